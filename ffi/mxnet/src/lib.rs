@@ -1,0 +1,1 @@
+//! The library that is preloaded into the stock MXNet wheel.

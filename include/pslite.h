@@ -1,0 +1,272 @@
+/* pslite.h: the C ABI of pslite.
+ *
+ * Everything that pslite offers to other languages is here; the C++ headers, the preload library
+ * and the Python package are layers over it. C99 and C++11.
+ *
+ * Conventions
+ * - A function returns PSLITE_OK (0) or a negative pslite_status. The text of the last failure on
+ *   the calling thread is pslite_last_error(), valid until the next call on that thread.
+ * - Nothing throws, nothing aborts: a panic inside becomes PSLITE_PANIC.
+ * - `pslite_x* ` returned through an out parameter is owned by the caller until pslite_x_free.
+ * - Memory that is lent to the library is a pslite_buffer: the library calls release(release_arg)
+ *   exactly once, from any thread, also if the call fails. release may be NULL: then the caller
+ *   keeps the memory unchanged until the request has ended.
+ * - Callbacks run on threads of the library; each says which.
+ */
+#ifndef PSLITE_H_
+#define PSLITE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- version, errors ---------------------------------------------------------------------- */
+
+/* Grows with every change of this header that adds to it; the major number with every change that
+ * breaks. */
+#define PSLITE_ABI_VERSION 1
+
+typedef enum pslite_status {
+  PSLITE_OK = 0,
+  PSLITE_INVALID_ARGUMENT = -1, /* NULL, a bad number, keys that are not sorted, ... */
+  PSLITE_CONFIG = -2,           /* the environment lacks a variable or holds nonsense */
+  PSLITE_ADDRESS = -3,          /* a name does not resolve, a port is busy, no interface */
+  PSLITE_NOT_STARTED = -4,      /* the call needs a started node */
+  PSLITE_PEER_LOST = -5,        /* a node that the call depends on is gone */
+  PSLITE_TIMEOUT = -6,          /* a limit that the user set has passed */
+  PSLITE_REMOTE = -7,           /* the peer answered that the request failed */
+  PSLITE_STOPPED = -8,          /* the node was finalized meanwhile */
+  PSLITE_PROTOCOL = -9,         /* an answer does not fit the request */
+  PSLITE_PANIC = -100           /* a bug in pslite, caught at the border */
+} pslite_status;
+
+uint32_t pslite_abi_version(void);
+const char* pslite_version(void);
+const char* pslite_last_error(void);
+
+/* ---- shared shapes ------------------------------------------------------------------------ */
+
+/* 64-bit keys, as stock is built. */
+typedef uint64_t pslite_key;
+
+typedef struct pslite_range {
+  uint64_t begin;
+  uint64_t end;
+} pslite_range;
+
+/* Memory lent to the library; see the conventions. */
+typedef struct pslite_buffer {
+  const void* data;
+  size_t size; /* bytes */
+  void (*release)(void* release_arg);
+  void* release_arg;
+} pslite_buffer;
+
+/* Memory of the library, seen by a callback. */
+typedef struct pslite_slice {
+  const void* data;
+  size_t size; /* bytes */
+} pslite_slice;
+
+/* Keys (8 bytes each), values, and optionally lens (int32 each, in values). */
+typedef struct pslite_kv {
+  pslite_buffer keys;
+  pslite_buffer vals;
+  pslite_buffer lens; /* size 0: none */
+} pslite_kv;
+
+enum { PSLITE_SERVER = 0, PSLITE_WORKER = 1, PSLITE_SCHEDULER = 2 };
+
+/* The "not set" value of every int field of the wire. */
+enum { PSLITE_EMPTY = 2147483647 };
+
+/* Group bits; sums of them are groups. */
+enum {
+  PSLITE_GROUP_SCHEDULER = 1,
+  PSLITE_GROUP_SERVERS = 2,
+  PSLITE_GROUP_WORKERS = 4,
+  PSLITE_GROUP_ALL = 7
+};
+
+/* The metadata of a message. `body` belongs to the message. */
+typedef struct pslite_meta {
+  int32_t head;
+  int32_t app_id;
+  int32_t customer_id;
+  int32_t timestamp;
+  int32_t sender;
+  int32_t recver;
+  int32_t priority;
+  uint8_t request;
+  uint8_t push;
+  uint8_t pull;
+  uint8_t simple_app;
+  const char* body;
+  size_t body_size;
+  const char* error; /* NULL, or why the peer could not serve the request */
+} pslite_meta;
+
+/* ---- the node: one scheduler, server or worker -------------------------------------------- */
+
+typedef struct pslite_node pslite_node;
+
+/* Looks a setting up; returns NULL if it is not set. The text must live until the next call. */
+typedef const char* (*pslite_lookup_fn)(void* arg, const char* name);
+
+/* A node that reads its settings by `lookup` (NULL: getenv) at each first pslite_start. Nothing
+ * else happens: no thread, no socket. */
+int pslite_node_new(pslite_lookup_fn lookup, void* lookup_arg, pslite_node** out);
+/* Stops the node if it runs, without a barrier, and frees it. */
+void pslite_node_free(pslite_node* node);
+
+/* Registers a customer with the scheduler and returns when the job is complete: postoffice.cc:32.
+ * do_barrier: wait for all nodes in a barrier of group 7 afterwards. Blocks. */
+int pslite_start(pslite_node* node, int32_t customer_id, int do_barrier);
+/* do_barrier: wait for all nodes first. Customer 0 stops the node; others only leave the barrier.
+ * Ends also if peers are gone; then the answer is PSLITE_PEER_LOST and the node is stopped all the
+ * same. pslite_start may follow. */
+int pslite_finalize(pslite_node* node, int32_t customer_id, int do_barrier);
+
+enum {
+  /* The customer will send no more requests; see docs, "a worker that leaves". */
+  PSLITE_BARRIER_LEAVING = 1
+};
+/* Returns when every member of the group has entered; at once for groups of one. Blocks. */
+int pslite_barrier(pslite_node* node, int32_t customer_id, int32_t group, uint32_t flags);
+
+/* What a started node knows of itself and of the job. Before the settings were read: 0, EMPTY. */
+typedef struct pslite_node_info {
+  int32_t role; /* PSLITE_SERVER ... */
+  int32_t id;   /* PSLITE_EMPTY before the job is complete */
+  int32_t rank;
+  int32_t num_workers;
+  int32_t num_servers;
+  int32_t port;
+  int32_t verbose;
+  uint8_t is_recovery;
+  uint8_t is_ready;
+  const char* hostname; /* belongs to the node; valid until it is freed or started again */
+} pslite_node_info;
+int pslite_node_describe(pslite_node* node, pslite_node_info* out);
+
+/* The ids behind a group or id, workers first, then servers, then the scheduler. Writes at most
+ * `capacity` ids, and the full count to *count. */
+int pslite_node_ids(pslite_node* node, int32_t group, int32_t* ids, size_t capacity, size_t* count);
+/* The nodes of which nothing was heard for that many seconds (0: none): postoffice.cc:196. */
+int pslite_dead_nodes(pslite_node* node, int32_t timeout_s, int32_t* ids, size_t capacity,
+                      size_t* count);
+/* One key range for each server: postoffice.cc:169. */
+int pslite_server_key_ranges(pslite_node* node, pslite_range* ranges, size_t capacity,
+                             size_t* count);
+
+/* Called once, on a thread of the library, when the job cannot go on: a node was lost for good.
+ * From then on every call that needs the job returns PSLITE_PEER_LOST. */
+typedef void (*pslite_failed_fn)(void* arg, const char* reason);
+int pslite_on_failure(pslite_node* node, pslite_failed_fn failed, void* arg);
+
+/* Prints through the library's log: level 0 error, 1 warning, 2 info. */
+void pslite_log(int level, const char* text);
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+typedef struct pslite_message pslite_message;
+
+/* Valid as long as the message. */
+void pslite_message_meta(const pslite_message* message, pslite_meta* out);
+size_t pslite_message_frames(const pslite_message* message);
+/* Frames may be unaligned. Empty slice if i is out of range. */
+pslite_slice pslite_message_frame(const pslite_message* message, size_t i);
+/* One more owner of the message; each owner calls release once. */
+const pslite_message* pslite_message_retain(const pslite_message* message);
+void pslite_message_release(const pslite_message* message);
+
+/* ---- customers: who sends requests and gets messages --------------------------------------- */
+
+typedef struct pslite_customer pslite_customer;
+
+/* A message for this customer: on the customer's own thread, one after the other. The message
+ * belongs to the library; retain it to keep it. */
+typedef void (*pslite_receive_fn)(void* arg, const pslite_message* message);
+
+/* May precede pslite_start, and may outlive pslite_finalize. Messages for a customer that does not
+ * exist yet wait for it. Fails if (app_id, customer_id) is taken. */
+int pslite_customer_new(pslite_node* node, int32_t app_id, int32_t customer_id,
+                        pslite_receive_fn receive, void* arg, pslite_customer** out);
+/* Ends the customer's thread (after the message in work) and frees it. Not from its own thread. */
+void pslite_customer_free(pslite_customer* customer);
+
+/* A new request of this customer to a node or group: *timestamp names it (customer.cc:26). */
+int pslite_customer_new_request(pslite_customer* customer, int32_t recver, int32_t* timestamp);
+/* Blocks until all responses arrived or the request failed: then the reason is the last error. */
+int pslite_customer_wait(pslite_customer* customer, int32_t timestamp);
+int pslite_customer_num_response(pslite_customer* customer, int32_t timestamp, int32_t* out);
+int pslite_customer_add_response(pslite_customer* customer, int32_t timestamp, int32_t count);
+
+/* ---- SimpleApp: commands between nodes ------------------------------------------------------ */
+
+/* Sends head and body to every node behind `recver`; wait with pslite_customer_wait. */
+int pslite_simple_request(pslite_customer* customer, int32_t head, const char* body,
+                          size_t body_size, int32_t recver, int32_t* timestamp);
+/* Answers a SimpleApp request, given its metadata. */
+int pslite_simple_respond(pslite_customer* customer, const pslite_meta* request, const char* body,
+                          size_t body_size);
+
+/* ---- KVWorker -------------------------------------------------------------------------------- */
+
+/* The end of a request: on the customer's thread, before pslite_customer_wait returns; or, if
+ * every server was skipped, on the calling thread. status PSLITE_OK, or why it failed (`error`).
+ * Called exactly once, unless the call that was given it failed. */
+typedef void (*pslite_done_fn)(void* arg, int status, const char* error);
+
+/* Where pulled values go. Asked when all parts are here, on the customer's thread: the address of
+ * `bytes` bytes to write to, or NULL if the caller's array does not fit (the request fails). */
+typedef void* (*pslite_place_fn)(void* arg, size_t bytes);
+
+typedef struct pslite_destination {
+  pslite_place_fn place_vals;
+  pslite_place_fn place_lens; /* NULL: lens are not wanted */
+  void* arg;
+} pslite_destination;
+
+/* Turns the customer into a KVWorker whose values are of `value_size` bytes. Responses then never
+ * reach `receive`; other messages still do. */
+int pslite_worker_attach(pslite_customer* customer, size_t value_size);
+
+/* ZPush: cuts by server key range, sends, returns. Keys must be sorted inside each server's range
+ * only as far as the default slicer needs it (kv_app.h:517). */
+int pslite_worker_push(pslite_customer* worker, const pslite_kv* kv, int32_t cmd, int32_t priority,
+                       pslite_done_fn done, void* done_arg, int32_t* timestamp);
+/* ZPull in one call. */
+int pslite_worker_pull(pslite_customer* worker, pslite_buffer keys,
+                       const pslite_destination* into, int32_t cmd, int32_t priority,
+                       pslite_done_fn done, void* done_arg, int32_t* timestamp);
+/* ZPushPull in one call. */
+int pslite_worker_push_pull(pslite_customer* worker, const pslite_kv* kv,
+                            const pslite_destination* into, int32_t cmd, int32_t priority,
+                            pslite_done_fn done, void* done_arg, int32_t* timestamp);
+
+/* The two halves of a pull, for callers that were compiled to make two calls
+ * (KVWorker::AddPullCB, then KVWorker::Send). */
+int pslite_worker_expect_pull(pslite_customer* worker, pslite_buffer keys,
+                              const pslite_destination* into, pslite_done_fn done, void* done_arg,
+                              int32_t* timestamp);
+int pslite_worker_send(pslite_customer* worker, int32_t timestamp, int push, int pull, int32_t cmd,
+                       int32_t priority, const pslite_kv* kv);
+
+/* ---- KVServer -------------------------------------------------------------------------------- */
+
+/* Turns the customer into a KVServer: its requests are watched until they are answered, so that a
+ * request that can never be answered ends with an error (docs, "a worker that leaves"). */
+int pslite_server_attach(pslite_customer* customer);
+/* Answers a request that `receive` was given. kv: NULL for none. Once per request, from any
+ * thread, also after `receive` returned (kv_app.h:507). */
+int pslite_server_respond(pslite_customer* server, const pslite_meta* request, const pslite_kv* kv);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* PSLITE_H_ */

@@ -1,0 +1,345 @@
+//! The typed form of everything that travels between two nodes.
+//!
+//! Plain data: no I/O, no encoding (see [`super::encode`] and [`super::decode`]), no policy. Every
+//! integer keeps the width and the "unset" value of the wire, because the values of stock peers
+//! must survive a round trip.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+/// A parameter key. Stock ps-lite is built with 64-bit keys (base.h:10).
+pub type Key = u64;
+
+/// The id of a node: scheduler 1, server of rank r `8 + 2r`, worker of rank r `9 + 2r`
+/// (base.h:20-30); or the sum of group bits where a group is allowed.
+pub type NodeId = i32;
+
+/// The value that stock uses for "not set" in every `int` field (`Node::kEmpty`, `Meta::kEmpty`).
+pub const EMPTY: i32 = i32::MAX;
+
+/// The id of the scheduler.
+pub const SCHEDULER: NodeId = 1;
+
+/// The group of all servers, as a bit.
+pub const SERVER_GROUP: i32 = 2;
+
+/// The group of all workers, as a bit.
+pub const WORKER_GROUP: i32 = 4;
+
+/// Every node: scheduler, servers and workers.
+pub const ALL_GROUP: i32 = SCHEDULER + SERVER_GROUP + WORKER_GROUP;
+
+/// The id of the server of that rank (postoffice.h:101).
+#[must_use]
+pub const fn server_id(rank: usize) -> NodeId {
+    8 + 2 * (rank as i32)
+}
+
+/// The id of the worker of that rank (postoffice.h:107).
+#[must_use]
+pub const fn worker_id(rank: usize) -> NodeId {
+    9 + 2 * (rank as i32)
+}
+
+/// The rank behind an id, as stock computes it; 0 for the scheduler (postoffice.h:113).
+#[must_use]
+pub const fn id_to_rank(id: NodeId) -> i32 {
+    let rank = (id - 8) / 2;
+    if rank > 0 { rank } else { 0 }
+}
+
+/// What a node does in the job. The numbers are those of the wire (message.h:69).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum Role {
+    /// Holds parameters.
+    Server = 0,
+    /// Computes gradients.
+    Worker = 1,
+    /// Introduces the others to each other.
+    Scheduler = 2,
+}
+
+impl Role {
+    /// The role behind a number of the wire.
+    #[must_use]
+    pub const fn from_wire(number: i32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Server),
+            1 => Some(Self::Worker),
+            2 => Some(Self::Scheduler),
+            _ => None,
+        }
+    }
+
+    /// The name that `DMLC_ROLE` uses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Worker => "worker",
+            Self::Scheduler => "scheduler",
+        }
+    }
+}
+
+/// What a control message asks for. The numbers are those of the wire (message.h:123).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Command {
+    /// End of the receiving thread; a node sends it to itself only.
+    Terminate = 1,
+    /// A registration, or the scheduler's list of nodes.
+    AddNode = 2,
+    /// Entry into a barrier, or its release.
+    Barrier = 3,
+    /// Receipt of one message, when resending is on.
+    Ack = 4,
+    /// A sign of life; also the carrier of our own notices, which stock peers ignore.
+    Heartbeat = 5,
+}
+
+impl Command {
+    /// The command behind a number of the wire; `None` for 0 (no control) and unknown ones.
+    #[must_use]
+    pub const fn from_wire(number: i32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Terminate),
+            2 => Some(Self::AddNode),
+            3 => Some(Self::Barrier),
+            4 => Some(Self::Ack),
+            5 => Some(Self::Heartbeat),
+            _ => None,
+        }
+    }
+}
+
+/// Element types as stock numbers them (message.h:13-59). Receivers never check them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum DataType {
+    /// `int32_t`: the lens of a message.
+    Int32 = 3,
+    /// `uint64_t`: the keys of a message.
+    UInt64 = 8,
+    /// `float`.
+    Float = 9,
+    /// `double`.
+    Double = 10,
+    /// Everything else; `char`, and so all of MXNet's values, is here.
+    Other = 11,
+}
+
+/// Abilities that a node of ours advertises (extension field 100 of `PBNode`); stock peers
+/// neither send nor keep them, so 0 means stock.
+pub mod ability {
+    /// The node is ours: it understands notices, barrier groups and failed responses.
+    pub const PSLITE: u64 = 1;
+}
+
+/// One node as the wire describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// What it does.
+    pub role: Role,
+    /// Its id, or [`EMPTY`] before the scheduler gave it one.
+    pub id: NodeId,
+    /// The customer that registers; meaningful in a registration only.
+    pub customer_id: i32,
+    /// Where others connect to.
+    pub hostname: String,
+    /// The port there.
+    pub port: i32,
+    /// The node took the place of one that died.
+    pub is_recovery: bool,
+    /// Extension 100: see [`ability`]; 0 for a stock node.
+    pub abilities: u64,
+    /// Extension 101: drawn anew by each process, so that a restart on the same address shows;
+    /// 0 for a stock node.
+    pub incarnation: u64,
+}
+
+impl Node {
+    /// True if this node advertises that it is ours.
+    #[must_use]
+    pub const fn is_ours(&self) -> bool {
+        self.abilities & ability::PSLITE != 0
+    }
+
+    /// `host:port`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.hostname, self.port)
+    }
+
+    /// The name people see in logs and errors: `worker 9 (10.0.0.3:4711)`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        if self.id == EMPTY {
+            format!("{} without id ({})", self.role.name(), self.address())
+        } else {
+            format!("{} {} ({})", self.role.name(), self.id, self.address())
+        }
+    }
+}
+
+/// What a notice says. Notices ride in extension 100 of `PBControl` inside a heartbeat, so that a
+/// stock peer sees a heartbeat and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum NoticeKind {
+    /// Scheduler to those who wait: who is here and what is missing (`text`).
+    Progress = 1,
+    /// A node was lost and the job cannot go on: `node` is the lost one, `text` the reason.
+    JobFailed = 2,
+    /// The sender's customer `customer` sends no more requests.
+    Leaving = 3,
+    /// A node reports to the scheduler that it lost `node`.
+    NodeLost = 4,
+}
+
+impl NoticeKind {
+    /// The kind behind a number of the wire.
+    #[must_use]
+    pub const fn from_wire(number: i32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Progress),
+            2 => Some(Self::JobFailed),
+            3 => Some(Self::Leaving),
+            4 => Some(Self::NodeLost),
+            _ => None,
+        }
+    }
+}
+
+/// A word between our own nodes; see [`NoticeKind`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What it says.
+    pub kind: NoticeKind,
+    /// The node it is about, or [`EMPTY`].
+    pub node: NodeId,
+    /// The customer it is about, or [`EMPTY`].
+    pub customer: i32,
+    /// For people.
+    pub text: String,
+}
+
+/// The control part of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// What is asked for.
+    pub command: Command,
+    /// The nodes of a registration, of a list, or the sender of a heartbeat.
+    pub nodes: Vec<Node>,
+    /// The group of a barrier. Stock sends uninitialised memory here in the release.
+    pub barrier_group: i32,
+    /// The signature that an ACK confirms (resender.h:95).
+    pub signature: u64,
+    /// Extension 100.
+    pub notice: Option<Notice>,
+    /// Extension 101: the sequence number that an ACK between our nodes confirms; 0 if none.
+    pub ack_sequence: u64,
+}
+
+impl Control {
+    /// A control part with nothing but its command.
+    #[must_use]
+    pub const fn new(command: Command) -> Self {
+        Self {
+            command,
+            nodes: Vec::new(),
+            barrier_group: 0,
+            signature: 0,
+            notice: None,
+            ack_sequence: 0,
+        }
+    }
+}
+
+/// Everything about a message but its data frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// The application's command; echoed in responses. [`EMPTY`] in control messages.
+    pub head: i32,
+    /// The application, or [`EMPTY`].
+    pub app_id: i32,
+    /// The customer that asks, echoed in responses; [`EMPTY`] where none is meant.
+    pub customer_id: i32,
+    /// The index of the request at its customer, or of the message at its van; or [`EMPTY`].
+    pub timestamp: i32,
+    /// Who sent it: not in the bytes; known from the connection. [`EMPTY`] if anonymous.
+    pub sender: NodeId,
+    /// Who is to receive it: not in the bytes.
+    pub recver: NodeId,
+    /// A request, not a response.
+    pub request: bool,
+    /// It carries values to the server (or answers such a one).
+    pub push: bool,
+    /// It asks for values (or brings them).
+    pub pull: bool,
+    /// It belongs to a SimpleApp.
+    pub simple_app: bool,
+    /// The text of a SimpleApp message.
+    pub body: Bytes,
+    /// One [`DataType`] number for each data frame.
+    pub data_type: SmallVec<[i32; 4]>,
+    /// Present in control messages.
+    pub control: Option<Box<Control>>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Extension 100: number of this message on its link, from 1; 0 if not numbered.
+    pub sequence: u64,
+    /// Extension 101: the request failed at the server, with this reason. Empty if it did not.
+    pub error: String,
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Self {
+            head: EMPTY,
+            app_id: EMPTY,
+            customer_id: EMPTY,
+            timestamp: EMPTY,
+            sender: EMPTY,
+            recver: EMPTY,
+            request: false,
+            push: false,
+            pull: false,
+            simple_app: false,
+            body: Bytes::new(),
+            data_type: SmallVec::new(),
+            control: None,
+            priority: 0,
+            sequence: 0,
+            error: String::new(),
+        }
+    }
+}
+
+/// The data frames of a message; keys, values and, if any, lens.
+pub type Frames = SmallVec<[Bytes; 3]>;
+
+/// A message: its metadata and its data frames. Frames are reference counted; cloning a message
+/// copies no payload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Everything but the data.
+    pub meta: Meta,
+    /// Keys, values and, if any, lens; empty for control and SimpleApp messages.
+    pub data: Frames,
+}
+
+impl Message {
+    /// A control message with the default metadata (head, app, customer all unset).
+    #[must_use]
+    pub fn control(control: Control) -> Self {
+        Self { meta: Meta { control: Some(Box::new(control)), ..Meta::default() }, ..Self::default() }
+    }
+
+    /// The sum of the sizes of the data frames, in bytes.
+    #[must_use]
+    pub fn data_bytes(&self) -> usize {
+        self.data.iter().map(Bytes::len).sum()
+    }
+}
