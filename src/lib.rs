@@ -6,4 +6,6 @@
 //! time.
 #![deny(unsafe_code)]
 
+pub mod delivery;
+pub mod kv;
 pub mod wire;
