@@ -139,8 +139,9 @@ impl Resender {
 
     /// To be called with every message before it is sent for the first time: numbers it and keeps
     /// a copy (the data is shared). False if it is not kept: confirmations, TERMINATE, signs of
-    /// life without a notice, messages without a known receiver, and what comes after
-    /// [`UNCONFIRMED_MESSAGES_HARD`].
+    /// life without a notice, messages without a known receiver, everything before this node has
+    /// an id (nobody could confirm to it: a registration is repeated by who sends it), and what
+    /// comes after [`UNCONFIRMED_MESSAGES_HARD`].
     pub fn outgoing(
         &mut self,
         now: Duration,
@@ -149,7 +150,7 @@ impl Resender {
         peer_is_ours: bool,
     ) -> bool {
         message.meta.sequence = 0;
-        if to == EMPTY || !is_tracked(&message.meta) {
+        if to == EMPTY || self.config.my_id == EMPTY || !is_tracked(&message.meta) {
             return false;
         }
         let link = self.links.entry(to).or_default();
@@ -197,17 +198,16 @@ impl Resender {
         let my_id = self.config.my_id;
         let link = self.links.entry(from).or_default();
         link.last_heard = Some(now);
-        let (seen, confirmation) = if peer_is_ours {
-            let sequence = message.meta.sequence;
-            if sequence == 0 {
-                return deliver(); // The sender does not keep it.
-            }
+        // The message tells how it is named, not what we know of the peer: it may have heard of us
+        // before we heard of it.
+        let sequence = message.meta.sequence;
+        let (seen, confirmation) = if sequence != 0 {
             (link.sequences.insert(sequence), acknowledge(from, my_id, 0, sequence))
+        } else if my_id == EMPTY || (peer_is_ours && !is_tracked(&message.meta)) {
+            // The signature holds an id that we do not know yet; or ours does not keep it.
+            return deliver();
         } else {
-            if my_id == EMPTY {
-                return deliver(); // The signature holds an id that we do not know yet.
-            }
-            let signature = stock_signature_of_received(&message.meta, from, my_id);
+            let signature = signature(&message.meta, from, my_id);
             let name = stock_name(&message.meta, signature);
             (link.names.insert(name), acknowledge(from, my_id, signature, 0))
         };
@@ -375,11 +375,6 @@ fn stock_name(meta: &Meta, signature: u64) -> StockName {
     StockName { signature, customer_id: meta.customer_id, kind }
 }
 
-/// The signature that the sender computed: it knows both ids, whatever our meta says.
-fn stock_signature_of_received(meta: &Meta, from: NodeId, my_id: NodeId) -> u64 {
-    signature(meta, from, my_id)
-}
-
 /// Stock's name of a message that we send (resender.h:95, `GetKey`).
 fn stock_signature(meta: &Meta, my_id: NodeId) -> u64 {
     let sender = if meta.sender == EMPTY { my_id } else { meta.sender };
@@ -400,3 +395,7 @@ fn signature(meta: &Meta, sender: NodeId, recver: NodeId) -> u64 {
 #[cfg(test)]
 #[path = "resend_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "resend_simulation.rs"]
+mod simulation;

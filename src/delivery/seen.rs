@@ -86,3 +86,7 @@ impl SeenNames {
         self.order.len()
     }
 }
+
+#[cfg(test)]
+#[path = "seen_tests.rs"]
+mod tests;

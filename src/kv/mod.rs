@@ -69,8 +69,8 @@ pub(crate) fn iter_lens(lens: &[u8]) -> impl Iterator<Item = i32> + '_ {
     whole.iter().map(|bytes| i32::from_ne_bytes(*bytes))
 }
 
-/// The first index whose key is not below `bound`, by the same steps as `std::lower_bound`: the
-/// result on keys that are unsorted inside a range must be the one stock computes.
+/// The first index whose key is not below `bound`, by the steps of `std::lower_bound`: on unsorted
+/// keys the result is the one stock computes.
 pub(crate) fn lower_bound(keys: &[u8], bound: Key) -> usize {
     let (whole, _) = keys.as_chunks::<KEY_SIZE>();
     let (mut first, mut len) = (0, whole.len());
