@@ -16,12 +16,13 @@ use super::error::{NodeError, Result};
 use super::van::{Van, lock};
 use crate::delivery::queue::PriorityFifo;
 use crate::kv::{
-    Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, Response, State, Unanswered,
+    Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
     WorkerRequests, key_at, server_key_ranges, slice,
 };
 use crate::kv::unanswered::{Held, Stuck};
+use crate::kv::worker::Response;
 use crate::observe::log::{self, Level};
-use crate::wire::{DataType, Frames, Message, Meta, NodeId, Role, server_id};
+use crate::wire::{DataType, Frames, Message, Meta, NodeId, server_id};
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
 /// receiving thread and then ends the process (postoffice.cc:125); these wait aside.
