@@ -29,11 +29,10 @@ CASES = {
     "server_schedule": case("optimizer.py", "dist_sync", "schedule"),
     "compression": case("compression.py", "dist_sync", "wait", 5),
     "fp16": case("fp16.py", "dist_sync"),
-    "trainer_server": case("gluon_trainer.py", "dist_sync", "server", "none"),
-    "trainer_worker": case("gluon_trainer.py", "dist_sync", "worker", "none"),
-    "trainer_device": case("gluon_trainer.py", "dist_device_sync", "worker", "none"),
-    "trainer_2bit": case("gluon_trainer.py", "dist_sync", "server", "2bit"),
-    "trainer_p3": case("gluon_trainer.py", "dist_sync", "worker", "none", **P3),
+    "trainer_server": case("gluon_trainer.py", "dist_sync", "server"),
+    "trainer_worker": case("gluon_trainer.py", "dist_sync", "worker"),
+    "trainer_device": case("gluon_trainer.py", "dist_device_sync", "worker"),
+    "trainer_p3": case("gluon_trainer.py", "dist_sync", "worker", **P3),
     "module": case("module_fit.py", "dist_sync"),
 }
 

@@ -1,7 +1,6 @@
 """Every feature of a distributed kvstore: the same program on stock and on ours, equal results."""
 
 import json
-import re
 
 import pytest
 
@@ -21,10 +20,7 @@ def test_same_result_as_stock(name):
 
 @pytest.mark.parametrize("workers,servers", [(1, 1), (1, 3), (3, 1), (4, 3)])
 def test_other_counts(workers, servers):
-    """Sums of three and more depend on the order of arrival: fp16.py and sums of two alone do not.
-
-    So the data of more than two workers is whole numbers, whose sums are exact (dist_async.py).
-    """
+    """Sums of three and more depend on the order of arrival, so the data is exact in binary."""
     sizes = {"workers": workers, "servers": servers}
     stock = run_case("dist_async", STOCK, **sizes)
     ours = run_case("dist_async", OURS, **sizes)
@@ -45,9 +41,7 @@ def test_barrier_dead_nodes_commands(library):
         assert result["type"] == "dist_sync"
     late = {r["rank"]: r["waited"] for r in cluster.results}
     assert late == {0: True, 1: True}, "the barrier did not hold the early worker"
-    for index, server in enumerate(sorted(cluster.of("server"), key=lambda s: s.name)):
-        lines = re.findall(r"server \d, unknown command \(77, hello servers\)", server.output)
-        assert len(lines) == 1, cluster.describe()
+    assert all(r["commanded"] for r in cluster.results), "the optimizer did not reach the servers"
 
 
 @pytest.mark.parametrize("library", [STOCK, OURS])
@@ -62,7 +56,7 @@ def test_server_profiler(library):
     assert sorted(profiles) == ["rank0_profile_servers.json", "rank1_profile_servers.json"], (
         cluster.describe())
     names = {e.get("name", "") for p in profiles.values() for e in p["traceEvents"]}
-    assert any("KVStore" in n for n in names), sorted(names)[:50]
+    assert "CopyCPU2CPU" in names, sorted(names)[:50]
 
 
 def test_several_kvstores_in_two_threads():

@@ -9,7 +9,7 @@ OPTIMIZERS = {
     "sgd": lambda: mx.optimizer.SGD(learning_rate=0.1, momentum=0.9, wd=0.01),
     "adam": lambda: mx.optimizer.Adam(learning_rate=0.01),
     "schedule": lambda: mx.optimizer.SGD(
-        learning_rate=0.1, lr_scheduler=mx.lr_scheduler.FactorScheduler(step=2, factor=0.5)),
+        lr_scheduler=mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.1)),
 }
 
 kv = mx.kv.create(sys.argv[1])
@@ -25,4 +25,8 @@ for step in range(6):
         out = mx.nd.zeros(shape)
         kv.pull(name, out=out)
         results.append(out)
+        if sys.argv[2] == "schedule":
+            # The rate follows the largest count of updates of any key: it is the order of the keys'
+            # updates that counts, so one at a time.
+            out.wait_to_read()
 finish(kv, results)

@@ -30,12 +30,16 @@ for step in range(3):
     kv.pull(keys, out=outs)
     results.extend(outs)
 
-# Several values of one key are summed in the process before they leave it.
+# Several values of one key are summed in the process before they leave it, in a buffer of their own:
+# without waiting the engine could send it before what came earlier in this program.
+mx.nd.waitall()
 several = [mx.nd.array(data(shapes[4], 50 + i + kv.rank)) for i in range(3)]
 kv.push(4, several)
 out = mx.nd.zeros(shapes[4])
 kv.pull(4, out=out)
 results.append(out)
+
+mx.nd.waitall()
 
 # One request that brings the values and takes the sum back.
 for step in range(3):
