@@ -1,0 +1,52 @@
+"""The programs and the arguments and settings with which they run, and stock's answers to them."""
+
+from collections import namedtuple
+
+import harness
+
+Case = namedtuple("Case", "script args env")
+
+# Elements from which an array is cut over the servers: small, so that cheap arrays are "big".
+SMALL_BOUND = {"MXNET_KVSTORE_BIGARRAY_BOUND": "1000"}
+P3 = {"DMLC_PS_VAN_TYPE": "p3", "DMLC_PS_WATER_MARK": "10",
+      "MXNET_KVSTORE_SLICE_THRESHOLD": "1000"}
+
+
+def case(script, *args, **env):
+    return Case(script, args, {**SMALL_BOUND, **env})
+
+
+CASES = {
+    "dist_sync": case("push_pull.py", "dist_sync"),
+    "dist_device_sync": case("push_pull.py", "dist_device_sync"),
+    "dist_sync_device": case("push_pull.py", "dist_sync_device"),
+    "dist_async": case("dist_async.py"),
+    "p3": case("p3.py", "dist_sync", **P3),
+    "p3_device": case("p3.py", "dist_device_sync", **P3),
+    "row_sparse": case("row_sparse.py", "dist_sync"),
+    "server_sgd_momentum": case("optimizer.py", "dist_sync", "sgd"),
+    "server_adam": case("optimizer.py", "dist_sync", "adam"),
+    "server_schedule": case("optimizer.py", "dist_sync", "schedule"),
+    "compression": case("compression.py", "dist_sync", "wait", 5),
+    "fp16": case("fp16.py", "dist_sync"),
+    "trainer_server": case("gluon_trainer.py", "dist_sync", "server"),
+    "trainer_worker": case("gluon_trainer.py", "dist_sync", "worker"),
+    "trainer_device": case("gluon_trainer.py", "dist_device_sync", "worker"),
+    "trainer_p3": case("gluon_trainer.py", "dist_sync", "worker", **P3),
+    "module": case("module_fit.py", "dist_sync"),
+}
+
+_stock = {}
+
+
+def stock_digests(name):
+    """The digests of a case on stock alone, run once per session."""
+    if name not in _stock:
+        _stock[name] = run_case(name, harness.STOCK).digests
+    return _stock[name]
+
+
+def run_case(name, library, **options):
+    chosen = CASES[name]
+    env = {**chosen.env, **options.pop("env", {})}
+    return harness.run(chosen.script, *chosen.args, library=library, env=env, **options)

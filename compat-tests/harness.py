@@ -1,0 +1,380 @@
+"""Starts a cluster of real processes on this machine, waits for it, ends it.
+
+Every process runs the same command; `DMLC_ROLE` says what it is, and per process one may choose
+whether the stock library inside the mxnet wheel serves it or pslite, preloaded. Outputs go to one
+pair of files per process. Every wait has a limit, every process gets its own process group, and
+only processes started here are ended, by their pid. Nothing here imports mxnet.
+
+Environment: PSLITE_LIBRARY (the preload library), PSLITE_PYTHON (an interpreter with mxnet),
+PSLITE_KEEP (a folder that keeps the outputs of every run).
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+PYTHON = os.environ.get("PSLITE_PYTHON", str(ROOT / ".cache/venv/bin/python"))
+LIBRARY = Path(os.environ.get("PSLITE_LIBRARY", ROOT / "target/release/libpslite_mxnet.so"))
+
+# Runs every test with the stock library in the place of ours: for work on the tests themselves.
+STOCK_ONLY = bool(os.environ.get("PSLITE_TEST_STOCK_ONLY"))
+
+STOCK = "stock"
+OURS = "ours"
+ROLES = ("scheduler", "server", "worker")
+
+# Seconds. A run of five processes takes 5 to 8 on two cores, most of it `import mxnet`.
+DEFAULT_TIMEOUT = 90
+POLL = 0.02
+
+# What the caller's own shell may hold and no test may see.
+FOREIGN = ("LD_PRELOAD", "PORT", "DMLC_", "PS_", "PSLITE_", "MXNET_", "OMP_")
+
+
+def available():
+    """True if there is a pslite library to test."""
+    return LIBRARY.is_file()
+
+
+def free_port():
+    """A TCP port free now, outside the range from which the system picks ports by itself.
+
+    Between the choice and the scheduler's bind lie seconds (`import mxnet`); inside the ephemeral
+    range some other node's port would now and then be the same.
+    """
+    for _ in range(200):
+        port = random.randrange(15000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no free TCP port between 15000 and 32000")
+
+
+class Node:
+    """One process of a cluster."""
+
+    def __init__(self, name, role, library, command, env, folder):
+        self.name = name
+        self.role = role
+        self.library = library
+        self.started = time.monotonic()
+        self.ended = None
+        #: True if it had to be killed because its time was up.
+        self.hung = False
+        #: File names of the shared libraries seen in it, out of the two that matter.
+        self.libraries = set()
+        self._out_path = folder / f"{name}.out"
+        self._err_path = folder / f"{name}.err"
+        with open(self._out_path, "wb") as out, open(self._err_path, "wb") as err:
+            self._popen = subprocess.Popen(
+                command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                cwd=folder, start_new_session=True)
+
+    @property
+    def pid(self):
+        return self._popen.pid
+
+    @property
+    def returncode(self):
+        """None while it runs; negative: the signal that ended it."""
+        return self._popen.returncode
+
+    @property
+    def out(self):
+        return self._out_path.read_text(errors="replace")
+
+    @property
+    def err(self):
+        return self._err_path.read_text(errors="replace")
+
+    @property
+    def output(self):
+        return self.out + self.err
+
+    @property
+    def result(self):
+        """The last line of standard output that is a JSON object, or None."""
+        for line in reversed(self.out.splitlines()):
+            if line.startswith("{"):
+                try:
+                    return json.loads(line)
+                except ValueError:
+                    return None
+        return None
+
+    def poll(self):
+        """True if it has ended. Looks, while it runs, at which libraries it has mapped."""
+        if self.returncode is None and len(self.libraries) < 2:
+            self._look()
+        if self.ended is None and self._popen.poll() is not None:
+            self.ended = time.monotonic()
+        return self.ended is not None
+
+    def _look(self):
+        try:
+            maps = Path(f"/proc/{self.pid}/maps").read_text()
+        except OSError:
+            return
+        for name in ("libmxnet.so", LIBRARY.name):
+            if name in maps:
+                self.libraries.add(name)
+
+    def signal(self, number):
+        """Sends a signal to the process (not to its children)."""
+        if not self.poll():
+            os.kill(self.pid, number)
+
+    def kill(self):
+        """Ends the process and its children now."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._popen.wait(10)
+        if self.ended is None:
+            self.ended = time.monotonic()
+
+    def wait_for(self, text, timeout=30):
+        """Waits until the output contains `text`; False if the process ends or time is up."""
+        limit = time.monotonic() + timeout
+        while time.monotonic() < limit:
+            ended = self.poll()
+            if text in self.output:
+                return True
+            if ended:
+                return False
+            time.sleep(POLL)
+        return False
+
+    def describe(self):
+        state = "killed, time was up" if self.hung else f"exit {self.returncode}"
+        tail = "\n    ".join(self.output.splitlines()[-25:])
+        return f"{self.name} ({self.library}): {state}\n    {tail}"
+
+
+class Cluster:
+    """A scheduler, servers and workers that run one script.
+
+    library: "stock", "ours", or a dictionary from role to one of these or to a list of them, one
+    for each process of the role. env: for every process. node_env: a dictionary from a role or a
+    node's name ("worker1") to more of it. roles: which roles to start, for jobs that lack some.
+    """
+
+    def __init__(self, script, args=(), workers=2, servers=2, library=STOCK, env=None,
+                 node_env=None, timeout=DEFAULT_TIMEOUT, roles=ROLES, port=None,
+                 host="127.0.0.1", command=None):
+        self.script = Path(script) if Path(script).is_absolute() else PROGRAMS / script
+        self.command = command or [PYTHON, "-u", str(self.script), *map(str, args)]
+        self.counts = {"scheduler": 1, "server": servers, "worker": workers}
+        self.library = library
+        self.env = dict(env or {})
+        self.node_env = dict(node_env or {})
+        self.timeout = timeout
+        self.roles = roles
+        self.port = port or free_port()
+        self.host = host
+        self.nodes = {}
+        self.seconds = None
+        keep = os.environ.get("PSLITE_KEEP")
+        if keep:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="pslite-", dir=keep))
+        self._keep = bool(keep)
+
+    # ---- what runs
+
+    def library_of(self, role, index):
+        choice = self.library
+        if isinstance(choice, dict):
+            choice = choice.get(role, STOCK)
+        if not isinstance(choice, str):
+            choice = choice[index]
+        assert choice in (STOCK, OURS), choice
+        return choice
+
+    def environment(self, role, index, more=None):
+        """The whole environment of one process."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        env.update({
+            "DMLC_ROLE": role,
+            "DMLC_PS_ROOT_URI": self.host,
+            "DMLC_PS_ROOT_PORT": str(self.port),
+            "DMLC_NUM_WORKER": str(self.counts["worker"]),
+            "DMLC_NUM_SERVER": str(self.counts["server"]),
+            "DMLC_NODE_HOST": "127.0.0.1",
+            # One thread for each process: five share few cores, and sums keep their order.
+            "OMP_NUM_THREADS": "1",
+            "MXNET_CPU_WORKER_NTHREADS": "1",
+            "PYTHONPATH": str(PROGRAMS),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # Children of a test, not tests: no cache folder of mxnet in the caller's home.
+            "MXNET_HOME": str(self.folder),
+        })
+        if self.library_of(role, index) == OURS and not STOCK_ONLY:
+            env["LD_PRELOAD"] = str(LIBRARY)
+        env.update(self.env)
+        env.update(self.node_env.get(role, {}))
+        env.update(self.node_env.get(f"{role}{index}", {}))
+        env.update(more or {})
+        return {k: str(v) for k, v in env.items() if v is not None}
+
+    def spawn(self, role, index=0, name=None, more=None):
+        """Starts one process; `more` is environment for it alone. None removes a variable."""
+        name = name or ("scheduler" if role == "scheduler" else f"{role}{index}")
+        assert name not in self.nodes, f"{name} is there already"
+        node = Node(name, role, self.library_of(role, index), self.command,
+                    self.environment(role, index, more), self.folder)
+        self.nodes[name] = node
+        return node
+
+    def start(self):
+        for role in ROLES:
+            if role in self.roles:
+                for index in range(self.counts[role]):
+                    self.spawn(role, index)
+        return self
+
+    # ---- waiting
+
+    def wait(self, timeout=None, names=None):
+        """Waits until all (or the named) processes have ended; kills what is left at the limit.
+
+        True if nothing had to be killed.
+        """
+        chosen = [self.nodes[n] for n in names] if names else list(self.nodes.values())
+        begin = time.monotonic()
+        limit = begin + (self.timeout if timeout is None else timeout)
+        while time.monotonic() < limit:
+            # A list: every process is looked at, not only those before the first that runs.
+            if all([node.poll() for node in chosen]):
+                break
+            time.sleep(POLL)
+        late = [node for node in chosen if not node.poll()]
+        for node in late:
+            node.hung = True
+            node.kill()
+        self.seconds = time.monotonic() - min(node.started for node in chosen)
+        return not late
+
+    def run(self):
+        """Starts everything, waits for the end, returns self."""
+        with self:
+            self.start()
+            self.wait()
+            self._read_all()
+        return self
+
+    def stop(self):
+        for node in self.nodes.values():
+            if not node.poll():
+                node.kill()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.stop()
+        self._read_all()
+        if not self._keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _read_all(self):
+        """Keeps the outputs in memory: the folder goes away."""
+        for node in self.nodes.values():
+            if not isinstance(node, _Kept):
+                kept = _Kept(node)
+                self.nodes[node.name] = kept
+
+    # ---- what came of it
+
+    def of(self, role):
+        return [n for n in self.nodes.values() if n.role == role]
+
+    @property
+    def workers(self):
+        return self.of("worker")
+
+    @property
+    def results(self):
+        """The workers' JSON results, in order of their index."""
+        return [node.result for node in self.workers]
+
+    @property
+    def digests(self):
+        """The workers' digests by rank: equal runs have equal digests."""
+        return {r["rank"]: r["digest"] for r in self.results if r}
+
+    def describe(self):
+        head = f"{self.script.name} library={self.library} env={self.env} seconds={self.seconds}"
+        return "\n".join([head] + [node.describe() for node in self.nodes.values()])
+
+    def check(self):
+        """Fails unless every process ended by itself with exit 0 and every worker has a result."""
+        for node in self.nodes.values():
+            assert not node.hung and node.returncode == 0, self.describe()
+            assert_library(node)
+        for node in self.workers:
+            assert node.result is not None, self.describe()
+        return self
+
+
+class _Kept:
+    """What is left of a node whose files are gone."""
+
+    def __init__(self, node):
+        node.poll()
+        for field in ("name", "role", "library", "started", "ended", "hung", "libraries", "pid",
+                      "returncode", "out", "err", "output", "result"):
+            setattr(self, field, getattr(node, field))
+        self._text = node.describe()
+
+    def poll(self):
+        return True
+
+    def describe(self):
+        return self._text
+
+
+def assert_library(node):
+    """Fails unless the process mapped exactly the library that it was meant to use."""
+    assert "libmxnet.so" in node.libraries, f"{node.name} never loaded mxnet\n{node.describe()}"
+    mapped = LIBRARY.name in node.libraries
+    assert mapped == (node.library == OURS and not STOCK_ONLY), (
+        f"{node.name} should use {node.library}, mapped: {node.libraries}\n{node.describe()}")
+    if node.result is not None:
+        assert node.result["pslite"] == mapped, node.result
+
+
+def run(script, *args, **options):
+    """Runs a cluster to its end and checks it."""
+    return Cluster(script, args=args, **options).run().check()
+
+
+def main():
+    """python harness.py PROGRAM [ARGS...]: one run, described. LIBRARY=ours, NAME=value before it."""
+    import sys
+    env = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a and not a.startswith("-"))
+    rest = [a for a in sys.argv[1:] if "=" not in a or a.startswith("-")]
+    library = env.pop("LIBRARY", STOCK)
+    workers, servers = int(env.pop("WORKERS", 2)), int(env.pop("SERVERS", 2))
+    timeout = float(env.pop("TIMEOUT", DEFAULT_TIMEOUT))
+    cluster = Cluster(rest[0], rest[1:], workers=workers, servers=servers, library=library,
+                      env=env, timeout=timeout).run()
+    print(cluster.describe())
+    print(json.dumps(cluster.results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Every feature of a distributed kvstore: the same program on stock and on ours, equal results."""
+
+import json
+
+import pytest
+
+import harness
+from cases import CASES, SMALL_BOUND, run_case, stock_digests
+from harness import OURS, STOCK
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_result_as_stock(name):
+    expected = stock_digests(name)
+    cluster = run_case(name, OURS)
+    assert cluster.digests == expected, cluster.describe()
+    # Synchronous training: all workers hold the same.
+    assert len(set(expected.values())) == 1, expected
+
+
+@pytest.mark.parametrize("workers,servers", [(1, 1), (1, 3), (3, 1), (4, 3)])
+def test_other_counts(workers, servers):
+    """Sums of three and more depend on the order of arrival, so the data is exact in binary."""
+    sizes = {"workers": workers, "servers": servers}
+    stock = run_case("dist_async", STOCK, **sizes)
+    ours = run_case("dist_async", OURS, **sizes)
+    assert ours.digests == stock.digests and len(ours.digests) == workers, ours.describe()
+
+
+def test_arrays_above_the_default_bound():
+    """2 million elements: cut over the servers with MXNet's own default bound."""
+    runs = [harness.run("big_array.py", "dist_sync", library=lib) for lib in (STOCK, OURS)]
+    assert runs[0].digests == runs[1].digests, runs[1].describe()
+
+
+@pytest.mark.parametrize("library", [STOCK, OURS])
+def test_barrier_dead_nodes_commands(library):
+    cluster = harness.run("control.py", library=library)
+    for result in cluster.results:
+        assert result["dead"] == {str(group): 0 for group in range(1, 8)}, result
+        assert result["type"] == "dist_sync"
+    late = {r["rank"]: r["waited"] for r in cluster.results}
+    assert late == {0: True, 1: True}, "the barrier did not hold the early worker"
+    assert all(r["commanded"] for r in cluster.results), "the optimizer did not reach the servers"
+
+
+@pytest.mark.parametrize("library", [STOCK, OURS])
+def test_server_profiler(library):
+    with harness.Cluster("profiler.py", library=library) as cluster:
+        cluster.start()
+        cluster.wait()
+        profiles = {}
+        for path in cluster.folder.glob("rank*_profile_servers.json"):
+            profiles[path.name] = json.loads(path.read_text())
+    cluster.check()
+    assert sorted(profiles) == ["rank0_profile_servers.json", "rank1_profile_servers.json"], (
+        cluster.describe())
+    names = {e.get("name", "") for p in profiles.values() for e in p["traceEvents"]}
+    assert "CopyCPU2CPU" in names, sorted(names)[:50]
+
+
+def test_several_kvstores_in_two_threads():
+    """Two workers in one process: each thread has its kvstore, the job counts two workers."""
+    digests = []
+    for library in (STOCK, OURS):
+        cluster = harness.Cluster("two_threads.py", library=library, workers=2)
+        with cluster:
+            for role, count in (("scheduler", 1), ("server", 2), ("worker", 1)):
+                for index in range(count):
+                    cluster.spawn(role, index)
+            cluster.wait(60)
+        cluster.check()
+        digests.append(cluster.results[0]["digest"])
+    assert digests[0] == digests[1]
+
+
+def test_our_library_says_that_it_serves():
+    """PS_VERBOSE=1: every process names pslite in its log; without preload none does."""
+    stock = run_case("dist_sync", STOCK, env={"PS_VERBOSE": "1"})
+    ours = run_case("dist_sync", OURS, env={"PS_VERBOSE": "1"})
+    if harness.STOCK_ONLY:
+        pytest.skip("stock in the place of ours")
+    for node in stock.nodes.values():
+        assert "pslite" not in node.err.replace(str(harness.ROOT), ""), node.describe()
+    for node in ours.nodes.values():
+        assert "pslite" in node.err.replace(str(harness.ROOT), ""), node.describe()
+
+
+def test_a_program_without_mxnet_notices_nothing():
+    """Preloaded into something else the library does nothing and says nothing."""
+    import subprocess
+    script = "import sys; print(sorted(m for m in sys.modules if 'mxnet' in m), 'done')"
+    plain = subprocess.run([harness.PYTHON, "-c", script], capture_output=True, timeout=60)
+    loaded = subprocess.run([harness.PYTHON, "-c", script], capture_output=True, timeout=60,
+                            env={"LD_PRELOAD": str(harness.LIBRARY) if not harness.STOCK_ONLY
+                                 else ""})
+    assert (loaded.returncode, loaded.stdout, loaded.stderr) == (0, plain.stdout, b"")
