@@ -1,6 +1,9 @@
 //! The command line program as a user meets it: the real binary, real processes, small shell
 //! commands in place of a training program.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod doctor;
 mod run;
 
 use std::process::{Command, Output, Stdio};

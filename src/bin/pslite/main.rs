@@ -5,6 +5,7 @@
 //! and nothing here is needed where the library is preloaded or linked by hand.
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod exec;
 mod run;
 
@@ -24,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Start a job on this machine: scheduler, servers and workers
     Run(run::RunArguments),
+    /// Check what keeps a job from starting: address, port, NIC, counts, versions
+    Doctor(doctor::DoctorArguments),
     /// Become one process of a job (used by `run`)
     #[command(name = exec::COMMAND, hide = true)]
     Exec(exec::ExecArguments),
@@ -32,6 +35,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
         Command::Exec(arguments) => return exec::run(&arguments),
     };
     result.unwrap_or_else(|error| {

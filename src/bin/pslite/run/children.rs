@@ -63,17 +63,17 @@ pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
             }
         }
     }
-    if failed.is_none() {
-        watch(&mut job, &events, started, &running);
-    }
-    finish(running, &events);
+    let closed = if failed.is_none() { watch(&mut job, &events, started, &running) } else { 0 };
+    finish(running, &events, closed);
     match failed {
         Some(error) => Err(error),
         None => Ok(ExitCode::from(job.exit_code())),
     }
 }
 
-fn watch(job: &mut Job, events: &Receiver<Event>, started: Instant, running: &[Running]) {
+/// Returns how many streams of output have ended meanwhile.
+fn watch(job: &mut Job, events: &Receiver<Event>, started: Instant, running: &[Running]) -> usize {
+    let mut closed = 0;
     while !job.is_finished() {
         let wait = job.deadline().map_or(IDLE, |at| at.saturating_sub(started.elapsed()));
         let event = events.recv_timeout(wait.min(IDLE));
@@ -81,12 +81,17 @@ fn watch(job: &mut Job, events: &Receiver<Event>, started: Instant, running: &[R
         let actions = match event {
             Ok(Event::Ended(index, outcome)) => job.ended(now, index, outcome),
             Ok(Event::Signal(signal)) => job.interrupted(now, signal),
-            Ok(Event::OutputDone) | Err(RecvTimeoutError::Timeout) => Vec::new(),
-            Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Event::OutputDone) => {
+                closed += 1;
+                Vec::new()
+            }
+            Err(RecvTimeoutError::Timeout) => Vec::new(),
+            Err(RecvTimeoutError::Disconnected) => return closed,
         };
         perform(&actions, running);
         perform(&job.tick(started.elapsed()), running);
     }
+    closed
 }
 
 fn perform(actions: &[Action], running: &[Running]) {
@@ -112,10 +117,9 @@ fn send(group: Pid, signal: Signal) {
 }
 
 /// Ends what the processes left behind in their groups, reaps them, and prints what they last said.
-fn finish(running: Vec<Running>, events: &Receiver<Event>) {
-    let mut open = 0;
+fn finish(running: Vec<Running>, events: &Receiver<Event>, closed: usize) {
+    let mut open = (2 * running.len()).saturating_sub(closed);
     for mut process in running {
-        open += 2;
         send(process.group, Signal::SIGKILL);
         // A process that survived SIGKILL is left to the kernel: try_wait does not block.
         let _ = process.child.try_wait();

@@ -5,9 +5,11 @@
 
 mod children;
 mod job;
-mod library;
+pub(crate) mod library;
 mod output;
 mod plan;
+
+pub(crate) use plan::Role;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,7 +29,7 @@ pub(crate) struct RunArguments {
     pub(crate) servers: u32,
     /// Start only these roles here; the others run elsewhere
     #[arg(long, value_delimiter = ',', default_value = "scheduler,server,worker", value_enum)]
-    pub(crate) roles: Vec<plan::Role>,
+    pub(crate) roles: Vec<Role>,
     /// How many of the workers to start here [default: all]
     #[arg(long, value_name = "K")]
     pub(crate) local_workers: Option<u32>,
@@ -87,7 +89,7 @@ const MAX_SECONDS: f64 = 1e9;
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan::Plan::new(arguments)?;
     let job = job::Job::new(
-        plan.processes.iter().map(|p| (p.label.clone(), p.role == plan::Role::Worker)).collect(),
+        plan.processes.iter().map(|p| (p.label.clone(), p.role == Role::Worker)).collect(),
         arguments.grace,
         arguments.timeout,
     );
