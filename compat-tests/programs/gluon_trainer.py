@@ -23,6 +23,7 @@ trainer = gluon.Trainer(net.collect_params(), "sgd",
                         update_on_kvstore=side == "server")
 # The trainer's first step pulls rank 0's weights and does not wait for them. On stock such a pull can
 # be overtaken by the gradient that follows it (see trainer_start.py); here that is not the question.
+trainer._check_and_rescale_grad(trainer._scale / (16 * kv.num_workers))
 trainer._init_kvstore()
 trainer._init_params()
 mx.nd.waitall()

@@ -1,0 +1,59 @@
+"""The launcher that ships inside the wheel starts clusters through us, by LD_PRELOAD alone."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+import harness
+from cases import SMALL_BOUND, stock_digests
+from harness import OURS, STOCK
+
+LIMIT = 90
+
+
+def launch(library, folder, workers=2, servers=2):
+    """Runs mxnet's own tools/launch.py with dmlc_tracker's local launcher."""
+    packages = subprocess.run(
+        [harness.PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    cluster = harness.Cluster("push_pull.py")
+    env = cluster.environment("worker", 0)
+    for name in [n for n in env if n.startswith("DMLC_")]:
+        del env[name]
+    env.update(SMALL_BOUND, PS_VERBOSE="1", DMLC_NODE_HOST="127.0.0.1")
+    if library == OURS and not harness.STOCK_ONLY:
+        env["LD_PRELOAD"] = str(harness.LIBRARY)
+    command = [harness.PYTHON, f"{packages}/mxnet/tools/launch.py", "-n", str(workers),
+               "-s", str(servers), "--launcher", "local", harness.PYTHON, "-u",
+               str(harness.PROGRAMS / "push_pull.py"), "dist_sync"]
+    with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
+        process = subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.DEVNULL,
+                                   stdout=out, stderr=err, start_new_session=True)
+        try:
+            code = process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            code = "hung"
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait(10)
+    return code, (folder / "out").read_text(), (folder / "err").read_text()
+
+
+@pytest.mark.parametrize("library", [STOCK, OURS])
+def test_local_launcher(library, tmp_path):
+    code, out, err = launch(library, tmp_path)
+    results = [json.loads(line) for line in re.findall(r"\{[^{}]*\"digest\"[^{}]*\}", out)]
+    assert code == 0 and len(results) == 2, (code, out, err)
+    assert {r["rank"]: r["digest"] for r in results} == stock_digests("dist_sync"), (out, err)
+    ours = library == OURS and not harness.STOCK_ONLY
+    assert all(r["pslite"] == ours for r in results)
+    if ours:
+        for role in harness.ROLES:
+            assert re.search(rf"pslite.*{role}|{role}.*pslite", err), (role, err)

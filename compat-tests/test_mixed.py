@@ -1,0 +1,48 @@
+"""Mixed clusters: some processes on stock, some on ours, one job; results as on stock alone."""
+
+import itertools
+
+import pytest
+
+from cases import SMALL_BOUND, run_case, stock_digests
+import harness
+from harness import OURS, ROLES, STOCK
+
+BY_ROLE = [dict(zip(ROLES, choice)) for choice in itertools.product((STOCK, OURS), repeat=3)]
+WITHIN_A_ROLE = [
+    {"scheduler": STOCK, "server": [STOCK, OURS], "worker": STOCK},
+    {"scheduler": OURS, "server": [OURS, STOCK], "worker": OURS},
+    {"scheduler": STOCK, "server": STOCK, "worker": [STOCK, OURS]},
+    {"scheduler": OURS, "server": OURS, "worker": [OURS, STOCK]},
+    {"scheduler": STOCK, "server": [OURS, STOCK], "worker": [OURS, STOCK]},
+    {"scheduler": OURS, "server": [STOCK, OURS], "worker": [STOCK, OURS]},
+]
+
+
+def label(choice):
+    def short(role):
+        libraries = choice[role]
+        return libraries if isinstance(libraries, str) else "+".join(libraries)
+    return "-".join(short(role) for role in ROLES)
+
+
+@pytest.mark.parametrize("name", ["dist_sync", "row_sparse", "server_adam", "dist_async", "p3"])
+@pytest.mark.parametrize("choice", BY_ROLE, ids=label)
+def test_by_role(choice, name):
+    cluster = run_case(name, choice)
+    assert cluster.digests == stock_digests(name), cluster.describe()
+
+
+@pytest.mark.parametrize("name", ["dist_sync", "compression"])
+@pytest.mark.parametrize("choice", WITHIN_A_ROLE, ids=label)
+def test_within_a_role(choice, name):
+    cluster = run_case(name, choice)
+    assert cluster.digests == stock_digests(name), cluster.describe()
+
+
+@pytest.mark.parametrize("choice", BY_ROLE[1:-1], ids=label)
+def test_barriers_and_commands(choice):
+    cluster = harness.run("control.py", library=choice, env=SMALL_BOUND)
+    for result in cluster.results:
+        assert result["waited"] and result["commanded"], cluster.describe()
+        assert set(result["dead"].values()) == {0}, cluster.describe()
