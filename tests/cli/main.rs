@@ -5,6 +5,7 @@
 
 mod doctor;
 mod run;
+mod scheduler;
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

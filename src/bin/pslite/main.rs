@@ -8,6 +8,7 @@
 mod doctor;
 mod exec;
 mod run;
+mod scheduler;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,8 @@ struct Arguments {
 enum Command {
     /// Start a job on this machine: scheduler, servers and workers
     Run(run::RunArguments),
+    /// Be the scheduler of a job, without an application
+    Scheduler(scheduler::SchedulerArguments),
     /// Check what keeps a job from starting: address, port, NIC, counts, versions
     Doctor(doctor::DoctorArguments),
     /// Become one process of a job (used by `run`)
@@ -35,14 +38,15 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Scheduler(arguments) => scheduler::run(&arguments),
         Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
         Command::Exec(arguments) => return exec::run(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("pslite: {error:#}");
-        ExitCode::from(CANNOT_START)
+        ExitCode::from(FAILED)
     })
 }
 
-/// Nothing was started, as clap's own code for wrong arguments.
-const CANNOT_START: u8 = 2;
+/// As clap's own code for wrong arguments: the command did not do its work.
+const FAILED: u8 = 2;

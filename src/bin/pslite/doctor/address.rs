@@ -1,9 +1,11 @@
 //! Addresses: does the scheduler's name resolve, and is the address that this node announces one of
 //! this machine?
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
+
+use pslite::transport::address;
 
 use super::job::Job;
 use super::{Finding, nic};
@@ -45,7 +47,7 @@ fn root(job: &Job) -> Finding {
         Err(error) => {
             return Finding::fail(
                 TOPIC,
-                format!("DMLC_PS_ROOT_URI={host} does not resolve: {error}"),
+                format!("DMLC_PS_ROOT_URI: {error}"),
                 "write the IPv4 address, or correct the name",
             );
         }
@@ -81,7 +83,7 @@ fn own(host: &str) -> Finding {
         ),
         Err(error) => Finding::fail(
             TOPIC,
-            format!("DMLC_NODE_HOST={host} does not resolve: {error}"),
+            format!("DMLC_NODE_HOST: {error}"),
             format!("choose one of {}", nic::list()),
         ),
     }
@@ -103,18 +105,17 @@ pub(super) fn resolve(host: &str) -> Result<Vec<Ipv4Addr>, String> {
     let (sender, answer) = sync_channel(1);
     let name = host.to_owned();
     std::thread::spawn(move || {
-        let _ = sender.send((name.as_str(), 0).to_socket_addrs().map(Iterator::collect::<Vec<_>>));
+        let _ = sender.send(address::resolve(&name));
     });
     let found = answer
         .recv_timeout(RESOLVE_LIMIT)
-        .map_err(|_| format!("no answer within {} s", RESOLVE_LIMIT.as_secs()))?
+        .map_err(|_| format!("{host}: no answer within {} s", RESOLVE_LIMIT.as_secs()))?
         .map_err(|error| error.to_string())?;
-    let mut addresses: Vec<Ipv4Addr> = found
+    let addresses: Vec<Ipv4Addr> = found
         .into_iter()
-        .filter_map(|address| if let IpAddr::V4(ip) = address.ip() { Some(ip) } else { None })
+        .filter_map(|address| if let IpAddr::V4(address) = address { Some(address) } else { None })
         .collect();
-    addresses.dedup();
-    if addresses.is_empty() { Err("it has no IPv4 address".to_owned()) } else { Ok(addresses) }
+    if addresses.is_empty() { Err(format!("{host} has no IPv4 address")) } else { Ok(addresses) }
 }
 
 /// An address is ours if we can bind to it.

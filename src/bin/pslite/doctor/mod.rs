@@ -8,7 +8,6 @@
 mod address;
 mod counts;
 mod elf;
-mod holder;
 mod job;
 mod nic;
 mod port;

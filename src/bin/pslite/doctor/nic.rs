@@ -1,9 +1,10 @@
 //! Network interfaces: which one will this node announce, and can the others reach it?
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr};
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
+use pslite::transport::address;
 
 use super::Finding;
 use super::address::resolve;
@@ -39,19 +40,7 @@ fn choose(job: &Job, root: Option<Ipv4Addr>, all: &[Interface]) -> Finding {
         return judge(&format!("DMLC_NODE_HOST={host}"), address, root);
     }
     if let Some(name) = &job.interface {
-        return match all.iter().find(|interface| &interface.name == name) {
-            Some(interface) if !interface.is_up => Finding::fail(
-                TOPIC,
-                format!("DMLC_INTERFACE={name} is down"),
-                "bring it up, or choose another",
-            ),
-            Some(interface) => judge(&format!("DMLC_INTERFACE={name}"), interface.address, root),
-            None => Finding::fail(
-                TOPIC,
-                format!("DMLC_INTERFACE={name} is no interface with an IPv4 address"),
-                format!("choose one of {}", show(all)),
-            ),
-        };
+        return named(name, root, all);
     }
     let candidates: Vec<&Interface> = all
         .iter()
@@ -90,6 +79,36 @@ fn choose(job: &Job, root: Option<Ipv4Addr>, all: &[Interface]) -> Finding {
     judge(&format!("the only interface, {}", show(all)), address, root)
 }
 
+fn named(name: &str, root: Option<Ipv4Addr>, all: &[Interface]) -> Finding {
+    let exact = all.iter().find(|interface| interface.name == name);
+    let Some(interface) = exact.or_else(|| all.iter().find(|other| other.name.starts_with(name)))
+    else {
+        return Finding::fail(
+            TOPIC,
+            format!("DMLC_INTERFACE={name} is no interface with an IPv4 address"),
+            format!("choose one of {}", show(all)),
+        );
+    };
+    if !interface.is_up {
+        return Finding::fail(
+            TOPIC,
+            format!("DMLC_INTERFACE={name}: {} is down", interface.name),
+            "bring it up, or choose another",
+        );
+    }
+    if exact.is_none() {
+        return Finding::warning(
+            TOPIC,
+            format!(
+                "DMLC_INTERFACE={name} is only the beginning of a name: {} is taken",
+                interface.name
+            ),
+            "write the whole name",
+        );
+    }
+    judge(&format!("DMLC_INTERFACE={name}"), interface.address, root)
+}
+
 /// A loopback address is of use only while every node is on this machine.
 fn judge(what: &str, address: Ipv4Addr, root: Option<Ipv4Addr>) -> Finding {
     let scheduler_elsewhere = root.is_some_and(|root| !root.is_loopback());
@@ -105,13 +124,11 @@ fn judge(what: &str, address: Ipv4Addr, root: Option<Ipv4Addr>) -> Finding {
     Finding::ok(TOPIC, format!("{what}: {address} is announced to the others"))
 }
 
-/// The address that packets to `root` leave from; sends none.
+/// The address that packets to `root` leave from.
 fn local_address_towards(root: Ipv4Addr) -> Option<Ipv4Addr> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    socket.connect((root, 9)).ok()?;
-    match socket.local_addr().ok()? {
-        std::net::SocketAddr::V4(address) => Some(*address.ip()),
-        std::net::SocketAddr::V6(_) => None,
+    match address::local_address_towards(&root.to_string(), 1)? {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
     }
 }
 
@@ -173,8 +190,9 @@ mod tests {
             [interface("eth0", 1, true), interface("eth1", 2, false), interface("eth10", 3, true)];
         assert_eq!(level(&[("DMLC_INTERFACE", "eth0")], REMOTE, &all), Level::Ok);
         assert_eq!(level(&[("DMLC_INTERFACE", "eth1")], REMOTE, &all), Level::Fail);
-        // Stock compares only the beginning of the name.
-        assert_eq!(level(&[("DMLC_INTERFACE", "eth")], REMOTE, &all), Level::Fail);
+        assert_eq!(level(&[("DMLC_INTERFACE", "wlan0")], REMOTE, &all), Level::Fail);
+        // Stock and the library compare only the beginning of the name.
+        assert_eq!(level(&[("DMLC_INTERFACE", "eth")], REMOTE, &all), Level::Warning);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::time::Duration;
 
+use pslite::transport::port_holder;
+
 use super::Finding;
 use super::address::resolve;
-use super::holder::port_holder;
 use super::job::Job;
 
 const TOPIC: &str = "port";
@@ -70,7 +71,7 @@ fn free(address: Ipv4Addr, port: u16) -> Finding {
         Ok(_) => Finding::ok(TOPIC, format!("{address}:{port} is free for the scheduler")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::fail(
             TOPIC,
-            format!("{address}:{port} is taken by {}", holder(address, port)),
+            format!("{address}:{port} is taken by {}", holder(port)),
             "end that process, or choose another DMLC_PS_ROOT_PORT on every node",
         ),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Finding::fail(
@@ -82,8 +83,11 @@ fn free(address: Ipv4Addr, port: u16) -> Finding {
     }
 }
 
-fn holder(address: Ipv4Addr, port: u16) -> String {
-    port_holder(address, port).unwrap_or_else(|| "a process that this user may not see".to_owned())
+fn holder(port: u16) -> String {
+    port_holder::find(port).map_or_else(
+        || "a process that this user may not see".to_owned(),
+        |holder| holder.to_string(),
+    )
 }
 
 fn reachable(address: SocketAddrV4) -> Finding {
@@ -129,7 +133,7 @@ fn fixed(text: &str) -> Finding {
         ),
         Err(_) => Finding::fail(
             TOPIC,
-            format!("PORT={port} is taken by {}", holder(Ipv4Addr::UNSPECIFIED, port)),
+            format!("PORT={port} is taken by {}", holder(port)),
             "unset PORT; a node then finds a free port by itself",
         ),
     }
@@ -190,11 +194,7 @@ mod tests {
         let (listener, port) = listener();
         let finding = check_root("scheduler", port);
         assert_eq!(finding.level, Level::Fail);
-        assert!(
-            finding.text.contains(&format!("(process {})", std::process::id())),
-            "{}",
-            finding.text
-        );
+        assert!(finding.text.contains(&format!("pid {} ", std::process::id())), "{}", finding.text);
         drop(listener);
         assert_eq!(check_root("scheduler", port).level, Level::Ok);
         assert_eq!(check_root("worker", port).level, Level::Warning);

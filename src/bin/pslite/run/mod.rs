@@ -49,7 +49,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) stock: bool,
     /// Use the stand-alone scheduler instead of running the command in that role too
-    #[arg(long, conflicts_with = "stock")]
+    #[arg(long)]
     pub(crate) native_scheduler: bool,
     /// The library to preload [default: $PSLITE_LIBRARY, or libpslite_mxnet.so beside this program or in ../lib]
     #[arg(long, value_name = "PATH", conflicts_with = "stock")]
