@@ -23,12 +23,15 @@ for step in range(4):
         out = mx.nd.zeros(shape)
         kv.pull(key, out=out, priority=-key)
         results.append(out)
+    # On stock a pull can be overtaken by the push of the next round (order.py is about that).
+    mx.nd.waitall()
 keys = list(shapes)
 for step in range(3):
     kv.push(keys, [gradient(k, data(shapes[k], 7777 * kv.rank + step + k)) for k in keys])
     outs = [mx.nd.zeros(shapes[k]) for k in keys]
     kv.pull(keys, out=outs)
     results.extend(outs)
+    mx.nd.waitall()
 
 # Several values of one key are summed in the process before they leave it, in a buffer of their own:
 # without waiting the engine could send it before what came earlier in this program.
@@ -47,6 +50,7 @@ for step in range(3):
         out = mx.nd.zeros(shape)
         kv.pushpull(key, gradient(key, data(shape, 31 * kv.rank + step + key)), out=out)
         results.append(out)
+    mx.nd.waitall()
 
 # broadcast is init and pull: everybody gets rank 0's values.
 for key, shape in ((20, (6, 6)), (21, (60, 60))):

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::{ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP};
+use crate::wire::{
+    ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP,
+};
 
 /// A customer of this process that waits.
 #[derive(Clone, Debug)]
@@ -67,7 +69,11 @@ impl Cluster {
             return wrong(format!("{} is no group of nodes", ticket.group));
         };
         if ticket.group & bit == 0 {
-            return wrong(format!("a {} is not in group {}", self.config.role.name(), ticket.group));
+            return wrong(format!(
+                "a {} is not in group {}",
+                self.config.role.name(),
+                ticket.group
+            ));
         }
         Ok(ids.len() > 1)
     }
@@ -87,8 +93,13 @@ impl Cluster {
             }
             return;
         }
-        let Some(from) = from.filter(|_| self.is_scheduler() && (1..=ALL_GROUP).contains(&group)) else {
-            return Self::log(out, Level::Warning, format!("dropped a request for a barrier of group {group}"));
+        let Some(from) = from.filter(|_| self.is_scheduler() && (1..=ALL_GROUP).contains(&group))
+        else {
+            return Self::log(
+                out,
+                Level::Warning,
+                format!("dropped a request for a barrier of group {group}"),
+            );
         };
         let domain = self.domain_of(from, customer_id);
         let entered = self.entered.entry((group, domain)).or_default();
@@ -170,7 +181,8 @@ impl Cluster {
             if let Some((id, (_, reason))) =
                 missing.iter().find_map(|id| self.lost.get(id).map(|lost| (*id, lost)))
             {
-                broken = Some((id, format!("a barrier of group {group} waits for it, but {reason}")));
+                broken =
+                    Some((id, format!("a barrier of group {group} waits for it, but {reason}")));
             }
         }
         if let Some((id, text)) = broken {

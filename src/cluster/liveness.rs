@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::{
-    Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER,
-};
+use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
 
 impl Cluster {
     /// A sign of life, or a notice that rides in one (van.cc:174-189).
@@ -67,12 +65,15 @@ impl Cluster {
             return;
         }
         let listens = |node: &&Node| {
-            node.is_ours() && (node.role == Role::Scheduler || (node.role == Role::Server && self.me.role == Role::Worker))
+            node.is_ours()
+                && (node.role == Role::Scheduler
+                    || (node.role == Role::Server && self.me.role == Role::Worker))
         };
         let to: Vec<NodeId> = self.members.values().filter(listens).map(|node| node.id).collect();
         for id in to {
             let kind = NoticeKind::Leaving;
-            let notice = Notice { kind, node: self.me.id, customer: customer_id, text: String::new() };
+            let notice =
+                Notice { kind, node: self.me.id, customer: customer_id, text: String::new() };
             self.notice(id, notice, out);
         }
     }
@@ -87,7 +88,10 @@ impl Cluster {
         self.check_recovery(now, out);
         self.check_barriers(out);
         if !self.ready
-            && self.config.start_timeout.is_some_and(|limit| now >= self.started.saturating_add(limit))
+            && self
+                .config
+                .start_timeout
+                .is_some_and(|limit| now >= self.started.saturating_add(limit))
         {
             self.start_timed_out(out);
         }
@@ -148,7 +152,13 @@ impl Cluster {
         }
     }
 
-    pub(super) fn node_lost(&mut self, now: Duration, id: NodeId, reason: &str, out: &mut Vec<Action>) {
+    pub(super) fn node_lost(
+        &mut self,
+        now: Duration,
+        id: NodeId,
+        reason: &str,
+        out: &mut Vec<Action>,
+    ) {
         let text = format!("lost {}: {reason}", self.describe(id));
         self.declare_lost(now, id, text, out);
     }
@@ -181,7 +191,8 @@ impl Cluster {
         }
         let text = self.waiting_text();
         Self::log(out, Level::Warning, text.clone());
-        let pending = self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(key, _)| *key);
+        let pending =
+            self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(key, _)| *key);
         for key in pending.collect::<Vec<_>>() {
             let kind = NoticeKind::Progress;
             let notice = Notice { kind, node: EMPTY, customer: EMPTY, text: text.clone() };

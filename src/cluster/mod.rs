@@ -124,11 +124,19 @@ impl Cluster {
         }
     }
 
-    fn received(&mut self, now: Duration, from: Option<NodeId>, message: &Message, out: &mut Vec<Action>) {
+    fn received(
+        &mut self,
+        now: Duration,
+        from: Option<NodeId>,
+        message: &Message,
+        out: &mut Vec<Action>,
+    ) {
         let Some(control) = message.meta.control.as_deref() else { return };
         match control.command {
             Command::AddNode => self.add_node(now, from, control, out),
-            Command::Barrier => self.barrier_message(now, from, message, control.barrier_group, out),
+            Command::Barrier => {
+                self.barrier_message(now, from, message, control.barrier_group, out)
+            }
             Command::Heartbeat => self.heartbeat(now, from, control, out),
             Command::Terminate | Command::Ack => {}
         }
@@ -216,9 +224,8 @@ impl Cluster {
         if !self.ready || timeout.is_zero() {
             return Vec::new();
         }
-        let silent = |id: &NodeId| {
-            self.heard.get(id).is_some_and(|at| at.saturating_add(timeout) < now)
-        };
+        let silent =
+            |id: &NodeId| self.heard.get(id).is_some_and(|at| at.saturating_add(timeout) < now);
         let watched = self.members.keys().filter(|id| **id != self.me.id);
         watched.filter(|id| self.lost.contains_key(id) || silent(id)).copied().collect()
     }
@@ -286,10 +293,12 @@ impl Cluster {
         if self.failure.is_some() {
             return;
         }
-        let notice = |kind| Notice { kind, node: about, customer: EMPTY, text: failure.text.clone() };
+        let notice =
+            |kind| Notice { kind, node: about, customer: EMPTY, text: failure.text.clone() };
         if self.is_scheduler() {
             let members = self.members.values().filter(|node| node.is_ours() && node.id != about);
-            let pending = self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
+            let pending =
+                self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
             let to: Vec<NodeId> =
                 members.map(|node| node.id).filter(|id| *id != self.me.id).chain(pending).collect();
             for id in to {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::{Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, server_id, worker_id};
+use crate::wire::{
+    Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, server_id, worker_id,
+};
 
 /// One process that registered, and which of its customers did.
 #[derive(Clone, Debug)]
@@ -43,9 +45,16 @@ impl Cluster {
             return;
         }
         let [node] = control.nodes.as_slice() else {
-            return Self::log(out, Level::Warning, "dropped a registration that is not of one node");
+            return Self::log(
+                out,
+                Level::Warning,
+                "dropped a registration that is not of one node",
+            );
         };
-        if !(1..=65_535).contains(&node.port) || node.hostname.is_empty() || node.role == Role::Scheduler {
+        if !(1..=65_535).contains(&node.port)
+            || node.hostname.is_empty()
+            || node.role == Role::Scheduler
+        {
             let text = format!("dropped the registration of {}", node.describe());
             return Self::log(out, Level::Warning, text);
         }
@@ -76,8 +85,11 @@ impl Cluster {
         if self.registered(node.role) >= self.wanted(node.role) {
             let text = format!(
                 "{} is one too many: this job has {} {}s (DMLC_NUM_WORKER={}, DMLC_NUM_SERVER={})",
-                node.describe(), self.wanted(node.role), node.role.name(),
-                self.config.num_workers, self.config.num_servers
+                node.describe(),
+                self.wanted(node.role),
+                node.role.name(),
+                self.config.num_workers,
+                self.config.num_servers
             );
             Self::log(out, Level::Error, text.clone());
             if node.is_ours() {
@@ -113,7 +125,8 @@ impl Cluster {
         if self.ready || !self.is_scheduler() || !complete || self.failure.is_some() {
             return;
         }
-        let mut sorted: Vec<(NodeId, Registrant)> = std::mem::take(&mut self.registrants).into_iter().collect();
+        let mut sorted: Vec<(NodeId, Registrant)> =
+            std::mem::take(&mut self.registrants).into_iter().collect();
         sorted.sort_by(|(_, a), (_, b)| {
             b.node.hostname.cmp(&a.node.hostname).then(a.node.port.cmp(&b.node.port))
         });
@@ -123,8 +136,14 @@ impl Cluster {
             let mut first = None;
             for customer_id in &registrant.customers {
                 let id = match registrant.node.role {
-                    Role::Worker => { workers += 1; worker_id(workers - 1) }
-                    _ => { servers += 1; server_id(servers - 1) }
+                    Role::Worker => {
+                        workers += 1;
+                        worker_id(workers - 1)
+                    }
+                    _ => {
+                        servers += 1;
+                        server_id(servers - 1)
+                    }
                 };
                 let first = *first.get_or_insert(id);
                 let node = Node { id: first, customer_id: *customer_id, ..registrant.node.clone() };
@@ -165,7 +184,9 @@ impl Cluster {
     pub(super) fn others(&self) -> Vec<NodeId> {
         let ids = self.ids_of(6).unwrap_or_default();
         ids.into_iter()
-            .filter(|id| *id != self.me.id && self.members.contains_key(id) && !self.lost.contains_key(id))
+            .filter(|id| {
+                *id != self.me.id && self.members.contains_key(id) && !self.lost.contains_key(id)
+            })
             .collect()
     }
 
@@ -180,7 +201,11 @@ impl Cluster {
         }
         let mine = |node: &&Node| node.hostname == self.me.hostname && node.port == self.me.port;
         let Some(me) = nodes.iter().find(mine).cloned() else {
-            return Self::log(out, Level::Warning, "dropped a list of nodes that does not name this one");
+            return Self::log(
+                out,
+                Level::Warning,
+                "dropped a list of nodes that does not name this one",
+            );
         };
         self.me = Node { abilities: self.me.abilities, incarnation: self.me.incarnation, ..me };
         for node in nodes {
@@ -188,7 +213,9 @@ impl Cluster {
                 // Its address is the one that worked; what it can comes from the list.
                 let known = Node { abilities: node.abilities, ..self.config.scheduler.clone() };
                 self.members.insert(SCHEDULER, known);
-            } else if self.members.insert(node.id, node.clone()).is_none() && node.role != self.me.role {
+            } else if self.members.insert(node.id, node.clone()).is_none()
+                && node.role != self.me.role
+            {
                 out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
             }
         }
@@ -196,7 +223,8 @@ impl Cluster {
         out.push(Action::Connect { node: scheduler, identity: Some(self.me.id) });
         self.down.clear();
         self.ready = true;
-        self.next_heartbeat = self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
+        self.next_heartbeat =
+            self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
         out.push(Action::Ready);
     }
 
@@ -212,7 +240,9 @@ impl Cluster {
                 .collect();
             parts.push(format!(
                 "{} of {} {}s are here{}{}",
-                self.registered(role), self.wanted(role), role.name(),
+                self.registered(role),
+                self.wanted(role),
+                role.name(),
                 if here.is_empty() { "" } else { ": " },
                 here.join(", ")
             ));
@@ -238,7 +268,9 @@ impl Cluster {
         }
         let scheduler = self.config.scheduler.address();
         if !self.scheduler_seen {
-            return format!("the scheduler at {scheduler} does not answer (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)");
+            return format!(
+                "the scheduler at {scheduler} does not answer (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)"
+            );
         }
         if self.progress.is_empty() {
             return format!(

@@ -39,6 +39,7 @@ pub struct ClusterConfig {
 
 /// What happens to a node.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "events are not kept")]
 pub enum Event {
     /// The node begins.
     Start,

@@ -24,7 +24,11 @@ pub(super) fn first_sequence() -> u64 {
 ///
 /// # Errors
 /// The text names the address, what was tried, and who holds the port or which addresses exist.
-pub(super) fn bind(settings: &Settings, transport: &ZmqTransport, incarnation: u64) -> Result<Node> {
+pub(super) fn bind(
+    settings: &Settings,
+    transport: &ZmqTransport,
+    incarnation: u64,
+) -> Result<Node> {
     let scheduler = settings.role == Role::Scheduler;
     let hostname = if scheduler { settings.root_host.clone() } else { advertised_host(settings)? };
     let port = if settings.local {
@@ -53,9 +57,9 @@ fn bind_tcp(settings: &Settings, transport: &ZmqTransport, hostname: &str) -> Re
         return bind_one(transport, &host, port);
     }
     if let Some((low, high)) = settings.port_range {
-        return transport
-            .bind_in_range(&host, low, high)
-            .map_err(|error| NodeError::Address(format!("PSLITE_PORT_RANGE={low}-{high}: {error}")));
+        return transport.bind_in_range(&host, low, high).map_err(|error| {
+            NodeError::Address(format!("PSLITE_PORT_RANGE={low}-{high}: {error}"))
+        });
     }
     bind_one(transport, &host, 0)
 }
@@ -68,7 +72,8 @@ fn bind_one(transport: &ZmqTransport, host: &str, port: u16) -> Result<u16> {
 
 /// With DMLC_LOCAL the "port" is the name of a file in /tmp, as in stock (zmq_van.h:72).
 fn bind_local(settings: &Settings, transport: &ZmqTransport) -> Result<u16> {
-    let fixed = if settings.role == Role::Scheduler { Some(settings.root_port) } else { settings.port };
+    let fixed =
+        if settings.role == Role::Scheduler { Some(settings.root_port) } else { settings.port };
     let (low, high) = match (fixed, settings.port_range) {
         (Some(port), _) => (port, port),
         (None, Some(range)) => range,

@@ -15,12 +15,12 @@ use smallvec::SmallVec;
 use super::error::{NodeError, Result};
 use super::van::{Van, lock};
 use crate::delivery::queue::PriorityFifo;
+use crate::kv::unanswered::{Held, Stuck};
+use crate::kv::worker::Response;
 use crate::kv::{
     Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
     WorkerRequests, key_at, server_key_ranges, slice,
 };
-use crate::kv::unanswered::{Held, Stuck};
-use crate::kv::worker::Response;
 use crate::observe::log::{self, Level};
 use crate::wire::{DataType, Frames, Message, Meta, NodeId, server_id};
 
@@ -79,7 +79,11 @@ pub(crate) struct Customers {
 
 impl Customers {
     /// Puts a message into its customer's queue, or aside until the customer exists.
-    pub(crate) fn deliver(&self, key: (i32, i32), item: Delivery) -> std::result::Result<(), String> {
+    pub(crate) fn deliver(
+        &self,
+        key: (i32, i32),
+        item: Delivery,
+    ) -> std::result::Result<(), String> {
         if let Some(customer) = self.get(key) {
             customer.push(item);
             return Ok(());
@@ -107,11 +111,6 @@ impl Customers {
         for customer in map.values() {
             customer.push(item.clone());
         }
-    }
-
-    /// Ids of the worker customers of this process.
-    pub(crate) fn customer_ids(&self) -> Vec<i32> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner).keys().map(|key| key.1).collect()
     }
 
     fn get(&self, key: (i32, i32)) -> Option<Arc<Shared>> {
@@ -373,7 +372,7 @@ impl CustomerHandle {
     ///
     /// # Errors
     /// A receiver is lost, or the node is not started.
-    pub fn simple_request(&self, head: i32, body: Bytes, recver: i32) -> Result<i32> {
+    pub fn simple_request(&self, head: i32, body: &Bytes, recver: i32) -> Result<i32> {
         let ids = self.ids_of(recver)?;
         let van = self.shared.van()?;
         let timestamp = lock(&self.shared.requests).requests.new_request(&ids);
@@ -438,7 +437,7 @@ impl CustomerHandle {
     /// `done` was not and will not be called.
     pub fn request(
         &self,
-        request: Request,
+        request: &Request,
         sink: Option<Box<dyn PullSink>>,
         done: Done,
     ) -> Result<i32> {
@@ -468,9 +467,10 @@ impl CustomerHandle {
             Some(want_lens) => Pending::pull(keys, want_lens, payload),
             None => Pending::push(payload),
         };
-        state.requests.expect(timestamp, pending).map_err(|_| {
-            NodeError::PeerLost("the request failed before it was sent".to_owned())
-        })?;
+        state
+            .requests
+            .expect(timestamp, pending)
+            .map_err(|_| NodeError::PeerLost("the request failed before it was sent".to_owned()))?;
         Ok(timestamp)
     }
 
@@ -478,8 +478,8 @@ impl CustomerHandle {
     ///
     /// # Errors
     /// As [`Self::request`]; the request has failed then.
-    pub fn send(&self, timestamp: i32, request: Request) -> Result<()> {
-        self.try_send(timestamp, &request).inspect_err(|error| {
+    pub fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
+        self.try_send(timestamp, request).inspect_err(|error| {
             let mut state = lock(&self.shared.requests);
             // The caller has the error: the end of the request is dropped, not run.
             drop(state.requests.fail(timestamp, error.to_string()));
@@ -512,7 +512,13 @@ impl CustomerHandle {
         Ok(())
     }
 
-    fn request_message(&self, timestamp: i32, request: &Request, to: NodeId, kv: KvPairs) -> Message {
+    fn request_message(
+        &self,
+        timestamp: i32,
+        request: &Request,
+        to: NodeId,
+        kv: KvPairs,
+    ) -> Message {
         let meta = Meta {
             head: request.cmd,
             app_id: self.shared.app_id,
@@ -720,7 +726,10 @@ impl Work {
             }
             // A stock worker would take any answer for a success: it goes on waiting, as before.
             if van.is_ours(request.sender) {
-                let _ = van.send(Message { meta: refusal(&request, self.shared.app_id, text), data: Frames::new() });
+                let _ = van.send(Message {
+                    meta: refusal(&request, self.shared.app_id, text),
+                    data: Frames::new(),
+                });
             }
         }
     }

@@ -92,20 +92,27 @@ impl Settings {
             local: env.number("DMLC_LOCAL", 0)? != 0,
             kubernetes: env.number("DMLC_USE_KUBERNETES", 0)? > 0,
             priority_van: env.van_type()?,
-            water_mark: env.text("DMLC_PS_WATER_MARK").map(|_| env.number("DMLC_PS_WATER_MARK", 0)).transpose()?,
+            water_mark: env
+                .text("DMLC_PS_WATER_MARK")
+                .map(|_| env.number("DMLC_PS_WATER_MARK", 0))
+                .transpose()?,
             verbose,
             log_level: env.log_level(verbose)?,
             resend: resend.then(|| Duration::from_millis(resend_timeout.max(1) as u64)),
             drop_percent: env.number("PS_DROP_MSG", 0)?.clamp(0, 100) as u32,
             heartbeat_interval: env.seconds("PS_HEARTBEAT_INTERVAL", None)?.or(own_heartbeat),
             heartbeat_timeout: env.seconds("PS_HEARTBEAT_TIMEOUT", None)?,
-            silence_limit: env.seconds("PSLITE_SILENCE_LIMIT", Some(60.0))?.unwrap_or(Duration::MAX),
+            silence_limit: env
+                .seconds("PSLITE_SILENCE_LIMIT", Some(60.0))?
+                .unwrap_or(Duration::MAX),
             peer_timeout: env.seconds("PSLITE_PEER_TIMEOUT", Some(3.0))?.unwrap_or(Duration::MAX),
             start_timeout: env.seconds("PSLITE_START_TIMEOUT", None)?,
             report_interval: env
                 .seconds("PSLITE_REPORT_INTERVAL", Some(10.0))?
                 .unwrap_or(Duration::MAX),
-            recovery_wait: env.seconds("PSLITE_RECOVERY_WAIT", Some(60.0))?.unwrap_or(Duration::MAX),
+            recovery_wait: env
+                .seconds("PSLITE_RECOVERY_WAIT", Some(60.0))?
+                .unwrap_or(Duration::MAX),
             stock_level: env.stock_level()?,
         })
     }
@@ -140,7 +147,9 @@ impl Reader<'_> {
         let text = self.required(name)?;
         match text.parse::<u32>() {
             Ok(count) if count <= MAX_NODES => Ok(count as usize),
-            _ => Err(NodeError::Config(format!("{name}={text} is not a number from 0 to {MAX_NODES}"))),
+            _ => Err(NodeError::Config(format!(
+                "{name}={text} is not a number from 0 to {MAX_NODES}"
+            ))),
         }
     }
 
@@ -148,9 +157,11 @@ impl Reader<'_> {
     fn seconds(&self, name: &str, default: Option<f64>) -> Result<Option<Duration>> {
         let value = match self.text(name) {
             None => default,
-            Some(text) => Some(text.parse::<f64>().ok().filter(|s| (0.0..1e9).contains(s)).ok_or_else(
-                || NodeError::Config(format!("{name}={text} is not a number of seconds")),
-            )?),
+            Some(text) => {
+                Some(text.parse::<f64>().ok().filter(|s| (0.0..1e9).contains(s)).ok_or_else(
+                    || NodeError::Config(format!("{name}={text} is not a number of seconds")),
+                )?)
+            }
         };
         Ok(value.filter(|seconds| *seconds > 0.0).map(Duration::from_secs_f64))
     }
@@ -164,7 +175,8 @@ impl Reader<'_> {
 
     fn port_range(&self, name: &str) -> Result<Option<(u16, u16)>> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let wrong = || NodeError::Config(format!("{name}={text} is not a range of ports like 9000-9100"));
+        let wrong =
+            || NodeError::Config(format!("{name}={text} is not a range of ports like 9000-9100"));
         let (low, high) = text.split_once(['-', ':']).ok_or_else(wrong)?;
         let low: u16 = low.trim().parse().map_err(|_| wrong())?;
         let high: u16 = high.trim().parse().map_err(|_| wrong())?;

@@ -118,10 +118,7 @@ impl Van {
         van.event(Event::Start);
         van.spawn("van", Self::receive)?;
         van.spawn("clock", Self::keep_time)?;
-        log::write(
-            Level::Verbose,
-            &format!("{} listens on {}", me.role.name(), me.address()),
-        );
+        log::write(Level::Verbose, &format!("{} listens on {}", me.role.name(), me.address()));
         Ok(van)
     }
 
@@ -272,7 +269,10 @@ impl Van {
         }
         match error {
             SendError::Stopped => stopped(),
-            _ => NodeError::PeerLost(format!("cannot send to {}: {error}", core.cluster.describe(to))),
+            _ => NodeError::PeerLost(format!(
+                "cannot send to {}: {error}",
+                core.cluster.describe(to)
+            )),
         }
     }
 
@@ -301,11 +301,7 @@ impl Van {
             if all_gone || self.stopping.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            core = self
-                .changed
-                .wait_timeout(core, TICK)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            core = self.changed.wait_timeout(core, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -314,7 +310,7 @@ impl Van {
     fn receive(&self) {
         loop {
             match self.transport.recv() {
-                Ok(incoming) => self.incoming(incoming),
+                Ok(incoming) => self.incoming(&incoming),
                 Err(RecvError::Stopped) => return,
                 Err(error) => {
                     log::write(Level::Error, &format!("cannot receive any more: {error}"));
@@ -372,13 +368,13 @@ impl Van {
 
     // ---- receiving -----------------------------------------------------------------------------
 
-    fn incoming(&self, incoming: Incoming) {
+    fn incoming(&self, incoming: &Incoming) {
         let from = incoming.from;
         let mut meta = match incoming.frames.first().map(|frame| wire::decode_meta(frame)) {
             Some(Ok(meta)) if !incoming.oversized => meta,
-            Some(Ok(_)) => return self.drop_garbage(&incoming, "too many frames"),
-            Some(Err(error)) => return self.drop_garbage(&incoming, &error.to_string()),
-            None => return self.drop_garbage(&incoming, "no frame"),
+            Some(Ok(_)) => return self.drop_garbage(incoming, "too many frames"),
+            Some(Err(error)) => return self.drop_garbage(incoming, &error.to_string()),
+            None => return self.drop_garbage(incoming, "no frame"),
         };
         if self.settings.drop_percent > 0 && self.my_id() != EMPTY && self.unlucky() {
             return;
@@ -389,14 +385,14 @@ impl Van {
             log::write(Level::Trace, &format!("from {}: {meta:?}", meta.sender));
         }
         if let Some(reason) = self.refuse(from, &meta) {
-            return self.drop_garbage(&incoming, &reason);
+            return self.drop_garbage(incoming, &reason);
         }
         let message = Message { data: incoming.frames[1..].iter().cloned().collect(), meta };
         if !self.accept(from, &message) {
             return;
         }
         match message.meta.control.as_ref().map(|control| control.command) {
-            None => self.dispatch(message, Some(&incoming)),
+            None => self.dispatch(message, Some(incoming)),
             Some(Command::Ack | Command::Terminate) => {}
             Some(_) => self.event(Event::Received { from, message }),
         }
@@ -435,7 +431,9 @@ impl Van {
 
     fn drop_garbage(&self, incoming: &Incoming, reason: &str) {
         if let Some(total) = self.garbage.hit() {
-            let who = incoming.from.map_or_else(|| "an unnamed node".to_owned(), |id| format!("node {id}"));
+            let who = incoming
+                .from
+                .map_or_else(|| "an unnamed node".to_owned(), |id| format!("node {id}"));
             log::write(
                 Level::Warning,
                 &format!(

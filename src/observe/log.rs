@@ -67,7 +67,12 @@ impl RateLimit {
     /// At most one line per interval.
     #[must_use]
     pub fn new(interval: Duration) -> Self {
-        Self { started: Instant::now(), interval, next_ms: AtomicU64::new(0), total: AtomicU64::new(0) }
+        Self {
+            started: Instant::now(),
+            interval,
+            next_ms: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+        }
     }
 
     /// Counts one occurrence; the total so far if it is time for a line.
@@ -77,7 +82,10 @@ impl RateLimit {
         let next = self.next_ms.load(Ordering::Relaxed);
         let after = now + self.interval.as_millis() as u64;
         let mine = now >= next
-            && self.next_ms.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            && self
+                .next_ms
+                .compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
         mine.then_some(total)
     }
 

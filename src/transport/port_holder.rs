@@ -52,7 +52,8 @@ fn listening_inodes(table: &str, port: u16) -> Vec<String> {
 fn holds(pid: u32, wanted: &[String]) -> bool {
     let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     files.flatten().any(|file| {
-        fs::read_link(file.path()).is_ok_and(|target| wanted.iter().any(|w| target.as_os_str() == w.as_str()))
+        fs::read_link(file.path())
+            .is_ok_and(|target| wanted.iter().any(|w| target.as_os_str() == w.as_str()))
     })
 }
 

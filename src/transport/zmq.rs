@@ -113,7 +113,10 @@ pub enum TransportError {
 }
 
 fn holder_text(holder: Option<&Holder>) -> String {
-    holder.map_or_else(|| "another process (whose name only its owner can see)".to_owned(), Holder::to_string)
+    holder.map_or_else(
+        || "another process (whose name only its owner can see)".to_owned(),
+        Holder::to_string,
+    )
 }
 
 /// Why a message was not sent.
@@ -307,7 +310,12 @@ impl ZmqTransport {
     ///
     /// # Errors
     /// libzmq cannot parse the address or has no resources left.
-    pub fn connect(&self, key: i32, endpoint: &Endpoint, identity: Option<i32>) -> Result<(), TransportError> {
+    pub fn connect(
+        &self,
+        key: i32,
+        endpoint: &Endpoint,
+        identity: Option<i32>,
+    ) -> Result<(), TransportError> {
         let fail = zmq_error("cannot connect");
         let make = || -> io::Result<Link> {
             let mut socket = self.context.socket(Kind::Dealer)?;
@@ -340,7 +348,7 @@ impl ZmqTransport {
         let number = self.monitors.fetch_add(1, Ordering::Relaxed);
         let address = format!("inproc://monitor-{number}");
         let events = zmq_sys::ZMQ_EVENT_CONNECTED | zmq_sys::ZMQ_EVENT_DISCONNECTED;
-        socket.monitor(&address, events as u32)?;
+        socket.monitor(&address, events)?;
         let mut monitor = self.context.socket(Kind::Pair)?;
         monitor.set_int(zmq_sys::ZMQ_LINGER, 0)?;
         monitor.connect(&address)?;
@@ -476,11 +484,14 @@ impl ZmqTransport {
             let mut link = lock(&peer);
             let Some(monitor) = &mut link.monitor else { continue };
             while let Ok(event) = monitor.receive(false) {
-                let number = event.as_ref().first_chunk::<2>().map(|head| u16::from_ne_bytes(*head));
+                let number =
+                    event.as_ref().first_chunk::<2>().map(|head| u16::from_ne_bytes(*head));
                 // The second frame is the address.
                 let _ = monitor.receive(false);
                 match number.map(i32::from) {
-                    Some(n) if n == zmq_sys::ZMQ_EVENT_CONNECTED as i32 => out.push(LinkEvent { key, up: true }),
+                    Some(n) if n == zmq_sys::ZMQ_EVENT_CONNECTED as i32 => {
+                        out.push(LinkEvent { key, up: true })
+                    }
                     Some(n) if n == zmq_sys::ZMQ_EVENT_DISCONNECTED as i32 => {
                         out.push(LinkEvent { key, up: false });
                     }

@@ -216,7 +216,9 @@ impl<'a> Reader<'a> {
             0 => Value::Varint(self.varint()?),
             2 => {
                 let length = self.varint()?;
-                Value::Bytes(self.take(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)?)
+                Value::Bytes(
+                    self.take(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)?,
+                )
             }
             1 => self.take(8).map(|_| Value::Fixed(1))?,
             5 => self.take(4).map(|_| Value::Fixed(5))?,

@@ -23,7 +23,9 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
         int32(out, 8, meta.timestamp);
     }
     if !meta.data_type.is_empty() {
-        nested(out, 9, |out| meta.data_type.iter().for_each(|kind| varint(out, sign_extend(*kind))));
+        nested(out, 9, |out| {
+            meta.data_type.iter().for_each(|kind| varint(out, sign_extend(*kind)))
+        });
     }
     int32(out, 10, meta.customer_id);
     flag(out, 12, meta.pull);

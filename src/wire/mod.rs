@@ -4,6 +4,8 @@
 pub mod decode;
 pub mod encode;
 pub mod message;
+#[cfg(test)]
+mod tests;
 
 pub use decode::{DecodeError, decode_meta};
 pub use encode::encode_meta;

@@ -337,7 +337,7 @@ entry! {
         timestamp: *mut i32,
     ) {
         let handle = get(customer, "the customer")?.owner.handle();
-        put(timestamp, handle.simple_request(head, bytes_from(body, body_size), recver)?);
+        put(timestamp, handle.simple_request(head, &bytes_from(body, body_size), recver)?);
         Ok(())
     }
     fn pslite_simple_respond(
@@ -359,7 +359,7 @@ entry! {
         let kv = pairs_of(get(kv, "kv")?);
         let request = Request { kv, cmd, priority, push: true, pull: false };
         let handle = get(worker, "the worker")?.owner.handle();
-        put(timestamp, handle.request(request, None, done_of(done, Argument(done_arg)))?);
+        put(timestamp, handle.request(&request, None, done_of(done, Argument(done_arg)))?);
         Ok(())
     }
     fn pslite_worker_pull(
@@ -370,7 +370,7 @@ entry! {
         let request = Request { kv, cmd, priority, push: false, pull: true };
         let handle = get(worker, "the worker")?.owner.handle();
         let done = done_of(done, Argument(done_arg));
-        put(timestamp, handle.request(request, Some(sink_of(into)?), done)?);
+        put(timestamp, handle.request(&request, Some(sink_of(into)?), done)?);
         Ok(())
     }
     fn pslite_worker_push_pull(
@@ -381,7 +381,7 @@ entry! {
         let request = Request { kv, cmd, priority, push: true, pull: true };
         let handle = get(worker, "the worker")?.owner.handle();
         let done = done_of(done, Argument(done_arg));
-        put(timestamp, handle.request(request, Some(sink_of(into)?), done)?);
+        put(timestamp, handle.request(&request, Some(sink_of(into)?), done)?);
         Ok(())
     }
     fn pslite_worker_expect_pull(
@@ -400,7 +400,7 @@ entry! {
     ) {
         let kv = pairs_of(get(kv, "kv")?);
         let request = Request { kv, cmd, priority, push: push != 0, pull: pull != 0 };
-        get(worker, "the worker")?.owner.handle().send(timestamp, request)
+        get(worker, "the worker")?.owner.handle().send(timestamp, &request)
     }
 
     fn pslite_server_attach(customer: *mut CCustomer) {

@@ -29,12 +29,20 @@ impl PullSink for Destination {
     }
 }
 
-fn copy(place: PlaceFn, arg: *mut c_void, total: usize, parts: &[Bytes], what: &str) -> Result<(), String> {
+fn copy(
+    place: PlaceFn,
+    arg: *mut c_void,
+    total: usize,
+    parts: &[Bytes],
+    what: &str,
+) -> Result<(), String> {
     let Some(place) = place else { return Ok(()) };
     // SAFETY: the header's contract of pslite_place_fn; called once per destination.
     let target = unsafe { place(arg, total) }.cast::<u8>();
     if target.is_null() && total > 0 {
-        return Err(format!("{total} bytes of {what} arrived, which do not fit the caller's array"));
+        return Err(format!(
+            "{total} bytes of {what} arrived, which do not fit the caller's array"
+        ));
     }
     let mut at = 0;
     for part in parts {

@@ -76,12 +76,41 @@ fn structs_have_the_headers_layout() {
     same!(found, "pslite_buffer", CBuffer { data, size, release, release_arg });
     same!(found, "pslite_slice", CSlice { data, size });
     same!(found, "pslite_kv", CKv { keys, vals, lens });
-    same!(found, "pslite_meta", CMeta {
-        head, app_id, customer_id, timestamp, sender, recver, priority, request, push, pull,
-        simple_app, body, body_size, error
-    });
-    same!(found, "pslite_node_info", CNodeInfo {
-        role, id, rank, num_workers, num_servers, port, verbose, is_recovery, is_ready, hostname
-    });
+    same!(
+        found,
+        "pslite_meta",
+        CMeta {
+            head,
+            app_id,
+            customer_id,
+            timestamp,
+            sender,
+            recver,
+            priority,
+            request,
+            push,
+            pull,
+            simple_app,
+            body,
+            body_size,
+            error
+        }
+    );
+    same!(
+        found,
+        "pslite_node_info",
+        CNodeInfo {
+            role,
+            id,
+            rank,
+            num_workers,
+            num_servers,
+            port,
+            verbose,
+            is_recovery,
+            is_ready,
+            hostname
+        }
+    );
     same!(found, "pslite_destination", CDestination { place_vals, place_lens, arg });
 }

@@ -1,0 +1,187 @@
+//! The bytes of every message kind, as captured from the stock build (docs/wire.md), and what the
+//! reader does with bytes that nobody should send.
+
+use bytes::Bytes;
+use smallvec::smallvec;
+
+use super::*;
+
+fn hex(meta: &Meta) -> String {
+    let mut out = Vec::new();
+    encode_meta(meta, &mut out);
+    out.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn node(role: Role, id: NodeId, customer_id: i32) -> Node {
+    Node {
+        role,
+        id,
+        customer_id,
+        hostname: "127.0.0.1".to_owned(),
+        port: 9000,
+        is_recovery: false,
+        abilities: 0,
+        incarnation: 0,
+    }
+}
+
+fn control(control: Control, meta: Meta) -> Meta {
+    Meta { control: Some(Box::new(control)), ..meta }
+}
+
+fn van(command: Command, nodes: Vec<Node>) -> Meta {
+    let control_part = Control { nodes, ..Control::new(command) };
+    control(control_part, Meta { timestamp: 3, ..Meta::default() })
+}
+
+fn kv(push: bool, pull: bool, timestamp: i32) -> Meta {
+    Meta {
+        head: 0,
+        app_id: 0,
+        customer_id: 0,
+        timestamp,
+        request: true,
+        push,
+        pull,
+        data_type: smallvec![8, 9],
+        ..Meta::default()
+    }
+}
+
+/// Every kind of message, with a name.
+fn kinds() -> Vec<(&'static str, Meta)> {
+    let barrier = Control { barrier_group: 7, ..Control::new(Command::Barrier) };
+    let app =
+        |request| Meta { app_id: 0, timestamp: 3, customer_id: 0, request, ..Meta::default() };
+    let ack = Control { signature: 0x0000_0901_0000_0003, ..Control::new(Command::Ack) };
+    let simple = Meta { head: 42, simple_app: true, data_type: smallvec![], ..kv(false, false, 4) };
+    let response = |meta: Meta| Meta { request: false, ..meta };
+    let list =
+        vec![node(Role::Worker, 9, 0), node(Role::Server, 8, 0), node(Role::Scheduler, 1, 0)];
+    vec![
+        ("registration", van(Command::AddNode, vec![node(Role::Worker, EMPTY, 0)])),
+        ("list of nodes", van(Command::AddNode, list)),
+        ("barrier request", control(barrier.clone(), app(true))),
+        ("barrier release", control(barrier, app(false))),
+        ("heartbeat", van(Command::Heartbeat, vec![node(Role::Worker, 9, 0)])),
+        ("heartbeat reply", van(Command::Heartbeat, vec![node(Role::Scheduler, 1, 0)])),
+        (
+            "terminate",
+            control(
+                Control::new(Command::Terminate),
+                Meta { customer_id: 0, head: 0, ..Meta::default() },
+            ),
+        ),
+        ("ack", control(ack, Meta::default())),
+        ("push", Meta { data_type: smallvec![8, 9], ..kv(true, false, 0) }),
+        ("push with lens", Meta { head: 7, data_type: smallvec![8, 9, 3], ..kv(true, false, 2) }),
+        ("pull", kv(false, true, 1)),
+        ("push-pull", Meta { head: 9, priority: 3, ..kv(true, true, 3) }),
+        ("push response", Meta { data_type: smallvec![], ..response(kv(true, false, 0)) }),
+        ("pull response", response(kv(false, true, 1))),
+        ("simple request", Meta { body: Bytes::from_static(b"hello"), ..simple.clone() }),
+        ("simple response", response(simple)),
+        ("negative priority", Meta { priority: -1, ..kv(true, false, 0) }),
+    ]
+}
+
+#[test]
+fn the_bytes_of_every_kind_of_message() {
+    let text: Vec<String> =
+        kinds().iter().map(|(name, meta)| format!("{name:18}{}", hex(meta))).collect();
+    insta::assert_snapshot!("kinds", text.join("\n"));
+}
+
+#[test]
+fn the_bytes_are_those_captured_from_stock() {
+    let kinds = kinds();
+    let of =
+        |name| kinds.iter().find(|(kind, _)| *kind == name).map(|(_, meta)| hex(meta)).unwrap();
+    assert_eq!(of("push"), "0800200128013000380040004a020809500060006800");
+    assert_eq!(of("push with lens"), "0807200128013000380040024a03080903500060006800");
+    assert_eq!(of("pull"), "0800200128003000380040014a020809500060016800");
+    assert_eq!(of("push-pull"), "0809200128013000380040034a020809500060016803");
+    assert_eq!(of("push response"), "080020002801300038004000500060006800");
+    assert_eq!(of("pull response"), "0800200028003000380040014a020809500060016800");
+    assert_eq!(of("simple request"), "082a120568656c6c6f20012800300138004004500060006800");
+    assert_eq!(of("simple response"), "082a20002800300138004004500060006800");
+    assert_eq!(of("barrier request"), "08ffffffff071a040803180720012800300038004003500060006800");
+    let registration = of("registration");
+    assert!(
+        registration
+            .starts_with("08ffffffff071a1f0802121b080110ffffffff071a093132372e302e302e3120")
+    );
+    assert!(registration.ends_with("200028003000400350ffffffff0760006800"), "{registration}");
+    assert_eq!(registration.len(), 57 * 2);
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    for (name, meta) in kinds() {
+        let mut bytes = Vec::new();
+        encode_meta(&meta, &mut bytes);
+        assert_eq!(decode_meta(&bytes).as_ref(), Ok(&meta), "{name}");
+    }
+}
+
+#[test]
+fn our_own_fields_come_back_and_are_above_99() {
+    let mut list = van(
+        Command::Heartbeat,
+        vec![Node { abilities: 1, incarnation: 99, ..node(Role::Worker, 9, 0) }],
+    );
+    if let Some(control) = &mut list.control {
+        control.ack_sequence = 7;
+        control.notice = Some(Notice {
+            kind: NoticeKind::JobFailed,
+            node: 9,
+            customer: 0,
+            text: "lost worker 9".to_owned(),
+        });
+    }
+    list.sequence = 1 << 40;
+    list.error = "no".to_owned();
+    let mut bytes = Vec::new();
+    encode_meta(&list, &mut bytes);
+    assert_eq!(decode_meta(&bytes).as_ref(), Ok(&list));
+}
+
+#[test]
+fn no_bytes_make_the_reader_panic() {
+    let mut seed = 0x2545_F491_4F6C_DD1D_u64;
+    let mut random = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let corpus: Vec<Vec<u8>> = kinds()
+        .iter()
+        .map(|(_, meta)| {
+            let mut bytes = Vec::new();
+            encode_meta(meta, &mut bytes);
+            bytes
+        })
+        .collect();
+    let mut refused = 0;
+    for round in 0..60_000 {
+        let mut bytes = corpus[round % corpus.len()].clone();
+        for _ in 0..1 + random() % 4 {
+            let at = (random() % bytes.len() as u64) as usize;
+            bytes[at] = random() as u8;
+        }
+        bytes.truncate((random() % (bytes.len() as u64 + 1)) as usize);
+        refused += usize::from(decode_meta(&bytes).is_err());
+    }
+    assert!(refused > 10_000, "only {refused} were refused");
+}
+
+#[test]
+fn hostile_lengths_are_refused() {
+    assert_eq!(decode_meta(&[0x12, 0xff, 0xff, 0xff, 0x7f]), Err(DecodeError::Truncated));
+    assert_eq!(decode_meta(&[0x08]), Err(DecodeError::Truncated));
+    assert_eq!(decode_meta(&[0x08; 1]), Err(DecodeError::Truncated));
+    assert_eq!(decode_meta(&[0x0a, 0x00]), Err(DecodeError::WireType(1, 2)));
+    assert_eq!(decode_meta(&[0x1a, 0x02, 0x08, 0x63]), Err(DecodeError::UnknownCommand(99)));
+    assert_eq!(decode_meta(&[0x00, 0x00]), Err(DecodeError::Malformed));
+}
