@@ -1,0 +1,110 @@
+//! The book against the code: every setting is documented, nothing is documented that is not read,
+//! and no link leads nowhere.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Pages that are still being written: links to them may lead nowhere.
+const PENDING: [&str; 4] = ["wire.md", "benchmarks.md", "symbols.md", "mxnet-wheels.md"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The names in a text that look like our settings.
+fn variables(text: &str) -> BTreeSet<String> {
+    text.split(|letter: char| {
+        !(letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
+    })
+    .filter(|word| ["DMLC_", "PS_", "PSLITE_"].iter().any(|start| word.starts_with(start)))
+    .filter(|word| !word.ends_with('_'))
+    .map(str::to_owned)
+    .collect()
+}
+
+/// The settings that a table row of the reference begins with.
+fn documented() -> BTreeSet<String> {
+    let text = read("docs/env.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    rows.flat_map(variables).collect()
+}
+
+#[test]
+fn every_setting_is_documented() {
+    let settings = read("src/node/settings.rs");
+    let code = settings.split("mod tests").next().unwrap();
+    let missing: Vec<String> = variables(code).difference(&documented()).cloned().collect();
+    assert!(missing.is_empty(), "not in docs/env.md: {missing:?}");
+}
+
+#[test]
+fn every_documented_setting_of_ours_is_read_somewhere() {
+    let mut read_by_code = BTreeSet::new();
+    for folder in ["src", "scripts", "compat-tests", "ffi"] {
+        collect(&root().join(folder), &mut read_by_code);
+    }
+    let ours: BTreeSet<String> =
+        documented().into_iter().filter(|name| name.starts_with("PSLITE_")).collect();
+    assert!(ours.len() > 5, "the table was not found: {ours:?}");
+    let unread: Vec<&String> = ours.difference(&read_by_code).collect();
+    assert!(unread.is_empty(), "documented, but nobody reads {unread:?}");
+}
+
+fn collect(path: &Path, found: &mut BTreeSet<String>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            collect(&entry.unwrap().path(), found);
+        }
+    } else if let Ok(text) = fs::read_to_string(path) {
+        found.extend(variables(&text));
+    }
+}
+
+/// The targets of `[text](target)` in a page.
+fn links(text: &str) -> Vec<String> {
+    let parts = text.split("](").skip(1);
+    parts.filter_map(|part| part.split_once(')')).map(|(target, _)| target.to_owned()).collect()
+}
+
+#[test]
+fn no_link_leads_nowhere() {
+    let mut pages: Vec<PathBuf> = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    pages.push(root().join("README.md"));
+    let mut checked = 0;
+    for page in pages {
+        for link in links(&fs::read_to_string(&page).unwrap()) {
+            let target = link.split('#').next().unwrap();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let path = page.parent().unwrap().join(target);
+            let pending = PENDING.iter().any(|name| path.ends_with(name));
+            assert!(pending || path.exists(), "{}: {link} leads nowhere", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 10, "only {checked} links were found");
+}
+
+#[test]
+fn the_divergences_name_files_that_exist() {
+    let page = read("docs/divergences.md");
+    let names = page.split('`').filter(|text| text.starts_with("src/") && !text.contains(' '));
+    let mut checked = 0;
+    for name in names {
+        assert!(root().join(name).exists(), "docs/divergences.md: there is no {name}");
+        checked += 1;
+    }
+    assert!(checked > 5);
+}
