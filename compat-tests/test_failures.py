@@ -450,19 +450,37 @@ def hostile_frames():
     yield [b"GET / HTTP/1.1\r\n\r\n"]
     yield [bytes(rng.randrange(256) for _ in range(200)) for _ in range(4)]
     yield [b"\x08\x01" * 1000]
-    # A length-delimited field (1: body) that claims 2 GB; then one cut short.
+    # A length-delimited field (2: body) that claims 2 GB; then one cut short.
     yield [b"\x12\xff\xff\xff\xff\x07abc"]
     yield [b"\x12\x10abc"]
-    # A data message to application 0 with a timestamp nobody gave out, without its frames.
-    yield [b"\x08\x00\x18\x00\x20\xff\xff\xff\x7f\x28\x00\x38\x00"]
-    # One with frames whose sizes are not those of keys.
-    yield [b"\x18\x00\x20\x01\x28\x01\x38\x01\x4a\x03\x0a\x00\x06\x50\x00", b"abc", b"d", b"efghi"]
-    # An application that nobody has, a customer that nobody has.
-    yield [b"\x18\x63\x20\x01\x28\x01\x38\x01\x50\x63", b"", b""]
-    # Commands: terminate, unknown, barrier for group 9999.
+
+    def data_message(app, customer, timestamp, frames, push=1, request=1):
+        meta = bytes([0x08, 0, 0x20, request, 0x28, push, 0x30, 0, 0x38, app, 0x40]) + timestamp
+        return [meta + bytes([0x4a, 2, 8, 11, 0x50, customer, 0x60, 1 - push, 0x68, 0]), *frames]
+
+    key = (3).to_bytes(8, "little")
+    # A push whose keys are no multiple of 8 bytes; one whose lens do not fit; one without frames;
+    # one whose lens are negative; one frame too many; an array that nobody has.
+    yield data_message(0, 0, b"\x00", [b"abc", b"d", b"efghi"])
+    yield data_message(0, 0, b"\x00", [key, b"four", b"\xff\xff\xff\x7f"])
+    yield data_message(0, 0, b"\x00", [])
+    yield data_message(0, 0, b"\x00", [key, b"four", b"\xff\xff\xff\xff"])
+    yield data_message(0, 0, b"\x00", [key, b"four", b"\x04\0\0\0", b"more", b"more"])
+    yield data_message(0, 0, b"\x00", [b"\xff" * 8, b""], push=0)
+    # Responses to requests that nobody made; applications and customers that nobody has.
+    yield data_message(0, 0, b"\xff\xff\xff\xff\x07", [key, b"four"], request=0)
+    yield data_message(0, 0, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", [key, b""], request=0)
+    yield data_message(99, 0, b"\x00", [key, b""])
+    yield data_message(0, 99, b"\x00", [key, b""])
+    # Commands: terminate, unknown, barriers of groups that do not exist, an acknowledgement.
     yield [b"\x1a\x02\x08\x01"]
     yield [b"\x1a\x02\x08\x7f"]
-    yield [b"\x1a\x05\x08\x03\x20\x8f\x4e"]
+    yield [b"\x1a\x05\x08\x03\x18\x8f\x4e\x20\x01"]
+    yield [b"\x1a\x04\x08\x03\x18\x00\x20\x01"]
+    yield [b"\x1a\x05\x08\x04\x20\xff\x01"]
+    # A registration without a node, one of a node with a role that does not exist.
+    yield [b"\x1a\x02\x08\x02"]
+    yield [b"\x1a\x08\x08\x02\x12\x04\x08\x63\x10\x63"]
     for _ in range(40):
         yield [bytes(rng.randrange(256) for _ in range(rng.randrange(60)))
                for _ in range(rng.randrange(1, 6))]
@@ -478,7 +496,7 @@ def attack(ports):
     context = zmq.Context()
     try:
         for port in ports:
-            for identity in (None, b"ps12345", b"psx", b"ps99999999999999999999", b"a" * 255):
+            for identity in (None, b"ps12345", b"ps9", b"psx", b"ps99999999999999999999", b"a" * 255):
                 peer = context.socket(zmq.DEALER)
                 peer.setsockopt(zmq.LINGER, 500)
                 peer.setsockopt(zmq.SNDTIMEO, 2000)
