@@ -57,6 +57,9 @@ typedef struct pslite_range {
   uint64_t end;
 } pslite_range;
 
+/* Buffers of at most that many bytes are copied before the call returns. */
+enum { PSLITE_COPIED = 256 };
+
 /* Memory lent to the library; see the conventions. */
 typedef struct pslite_buffer {
   const void* data;

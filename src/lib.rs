@@ -6,4 +6,10 @@
 //! time.
 #![deny(unsafe_code)]
 
+pub mod cluster;
+pub mod delivery;
+pub mod kv;
+pub mod node;
+pub mod observe;
+pub mod transport;
 pub mod wire;

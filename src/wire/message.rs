@@ -334,7 +334,10 @@ impl Message {
     /// A control message with the default metadata (head, app, customer all unset).
     #[must_use]
     pub fn control(control: Control) -> Self {
-        Self { meta: Meta { control: Some(Box::new(control)), ..Meta::default() }, ..Self::default() }
+        Self {
+            meta: Meta { control: Some(Box::new(control)), ..Meta::default() },
+            ..Self::default()
+        }
     }
 
     /// The sum of the sizes of the data frames, in bytes.

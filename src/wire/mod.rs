@@ -1,6 +1,10 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
-//! crate. `message` has the types.
+//! crate. `message` has the types, `encode` and `decode` the bytes.
 
+pub mod decode;
+pub mod encode;
 pub mod message;
 
+pub use decode::{DecodeError, decode_meta};
+pub use encode::encode_meta;
 pub use message::*;

@@ -1,1 +1,14 @@
 //! The C ABI of pslite: `include/pslite.h`, one exported function for each declaration.
+//!
+//! `entry` holds every exported symbol and nothing else; `types` mirrors the header's structs;
+//! `status` maps errors to numbers; `lent` keeps memory of the caller alive; `sink` writes pulled
+//! values to it. Nothing here knows the protocol.
+
+mod entry;
+mod lent;
+mod sink;
+mod status;
+mod types;
+
+pub use entry::*;
+pub use types::*;

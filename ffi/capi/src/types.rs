@@ -1,0 +1,128 @@
+//! The structs of `pslite.h`, field by field (a test holds both equal).
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// `pslite_lookup_fn`.
+pub type LookupFn = Option<unsafe extern "C" fn(*mut c_void, *const c_char) -> *const c_char>;
+/// `pslite_receive_fn`.
+pub type ReceiveFn = Option<unsafe extern "C" fn(*mut c_void, *const CMessage)>;
+/// `pslite_done_fn`.
+pub type DoneFn = Option<unsafe extern "C" fn(*mut c_void, c_int, *const c_char)>;
+/// `pslite_place_fn`.
+pub type PlaceFn = Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>;
+/// `pslite_failed_fn`.
+pub type FailedFn = Option<unsafe extern "C" fn(*mut c_void, *const c_char)>;
+
+/// `pslite_range`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CRange {
+    /// First key.
+    pub begin: u64,
+    /// First key behind.
+    pub end: u64,
+}
+
+/// `pslite_buffer`: memory lent to the library.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CBuffer {
+    /// Start.
+    pub data: *const c_void,
+    /// Bytes.
+    pub size: usize,
+    /// Called once when the library is done with it.
+    pub release: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// Its argument.
+    pub release_arg: *mut c_void,
+}
+
+/// `pslite_slice`: memory of the library.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CSlice {
+    /// Start.
+    pub data: *const c_void,
+    /// Bytes.
+    pub size: usize,
+}
+
+/// `pslite_kv`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CKv {
+    /// 8 bytes each.
+    pub keys: CBuffer,
+    /// Values.
+    pub vals: CBuffer,
+    /// int32 each, or empty.
+    pub lens: CBuffer,
+}
+
+/// `pslite_meta`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct CMeta {
+    pub head: i32,
+    pub app_id: i32,
+    pub customer_id: i32,
+    pub timestamp: i32,
+    pub sender: i32,
+    pub recver: i32,
+    pub priority: i32,
+    pub request: u8,
+    pub push: u8,
+    pub pull: u8,
+    pub simple_app: u8,
+    pub body: *const c_char,
+    pub body_size: usize,
+    pub error: *const c_char,
+}
+
+/// `pslite_node_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct CNodeInfo {
+    pub role: i32,
+    pub id: i32,
+    pub rank: i32,
+    pub num_workers: i32,
+    pub num_servers: i32,
+    pub port: i32,
+    pub verbose: i32,
+    pub is_recovery: u8,
+    pub is_ready: u8,
+    pub hostname: *const c_char,
+}
+
+/// `pslite_destination`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CDestination {
+    /// Where values go.
+    pub place_vals: PlaceFn,
+    /// Where lens go; none: not wanted.
+    pub place_lens: PlaceFn,
+    /// The argument of both.
+    pub arg: *mut c_void,
+}
+
+/// `pslite_node`.
+pub struct CNode {
+    pub(crate) postoffice: pslite::node::Postoffice,
+    pub(crate) hostname: std::sync::Mutex<std::ffi::CString>,
+}
+
+/// `pslite_message`: shared, immutable.
+pub struct CMessage {
+    pub(crate) message: pslite::wire::Message,
+    /// The error text with its closing NUL, if any.
+    pub(crate) error: Option<std::ffi::CString>,
+}
+
+/// `pslite_customer`.
+pub struct CCustomer {
+    pub(crate) owner: pslite::node::Customer,
+}

@@ -1,0 +1,96 @@
+//! `pslite doctor`: checks the five things that keep a job from starting: counts, address, port,
+//! NIC, versions.
+//!
+//! One module for each; a check reads the environment through [`Job`], looks at this machine, and
+//! answers with findings. It changes nothing: what it binds it closes, what it connects to it leaves
+//! without a word.
+
+mod address;
+mod counts;
+mod elf;
+mod job;
+mod nic;
+mod port;
+mod versions;
+
+use std::process::ExitCode;
+
+use job::Job;
+
+/// What `pslite doctor` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArguments {
+    /// Check as a node of this role [default: $DMLC_ROLE]
+    #[arg(long, value_enum)]
+    role: Option<crate::run::Role>,
+    /// The Python that the job uses [default: $PYTHON, or python3]
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<String>,
+    /// The library that the job preloads [default: as for `pslite run`]
+    #[arg(long, value_name = "PATH")]
+    library: Option<std::path::PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Ok,
+    Warning,
+    Fail,
+}
+
+/// The answer of one check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    level: Level,
+    topic: &'static str,
+    text: String,
+    /// What to do.
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn ok(topic: &'static str, text: impl Into<String>) -> Self {
+        Self { level: Level::Ok, topic, text: text.into(), advice: None }
+    }
+
+    fn warning(topic: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Warning, topic, text: text.into(), advice: Some(advice.into()) }
+    }
+
+    fn fail(topic: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Fail, topic, text: text.into(), advice: Some(advice.into()) }
+    }
+
+    fn line(&self) -> String {
+        let level = match self.level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Fail => "FAIL",
+        };
+        let advice = self.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
+        format!("{level:<8} {:<9} {}{advice}", self.topic, self.text)
+    }
+}
+
+/// Runs all checks and prints a line for each.
+pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
+    let job =
+        Job::read(arguments.role.map(crate::run::Role::name), &|name| std::env::var(name).ok());
+    let mut findings = counts::check(&job);
+    findings.extend(address::check(&job));
+    findings.extend(port::check(&job));
+    findings.extend(nic::check(&job));
+    findings.extend(versions::check(
+        &job,
+        arguments.python.as_deref(),
+        arguments.library.as_deref(),
+    ));
+    for finding in &findings {
+        println!("{}", finding.line());
+    }
+    let failed = findings.iter().filter(|finding| finding.level == Level::Fail).count();
+    if failed > 0 {
+        println!("{failed} of {} checks failed", findings.len());
+    }
+    ExitCode::from(u8::from(failed > 0))
+}

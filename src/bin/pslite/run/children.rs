@@ -1,0 +1,218 @@
+//! The processes of a job: starts them, reads their output, hears of their ends and of signals, and
+//! does what `job` decides.
+//!
+//! Every process leads a process group of its own and is reaped only at the very end, so that its
+//! number cannot come to mean somebody else while we still send signals to it.
+
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use std::os::unix::process::CommandExt;
+
+use super::job::{Action, Job, Outcome};
+use super::output::copy_lines;
+use super::plan::{Plan, Process};
+use crate::exec;
+
+/// What wakes the main thread.
+enum Event {
+    Ended(usize, Outcome),
+    Signal(Signal),
+    OutputDone,
+}
+
+/// Events that may wait; each sender has at most one in flight.
+const MAX_EVENTS: usize = 1024;
+/// How long to wait for the last output after all processes are gone: somebody outside the job may
+/// hold the other end of a pipe.
+const OUTPUT_WAIT: Duration = Duration::from_secs(2);
+/// The longest sleep of the main thread; only a bound.
+const IDLE: Duration = Duration::from_secs(3600);
+
+struct Running {
+    child: Child,
+    group: Pid,
+}
+
+/// Starts the processes of the plan and returns when all have ended.
+///
+/// # Errors
+/// A process or a thread could not be started; those that were are ended first.
+pub(crate) fn supervise(plan: Plan, mut job: Job) -> Result<ExitCode> {
+    let started = Instant::now();
+    let (sender, events) = sync_channel(MAX_EVENTS);
+    watch_signals(&sender)?;
+    // Held up to here so that nobody else takes the scheduler's port.
+    drop(plan.reserved_port);
+    let mut running = Vec::with_capacity(plan.processes.len());
+    let mut failed = None;
+    for (index, process) in plan.processes.iter().enumerate() {
+        match start(index, process, &sender) {
+            Ok(child) => running.push(child),
+            Err(error) => {
+                failed = Some(error);
+                perform(&job.abandon(started.elapsed(), 1), &running);
+                break;
+            }
+        }
+    }
+    let closed = if failed.is_none() { watch(&mut job, &events, started, &running) } else { 0 };
+    finish(running, &events, closed);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(ExitCode::from(job.exit_code())),
+    }
+}
+
+/// Returns how many streams of output have ended meanwhile.
+fn watch(job: &mut Job, events: &Receiver<Event>, started: Instant, running: &[Running]) -> usize {
+    let mut closed = 0;
+    while !job.is_finished() {
+        let wait = job.deadline().map_or(IDLE, |at| at.saturating_sub(started.elapsed()));
+        let event = events.recv_timeout(wait.min(IDLE));
+        let now = started.elapsed();
+        let actions = match event {
+            Ok(Event::Ended(index, outcome)) => job.ended(now, index, outcome),
+            Ok(Event::Signal(signal)) => job.interrupted(now, signal),
+            Ok(Event::OutputDone) => {
+                closed += 1;
+                Vec::new()
+            }
+            Err(RecvTimeoutError::Timeout) => Vec::new(),
+            Err(RecvTimeoutError::Disconnected) => return closed,
+        };
+        perform(&actions, running);
+        perform(&job.tick(started.elapsed()), running);
+    }
+    closed
+}
+
+fn perform(actions: &[Action], running: &[Running]) {
+    for action in actions {
+        match action {
+            Action::Say(text) => eprintln!("pslite: {text}"),
+            Action::Signal(index, signal) => {
+                if let Some(process) = running.get(*index) {
+                    send(process.group, *signal);
+                }
+            }
+        }
+    }
+}
+
+/// ESRCH: the group is empty, which is what we want.
+fn send(group: Pid, signal: Signal) {
+    if let Err(error) = killpg(group, signal)
+        && error != Errno::ESRCH
+    {
+        eprintln!("pslite: cannot send {signal} to {group}: {error}");
+    }
+}
+
+/// Ends what the processes left behind in their groups, reaps them, and prints what they last said.
+fn finish(running: Vec<Running>, events: &Receiver<Event>, closed: usize) {
+    let mut open = (2 * running.len()).saturating_sub(closed);
+    for mut process in running {
+        send(process.group, Signal::SIGKILL);
+        // A process that survived SIGKILL is left to the kernel: try_wait does not block.
+        let _ = process.child.try_wait();
+    }
+    let until = Instant::now() + OUTPUT_WAIT;
+    while open > 0 {
+        match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Event::OutputDone) => open -= 1,
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn start(index: usize, process: &Process, events: &SyncSender<Event>) -> Result<Running> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    command
+        .args(exec::arguments(std::process::id(), process.preload.as_ref(), &process.command))
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    for name in &process.unset {
+        command.env_remove(name);
+    }
+    command.envs(&process.variables);
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", process.label))?;
+    let group = Pid::from_raw(child.id().cast_signed());
+    let streams = (child.stdout.take(), child.stderr.take());
+    let running = Running { child, group };
+    let threads = (|| {
+        if let (Some(stdout), Some(stderr)) = streams {
+            print(&process.label, events, move |label| {
+                copy_lines(label, stdout, std::io::stdout())
+            })?;
+            print(&process.label, events, move |label| {
+                copy_lines(label, stderr, std::io::stderr())
+            })?;
+        }
+        watch_end(index, group, events)
+    })();
+    if let Err(error) = threads {
+        send(group, Signal::SIGKILL);
+        return Err(error).with_context(|| format!("cannot watch {}", process.label));
+    }
+    Ok(running)
+}
+
+fn print<F>(label: &str, events: &SyncSender<Event>, copy: F) -> std::io::Result<()>
+where
+    F: FnOnce(&str) + Send + 'static,
+{
+    let (label, events) = (label.to_owned(), events.clone());
+    thread::Builder::new().name("output".into()).spawn(move || {
+        copy(&label);
+        let _ = events.send(Event::OutputDone);
+    })?;
+    Ok(())
+}
+
+/// WNOWAIT leaves the process to be reaped later, see above.
+fn watch_end(index: usize, process: Pid, events: &SyncSender<Event>) -> std::io::Result<()> {
+    let events = events.clone();
+    thread::Builder::new().name("wait".into()).spawn(move || {
+        let outcome = loop {
+            match waitid(Id::Pid(process), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {
+                Ok(WaitStatus::Exited(_, code)) => break Outcome::Exited(code),
+                Ok(WaitStatus::Signaled(_, signal, _)) => break Outcome::Signaled(signal),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => break Outcome::Exited(1),
+            }
+        };
+        let _ = events.send(Event::Ended(index, outcome));
+    })?;
+    Ok(())
+}
+
+/// Signals are blocked in every thread and taken by one, which needs no handler and so no unsafe.
+fn watch_signals(events: &SyncSender<Event>) -> Result<()> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block().context("cannot block signals")?;
+    let events = events.clone();
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        while let Ok(signal) = set.wait() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! Decides whom to end when: a state machine without I/O and without a clock.
+//!
+//! `children` tells it what happened and at which time since the start, and does what it answers.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+/// How long a process may take to end after SIGTERM, before SIGKILL.
+pub(crate) const TERM_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait for the kernel after SIGKILL before giving up.
+pub(crate) const KILL_WAIT: Duration = Duration::from_secs(10);
+/// The exit code when `--timeout` has passed, as of timeout(1).
+pub(crate) const TIMED_OUT: u8 = 124;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It returned this code.
+    Exited(i32),
+    /// A signal ended it.
+    Signaled(Signal),
+}
+
+impl Outcome {
+    fn is_ok(self) -> bool {
+        self == Self::Exited(0)
+    }
+
+    /// The code of a shell for this outcome.
+    fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => u8::try_from(code).unwrap_or(1),
+            Self::Signaled(signal) => 128 + signal as u8,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Exited(code) => format!("ended with exit code {code}"),
+            Self::Signaled(signal) => format!("was ended by {signal}"),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Tell the user.
+    Say(String),
+    /// Send a signal to the group of a process.
+    Signal(usize, Signal),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// The rest may end by itself until then.
+    Grace(Duration),
+    /// SIGTERM was sent.
+    Terminating(Duration),
+    /// SIGKILL was sent.
+    Killing(Duration),
+    GivenUp,
+}
+
+#[derive(Debug)]
+struct Process {
+    label: String,
+    is_worker: bool,
+    outcome: Option<Outcome>,
+}
+
+/// The processes of a job and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Job {
+    processes: Vec<Process>,
+    grace: Duration,
+    limit: Option<Duration>,
+    phase: Phase,
+    failure: Option<u8>,
+    signals: u32,
+}
+
+impl Job {
+    /// A job of processes, each with its name and whether it is a worker.
+    pub(crate) fn new(
+        processes: Vec<(String, bool)>,
+        grace: Duration,
+        limit: Option<Duration>,
+    ) -> Self {
+        let processes = processes
+            .into_iter()
+            .map(|(label, is_worker)| Process { label, is_worker, outcome: None })
+            .collect();
+        Self { processes, grace, limit, phase: Phase::Running, failure: None, signals: 0 }
+    }
+
+    /// A process has ended.
+    pub(crate) fn ended(&mut self, now: Duration, index: usize, outcome: Outcome) -> Vec<Action> {
+        let Some(process) = self.processes.get_mut(index) else { return Vec::new() };
+        process.outcome = Some(outcome);
+        let ours = matches!(self.phase, Phase::Terminating(_) | Phase::Killing(_));
+        let mut actions = Vec::new();
+        if !outcome.is_ok() && !ours {
+            let mut text = format!("{} {}", process.label, outcome.text());
+            if self.phase == Phase::Running && self.running().next().is_some() {
+                text += &format!("; the others have {} to end", in_seconds(self.grace));
+            }
+            actions.push(Action::Say(text));
+        }
+        if !outcome.is_ok() {
+            self.failure.get_or_insert(outcome.code());
+        }
+        if self.phase != Phase::Running {
+            return actions;
+        }
+        if !outcome.is_ok() || self.workers_are_done() {
+            self.phase = Phase::Grace(now + self.grace);
+        }
+        actions
+    }
+
+    fn workers_are_done(&self) -> bool {
+        let mut workers = self.processes.iter().filter(|p| p.is_worker).peekable();
+        workers.peek().is_some() && workers.all(|p| p.outcome.is_some())
+    }
+
+    /// Somebody asks the job to end: the first request is passed on, the second one ends it.
+    pub(crate) fn interrupted(&mut self, now: Duration, signal: Signal) -> Vec<Action> {
+        self.signals += 1;
+        self.failure = Some(128 + signal as u8);
+        if self.signals > 1 {
+            return self.kill(now);
+        }
+        let mut actions =
+            vec![Action::Say(format!("{signal}: passed on to {}", self.list_running()))];
+        actions.extend(self.signal_running(signal));
+        self.phase = Phase::Terminating(now + self.grace);
+        actions
+    }
+
+    /// A process could not even be started.
+    pub(crate) fn abandon(&mut self, now: Duration, code: u8) -> Vec<Action> {
+        self.failure = Some(code);
+        self.kill(now)
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Duration) -> Vec<Action> {
+        if self.limit.is_some_and(|limit| now >= limit) {
+            self.limit = None;
+            self.failure = Some(TIMED_OUT);
+            return self.terminate(now, "the time of --timeout has passed");
+        }
+        match self.phase {
+            Phase::Grace(until) if now >= until => self.terminate(now, "did not end by itself"),
+            Phase::Terminating(until) if now >= until => self.kill(now),
+            Phase::Killing(until) if now >= until => {
+                let text = format!("{} cannot be ended", self.list_running());
+                self.phase = Phase::GivenUp;
+                vec![Action::Say(text)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn terminate(&mut self, now: Duration, why: &str) -> Vec<Action> {
+        self.phase = Phase::Terminating(now + TERM_WAIT);
+        let mut actions =
+            vec![Action::Say(format!("{why}: {}; sending SIGTERM", self.list_running()))];
+        actions.extend(self.signal_running(Signal::SIGTERM));
+        actions
+    }
+
+    fn kill(&mut self, now: Duration) -> Vec<Action> {
+        self.phase = Phase::Killing(now + KILL_WAIT);
+        let mut actions = Vec::new();
+        if self.running().next().is_some() {
+            actions.push(Action::Say(format!(
+                "still there: {}; sending SIGKILL",
+                self.list_running()
+            )));
+        }
+        actions.extend(self.signal_running(Signal::SIGKILL));
+        actions
+    }
+
+    fn running(&self) -> impl Iterator<Item = (usize, &Process)> {
+        self.processes.iter().enumerate().filter(|(_, process)| process.outcome.is_none())
+    }
+
+    fn signal_running(&self, signal: Signal) -> Vec<Action> {
+        self.running().map(|(index, _)| Action::Signal(index, signal)).collect()
+    }
+
+    fn list_running(&self) -> String {
+        let labels: Vec<&str> = self.running().map(|(_, process)| process.label.as_str()).collect();
+        labels.join(", ")
+    }
+
+    /// When to call [`Self::tick`] next.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        let phase = match self.phase {
+            Phase::Grace(at) | Phase::Terminating(at) | Phase::Killing(at) => Some(at),
+            Phase::Running | Phase::GivenUp => None,
+        };
+        match (phase, self.limit) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Nothing is left to wait for.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.phase == Phase::GivenUp || self.running().next().is_none()
+    }
+
+    /// 0 iff every process ended with 0; else the code of the first that did not.
+    pub(crate) fn exit_code(&self) -> u8 {
+        let unknown = self.processes.iter().any(|process| process.outcome.is_none());
+        self.failure.unwrap_or(u8::from(unknown))
+    }
+}
+
+fn in_seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(15);
+    const OK: Outcome = Outcome::Exited(0);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn job() -> Job {
+        let names =
+            [("scheduler", false), ("server 0", false), ("worker 0", true), ("worker 1", true)];
+        Job::new(names.iter().map(|(l, w)| ((*l).to_owned(), *w)).collect(), GRACE, None)
+    }
+
+    fn signals(actions: &[Action]) -> Vec<(usize, Signal)> {
+        actions
+            .iter()
+            .filter_map(|a| if let Action::Signal(i, s) = a { Some((*i, *s)) } else { None })
+            .collect()
+    }
+
+    #[test]
+    fn all_ended_well() {
+        let mut job = job();
+        for index in 0..4 {
+            assert!(!job.is_finished());
+            assert_eq!(job.ended(at(1), index, OK), []);
+        }
+        assert!(job.is_finished());
+        assert_eq!(job.exit_code(), 0);
+    }
+
+    #[test]
+    fn a_failure_gives_the_others_grace_then_term_then_kill() {
+        let mut job = job();
+        let said = job.ended(at(1), 3, Outcome::Exited(7));
+        assert_eq!(
+            said,
+            [Action::Say("worker 1 ended with exit code 7; the others have 15 s to end".into())]
+        );
+        assert_eq!(job.deadline(), Some(at(16)));
+        assert_eq!(job.tick(at(15)), []);
+        assert_eq!(job.ended(at(15), 2, OK), []);
+        assert_eq!(signals(&job.tick(at(16))), [(0, Signal::SIGTERM), (1, Signal::SIGTERM)]);
+        assert_eq!(job.ended(at(17), 0, Outcome::Signaled(Signal::SIGTERM)), []);
+        assert_eq!(signals(&job.tick(at(21))), [(1, Signal::SIGKILL)]);
+        job.ended(at(21), 1, Outcome::Signaled(Signal::SIGKILL));
+        assert!(job.is_finished());
+        assert_eq!(job.exit_code(), 7);
+    }
+
+    #[test]
+    fn servers_that_stay_after_the_workers_are_ended_and_count() {
+        let mut job = job();
+        job.ended(at(1), 2, OK);
+        job.ended(at(2), 3, OK);
+        assert_eq!(job.deadline(), Some(at(17)));
+        job.ended(at(3), 0, OK);
+        assert_eq!(signals(&job.tick(at(17))), [(1, Signal::SIGTERM)]);
+        job.ended(at(17), 1, Outcome::Signaled(Signal::SIGTERM));
+        assert_eq!(job.exit_code(), 143);
+    }
+
+    #[test]
+    fn servers_alone_may_run_for_ever() {
+        let mut job =
+            Job::new(vec![("server 0".into(), false), ("server 1".into(), false)], GRACE, None);
+        job.ended(at(1), 0, OK);
+        assert_eq!(job.deadline(), None);
+    }
+
+    #[test]
+    fn a_signal_is_passed_on_and_the_second_one_kills() {
+        let mut job = job();
+        job.ended(at(0), 0, OK);
+        let passed = job.interrupted(at(1), Signal::SIGINT);
+        assert_eq!(
+            signals(&passed),
+            [(1, Signal::SIGINT), (2, Signal::SIGINT), (3, Signal::SIGINT)]
+        );
+        assert_eq!(signals(&job.interrupted(at(2), Signal::SIGINT)).len(), 3);
+        for index in 1..4 {
+            job.ended(at(2), index, Outcome::Signaled(Signal::SIGKILL));
+        }
+        assert_eq!(job.exit_code(), 130);
+    }
+
+    #[test]
+    fn the_limit_ends_all() {
+        let mut job = Job::new(vec![("worker 0".into(), true)], GRACE, Some(at(5)));
+        assert_eq!(job.deadline(), Some(at(5)));
+        assert_eq!(signals(&job.tick(at(5))), [(0, Signal::SIGTERM)]);
+        assert_eq!(signals(&job.tick(at(10))), [(0, Signal::SIGKILL)]);
+        assert!(!job.is_finished());
+        job.tick(at(20));
+        assert!(job.is_finished(), "a process that survives SIGKILL must not keep us");
+        assert_eq!(job.exit_code(), TIMED_OUT);
+    }
+}

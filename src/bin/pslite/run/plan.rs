@@ -1,0 +1,241 @@
+//! What to start: one entry for each process, with its command and its environment.
+//!
+//! Reads the arguments and the environment, looks for a free port; starts nothing.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{RunArguments, library};
+
+/// The role of a process in a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Role {
+    /// Knows who is there.
+    Scheduler,
+    /// Holds the parameters.
+    Server,
+    /// Trains.
+    Worker,
+}
+
+impl Role {
+    /// The value of DMLC_ROLE.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::Server => "server",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+/// One process to start.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// What the user calls it.
+    pub(crate) label: String,
+    pub(crate) role: Role,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) preload: Option<OsString>,
+    pub(crate) variables: BTreeMap<OsString, OsString>,
+    pub(crate) unset: Vec<&'static str>,
+}
+
+/// All that is to be started.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// In the order of starting: the scheduler first.
+    pub(crate) processes: Vec<Process>,
+    /// Keeps the scheduler's port from others while we prepare.
+    pub(crate) reserved_port: Option<TcpListener>,
+}
+
+struct Root {
+    host: String,
+    port: u16,
+    reserved: Option<TcpListener>,
+}
+
+impl Plan {
+    /// Decides what to start.
+    ///
+    /// # Errors
+    /// The arguments contradict each other, the library or a port is missing.
+    pub(crate) fn new(arguments: &RunArguments) -> Result<Self> {
+        let root = root(arguments)?;
+        let preload = preload(arguments)?;
+        let shared = shared_variables(arguments, &root)?;
+        let mut processes = Vec::new();
+        for role in [Role::Scheduler, Role::Server, Role::Worker] {
+            for index in 0..count_here(arguments, role)? {
+                let mut variables = shared.clone();
+                variables.insert("DMLC_ROLE".into(), role.name().into());
+                let task = if role == Role::Server { arguments.workers + index } else { index };
+                // As dmlc_tracker's local launcher numbers them: workers, then servers.
+                variables.entry("DMLC_TASK_ID".into()).or_insert_with(|| task.to_string().into());
+                let native = role == Role::Scheduler && arguments.native_scheduler;
+                processes.push(Process {
+                    label: label(role, index),
+                    role,
+                    command: if native { native_scheduler()? } else { arguments.command.clone() },
+                    preload: preload.clone().filter(|_| !native),
+                    variables,
+                    unset: unset(arguments),
+                });
+            }
+        }
+        ensure!(
+            !processes.is_empty(),
+            "nothing to start here: --roles and the counts leave no process"
+        );
+        Ok(Self { processes, reserved_port: root.reserved })
+    }
+}
+
+fn label(role: Role, index: u32) -> String {
+    match role {
+        Role::Scheduler => role.name().to_owned(),
+        Role::Server | Role::Worker => format!("{} {index}", role.name()),
+    }
+}
+
+fn native_scheduler() -> Result<Vec<OsString>> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    Ok(vec![program.into_os_string(), "scheduler".into()])
+}
+
+fn count_here(arguments: &RunArguments, role: Role) -> Result<u32> {
+    if !arguments.roles.contains(&role) {
+        return Ok(0);
+    }
+    let (all, here, option) = match role {
+        Role::Scheduler => return Ok(1),
+        Role::Server => (arguments.servers, arguments.local_servers, "--local-servers"),
+        Role::Worker => (arguments.workers, arguments.local_workers, "--local-workers"),
+    };
+    let here = here.unwrap_or(all);
+    ensure!(here <= all, "{option} {here} is more than the {all} of the whole job");
+    Ok(here)
+}
+
+/// A DMLC_RANK of another life would make a node keep its rank (van.cc:161); one PORT cannot serve
+/// several processes.
+fn unset(arguments: &RunArguments) -> Vec<&'static str> {
+    let mut names = vec!["DMLC_RANK"];
+    let set_by_user = arguments.variables.iter().any(|pair| pair.starts_with("PORT="));
+    if !set_by_user {
+        names.push("PORT");
+    }
+    names
+}
+
+fn shared_variables(arguments: &RunArguments, root: &Root) -> Result<BTreeMap<OsString, OsString>> {
+    let mut all: BTreeMap<OsString, OsString> = [
+        ("DMLC_NUM_WORKER", arguments.workers.to_string()),
+        ("DMLC_NUM_SERVER", arguments.servers.to_string()),
+        ("DMLC_PS_ROOT_URI", root.host.clone()),
+        ("DMLC_PS_ROOT_PORT", root.port.to_string()),
+        ("DMLC_JOB_CLUSTER", "local".to_owned()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.into(), value.into()))
+    .collect();
+    let chosen = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if let Some(host) = &arguments.host {
+        all.insert("DMLC_NODE_HOST".into(), host.into());
+    } else if is_loopback(&root.host) && !chosen("DMLC_NODE_HOST") && !chosen("DMLC_INTERFACE") {
+        all.insert("DMLC_NODE_HOST".into(), "127.0.0.1".into());
+    }
+    if let Some(range) = &arguments.port_range {
+        all.insert("PSLITE_PORT_RANGE".into(), range.into());
+    }
+    for pair in &arguments.variables {
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            bail!("--env {pair}: write it as NAME=VALUE");
+        };
+        all.insert(name.into(), value.into());
+    }
+    Ok(all)
+}
+
+fn is_loopback(host: &str) -> bool {
+    (host, 0).to_socket_addrs().is_ok_and(|mut found| {
+        found
+            .next()
+            .is_some_and(|address| matches!(address.ip(), IpAddr::V4(ip) if ip.is_loopback()))
+    })
+}
+
+fn preload(arguments: &RunArguments) -> Result<Option<OsString>> {
+    let existing = std::env::var_os("LD_PRELOAD");
+    if arguments.stock {
+        let rest = library::without_library(existing.as_deref());
+        return Ok(Some(rest).filter(|rest| !rest.is_empty()));
+    }
+    let library = library::find(arguments.library.as_deref())?;
+    Ok(Some(library::with_library(existing.as_deref(), &library)))
+}
+
+fn root(arguments: &RunArguments) -> Result<Root> {
+    let scheduler_is_here = arguments.roles.contains(&Role::Scheduler);
+    if let Some(text) = &arguments.root {
+        let (host, port) = text
+            .rsplit_once(':')
+            .and_then(|(host, port)| Some((host.to_owned(), port.parse::<u16>().ok()?)))
+            .filter(|(host, _)| !host.is_empty())
+            .with_context(|| format!("--root {text}: write it as HOST:PORT"))?;
+        if port != 0 {
+            return Ok(Root { host, port, reserved: None });
+        }
+        ensure!(
+            scheduler_is_here,
+            "--root {text}: port 0 means any, so the scheduler must be started here"
+        );
+        return free_root(host);
+    }
+    if scheduler_is_here {
+        return free_root("127.0.0.1".to_owned());
+    }
+    let from_environment = || {
+        let host = std::env::var("DMLC_PS_ROOT_URI").ok().filter(|host| !host.is_empty())?;
+        let port = std::env::var("DMLC_PS_ROOT_PORT").ok()?.parse().ok()?;
+        Some(Root { host, port, reserved: None })
+    };
+    from_environment().context(
+        "where is the scheduler? Name it with --root HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
+    )
+}
+
+/// Below the kernel's range of automatic ports, so that no node of the job gets the scheduler's port
+/// by chance before the scheduler has it.
+fn free_root(host: String) -> Result<Root> {
+    const LOWEST: u16 = 10_000;
+    const TRIES: u16 = 200;
+    let highest = lowest_automatic_port();
+    let span = highest.saturating_sub(LOWEST);
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    let seed = u64::from(seed) ^ (u64::from(std::process::id()) << 16);
+    let spread = (0..TRIES).filter(|_| span > TRIES).map(|step| {
+        LOWEST
+            + (seed.wrapping_add(u64::from(step)).wrapping_mul(2_654_435_761) % u64::from(span))
+                as u16
+    });
+    for port in spread.chain([0]) {
+        if let Ok(listener) = TcpListener::bind((host.as_str(), port)) {
+            let port = listener.local_addr()?.port();
+            return Ok(Root { host, port, reserved: Some(listener) });
+        }
+    }
+    bail!("no free port for the scheduler on {host}: is that an address of this machine?")
+}
+
+fn lowest_automatic_port() -> u16 {
+    std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
+        .ok()
+        .and_then(|text| text.split_whitespace().next()?.parse().ok())
+        .unwrap_or(32_768)
+}

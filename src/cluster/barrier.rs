@@ -1,0 +1,205 @@
+//! Barriers: the scheduler counts who is in and releases all at once (postoffice.cc:142-167,
+//! van.cc:191-221). Unlike stock it counts members, not messages, and says which barrier it
+//! releases, so that one group's release does not free another's waiters.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::{ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP};
+
+/// A customer of this process that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Ticket {
+    pub(super) ticket: u64,
+    pub(super) customer_id: i32,
+    pub(super) group: i32,
+    pub(super) leaving: bool,
+}
+
+/// Who is in a barrier at the scheduler.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entered {
+    pub(super) members: BTreeSet<(NodeId, i32)>,
+}
+
+/// The domain of the customers that the job was formed with. A customer that came later has a
+/// domain of its own, named by its id.
+const FIRST: i32 = -1;
+
+impl Cluster {
+    pub(super) fn enter(&mut self, _now: Duration, ticket: Ticket, out: &mut Vec<Action>) {
+        let number = ticket.ticket;
+        match self.check_entry(&ticket) {
+            Err(failure) => out.push(Action::BarrierDone { ticket: number, result: Err(failure) }),
+            Ok(false) => out.push(Action::BarrierDone { ticket: number, result: Ok(()) }),
+            Ok(true) => {
+                if ticket.leaving {
+                    self.announce_leaving(ticket.customer_id, out);
+                }
+                let mut control = Control::new(Command::Barrier);
+                control.barrier_group = ticket.group;
+                let timestamp = self.next_timestamp();
+                let meta = Self::meta_of_barrier(ticket.customer_id, timestamp, true);
+                let mut message = Message::control(control);
+                message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
+                self.tickets.push(ticket);
+                Self::send(out, SCHEDULER, message);
+            }
+        }
+    }
+
+    /// False if the barrier has nobody to wait for.
+    fn check_entry(&self, ticket: &Ticket) -> Result<bool, Failure> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let wrong = |text: String| Err(Failure { kind: FailureKind::Config, text });
+        if !self.ready {
+            return wrong("a barrier needs a started node".to_owned());
+        }
+        let bit = match self.config.role {
+            Role::Worker => WORKER_GROUP,
+            Role::Server => SERVER_GROUP,
+            Role::Scheduler => SCHEDULER,
+        };
+        let Some(ids) = self.ids_of(ticket.group).filter(|_| ticket.group <= ALL_GROUP) else {
+            return wrong(format!("{} is no group of nodes", ticket.group));
+        };
+        if ticket.group & bit == 0 {
+            return wrong(format!("a {} is not in group {}", self.config.role.name(), ticket.group));
+        }
+        Ok(ids.len() > 1)
+    }
+
+    pub(super) fn barrier_message(
+        &mut self,
+        _now: Duration,
+        from: Option<NodeId>,
+        message: &Message,
+        group: i32,
+        out: &mut Vec<Action>,
+    ) {
+        let customer_id = message.meta.customer_id;
+        if !message.meta.request {
+            if from == Some(SCHEDULER) {
+                self.released(group, customer_id, out);
+            }
+            return;
+        }
+        let Some(from) = from.filter(|_| self.is_scheduler() && (1..=ALL_GROUP).contains(&group)) else {
+            return Self::log(out, Level::Warning, format!("dropped a request for a barrier of group {group}"));
+        };
+        let domain = self.domain_of(from, customer_id);
+        let entered = self.entered.entry((group, domain)).or_default();
+        entered.members.insert((from, customer_id));
+        if entered.members.len() >= self.expected(group, domain) {
+            self.entered.remove(&(group, domain));
+            self.release(group, domain, customer_id, out);
+        }
+    }
+
+    fn domain_of(&self, from: NodeId, customer_id: i32) -> i32 {
+        let first = self.customers.get(&from).is_none_or(|known| known.contains(&customer_id));
+        if first { FIRST } else { customer_id }
+    }
+
+    /// How many entries free a barrier: one for each customer the job was formed with.
+    fn expected(&self, group: i32, domain: i32) -> usize {
+        if domain != FIRST {
+            return self.members.values().filter(|node| node.role == Role::Worker).count();
+        }
+        let mut count = 0;
+        if group & WORKER_GROUP != 0 {
+            count += self.config.num_workers;
+        }
+        if group & SERVER_GROUP != 0 {
+            count += self.config.num_servers;
+        }
+        if group & SCHEDULER != 0 && !self.config.standing_scheduler {
+            count += 1;
+        }
+        count
+    }
+
+    fn release(&mut self, group: i32, domain: i32, customer_id: i32, out: &mut Vec<Action>) {
+        let group_of = if domain == FIRST { group } else { WORKER_GROUP };
+        if group == ALL_GROUP && domain == FIRST {
+            self.releases_of_all += 1;
+        }
+        for id in self.ids_of(group_of).unwrap_or_default() {
+            let absent = !self.members.contains_key(&id) || self.lost.contains_key(&id);
+            if absent || (id == self.me.id && self.config.standing_scheduler) {
+                continue;
+            }
+            let mut control = Control::new(Command::Barrier);
+            control.barrier_group = group;
+            let timestamp = self.next_timestamp();
+            let meta = Self::meta_of_barrier(customer_id, timestamp, false);
+            let mut message = Message::control(control);
+            message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
+            Self::send(out, id, message);
+        }
+    }
+
+    /// The scheduler's word that a barrier is passed.
+    fn released(&mut self, group: i32, customer_id: i32, out: &mut Vec<Action>) {
+        let late = |customer: i32| self.late.contains(&customer).then_some(customer);
+        let domain = late(customer_id);
+        let groups: BTreeSet<i32> = self.tickets.iter().map(|ticket| ticket.group).collect();
+        // A stock scheduler sends uninitialised memory as the group: if only one is waited for it
+        // must be that one, else all go, as in stock.
+        let exact = self.is_scheduler() || self.is_ours(SCHEDULER) || groups.contains(&group);
+        let (passed, waiting) = std::mem::take(&mut self.tickets).into_iter().partition(|ticket| {
+            !exact || (ticket.group == group && late(ticket.customer_id) == domain)
+        });
+        self.tickets = waiting;
+        let passed: Vec<Ticket> = passed;
+        for ticket in passed {
+            // Past its exit barrier a node tolerates every loss.
+            self.finalizing |= ticket.leaving && ticket.customer_id == 0;
+            out.push(Action::BarrierDone { ticket: ticket.ticket, result: Ok(()) });
+        }
+    }
+
+    /// Scheduler: a barrier that waits for somebody who is gone will never be passed.
+    pub(super) fn check_barriers(&mut self, out: &mut Vec<Action>) {
+        let mut broken = None;
+        for ((group, domain), entered) in &self.entered {
+            let missing = self.missing(*group, *domain, entered);
+            if let Some((id, (_, reason))) =
+                missing.iter().find_map(|id| self.lost.get(id).map(|lost| (*id, lost)))
+            {
+                broken = Some((id, format!("a barrier of group {group} waits for it, but {reason}")));
+            }
+        }
+        if let Some((id, text)) = broken {
+            let failure = Failure { kind: FailureKind::PeerLost, text };
+            self.fail_everywhere(id, failure, out);
+        }
+    }
+
+    fn missing(&self, group: i32, domain: i32, entered: &Entered) -> Vec<NodeId> {
+        let group = if domain == FIRST { group } else { WORKER_GROUP };
+        let ids = self.ids_of(group).unwrap_or_default();
+        ids.into_iter()
+            .filter(|id| self.members.contains_key(id))
+            .filter(|id| !entered.members.iter().any(|(member, _)| member == id))
+            .filter(|id| *id != self.me.id || !self.config.standing_scheduler)
+            .collect()
+    }
+
+    /// Scheduler: says which members barriers wait for.
+    pub(super) fn report_barriers(&self, out: &mut Vec<Action>) {
+        for ((group, domain), entered) in &self.entered {
+            let missing: Vec<String> = self
+                .missing(*group, *domain, entered)
+                .into_iter()
+                // The scheduler and the servers wait in the exit barrier for the whole job.
+                .map(|id| self.describe(id))
+                .collect();
+            let text = format!("a barrier of group {group} waits for {}", missing.join(", "));
+            Self::log(out, Level::Verbose, text);
+        }
+    }
+}

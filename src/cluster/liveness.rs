@@ -1,0 +1,191 @@
+//! Signs of life and of death. A broken connection that stays broken, or silence of somebody who
+//! used to send signs, means death; stock notices neither (postoffice.cc:196 is only asked).
+
+use std::time::Duration;
+
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::{
+    Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER,
+};
+
+impl Cluster {
+    /// A sign of life, or a notice that rides in one (van.cc:174-189).
+    pub(super) fn heartbeat(
+        &mut self,
+        now: Duration,
+        from: Option<NodeId>,
+        control: &Control,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(from) = from else { return };
+        if let Some(notice) = &control.notice {
+            return self.noticed(now, from, notice, out);
+        }
+        if self.members.contains_key(&from) && from != self.me.id {
+            self.heard.insert(from, now);
+        }
+        if self.is_scheduler() && self.ready {
+            let message = self.sign_of_life();
+            Self::send(out, from, message);
+        }
+    }
+
+    fn sign_of_life(&mut self) -> crate::wire::Message {
+        let mut control = Control::new(Command::Heartbeat);
+        control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
+        self.control(control)
+    }
+
+    fn noticed(&mut self, now: Duration, from: NodeId, notice: &Notice, out: &mut Vec<Action>) {
+        match notice.kind {
+            NoticeKind::Progress if from == SCHEDULER && !self.ready => {
+                self.progress.clone_from(&notice.text);
+                self.scheduler_seen = true;
+                Self::log(out, Level::Warning, notice.text.clone());
+            }
+            NoticeKind::JobFailed if from == SCHEDULER && !self.finalizing => {
+                if notice.node != EMPTY && !self.lost.contains_key(&notice.node) {
+                    self.lost.insert(notice.node, (now, notice.text.clone()));
+                    out.push(Action::NodeLost { id: notice.node, reason: notice.text.clone() });
+                }
+                self.fail(Failure { kind: FailureKind::PeerLost, text: notice.text.clone() }, out);
+            }
+            NoticeKind::Leaving => {
+                self.left.insert((from, notice.customer));
+                out.push(Action::CustomerLeft { id: from, customer_id: notice.customer });
+            }
+            NoticeKind::NodeLost if self.is_scheduler() => {
+                self.declare_lost(now, notice.node, notice.text.clone(), out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells scheduler and servers that a customer of mine sends no more.
+    pub(super) fn announce_leaving(&mut self, customer_id: i32, out: &mut Vec<Action>) {
+        if self.is_scheduler() || !self.ready || !self.me.is_ours() {
+            return;
+        }
+        let listens = |node: &&Node| {
+            node.is_ours() && (node.role == Role::Scheduler || (node.role == Role::Server && self.me.role == Role::Worker))
+        };
+        let to: Vec<NodeId> = self.members.values().filter(listens).map(|node| node.id).collect();
+        for id in to {
+            let kind = NoticeKind::Leaving;
+            let notice = Notice { kind, node: self.me.id, customer: customer_id, text: String::new() };
+            self.notice(id, notice, out);
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if self.failure.is_some() || self.finalizing {
+            return;
+        }
+        self.send_heartbeat(now, out);
+        self.check_links(now, out);
+        self.check_silence(now, out);
+        self.check_recovery(now, out);
+        self.check_barriers(out);
+        if !self.ready
+            && self.config.start_timeout.is_some_and(|limit| now >= self.started.saturating_add(limit))
+        {
+            self.start_timed_out(out);
+        }
+        if now >= self.next_report {
+            self.next_report = now.saturating_add(self.config.report_interval);
+            self.report(out);
+        }
+    }
+
+    fn send_heartbeat(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let Some(interval) = self.config.heartbeat_interval else { return };
+        if self.next_heartbeat.is_none_or(|at| now < at) || self.is_scheduler() {
+            return;
+        }
+        self.next_heartbeat = Some(now.saturating_add(interval));
+        let message = self.sign_of_life();
+        Self::send(out, SCHEDULER, message);
+    }
+
+    fn check_links(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let limit = self.config.link_down_limit;
+        let expired: Vec<NodeId> = self
+            .down
+            .iter()
+            .filter(|(_, since)| now >= since.saturating_add(limit))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in expired {
+            self.down.remove(&id);
+            if let Some(registrant) = self.registrants.remove(&id) {
+                out.push(Action::Disconnect { id });
+                let text = format!(
+                    "lost {} before the job was complete: its connection is gone",
+                    registrant.node.describe()
+                );
+                let failure = Failure { kind: FailureKind::PeerLost, text };
+                self.fail_everywhere(id, failure, out);
+            } else if id == SCHEDULER || self.members.contains_key(&id) {
+                self.node_lost(now, id, "its connection is gone", out);
+            }
+        }
+    }
+
+    fn check_silence(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let silent: Vec<(NodeId, Duration)> = self
+            .heard
+            .iter()
+            .map(|(id, at)| (*id, now.saturating_sub(*at)))
+            .filter(|(id, silence)| {
+                let own = if self.is_ours(*id) { self.config.silence_limit } else { Duration::MAX };
+                *silence > self.config.heartbeat_timeout.unwrap_or(own)
+            })
+            .collect();
+        for (id, silence) in silent {
+            self.heard.remove(&id);
+            let reason = format!("no sign of life for {} s", silence.as_secs());
+            self.node_lost(now, id, &reason, out);
+        }
+    }
+
+    pub(super) fn node_lost(&mut self, now: Duration, id: NodeId, reason: &str, out: &mut Vec<Action>) {
+        let text = format!("lost {}: {reason}", self.describe(id));
+        self.declare_lost(now, id, text, out);
+    }
+
+    fn declare_lost(&mut self, now: Duration, id: NodeId, text: String, out: &mut Vec<Action>) {
+        let over = self.finalizing || self.failure.is_some();
+        if over || id == self.me.id || self.lost.contains_key(&id) {
+            return;
+        }
+        // Nothing was promised any more by one who took leave, nor after the exit barrier by
+        // peers that cannot take leave.
+        let left = self.left.iter().any(|(node, _)| *node == id)
+            || (self.config.standing_scheduler && self.releases_of_all >= 2);
+        self.heard.remove(&id);
+        self.lost.insert(id, (now, text.clone()));
+        if left {
+            return;
+        }
+        out.push(Action::NodeLost { id, reason: text.clone() });
+        if self.config.heartbeat_timeout.is_some() && id != SCHEDULER {
+            return;
+        }
+        let failure = Failure { kind: FailureKind::PeerLost, text };
+        self.fail_everywhere(id, failure, out);
+    }
+
+    fn report(&mut self, out: &mut Vec<Action>) {
+        if self.ready {
+            return self.report_barriers(out);
+        }
+        let text = self.waiting_text();
+        Self::log(out, Level::Warning, text.clone());
+        let pending = self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(key, _)| *key);
+        for key in pending.collect::<Vec<_>>() {
+            let kind = NoticeKind::Progress;
+            let notice = Notice { kind, node: EMPTY, customer: EMPTY, text: text.clone() };
+            self.notice(key, notice, out);
+        }
+    }
+}

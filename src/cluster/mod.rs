@@ -1,0 +1,307 @@
+//! Membership as a pure state machine: registration and ranks, barriers, signs of life, death and
+//! replacement (postoffice.cc, van.cc).
+//!
+//! Takes `(now, event)` and returns actions; touches no clock, socket, thread or random source.
+//! Time is the duration since an arbitrary start. `registration` forms the job, `barrier` holds the
+//! barriers, `liveness` notices death, `recovery` replaces the dead.
+
+mod barrier;
+mod liveness;
+mod recovery;
+mod registration;
+mod types;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+pub use types::{Action, ClusterConfig, Event, Failure, FailureKind, Level};
+
+use crate::wire::{
+    Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER,
+    SERVER_GROUP, WORKER_GROUP, server_id, worker_id,
+};
+use barrier::{Entered, Ticket};
+use registration::Registrant;
+
+/// One node's view of the job.
+#[derive(Debug)]
+pub struct Cluster {
+    config: ClusterConfig,
+    me: Node,
+    started: Duration,
+    ready: bool,
+    finalizing: bool,
+    failure: Option<Failure>,
+    timestamp: i32,
+    /// Everybody in the job by id, me and the scheduler included; empty before it is complete.
+    members: BTreeMap<NodeId, Node>,
+    /// Second ids of processes with several customers, to their first id (van.cc:70).
+    aliases: BTreeMap<NodeId, NodeId>,
+    /// Scheduler: who has registered so far, by the key of its pending link.
+    registrants: BTreeMap<NodeId, Registrant>,
+    next_pending: NodeId,
+    /// When something was last heard from a node that sends signs of life.
+    heard: BTreeMap<NodeId, Duration>,
+    /// Links that are down, and since when.
+    down: BTreeMap<NodeId, Duration>,
+    /// The dead, with the reason and the time of death.
+    lost: BTreeMap<NodeId, (Duration, String)>,
+    /// Customers that announced that they send no more.
+    left: BTreeSet<(NodeId, i32)>,
+    /// Scheduler: the customers that each process had when the job was formed.
+    customers: BTreeMap<NodeId, BTreeSet<i32>>,
+    /// My customers that came later.
+    late: BTreeSet<i32>,
+    /// Scheduler: newcomers that wait for somebody to be declared dead.
+    waiting: Vec<Node>,
+    scheduler_seen: bool,
+    releases_of_all: u32,
+    tickets: Vec<Ticket>,
+    entered: BTreeMap<(i32, i32), Entered>,
+    next_heartbeat: Option<Duration>,
+    next_report: Duration,
+    progress: String,
+}
+
+impl Cluster {
+    /// A node that has not registered yet.
+    #[must_use]
+    pub fn new(config: ClusterConfig, now: Duration) -> Self {
+        let me = config.node.clone();
+        let next_report = now.saturating_add(config.report_interval);
+        Self {
+            me,
+            started: now,
+            ready: false,
+            finalizing: false,
+            failure: None,
+            timestamp: 0,
+            members: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            registrants: BTreeMap::new(),
+            next_pending: -1,
+            heard: BTreeMap::new(),
+            down: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            left: BTreeSet::new(),
+            customers: BTreeMap::new(),
+            late: BTreeSet::new(),
+            waiting: Vec::new(),
+            scheduler_seen: false,
+            releases_of_all: 0,
+            tickets: Vec::new(),
+            entered: BTreeMap::new(),
+            next_heartbeat: None,
+            next_report,
+            progress: String::new(),
+            config,
+        }
+    }
+
+    /// Takes one event in; what is to be done goes to `out`, in order.
+    pub fn handle(&mut self, now: Duration, event: Event, out: &mut Vec<Action>) {
+        match event {
+            Event::Start => self.form_if_complete(now, out),
+            Event::Register { customer_id } => self.register(now, customer_id, out),
+            Event::Received { from, message } => self.received(now, from, &message, out),
+            Event::EnterBarrier { ticket, customer_id, group, leaving } => {
+                self.enter(now, Ticket { ticket, customer_id, group, leaving }, out);
+            }
+            Event::Leaving { customer_id } => self.announce_leaving(customer_id, out),
+            Event::LinkDown { id } => {
+                self.down.entry(id).or_insert(now);
+            }
+            Event::LinkUp { id } => {
+                self.down.remove(&id);
+                self.scheduler_seen |= id == SCHEDULER;
+            }
+            Event::Unreachable { id } => {
+                let reason = "it confirms no message any more".to_owned();
+                self.node_lost(now, id, &reason, out);
+            }
+            Event::Tick => self.tick(now, out),
+            Event::Finalizing => self.finalizing = true,
+        }
+    }
+
+    fn received(&mut self, now: Duration, from: Option<NodeId>, message: &Message, out: &mut Vec<Action>) {
+        let Some(control) = message.meta.control.as_deref() else { return };
+        match control.command {
+            Command::AddNode => self.add_node(now, from, control, out),
+            Command::Barrier => self.barrier_message(now, from, message, control.barrier_group, out),
+            Command::Heartbeat => self.heartbeat(now, from, control, out),
+            Command::Terminate | Command::Ack => {}
+        }
+    }
+
+    /// The node has been heard from, in whatever way.
+    pub fn heard(&mut self, now: Duration, id: NodeId) {
+        if let Some(at) = self.heard.get_mut(&id) {
+            *at = now;
+        }
+    }
+
+    /// True once the scheduler's list is here.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// This node as others see it.
+    #[must_use]
+    pub const fn me(&self) -> &Node {
+        &self.me
+    }
+
+    /// Everybody in the job, by id.
+    #[must_use]
+    pub const fn members(&self) -> &BTreeMap<NodeId, Node> {
+        &self.members
+    }
+
+    /// A member by id.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.members.get(&id)
+    }
+
+    /// Why the job is over, if it is.
+    #[must_use]
+    pub const fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// True if the member advertises that it is ours.
+    #[must_use]
+    pub fn is_ours(&self, id: NodeId) -> bool {
+        self.members.get(&id).is_some_and(Node::is_ours)
+    }
+
+    /// The node for people: role, id, address.
+    #[must_use]
+    pub fn describe(&self, id: NodeId) -> String {
+        if let Some(node) = self.members.get(&id) {
+            return node.describe();
+        }
+        if let Some(registrant) = self.registrants.get(&id) {
+            return registrant.node.describe();
+        }
+        if id == SCHEDULER { self.config.scheduler.describe() } else { format!("node {id}") }
+    }
+
+    /// The ids behind a group or an id: workers, then servers, then the scheduler
+    /// (postoffice.cc:44-65).
+    #[must_use]
+    pub fn ids_of(&self, group: i32) -> Option<Vec<NodeId>> {
+        if (1..=7).contains(&group) {
+            let mut ids = Vec::new();
+            if group & WORKER_GROUP != 0 {
+                ids.extend((0..self.config.num_workers).map(worker_id));
+            }
+            if group & SERVER_GROUP != 0 {
+                ids.extend((0..self.config.num_servers).map(server_id));
+            }
+            if group & SCHEDULER != 0 {
+                ids.push(SCHEDULER);
+            }
+            return (!ids.is_empty()).then_some(ids);
+        }
+        let all = self.ids_of(7)?;
+        all.contains(&group).then(|| vec![group])
+    }
+
+    /// Members that are silent for that long, or known to be lost (postoffice.cc:196-215).
+    #[must_use]
+    pub fn dead_nodes(&self, now: Duration, timeout: Duration) -> Vec<NodeId> {
+        if !self.ready || timeout.is_zero() {
+            return Vec::new();
+        }
+        let silent = |id: &NodeId| {
+            self.heard.get(id).is_some_and(|at| at.saturating_add(timeout) < now)
+        };
+        let watched = self.members.keys().filter(|id| **id != self.me.id);
+        watched.filter(|id| self.lost.contains_key(id) || silent(id)).copied().collect()
+    }
+
+    /// When [`Event::Tick`] is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let down = self.down.values().map(|at| at.saturating_add(self.config.link_down_limit));
+        let report = (!self.ready || !self.entered.is_empty()).then_some(self.next_report);
+        down.chain(self.next_heartbeat).chain(report).min()
+    }
+
+    // ---- helpers of all parts --------------------------------------------------------------------
+
+    fn is_scheduler(&self) -> bool {
+        self.config.role == Role::Scheduler
+    }
+
+    fn next_timestamp(&mut self) -> i32 {
+        let timestamp = self.timestamp;
+        self.timestamp = self.timestamp.wrapping_add(1) & i32::MAX;
+        timestamp
+    }
+
+    /// A control message with a timestamp of this van.
+    fn control(&mut self, control: Control) -> Message {
+        let timestamp = self.next_timestamp();
+        let mut message = Message::control(control);
+        message.meta.timestamp = timestamp;
+        message
+    }
+
+    fn send(out: &mut Vec<Action>, to: NodeId, mut message: Message) {
+        message.meta.recver = to;
+        out.push(Action::Send { to, message });
+    }
+
+    fn log(out: &mut Vec<Action>, level: Level, text: impl Into<String>) {
+        out.push(Action::Log { level, text: text.into() });
+    }
+
+    /// A word to a node of ours: rides in a heartbeat, which stock peers take for one.
+    fn notice(&mut self, to: NodeId, notice: Notice, out: &mut Vec<Action>) {
+        let mut control = Control::new(Command::Heartbeat);
+        control.nodes = vec![self.me.clone()];
+        control.notice = Some(notice);
+        let message = self.control(control);
+        Self::send(out, to, message);
+    }
+
+    /// Ends the job at this node; the first reason counts.
+    fn fail(&mut self, failure: Failure, out: &mut Vec<Action>) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.failure = Some(failure.clone());
+        for ticket in std::mem::take(&mut self.tickets) {
+            out.push(Action::BarrierDone { ticket: ticket.ticket, result: Err(failure.clone()) });
+        }
+        out.push(Action::Failed(failure));
+    }
+
+    /// Ends the job everywhere, as far as the others are ours.
+    fn fail_everywhere(&mut self, about: NodeId, failure: Failure, out: &mut Vec<Action>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let notice = |kind| Notice { kind, node: about, customer: EMPTY, text: failure.text.clone() };
+        if self.is_scheduler() {
+            let members = self.members.values().filter(|node| node.is_ours() && node.id != about);
+            let pending = self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
+            let to: Vec<NodeId> =
+                members.map(|node| node.id).filter(|id| *id != self.me.id).chain(pending).collect();
+            for id in to {
+                self.notice(id, notice(NoticeKind::JobFailed), out);
+            }
+        } else if about != SCHEDULER && self.ready && self.is_ours(SCHEDULER) {
+            self.notice(SCHEDULER, notice(NoticeKind::NodeLost), out);
+        }
+        self.fail(failure, out);
+    }
+
+    fn meta_of_barrier(customer_id: i32, timestamp: i32, request: bool) -> Meta {
+        Meta { app_id: 0, customer_id, timestamp, request, ..Meta::default() }
+    }
+}

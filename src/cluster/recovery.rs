@@ -1,0 +1,112 @@
+//! Replacing the dead (van.cc:100-155), as often as needed. Allowed where PS_HEARTBEAT_TIMEOUT is
+//! set, as in stock.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind};
+
+/// The most newcomers that wait for somebody to be declared dead.
+const WAITING_MAX: usize = 1024;
+
+impl Cluster {
+    /// Scheduler: somebody registers although the job is complete.
+    pub(super) fn newcomer(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
+        if self.config.heartbeat_timeout.is_none() {
+            let text = format!(
+                "{} registered, but the job is complete and PS_HEARTBEAT_TIMEOUT, which allows the dead to be replaced, is not set",
+                node.describe()
+            );
+            Self::log(out, Level::Warning, text.clone());
+            if node.is_ours() {
+                let key = self.next_pending;
+                self.next_pending -= 1;
+                out.push(Action::ConnectPending { key, node: node.clone() });
+                let kind = NoticeKind::JobFailed;
+                self.notice(key, Notice { kind, node: EMPTY, customer: EMPTY, text }, out);
+            }
+            return;
+        }
+        if let Some(id) = self.place_for(node) {
+            return self.replace(now, id, node, out);
+        }
+        self.waiting.retain(|waiting| waiting.address() != node.address());
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push(node.clone());
+        } else {
+            Self::log(out, Level::Warning, "too many nodes wait for a place in the job");
+        }
+    }
+
+    /// Whose place a newcomer takes: its own former one if it has the same address, else that of a
+    /// dead node of its role.
+    fn place_for(&self, node: &Node) -> Option<NodeId> {
+        let same_role = || self.members.values().filter(|member| member.role == node.role);
+        same_role()
+            .find(|member| {
+                member.address() == node.address()
+                    && (member.incarnation != node.incarnation || node.incarnation == 0)
+            })
+            .or_else(|| same_role().find(|member| self.lost.contains_key(&member.id)))
+            .map(|member| member.id)
+    }
+
+    fn replace(&mut self, now: Duration, id: NodeId, node: &Node, out: &mut Vec<Action>) {
+        let node = Node { id, is_recovery: true, ..node.clone() };
+        if !self.lost.contains_key(&id) {
+            // It came back before anybody missed it: what waited for the former one must still end.
+            let reason = format!("lost {}: it was started again", self.describe(id));
+            self.lost.insert(id, (now, reason.clone()));
+            out.push(Action::NodeLost { id, reason });
+        }
+        out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
+        self.customers.insert(id, BTreeSet::from([node.customer_id]));
+        self.replaced(&node, out);
+        let mut list: Vec<Node> =
+            self.members.values().filter(|member| member.id != self.me.id).cloned().collect();
+        list.push(self.me.clone());
+        for other in self.others() {
+            let mut control = Control::new(Command::AddNode);
+            control.nodes = if other == id { list.clone() } else { vec![node.clone()] };
+            let message = self.control(control);
+            Self::send(out, other, message);
+        }
+    }
+
+    /// Every node: somebody new has that id now.
+    pub(super) fn replaced(&mut self, node: &Node, out: &mut Vec<Action>) {
+        let id = node.id;
+        self.lost.remove(&id);
+        self.down.remove(&id);
+        self.heard.remove(&id);
+        self.left.retain(|(left, _)| *left != id);
+        self.members.insert(id, node.clone());
+        if !self.is_scheduler() && node.role != self.me.role {
+            out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
+        }
+        out.push(Action::NodeReplaced { node: node.clone() });
+    }
+
+    /// Gives places to those who wait, and gives up on the dead that nobody replaces.
+    pub(super) fn check_recovery(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for node in waiting {
+            match self.place_for(&node) {
+                Some(id) => self.replace(now, id, &node, out),
+                None => self.waiting.push(node),
+            }
+        }
+        let wait = self.config.recovery_wait;
+        let given_up = self
+            .lost
+            .iter()
+            .filter(|(id, _)| !self.left.iter().any(|(left, _)| left == *id))
+            .find(|(_, (at, _))| now >= at.saturating_add(wait))
+            .map(|(id, (_, text))| (*id, text.clone()));
+        if let Some((id, text)) = given_up.filter(|_| self.config.heartbeat_timeout.is_some()) {
+            let text = format!("{text}; nobody took its place for {} s", wait.as_secs());
+            self.fail_everywhere(id, Failure { kind: FailureKind::PeerLost, text }, out);
+        }
+    }
+}

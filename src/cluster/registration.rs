@@ -1,0 +1,251 @@
+//! How a job forms: nodes register, the scheduler orders them and tells everybody (van.cc:49-171).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::{Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, server_id, worker_id};
+
+/// One process that registered, and which of its customers did.
+#[derive(Clone, Debug)]
+pub(super) struct Registrant {
+    pub(super) node: Node,
+    pub(super) customers: Vec<i32>,
+}
+
+impl Cluster {
+    /// A customer of this process starts: asks the scheduler for a place (van.cc:327).
+    pub(super) fn register(&mut self, now: Duration, customer_id: i32, out: &mut Vec<Action>) {
+        if self.is_scheduler() {
+            return self.form_if_complete(now, out);
+        }
+        if self.ready {
+            // A late customer: the job is complete without it; its barriers are its own.
+            self.late.insert(customer_id);
+        }
+        let mut control = Control::new(Command::AddNode);
+        control.nodes = vec![Node { customer_id, ..self.me.clone() }];
+        let message = self.control(control);
+        Self::send(out, SCHEDULER, message);
+    }
+
+    pub(super) fn add_node(
+        &mut self,
+        now: Duration,
+        from: Option<NodeId>,
+        control: &Control,
+        out: &mut Vec<Action>,
+    ) {
+        if !self.is_scheduler() {
+            if from == Some(SCHEDULER) {
+                self.list(now, &control.nodes, out);
+            }
+            return;
+        }
+        let [node] = control.nodes.as_slice() else {
+            return Self::log(out, Level::Warning, "dropped a registration that is not of one node");
+        };
+        if !(1..=65_535).contains(&node.port) || node.hostname.is_empty() || node.role == Role::Scheduler {
+            let text = format!("dropped the registration of {}", node.describe());
+            return Self::log(out, Level::Warning, text);
+        }
+        match from {
+            // A further customer of a member: stock ignores it too (van.cc:131).
+            Some(_) => {}
+            None if self.ready => self.newcomer(now, node, out),
+            None => self.registrant(now, node, out),
+        }
+    }
+
+    fn registrant(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
+        let known = self.registrants.iter_mut().find(|(_, r)| r.node.address() == node.address());
+        if let Some((_, registrant)) = known {
+            let restarted = registrant.node.incarnation != node.incarnation
+                || registrant.node.role != node.role
+                || (node.incarnation == 0 && registrant.customers.contains(&node.customer_id));
+            if restarted {
+                *registrant = Registrant { node: node.clone(), customers: vec![node.customer_id] };
+            } else if !registrant.customers.contains(&node.customer_id) {
+                registrant.customers.push(node.customer_id);
+            }
+            return self.form_if_complete(now, out);
+        }
+        let key = self.next_pending;
+        self.next_pending -= 1;
+        out.push(Action::ConnectPending { key, node: node.clone() });
+        if self.registered(node.role) >= self.wanted(node.role) {
+            let text = format!(
+                "{} is one too many: this job has {} {}s (DMLC_NUM_WORKER={}, DMLC_NUM_SERVER={})",
+                node.describe(), self.wanted(node.role), node.role.name(),
+                self.config.num_workers, self.config.num_servers
+            );
+            Self::log(out, Level::Error, text.clone());
+            if node.is_ours() {
+                let kind = NoticeKind::JobFailed;
+                self.notice(key, Notice { kind, node: crate::wire::EMPTY, customer: 0, text }, out);
+            }
+            return;
+        }
+        Self::log(out, Level::Verbose, format!("{} has registered", node.describe()));
+        let registrant = Registrant { node: node.clone(), customers: vec![node.customer_id] };
+        self.registrants.insert(key, registrant);
+        self.form_if_complete(now, out);
+    }
+
+    fn wanted(&self, role: Role) -> usize {
+        match role {
+            Role::Worker => self.config.num_workers,
+            Role::Server => self.config.num_servers,
+            Role::Scheduler => 1,
+        }
+    }
+
+    fn registered(&self, role: Role) -> usize {
+        let of_role = self.registrants.values().filter(|r| r.node.role == role);
+        of_role.map(|r| r.customers.len()).sum()
+    }
+
+    /// Scheduler: gives out ids once all are here. The order is stock's: host name descending as a
+    /// string, then port ascending (van.cc:57).
+    pub(super) fn form_if_complete(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let complete = self.registered(Role::Worker) == self.config.num_workers
+            && self.registered(Role::Server) == self.config.num_servers;
+        if self.ready || !self.is_scheduler() || !complete || self.failure.is_some() {
+            return;
+        }
+        let mut sorted: Vec<(NodeId, Registrant)> = std::mem::take(&mut self.registrants).into_iter().collect();
+        sorted.sort_by(|(_, a), (_, b)| {
+            b.node.hostname.cmp(&a.node.hostname).then(a.node.port.cmp(&b.node.port))
+        });
+        let (mut workers, mut servers) = (0, 0);
+        let mut list = Vec::new();
+        for (key, registrant) in sorted {
+            let mut first = None;
+            for customer_id in &registrant.customers {
+                let id = match registrant.node.role {
+                    Role::Worker => { workers += 1; worker_id(workers - 1) }
+                    _ => { servers += 1; server_id(servers - 1) }
+                };
+                let first = *first.get_or_insert(id);
+                let node = Node { id: first, customer_id: *customer_id, ..registrant.node.clone() };
+                if first == id {
+                    out.push(Action::Rename { from: key, to: id });
+                    self.move_link(key, id);
+                    self.members.insert(id, node.clone());
+                } else {
+                    self.aliases.insert(id, first);
+                }
+                list.push(node);
+            }
+            if let Some(id) = first {
+                self.customers.insert(id, registrant.customers.iter().copied().collect());
+            }
+        }
+        self.members.insert(SCHEDULER, self.me.clone());
+        self.customers.insert(SCHEDULER, BTreeSet::from([0]));
+        list.push(self.me.clone());
+        self.ready = true;
+        for id in self.others() {
+            let mut control = Control::new(Command::AddNode);
+            control.nodes.clone_from(&list);
+            let message = self.control(control);
+            Self::send(out, id, message);
+        }
+        self.next_report = now.saturating_add(self.config.report_interval);
+        out.push(Action::Ready);
+    }
+
+    fn move_link(&mut self, from: NodeId, to: NodeId) {
+        if let Some(at) = self.down.remove(&from) {
+            self.down.insert(to, at);
+        }
+    }
+
+    /// Everybody but me, workers then servers, each process once (van.cc:96).
+    pub(super) fn others(&self) -> Vec<NodeId> {
+        let ids = self.ids_of(6).unwrap_or_default();
+        ids.into_iter()
+            .filter(|id| *id != self.me.id && self.members.contains_key(id) && !self.lost.contains_key(id))
+            .collect()
+    }
+
+    /// The scheduler's list, or its word about one replaced node (van.cc:157-171).
+    fn list(&mut self, now: Duration, nodes: &[Node], out: &mut Vec<Action>) {
+        if self.ready {
+            let me = self.me.id;
+            for node in nodes.iter().filter(|node| node.is_recovery && node.id != me) {
+                self.replaced(node, out);
+            }
+            return;
+        }
+        let mine = |node: &&Node| node.hostname == self.me.hostname && node.port == self.me.port;
+        let Some(me) = nodes.iter().find(mine).cloned() else {
+            return Self::log(out, Level::Warning, "dropped a list of nodes that does not name this one");
+        };
+        self.me = Node { abilities: self.me.abilities, incarnation: self.me.incarnation, ..me };
+        for node in nodes {
+            if node.role == Role::Scheduler {
+                // Its address is the one that worked; what it can comes from the list.
+                let known = Node { abilities: node.abilities, ..self.config.scheduler.clone() };
+                self.members.insert(SCHEDULER, known);
+            } else if self.members.insert(node.id, node.clone()).is_none() && node.role != self.me.role {
+                out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
+            }
+        }
+        let scheduler = self.config.scheduler.clone();
+        out.push(Action::Connect { node: scheduler, identity: Some(self.me.id) });
+        self.down.clear();
+        self.ready = true;
+        self.next_heartbeat = self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
+        out.push(Action::Ready);
+    }
+
+    /// Who is here and who is missing, for people.
+    pub(super) fn who_is_missing(&self) -> String {
+        let mut parts = Vec::new();
+        for role in [Role::Worker, Role::Server] {
+            let here: Vec<String> = self
+                .registrants
+                .values()
+                .filter(|r| r.node.role == role)
+                .map(|r| r.node.address())
+                .collect();
+            parts.push(format!(
+                "{} of {} {}s are here{}{}",
+                self.registered(role), self.wanted(role), role.name(),
+                if here.is_empty() { "" } else { ": " },
+                here.join(", ")
+            ));
+        }
+        let missing: Vec<String> = [Role::Worker, Role::Server]
+            .into_iter()
+            .filter(|role| self.registered(*role) < self.wanted(*role))
+            .map(|role| format!("{} {}(s)", self.wanted(role) - self.registered(role), role.name()))
+            .collect();
+        format!("the job is not complete: {}; missing: {}", parts.join("; "), missing.join(", "))
+    }
+
+    pub(super) fn start_timed_out(&mut self, out: &mut Vec<Action>) {
+        let text = format!("PSLITE_START_TIMEOUT has passed: {}", self.waiting_text());
+        let failure = Failure { kind: FailureKind::StartTimeout, text };
+        self.fail_everywhere(crate::wire::EMPTY, failure, out);
+    }
+
+    /// What this node waits for before the job is complete.
+    pub(super) fn waiting_text(&self) -> String {
+        if self.is_scheduler() {
+            return self.who_is_missing();
+        }
+        let scheduler = self.config.scheduler.address();
+        if !self.scheduler_seen {
+            return format!("the scheduler at {scheduler} does not answer (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)");
+        }
+        if self.progress.is_empty() {
+            return format!(
+                "registered with the scheduler at {scheduler}; it waits for others ({} workers and {} servers in all)",
+                self.config.num_workers, self.config.num_servers
+            );
+        }
+        self.progress.clone()
+    }
+}

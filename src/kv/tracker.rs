@@ -1,0 +1,380 @@
+//! The requests of one customer that are in flight: who still has to answer, which are done, which
+//! failed (customer.cc:11-64).
+//!
+//! Pure bookkeeping; the caller turns a change of [`State`] into a wake-up. Unlike stock's vector
+//! it forgets what is finished, knows *who* answered (so a duplicate counts once and a lost node
+//! fails its requests), and is done when enough have answered instead of when exactly as many.
+
+use crate::wire::NodeId;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many runs of failed requests are remembered for those who wait late. Neighbours with the
+/// same reason form one run, so a lost node costs few of them. The oldest go first; a request of
+/// theirs would then count as done, which only a waiter 4096 failures too late can see.
+pub const FAILED_RUNS_KEPT: usize = 4096;
+
+/// For how many of the last requests [`Tracker::num_response`] answers after they are done.
+pub const RESPONSES_KEPT: usize = 1024;
+
+/// Requests are numbered 0, 1, 2 …, below the "not set" of the wire.
+const LAST_TIMESTAMP: i32 = i32::MAX - 1;
+
+/// What a response meant to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It was awaited.
+    Counted,
+    /// That node has answered already.
+    Duplicate,
+    /// No such request is in flight, or that node was not asked.
+    Unknown,
+}
+
+/// Where a request stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not all have answered, or the callback has not run yet.
+    Waiting,
+    /// Answered.
+    Done,
+    /// It will not be answered, for this reason.
+    Failed(Arc<str>),
+    /// There has never been such a request.
+    Unknown,
+}
+
+/// One node that was asked.
+#[derive(Clone, Copy, Debug)]
+struct Responder {
+    node: NodeId,
+    answered: bool,
+}
+
+/// A request in flight.
+#[derive(Clone, Debug)]
+struct Request {
+    responders: SmallVec<[Responder; 4]>,
+    /// Answers, skipped servers and stock's anonymous `AddResponse` together.
+    received: i32,
+    /// Not done before [`Tracker::complete`]: a callback runs first (kv_app.h:616-640).
+    held: bool,
+    /// Held, and nothing more is awaited; the reason if it failed.
+    settled: Option<Result<(), Arc<str>>>,
+}
+
+impl Request {
+    fn expected(&self) -> i32 {
+        i32::try_from(self.responders.len()).unwrap_or(i32::MAX)
+    }
+
+    /// Enough have answered.
+    fn is_answered(&self) -> bool {
+        self.received >= self.expected()
+    }
+
+    fn mark(&mut self, node: NodeId) -> Received {
+        // The same node may have been asked twice: look for an open place first.
+        let open = self.responders.iter_mut().find(|r| r.node == node && !r.answered);
+        if let Some(responder) = open {
+            responder.answered = true;
+            self.received = self.received.saturating_add(1);
+            Received::Counted
+        } else if self.responders.iter().any(|r| r.node == node) {
+            Received::Duplicate
+        } else {
+            Received::Unknown
+        }
+    }
+
+    fn waits_for(&self, node: NodeId) -> bool {
+        self.settled.is_none() && self.responders.iter().any(|r| r.node == node && !r.answered)
+    }
+}
+
+/// A run of neighbouring requests that failed for one reason.
+#[derive(Clone, Debug)]
+struct FailedRun {
+    last: i32,
+    reason: Arc<str>,
+}
+
+/// The requests of one customer.
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    next: i32,
+    /// The numbers have started again from 0.
+    lapped: bool,
+    in_flight: BTreeMap<i32, Request>,
+    /// Failed runs by their first request.
+    failed: BTreeMap<i32, FailedRun>,
+    /// `(timestamp, responses)` at `timestamp % RESPONSES_KEPT`.
+    responses: Vec<(i32, i32)>,
+}
+
+impl Default for Tracker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tracker {
+    /// No requests yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            next: 0,
+            lapped: false,
+            in_flight: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            responses: Vec::new(),
+        }
+    }
+
+    /// Starts a request to these nodes and returns its timestamp: 0, 1, 2 …
+    pub fn new_request(&mut self, responders: &[NodeId]) -> i32 {
+        while self.in_flight.contains_key(&self.next) {
+            self.advance(); // Only after 2^31 requests.
+        }
+        let timestamp = self.next;
+        self.advance();
+        let responders =
+            responders.iter().map(|&node| Responder { node, answered: false }).collect();
+        let request = Request { responders, received: 0, held: false, settled: None };
+        if request.is_answered() {
+            self.remember_responses(timestamp, 0);
+        } else {
+            self.in_flight.insert(timestamp, request);
+        }
+        if self.lapped {
+            self.forget_failure(timestamp);
+        }
+        timestamp
+    }
+
+    fn advance(&mut self) {
+        if self.next == LAST_TIMESTAMP {
+            self.next = 0;
+            self.lapped = true;
+        } else {
+            self.next += 1;
+        }
+    }
+
+    /// Keeps a request from being done before [`Self::complete`], so that its callback finishes
+    /// before anybody's wait returns. True if the request is in flight.
+    pub fn hold(&mut self, ts: i32) -> bool {
+        let Some(request) = self.in_flight.get_mut(&ts) else { return false };
+        request.held = true;
+        true
+    }
+
+    /// The server gets no message for this request: nothing is awaited from it.
+    pub fn skip(&mut self, ts: i32, node: NodeId) -> Received {
+        self.response(ts, node)
+    }
+
+    /// Stock's `AddResponse` (customer.cc:39): `n` answers from nobody in particular.
+    pub fn add_response(&mut self, ts: i32, n: i32) {
+        let Some(request) = self.in_flight.get_mut(&ts) else { return };
+        request.received = request.received.saturating_add(n);
+        self.settle_if_answered(ts);
+    }
+
+    /// Counts an answer.
+    pub fn response(&mut self, ts: i32, from: NodeId) -> Received {
+        let Some(request) = self.in_flight.get_mut(&ts) else { return Received::Unknown };
+        if request.settled.is_some() {
+            return Received::Duplicate;
+        }
+        let received = request.mark(from);
+        if received == Received::Counted {
+            self.settle_if_answered(ts);
+        }
+        received
+    }
+
+    fn settle_if_answered(&mut self, ts: i32) {
+        let Some(request) = self.in_flight.get_mut(&ts) else { return };
+        if !request.is_answered() || request.settled.is_some() {
+            return;
+        }
+        if request.held {
+            request.settled = Some(Ok(()));
+        } else {
+            self.close(ts, Ok(()));
+        }
+    }
+
+    /// True if a held request awaits nothing but [`Self::complete`].
+    #[must_use]
+    pub fn is_settled(&self, ts: i32) -> bool {
+        self.in_flight.get(&ts).is_some_and(|request| request.settled.is_some())
+    }
+
+    /// The callback of a held request has run: those who wait may go on.
+    pub fn complete(&mut self, ts: i32) {
+        if let Some(outcome) = self.in_flight.get_mut(&ts).and_then(|r| r.settled.take()) {
+            self.close(ts, outcome);
+        }
+    }
+
+    /// A held request is to end in failure once its callback has run, whatever it was before.
+    pub(super) fn resettle_failed(&mut self, ts: i32, reason: Arc<str>) {
+        if let Some(request) = self.in_flight.get_mut(&ts) {
+            request.settled = Some(Err(reason));
+        }
+    }
+
+    /// Ends a request in failure now, held or not; nothing happens if it is not in flight.
+    pub fn fail(&mut self, ts: i32, reason: impl Into<Arc<str>>) {
+        self.close(ts, Err(reason.into()));
+    }
+
+    /// A node is lost: fails the requests that still wait for it, and returns them in order. A
+    /// held request that awaits its callback only is left alone.
+    pub fn fail_node(&mut self, node: NodeId, reason: impl Into<Arc<str>>) -> Vec<i32> {
+        self.fail_those(&reason.into(), |request| request.waits_for(node))
+    }
+
+    /// Nothing will be answered any more: fails all that still wait, and returns them in order.
+    pub fn fail_all(&mut self, reason: impl Into<Arc<str>>) -> Vec<i32> {
+        self.fail_those(&reason.into(), |request| request.settled.is_none())
+    }
+
+    /// The requests that still wait for this node, in order.
+    #[must_use]
+    pub fn waiting_for(&self, node: NodeId) -> Vec<i32> {
+        self.select(|request| request.waits_for(node))
+    }
+
+    /// The requests that still wait for anybody, in order.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<i32> {
+        self.select(|request| request.settled.is_none())
+    }
+
+    fn select(&self, which: impl Fn(&Request) -> bool) -> Vec<i32> {
+        self.in_flight.iter().filter(|(_, request)| which(request)).map(|(ts, _)| *ts).collect()
+    }
+
+    fn fail_those(&mut self, reason: &Arc<str>, which: impl Fn(&Request) -> bool) -> Vec<i32> {
+        let failed = self.select(which);
+        for ts in &failed {
+            self.close(*ts, Err(reason.clone()));
+        }
+        failed
+    }
+
+    /// Takes a request out of flight.
+    fn close(&mut self, ts: i32, outcome: Result<(), Arc<str>>) {
+        let Some(request) = self.in_flight.remove(&ts) else { return };
+        match outcome {
+            // The waiter may look later: it sees as many answers as were awaited, as in stock.
+            Ok(()) => self.remember_responses(ts, request.received.max(request.expected())),
+            Err(reason) => {
+                self.remember_responses(ts, request.received);
+                self.remember_failure(ts, reason);
+            }
+        }
+    }
+
+    /// How many have answered (customer.cc:34); 0 if that is not known any more.
+    #[must_use]
+    pub fn num_response(&self, ts: i32) -> i32 {
+        if let Some(request) = self.in_flight.get(&ts) {
+            return request.received;
+        }
+        let kept = slot(ts).and_then(|slot| self.responses.get(slot));
+        kept.filter(|(kept, _)| *kept == ts).map_or(0, |(_, responses)| *responses)
+    }
+
+    /// Where the request stands.
+    #[must_use]
+    pub fn state(&self, ts: i32) -> State {
+        if self.in_flight.contains_key(&ts) {
+            State::Waiting
+        } else if let Some(reason) = self.failure(ts) {
+            State::Failed(reason)
+        } else if (0..self.next).contains(&ts) || (self.lapped && ts >= 0) {
+            State::Done
+        } else {
+            State::Unknown
+        }
+    }
+
+    /// How many requests are in flight.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// The oldest request in flight.
+    #[must_use]
+    pub fn oldest_waiting(&self) -> Option<i32> {
+        self.in_flight.keys().next().copied()
+    }
+
+    /// Which nodes a request still waits for.
+    #[must_use]
+    pub fn missing(&self, ts: i32) -> Vec<NodeId> {
+        let responders = self.in_flight.get(&ts).map(|request| request.responders.as_slice());
+        let open = responders.unwrap_or_default().iter().filter(|r| !r.answered);
+        open.map(|r| r.node).collect()
+    }
+
+    fn remember_responses(&mut self, ts: i32, responses: i32) {
+        let Some(slot) = slot(ts) else { return };
+        if self.responses.len() <= slot {
+            self.responses.resize(slot + 1, (-1, 0));
+        }
+        if let Some(kept) = self.responses.get_mut(slot) {
+            *kept = (ts, responses);
+        }
+    }
+
+    fn failure(&self, ts: i32) -> Option<Arc<str>> {
+        let (_, run) = self.failed.range(..=ts).next_back()?;
+        (ts <= run.last).then(|| run.reason.clone())
+    }
+
+    fn remember_failure(&mut self, ts: i32, reason: Arc<str>) {
+        if let Some((_, run)) = self.failed.range_mut(..ts).next_back()
+            && run.last.checked_add(1) == Some(ts)
+            && run.reason == reason
+        {
+            run.last = ts;
+            return;
+        }
+        self.failed.insert(ts, FailedRun { last: ts, reason });
+        if self.failed.len() > FAILED_RUNS_KEPT {
+            self.failed.pop_first();
+        }
+    }
+
+    /// A number is used again: its former failure is not its own.
+    fn forget_failure(&mut self, ts: i32) {
+        let Some((&first, run)) = self.failed.range(..=ts).next_back() else { return };
+        if ts > run.last {
+            return;
+        }
+        let (last, reason) = (run.last, run.reason.clone());
+        self.failed.remove(&first);
+        if first < ts {
+            self.failed.insert(first, FailedRun { last: ts - 1, reason: reason.clone() });
+        }
+        if ts < last {
+            self.failed.insert(ts + 1, FailedRun { last, reason });
+        }
+    }
+}
+
+/// Where the number of responses of a finished request is kept.
+fn slot(ts: i32) -> Option<usize> {
+    usize::try_from(ts).ok().map(|ts| ts % RESPONSES_KEPT)
+}
+
+#[cfg(test)]
+#[path = "tracker_tests.rs"]
+mod tests;

@@ -1,0 +1,265 @@
+//! The requests of one worker customer, with what happens when they are answered: the pure half of
+//! `KVWorker` (kv_app.h:574-717). Joins the tracker and the assembly of pulls.
+//!
+//! Runs no callback itself. A request whose last answer came is handed out as [`Finished`]; the
+//! caller runs the callback and then calls [`WorkerRequests::complete`], and only then does the
+//! request count as done: a callback completes before a wait returns, as in stock.
+//!
+//! Whether a request pulls is known from the request; the flags of the answer are not believed.
+
+use super::{Assembled, KvError, KvPairs, PullAssembly, Received, State, Tracker};
+use crate::wire::NodeId;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the caller expects of a request.
+#[derive(Clone, Debug)]
+pub struct Pending<D> {
+    /// For a pull: which keys, and whether lens are wanted.
+    pub pull: Option<PullWish>,
+    /// The caller's own: callback, destination.
+    pub payload: D,
+}
+
+/// What a pull asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PullWish {
+    /// The keys of the whole request.
+    pub keys: Bytes,
+    /// Every server must send lens.
+    pub want_lens: bool,
+}
+
+impl<D> Pending<D> {
+    /// A request that brings no values back.
+    pub const fn push(payload: D) -> Self {
+        Self { pull: None, payload }
+    }
+
+    /// A request that brings the values of these keys back (a pull, or a push-pull).
+    pub const fn pull(keys: Bytes, want_lens: bool, payload: D) -> Self {
+        Self { pull: Some(PullWish { keys, want_lens }), payload }
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The answers do not fit the request.
+    #[error("request {timestamp}: {source}")]
+    Answer {
+        /// The request.
+        timestamp: i32,
+        /// What does not fit.
+        source: KvError,
+    },
+    /// A server refused it, with this reason.
+    #[error("request {timestamp} failed at node {node}: {reason}")]
+    Remote {
+        /// The request.
+        timestamp: i32,
+        /// The server.
+        node: NodeId,
+        /// What it says.
+        reason: Arc<str>,
+    },
+    /// It will not be answered: a node is lost, or this one is closing.
+    #[error("request {timestamp}: {reason}")]
+    Unanswered {
+        /// The request.
+        timestamp: i32,
+        /// Why not.
+        reason: Arc<str>,
+    },
+}
+
+/// A request that awaits nothing but its callback and [`WorkerRequests::complete`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished<D> {
+    /// The request.
+    pub ts: i32,
+    /// What the caller left here.
+    pub payload: D,
+    /// The values, if it was a pull; or why it failed.
+    pub outcome: Result<Option<Assembled>, RequestError>,
+}
+
+/// The answer of one server.
+#[derive(Clone, Debug, Default)]
+pub struct Response<'a> {
+    /// What the server sent; empty for a push.
+    pub pairs: KvPairs,
+    /// The reason if the request failed there (`Meta::error`); empty if it did not.
+    pub error: &'a str,
+}
+
+/// What is kept of a request in flight.
+#[derive(Clone, Debug)]
+struct Open<D> {
+    payload: D,
+    pull: Option<(PullAssembly, bool)>,
+}
+
+/// The requests of one worker customer.
+#[derive(Clone, Debug)]
+pub struct WorkerRequests<D> {
+    tracker: Tracker,
+    open: BTreeMap<i32, Open<D>>,
+    ignored: u64,
+}
+
+impl<D> Default for WorkerRequests<D> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<D> WorkerRequests<D> {
+    /// No requests yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { tracker: Tracker::new(), open: BTreeMap::new(), ignored: 0 }
+    }
+
+    /// The tracker, to look at.
+    #[must_use]
+    pub const fn tracker(&self) -> &Tracker {
+        &self.tracker
+    }
+
+    /// Late, unknown and repeated answers so far.
+    #[must_use]
+    pub const fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// Starts a request to these nodes and returns its timestamp.
+    pub fn new_request(&mut self, responders: &[NodeId]) -> i32 {
+        self.tracker.new_request(responders)
+    }
+
+    /// Says what is to happen when the request is answered. Gives the payload back if the request
+    /// is not in flight (nobody was asked, or it failed already): the caller then runs the
+    /// callback at once.
+    ///
+    /// # Errors
+    /// The payload, if there is no such request in flight.
+    pub fn expect(&mut self, ts: i32, pending: Pending<D>) -> Result<(), D> {
+        if self.tracker.is_settled(ts) || !self.tracker.hold(ts) {
+            return Err(pending.payload);
+        }
+        let pull = pending.pull.map(|wish| (PullAssembly::new(wish.keys), wish.want_lens));
+        self.open.insert(ts, Open { payload: pending.payload, pull });
+        Ok(())
+    }
+
+    /// The slicer left this server out (kv_app.h:580-590). `Some` if no other is awaited.
+    pub fn skip(&mut self, ts: i32, node: NodeId) -> Option<Finished<D>> {
+        self.tracker.skip(ts, node);
+        self.finish_if_settled(ts)
+    }
+
+    /// Stock's `AddResponse`; `Some` if nothing more is awaited.
+    pub fn add_response(&mut self, ts: i32, n: i32) -> Option<Finished<D>> {
+        self.tracker.add_response(ts, n);
+        self.finish_if_settled(ts)
+    }
+
+    /// Takes one server's answer. `Some` if it was the last one, or ends the request in failure.
+    /// Answers nobody waits for are counted and ignored.
+    pub fn on_response(
+        &mut self,
+        ts: i32,
+        from: NodeId,
+        response: Response<'_>,
+    ) -> Option<Finished<D>> {
+        if self.tracker.response(ts, from) != Received::Counted {
+            self.ignored = self.ignored.saturating_add(1);
+            return None;
+        }
+        if !response.error.is_empty() {
+            return self.refuse(ts, from, response.error);
+        }
+        if let Some((assembly, _)) = self.open.get_mut(&ts).and_then(|open| open.pull.as_mut()) {
+            assembly.add(response.pairs);
+        }
+        self.finish_if_settled(ts)
+    }
+
+    /// A server said no: the request as a whole has failed, whoever else answers.
+    fn refuse(&mut self, ts: i32, node: NodeId, reason: &str) -> Option<Finished<D>> {
+        let reason: Arc<str> = reason.into();
+        let error = RequestError::Remote { timestamp: ts, node, reason };
+        let finished = self.finish_failed(ts, error.clone());
+        if finished.is_none() {
+            self.tracker.fail(ts, error.to_string()); // Nothing was expected: a bare request.
+        }
+        finished
+    }
+
+    fn finish_if_settled(&mut self, ts: i32) -> Option<Finished<D>> {
+        if !self.tracker.is_settled(ts) {
+            return None;
+        }
+        let Open { payload, pull } = self.open.remove(&ts)?;
+        let assembled = pull.map(|(assembly, want_lens)| assembly.finish(want_lens)).transpose();
+        let outcome = assembled.map_err(|source| RequestError::Answer { timestamp: ts, source });
+        if let Err(error) = &outcome {
+            self.tracker.resettle_failed(ts, error.to_string().into());
+        }
+        Some(Finished { ts, payload, outcome })
+    }
+
+    fn finish_failed(&mut self, ts: i32, error: RequestError) -> Option<Finished<D>> {
+        let open = self.open.remove(&ts)?;
+        self.tracker.resettle_failed(ts, error.to_string().into());
+        Some(Finished { ts, payload: open.payload, outcome: Err(error) })
+    }
+
+    /// The callback of a finished request has run: the request is done, or failed, and those who
+    /// wait for it may go on.
+    pub fn complete(&mut self, ts: i32) {
+        self.tracker.complete(ts);
+    }
+
+    /// Ends a request in failure; `Some` if it has a callback, which the caller then runs before
+    /// [`Self::complete`]. A request without one fails at once. If the callback itself failed,
+    /// this takes the place of `complete`.
+    pub fn fail(&mut self, ts: i32, reason: impl Into<Arc<str>>) -> Option<Finished<D>> {
+        let reason = reason.into();
+        let error = RequestError::Unanswered { timestamp: ts, reason: reason.clone() };
+        let finished = self.finish_failed(ts, error);
+        if finished.is_none() {
+            self.tracker.fail(ts, reason);
+        }
+        finished
+    }
+
+    /// A node is lost: ends every request that still waits for it. Those with a callback are
+    /// returned, to be run and completed; the others have failed at once.
+    pub fn fail_node(&mut self, node: NodeId, reason: impl Into<Arc<str>>) -> Vec<Finished<D>> {
+        let waiting = self.tracker.waiting_for(node);
+        self.fail_each(&waiting, &reason.into())
+    }
+
+    /// Nothing will be answered any more: as [`Self::fail_node`] for every request in flight.
+    pub fn fail_all(&mut self, reason: impl Into<Arc<str>>) -> Vec<Finished<D>> {
+        let waiting = self.tracker.waiting();
+        self.fail_each(&waiting, &reason.into())
+    }
+
+    fn fail_each(&mut self, waiting: &[i32], reason: &Arc<str>) -> Vec<Finished<D>> {
+        waiting.iter().filter_map(|ts| self.fail(*ts, reason.clone())).collect()
+    }
+
+    /// Where the request stands.
+    #[must_use]
+    pub fn state(&self, ts: i32) -> State {
+        self.tracker.state(ts)
+    }
+}
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! Where this node listens and under which name others find it: van.cc:262-310, with the choices
+//! that stock leaves to luck made on purpose (docs/divergences.md).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::error::{NodeError, Result};
+use super::settings::Settings;
+use crate::transport::address as net;
+use crate::transport::zmq::{Endpoint, ZmqTransport};
+use crate::wire::{EMPTY, Node, Role, SCHEDULER, ability};
+
+/// A number that no other start of this node has: time and process id, mixed.
+pub(super) fn incarnation() -> u64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
+    (nanos ^ (u64::from(std::process::id()) << 40)) | 1
+}
+
+/// Where the numbers of resent messages begin: above those of any earlier life of this node.
+pub(super) fn first_sequence() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_micros() as u64).max(1)
+}
+
+/// Binds the receiving socket and returns this node as others will see it.
+///
+/// # Errors
+/// The text names the address, what was tried, and who holds the port or which addresses exist.
+pub(super) fn bind(settings: &Settings, transport: &ZmqTransport, incarnation: u64) -> Result<Node> {
+    let scheduler = settings.role == Role::Scheduler;
+    let hostname = if scheduler { settings.root_host.clone() } else { advertised_host(settings)? };
+    let port = if settings.local {
+        bind_local(settings, transport)?
+    } else {
+        bind_tcp(settings, transport, &hostname)?
+    };
+    Ok(Node {
+        role: settings.role,
+        id: if scheduler { SCHEDULER } else { EMPTY },
+        customer_id: 0,
+        hostname,
+        port: i32::from(port),
+        is_recovery: false,
+        abilities: if settings.stock_level { 0 } else { ability::PSLITE },
+        incarnation: if settings.stock_level { 0 } else { incarnation },
+    })
+}
+
+fn bind_tcp(settings: &Settings, transport: &ZmqTransport, hostname: &str) -> Result<u16> {
+    let host = listen_host(settings, hostname)?;
+    if settings.role == Role::Scheduler {
+        return bind_one(transport, &host, settings.root_port);
+    }
+    if let Some(port) = settings.port {
+        return bind_one(transport, &host, port);
+    }
+    if let Some((low, high)) = settings.port_range {
+        return transport
+            .bind_in_range(&host, low, high)
+            .map_err(|error| NodeError::Address(format!("PSLITE_PORT_RANGE={low}-{high}: {error}")));
+    }
+    bind_one(transport, &host, 0)
+}
+
+fn bind_one(transport: &ZmqTransport, host: &str, port: u16) -> Result<u16> {
+    transport
+        .bind(&Endpoint::Tcp { host: host.to_owned(), port })
+        .map_err(|error| NodeError::Address(error.to_string()))
+}
+
+/// With DMLC_LOCAL the "port" is the name of a file in /tmp, as in stock (zmq_van.h:72).
+fn bind_local(settings: &Settings, transport: &ZmqTransport) -> Result<u16> {
+    let fixed = if settings.role == Role::Scheduler { Some(settings.root_port) } else { settings.port };
+    let (low, high) = match (fixed, settings.port_range) {
+        (Some(port), _) => (port, port),
+        (None, Some(range)) => range,
+        // By process id, so that two starts at once do not try the same names.
+        (None, None) => {
+            let low = 10_000 + (std::process::id() % 40_000) as u16;
+            (low, low + 100)
+        }
+    };
+    let mut last = String::new();
+    for port in low..=high {
+        let path = format!("/tmp/{port}");
+        if fixed.is_none() && std::path::Path::new(&path).exists() {
+            continue;
+        }
+        match transport.bind(&Endpoint::Ipc { path }) {
+            Ok(_) => return Ok(port),
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Err(NodeError::Address(format!("no Unix socket /tmp/{low} to /tmp/{high} is free: {last}")))
+}
+
+/// What to bind: the scheduler's own name may be one that only others resolve to it.
+fn listen_host(settings: &Settings, hostname: &str) -> Result<String> {
+    if settings.role == Role::Scheduler && settings.kubernetes {
+        return Ok("0.0.0.0".to_owned());
+    }
+    net::bindable(hostname).map_err(|error| NodeError::Address(error.to_string()))
+}
+
+fn advertised_host(settings: &Settings) -> Result<String> {
+    if let Some(host) = &settings.node_host {
+        return Ok(host.clone());
+    }
+    if let Some(name) = &settings.interface {
+        return net::interface_address(name)
+            .map(|address| address.to_string())
+            .map_err(|error| NodeError::Address(format!("DMLC_INTERFACE={name}: {error}")));
+    }
+    // The address that packets to the scheduler leave from is the one its network can answer.
+    if let Some(address) = net::local_address_towards(&settings.root_host, settings.root_port) {
+        return Ok(address.to_string());
+    }
+    net::first_interface().map(|address| address.to_string()).ok_or_else(|| {
+        NodeError::Address(
+            "no network interface with an IPv4 address is up; set DMLC_NODE_HOST or DMLC_INTERFACE"
+                .to_owned(),
+        )
+    })
+}

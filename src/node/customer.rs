@@ -1,0 +1,747 @@
+//! Customers: who sends requests and gets messages (customer.cc, simple_app.h, kv_app.h).
+//!
+//! Each customer has one thread, which runs the application's code serially: the handler of its
+//! messages and the ends of its requests. Requests may be made and waited for from any thread.
+//! What is counted and put together is decided in `kv`; here are the threads and the locks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::error::{NodeError, Result};
+use super::van::{Van, lock};
+use crate::delivery::queue::PriorityFifo;
+use crate::kv::{
+    Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
+    WorkerRequests, key_at, server_key_ranges, slice,
+};
+use crate::kv::unanswered::{Held, Stuck};
+use crate::kv::worker::Response;
+use crate::observe::log::{self, Level};
+use crate::wire::{DataType, Frames, Message, Meta, NodeId, server_id};
+
+/// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
+/// receiving thread and then ends the process (postoffice.cc:125); these wait aside.
+const PARKED_MAX: usize = 65_536;
+
+/// What reaches a customer's queue.
+#[derive(Clone, Debug)]
+pub(crate) enum Delivery {
+    Message(Message),
+    NodeLost { id: NodeId, reason: String },
+    CustomerLeft { id: NodeId, customer_id: i32 },
+    Failed(NodeError),
+}
+
+/// Gets the messages of a customer, on the customer's thread, one after the other.
+pub type Handler = Box<dyn Fn(Message) + Send + Sync>;
+
+/// Takes what a pull brought.
+pub trait PullSink: Send {
+    /// True if lens are wanted too.
+    fn wants_lens(&self) -> bool;
+    /// Copies the parts to where the caller wants them.
+    ///
+    /// # Errors
+    /// The destination does not fit; the text becomes the request's error.
+    fn take(&mut self, assembled: &Assembled) -> std::result::Result<(), String>;
+}
+
+/// The end of a request.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// What a worker asks of the servers.
+pub struct Request {
+    /// Keys, and for a push values and perhaps lens.
+    pub kv: KvPairs,
+    /// The application's command.
+    pub cmd: i32,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Values go to the servers.
+    pub push: bool,
+    /// Values come back.
+    pub pull: bool,
+}
+
+// ---- the registry -------------------------------------------------------------------------------
+
+/// All customers of a process, by application and customer id.
+#[derive(Default)]
+pub(crate) struct Customers {
+    map: RwLock<BTreeMap<(i32, i32), Arc<Shared>>>,
+    parked: Mutex<Vec<((i32, i32), Delivery)>>,
+}
+
+impl Customers {
+    /// Puts a message into its customer's queue, or aside until the customer exists.
+    pub(crate) fn deliver(&self, key: (i32, i32), item: Delivery) -> std::result::Result<(), String> {
+        if let Some(customer) = self.get(key) {
+            customer.push(item);
+            return Ok(());
+        }
+        let mut parked = lock(&self.parked);
+        // The customer may have come between the two looks; it empties `parked` under this lock.
+        if let Some(customer) = self.get(key) {
+            customer.push(item);
+            return Ok(());
+        }
+        if parked.len() >= PARKED_MAX {
+            return Err(format!(
+                "dropped a message to app {} customer {}: no such customer, and {PARKED_MAX} \
+                 messages wait already",
+                key.0, key.1
+            ));
+        }
+        parked.push((key, item));
+        Ok(())
+    }
+
+    /// Tells every customer.
+    pub(crate) fn broadcast(&self, item: &Delivery) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        for customer in map.values() {
+            customer.push(item.clone());
+        }
+    }
+
+    /// Ids of the worker customers of this process.
+    pub(crate) fn customer_ids(&self) -> Vec<i32> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).keys().map(|key| key.1).collect()
+    }
+
+    fn get(&self, key: (i32, i32)) -> Option<Arc<Shared>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    fn add(&self, key: (i32, i32), customer: &Arc<Shared>) -> Result<()> {
+        let mut parked = lock(&self.parked);
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        if map.contains_key(&key) {
+            return Err(NodeError::Invalid(format!(
+                "app {} customer {} exists already in this process",
+                key.0, key.1
+            )));
+        }
+        map.insert(key, Arc::clone(customer));
+        drop(map);
+        let waiting = std::mem::take(&mut *parked);
+        for (to, item) in waiting {
+            if to == key {
+                customer.push(item);
+            } else {
+                parked.push((to, item));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, key: (i32, i32)) {
+        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    /// Messages of an earlier life of the node mean nothing to the next one.
+    pub(crate) fn forget_parked(&self) {
+        lock(&self.parked).clear();
+    }
+}
+
+// ---- one customer ---------------------------------------------------------------------------------
+
+/// Where the running van is found, if the node runs.
+pub(crate) type VanSlot = Arc<RwLock<Option<Arc<Van>>>>;
+
+/// The state that a customer's thread, its callers and the van share.
+pub(crate) struct Shared {
+    app_id: i32,
+    customer_id: i32,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    requests: Mutex<Requests>,
+    answered: Condvar,
+    van: VanSlot,
+}
+
+struct Queue {
+    items: PriorityFifo<Delivery>,
+    closed: bool,
+}
+
+struct Requests {
+    requests: WorkerRequests<Payload>,
+    /// Bytes of one value, if this is a KVWorker.
+    value_size: Option<usize>,
+    /// What the application owes answers to, if this is a KVServer.
+    ledger: Option<Unanswered>,
+    ranges: Vec<KeyRange>,
+}
+
+/// What a KVWorker's request leaves for its end.
+struct Payload {
+    sink: Option<Box<dyn PullSink>>,
+    done: Done,
+}
+
+impl Shared {
+    fn push(&self, item: Delivery) {
+        let priority = match &item {
+            Delivery::Message(message) => message.meta.priority,
+            // After everything that had arrived before: a response that is here counts.
+            _ => i32::MIN,
+        };
+        let mut queue = lock(&self.queue);
+        if !queue.closed {
+            queue.items.push(priority, item);
+            drop(queue);
+            self.wake.notify_one();
+        }
+    }
+
+    fn van(&self) -> Result<Arc<Van>> {
+        self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
+            NodeError::NotStarted("the node is not started, or was finalized".to_owned())
+        })
+    }
+
+    /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
+    fn finish(&self, finished: Finished<Payload>) {
+        let Finished { ts, payload, outcome } = finished;
+        let result = match outcome {
+            Ok(Some(assembled)) => match payload.sink {
+                Some(mut sink) => sink.take(&assembled).map_err(NodeError::Protocol),
+                None => Ok(()),
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(request_error(&error)),
+        };
+        let refused = result.as_ref().err().map(ToString::to_string);
+        (payload.done)(result);
+        let mut state = lock(&self.requests);
+        if let Some(text) = refused {
+            state.requests.fail(ts, text);
+        }
+        state.requests.complete(ts);
+        drop(state);
+        self.answered.notify_all();
+    }
+}
+
+fn request_error(error: &RequestError) -> NodeError {
+    match error {
+        RequestError::Answer { source, .. } => NodeError::Protocol(source.to_string()),
+        RequestError::Remote { reason, .. } => NodeError::Remote(reason.to_string()),
+        RequestError::Unanswered { reason, .. } => NodeError::PeerLost(reason.to_string()),
+    }
+}
+
+/// The owner of a customer: ends its thread when dropped.
+pub struct Customer {
+    handle: CustomerHandle,
+    registry: Arc<Customers>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A customer as everybody but its owner sees it; cheap to clone.
+#[derive(Clone)]
+pub struct CustomerHandle {
+    shared: Arc<Shared>,
+}
+
+impl Customer {
+    pub(crate) fn new(
+        registry: Arc<Customers>,
+        van: VanSlot,
+        app_id: i32,
+        customer_id: i32,
+        handler: Handler,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            app_id,
+            customer_id,
+            queue: Mutex::new(Queue { items: PriorityFifo::new(), closed: false }),
+            wake: Condvar::new(),
+            requests: Mutex::new(Requests {
+                requests: WorkerRequests::new(),
+                value_size: None,
+                ledger: None,
+                ranges: Vec::new(),
+            }),
+            answered: Condvar::new(),
+            van,
+        });
+        registry.add((app_id, customer_id), &shared)?;
+        let work = Work { shared: Arc::clone(&shared), handler, left: AtomicBool::new(false) };
+        let thread = std::thread::Builder::new()
+            .name(format!("pslite-c{app_id}.{customer_id}"))
+            .spawn(move || work.run())
+            .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
+        Ok(Self { handle: CustomerHandle { shared }, registry, thread: Some(thread) })
+    }
+
+    /// What others use to work with this customer.
+    #[must_use]
+    pub const fn handle(&self) -> &CustomerHandle {
+        &self.handle
+    }
+}
+
+impl Drop for Customer {
+    fn drop(&mut self) {
+        let shared = &self.handle.shared;
+        self.registry.remove((shared.app_id, shared.customer_id));
+        lock(&shared.queue).closed = true;
+        shared.wake.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl CustomerHandle {
+    /// The application.
+    #[must_use]
+    pub fn app_id(&self) -> i32 {
+        self.shared.app_id
+    }
+
+    /// The customer within the application.
+    #[must_use]
+    pub fn customer_id(&self) -> i32 {
+        self.shared.customer_id
+    }
+
+    // ---- requests in general (customer.cc) -------------------------------------------------------
+
+    /// A new request to a node or group; its number.
+    ///
+    /// # Errors
+    /// The node is not started, or there is no such node or group.
+    pub fn new_request(&self, recver: i32) -> Result<i32> {
+        let ids = self.ids_of(recver)?;
+        Ok(lock(&self.shared.requests).requests.new_request(&ids))
+    }
+
+    /// Blocks until the request is over.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn wait(&self, timestamp: i32) -> Result<()> {
+        let mut requests = lock(&self.shared.requests);
+        loop {
+            match requests.requests.state(timestamp) {
+                State::Waiting => {}
+                State::Done => return Ok(()),
+                State::Failed(reason) => return Err(NodeError::PeerLost(reason.to_string())),
+                State::Unknown => {
+                    return Err(NodeError::Invalid(format!("there is no request {timestamp}")));
+                }
+            }
+            requests = self.shared.answered.wait(requests).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// How many responses to the request have arrived.
+    #[must_use]
+    pub fn num_response(&self, timestamp: i32) -> i32 {
+        lock(&self.shared.requests).requests.tracker().num_response(timestamp)
+    }
+
+    /// Counts responses that will not come (customer.cc:45).
+    pub fn add_response(&self, timestamp: i32, count: i32) {
+        let finished = lock(&self.shared.requests).requests.add_response(timestamp, count);
+        if let Some(finished) = finished {
+            self.shared.finish(finished);
+        }
+        self.shared.answered.notify_all();
+    }
+
+    fn ids_of(&self, recver: i32) -> Result<Vec<NodeId>> {
+        self.shared.van()?.with_cluster(|cluster, _| cluster.ids_of(recver)).ok_or_else(|| {
+            NodeError::Invalid(format!("{recver} is neither a node of this job nor a group"))
+        })
+    }
+
+    // ---- SimpleApp -------------------------------------------------------------------------------
+
+    /// Sends a command to every node behind `recver` (simple_app.h:104).
+    ///
+    /// # Errors
+    /// A receiver is lost, or the node is not started.
+    pub fn simple_request(&self, head: i32, body: Bytes, recver: i32) -> Result<i32> {
+        let ids = self.ids_of(recver)?;
+        let van = self.shared.van()?;
+        let timestamp = lock(&self.shared.requests).requests.new_request(&ids);
+        for id in ids {
+            let meta = Meta {
+                head,
+                body: body.clone(),
+                simple_app: true,
+                request: true,
+                app_id: self.shared.app_id,
+                customer_id: self.shared.customer_id,
+                timestamp,
+                recver: id,
+                ..Meta::default()
+            };
+            let sent = van.send(Message { meta, data: Frames::new() });
+            if let Err(error) = sent {
+                lock(&self.shared.requests).requests.fail(timestamp, error.to_string());
+                return Err(error);
+            }
+        }
+        Ok(timestamp)
+    }
+
+    /// Answers a command.
+    ///
+    /// # Errors
+    /// The asker is lost, or the node is not started.
+    pub fn simple_respond(&self, request: &Meta, body: Bytes) -> Result<()> {
+        let meta = Meta {
+            head: request.head,
+            body,
+            simple_app: true,
+            app_id: self.shared.app_id,
+            customer_id: request.customer_id,
+            timestamp: request.timestamp,
+            recver: request.sender,
+            ..Meta::default()
+        };
+        self.shared.van()?.send(Message { meta, data: Frames::new() })
+    }
+
+    // ---- KVWorker ----------------------------------------------------------------------------------
+
+    /// From now on responses are put together here and do not reach the handler.
+    pub fn attach_worker(&self, value_size: usize) {
+        lock(&self.shared.requests).value_size = Some(value_size.max(1));
+    }
+
+    /// Registers a pull whose messages follow by [`Self::send`].
+    ///
+    /// # Errors
+    /// The node is not started.
+    pub fn expect_pull(&self, keys: Bytes, sink: Box<dyn PullSink>, done: Done) -> Result<i32> {
+        self.begin(keys, Some(sink), done)
+    }
+
+    /// Pushes, pulls or both; the number of the request.
+    ///
+    /// # Errors
+    /// The keys do not fit the servers' ranges, a server is lost, the node is not started. Then
+    /// `done` was not and will not be called.
+    pub fn request(
+        &self,
+        request: Request,
+        sink: Option<Box<dyn PullSink>>,
+        done: Done,
+    ) -> Result<i32> {
+        let timestamp = self.begin(request.kv.keys.clone(), sink, done)?;
+        self.send(timestamp, request)?;
+        Ok(timestamp)
+    }
+
+    fn begin(&self, keys: Bytes, sink: Option<Box<dyn PullSink>>, done: Done) -> Result<i32> {
+        let van = self.shared.van()?;
+        let mut state = lock(&self.shared.requests);
+        if state.value_size.is_none() {
+            return Err(NodeError::Invalid("this customer is no KVWorker".to_owned()));
+        }
+        let servers = van.settings().num_servers;
+        if servers == 0 {
+            return Err(NodeError::Invalid("this job has no servers to ask".to_owned()));
+        }
+        if state.ranges.len() != servers {
+            state.ranges = server_key_ranges(servers);
+        }
+        let ids: SmallVec<[NodeId; 16]> = (0..servers).map(server_id).collect();
+        let timestamp = state.requests.new_request(&ids);
+        let want_lens = sink.as_ref().map(|sink| sink.wants_lens());
+        let payload = Payload { sink, done };
+        let pending = match want_lens {
+            Some(want_lens) => Pending::pull(keys, want_lens, payload),
+            None => Pending::push(payload),
+        };
+        state.requests.expect(timestamp, pending).map_err(|_| {
+            NodeError::PeerLost("the request failed before it was sent".to_owned())
+        })?;
+        Ok(timestamp)
+    }
+
+    /// Cuts the pairs by server and sends them (kv_app.h:574).
+    ///
+    /// # Errors
+    /// As [`Self::request`]; the request has failed then.
+    pub fn send(&self, timestamp: i32, request: Request) -> Result<()> {
+        self.try_send(timestamp, &request).inspect_err(|error| {
+            let mut state = lock(&self.shared.requests);
+            // The caller has the error: the end of the request is dropped, not run.
+            drop(state.requests.fail(timestamp, error.to_string()));
+            state.requests.complete(timestamp);
+            drop(state);
+            self.shared.answered.notify_all();
+        })
+    }
+
+    fn try_send(&self, timestamp: i32, request: &Request) -> Result<()> {
+        let van = self.shared.van()?;
+        let mut state = lock(&self.shared.requests);
+        let value_size = state.value_size.unwrap_or(1);
+        let slices = slice(&request.kv, value_size, &state.ranges)
+            .map_err(|error| NodeError::Invalid(error.to_string()))?;
+        let mut nobody_asked = None;
+        for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
+            nobody_asked = state.requests.skip(timestamp, server_id(rank)).or(nobody_asked);
+        }
+        drop(state);
+        if let Some(finished) = nobody_asked {
+            // Nothing was asked for, so nothing is missing (kv_app.h:590).
+            self.shared.finish(Finished { outcome: Ok(None), ..finished });
+            return Ok(());
+        }
+        for (rank, slice) in slices.into_iter().enumerate() {
+            let Some(kv) = slice else { continue };
+            van.send(self.request_message(timestamp, request, server_id(rank), kv))?;
+        }
+        Ok(())
+    }
+
+    fn request_message(&self, timestamp: i32, request: &Request, to: NodeId, kv: KvPairs) -> Message {
+        let meta = Meta {
+            head: request.cmd,
+            app_id: self.shared.app_id,
+            customer_id: self.shared.customer_id,
+            timestamp,
+            recver: to,
+            request: true,
+            push: request.push,
+            pull: request.pull,
+            priority: request.priority,
+            ..Meta::default()
+        };
+        with_data(meta, kv)
+    }
+
+    // ---- KVServer ----------------------------------------------------------------------------------
+
+    /// From now on requests are watched until they are answered.
+    pub fn attach_server(&self) {
+        lock(&self.shared.requests).ledger = Some(Unanswered::new());
+    }
+
+    /// Answers a push or pull (kv_app.h:507); data go along only if there are keys.
+    ///
+    /// # Errors
+    /// The asker is lost, or the node is not started.
+    pub fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
+        if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
+            ledger.answered(request.sender, request.customer_id, request.timestamp);
+        }
+        self.shared.van()?.send(with_data(response_meta(request, self.shared.app_id), kv))
+    }
+}
+
+fn response_meta(request: &Meta, app_id: i32) -> Meta {
+    Meta {
+        head: request.head,
+        app_id,
+        customer_id: request.customer_id,
+        timestamp: request.timestamp,
+        recver: request.sender,
+        push: request.push,
+        pull: request.pull,
+        ..Meta::default()
+    }
+}
+
+/// Adds the frames: with keys there is always a frame of values, if only an empty one
+/// (kv_app.h:604).
+fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
+    let mut data = Frames::new();
+    if !kv.keys.is_empty() {
+        let lens = (!kv.lens.is_empty()).then_some(kv.lens);
+        meta.data_type.push(DataType::UInt64 as i32);
+        meta.data_type.push(DataType::Other as i32);
+        data.push(kv.keys);
+        data.push(kv.vals);
+        if let Some(lens) = lens {
+            meta.data_type.push(DataType::Int32 as i32);
+            data.push(lens);
+        }
+    }
+    Message { meta, data }
+}
+
+// ---- the thread -----------------------------------------------------------------------------------
+
+/// What the customer's thread works with.
+struct Work {
+    shared: Arc<Shared>,
+    handler: Handler,
+    /// Some worker's customer has left.
+    left: AtomicBool,
+}
+
+impl Work {
+    fn run(&self) {
+        while let Some(item) = self.next() {
+            match item {
+                Delivery::Message(message) => self.message(message),
+                Delivery::NodeLost { id, reason } => self.node_lost(id, &reason),
+                Delivery::CustomerLeft { id, customer_id } => {
+                    if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
+                        ledger.customer_left(id, customer_id);
+                        self.left.store(true, Ordering::Relaxed);
+                    }
+                }
+                Delivery::Failed(error) => self.all_lost(&error),
+            }
+            self.end_stuck_requests();
+        }
+    }
+
+    fn next(&self) -> Option<Delivery> {
+        let mut queue = lock(&self.shared.queue);
+        loop {
+            if let Some(item) = queue.items.pop() {
+                return Some(item);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn message(&self, message: Message) {
+        let meta = &message.meta;
+        let (request, timestamp, sender) = (meta.request, meta.timestamp, meta.sender);
+        let is_kv = !meta.simple_app;
+        if !request && is_kv && lock(&self.shared.requests).value_size.is_some() {
+            return self.response(message);
+        }
+        if request && is_kv {
+            self.note_request(&message);
+        }
+        (self.handler)(message);
+        if !request {
+            let finished = lock(&self.shared.requests).requests.on_response(
+                timestamp,
+                sender,
+                Response::default(),
+            );
+            if let Some(finished) = finished {
+                self.shared.finish(finished);
+            }
+            self.shared.answered.notify_all();
+        }
+    }
+
+    fn note_request(&self, message: &Message) {
+        let Ok(van) = self.shared.van() else { return };
+        if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
+            let keys = message.data.first().map_or(&[][..], |keys| keys);
+            // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
+            let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
+            ledger.received(&message.meta, key, van.now());
+        }
+    }
+
+    /// A response to a KVWorker's request (kv_app.h:616).
+    fn response(&self, message: Message) {
+        let meta = message.meta;
+        let mut error = meta.error;
+        let mut frames = message.data.into_iter();
+        let pairs = match (frames.next(), frames.next(), frames.next()) {
+            (Some(keys), Some(vals), lens) => {
+                KvPairs { keys, vals, lens: lens.unwrap_or_default() }
+            }
+            _ => KvPairs::default(),
+        };
+        if meta.pull && pairs.keys.is_empty() && error.is_empty() {
+            error = format!("node {} answered a pull without keys", meta.sender);
+        }
+        let finished = lock(&self.shared.requests).requests.on_response(
+            meta.timestamp,
+            meta.sender,
+            Response { pairs, error: &error },
+        );
+        if let Some(finished) = finished {
+            self.shared.finish(finished);
+        }
+    }
+
+    fn node_lost(&self, id: NodeId, reason: &str) {
+        let finished = {
+            let mut state = lock(&self.shared.requests);
+            if let Some(ledger) = &mut state.ledger {
+                ledger.forget_node(id);
+            }
+            state.requests.fail_node(id, reason)
+        };
+        finished.into_iter().for_each(|finished| self.shared.finish(finished));
+        self.shared.answered.notify_all();
+    }
+
+    fn all_lost(&self, error: &NodeError) {
+        let finished = lock(&self.shared.requests).requests.fail_all(error.to_string());
+        finished.into_iter().for_each(|finished| self.shared.finish(finished));
+        self.shared.answered.notify_all();
+    }
+
+    /// A push that waits for a worker that has left can never be answered: its sender is told,
+    /// instead of waiting for ever. Only when nothing else is left to do, because until then the
+    /// answer may still come.
+    fn end_stuck_requests(&self) {
+        if !self.left.load(Ordering::Relaxed) || !lock(&self.shared.queue).items.is_empty() {
+            return;
+        }
+        let stuck = lock(&self.shared.requests).ledger.as_ref().map(Unanswered::stuck);
+        let (Some(stuck), Ok(van)) = (stuck, self.shared.van()) else { return };
+        for Stuck { request, left } in stuck {
+            let who: Vec<String> = left
+                .iter()
+                .map(|(node, _)| van.with_cluster(|cluster, _| cluster.describe(*node)))
+                .collect();
+            let text = format!(
+                "{} left without the push of key {} that others wait for",
+                who.join(", "),
+                local_key(request.key, van.settings().num_servers),
+            );
+            log::write(Level::Error, &text);
+            if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
+                ledger.answered(request.sender, request.customer_id, request.timestamp);
+            }
+            // A stock worker would take any answer for a success: it goes on waiting, as before.
+            if van.is_ours(request.sender) {
+                let _ = van.send(Message { meta: refusal(&request, self.shared.app_id, text), data: Frames::new() });
+            }
+        }
+    }
+}
+
+fn refusal(request: &Held, app_id: i32, error: String) -> Meta {
+    Meta {
+        head: request.head,
+        app_id,
+        customer_id: request.customer_id,
+        timestamp: request.timestamp,
+        recver: request.sender,
+        push: request.push,
+        pull: request.pull,
+        error,
+        ..Meta::default()
+    }
+}
+
+/// A key as the application knows it: counted from the start of its range.
+fn local_key(key: u64, servers: usize) -> u64 {
+    let ranges = server_key_ranges(servers);
+    ranges.iter().find(|range| range.contains(key)).map_or(key, |range| key - range.begin)
+}

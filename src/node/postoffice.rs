@@ -1,0 +1,275 @@
+//! The door of a node: start, finalize, barriers, customers, and what the application asks about
+//! the job (postoffice.cc). One of these per node; a process may hold several.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use super::customer::{Customer, Customers, Delivery, Handler, VanSlot};
+use super::error::{NodeError, Result};
+use super::settings::{Lookup, Settings};
+use super::van::{Van, lock};
+use crate::kv::ranges::{KeyRange, server_key_ranges};
+use crate::observe::log;
+use crate::wire::{ALL_GROUP, EMPTY, NodeId, Role, id_to_rank};
+
+/// Called once, on a thread of the library, when the job cannot go on.
+pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
+
+/// A node of a job, before, while and after it runs.
+pub struct Postoffice {
+    lookup: Lookup,
+    customers: Arc<Customers>,
+    van: VanSlot,
+    /// Held while the van is made or ended, so that customers that start at once share one van.
+    lifecycle: Mutex<Option<Settings>>,
+    on_failure: Arc<Mutex<Option<OnFailure>>>,
+}
+
+/// What a node knows of itself.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    /// What it does.
+    pub role: Role,
+    /// Its id, or [`EMPTY`].
+    pub id: NodeId,
+    /// Its rank within its role; 0 before the job is complete.
+    pub rank: i32,
+    /// `DMLC_NUM_WORKER`.
+    pub num_workers: usize,
+    /// `DMLC_NUM_SERVER`.
+    pub num_servers: usize,
+    /// Where others find it.
+    pub hostname: String,
+    /// The port there.
+    pub port: i32,
+    /// `PS_VERBOSE`.
+    pub verbose: i32,
+    /// It took the place of a node that died.
+    pub is_recovery: bool,
+    /// The job is complete and runs.
+    pub is_ready: bool,
+}
+
+impl Postoffice {
+    /// A node that reads its settings by `lookup` when it starts. No thread, no socket yet.
+    #[must_use]
+    pub fn new(lookup: Lookup) -> Self {
+        Self {
+            lookup,
+            customers: Arc::new(Customers::default()),
+            van: Arc::new(RwLock::new(None)),
+            lifecycle: Mutex::new(None),
+            on_failure: Arc::new(Mutex::new(None)),
+        }
+    }
+
+    /// A node that reads the environment of the process.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self::new(Arc::new(|name| std::env::var(name).ok()))
+    }
+
+    /// Says whom to tell when the job cannot go on.
+    pub fn set_on_failure(&self, on_failure: OnFailure) {
+        *lock(&self.on_failure) = Some(on_failure);
+    }
+
+    /// Creates a customer; may precede [`Self::start`] and outlive [`Self::finalize`].
+    ///
+    /// # Errors
+    /// The ids are taken, or no thread can be started.
+    pub fn customer(&self, app_id: i32, customer_id: i32, handler: Handler) -> Result<Customer> {
+        Customer::new(
+            Arc::clone(&self.customers),
+            Arc::clone(&self.van),
+            app_id,
+            customer_id,
+            handler,
+        )
+    }
+
+    /// Registers a customer; returns when the job is complete and, with `do_barrier`, all are in
+    /// (postoffice.cc:32).
+    ///
+    /// # Errors
+    /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed.
+    pub fn start(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
+        let van = self.van_for_start(false)?;
+        van.register(customer_id)?;
+        if do_barrier {
+            van.barrier(customer_id, ALL_GROUP, false)?;
+        }
+        Ok(())
+    }
+
+    fn van_for_start(&self, standing_scheduler: bool) -> Result<Arc<Van>> {
+        let mut lifecycle = lock(&self.lifecycle);
+        if let Ok(van) = self.running() {
+            return Ok(van);
+        }
+        let settings = Settings::read(&self.lookup)?;
+        log::set_level(settings.log_level);
+        *lifecycle = Some(settings.clone());
+        let on_failure = Arc::clone(&self.on_failure);
+        let van = Van::start(
+            settings,
+            Arc::clone(&self.customers),
+            standing_scheduler,
+            Box::new(move |reason| {
+                if let Some(tell) = &*lock(&on_failure) {
+                    tell(reason);
+                }
+            }),
+        )?;
+        *self.van.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&van));
+        Ok(van)
+    }
+
+    /// Leaves the job (postoffice.cc:84). Customer 0 stops the node, others only leave the barrier.
+    ///
+    /// # Errors
+    /// A node was lost before all were here; this node is stopped all the same.
+    pub fn finalize(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
+        let van = match self.running() {
+            Ok(van) => van,
+            // Another customer ended the node first: nothing is left to leave.
+            Err(_) if customer_id != 0 => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let result = if do_barrier {
+            van.barrier(customer_id, ALL_GROUP, true)
+        } else {
+            van.leaving(customer_id);
+            van.failure().map_or(Ok(()), Err)
+        };
+        if customer_id != 0 {
+            return result;
+        }
+        van.finalizing();
+        self.stop();
+        result
+    }
+
+    /// Stops the node if it runs, without waiting for anybody.
+    pub fn stop(&self) {
+        let _lifecycle = lock(&self.lifecycle);
+        let van = self.van.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(van) = van {
+            van.stop();
+            self.customers.broadcast(&Delivery::Failed(NodeError::Stopped(
+                "the node was finalized before the request was answered".to_owned(),
+            )));
+            self.customers.forget_parked();
+        }
+    }
+
+    /// Waits until every member of the group has come here too (postoffice.cc:142). `leaving`: this
+    /// customer sends no more requests.
+    ///
+    /// # Errors
+    /// This node is not in the group, or a member was lost.
+    pub fn barrier(&self, customer_id: i32, group: i32, leaving: bool) -> Result<()> {
+        let van = self.running()?;
+        if leaving {
+            van.leaving(customer_id);
+        }
+        van.barrier(customer_id, group, false)
+    }
+
+    /// Runs a scheduler without an application until every node has come and gone.
+    ///
+    /// # Errors
+    /// As [`Self::start`], and what ended the job early.
+    pub fn serve_scheduler(&self) -> Result<()> {
+        let van = self.van_for_start(true)?;
+        let settings = van.settings();
+        if settings.role != Role::Scheduler {
+            return Err(NodeError::Config("DMLC_ROLE must be scheduler here".to_owned()));
+        }
+        let result = van.register(0).and_then(|()| van.wait_for_end());
+        van.finalizing();
+        self.stop();
+        result
+    }
+
+    fn running(&self) -> Result<Arc<Van>> {
+        self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
+            NodeError::NotStarted("the node is not started, or was finalized".to_owned())
+        })
+    }
+
+    /// What this node knows of itself and of the job.
+    ///
+    /// # Errors
+    /// The settings were never read.
+    pub fn describe(&self) -> Result<NodeInfo> {
+        if let Ok(van) = self.running() {
+            let settings = van.settings();
+            return Ok(van.with_cluster(|cluster, _| {
+                let me = cluster.me();
+                NodeInfo {
+                    role: settings.role,
+                    id: me.id,
+                    rank: if me.id == EMPTY { 0 } else { id_to_rank(me.id) },
+                    num_workers: settings.num_workers,
+                    num_servers: settings.num_servers,
+                    hostname: me.hostname.clone(),
+                    port: me.port,
+                    verbose: settings.verbose,
+                    is_recovery: me.is_recovery,
+                    is_ready: cluster.is_ready(),
+                }
+            }));
+        }
+        let settings = match lock(&self.lifecycle).clone() {
+            Some(settings) => settings,
+            None => Settings::read(&self.lookup)?,
+        };
+        Ok(NodeInfo {
+            role: settings.role,
+            id: EMPTY,
+            rank: 0,
+            num_workers: settings.num_workers,
+            num_servers: settings.num_servers,
+            hostname: String::new(),
+            port: 0,
+            verbose: settings.verbose,
+            is_recovery: false,
+            is_ready: false,
+        })
+    }
+
+    /// The ids behind a group or an id: workers, then servers, then the scheduler
+    /// (postoffice.cc:44).
+    ///
+    /// # Errors
+    /// The node is not started, or there is no such group.
+    pub fn node_ids(&self, group: i32) -> Result<Vec<NodeId>> {
+        self.running()?.with_cluster(|cluster, _| cluster.ids_of(group)).ok_or_else(|| {
+            NodeError::Invalid(format!("{group} is neither a node of this job nor a group"))
+        })
+    }
+
+    /// The nodes of which nothing was heard for that long (postoffice.cc:196), and those that are
+    /// known to be lost.
+    ///
+    /// # Errors
+    /// The node is not started.
+    pub fn dead_nodes(&self, timeout: Duration) -> Result<Vec<NodeId>> {
+        Ok(self.running()?.with_cluster(|cluster, now| cluster.dead_nodes(now, timeout)))
+    }
+
+    /// One key range for each server (postoffice.cc:169).
+    ///
+    /// # Errors
+    /// The settings were never read.
+    pub fn server_key_ranges(&self) -> Result<Vec<KeyRange>> {
+        Ok(server_key_ranges(self.describe()?.num_servers))
+    }
+}
+
+impl Drop for Postoffice {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,284 @@
+//! The settings of a node, read once from the environment (`docs/env.md` lists them all).
+//!
+//! Reads through a lookup function, because MXNet can override the environment
+//! (`ps::Environment::Init`, env.h:34). No I/O, no defaults hidden elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{NodeError, Result};
+use crate::observe::log::Level;
+use crate::wire::Role;
+
+/// Finds the text of a setting; `None` if it is not set.
+pub type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// What one node was told by its environment.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `DMLC_ROLE`.
+    pub role: Role,
+    /// `DMLC_NUM_WORKER`: customers that register as workers.
+    pub num_workers: usize,
+    /// `DMLC_NUM_SERVER`.
+    pub num_servers: usize,
+    /// `DMLC_PS_ROOT_URI`.
+    pub root_host: String,
+    /// `DMLC_PS_ROOT_PORT`.
+    pub root_port: u16,
+    /// `DMLC_NODE_HOST`.
+    pub node_host: Option<String>,
+    /// `DMLC_INTERFACE`.
+    pub interface: Option<String>,
+    /// `PORT`: a fixed port to listen on.
+    pub port: Option<u16>,
+    /// `PSLITE_PORT_RANGE`: the ports that the firewall lets through, both ends included.
+    pub port_range: Option<(u16, u16)>,
+    /// `DMLC_LOCAL`: Unix sockets in place of TCP.
+    pub local: bool,
+    /// `DMLC_USE_KUBERNETES`: the scheduler listens on all addresses.
+    pub kubernetes: bool,
+    /// `DMLC_PS_VAN_TYPE=p3`: messages wait in order of priority.
+    pub priority_van: bool,
+    /// `DMLC_PS_WATER_MARK`: messages that may wait inside one connection.
+    pub water_mark: Option<i32>,
+    /// `PS_VERBOSE`.
+    pub verbose: i32,
+    /// What to log: `PSLITE_LOG`, or as `PS_VERBOSE` says.
+    pub log_level: Level,
+    /// `PS_RESEND` and `PS_RESEND_TIMEOUT`.
+    pub resend: Option<Duration>,
+    /// `PS_DROP_MSG`: percent of the received messages to throw away, for tests.
+    pub drop_percent: u32,
+    /// `PS_HEARTBEAT_INTERVAL`, or our own `PSLITE_HEARTBEAT`.
+    pub heartbeat_interval: Option<Duration>,
+    /// `PS_HEARTBEAT_TIMEOUT`: allows dead nodes to be replaced.
+    pub heartbeat_timeout: Option<Duration>,
+    /// `PSLITE_SILENCE_LIMIT`: a node of ours that stays silent for that long is dead.
+    pub silence_limit: Duration,
+    /// `PSLITE_PEER_TIMEOUT`: a node whose connection stays down for that long is dead.
+    pub peer_timeout: Duration,
+    /// `PSLITE_START_TIMEOUT`.
+    pub start_timeout: Option<Duration>,
+    /// `PSLITE_REPORT_INTERVAL`: how often to say who is missing.
+    pub report_interval: Duration,
+    /// `PSLITE_RECOVERY_WAIT`: how long the others wait for a replacement.
+    pub recovery_wait: Duration,
+    /// `PSLITE_LEVEL=stock`: advertise nothing, behave as stock does on the wire.
+    pub stock_level: bool,
+}
+
+impl Settings {
+    /// Reads all settings.
+    ///
+    /// # Errors
+    /// [`NodeError::Config`] names the first variable that is missing or holds nonsense.
+    pub fn read(lookup: &Lookup) -> Result<Self> {
+        let env = Reader { lookup };
+        let verbose = env.number("PS_VERBOSE", 0)?;
+        let own_heartbeat = env.seconds("PSLITE_HEARTBEAT", Some(2.0))?;
+        let resend = env.number("PS_RESEND", 0)? != 0;
+        let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000)?;
+        Ok(Self {
+            role: env.role()?,
+            num_workers: env.count("DMLC_NUM_WORKER")?,
+            num_servers: env.count("DMLC_NUM_SERVER")?,
+            root_host: env.required("DMLC_PS_ROOT_URI")?,
+            root_port: env.port_of("DMLC_PS_ROOT_PORT", &env.required("DMLC_PS_ROOT_PORT")?)?,
+            node_host: env.text("DMLC_NODE_HOST"),
+            interface: env.text("DMLC_INTERFACE"),
+            port: env.text("PORT").map(|text| env.port_of("PORT", &text)).transpose()?,
+            port_range: env.port_range("PSLITE_PORT_RANGE")?,
+            local: env.number("DMLC_LOCAL", 0)? != 0,
+            kubernetes: env.number("DMLC_USE_KUBERNETES", 0)? > 0,
+            priority_van: env.van_type()?,
+            water_mark: env.text("DMLC_PS_WATER_MARK").map(|_| env.number("DMLC_PS_WATER_MARK", 0)).transpose()?,
+            verbose,
+            log_level: env.log_level(verbose)?,
+            resend: resend.then(|| Duration::from_millis(resend_timeout.max(1) as u64)),
+            drop_percent: env.number("PS_DROP_MSG", 0)?.clamp(0, 100) as u32,
+            heartbeat_interval: env.seconds("PS_HEARTBEAT_INTERVAL", None)?.or(own_heartbeat),
+            heartbeat_timeout: env.seconds("PS_HEARTBEAT_TIMEOUT", None)?,
+            silence_limit: env.seconds("PSLITE_SILENCE_LIMIT", Some(60.0))?.unwrap_or(Duration::MAX),
+            peer_timeout: env.seconds("PSLITE_PEER_TIMEOUT", Some(3.0))?.unwrap_or(Duration::MAX),
+            start_timeout: env.seconds("PSLITE_START_TIMEOUT", None)?,
+            report_interval: env
+                .seconds("PSLITE_REPORT_INTERVAL", Some(10.0))?
+                .unwrap_or(Duration::MAX),
+            recovery_wait: env.seconds("PSLITE_RECOVERY_WAIT", Some(60.0))?.unwrap_or(Duration::MAX),
+            stock_level: env.stock_level()?,
+        })
+    }
+}
+
+struct Reader<'a> {
+    lookup: &'a Lookup,
+}
+
+impl Reader<'_> {
+    /// An empty text counts as not set, as stock treats DMLC_NODE_HOST (van.cc:282).
+    fn text(&self, name: &str) -> Option<String> {
+        (self.lookup)(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    fn required(&self, name: &str) -> Result<String> {
+        self.text(name).ok_or_else(|| {
+            NodeError::Config(format!(
+                "{name} is not set; every node of a job needs DMLC_ROLE, DMLC_NUM_WORKER, \
+                 DMLC_NUM_SERVER, DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT"
+            ))
+        })
+    }
+
+    /// Stock parses with atoi, where nonsense is 0; we say so instead.
+    fn number(&self, name: &str, default: i32) -> Result<i32> {
+        let Some(text) = self.text(name) else { return Ok(default) };
+        text.parse().map_err(|_| NodeError::Config(format!("{name}={text} is not a whole number")))
+    }
+
+    fn count(&self, name: &str) -> Result<usize> {
+        let text = self.required(name)?;
+        match text.parse::<u32>() {
+            Ok(count) if count <= MAX_NODES => Ok(count as usize),
+            _ => Err(NodeError::Config(format!("{name}={text} is not a number from 0 to {MAX_NODES}"))),
+        }
+    }
+
+    /// Seconds, with fractions; 0 and "not set" mean none, unless there is a default.
+    fn seconds(&self, name: &str, default: Option<f64>) -> Result<Option<Duration>> {
+        let value = match self.text(name) {
+            None => default,
+            Some(text) => Some(text.parse::<f64>().ok().filter(|s| (0.0..1e9).contains(s)).ok_or_else(
+                || NodeError::Config(format!("{name}={text} is not a number of seconds")),
+            )?),
+        };
+        Ok(value.filter(|seconds| *seconds > 0.0).map(Duration::from_secs_f64))
+    }
+
+    fn port_of(&self, name: &str, text: &str) -> Result<u16> {
+        text.parse::<u16>()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or_else(|| NodeError::Config(format!("{name}={text} is not a port (1 to 65535)")))
+    }
+
+    fn port_range(&self, name: &str) -> Result<Option<(u16, u16)>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let wrong = || NodeError::Config(format!("{name}={text} is not a range of ports like 9000-9100"));
+        let (low, high) = text.split_once(['-', ':']).ok_or_else(wrong)?;
+        let low: u16 = low.trim().parse().map_err(|_| wrong())?;
+        let high: u16 = high.trim().parse().map_err(|_| wrong())?;
+        if low == 0 || low > high { Err(wrong()) } else { Ok(Some((low, high))) }
+    }
+
+    fn role(&self) -> Result<Role> {
+        let text = self.required("DMLC_ROLE")?;
+        match text.as_str() {
+            "worker" => Ok(Role::Worker),
+            "server" => Ok(Role::Server),
+            "scheduler" => Ok(Role::Scheduler),
+            _ => Err(NodeError::Config(format!(
+                "DMLC_ROLE={text} is none of worker, server, scheduler"
+            ))),
+        }
+    }
+
+    fn van_type(&self) -> Result<bool> {
+        match self.text("DMLC_PS_VAN_TYPE").as_deref() {
+            None | Some("zmq") => Ok(false),
+            Some("p3") => Ok(true),
+            Some(other) => Err(NodeError::Config(format!(
+                "DMLC_PS_VAN_TYPE={other} is not supported; use zmq or p3"
+            ))),
+        }
+    }
+
+    fn log_level(&self, verbose: i32) -> Result<Level> {
+        match self.text("PSLITE_LOG").as_deref() {
+            Some("error") => Ok(Level::Error),
+            Some("warning") => Ok(Level::Warning),
+            Some("info") => Ok(Level::Info),
+            Some("verbose") => Ok(Level::Verbose),
+            Some("trace") => Ok(Level::Trace),
+            Some(other) => Err(NodeError::Config(format!(
+                "PSLITE_LOG={other} is none of error, warning, info, verbose, trace"
+            ))),
+            None => Ok(match verbose {
+                ..=0 => Level::Warning,
+                1 => Level::Verbose,
+                _ => Level::Trace,
+            }),
+        }
+    }
+
+    fn stock_level(&self) -> Result<bool> {
+        match self.text("PSLITE_LEVEL").as_deref() {
+            None | Some("native") => Ok(false),
+            Some("stock") => Ok(true),
+            Some(other) => {
+                Err(NodeError::Config(format!("PSLITE_LEVEL={other} is neither stock nor native")))
+            }
+        }
+    }
+}
+
+/// More nodes than that per role are a slip of the pen.
+const MAX_NODES: u32 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn lookup(extra: &[(&str, &str)]) -> Lookup {
+        let mut map: BTreeMap<String, String> = [
+            ("DMLC_ROLE", "worker"),
+            ("DMLC_NUM_WORKER", "2"),
+            ("DMLC_NUM_SERVER", "3"),
+            ("DMLC_PS_ROOT_URI", "127.0.0.1"),
+            ("DMLC_PS_ROOT_PORT", "9091"),
+        ]
+        .iter()
+        .chain(extra)
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+        map.retain(|_, v| v != "<unset>");
+        Arc::new(move |name| map.get(name).cloned())
+    }
+
+    #[test]
+    fn defaults_are_stocks_where_stock_has_one() {
+        let s = Settings::read(&lookup(&[])).unwrap();
+        assert_eq!((s.role, s.num_workers, s.num_servers), (Role::Worker, 2, 3));
+        assert!(s.resend.is_none() && s.heartbeat_timeout.is_none() && !s.priority_van);
+        assert_eq!(s.log_level, Level::Warning);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (name, value) in [
+            ("DMLC_NUM_WORKER", "two"),
+            ("DMLC_ROLE", "wroker"),
+            ("DMLC_PS_ROOT_PORT", "0"),
+            ("PSLITE_PORT_RANGE", "9000"),
+            ("DMLC_PS_VAN_TYPE", "ibverbs"),
+            ("PS_RESEND", "yes"),
+            ("DMLC_PS_ROOT_URI", "<unset>"),
+        ] {
+            let error = Settings::read(&lookup(&[(name, value)])).unwrap_err().to_string();
+            assert!(error.contains(name), "{name}={value}: {error}");
+        }
+    }
+
+    #[test]
+    fn resend_and_ranges_are_read() {
+        let s = Settings::read(&lookup(&[
+            ("PS_RESEND", "1"),
+            ("PS_RESEND_TIMEOUT", "200"),
+            ("PSLITE_PORT_RANGE", "9000-9010"),
+        ]))
+        .unwrap();
+        assert_eq!(s.resend, Some(Duration::from_millis(200)));
+        assert_eq!(s.port_range, Some((9000, 9010)));
+    }
+}

@@ -1,0 +1,314 @@
+//! libzmq behind safe types: a context, sockets and frames. The only unsafe code of the core.
+//!
+//! A [`Socket`] may move between threads but not be used by two at once; its methods take `&mut
+//! self` where they touch it, so the borrow checker keeps that rule of libzmq.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Frames up to here are copied into libzmq's message: an owner that is counted costs more.
+const COPY_MAX: usize = 1024;
+
+/// What kind of socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Router,
+    Dealer,
+    Pair,
+}
+
+/// A libzmq context; ends when the last of its sockets and clones is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Context(Arc<RawContext>);
+
+#[derive(Debug)]
+struct RawContext(*mut c_void);
+
+// SAFETY: zmq_ctx_* functions are thread safe (zmq_ctx_new(3)).
+unsafe impl Send for RawContext {}
+// SAFETY: as above.
+unsafe impl Sync for RawContext {}
+
+impl Drop for RawContext {
+    fn drop(&mut self) {
+        // SAFETY: created by zmq_ctx_new, ended once; every socket holds a clone of the Arc, so
+        // all are closed. Each has a finite linger, so that this returns.
+        while unsafe { zmq_sys::zmq_ctx_term(self.0) } != 0 && errno() == libc::EINTR {}
+    }
+}
+
+impl Context {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no arguments.
+        let raw = unsafe { zmq_sys::zmq_ctx_new() };
+        if raw.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let context = Self(Arc::new(RawContext(raw)));
+        // As stock (zmq_van.h:41): a scheduler needs a socket for each node.
+        // SAFETY: a live context.
+        unsafe { zmq_sys::zmq_ctx_set(raw, zmq_sys::ZMQ_MAX_SOCKETS as c_int, 65_536) };
+        Ok(context)
+    }
+
+    pub(crate) fn socket(&self, kind: Kind) -> io::Result<Socket> {
+        let number = match kind {
+            Kind::Router => zmq_sys::ZMQ_ROUTER,
+            Kind::Dealer => zmq_sys::ZMQ_DEALER,
+            Kind::Pair => zmq_sys::ZMQ_PAIR,
+        };
+        // SAFETY: a live context.
+        let raw = unsafe { zmq_sys::zmq_socket(self.0.0, number as c_int) };
+        if raw.is_null() { Err(last_error()) } else { Ok(Socket { raw, _context: self.clone() }) }
+    }
+}
+
+/// A libzmq socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    raw: *mut c_void,
+    _context: Context,
+}
+
+// SAFETY: a socket may migrate between threads with a full fence (zmq_socket(3)); moving a value
+// to another thread in Rust is one.
+unsafe impl Send for Socket {}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // SAFETY: created by zmq_socket, closed once.
+        unsafe { zmq_sys::zmq_close(self.raw) };
+    }
+}
+
+impl Socket {
+    pub(crate) fn set_int(&mut self, option: u32, value: i32) -> io::Result<()> {
+        self.set(option, &value.to_ne_bytes())
+    }
+
+    pub(crate) fn set(&mut self, option: u32, value: &[u8]) -> io::Result<()> {
+        // SAFETY: a live socket and `value.len()` readable bytes.
+        check(unsafe {
+            zmq_sys::zmq_setsockopt(self.raw, option as c_int, value.as_ptr().cast(), value.len())
+        })
+    }
+
+    pub(crate) fn bind(&mut self, endpoint: &str) -> io::Result<()> {
+        let endpoint = c_string(endpoint)?;
+        // SAFETY: a live socket and a C string.
+        check(unsafe { zmq_sys::zmq_bind(self.raw, endpoint.as_ptr()) })
+    }
+
+    pub(crate) fn connect(&mut self, endpoint: &str) -> io::Result<()> {
+        let endpoint = c_string(endpoint)?;
+        // SAFETY: a live socket and a C string.
+        check(unsafe { zmq_sys::zmq_connect(self.raw, endpoint.as_ptr()) })
+    }
+
+    /// Where the socket is bound, as libzmq writes it.
+    pub(crate) fn last_endpoint(&mut self) -> io::Result<String> {
+        let mut buffer = [0_u8; 512];
+        let mut size = buffer.len();
+        // SAFETY: a live socket, and `size` says how much room there is.
+        check(unsafe {
+            zmq_sys::zmq_getsockopt(
+                self.raw,
+                zmq_sys::ZMQ_LAST_ENDPOINT as c_int,
+                buffer.as_mut_ptr().cast(),
+                &raw mut size,
+            )
+        })?;
+        let text = CStr::from_bytes_until_nul(&buffer).map_err(io::Error::other)?;
+        Ok(text.to_string_lossy().into_owned())
+    }
+
+    /// Reports what happens to this socket's connections to `inproc` address `endpoint`.
+    pub(crate) fn monitor(&mut self, endpoint: &str, events: u32) -> io::Result<()> {
+        let endpoint = c_string(endpoint)?;
+        // SAFETY: a live socket and a C string.
+        check(unsafe { zmq_sys::zmq_socket_monitor(self.raw, endpoint.as_ptr(), events as c_int) })
+    }
+
+    /// Sends one frame; `WouldBlock` if `wait` is false and there is no room.
+    pub(crate) fn send(&mut self, frame: Outgoing<'_>, more: bool, wait: bool) -> io::Result<()> {
+        let mut message = Frame::outgoing(frame)?;
+        let mut flags = 0;
+        if more {
+            flags |= zmq_sys::ZMQ_SNDMORE;
+        }
+        if !wait {
+            flags |= zmq_sys::ZMQ_DONTWAIT;
+        }
+        // SAFETY: a live socket and an initialised message, which libzmq owns on success; on
+        // failure it stays ours and is closed by the drop.
+        let sent = unsafe { zmq_sys::zmq_msg_send(message.0.as_mut(), self.raw, flags as c_int) };
+        if sent < 0 { Err(last_error()) } else { Ok(()) }
+    }
+
+    /// Receives one frame.
+    pub(crate) fn receive(&mut self, wait: bool) -> io::Result<Frame> {
+        let mut frame = Frame::empty();
+        let flags = if wait { 0 } else { zmq_sys::ZMQ_DONTWAIT };
+        // SAFETY: a live socket and an initialised message.
+        let size = unsafe { zmq_sys::zmq_msg_recv(frame.0.as_mut(), self.raw, flags as c_int) };
+        if size < 0 { Err(last_error()) } else { Ok(frame) }
+    }
+}
+
+/// A frame to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outgoing<'a> {
+    /// Copied.
+    Copy(&'a [u8]),
+    /// Shared with libzmq until it has written it.
+    Share(&'a Bytes),
+}
+
+/// A libzmq message. Boxed, because libzmq must not see it move.
+pub(crate) struct Frame(Box<zmq_sys::zmq_msg_t>);
+
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Frame({} bytes)", self.as_ref().len())
+    }
+}
+
+// SAFETY: a message may be used by any one thread at a time (zmq_msg_init(3)).
+unsafe impl Send for Frame {}
+// SAFETY: shared access only reads its data, which does not change any more.
+unsafe impl Sync for Frame {}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        // SAFETY: every Frame is initialised; closing a message that was sent is allowed.
+        unsafe { zmq_sys::zmq_msg_close(self.0.as_mut()) };
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        let message = std::ptr::from_ref(self.0.as_ref()).cast_mut();
+        // SAFETY: an initialised message; both functions only read it.
+        let (data, size) =
+            unsafe { (zmq_sys::zmq_msg_data(message), zmq_sys::zmq_msg_size(message)) };
+        if size == 0 {
+            return &[];
+        }
+        // SAFETY: libzmq keeps `size` bytes at `data` until the message is closed, which the
+        // borrow of `self` prevents.
+        unsafe { std::slice::from_raw_parts(data.cast(), size) }
+    }
+}
+
+impl Frame {
+    fn empty() -> Self {
+        // SAFETY: zmq_msg_t is plain bytes; zmq_msg_init makes them a message.
+        let mut frame = Self(Box::new(unsafe { std::mem::zeroed() }));
+        // SAFETY: room for one message.
+        unsafe { zmq_sys::zmq_msg_init(frame.0.as_mut()) };
+        frame
+    }
+
+    fn outgoing(frame: Outgoing<'_>) -> io::Result<Self> {
+        match frame {
+            Outgoing::Share(bytes) if bytes.len() > COPY_MAX => Self::share(bytes.clone()),
+            Outgoing::Share(bytes) => Self::copy(bytes),
+            Outgoing::Copy(bytes) => Self::copy(bytes),
+        }
+    }
+
+    fn copy(bytes: &[u8]) -> io::Result<Self> {
+        // SAFETY: as in `empty`.
+        let mut frame = Self(Box::new(unsafe { std::mem::zeroed() }));
+        // SAFETY: room for one message.
+        let made = unsafe { zmq_sys::zmq_msg_init_size(frame.0.as_mut(), bytes.len()) };
+        if made != 0 {
+            let error = last_error();
+            // So that the drop closes a sound message.
+            // SAFETY: room for one message.
+            unsafe { zmq_sys::zmq_msg_init(frame.0.as_mut()) };
+            return Err(error);
+        }
+        // SAFETY: zmq_msg_init_size made room for exactly these bytes.
+        unsafe {
+            let target = zmq_sys::zmq_msg_data(frame.0.as_mut()).cast::<u8>();
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+        Ok(frame)
+    }
+
+    fn share(bytes: Bytes) -> io::Result<Self> {
+        // SAFETY: as in `empty`.
+        let mut frame = Self(Box::new(unsafe { std::mem::zeroed() }));
+        let (data, size) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
+        let hint = Box::into_raw(Box::new(bytes));
+        // SAFETY: the bytes live until `release` drops the box; libzmq does not write to them.
+        let made = unsafe {
+            zmq_sys::zmq_msg_init_data(frame.0.as_mut(), data, size, Some(release), hint.cast())
+        };
+        if made == 0 {
+            return Ok(frame);
+        }
+        let error = last_error();
+        // SAFETY: libzmq refused, so the box is still ours; and the drop needs a sound message.
+        unsafe {
+            drop(Box::from_raw(hint));
+            zmq_sys::zmq_msg_init(frame.0.as_mut());
+        }
+        Err(error)
+    }
+
+    /// True if more frames of the same message follow.
+    pub(crate) fn more(&self) -> bool {
+        let message = std::ptr::from_ref(self.0.as_ref()).cast_mut();
+        // SAFETY: an initialised message; the function only reads it.
+        unsafe { zmq_sys::zmq_msg_more(message) != 0 }
+    }
+
+    /// The address of the peer that sent it, if libzmq knows.
+    pub(crate) fn peer_address(&self) -> Option<String> {
+        let message = std::ptr::from_ref(self.0.as_ref()).cast_mut();
+        // SAFETY: an initialised message and a C string; the answer lives as long as the message.
+        let text = unsafe { zmq_sys::zmq_msg_gets(message, c"Peer-Address".as_ptr()) };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so a C string (zmq_msg_gets(3)).
+        Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    }
+
+    /// The content: shared if it is worth it.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        const COPY: usize = 64;
+        if self.as_ref().len() <= COPY {
+            return Bytes::copy_from_slice(self.as_ref());
+        }
+        Bytes::from_owner(self)
+    }
+}
+
+unsafe extern "C" fn release(_data: *mut c_void, hint: *mut c_void) {
+    // SAFETY: `hint` is the box that `share` gave away, and libzmq calls this once.
+    drop(unsafe { Box::from_raw(hint.cast::<Bytes>()) });
+}
+
+fn c_string(text: &str) -> io::Result<CString> {
+    CString::new(text).map_err(io::Error::other)
+}
+
+fn errno() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { zmq_sys::zmq_errno() }
+}
+
+fn last_error() -> io::Error {
+    io::Error::from_raw_os_error(errno())
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(last_error()) }
+}

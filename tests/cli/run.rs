@@ -1,0 +1,246 @@
+//! `pslite run`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Output, Stdio};
+use std::time::Instant;
+
+use super::{finish, pslite, text, until};
+
+/// Runs a shell script as every process of a job.
+fn run(options: &[&str], script: &str) -> Output {
+    let mut arguments = vec!["run"];
+    arguments.extend(options);
+    arguments.extend(["--", "sh", "-c", script]);
+    finish(pslite(&arguments))
+}
+
+fn sorted_lines(bytes: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> = text(bytes).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn exists(pid: u32) -> bool {
+    // A zombie is gone too; its parent is ours or init.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
+/// A library that any process can have preloaded: the C library it has anyway.
+fn harmless_library() -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines()
+        .filter_map(|line| line.find('/').map(|at| line[at..].to_owned()))
+        .find(|p| p.contains("/libc"))
+        .unwrap()
+}
+
+#[test]
+fn each_process_has_its_name_and_its_environment() {
+    let script = "echo $DMLC_ROLE $DMLC_TASK_ID $DMLC_NUM_WORKER/$DMLC_NUM_SERVER $DMLC_NODE_HOST \
+                  $DMLC_PS_ROOT_URI ${LD_PRELOAD:-none}; echo to stderr >&2";
+    let output = run(&["-n", "2", "-s", "1", "--stock"], script);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        sorted_lines(&output.stdout),
+        [
+            "[scheduler] scheduler 0 2/1 127.0.0.1 127.0.0.1 none",
+            "[server 0] server 2 2/1 127.0.0.1 127.0.0.1 none",
+            "[worker 0] worker 0 2/1 127.0.0.1 127.0.0.1 none",
+            "[worker 1] worker 1 2/1 127.0.0.1 127.0.0.1 none",
+        ]
+    );
+    let names = ["scheduler", "server 0", "worker 0", "worker 1"];
+    assert_eq!(sorted_lines(&output.stderr), names.map(|name| format!("[{name}] to stderr")));
+}
+
+#[test]
+fn all_processes_are_told_one_free_port() {
+    let output = run(&["-n", "2", "-s", "2", "--stock"], "echo $DMLC_PS_ROOT_PORT");
+    let mut ports: Vec<u16> = text(&output.stdout)
+        .lines()
+        .map(|l| l.split("] ").nth(1).unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(ports.len(), 5);
+    ports.dedup();
+    assert_eq!(ports.len(), 1);
+    assert!(
+        std::net::TcpListener::bind(("127.0.0.1", ports[0])).is_ok(),
+        "the port must be free again"
+    );
+}
+
+#[test]
+fn the_library_is_preloaded_in_front_of_what_is_there() {
+    let library = harmless_library();
+    let arguments =
+        ["run", "-n", "1", "-s", "1", "--library", &library, "--", "sh", "-c", "echo $LD_PRELOAD"];
+    let mut command = pslite(&arguments);
+    command.env("LD_PRELOAD", &library);
+    let output = finish(command);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for line in text(&output.stdout).lines() {
+        assert!(line.ends_with(&format!("] {library}:{library}")), "{line}");
+    }
+    let mut command = pslite(&["run", "-n", "1", "-s", "1", "--", "sh", "-c", "echo $LD_PRELOAD"]);
+    command.env("PSLITE_LIBRARY", &library);
+    assert!(text(&finish(command).stdout).contains(&format!("[worker 0] {library}\n")));
+}
+
+#[test]
+fn a_missing_library_is_said_before_anything_starts() {
+    let output = run(&["-n", "1", "-s", "1", "--library", "/nowhere/lib.so"], "echo started");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("/nowhere/lib.so"));
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
+fn lines_of_different_processes_never_mix() {
+    let script = "i=0; while [ $i -lt 200 ]; do \
+                  printf '%s' $DMLC_TASK_ID; printf '%0999d\\n' $DMLC_TASK_ID; i=$((i+1)); done";
+    let output = run(
+        &["-n", "3", "-s", "1", "--roles", "worker", "--root", "127.0.0.1:9", "--stock"],
+        script,
+    );
+    let all = text(&output.stdout);
+    assert_eq!(all.lines().count(), 600);
+    for line in all.lines() {
+        let (name, rest) = line.split_once("] ").unwrap();
+        let task = name.strip_prefix("[worker ").unwrap();
+        assert_eq!(rest, format!("{task}{:0999}", task.parse::<u32>().unwrap()));
+    }
+}
+
+#[test]
+fn the_failing_process_is_named_and_its_code_returned() {
+    let script = "test $DMLC_TASK_ID = 1 && exit 7; sleep 0.2; exit 0";
+    let output = run(&["-n", "2", "-s", "1", "--stock"], script);
+    assert_eq!(output.status.code(), Some(7));
+    assert!(
+        text(&output.stderr).contains("worker 1 ended with exit code 7"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output =
+        run(&["-n", "2", "-s", "1", "--stock"], "test $DMLC_TASK_ID = 1 && kill -SEGV $$; exit 0");
+    assert_eq!(output.status.code(), Some(128 + 11));
+    assert!(
+        text(&output.stderr).contains("worker 1 was ended by SIGSEGV"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn those_that_do_not_end_after_a_failure_are_ended_with_all_they_started() {
+    // The server ignores SIGTERM and has a child of its own that does so too.
+    let script =
+        "test $DMLC_ROLE = worker && exit 3; trap '' TERM; sleep 300 & echo child $!; wait";
+    let started = Instant::now();
+    let output = run(&["-n", "1", "-s", "1", "--stock", "--grace", "0.5"], script);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(started.elapsed().as_secs() < 30, "took {:?}", started.elapsed());
+    let said = text(&output.stderr);
+    assert!(said.contains("sending SIGTERM") && said.contains("sending SIGKILL"), "{said}");
+    let children: Vec<u32> = text(&output.stdout)
+        .lines()
+        .filter_map(|line| line.split("child ").nth(1)?.parse().ok())
+        .collect();
+    assert_eq!(children.len(), 2);
+    until("the end of the grandchildren", || !children.iter().any(|pid| exists(*pid)));
+}
+
+#[test]
+fn servers_that_stay_after_the_workers_are_ended() {
+    let script = "test $DMLC_ROLE = worker && exit 0; exec sleep 300";
+    let output = run(&["-n", "1", "-s", "1", "--stock", "--grace", "0.3"], script);
+    assert_eq!(output.status.code(), Some(128 + 15));
+    let said = text(&output.stderr);
+    assert!(said.contains("did not end by itself: scheduler, server 0"), "{said}");
+}
+
+#[test]
+fn the_time_limit_ends_the_job() {
+    let output = run(&["-n", "1", "-s", "1", "--stock", "--timeout", "0.5"], "exec sleep 300");
+    assert_eq!(output.status.code(), Some(124));
+    assert!(text(&output.stderr).contains("--timeout"));
+}
+
+#[test]
+fn a_command_that_does_not_exist() {
+    let output = finish(pslite(&["run", "-n", "1", "-s", "1", "--stock", "--", "no-such-command"]));
+    assert_eq!(output.status.code(), Some(127));
+    assert!(text(&output.stderr).contains("[worker 0] pslite: cannot run no-such-command"));
+}
+
+#[test]
+fn the_environment_can_be_extended() {
+    let options =
+        ["-n", "1", "-s", "1", "--stock", "--env", "A=1", "--env", "B=x=y", "--host", "10.1.2.3"];
+    let output = run(&options, "echo $A $B $DMLC_NODE_HOST");
+    assert!(
+        text(&output.stdout).contains("[server 0] 1 x=y 10.1.2.3\n"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert_eq!(
+        run(&["-n", "1", "-s", "1", "--stock", "--env", "A"], "true").status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn some_roles_need_to_know_the_scheduler() {
+    let output = run(&["-n", "4", "-s", "2", "--stock", "--roles", "worker"], "true");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--root"));
+    let output = run(
+        &[
+            "-n",
+            "4",
+            "-s",
+            "2",
+            "--stock",
+            "--roles",
+            "worker",
+            "--local-workers",
+            "1",
+            "--root",
+            "10.0.0.1:9091",
+        ],
+        "echo $DMLC_NUM_WORKER $DMLC_PS_ROOT_URI $DMLC_PS_ROOT_PORT ${DMLC_NODE_HOST:-unset}",
+    );
+    assert_eq!(text(&output.stdout), "[worker 0] 4 10.0.0.1 9091 unset\n");
+}
+
+/// Starts a job whose processes print their numbers and wait.
+fn waiting_job(script: &str) -> (Child, Vec<u32>) {
+    let mut command = pslite(&["run", "-n", "1", "-s", "1", "--stock", "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let pids = (0..3)
+        .map(|_| lines.next().unwrap().unwrap().split("] ").nth(1).unwrap().parse().unwrap())
+        .collect();
+    (child, pids)
+}
+
+#[test]
+fn a_signal_is_passed_on() {
+    let (child, pids) = waiting_job("echo $$; exec sleep 300");
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(text(&output.stderr).contains("SIGTERM: passed on to scheduler, server 0, worker 0"));
+    assert!(!pids.iter().any(|pid| exists(*pid)));
+}
+
+#[test]
+fn nothing_stays_behind_when_the_launcher_is_killed() {
+    let (mut child, pids) =
+        waiting_job("trap '' TERM HUP INT; echo $$; while :; do sleep 0.1; done");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the end of the processes", || !pids.iter().any(|pid| exists(*pid)));
+}
