@@ -169,12 +169,12 @@ class Cluster:
 
     library: "stock", "ours", or a dictionary from role to one of these or to a list of them, one
     for each process of the role. env: for every process. node_env: a dictionary from a role or a
-    node's name ("worker1") to more of it. roles: which roles to start, for jobs that lack some.
+    node's name ("worker1") to more of it. prepare: is called with the folder in which they run. roles: which roles to start, for jobs that lack some.
     """
 
     def __init__(self, script, args=(), workers=2, servers=2, library=STOCK, env=None,
                  node_env=None, timeout=DEFAULT_TIMEOUT, roles=ROLES, port=None,
-                 host="127.0.0.1", command=None):
+                 host="127.0.0.1", command=None, prepare=None):
         self.script = Path(script) if Path(script).is_absolute() else PROGRAMS / script
         self.command = command or [PYTHON, "-u", str(self.script), *map(str, args)]
         self.counts = {"scheduler": 1, "server": servers, "worker": workers}
@@ -192,6 +192,8 @@ class Cluster:
             Path(keep).mkdir(parents=True, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="pslite-", dir=keep))
         self._keep = bool(keep)
+        if prepare:
+            prepare(self.folder)
 
     # ---- what runs
 

@@ -1,0 +1,534 @@
+"""What goes wrong in real clusters: stock hangs, dies or computes nonsense; ours does not.
+
+Where stock's failure takes seconds to show, a test shows it, so that the difference is no claim.
+"""
+
+import os
+import re
+import socket
+import time
+
+import pytest
+
+import harness
+from cases import CASES, SMALL_BOUND, run_case, stock_digests
+from harness import OURS, STOCK, Cluster
+
+# Stock's failures are shown by running into this many seconds; a healthy run takes 4 to 8.
+STOCK_LIMIT = 20
+ours_only = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours")
+
+
+def failed(cluster):
+    """True if a run hung or a process of it ended with an error."""
+    return any(n.hung or n.returncode != 0 for n in cluster.nodes.values())
+
+
+def no_abort(cluster):
+    """Fails if a process ended by a signal that it did not get from the test."""
+    for node in cluster.nodes.values():
+        assert node.hung or node.returncode in (None, -9) or node.returncode >= 0, (
+            cluster.describe())
+
+
+# ---- order ---------------------------------------------------------------------------------------
+
+def test_stock_swaps_messages_of_equal_priority():
+    cluster = harness.run("order.py", workers=1, servers=1, library=STOCK,
+                          env={"MXNET_KVSTORE_BIGARRAY_BOUND": "10000000"})
+    assert cluster.results[0]["swapped"] > 0, "stock kept the order this time"
+
+
+@ours_only
+def test_messages_of_equal_priority_keep_their_order():
+    for _ in range(3):
+        cluster = harness.run("order.py", workers=1, servers=1, library=OURS,
+                              env={"MXNET_KVSTORE_BIGARRAY_BOUND": "10000000"})
+        assert cluster.results[0]["swapped"] == 0, cluster.describe()
+
+
+@ours_only
+def test_compression_without_waiting():
+    """Pull, then push of the same key without waiting (the 2-bit test of MXNet itself)."""
+    for _ in range(2):
+        cluster = harness.run("compression.py", "dist_sync", "nowait", 40, library=OURS,
+                              env=SMALL_BOUND)
+        expected = harness.run("compression.py", "dist_sync", "wait", 40, library=OURS,
+                               env=SMALL_BOUND)
+        assert cluster.digests == expected.digests, cluster.describe()
+
+
+@ours_only
+def test_gluon_start_gives_all_workers_the_same_weights():
+    for _ in range(3):
+        cluster = harness.run("trainer_start.py", library=OURS, servers=1)
+        assert len(set(cluster.digests.values())) == 1, cluster.describe()
+
+
+# ---- start ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("late", ["scheduler", "server1", "worker1"])
+def test_a_node_that_comes_late(late):
+    """Seven seconds: longer than stock waits for an application to register."""
+    chosen = CASES["dist_sync"]
+    with Cluster(chosen.script, chosen.args, library=OURS, env=chosen.env) as cluster:
+        for role, count in cluster.counts.items():
+            for index in range(count):
+                if late not in (role, f"{role}{index}"):
+                    cluster.spawn(role, index)
+        time.sleep(7)
+        cluster.spawn(late.rstrip("01"), int(late[-1]) if late[-1].isdigit() else 0)
+        assert cluster.wait(60), cluster.describe()
+    cluster.check()
+    assert cluster.digests == stock_digests("dist_sync")
+
+
+@ours_only
+def test_a_busy_port_is_named():
+    """Address, port and who holds it: this process."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with Cluster("nothing.py", library=OURS, port=port, roles=("scheduler",)) as cluster:
+            cluster.start()
+            assert cluster.wait(20), cluster.describe()
+    scheduler = cluster.nodes["scheduler"]
+    assert scheduler.returncode > 0, cluster.describe()
+    for part in ("MXNetError", "127.0.0.1", str(port), str(os.getpid())):
+        assert part in scheduler.err, (part, cluster.describe())
+
+
+def test_stock_does_not_name_a_busy_port():
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with Cluster("nothing.py", library=STOCK, port=port, roles=("scheduler",)) as cluster:
+            cluster.start()
+            cluster.wait(STOCK_LIMIT)
+    scheduler = cluster.nodes["scheduler"]
+    assert scheduler.returncode != 0 and str(os.getpid()) not in scheduler.err, cluster.describe()
+
+
+@ours_only
+def test_port_range():
+    """With PSLITE_PORT_RANGE every node but the scheduler listens inside it."""
+    low = harness.free_port()
+    cluster = harness.run("slow.py", 3, 0.01, library=OURS,
+                          env={"PSLITE_PORT_RANGE": f"{low}-{low + 30}"})
+    for result in cluster.results:
+        assert result["ports"] and all(low <= p <= low + 30 for p in result["ports"]), result
+    assert not any(r["ports"][0] in range(low, low + 31) for r in harness.run(
+        "slow.py", 3, 0.01, library=STOCK).results)
+
+
+@ours_only
+def test_a_full_port_range_is_named():
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with Cluster("nothing.py", library=OURS, roles=("scheduler", "server"), servers=1,
+                     env={"PSLITE_PORT_RANGE": f"{port}-{port}"}) as cluster:
+            cluster.start()
+            assert cluster.nodes["server0"].wait_for("PSLITE_PORT_RANGE", 20), cluster.describe()
+
+
+def dns_names(library):
+    chosen = CASES["dist_sync"]
+    return Cluster(chosen.script, chosen.args, library=library, host="localhost",
+                   env={**chosen.env, "DMLC_NODE_HOST": "localhost"}, timeout=STOCK_LIMIT).run()
+
+
+def test_stock_cannot_bind_a_dns_name():
+    assert failed(dns_names(STOCK))
+
+
+@ours_only
+def test_a_dns_name_as_host():
+    assert dns_names(OURS).check().digests == stock_digests("dist_sync")
+
+
+def test_a_network_interface_by_name():
+    cluster = run_case("dist_sync", OURS, env={"DMLC_NODE_HOST": None, "DMLC_INTERFACE": "lo"})
+    assert cluster.digests == stock_digests("dist_sync")
+
+
+MISSING = [("server1", "server"), ("worker1", "worker"), ("scheduler", "scheduler")]
+
+
+def without(missing, library, **options):
+    """A cluster whose processes all start but one."""
+    cluster = Cluster("slow.py", args=[2, 0.01], library=library, **options)
+    for role, count in cluster.counts.items():
+        for index in range(count):
+            if missing not in (role, f"{role}{index}"):
+                cluster.spawn(role, index)
+    return cluster
+
+
+@ours_only
+@pytest.mark.parametrize("missing,role", MISSING)
+def test_a_missing_role_is_named(missing, role):
+    """After 10 seconds every node says what is missing; imports take 2 to 4 of them more."""
+    with without(missing, OURS) as cluster:
+        limit = time.monotonic() + 17
+        waiting = set(cluster.nodes)
+        while waiting and time.monotonic() < limit:
+            time.sleep(0.2)
+            waiting = {n for n in waiting if not says_missing(cluster.nodes[n], role)}
+        assert not waiting, f"silent: {waiting}\n{cluster.describe()}"
+        # None of them gave up: there is no limit unless one is set.
+        assert all(not node.poll() for node in cluster.nodes.values()), cluster.describe()
+
+
+def says_missing(node, role):
+    return any(role in line and re.search(r"missing|waiting|not (yet )?(here|reach|answer)", line)
+               for line in node.err.splitlines())
+
+
+def test_stock_says_nothing_about_a_missing_role():
+    with without("server1", STOCK) as cluster:
+        time.sleep(17)
+        assert all(not node.poll() for node in cluster.nodes.values()), cluster.describe()
+        assert not any(says_missing(node, "server") for node in cluster.nodes.values())
+
+
+@ours_only
+@pytest.mark.parametrize("missing,role", MISSING)
+def test_start_timeout(missing, role):
+    """PSLITE_START_TIMEOUT ends the wait with an MXNetError in every process."""
+    with without(missing, OURS, env={"PSLITE_START_TIMEOUT": "3"}) as cluster:
+        assert cluster.wait(25), cluster.describe()
+    no_abort(cluster)
+    for node in cluster.nodes.values():
+        assert node.returncode > 0 and "MXNetError" in node.err, cluster.describe()
+        assert role in node.err, cluster.describe()
+        assert node.ended - node.started < 15, cluster.describe()
+
+
+# ---- leaving and dying ---------------------------------------------------------------------------
+
+def test_stock_hangs_when_a_worker_leaves_without_its_push():
+    cluster = Cluster("leave.py", library=STOCK, timeout=15).run()
+    assert cluster.nodes["worker0"].hung or cluster.nodes["worker1"].hung, cluster.describe()
+
+
+@ours_only
+def test_a_worker_that_leaves_without_its_push():
+    """The waiting worker ends with an MXNetError that names who left and what is lacking."""
+    with Cluster("leave.py", library=OURS) as cluster:
+        cluster.start()
+        assert cluster.wait(30), cluster.describe()
+    no_abort(cluster)
+    left = [n.result["error"] for n in cluster.workers if n.result and "error" in n.result]
+    assert len(left) == 1, cluster.describe()
+    assert re.search(r"worker\D{0,20}1\b", left[0]), left
+    assert re.search(r"\bkey\D{0,10}77\b", left[0]), left
+
+
+def killed(library, victim, moment, limit, env=None):
+    """Kills one process of a running job; returns the cluster when the rest ended or time is up.
+
+    moment: seconds after the start, or a text in worker 0's output and seconds after it.
+    """
+    with Cluster("slow.py", args=[400, 0.05], library=library, env=env) as cluster:
+        cluster.start()
+        if isinstance(moment, tuple):
+            assert cluster.nodes["worker0"].wait_for(moment[0], 40), cluster.describe()
+            time.sleep(moment[1])
+        else:
+            time.sleep(moment)
+        cluster.nodes[victim].kill()
+        died = time.monotonic()
+        rest = [n for n in cluster.nodes if n != victim]
+        cluster.wait(limit, rest)
+        cluster.took = {n: cluster.nodes[n].ended - died for n in rest}
+    return cluster
+
+
+# Seconds until the rest must have ended: 10 as promised, and what an interpreter takes to exit.
+DEATH_LIMIT = 14
+VICTIMS = ("scheduler", "server0", "server1", "worker0", "worker1")
+
+
+def dead_node_is_named(cluster, victim):
+    """Every node that ended says the word, at least one says whom."""
+    role = victim.rstrip("01")
+    survivors = [n for n in cluster.nodes.values() if n.name != victim]
+    return any(re.search(rf"{role}\b.*(lost|dead|died|gone|left|unreachable)|"
+                         rf"(lost|dead|died|gone|left|unreachable).*\b{role}", n.err)
+               for n in survivors)
+
+
+@pytest.mark.parametrize("victim", ["server0", "worker1"])
+def test_stock_hangs_when_a_node_dies(victim):
+    cluster = killed(STOCK, victim, ("round 5", 0.02), DEATH_LIMIT)
+    assert any(node.hung for node in cluster.nodes.values()), cluster.describe()
+
+
+@ours_only
+@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("after", [0.0, 0.31, 1.13])
+def test_a_node_dies_in_the_middle(victim, after):
+    cluster = killed(OURS, victim, ("round 3", after), DEATH_LIMIT)
+    assert not any(n.hung for n in cluster.nodes.values()), cluster.describe()
+    no_abort(cluster)
+    assert dead_node_is_named(cluster, victim), cluster.describe()
+    for worker in cluster.workers:
+        if worker.name != victim:
+            assert worker.returncode != 0 and "MXNetError" in worker.err, cluster.describe()
+
+
+@ours_only
+@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("after", [1.6, 2.4])
+def test_a_node_dies_at_the_start(victim, after):
+    """Around registration. A node that died before it registered is one that is missing: without
+    PSLITE_START_TIMEOUT the others would wait, and say so, for ever."""
+    cluster = killed(OURS, victim, after, DEATH_LIMIT + 6, env={"PSLITE_START_TIMEOUT": "8"})
+    assert not any(n.hung for n in cluster.nodes.values()), cluster.describe()
+    no_abort(cluster)
+    role = victim.rstrip("01")
+    assert any(role in n.err for n in cluster.nodes.values() if n.name != victim), (
+        cluster.describe())
+
+
+@ours_only
+@pytest.mark.parametrize("victim", ["server0", "worker1"])
+def test_a_stopped_node_is_dead_by_heartbeat(victim):
+    """SIGSTOP: its connections stay, its heartbeats do not come."""
+    import signal
+    with Cluster("slow.py", args=[400, 0.05], library=OURS,
+                 env={"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "4"}) as cluster:
+        cluster.start()
+        assert cluster.nodes["worker0"].wait_for("round 3", 40), cluster.describe()
+        cluster.nodes[victim].signal(signal.SIGSTOP)
+        rest = [n for n in cluster.nodes if n != victim]
+        ended = cluster.wait(DEATH_LIMIT + 4, rest)
+        assert ended, cluster.describe()
+    assert dead_node_is_named(cluster, victim), cluster.describe()
+
+
+def recover(library, times, env=None):
+    """Kills worker rank 1 and starts it again, so many times; returns the cluster at its end."""
+    heart = {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "3", **SMALL_BOUND}
+    with Cluster("recovery.py", library=library, env={**heart, **(env or {})}) as cluster:
+        cluster.start()
+        current = None
+        limit = time.monotonic() + 40
+        while current is None and time.monotonic() < limit:
+            time.sleep(0.05)
+            current = next((n for n in cluster.workers if "round 2 done" in n.out), None)
+        assert current is not None, cluster.describe()
+        for number in range(times):
+            current.kill()
+            # Stock takes a new node for the dead one only when the heartbeats have stopped.
+            time.sleep(3)
+            current = cluster.spawn("worker", 1, name=f"again{number}",
+                                    more={"PSLITE_TEST_RESTARTED": "1"})
+            (cluster.folder / f"go-{3 * number + 2}").touch()
+            if not current.wait_for(f"round {3 * number + 5} done", 25):
+                break
+        (cluster.folder / "go-5").touch()
+        (cluster.folder / "go-8").touch()
+        names = [n.name for n in cluster.nodes.values() if n.returncode != -9]
+        cluster.wait(15, names)
+    return cluster
+
+
+def recovered(cluster):
+    """True if the job ended well, the killed ones apart."""
+    rest = [n for n in cluster.nodes.values() if n.hung or n.returncode != -9]
+    return all(not n.hung and n.returncode == 0 for n in rest) and any(
+        n.result and n.result.get("restarted") for n in rest)
+
+
+def test_stock_recovers_no_second_time():
+    assert not recovered(recover(STOCK, 2))
+
+
+@ours_only
+@pytest.mark.parametrize("resend", [{}, {"PS_RESEND": "1"}], ids=["plain", "resend"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_worker_is_restarted(times, resend):
+    undisturbed = harness.run("recovery.py", library=OURS, env=SMALL_BOUND,
+                              prepare=lambda folder: [(folder / f"go-{n}").touch()
+                                                      for n in (2, 5, 8)])
+    cluster = recover(OURS, times, resend)
+    assert recovered(cluster), cluster.describe()
+    no_abort(cluster)
+    assert set(cluster.digests.values()) == set(undisturbed.digests.values()), cluster.describe()
+
+
+# ---- loss ----------------------------------------------------------------------------------------
+
+LOSS = {"PS_RESEND": "1", "PS_RESEND_TIMEOUT": "200", "PS_DROP_MSG": "30"}
+
+
+def test_stock_fails_with_loss():
+    """Stock ends well in 1 of 10 runs: three in a row would be one in a thousand."""
+    for _ in range(3):
+        cluster = Cluster("push_pull.py", args=["dist_sync"], library=STOCK,
+                          env={**SMALL_BOUND, **LOSS}, timeout=STOCK_LIMIT).run()
+        if failed(cluster):
+            return
+    pytest.fail("stock completed three runs with 30 % loss")
+
+
+@ours_only
+@pytest.mark.parametrize("name", ["dist_sync", "server_sgd_momentum", "p3"])
+def test_thirty_percent_loss(name):
+    """Completes, and nothing was counted twice: the results are exact."""
+    assert run_case(name, OURS, env=LOSS).digests == stock_digests(name)
+
+
+@ours_only
+def test_resend_without_loss_for_several_runs():
+    for _ in range(5):
+        assert run_case("dist_sync", OURS, env={"PS_RESEND": "1"}).digests == (
+            stock_digests("dist_sync"))
+
+
+def two_threads(library, env, limit):
+    with Cluster("two_threads.py", library=library, env=env) as cluster:
+        for role, index in (("scheduler", 0), ("server", 0), ("server", 1), ("worker", 0)):
+            cluster.spawn(role, index)
+        cluster.wait(limit)
+    return cluster
+
+
+def test_stock_drops_messages_of_a_second_customer_with_resend():
+    assert failed(two_threads(STOCK, {"PS_RESEND": "1"}, STOCK_LIMIT))
+
+
+@ours_only
+def test_two_customers_with_resend():
+    two_threads(OURS, {"PS_RESEND": "1"}, 60).check()
+
+
+def test_stock_hangs_on_a_second_kvstore():
+    assert failed(Cluster("several_kvstores.py", library=STOCK, timeout=STOCK_LIMIT).run())
+
+
+@ours_only
+def test_a_second_kvstore_in_every_process():
+    cluster = harness.run("several_kvstores.py", library=OURS)
+    assert len(set(cluster.digests.values())) == 1, cluster.describe()
+    for result in cluster.results:
+        assert result["second"] == [result["rank"], 2], result
+
+
+# ---- garbage -------------------------------------------------------------------------------------
+
+def listening(pid):
+    """The TCP ports on which a process listens, from outside."""
+    inodes = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    ports = []
+    for line in open(f"/proc/{pid}/net/tcp").readlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and fields[9] in inodes:
+            ports.append(int(fields[1].rsplit(":", 1)[1], 16))
+    return ports
+
+
+def hostile_frames():
+    """Multipart messages as a peer might send them that is broken, foreign or hostile."""
+    import random
+    rng = random.Random(5)
+    yield [b""]
+    yield [b"\xff" * 4]
+    yield [b"\x00" * 64, b"", b""]
+    yield [b"GET / HTTP/1.1\r\n\r\n"]
+    yield [bytes(rng.randrange(256) for _ in range(200)) for _ in range(4)]
+    yield [b"\x08\x01" * 1000]
+    # A length-delimited field (2: body) that claims 2 GB; then one cut short.
+    yield [b"\x12\xff\xff\xff\xff\x07abc"]
+    yield [b"\x12\x10abc"]
+
+    def data_message(app, customer, timestamp, frames, push=1, request=1):
+        meta = bytes([0x08, 0, 0x20, request, 0x28, push, 0x30, 0, 0x38, app, 0x40]) + timestamp
+        return [meta + bytes([0x4a, 2, 8, 11, 0x50, customer, 0x60, 1 - push, 0x68, 0]), *frames]
+
+    key = (3).to_bytes(8, "little")
+    # A push whose keys are no multiple of 8 bytes; one whose lens do not fit; one without frames;
+    # one whose lens are negative; one frame too many; an array that nobody has.
+    yield data_message(0, 0, b"\x00", [b"abc", b"d", b"efghi"])
+    yield data_message(0, 0, b"\x00", [key, b"four", b"\xff\xff\xff\x7f"])
+    yield data_message(0, 0, b"\x00", [])
+    yield data_message(0, 0, b"\x00", [key, b"four", b"\xff\xff\xff\xff"])
+    yield data_message(0, 0, b"\x00", [key, b"four", b"\x04\0\0\0", b"more", b"more"])
+    yield data_message(0, 0, b"\x00", [b"\xff" * 8, b""], push=0)
+    # Responses to requests that nobody made; applications and customers that nobody has.
+    yield data_message(0, 0, b"\xff\xff\xff\xff\x07", [key, b"four"], request=0)
+    yield data_message(0, 0, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", [key, b""], request=0)
+    yield data_message(99, 0, b"\x00", [key, b""])
+    yield data_message(0, 99, b"\x00", [key, b""])
+    # Commands: terminate, unknown, barriers of groups that do not exist, an acknowledgement.
+    yield [b"\x1a\x02\x08\x01"]
+    yield [b"\x1a\x02\x08\x7f"]
+    yield [b"\x1a\x05\x08\x03\x18\x8f\x4e\x20\x01"]
+    yield [b"\x1a\x04\x08\x03\x18\x00\x20\x01"]
+    yield [b"\x1a\x05\x08\x04\x20\xff\x01"]
+    # A registration without a node, one of a node with a role that does not exist.
+    yield [b"\x1a\x02\x08\x02"]
+    yield [b"\x1a\x08\x08\x02\x12\x04\x08\x63\x10\x63"]
+    for _ in range(40):
+        yield [bytes(rng.randrange(256) for _ in range(rng.randrange(60)))
+               for _ in range(rng.randrange(1, 6))]
+
+
+def attack(ports):
+    """Garbage to every port, raw and inside ZMTP, with identities of strangers and of members."""
+    import zmq
+    for port in ports:
+        for blob in (b"", b"\x00" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000, os.urandom(999)):
+            with socket.create_connection(("127.0.0.1", port), 5) as raw:
+                raw.sendall(blob)
+    context = zmq.Context()
+    try:
+        for port in ports:
+            for identity in (None, b"ps12345", b"ps9", b"psx", b"ps99999999999999999999", b"a" * 255):
+                peer = context.socket(zmq.DEALER)
+                peer.setsockopt(zmq.LINGER, 500)
+                peer.setsockopt(zmq.SNDTIMEO, 2000)
+                if identity:
+                    peer.setsockopt(zmq.IDENTITY, identity)
+                peer.connect(f"tcp://127.0.0.1:{port}")
+                for frames in hostile_frames():
+                    peer.send_multipart(frames)
+                peer.close()
+    finally:
+        context.term()
+
+
+def attacked(library, limit):
+    with Cluster("slow.py", args=[60, 0.05], library=library) as cluster:
+        cluster.start()
+        assert cluster.nodes["worker0"].wait_for("round 3", 40), cluster.describe()
+        ports = sorted({p for n in cluster.nodes.values() for p in listening(n.pid)})
+        assert len(ports) >= 5, ports
+        attack(ports)
+        cluster.wait(limit)
+    return cluster
+
+
+def test_stock_dies_of_garbage():
+    assert failed(attacked(STOCK, STOCK_LIMIT))
+
+
+@ours_only
+def test_garbage_is_dropped_with_a_warning():
+    cluster = attacked(OURS, 60).check()
+    assert cluster.digests == harness.run("slow.py", 60, 0.01, library=OURS).digests
+    for node in cluster.nodes.values():
+        warnings = [line for line in node.err.splitlines() if re.search("drop|malform|garbage", line)]
+        assert 1 <= len(warnings) <= 60, (len(warnings), node.describe())
