@@ -18,7 +18,7 @@ fn node(role: Role, id: NodeId, customer_id: i32) -> Node {
         id,
         customer_id,
         hostname: "127.0.0.1".to_owned(),
-        port: 9000,
+        port: 50_000,
         is_recovery: false,
         abilities: 0,
         incarnation: 0,
