@@ -2,11 +2,17 @@
 // ps-lite inside the MXNet wheel and for any library preloaded over it: it makes the calls that
 // MXNet's kvstore makes, on objects laid out as MXNet lays them out (abi.h).
 //
-//   kv_bench LIBMXNET [--scale X] [--seconds S] [--window N] [--limit S]
+//   kv_bench LIBMXNET SECONDS
 //
-// One process of a cluster; DMLC_ROLE and the other variables of ps-lite say which. A worker prints
-// one line of JSON for each point, and a last one that says that all that arrived was right.
-#include <sys/resource.h>
+// One process of a cluster; DMLC_ROLE and the other variables of ps-lite say which. After SECONDS it
+// ends, whatever happens. A worker reads lines from standard input, and answers each with a line of
+// JSON; every worker of a job must be given the same lines:
+//
+//   OP BYTES WINDOW COUNT   OP is push, pull or pushpull; WINDOW requests are under way at a time
+//                           (1: each is waited for); COUNT of them are measured
+//   end                     the worker stops the servers and leaves
+//
+// Everything that arrives is compared with what was pushed; a difference ends the process with 1.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +21,10 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
+#include <map>
 #include <mutex>
+#include <sstream>
 
 #include "abi.h"
 
@@ -24,32 +33,13 @@ namespace {
 // MXNet cuts arrays of this many 4-byte elements or more (MXNET_KVSTORE_BIGARRAY_BOUND).
 const size_t kBigArray = 1000 * 1000;
 const int kStopServer = 2;  // MXNet's command that ends a server
-const int kMaxWindow = 64;
-
-struct Options {
-  const char* wheel = nullptr;
-  double scale = 1;     // of the counts below
-  double seconds = 5;   // the longest that a point may take
-  int window = 16;      // requests under way in pipelined mode
-  unsigned limit = 120; // seconds of the whole process
-};
-
-struct Size {
-  size_t bytes;
-  int sequential, pipelined;  // requests of a point
-};
-const Size kSizes[] = {{64, 3000, 12000}, {4 << 10, 3000, 12000}, {256 << 10, 600, 1500},
-                       {4 << 20, 60, 120}};
+// Arrays of each size, and so the most requests under way: none waits for another one's memory.
+const int kArrays = 16;
+const int kMaxSizes = 16;
+const int kMaxWorkers = 16;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double cpu_seconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-         1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
 [[noreturn]] void fail(const std::string& what) {
@@ -181,7 +171,7 @@ class Server {
     lib_.respond(app, meta, answer);
   }
 
-  static const size_t kMaxKeys = 1 << 16;
+  static const size_t kMaxKeys = kArrays * kMaxSizes * kMaxWorkers;
 
   const ps::Symbols& lib_;
   const double limit_;
@@ -206,9 +196,11 @@ struct Tensor {
   }
 };
 
+enum Op { kPush, kPull, kPushPull };
+
 class Worker {
  public:
-  Worker(const ps::Symbols& lib, const Options& options) : lib_(lib), options_(options) {}
+  explicit Worker(const ps::Symbols& lib) : lib_(lib) {}
 
   void run() {
     app_ = new_worker(lib_);
@@ -216,48 +208,59 @@ class Worker {
     lib_.start(office, 0, "mxnet", false);
     lib_.barrier(office, 0, ps::kEverybody);
     rank_ = rank_of(lib_);
-    for (const Size& size : kSizes) points_of(size);
+    std::string line;
+    while (std::getline(std::cin, line) && line != "end") obey(line);
     lib_.barrier(office, 0, ps::kWorkerGroup);
     if (rank_ == 0) stop_servers();
     lib_.finalize(office, 0, true);
     ps::slot<void (*)(ps::SimpleApp*)>(app_, ps::kDelete)(app_);
     const std::string file = lib_.server_of_calls();
-    std::printf("{\"rank\": %d, \"requests\": %ld, \"pslite\": %s}\n", rank_, requests_,
-                file.find("pslite") == std::string::npos ? "false" : "true");
+    std::printf("{\"rank\": %d, \"requests\": %ld, \"library\": \"%s\"}\n", rank_, requests_,
+                file.substr(file.rfind('/') + 1).c_str());
   }
 
  private:
-  enum Op { kPush, kPull, kPushPull };
-
-  void points_of(const Size& size) {
-    make_tensors(size.bytes);
-    for (Tensor& tensor : tensors_) wait(issue(kPush, &tensor));  // they exist on the servers
-    for (int window : {1, options_.window}) {
-      const int count = window == 1 ? size.sequential : size.pipelined;
-      for (Op op : {kPush, kPull, kPushPull}) {
-        spoil(op);
-        point(op, size.bytes, window, int(count * options_.scale));
-        if (op != kPull) {  // what the servers now have
-          spoil(kPull);
-          for (Tensor& tensor : tensors_) wait(issue(kPull, &tensor));
-        }
-        check(op);
-      }
+  void obey(const std::string& line) {
+    static const std::map<std::string, Op> ops = {
+        {"push", kPush}, {"pull", kPull}, {"pushpull", kPushPull}};
+    std::istringstream words(line);
+    std::string name;
+    size_t bytes = 0;
+    int window = 0, count = 0;
+    words >> name >> bytes >> window >> count;
+    if (!words || !ops.count(name) || bytes < 4 || bytes % 4 || bytes > (256u << 20) ||
+        window < 1 || window > kArrays || count < 1) {
+      fail("not a command: " + line);
     }
+    use_tensors(bytes);
+    const Op op = ops.at(name);
+    if (op == kPull) spoil();
+    const double seconds = point(op, window, count);
+    if (op != kPull) {  // what the servers now have
+      spoil();
+      for (Tensor& tensor : *tensors_) wait(issue(kPull, &tensor));
+    }
+    check(line);
+    std::printf("{\"ops_per_s\": %.2f, \"seconds\": %.6f}\n", count / seconds, seconds);
+    std::fflush(stdout);
   }
 
-  // One array for each request that can be under way, so that none waits for another.
-  void make_tensors(size_t bytes) {
-    tensors_.resize(options_.window);
+  // The arrays of a size; made, and pushed to the servers, when first asked for.
+  void use_tensors(size_t bytes) {
+    const int order = int(sizes_.size());
+    tensors_ = &sizes_[bytes];
+    if (!tensors_->empty()) return;
+    if (order >= kMaxSizes || rank_ >= kMaxWorkers) fail("too many sizes or workers");
+    tensors_->resize(kArrays);
     const std::vector<ps::Range>& ranges = lib_.ranges(lib_.get());
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      Tensor& tensor = tensors_[i];
-      const int key = next_key_ + rank_ * options_.window + int(i);
+    for (int i = 0; i < kArrays; ++i) {
+      Tensor& tensor = (*tensors_)[i];
+      const int key = (order * kMaxWorkers + rank_) * kArrays + i;
       encode(key, bytes, ranges, &tensor);
       tensor.mark = char(1 + (key * 31) % 126);
       tensor.values.assign(bytes, tensor.mark);
+      wait(issue(kPush, &tensor));
     }
-    next_key_ += 16 * kMaxWindow;
   }
 
   // MXNet's EncodeDefaultKey: a small array whole on one server, a big one in a part for each.
@@ -303,47 +306,39 @@ class Worker {
     ps::slot<void (*)(ps::SimpleApp*, int)>(app_, ps::kWait)(app_, timestamp);
   }
 
-  void rounds(Op op, int window, int count, double deadline, int* made) {
-    int timestamps[kMaxWindow];
-    const int least = int(tensors_.size());  // each array at least once: all are checked
-    int i = 0;
-    for (; i < least || (i < count && now() < deadline); ++i) {
+  void requests(Op op, int window, int count) {
+    int timestamps[kArrays];
+    for (int i = 0; i < count; ++i) {
       int& timestamp = timestamps[i % window];
       if (i >= window) wait(timestamp);
-      timestamp = issue(op, &tensors_[i % tensors_.size()]);
+      timestamp = issue(op, &(*tensors_)[i % kArrays]);
     }
-    for (int j = std::max(0, i - window); j < i; ++j) wait(timestamps[j % window]);
-    *made = i;
+    for (int i = std::max(0, count - window); i < count; ++i) wait(timestamps[i % window]);
   }
 
-  void point(Op op, size_t bytes, int window, int count) {
-    static const char* const names[] = {"push", "pull", "pushpull"};
-    int made = 0;
-    rounds(op, window, count / 10, now() + options_.seconds, &made);
+  // Seconds of `count` requests, begun together with the other workers.
+  double point(Op op, int window, int count) {
+    requests(op, window, std::max(kArrays, count / 10));  // warm-up: each array at least once
     lib_.barrier(lib_.get(), 0, ps::kWorkerGroup);
-    const double cpu = cpu_seconds(), begin = now();
-    rounds(op, window, count, begin + options_.seconds, &made);
+    const double begin = now();
+    requests(op, window, count);
     const double seconds = now() - begin;
-    std::printf("{\"op\": \"%s\", \"size\": %zu, \"mode\": \"%s\", \"ops\": %d, \"ops_per_s\": %.2f, "
-                "\"us_per_op\": %.3f, \"worker_cpu_us_per_op\": %.3f}\n",
-                names[op], bytes, window == 1 ? "sequential" : "pipelined", made, made / seconds,
-                1e6 * seconds / made, 1e6 * (cpu_seconds() - cpu) / made);
-    std::fflush(stdout);
     lib_.barrier(lib_.get(), 0, ps::kWorkerGroup);
+    return seconds;
   }
 
   // Before a pull, what must arrive is not there.
-  void spoil(Op op) {
-    for (Tensor& tensor : tensors_) {
-      if (op == kPull) std::fill(tensor.values.begin(), tensor.values.end(), 0);
-    }
+  void spoil() {
+    for (Tensor& tensor : *tensors_) std::fill(tensor.values.begin(), tensor.values.end(), 0);
   }
 
-  void check(Op op) {
-    if (done_ != requests_) fail("callbacks: " + std::to_string(long(done_)) + " of " +
-                                 std::to_string(requests_));
-    for (const Tensor& tensor : tensors_) {
-      if (!tensor.holds_mark()) fail("wrong values after op " + std::to_string(int(op)));
+  void check(const std::string& line) {
+    if (done_ != requests_) {
+      fail(line + ": " + std::to_string(long(done_)) + " callbacks for " +
+           std::to_string(requests_) + " requests");
+    }
+    for (const Tensor& tensor : *tensors_) {
+      if (!tensor.holds_mark()) fail(line + ": what was pulled is not what was pushed");
     }
   }
 
@@ -353,12 +348,12 @@ class Worker {
   }
 
   const ps::Symbols& lib_;
-  const Options& options_;
   ps::KVWorker* app_ = nullptr;
-  int rank_ = 0, next_key_ = 0;
+  int rank_ = 0;
   long requests_ = 0;
   std::atomic<long> done_{0};
-  std::vector<Tensor> tensors_;
+  std::map<size_t, std::vector<Tensor>> sizes_;
+  std::vector<Tensor>* tensors_ = nullptr;
 };
 
 void run_scheduler(const ps::Symbols& lib) {
@@ -368,33 +363,17 @@ void run_scheduler(const ps::Symbols& lib) {
   lib.finalize(office, 0, true);
 }
 
-Options parse(int argc, char** argv) {
-  Options options;
-  if (argc < 2) fail("usage: kv_bench LIBMXNET [--scale X] [--seconds S] [--window N] [--limit S]");
-  options.wheel = argv[1];
-  for (int i = 2; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    const double value = std::atof(argv[i + 1]);
-    if (value <= 0) fail("not a positive number: " + std::string(argv[i + 1]));
-    if (name == "--scale") options.scale = value;
-    else if (name == "--seconds") options.seconds = value;
-    else if (name == "--window") options.window = std::min(kMaxWindow, std::max(2, int(value)));
-    else if (name == "--limit") options.limit = unsigned(value);
-    else fail("unknown option " + name);
-  }
-  return options;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options options = parse(argc, argv);
-  alarm(options.limit);  // whatever happens, nothing stays behind
+  const int limit = argc == 3 ? std::atoi(argv[2]) : 0;
+  if (limit <= 0) fail("usage: kv_bench LIBMXNET SECONDS");
+  alarm(unsigned(limit));
   const char* role = std::getenv("DMLC_ROLE");
   if (!role) fail("DMLC_ROLE is not set");
-  const ps::Symbols lib(options.wheel);
-  if (!std::strcmp(role, "worker")) Worker(lib, options).run();
-  else if (!std::strcmp(role, "server")) Server(lib, options.limit).run();
+  const ps::Symbols lib(argv[1]);
+  if (!std::strcmp(role, "worker")) Worker(lib).run();
+  else if (!std::strcmp(role, "server")) Server(lib, limit).run();
   else run_scheduler(lib);
   return 0;
 } catch (const std::exception& error) {
