@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Pages that are still being written: links to them may lead nowhere.
-const PENDING: [&str; 4] = ["wire.md", "benchmarks.md", "symbols.md", "mxnet-wheels.md"];
+const PENDING: [&str; 3] = ["benchmarks.md", "symbols.md", "mxnet-wheels.md"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -9,6 +9,8 @@ mod barrier;
 mod liveness;
 mod recovery;
 mod registration;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -580,8 +580,7 @@ impl Van {
         log::write(
             Level::Verbose,
             &format!(
-                "{} is {} of {} workers and {} servers after {:.1} ms{}",
-                me.address(),
+                "this is {} of {} workers and {} servers after {:.1} ms{}",
                 me.describe(),
                 self.settings.num_workers,
                 self.settings.num_servers,

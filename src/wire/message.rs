@@ -172,13 +172,17 @@ impl Node {
         format!("{}:{}", self.hostname, self.port)
     }
 
-    /// The name people see in logs and errors: `worker 9 (10.0.0.3:4711)`.
+    /// The name people see in logs and errors: `worker 0 (id 9, 10.0.0.3:4711)`, with the rank that
+    /// the application knows.
     #[must_use]
     pub fn describe(&self) -> String {
         if self.id == EMPTY {
             format!("{} without id ({})", self.role.name(), self.address())
+        } else if self.role == Role::Scheduler {
+            format!("scheduler ({})", self.address())
         } else {
-            format!("{} {} ({})", self.role.name(), self.id, self.address())
+            let (role, rank) = (self.role.name(), id_to_rank(self.id));
+            format!("{role} {rank} (id {}, {})", self.id, self.address())
         }
     }
 }

@@ -15,8 +15,15 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Where the compiler keeps its own headers (stddef.h): the library alone of clang has none.
+fn compiler_headers() -> String {
+    let answer = std::process::Command::new("gcc").arg("-print-file-name=include").output();
+    String::from_utf8_lossy(&answer.expect("gcc answers").stdout).trim().to_owned()
+}
+
 fn bindings() -> String {
     bindgen::Builder::default()
+        .clang_args(["-isystem", &compiler_headers()])
         .header(root().join("include/pslite.h").to_string_lossy())
         .allowlist_item("pslite_.*")
         .generate()

@@ -1,0 +1,391 @@
+//! Whole jobs on virtual time: many state machines, their messages delivered by the test in order
+//! of the links. No sockets, no clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::*;
+use crate::wire::{ALL_GROUP, ability};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A job whose nodes are connected by the test.
+struct Job {
+    now: Duration,
+    nodes: Vec<Cluster>,
+    /// Which links each node has: key to address.
+    links: Vec<BTreeMap<NodeId, String>>,
+    /// Under which id each node's link to an address presents itself.
+    names: Vec<BTreeMap<NodeId, Option<NodeId>>>,
+    wire: VecDeque<(usize, usize, Option<NodeId>, Message)>,
+    events: Vec<Vec<Action>>,
+    dead: Vec<bool>,
+}
+
+fn config(role: Role, host: &str, port: i32, workers: usize, servers: usize) -> ClusterConfig {
+    let node = |role, id, host: &str, port| Node {
+        role,
+        id,
+        customer_id: 0,
+        hostname: host.to_owned(),
+        port,
+        is_recovery: false,
+        abilities: ability::PSLITE,
+        incarnation: port as u64,
+    };
+    let id = if role == Role::Scheduler { SCHEDULER } else { EMPTY };
+    ClusterConfig {
+        role,
+        num_workers: workers,
+        num_servers: servers,
+        node: node(role, id, host, port),
+        scheduler: node(Role::Scheduler, SCHEDULER, "s", 1),
+        heartbeat_interval: Some(SECOND),
+        heartbeat_timeout: None,
+        silence_limit: 60 * SECOND,
+        link_down_limit: 3 * SECOND,
+        start_timeout: None,
+        report_interval: 10 * SECOND,
+        recovery_wait: 60 * SECOND,
+        standing_scheduler: false,
+    }
+}
+
+impl Job {
+    fn new(configs: Vec<ClusterConfig>) -> Self {
+        let count = configs.len();
+        let nodes = configs.into_iter().map(|c| Cluster::new(c, Duration::ZERO)).collect();
+        let mut job = Self {
+            now: Duration::ZERO,
+            nodes,
+            links: vec![BTreeMap::new(); count],
+            names: vec![BTreeMap::new(); count],
+            wire: VecDeque::new(),
+            events: vec![Vec::new(); count],
+            dead: vec![false; count],
+        };
+        for i in 0..count {
+            if !job.nodes[i].is_scheduler() {
+                job.links[i].insert(SCHEDULER, "s:1".to_owned());
+                job.names[i].insert(SCHEDULER, None);
+                job.feed(i, Event::LinkUp { id: SCHEDULER });
+            }
+        }
+        job
+    }
+
+    fn of(workers: usize, servers: usize) -> Self {
+        let mut configs = vec![config(Role::Scheduler, "s", 1, workers, servers)];
+        configs.extend(
+            (0..servers).map(|i| config(Role::Server, "b", 100 + i as i32, workers, servers)),
+        );
+        configs.extend(
+            (0..workers).map(|i| config(Role::Worker, "a", 200 + i as i32, workers, servers)),
+        );
+        Self::new(configs)
+    }
+
+    fn feed(&mut self, i: usize, event: Event) {
+        let mut actions = Vec::new();
+        self.nodes[i].handle(self.now, event, &mut actions);
+        for action in actions {
+            match &action {
+                Action::Connect { node, identity } => {
+                    self.links[i].insert(node.id, node.address());
+                    self.names[i].insert(node.id, *identity);
+                }
+                Action::ConnectPending { key, node } => {
+                    self.links[i].insert(*key, node.address());
+                    self.names[i].insert(*key, Some(SCHEDULER));
+                }
+                Action::Rename { from, to } => {
+                    let address = self.links[i].remove(from).unwrap();
+                    self.links[i].insert(*to, address);
+                    let name = self.names[i].remove(from).unwrap();
+                    self.names[i].insert(*to, name);
+                }
+                Action::Send { to, message } => self.post(i, *to, message.clone()),
+                _ => {}
+            }
+            self.events[i].push(action);
+        }
+    }
+
+    fn post(&mut self, i: usize, to: NodeId, message: Message) {
+        if to == self.nodes[i].me().id {
+            self.wire.push_back((i, i, Some(to), message));
+            return;
+        }
+        let address = self.links[i].get(&to).unwrap_or_else(|| panic!("no link to {to}"));
+        let target = self.nodes.iter().position(|n| n.me().address() == *address).unwrap();
+        self.wire.push_back((i, target, self.names[i][&to], message));
+    }
+
+    /// Delivers everything that is under way; newest link first if `reverse`.
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let Some((_, target, from, message)) = self.wire.pop_front() else { return };
+            if !self.dead[target] {
+                self.feed(target, Event::Received { from, message });
+            }
+        }
+        panic!("the job does not come to rest");
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.now += SECOND / 2;
+            for i in 0..self.nodes.len() {
+                if !self.dead[i] {
+                    self.feed(i, Event::Tick);
+                }
+            }
+            self.settle();
+        }
+    }
+
+    fn start(&mut self) {
+        for i in 0..self.nodes.len() {
+            self.feed(i, Event::Register { customer_id: 0 });
+        }
+        self.settle();
+    }
+
+    fn kill(&mut self, victim: usize) {
+        self.dead[victim] = true;
+        let address = self.nodes[victim].me().address();
+        for i in 0..self.nodes.len() {
+            let cut: Vec<NodeId> =
+                self.links[i].iter().filter(|(_, a)| **a == address).map(|(key, _)| *key).collect();
+            for id in cut {
+                self.feed(i, Event::LinkDown { id });
+            }
+        }
+    }
+
+    fn barrier(&mut self, i: usize, ticket: u64, customer_id: i32, group: i32) {
+        self.feed(i, Event::EnterBarrier { ticket, customer_id, group, leaving: false });
+        self.settle();
+    }
+
+    fn done(&self, i: usize, ticket: u64) -> Option<Result<(), Failure>> {
+        self.events[i].iter().find_map(|action| match action {
+            Action::BarrierDone { ticket: t, result } if *t == ticket => Some(result.clone()),
+            _ => None,
+        })
+    }
+
+    fn failure(&self, i: usize) -> Option<String> {
+        self.nodes[i].failure().map(|failure| failure.text.clone())
+    }
+}
+
+#[test]
+fn ids_follow_host_descending_then_port_ascending() {
+    let mut configs = vec![config(Role::Scheduler, "s", 1, 3, 1)];
+    for (host, port) in [("127.0.0.10", 5), ("127.0.0.3", 7), ("127.0.0.3", 6)] {
+        configs.push(config(Role::Worker, host, port, 3, 1));
+    }
+    configs.push(config(Role::Server, "x", 9, 3, 1));
+    let mut job = Job::new(configs);
+    job.start();
+    let ids: Vec<NodeId> = job.nodes.iter().map(|node| node.me().id).collect();
+    assert_eq!(ids, [1, 13, 11, 9, 8]);
+    assert!(job.nodes.iter().all(Cluster::is_ready));
+    assert_eq!(job.nodes[1].ids_of(7), Some(vec![9, 11, 13, 8, 1]));
+    assert_eq!(job.nodes[1].ids_of(8), Some(vec![8]));
+    assert_eq!(job.nodes[1].ids_of(10), None);
+}
+
+#[test]
+fn a_job_needs_each_role_in_its_number() {
+    // Three workers and one server are as many as two and two, which is all that stock looks at.
+    let mut configs = vec![config(Role::Scheduler, "s", 1, 2, 2)];
+    configs.extend((0..3).map(|i| config(Role::Worker, "a", 10 + i, 2, 2)));
+    configs.push(config(Role::Server, "b", 20, 2, 2));
+    let mut job = Job::new(configs);
+    job.start();
+    assert!(job.nodes.iter().all(|node| !node.is_ready()));
+    assert!(job.failure(3).unwrap().contains("one too many"), "{:?}", job.failure(3));
+    job.pass(11 * SECOND);
+    let told = job.events[1].iter().any(|action| {
+        matches!(action, Action::Log { text, .. } if text.contains("missing: 1 server(s)"))
+    });
+    assert!(told, "{:?}", job.events[1]);
+}
+
+#[test]
+fn a_start_that_takes_too_long_ends_with_what_is_missing() {
+    let mut configs =
+        vec![config(Role::Scheduler, "s", 1, 1, 1), config(Role::Worker, "a", 2, 1, 1)];
+    configs.iter_mut().for_each(|config| config.start_timeout = Some(5 * SECOND));
+    let mut job = Job::new(configs);
+    job.start();
+    job.pass(6 * SECOND);
+    assert!(job.failure(0).unwrap().contains("missing: 1 server(s)"));
+    assert!(job.failure(1).is_some());
+}
+
+#[test]
+fn a_barrier_frees_its_own_group_only() {
+    let mut job = Job::of(2, 2);
+    job.start();
+    let (server, worker) = (1, 3);
+    job.barrier(server, 1, 0, ALL_GROUP);
+    job.barrier(worker, 2, 0, WORKER_GROUP);
+    assert_eq!(job.done(worker, 2), None);
+    job.barrier(worker + 1, 3, 0, WORKER_GROUP);
+    assert_eq!((job.done(worker, 2), job.done(worker + 1, 3)), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(job.done(server, 1), None, "the workers' barrier freed a server");
+    for (i, ticket) in [(0, 10), (2, 11), (3, 12), (4, 13)] {
+        job.barrier(i, ticket, 0, ALL_GROUP);
+    }
+    assert_eq!(job.done(server, 1), Some(Ok(())));
+}
+
+#[test]
+fn the_same_member_counts_once() {
+    let mut job = Job::of(2, 1);
+    job.start();
+    job.barrier(2, 1, 0, WORKER_GROUP);
+    job.barrier(2, 2, 0, WORKER_GROUP);
+    assert_eq!(job.done(2, 1), None, "one worker made a barrier of two");
+}
+
+#[test]
+fn a_wrong_group_is_an_error_at_once() {
+    let mut job = Job::of(1, 1);
+    job.start();
+    job.barrier(2, 1, 0, SERVER_GROUP);
+    assert_eq!(job.done(2, 1).unwrap().unwrap_err().kind, FailureKind::Config);
+}
+
+#[test]
+fn customers_that_come_late_have_their_own_barriers() {
+    let mut job = Job::of(2, 1);
+    job.start();
+    for worker in [2, 3] {
+        job.feed(worker, Event::Register { customer_id: 1 });
+    }
+    job.settle();
+    // The scheduler sits in the exit barrier for the whole job.
+    job.barrier(0, 9, 0, ALL_GROUP);
+    job.barrier(2, 1, 1, ALL_GROUP);
+    assert_eq!(job.done(2, 1), None);
+    job.barrier(3, 2, 1, ALL_GROUP);
+    assert_eq!((job.done(2, 1), job.done(3, 2)), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(job.done(0, 9), None);
+}
+
+#[test]
+fn whoever_dies_is_named_to_all_others() {
+    for victim in 0..5 {
+        let mut job = Job::of(2, 2);
+        job.start();
+        for i in 0..5 {
+            job.barrier(i, 100, 0, if victim == i { 8 } else { ALL_GROUP });
+        }
+        let address = job.nodes[victim].me().address();
+        job.kill(victim);
+        job.pass(10 * SECOND);
+        for i in (0..5).filter(|i| *i != victim) {
+            let text = job.failure(i).unwrap_or_else(|| panic!("{i} does not know of {victim}"));
+            assert!(text.contains(&address), "{i} of {victim}: {text}");
+            assert!(job.done(i, 100).unwrap().is_err(), "{i} still waits for {victim}");
+        }
+    }
+}
+
+#[test]
+fn one_who_dies_before_the_job_is_complete_ends_it() {
+    let mut job = Job::of(2, 1);
+    for i in 0..3 {
+        job.feed(i, Event::Register { customer_id: 0 });
+    }
+    job.settle();
+    job.kill(2);
+    job.pass(5 * SECOND);
+    for i in [0, 1] {
+        assert!(job.failure(i).unwrap().contains("a:200"), "{:?}", job.failure(i));
+    }
+}
+
+#[test]
+fn a_short_interruption_is_nothing() {
+    let mut job = Job::of(1, 1);
+    job.start();
+    job.feed(2, Event::LinkDown { id: 8 });
+    job.pass(2 * SECOND);
+    job.feed(2, Event::LinkUp { id: 8 });
+    job.pass(20 * SECOND);
+    assert_eq!(job.failure(2), None);
+}
+
+#[test]
+fn the_dead_are_replaced_as_often_as_needed() {
+    let mut configs =
+        vec![config(Role::Scheduler, "s", 1, 2, 1), config(Role::Server, "b", 2, 2, 1)];
+    configs.extend((0..5).map(|i| config(Role::Worker, "a", 10 + i, 2, 1)));
+    configs.iter_mut().for_each(|config| config.heartbeat_timeout = Some(5 * SECOND));
+    let mut job = Job::new(configs);
+    for i in 0..4 {
+        job.feed(i, Event::Register { customer_id: 0 });
+    }
+    job.settle();
+    for (victim, newcomer) in [(3, 4), (4, 5), (2, 6)] {
+        let id = job.nodes[victim].me().id;
+        job.kill(victim);
+        job.feed(newcomer, Event::Register { customer_id: 0 });
+        job.pass(6 * SECOND);
+        let me = job.nodes[newcomer].me();
+        assert_eq!((me.id, me.is_recovery), (id, true));
+        assert!(job.events[1].iter().any(
+            |action| matches!(action, Action::NodeReplaced { node } if node.port == 10 + newcomer as i32 - 2)
+        ));
+    }
+    assert_eq!(job.failure(0), None);
+}
+
+#[test]
+fn nobody_in_the_place_of_the_dead_ends_the_job_after_a_while() {
+    let mut configs =
+        vec![config(Role::Scheduler, "s", 1, 2, 1), config(Role::Server, "b", 2, 2, 1)];
+    configs.extend((0..2).map(|i| config(Role::Worker, "a", 10 + i, 2, 1)));
+    configs.iter_mut().for_each(|config| {
+        config.heartbeat_timeout = Some(5 * SECOND);
+        config.recovery_wait = 20 * SECOND;
+    });
+    let mut job = Job::new(configs);
+    job.start();
+    job.kill(3);
+    job.pass(15 * SECOND);
+    assert_eq!(job.failure(0), None);
+    job.pass(15 * SECOND);
+    assert!(job.failure(0).unwrap().contains("a:11"));
+}
+
+#[test]
+fn one_who_took_leave_is_not_mourned() {
+    let mut job = Job::of(2, 1);
+    job.start();
+    job.feed(3, Event::Leaving { customer_id: 0 });
+    job.settle();
+    let left = Action::CustomerLeft { id: job.nodes[3].me().id, customer_id: 0 };
+    assert!(job.events[1].contains(&left));
+    job.kill(3);
+    job.pass(10 * SECOND);
+    assert_eq!((job.failure(0), job.failure(1)), (None, None));
+}
+
+#[test]
+fn the_same_job_gives_the_same_actions() {
+    let run = || {
+        let mut job = Job::of(3, 2);
+        job.start();
+        job.kill(4);
+        job.pass(10 * SECOND);
+        format!("{:?}", job.events)
+    };
+    assert_eq!(run(), run());
+}
