@@ -124,6 +124,8 @@ typedef const char* (*pslite_lookup_fn)(void* arg, const char* name);
 int pslite_node_new(pslite_lookup_fn lookup, void* lookup_arg, pslite_node** out);
 /* Stops the node if it runs, without a barrier, and frees it. */
 void pslite_node_free(pslite_node* node);
+/* The same without freeing it: what other threads wait for ends with PSLITE_STOPPED. */
+void pslite_node_stop(pslite_node* node);
 
 /* Registers a customer with the scheduler and returns when the job is complete: postoffice.cc:32.
  * do_barrier: wait for all nodes in a barrier of group 7 afterwards. Blocks. */
@@ -265,7 +267,8 @@ int pslite_worker_send(pslite_customer* worker, int32_t timestamp, int push, int
  * request that can never be answered ends with an error (docs, "a worker that leaves"). */
 int pslite_server_attach(pslite_customer* customer);
 /* Answers a request that `receive` was given. kv: NULL for none. Once per request, from any
- * thread, also after `receive` returned (kv_app.h:507). */
+ * thread, also after `receive` returned (kv_app.h:507). With request->error the request fails at
+ * its sender with that text; fails here if the sender is a stock node, which knows no errors. */
 int pslite_server_respond(pslite_customer* server, const pslite_meta* request, const pslite_kv* kv);
 
 #ifdef __cplusplus

@@ -541,15 +541,24 @@ impl CustomerHandle {
         lock(&self.shared.requests).ledger = Some(Unanswered::new());
     }
 
-    /// Answers a push or pull (kv_app.h:507); data go along only if there are keys.
+    /// Answers a push or pull (kv_app.h:507); data go along only if there are keys. An error in
+    /// `request` says why it could not be served.
     ///
     /// # Errors
-    /// The asker is lost, or the node is not started.
+    /// The asker is lost, or a stock node that takes every answer for a success; or the node is
+    /// not started.
     pub fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
         if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
             ledger.answered(request.sender, request.customer_id, request.timestamp);
         }
-        self.shared.van()?.send(with_data(response_meta(request, self.shared.app_id), kv))
+        let van = self.shared.van()?;
+        if !request.error.is_empty() && !van.is_ours(request.sender) {
+            return Err(NodeError::Invalid(format!(
+                "node {} is a stock ps-lite and cannot be told of an error: {}",
+                request.sender, request.error
+            )));
+        }
+        van.send(with_data(response_meta(request, self.shared.app_id), kv))
     }
 }
 
@@ -562,6 +571,7 @@ fn response_meta(request: &Meta, app_id: i32) -> Meta {
         recver: request.sender,
         push: request.push,
         pull: request.pull,
+        error: request.error.clone(),
         ..Meta::default()
     }
 }

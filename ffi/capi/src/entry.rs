@@ -80,6 +80,14 @@ fn bytes_from(data: *const c_char, size: usize) -> Bytes {
     Bytes::copy_from_slice(unsafe { std::slice::from_raw_parts(data.cast(), size) })
 }
 
+fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: a C string (top of this file).
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
 /// An argument that the library gives back to a callback of the caller.
 #[derive(Clone, Copy)]
 struct Argument(*mut c_void);
@@ -137,6 +145,7 @@ fn meta_of(meta: &CMeta) -> Meta {
         recver: meta.recver,
         push: meta.push != 0,
         pull: meta.pull != 0,
+        error: text_of(meta.error),
         ..Meta::default()
     }
 }
@@ -152,6 +161,11 @@ plain! {
         if !node.is_null() {
             // SAFETY: made by pslite_node_new and not freed yet (top of this file).
             drop(unsafe { Box::from_raw(node) });
+        }
+    }
+    fn pslite_node_stop(node: *mut CNode) -> (), else (), {
+        if let Ok(node) = get(node, "the node") {
+            node.postoffice.stop();
         }
     }
     fn pslite_log(level: c_int, text: *const c_char) -> (), else (), {

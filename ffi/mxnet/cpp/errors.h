@@ -1,20 +1,23 @@
-// errors.h: how failures reach MXNet: as exceptions on the caller's thread, and through the engine
-// for what ends later.
+// errors.h: failures on the thread of the caller: exceptions, which MXNet's C API turns into
+// MXNetError.
 #ifndef PSLITE_MXNET_ERRORS_H_
 #define PSLITE_MXNET_ERRORS_H_
 
-#include "layout.h"
+#include <string>
 
 namespace pslite_mxnet {
 
-// Throws the last error, as a std::runtime_error, which MXNet's C API turns into MXNetError; from
-// inside the kvstore's destructor it only logs. `what` names the call.
+// Throws the last error of the C ABI as a std::runtime_error; from inside the kvstore's destructor
+// it only logs. `what` names the call.
 void raise(const char* what);
+
+// Raises if the status is not PSLITE_OK.
 void check(int status, const char* what);
 
-// Runs the end of a request. After a failure the engine is told, so that whoever waits for the
-// arrays gets the error; `error` is its text.
-void finish(const ps::Function& done, int status, const char* error);
+// A failure that could not be told to whom it concerns: every later call raises it.
+void remember_failure(const std::string& text);
+void raise_remembered();
+void forget_failure();
 
 }  // namespace pslite_mxnet
 

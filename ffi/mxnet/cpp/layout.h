@@ -12,10 +12,15 @@
 #include <vector>
 
 #include "pslite.h"
+#include "function48.h"
 
 #if defined(_GLIBCXX_USE_CXX11_ABI) && _GLIBCXX_USE_CXX11_ABI
 #error "compile with -D_GLIBCXX_USE_CXX11_ABI=0: the wheel has the old string ABI"
 #endif
+
+// offsetof for classes with virtual functions, of which gcc knows the offsets all the same.
+#define PSLITE_OFFSET(type, member) __builtin_offsetof(type, member)
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
 
 namespace ps {
 
@@ -24,42 +29,6 @@ typedef uint64_t Key;
 class SimpleApp;
 template <typename Val>
 class KVServer;
-
-// A std::function of the wheel. GCC 4.8 stores an invoker that takes by-value arguments by value,
-// later ones by reference: so never a std::function of ours, always this.
-struct Function {
-  typedef bool (*Manager)(void* to, const void* from, int operation);
-  enum { kClone = 2, kDestroy = 3 };
-
-  char data[16];
-  Manager manager;
-  void* invoker;
-
-  bool set() const { return manager != nullptr; }
-  void copy_from(const Function& other) {
-    manager = nullptr;
-    invoker = nullptr;
-    if (!other.set()) return;
-    other.manager(this, &other, kClone);
-    manager = other.manager;
-    invoker = other.invoker;
-  }
-  void destroy() {
-    if (set()) manager(this, this, kDestroy);
-    manager = nullptr;
-  }
-  // The closure, if it is too big for `data` and so on the heap: then this is its address.
-  void* heap() const { return *reinterpret_cast<void* const*>(data); }
-};
-static_assert(sizeof(Function) == 32, "std::function of the wheel");
-
-// The signatures keep std::function, because the symbols' names come from it; inside it is only
-// ever looked at through Function.
-template <typename F>
-const Function& as_function(const F& f) {
-  static_assert(sizeof(F) == sizeof(Function), "std::function");
-  return reinterpret_cast<const Function&>(f);
-}
 
 template <typename V>
 struct SArray {
@@ -71,6 +40,8 @@ struct SArray {
   size_t bytes() const { return size_ * sizeof(V); }
 };
 static_assert(sizeof(SArray<char>) == 32, "SArray");
+static_assert(offsetof(SArray<char>, capacity_) == 8 && offsetof(SArray<char>, ptr_) == 16,
+              "SArray");
 
 struct Range {
   uint64_t begin_;
@@ -86,7 +57,10 @@ struct Node {
   int port;
   bool is_recovery;
 };
-static_assert(sizeof(Node) == 32 && offsetof(Node, is_recovery) == 0x1c, "Node");
+static_assert(sizeof(Node) == 32, "Node");
+static_assert(offsetof(Node, id) == 4 && offsetof(Node, customer_id) == 8, "Node");
+static_assert(offsetof(Node, hostname) == 0x10 && offsetof(Node, port) == 0x18, "Node");
+static_assert(offsetof(Node, is_recovery) == 0x1c, "Node");
 
 struct KVMeta {
   int cmd;
@@ -97,6 +71,9 @@ struct KVMeta {
   int customer_id;
 };
 static_assert(sizeof(KVMeta) == 20, "KVMeta");
+static_assert(offsetof(KVMeta, push) == 4 && offsetof(KVMeta, pull) == 5, "KVMeta");
+static_assert(offsetof(KVMeta, sender) == 8 && offsetof(KVMeta, timestamp) == 12, "KVMeta");
+static_assert(offsetof(KVMeta, customer_id) == 16, "KVMeta");
 
 template <typename Val>
 struct KVPairs {
@@ -106,6 +83,9 @@ struct KVPairs {
   int priority;
 };
 static_assert(sizeof(KVPairs<char>) == 104, "KVPairs");
+static_assert(offsetof(KVPairs<char>, vals) == 0x20 && offsetof(KVPairs<char>, lens) == 0x40 &&
+                  offsetof(KVPairs<char>, priority) == 0x60,
+              "KVPairs");
 
 struct SimpleData {
   int head;
@@ -115,13 +95,16 @@ struct SimpleData {
   int customer_id;
 };
 static_assert(sizeof(SimpleData) == 32, "SimpleData");
+static_assert(offsetof(SimpleData, body) == 8 && offsetof(SimpleData, sender) == 16 &&
+                  offsetof(SimpleData, timestamp) == 20 && offsetof(SimpleData, customer_id) == 24,
+              "SimpleData");
 
 // Only our own Process ever looks inside: so it is what we like.
 struct Message {
   const pslite_message* handle;
 };
 
-// MXNet reads my_node_ and ready_ inline.
+// MXNet reads my_node_ and ready_ inline. Nothing virtual of it is ever called: vptr stays null.
 class Van {
  public:
   const Node& my_node() const;
@@ -134,6 +117,7 @@ class Van {
   char tail[0x1b0 - 0xd9];
 };
 static_assert(offsetof(Van, my_node_) == 0x28 && offsetof(Van, ready_) == 0xd8, "Van");
+static_assert(sizeof(Van) >= 0x1b0, "ZMQVan");
 
 // MXNet allocates 280 bytes and reads the two ids inline.
 class Customer {
@@ -144,10 +128,13 @@ class Customer {
 
   int app_id_;
   int customer_id_;
-  pslite_customer* handle;
-  Function receive;
+  pslite_node* node_;
+  pslite_customer* handle_;
+  Function receive_;
 };
 static_assert(sizeof(Customer) <= 280, "Customer");
+static_assert(offsetof(Customer, app_id_) == 0 && offsetof(Customer, customer_id_) == 4,
+              "Customer");
 
 struct PostofficeState;
 
@@ -170,7 +157,7 @@ class Postoffice {
   int num_workers_;
   char tail[560 - 0xdc];
 };
-static_assert(sizeof(Postoffice) == 560, "Postoffice");
+static_assert(sizeof(Postoffice) == 560 && offsetof(Postoffice, van_) == 0, "Postoffice");
 static_assert(offsetof(Postoffice, num_servers_) == 0xd4, "Postoffice::num_servers_");
 static_assert(offsetof(Postoffice, num_workers_) == 0xd8, "Postoffice::num_workers_");
 
@@ -186,11 +173,17 @@ class SimpleApp {
   virtual Customer* get_customer();
   virtual void Process(const Message& message);
 
+  // Ends the customer's thread; nothing of this object is used by it any more.
+  void end_customer();
+
   Customer* obj_;
   Function request_handle_;
   Function response_handle_;
 };
 static_assert(sizeof(SimpleApp) == 80, "SimpleApp");
+static_assert(PSLITE_OFFSET(SimpleApp, obj_) == 8, "SimpleApp::obj_");
+static_assert(PSLITE_OFFSET(SimpleApp, request_handle_) == 0x10, "SimpleApp::request_handle_");
+static_assert(PSLITE_OFFSET(SimpleApp, response_handle_) == 0x30, "SimpleApp::response_handle_");
 
 // An empty std::unordered_map of GCC 4.8: 48 bytes, its buckets on the heap.
 struct EmptyMap {
@@ -218,6 +211,10 @@ class KVWorker : public SimpleApp {
   Function slicer_;
 };
 static_assert(sizeof(KVWorker<char>) == 248, "KVWorker");
+static_assert(PSLITE_OFFSET(KVWorker<char>, recv_kvs_) == 0x50, "KVWorker::recv_kvs_");
+static_assert(PSLITE_OFFSET(KVWorker<char>, callbacks_) == 0x80, "KVWorker::callbacks_");
+static_assert(PSLITE_OFFSET(KVWorker<char>, mu_) == 0xb0, "KVWorker::mu_");
+static_assert(PSLITE_OFFSET(KVWorker<char>, slicer_) == 0xd8, "KVWorker::slicer_");
 
 template <typename Val>
 class KVServer : public SimpleApp {
@@ -229,6 +226,7 @@ class KVServer : public SimpleApp {
   Function kv_handle_;
 };
 static_assert(sizeof(KVServer<char>) == 112, "KVServer");
+static_assert(PSLITE_OFFSET(KVServer<char>, kv_handle_) == 0x50, "KVServer::request_handle_");
 
 }  // namespace ps
 

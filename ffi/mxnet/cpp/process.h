@@ -6,11 +6,14 @@
 
 namespace pslite_mxnet {
 
-// Makes it at the first call; throws std::runtime_error if that fails.
+// Made at the first call, never freed; throws std::runtime_error if that fails.
 pslite_node* process_node();
 
-// Ends it with the process.
-void stop_process_node();
+// At the end of the process: stops the node, runs no more callbacks.
+void end_process_node();
+
+// True in a process that was forked from the one whose node this is.
+bool is_forked();
 
 }  // namespace pslite_mxnet
 

@@ -1,7 +1,8 @@
-// wheel.h: the loaded libmxnet.so: its own symbols, and whether it is a build that we know.
+// wheel.h: the loaded libmxnet.so: its own symbols and its settings.
 #ifndef PSLITE_MXNET_WHEEL_H_
 #define PSLITE_MXNET_WHEEL_H_
 
+#include <cstddef>
 #include <string>
 
 namespace pslite_mxnet {
@@ -9,15 +10,14 @@ namespace pslite_mxnet {
 // libmxnet's own definition of a symbol, not ours that stands before it; null if there is none.
 void* wheel_symbol(const char* name);
 
-// Empty if the loaded libmxnet has the layouts that this library is made for; else what differs.
-std::string unknown_wheel();
+// The st_size of the symbol that starts at this address; 0 if there is none.
+size_t symbol_size(const void* address);
 
-// A setting: from MXInitPSEnv's overrides, else from the environment.
+// Where libmxnet was loaded from; empty if it is not loaded.
+std::string wheel_path();
+
+// A setting, as pslite_lookup_fn: from MXInitPSEnv's overrides, else from the environment.
 const char* setting(void* unused, const char* name);
-
-// True if the caller runs inside the destructor of MXNet's kvstore, from where nothing may be
-// thrown.
-bool in_kvstore_destructor();
 
 }  // namespace pslite_mxnet
 

@@ -1,0 +1,117 @@
+// ps::KVWorker<char> of the wheel: push and pull. MXNet's code holds its constructor, ZPull and
+// ZPushPull inlined; those two come here as AddPullCB, then Send, on one thread.
+#include "arrays.h"
+#include "completion.h"
+#include "errors.h"
+#include "layout.h"
+
+namespace ps {
+
+namespace {
+
+// What a request needs at its end.
+struct Pending {
+  Pending(const std::function<void()>& done, SArray<char>* vals, SArray<int>* lens)
+      : completion(as_function(done)), vals(vals), lens(lens) {}
+
+  pslite_mxnet::Completion completion;
+  SArray<char>* vals;
+  SArray<int>* lens;
+};
+
+// The pull that AddPullCB registered last on this thread: if its Send fails, its end never comes.
+thread_local Pending* unsent = nullptr;
+thread_local int unsent_timestamp = -1;
+
+void ended(void* arg, int status, const char* error) noexcept {
+  Pending* pending = static_cast<Pending*>(arg);
+  pending->completion.run(status, error);
+  delete pending;
+}
+
+void* place_vals(void* arg, size_t bytes) noexcept {
+  return place(static_cast<Pending*>(arg)->vals, bytes);
+}
+void* place_lens(void* arg, size_t bytes) noexcept {
+  return place(static_cast<Pending*>(arg)->lens, bytes);
+}
+
+}  // namespace
+
+template <typename Val>
+KVWorker<Val>::~KVWorker() {
+  // First the customer, whose thread may still run callbacks.
+  this->end_customer();
+  slicer_.destroy();
+  // MXNet's inlined constructor made these; nothing was ever put in.
+  ::operator delete(callbacks_.buckets);
+  ::operator delete(recv_kvs_.buckets);
+}
+
+template <typename Val>
+void KVWorker<Val>::Wait(int timestamp) {
+  SimpleApp::Wait(timestamp);
+}
+
+template <typename Val>
+void KVWorker<Val>::Process(const Message& message) {
+  pslite_meta meta;
+  pslite_message_meta(message.handle, &meta);
+  if (meta.simple_app) return SimpleApp::Process(message);
+  pslite_log(1, "dropped a request for key-value data: this node is a worker");
+}
+
+template <typename Val>
+int KVWorker<Val>::ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens,
+                         int cmd, const std::function<void()>& done, int priority) {
+  pslite_mxnet::raise_remembered();
+  const pslite_kv kv = {lend(keys), lend(vals), lend(lens)};
+  Pending* pending = new Pending(done, nullptr, nullptr);
+  int timestamp = -1;
+  const int status =
+      pslite_worker_push(this->obj_->handle_, &kv, cmd, priority, ended, pending, &timestamp);
+  if (status != PSLITE_OK) {
+    delete pending;
+    pslite_mxnet::raise("ps::KVWorker::ZPush");
+  }
+  return timestamp;
+}
+
+template <typename Val>
+template <typename C, typename D>
+int KVWorker<Val>::AddPullCB(const SArray<Key>& keys, C* vals, D* lens, int,
+                             const std::function<void()>& done) {
+  pslite_mxnet::raise_remembered();
+  Pending* pending = new Pending(done, vals, lens);
+  const pslite_destination into = {place_vals, lens ? place_lens : nullptr, pending};
+  int timestamp = -1;
+  const int status = pslite_worker_expect_pull(this->obj_->handle_, lend(keys), &into, ended,
+                                               pending, &timestamp);
+  if (status != PSLITE_OK) {
+    delete pending;
+    pslite_mxnet::raise("ps::KVWorker::ZPull");
+  }
+  unsent = pending;
+  unsent_timestamp = timestamp;
+  return timestamp;
+}
+
+template <typename Val>
+void KVWorker<Val>::Send(int timestamp, bool push, bool pull, int cmd, const KVPairs<Val>& kvs) {
+  Pending* pending = unsent_timestamp == timestamp ? unsent : nullptr;
+  unsent = nullptr;
+  unsent_timestamp = -1;
+  const pslite_kv kv = lend(kvs);
+  const int status =
+      pslite_worker_send(this->obj_->handle_, timestamp, push, pull, cmd, kvs.priority, &kv);
+  if (status == PSLITE_OK) return;
+  delete pending;
+  pslite_mxnet::raise("ps::KVWorker::Send");
+}
+
+template class KVWorker<char>;
+template int KVWorker<char>::AddPullCB<SArray<char>, SArray<int>>(const SArray<Key>&, SArray<char>*,
+                                                                  SArray<int>*, int,
+                                                                  const std::function<void()>&);
+
+}  // namespace ps
