@@ -297,11 +297,13 @@ def test_a_node_dies_at_the_start(victim, after):
 
 @ours_only
 @pytest.mark.parametrize("victim", ["server0", "worker1"])
-def test_a_stopped_node_is_dead_by_heartbeat(victim):
+@pytest.mark.parametrize("limits", [
+    {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "4", "PSLITE_RECOVERY_WAIT": "2"},
+    {"PSLITE_SILENCE_LIMIT": "6"}], ids=["stock-settings", "own-settings"])
+def test_a_stopped_node_is_dead_by_heartbeat(victim, limits):
     """SIGSTOP: its connections stay, its heartbeats do not come."""
     import signal
-    with Cluster("slow.py", args=[400, 0.05], library=OURS,
-                 env={"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "4"}) as cluster:
+    with Cluster("slow.py", args=[400, 0.05], library=OURS, env=limits) as cluster:
         cluster.start()
         assert cluster.nodes["worker0"].wait_for("round 3", 40), cluster.describe()
         cluster.nodes[victim].signal(signal.SIGSTOP)

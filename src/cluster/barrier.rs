@@ -173,13 +173,16 @@ impl Cluster {
         }
     }
 
-    /// Scheduler: a barrier that waits for somebody who is gone will never be passed.
+    /// Scheduler: a barrier that waits for somebody who is gone will never be passed, unless somebody
+    /// may still take the place (`check_recovery` knows for how long).
     pub(super) fn check_barriers(&mut self, out: &mut Vec<Action>) {
         let mut broken = None;
         for ((group, domain), entered) in &self.entered {
             let missing = self.missing(*group, *domain, entered);
-            if let Some((id, (_, reason))) =
-                missing.iter().find_map(|id| self.lost.get(id).map(|lost| (*id, lost)))
+            if let Some((id, (_, reason))) = missing
+                .iter()
+                .filter(|id| !self.may_be_replaced(**id))
+                .find_map(|id| self.lost.get(id).map(|lost| (*id, lost)))
             {
                 broken =
                     Some((id, format!("a barrier of group {group} waits for it, but {reason}")));

@@ -28,6 +28,14 @@ impl Cluster {
         }
     }
 
+    /// From now on the member's silence counts. Others are watched from their first sign of life on:
+    /// a stock node may never send one.
+    pub(super) fn watch(&mut self, now: Duration, id: NodeId) {
+        if self.config.heartbeat_interval.is_some() && self.is_ours(id) {
+            self.heard.insert(id, now);
+        }
+    }
+
     fn sign_of_life(&mut self) -> crate::wire::Message {
         let mut control = Control::new(Command::Heartbeat);
         control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];

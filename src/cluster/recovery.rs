@@ -52,6 +52,11 @@ impl Cluster {
             .map(|member| member.id)
     }
 
+    /// True if a node that dies may be replaced: not one that took leave before.
+    pub(super) fn may_be_replaced(&self, id: NodeId) -> bool {
+        self.config.heartbeat_timeout.is_some() && !self.left.iter().any(|(left, _)| *left == id)
+    }
+
     fn replace(&mut self, now: Duration, id: NodeId, node: &Node, out: &mut Vec<Action>) {
         let node = Node { id, is_recovery: true, ..node.clone() };
         if !self.lost.contains_key(&id) {
@@ -63,6 +68,7 @@ impl Cluster {
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         self.customers.insert(id, BTreeSet::from([node.customer_id]));
         self.replaced(&node, out);
+        self.watch(now, id);
         let mut list: Vec<Node> =
             self.members.values().filter(|member| member.id != self.me.id).cloned().collect();
         list.push(self.me.clone());
@@ -101,10 +107,10 @@ impl Cluster {
         let given_up = self
             .lost
             .iter()
-            .filter(|(id, _)| !self.left.iter().any(|(left, _)| left == *id))
+            .filter(|(id, _)| self.may_be_replaced(**id))
             .find(|(_, (at, _))| now >= at.saturating_add(wait))
             .map(|(id, (_, text))| (*id, text.clone()));
-        if let Some((id, text)) = given_up.filter(|_| self.config.heartbeat_timeout.is_some()) {
+        if let Some((id, text)) = given_up {
             let text = format!("{text}; nobody took its place for {} s", wait.as_secs());
             self.fail_everywhere(id, Failure { kind: FailureKind::PeerLost, text }, out);
         }

@@ -171,6 +171,9 @@ impl Cluster {
             Self::send(out, id, message);
         }
         self.next_report = now.saturating_add(self.config.report_interval);
+        for id in self.others() {
+            self.watch(now, id);
+        }
         out.push(Action::Ready);
     }
 
@@ -225,6 +228,7 @@ impl Cluster {
         self.ready = true;
         self.next_heartbeat =
             self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
+        self.watch(now, SCHEDULER);
         out.push(Action::Ready);
     }
 

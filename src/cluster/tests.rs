@@ -297,6 +297,22 @@ fn whoever_dies_is_named_to_all_others() {
     }
 }
 
+/// Stopped, not dead: the connection stays. Also if no sign of life came since the start.
+#[test]
+fn silence_means_death_even_before_the_first_sign_of_life() {
+    let mut job = Job::of(2, 2);
+    job.start();
+    let id = job.nodes[4].me().id;
+    job.dead[4] = true;
+    job.pass(59 * SECOND);
+    assert!((0..4).all(|i| job.failure(i).is_none()));
+    job.pass(3 * SECOND);
+    for i in 0..4 {
+        let text = job.failure(i).unwrap_or_else(|| panic!("node {i} does not know"));
+        assert!(text.contains(&format!("id {id},")) && text.contains("no sign of life"), "{text}");
+    }
+}
+
 #[test]
 fn one_who_dies_before_the_job_is_complete_ends_it() {
     let mut job = Job::of(2, 1);
@@ -333,6 +349,9 @@ fn the_dead_are_replaced_as_often_as_needed() {
         job.feed(i, Event::Register { customer_id: 0 });
     }
     job.settle();
+    // Scheduler and servers wait in the exit barrier from the beginning.
+    job.barrier(0, 1, 0, ALL_GROUP);
+    job.barrier(1, 1, 0, ALL_GROUP);
     for (victim, newcomer) in [(3, 4), (4, 5), (2, 6)] {
         let id = job.nodes[victim].me().id;
         job.kill(victim);
@@ -345,6 +364,12 @@ fn the_dead_are_replaced_as_often_as_needed() {
         ));
     }
     assert_eq!(job.failure(0), None);
+    assert!(job.done(0, 1).is_none());
+    job.barrier(5, 1, 0, ALL_GROUP);
+    job.barrier(6, 1, 0, ALL_GROUP);
+    for i in [0, 1, 5, 6] {
+        assert!(job.done(i, 1).unwrap().is_ok());
+    }
 }
 
 #[test]

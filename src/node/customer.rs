@@ -1,41 +1,26 @@
 //! Customers: who sends requests and gets messages (customer.cc, simple_app.h, kv_app.h).
 //!
-//! Each customer has one thread, which runs the application's code serially: the handler of its
-//! messages and the ends of its requests. Requests may be made and waited for from any thread.
-//! What is counted and put together is decided in `kv`; here are the threads and the locks.
+//! The application's code runs one piece at a time for each customer: the handler of its messages and
+//! the ends of its requests (`service`). Requests may be made and waited for from any thread. What is
+//! counted and put together is decided in `kv`; here are the locks.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::customers::Customers;
 use super::error::{NodeError, Result};
+use super::line::Line;
+use super::service::Delivery;
 use super::van::{Van, lock};
-use crate::delivery::queue::PriorityFifo;
-use crate::kv::unanswered::{Held, Stuck};
-use crate::kv::worker::Response;
 use crate::kv::{
     Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
-    WorkerRequests, key_at, server_key_ranges, slice,
+    WorkerRequests, server_key_ranges, slice,
 };
-use crate::observe::log::{self, Level};
 use crate::wire::{DataType, Frames, Message, Meta, NodeId, server_id};
-
-/// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
-/// receiving thread and then ends the process (postoffice.cc:125); these wait aside.
-const PARKED_MAX: usize = 65_536;
-
-/// What reaches a customer's queue.
-#[derive(Clone, Debug)]
-pub(crate) enum Delivery {
-    Message(Message),
-    NodeLost { id: NodeId, reason: String },
-    CustomerLeft { id: NodeId, customer_id: i32 },
-    Failed(NodeError),
-}
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
 pub type Handler = Box<dyn Fn(Message) + Send + Sync>;
@@ -68,87 +53,6 @@ pub struct Request {
     pub pull: bool,
 }
 
-// ---- the registry -------------------------------------------------------------------------------
-
-/// All customers of a process, by application and customer id.
-#[derive(Default)]
-pub(crate) struct Customers {
-    map: RwLock<BTreeMap<(i32, i32), Arc<Shared>>>,
-    parked: Mutex<Vec<((i32, i32), Delivery)>>,
-}
-
-impl Customers {
-    /// Puts a message into its customer's queue, or aside until the customer exists.
-    pub(crate) fn deliver(
-        &self,
-        key: (i32, i32),
-        item: Delivery,
-    ) -> std::result::Result<(), String> {
-        if let Some(customer) = self.get(key) {
-            customer.push(item);
-            return Ok(());
-        }
-        let mut parked = lock(&self.parked);
-        // The customer may have come between the two looks; it empties `parked` under this lock.
-        if let Some(customer) = self.get(key) {
-            customer.push(item);
-            return Ok(());
-        }
-        if parked.len() >= PARKED_MAX {
-            return Err(format!(
-                "dropped a message to app {} customer {}: no such customer, and {PARKED_MAX} \
-                 messages wait already",
-                key.0, key.1
-            ));
-        }
-        parked.push((key, item));
-        Ok(())
-    }
-
-    /// Tells every customer.
-    pub(crate) fn broadcast(&self, item: &Delivery) {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        for customer in map.values() {
-            customer.push(item.clone());
-        }
-    }
-
-    fn get(&self, key: (i32, i32)) -> Option<Arc<Shared>> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
-    }
-
-    fn add(&self, key: (i32, i32), customer: &Arc<Shared>) -> Result<()> {
-        let mut parked = lock(&self.parked);
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        if map.contains_key(&key) {
-            return Err(NodeError::Invalid(format!(
-                "app {} customer {} exists already in this process",
-                key.0, key.1
-            )));
-        }
-        map.insert(key, Arc::clone(customer));
-        drop(map);
-        let waiting = std::mem::take(&mut *parked);
-        for (to, item) in waiting {
-            if to == key {
-                customer.push(item);
-            } else {
-                parked.push((to, item));
-            }
-        }
-        Ok(())
-    }
-
-    fn remove(&self, key: (i32, i32)) {
-        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
-    }
-
-    /// Messages of an earlier life of the node mean nothing to the next one.
-    pub(crate) fn forget_parked(&self) {
-        lock(&self.parked).clear();
-    }
-}
-
 // ---- one customer ---------------------------------------------------------------------------------
 
 /// Where the running van is found, if the node runs.
@@ -156,58 +60,41 @@ pub(crate) type VanSlot = Arc<RwLock<Option<Arc<Van>>>>;
 
 /// The state that a customer's thread, its callers and the van share.
 pub(crate) struct Shared {
-    app_id: i32,
+    pub(crate) app_id: i32,
     customer_id: i32,
-    queue: Mutex<Queue>,
-    wake: Condvar,
-    requests: Mutex<Requests>,
-    answered: Condvar,
+    pub(crate) handler: Handler,
+    pub(crate) line: Line<Delivery>,
+    pub(crate) requests: Mutex<Requests>,
+    pub(crate) answered: Condvar,
+    /// Some worker's customer has left.
+    pub(crate) left: AtomicBool,
     van: VanSlot,
 }
 
-struct Queue {
-    items: PriorityFifo<Delivery>,
-    closed: bool,
-}
-
-struct Requests {
-    requests: WorkerRequests<Payload>,
+pub(crate) struct Requests {
+    pub(crate) requests: WorkerRequests<Payload>,
     /// Bytes of one value, if this is a KVWorker.
-    value_size: Option<usize>,
+    pub(crate) value_size: Option<usize>,
     /// What the application owes answers to, if this is a KVServer.
-    ledger: Option<Unanswered>,
+    pub(crate) ledger: Option<Unanswered>,
     ranges: Vec<KeyRange>,
 }
 
 /// What a KVWorker's request leaves for its end.
-struct Payload {
+pub(crate) struct Payload {
     sink: Option<Box<dyn PullSink>>,
     done: Done,
 }
 
 impl Shared {
-    fn push(&self, item: Delivery) {
-        let priority = match &item {
-            Delivery::Message(message) => message.meta.priority,
-            // After everything that had arrived before: a response that is here counts.
-            _ => i32::MIN,
-        };
-        let mut queue = lock(&self.queue);
-        if !queue.closed {
-            queue.items.push(priority, item);
-            drop(queue);
-            self.wake.notify_one();
-        }
-    }
-
-    fn van(&self) -> Result<Arc<Van>> {
+    pub(crate) fn van(&self) -> Result<Arc<Van>> {
         self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
             NodeError::NotStarted("the node is not started, or was finalized".to_owned())
         })
     }
 
     /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
-    fn finish(&self, finished: Finished<Payload>) {
+    pub(crate) fn finish(&self, finished: Finished<Payload>) {
         let Finished { ts, payload, outcome } = finished;
         let result = match outcome {
             Ok(Some(assembled)) => match payload.sink {
@@ -261,8 +148,8 @@ impl Customer {
         let shared = Arc::new(Shared {
             app_id,
             customer_id,
-            queue: Mutex::new(Queue { items: PriorityFifo::new(), closed: false }),
-            wake: Condvar::new(),
+            handler,
+            line: Line::new(),
             requests: Mutex::new(Requests {
                 requests: WorkerRequests::new(),
                 value_size: None,
@@ -270,13 +157,14 @@ impl Customer {
                 ranges: Vec::new(),
             }),
             answered: Condvar::new(),
+            left: AtomicBool::new(false),
             van,
         });
         registry.add((app_id, customer_id), &shared)?;
-        let work = Work { shared: Arc::clone(&shared), handler, left: AtomicBool::new(false) };
+        let served = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(format!("pslite-c{app_id}.{customer_id}"))
-            .spawn(move || work.run())
+            .spawn(move || served.serve())
             .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
         Ok(Self { handle: CustomerHandle { shared }, registry, thread: Some(thread) })
     }
@@ -292,13 +180,13 @@ impl Drop for Customer {
     fn drop(&mut self) {
         let shared = &self.handle.shared;
         self.registry.remove((shared.app_id, shared.customer_id));
-        lock(&shared.queue).closed = true;
-        shared.wake.notify_all();
+        shared.line.close();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
         }
+        shared.line.wait_until_idle();
     }
 }
 
@@ -592,175 +480,4 @@ fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
         }
     }
     Message { meta, data }
-}
-
-// ---- the thread -----------------------------------------------------------------------------------
-
-/// What the customer's thread works with.
-struct Work {
-    shared: Arc<Shared>,
-    handler: Handler,
-    /// Some worker's customer has left.
-    left: AtomicBool,
-}
-
-impl Work {
-    fn run(&self) {
-        while let Some(item) = self.next() {
-            match item {
-                Delivery::Message(message) => self.message(message),
-                Delivery::NodeLost { id, reason } => self.node_lost(id, &reason),
-                Delivery::CustomerLeft { id, customer_id } => {
-                    if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
-                        ledger.customer_left(id, customer_id);
-                        self.left.store(true, Ordering::Relaxed);
-                    }
-                }
-                Delivery::Failed(error) => self.all_lost(&error),
-            }
-            self.end_stuck_requests();
-        }
-    }
-
-    fn next(&self) -> Option<Delivery> {
-        let mut queue = lock(&self.shared.queue);
-        loop {
-            if let Some(item) = queue.items.pop() {
-                return Some(item);
-            }
-            if queue.closed {
-                return None;
-            }
-            queue = self.shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn message(&self, message: Message) {
-        let meta = &message.meta;
-        let (request, timestamp, sender) = (meta.request, meta.timestamp, meta.sender);
-        let is_kv = !meta.simple_app;
-        if !request && is_kv && lock(&self.shared.requests).value_size.is_some() {
-            return self.response(message);
-        }
-        if request && is_kv {
-            self.note_request(&message);
-        }
-        (self.handler)(message);
-        if !request {
-            let finished = lock(&self.shared.requests).requests.on_response(
-                timestamp,
-                sender,
-                Response::default(),
-            );
-            if let Some(finished) = finished {
-                self.shared.finish(finished);
-            }
-            self.shared.answered.notify_all();
-        }
-    }
-
-    fn note_request(&self, message: &Message) {
-        let Ok(van) = self.shared.van() else { return };
-        if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
-            let keys = message.data.first().map_or(&[][..], |keys| keys);
-            // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
-            let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
-            ledger.received(&message.meta, key, van.now());
-        }
-    }
-
-    /// A response to a KVWorker's request (kv_app.h:616).
-    fn response(&self, message: Message) {
-        let meta = message.meta;
-        let mut error = meta.error;
-        let mut frames = message.data.into_iter();
-        let pairs = match (frames.next(), frames.next(), frames.next()) {
-            (Some(keys), Some(vals), lens) => {
-                KvPairs { keys, vals, lens: lens.unwrap_or_default() }
-            }
-            _ => KvPairs::default(),
-        };
-        if meta.pull && pairs.keys.is_empty() && error.is_empty() {
-            error = format!("node {} answered a pull without keys", meta.sender);
-        }
-        let finished = lock(&self.shared.requests).requests.on_response(
-            meta.timestamp,
-            meta.sender,
-            Response { pairs, error: &error },
-        );
-        if let Some(finished) = finished {
-            self.shared.finish(finished);
-        }
-    }
-
-    fn node_lost(&self, id: NodeId, reason: &str) {
-        let finished = {
-            let mut state = lock(&self.shared.requests);
-            if let Some(ledger) = &mut state.ledger {
-                ledger.forget_node(id);
-            }
-            state.requests.fail_node(id, reason)
-        };
-        finished.into_iter().for_each(|finished| self.shared.finish(finished));
-        self.shared.answered.notify_all();
-    }
-
-    fn all_lost(&self, error: &NodeError) {
-        let finished = lock(&self.shared.requests).requests.fail_all(error.to_string());
-        finished.into_iter().for_each(|finished| self.shared.finish(finished));
-        self.shared.answered.notify_all();
-    }
-
-    /// A push that waits for a worker that has left can never be answered: its sender is told,
-    /// instead of waiting for ever. Only when nothing else is left to do, because until then the
-    /// answer may still come.
-    fn end_stuck_requests(&self) {
-        if !self.left.load(Ordering::Relaxed) || !lock(&self.shared.queue).items.is_empty() {
-            return;
-        }
-        let stuck = lock(&self.shared.requests).ledger.as_ref().map(Unanswered::stuck);
-        let (Some(stuck), Ok(van)) = (stuck, self.shared.van()) else { return };
-        for Stuck { request, left } in stuck {
-            let who: Vec<String> = left
-                .iter()
-                .map(|(node, _)| van.with_cluster(|cluster, _| cluster.describe(*node)))
-                .collect();
-            let text = format!(
-                "{} left without the push of key {} that others wait for",
-                who.join(", "),
-                local_key(request.key, van.settings().num_servers),
-            );
-            log::write(Level::Error, &text);
-            if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
-                ledger.answered(request.sender, request.customer_id, request.timestamp);
-            }
-            // A stock worker would take any answer for a success: it goes on waiting, as before.
-            if van.is_ours(request.sender) {
-                let _ = van.send(Message {
-                    meta: refusal(&request, self.shared.app_id, text),
-                    data: Frames::new(),
-                });
-            }
-        }
-    }
-}
-
-fn refusal(request: &Held, app_id: i32, error: String) -> Meta {
-    Meta {
-        head: request.head,
-        app_id,
-        customer_id: request.customer_id,
-        timestamp: request.timestamp,
-        recver: request.sender,
-        push: request.push,
-        pull: request.pull,
-        error,
-        ..Meta::default()
-    }
-}
-
-/// A key as the application knows it: counted from the start of its range.
-fn local_key(key: u64, servers: usize) -> u64 {
-    let ranges = server_key_ranges(servers);
-    ranges.iter().find(|range| range.contains(key)).map_or(key, |range| key - range.begin)
 }

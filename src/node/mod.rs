@@ -1,13 +1,16 @@
 //! A running node: settings from the environment, threads, and the glue between the state machines
 //! (`cluster`, `kv`, `delivery`) and the sockets (`transport`).
 //!
-//! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks and gets
-//! answers. Rules of the protocol do not live here but in the state machines.
+//! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
+//! what it does with what comes, `line` in which order, `customers` where they are found. Rules of the protocol do not live here but in the state machines.
 
 mod address;
 pub mod customer;
+mod customers;
 pub mod error;
+mod line;
 pub mod postoffice;
+mod service;
 pub mod settings;
 mod van;
 

@@ -4,8 +4,10 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::customer::{Customer, Customers, Delivery, Handler, VanSlot};
+use super::customer::{Customer, Handler, VanSlot};
+use super::customers::Customers;
 use super::error::{NodeError, Result};
+use super::service::Delivery;
 use super::settings::{Lookup, Settings};
 use super::van::{Van, lock};
 use crate::kv::ranges::{KeyRange, server_key_ranges};

@@ -68,6 +68,10 @@ pub struct Settings {
     pub stock_level: bool,
 }
 
+/// How long the others wait for a replacement if neither `PSLITE_RECOVERY_WAIT` nor a longer
+/// `PS_HEARTBEAT_TIMEOUT` says otherwise.
+const RECOVERY_WAIT_AT_LEAST: Duration = Duration::from_secs(10);
+
 impl Settings {
     /// Reads all settings.
     ///
@@ -77,6 +81,9 @@ impl Settings {
         let env = Reader { lookup };
         let verbose = env.number("PS_VERBOSE", 0)?;
         let own_heartbeat = env.seconds("PSLITE_HEARTBEAT", Some(2.0))?;
+        let heartbeat_timeout = env.seconds("PS_HEARTBEAT_TIMEOUT", None)?;
+        let default_recovery_wait =
+            heartbeat_timeout.unwrap_or_default().max(RECOVERY_WAIT_AT_LEAST);
         let resend = env.number("PS_RESEND", 0)? != 0;
         let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000)?;
         Ok(Self {
@@ -101,7 +108,7 @@ impl Settings {
             resend: resend.then(|| Duration::from_millis(resend_timeout.max(1) as u64)),
             drop_percent: env.number("PS_DROP_MSG", 0)?.clamp(0, 100) as u32,
             heartbeat_interval: env.seconds("PS_HEARTBEAT_INTERVAL", None)?.or(own_heartbeat),
-            heartbeat_timeout: env.seconds("PS_HEARTBEAT_TIMEOUT", None)?,
+            heartbeat_timeout,
             silence_limit: env
                 .seconds("PSLITE_SILENCE_LIMIT", Some(60.0))?
                 .unwrap_or(Duration::MAX),
@@ -111,7 +118,7 @@ impl Settings {
                 .seconds("PSLITE_REPORT_INTERVAL", Some(10.0))?
                 .unwrap_or(Duration::MAX),
             recovery_wait: env
-                .seconds("PSLITE_RECOVERY_WAIT", Some(60.0))?
+                .seconds("PSLITE_RECOVERY_WAIT", Some(default_recovery_wait.as_secs_f64()))?
                 .unwrap_or(Duration::MAX),
             stock_level: env.stock_level()?,
         })

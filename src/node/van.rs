@@ -1,6 +1,9 @@
-//! The van of a started node: one thread that receives, one that keeps time, and the sending of
-//! every message. It applies what the membership state machine decides and hands data messages to
-//! their customers. It never runs application code: that happens on the customers' threads.
+//! The van of a started node: one thread that receives (`receive`), one that keeps time, and the
+//! sending of every message. It applies what the membership state machine decides (`membership`) and
+//! hands data messages to their customers.
+
+mod membership;
+mod receive;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -9,22 +12,23 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::address;
-use super::customer::{Customers, Delivery};
+use super::customers::Customers;
 use super::error::{NodeError, Result};
 use super::postoffice::OnFailure;
 use super::settings::Settings;
-use crate::cluster::{self, Action, Cluster, ClusterConfig, Event, Failure, FailureKind};
-use crate::delivery::{ResendConfig, Resender, Verdict};
+use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
+use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
-use crate::transport::zmq::{
-    Endpoint, Incoming, LinkEvent, RecvError, SendError, SendMode, ZmqOptions, ZmqTransport,
-};
-use crate::wire::{self, Command, EMPTY, Message, Node, NodeId, Role, SCHEDULER};
+use crate::transport::zmq::{LinkEvent, SendError, SendMode, ZmqOptions, ZmqTransport};
+use crate::wire::{self, Message, Node, NodeId, Role, SCHEDULER};
+use receive::{Detour, Watch};
 
 /// The largest frame that a peer may send, in bytes: 2^31, more than any tensor slice of stock.
 const FRAME_BYTES_MAX: usize = 1 << 31;
 /// How long sockets may take to flush when the node ends.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a node that resends waits for the last acknowledgements.
+const LAST_ACKS: Duration = Duration::from_secs(10);
 /// The longest sleep of the thread that keeps time.
 const TICK: Duration = Duration::from_millis(50);
 /// Resends of one message before its peer counts as unreachable. The wait doubles up to a cap, so
@@ -44,9 +48,12 @@ pub(crate) struct Van {
     my_id: AtomicI32,
     /// Some peer is lost or the job failed: senders must look closer.
     trouble: AtomicBool,
+    /// The job is complete.
+    ready: AtomicBool,
     stopping: AtomicBool,
     random: AtomicU64,
     garbage: RateLimit,
+    detour: Detour,
     on_failure: OnFailure,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -104,9 +111,11 @@ impl Van {
             started: Instant::now(),
             my_id: AtomicI32::new(me.id),
             trouble: AtomicBool::new(false),
+            ready: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
             garbage: RateLimit::new(Duration::from_secs(5)),
+            detour: Detour::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),
             transport,
@@ -116,19 +125,26 @@ impl Van {
             van.connect(&scheduler, None);
         }
         van.event(Event::Start);
-        van.spawn("van", Self::receive)?;
-        van.spawn("clock", Self::keep_time)?;
+        van.spawn("van", |van| van.receive())?;
+        van.spawn("clock", |van| van.keep_time())?;
         log::write(Level::Verbose, &format!("{} listens on {}", me.role.name(), me.address()));
         Ok(van)
     }
 
-    fn spawn(self: &Arc<Self>, name: &str, body: fn(&Self)) -> Result<()> {
+    fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> Result<()> {
         let van = Arc::clone(self);
         let thread = std::thread::Builder::new()
             .name(format!("pslite-{name}"))
             .spawn(move || body(&van))
             .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
-        lock(&self.threads).push(thread);
+        let mut threads = lock(&self.threads);
+        // Those whose place another took.
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
         Ok(())
     }
 
@@ -144,6 +160,11 @@ impl Van {
     /// My id, or [`EMPTY`] before the job is complete.
     pub(crate) fn my_id(&self) -> NodeId {
         self.my_id.load(Ordering::Relaxed)
+    }
+
+    /// True once the job is complete.
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
     }
 
     // ---- calls of the application ---------------------------------------------------------
@@ -210,7 +231,8 @@ impl Van {
             self.check_peer(to)?;
         }
         if to == me {
-            self.dispatch(message, None);
+            // Not at once: the caller may hold locks that the customer's code needs.
+            let _ = self.dispatch(message, None);
             return Ok(());
         }
         if let Some(resender) = &self.resender {
@@ -307,20 +329,8 @@ impl Van {
 
     // ---- threads -------------------------------------------------------------------------------
 
-    fn receive(&self) {
-        loop {
-            match self.transport.recv() {
-                Ok(incoming) => self.incoming(&incoming),
-                Err(RecvError::Stopped) => return,
-                Err(error) => {
-                    log::write(Level::Error, &format!("cannot receive any more: {error}"));
-                    return;
-                }
-            }
-        }
-    }
-
-    fn keep_time(&self) {
+    fn keep_time(self: &Arc<Self>) {
+        let mut watch = Watch::default();
         let mut events: Vec<LinkEvent> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
             events.clear();
@@ -330,6 +340,7 @@ impl Van {
                 let id = event.key;
                 self.event(if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } });
             }
+            self.watch_detour(&mut watch);
             self.resend_due();
             self.transport.flush();
             self.event(Event::Tick);
@@ -366,283 +377,32 @@ impl Van {
         }
     }
 
-    // ---- receiving -----------------------------------------------------------------------------
-
-    fn incoming(&self, incoming: &Incoming) {
-        let from = incoming.from;
-        let mut meta = match incoming.frames.first().map(|frame| wire::decode_meta(frame)) {
-            Some(Ok(meta)) if !incoming.oversized => meta,
-            Some(Ok(_)) => return self.drop_garbage(incoming, "too many frames"),
-            Some(Err(error)) => return self.drop_garbage(incoming, &error.to_string()),
-            None => return self.drop_garbage(incoming, "no frame"),
-        };
-        if self.settings.drop_percent > 0 && self.my_id() != EMPTY && self.unlucky() {
-            return;
-        }
-        meta.sender = from.unwrap_or(EMPTY);
-        meta.recver = self.my_id();
-        if log::enabled(Level::Trace) {
-            log::write(Level::Trace, &format!("from {}: {meta:?}", meta.sender));
-        }
-        if let Some(reason) = self.refuse(from, &meta) {
-            return self.drop_garbage(incoming, &reason);
-        }
-        let message = Message { data: incoming.frames[1..].iter().cloned().collect(), meta };
-        if !self.accept(from, &message) {
-            return;
-        }
-        match message.meta.control.as_ref().map(|control| control.command) {
-            None => self.dispatch(message, Some(incoming)),
-            Some(Command::Ack | Command::Terminate) => {}
-            Some(_) => self.event(Event::Received { from, message }),
-        }
-    }
-
-    /// Passes the message through the resender; false if it must go no further.
-    fn accept(&self, from: Option<NodeId>, message: &Message) -> bool {
-        let (Some(resender), Some(from)) = (&self.resender, from) else { return true };
-        let ours = message.meta.sequence != 0 || self.is_ours(from);
-        let outcome = lock(resender).incoming(self.now(), from, message, ours);
-        if let Some(ack) = outcome.ack {
-            // The sender asks again if this one is lost.
-            let _ = self.post(from, &ack, SendMode::Control);
-        }
-        outcome.verdict == Verdict::Deliver
-    }
-
-    /// Why a message is not even looked at, if so.
-    fn refuse(&self, from: Option<NodeId>, meta: &wire::Meta) -> Option<String> {
-        let command = meta.control.as_ref().map(|control| control.command);
-        match from {
-            None if command != Some(Command::AddNode) => {
-                Some("a message of a node that has not registered".to_owned())
-            }
-            None => None,
-            Some(id) => {
-                let core = lock(&self.core);
-                let unknown = core.cluster.is_ready()
-                    && id != SCHEDULER
-                    && id != core.cluster.me().id
-                    && core.cluster.node(id).is_none();
-                unknown.then(|| format!("node {id} is not in this job"))
-            }
-        }
-    }
-
-    fn drop_garbage(&self, incoming: &Incoming, reason: &str) {
-        if let Some(total) = self.garbage.hit() {
-            let who = incoming
-                .from
-                .map_or_else(|| "an unnamed node".to_owned(), |id| format!("node {id}"));
-            log::write(
-                Level::Warning,
-                &format!(
-                    "dropped a message from {who} at {}: {reason} ({total} so far)",
-                    incoming.address()
-                ),
-            );
-        }
-    }
-
-    /// Hands a data message to its customer.
-    fn dispatch(&self, message: Message, incoming: Option<&Incoming>) {
-        let frames = message.data.len();
-        let sound = message.meta.app_id != EMPTY
-            && (message.meta.simple_app || frames == 0 || frames == 2 || frames == 3);
-        if !sound {
-            if let Some(incoming) = incoming {
-                self.drop_garbage(incoming, "neither control nor a message to an application");
-            }
-            return;
-        }
-        // Workers have several customers per application, others one (van.cc:229).
-        let customer_id = if self.settings.role == Role::Worker {
-            message.meta.customer_id
-        } else {
-            message.meta.app_id
-        };
-        let key = (message.meta.app_id, customer_id);
-        if let Err(text) = self.customers.deliver(key, Delivery::Message(message)) {
-            log::write(Level::Error, &text);
-        }
-    }
-
-    /// One throw of PS_DROP_MSG's dice: a SplitMix64 step.
-    fn unlucky(&self) -> bool {
-        let mut z = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % 100) < u64::from(self.settings.drop_percent)
-    }
-
-    // ---- the membership and what it decides -----------------------------------------------------
-
-    /// Feeds one event and applies what follows from it, in order, under the lock: sending control
-    /// messages never blocks.
-    fn event(&self, event: Event) {
-        let mut core = lock(&self.core);
-        let failed_before = core.failure.is_some();
-        let now = self.now();
-        if let Event::Received { from: Some(id), .. } = &event {
-            let id = *id;
-            core.cluster.heard(now, id);
-        }
-        let mut actions = Vec::new();
-        core.cluster.handle(now, event, &mut actions);
-        let mut queue: std::collections::VecDeque<Action> = actions.into();
-        while let Some(action) = queue.pop_front() {
-            if let Some(echo) = self.apply(&mut core, action) {
-                let mut more = Vec::new();
-                core.cluster.handle(self.now(), echo, &mut more);
-                queue.extend(more);
-            }
-        }
-        let failure = core.failure.as_ref().filter(|_| !failed_before).map(|f| f.text.clone());
-        drop(core);
-        if let Some(reason) = failure {
-            (self.on_failure)(&reason);
-        }
-    }
-
-    /// Applies one action; a message to myself comes back as an event.
-    fn apply(&self, core: &mut MutexGuard<'_, Core>, action: Action) -> Option<Event> {
-        match action {
-            Action::Connect { node, identity } => self.connect(&node, identity),
-            Action::ConnectPending { key, node } => {
-                self.connect(&Node { id: key, ..node }, Some(SCHEDULER));
-            }
-            Action::Rename { from, to } => {
-                self.transport.rename(from, to);
-                if let Some(up) = core.links.remove(&from) {
-                    core.links.insert(to, up);
-                }
-            }
-            Action::Disconnect { id } => {
-                self.transport.disconnect(id, Duration::from_millis(100));
-                core.links.remove(&id);
-            }
-            Action::Send { to, message } => return self.send_control(core, to, message),
-            Action::Ready => self.ready(core),
-            Action::BarrierDone { ticket, result } => {
-                if let Some(slot) = core.barriers.get_mut(&ticket) {
-                    *slot = Some(result);
-                }
-                self.changed.notify_all();
-            }
-            Action::NodeLost { id, reason } => self.lost(core, id, reason),
-            Action::NodeReplaced { node } => self.replaced(core, &node),
-            Action::CustomerLeft { id, customer_id } => {
-                self.customers.broadcast(&Delivery::CustomerLeft { id, customer_id });
-            }
-            Action::Failed(failure) => self.failed(core, failure),
-            Action::Log { level, text } => log::write(log_level(level), &text),
-        }
-        None
-    }
-
-    fn send_control(&self, core: &Core, to: NodeId, mut message: Message) -> Option<Event> {
-        let me = core.cluster.me().id;
-        if to == me && me != EMPTY {
-            message.meta.sender = me;
-            message.meta.recver = me;
-            return Some(Event::Received { from: Some(me), message });
-        }
-        if let Some(resender) = &self.resender
-            && to > 0
-            && core.cluster.is_ready()
-        {
-            lock(resender).outgoing(self.now(), to, &mut message, core.cluster.is_ours(to));
-        }
-        self.post_control(to, &message);
-        None
-    }
-
-    /// Sends without the lock's help: `post` would take it again to describe an error.
-    fn post_control(&self, to: NodeId, message: &Message) {
-        let mut meta = Vec::with_capacity(64);
-        wire::encode_meta(&message.meta, &mut meta);
-        if log::enabled(Level::Trace) {
-            log::write(Level::Trace, &format!("to {to}: {:?}", message.meta));
-        }
-        if let Err(error) =
-            self.transport.send(to, &meta, &message.data, message.meta.priority, SendMode::Control)
-        {
-            log::write(Level::Verbose, &format!("no control message to node {to}: {error}"));
-        }
-    }
-
-    fn ready(&self, core: &mut Core) {
-        let me = core.cluster.me().clone();
-        self.my_id.store(me.id, Ordering::Relaxed);
-        if let Some(resender) = &self.resender {
-            lock(resender).set_my_id(me.id);
-        }
-        log::write(
-            Level::Verbose,
-            &format!(
-                "this is {} of {} workers and {} servers after {:.1} ms{}",
-                me.describe(),
-                self.settings.num_workers,
-                self.settings.num_servers,
-                self.now().as_secs_f64() * 1e3,
-                if me.is_recovery { ", in place of one that died" } else { "" }
-            ),
-        );
-        self.changed.notify_all();
-    }
-
-    fn lost(&self, core: &mut Core, id: NodeId, reason: String) {
-        log::write(Level::Error, &reason);
-        core.lost.insert(id, reason.clone());
-        self.trouble.store(true, Ordering::Release);
-        if let Some(resender) = &self.resender {
-            lock(resender).forget(id);
-        }
-        self.transport.disconnect(id, Duration::ZERO);
-        core.links.remove(&id);
-        self.customers.broadcast(&Delivery::NodeLost { id, reason });
-    }
-
-    fn replaced(&self, core: &mut Core, node: &Node) {
-        core.lost.remove(&node.id);
-        if core.lost.is_empty() && core.failure.is_none() {
-            self.trouble.store(false, Ordering::Release);
-        }
-        if let Some(resender) = &self.resender {
-            lock(resender).forget(node.id);
-        }
-        log::write(Level::Info, &format!("{} took the place of a dead node", node.describe()));
-        self.changed.notify_all();
-    }
-
-    fn failed(&self, core: &mut Core, failure: Failure) {
-        log::write(Level::Error, &failure.text);
-        self.trouble.store(true, Ordering::Release);
-        let reason = error_of(&failure);
-        core.failure = Some(failure);
-        for slot in core.barriers.values_mut().filter(|slot| slot.is_none()) {
-            *slot = Some(Err(core_failure(&reason)));
-        }
-        self.changed.notify_all();
-        self.customers.broadcast(&Delivery::Failed(reason));
-    }
-
-    fn connect(&self, node: &Node, identity: Option<NodeId>) {
-        let endpoint = if self.settings.local {
-            Endpoint::Ipc { path: format!("/tmp/{}", node.port) }
-        } else {
-            Endpoint::Tcp { host: node.hostname.clone(), port: node.port as u16 }
-        };
-        if let Err(error) = self.transport.connect(node.id, &endpoint, identity) {
-            log::write(Level::Error, &format!("cannot connect to {}: {error}", node.describe()));
-        }
-    }
-
     // ---- the end ---------------------------------------------------------------------------------
 
     /// The exit barrier is behind us: peers may vanish without anybody's fault.
     pub(crate) fn finalizing(&self) {
         self.event(Event::Finalizing);
+        self.wait_for_acks();
+    }
+
+    /// What I sent last, such as the release of the exit barrier, may have been lost on the way: so a
+    /// node that resends does not go before it is confirmed, or its receiver is gone.
+    fn wait_for_acks(&self) {
+        let Some(resender) = &self.resender else { return };
+        let until = self.now() + LAST_ACKS;
+        while self.now() < until {
+            let gone: Vec<NodeId> = {
+                let core = lock(&self.core);
+                core.links.iter().filter(|(_, up)| !**up).map(|(id, _)| *id).collect()
+            };
+            let mut resender = lock(resender);
+            gone.into_iter().for_each(|id| resender.forget(id));
+            if resender.pending() == 0 {
+                return;
+            }
+            drop(resender);
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Ends both threads and closes every socket. What was sent is flushed for at most a second.
@@ -654,13 +414,21 @@ impl Van {
         }
         self.transport.stop();
         let me = std::thread::current().id();
-        for thread in std::mem::take(&mut *lock(&self.threads)) {
+        // A customer's code may wait for the caller: the thread that runs it ends when it is done.
+        let detoured = self.detour.interrupt();
+        // One at a time: the clock may still start a thread.
+        while let Some(thread) = self.next_thread() {
             thread.thread().unpark();
-            if thread.thread().id() != me && thread.join().is_err() {
+            let id = thread.thread().id();
+            if id != me && Some(id) != detoured && thread.join().is_err() {
                 log::write(Level::Error, "a thread of the van ended by a panic");
             }
         }
         self.transport.close(LINGER);
+    }
+
+    fn next_thread(&self) -> Option<JoinHandle<()>> {
+        lock(&self.threads).pop()
     }
 }
 

@@ -30,6 +30,8 @@ const FRAMES_MAX: usize = 16;
 const FLUSH: Duration = Duration::from_secs(1);
 /// The first and the longest wait before connecting again (stock waits 100 ms at once).
 const RECONNECT_MS: (i32, i32) = (5, 200);
+/// TCP keepalive: seconds of silence, seconds between probes, probes without an answer.
+const KEEP_ALIVE_S: (i32, i32, i32) = (10, 5, 3);
 /// The identity of our own wake-up connection; no node has an empty number.
 const WAKE: &[u8] = b"ps-wake";
 
@@ -243,9 +245,7 @@ impl ZmqTransport {
             let mut receiver = context.socket(Kind::Router)?;
             receiver.set_int(zmq_sys::ZMQ_LINGER, 0)?;
             receiver.set_int(zmq_sys::ZMQ_RCVHWM, options.recv_queue)?;
-            // A process that takes the place of a dead one has the same name; stock's ROUTER
-            // would ignore it for as long as the old connection seems to live.
-            receiver.set_int(zmq_sys::ZMQ_ROUTER_HANDOVER, 1)?;
+            keep_alive(&mut receiver)?;
             let limit = i64::try_from(options.max_frame).unwrap_or(i64::MAX);
             receiver.set(zmq_sys::ZMQ_MAXMSGSIZE, &limit.to_ne_bytes())?;
             receiver.bind("inproc://wake")?;
@@ -321,6 +321,7 @@ impl ZmqTransport {
             let mut socket = self.context.socket(Kind::Dealer)?;
             socket.set_int(zmq_sys::ZMQ_LINGER, FLUSH.as_millis() as i32)?;
             socket.set_int(zmq_sys::ZMQ_SNDHWM, self.options.send_queue)?;
+            keep_alive(&mut socket)?;
             socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL, RECONNECT_MS.0)?;
             socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL_MAX, RECONNECT_MS.1)?;
             if let Some(id) = identity {
@@ -572,6 +573,17 @@ fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<(
         socket.send(Outgoing::Share(frame), i + 1 < data.len(), true)?;
     }
     Ok(())
+}
+
+/// Lets the kernel find out that a peer's machine is gone. A process that takes the place of a dead one
+/// has the same name, and a ROUTER ignores a second connection of a name for as long as the first one
+/// seems to live. (It could be told to prefer the second one, ZMQ_ROUTER_HANDOVER: then any stranger
+/// who claims a member's name would cut that member off.)
+fn keep_alive(socket: &mut Socket) -> io::Result<()> {
+    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE, 1)?;
+    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_IDLE, KEEP_ALIVE_S.0)?;
+    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_INTVL, KEEP_ALIVE_S.1)?;
+    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_CNT, KEEP_ALIVE_S.2)
 }
 
 fn waiting(meta: &[u8], data: &[Bytes]) -> Waiting {

@@ -120,7 +120,7 @@ std::atomic<bool> ended(false);
 
 void end_completions() { ended = true; }
 
-void Completion::run(int status, const char* error) noexcept {
+void Completion::run(int status, const char* error, Seen seen) noexcept {
   if (ended) {
     // Not even destroyed: the closure may hold what is gone already.
     callback_.manager = nullptr;
@@ -130,7 +130,7 @@ void Completion::run(int status, const char* error) noexcept {
     if (status != PSLITE_OK) remember_failure(error ? error : "the request failed");
     return;
   }
-  if (status != PSLITE_OK) return run_failed(error ? error : "the request failed");
+  if (status != PSLITE_OK) return run_failed(error ? error : "the request failed", seen);
   if (failed_count) {
     EngineCall* call = find_call(closure_);
     if (call && is_failed(call->operation)) call->function = complete_with_error;
@@ -138,11 +138,12 @@ void Completion::run(int status, const char* error) noexcept {
   callback_.call<>();
 }
 
-void Completion::run_failed(const char* error) {
+void Completion::run_failed(const char* error, Seen seen) {
   EngineCall* call = find_call(closure_);
   const std::string text = std::string("pslite: ") + error;
   if (call && call->function == engines().threaded && add_failed(call->operation, text)) {
     call->function = complete_with_error;
+    if (seen == kByNobody) remember_failure(error);
   } else {
     // The naive engine, or a callback that is not an engine's: the next call raises it.
     remember_failure(error);
@@ -157,7 +158,8 @@ namespace engine {
 
 // MXNet's own, for which this stands in: the destructor of a kvstore begins with it, and an error
 // of a request that nobody has looked at yet would be thrown out of that destructor, which ends the
-// process with an abort. There it is logged instead; everywhere else nothing changes.
+// process with an abort. There it is logged instead. Everywhere else it also throws the errors that no
+// array carries: those of pushes.
 class ThreadedEngine {
  public:
   void WaitForAll();
@@ -174,6 +176,7 @@ void ThreadedEngine::WaitForAll() {
     if (!pslite_mxnet::in_kvstore_destructor()) throw;
     pslite_log(0, error.what());
   }
+  pslite_mxnet::raise_remembered();
 }
 
 }  // namespace engine

@@ -6,6 +6,10 @@
 
 namespace pslite_mxnet {
 
+// Whether the engine shows a failure of the operation to anybody. A push writes to no array, so that
+// nobody waits for its end: the engine keeps its error to itself.
+enum Seen { kByArrays, kByNobody };
+
 // A copy of the callback that came with a request. Run at most once; destroyed by hand.
 class Completion {
  public:
@@ -18,11 +22,11 @@ class Completion {
   Completion& operator=(const Completion&) = delete;
 
   // Runs the callback. After a failure the engine is told, so that whoever waits for the arrays
-  // gets `error`.
-  void run(int status, const char* error) noexcept;
+  // gets `error`; what nobody would see is raised by later calls.
+  void run(int status, const char* error, Seen seen) noexcept;
 
  private:
-  void run_failed(const char* error);
+  void run_failed(const char* error, Seen seen);
 
   ps::Function callback_;
   void** closure_;  // on the heap, or null

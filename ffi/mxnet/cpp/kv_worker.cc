@@ -25,7 +25,8 @@ thread_local int unsent_timestamp = -1;
 
 void ended(void* arg, int status, const char* error) noexcept {
   Pending* pending = static_cast<Pending*>(arg);
-  pending->completion.run(status, error);
+  const pslite_mxnet::Seen seen = pending->vals ? pslite_mxnet::kByArrays : pslite_mxnet::kByNobody;
+  pending->completion.run(status, error, seen);
   delete pending;
 }
 

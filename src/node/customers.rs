@@ -1,0 +1,100 @@
+//! Which customers this process has, and what waits for those that it does not have yet.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::customer::Shared;
+use super::error::{NodeError, Result};
+use super::service::Delivery;
+use super::van::lock;
+
+/// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
+/// receiving thread and then ends the process (postoffice.cc:125); these wait aside.
+const PARKED_MAX: usize = 65_536;
+
+/// All customers of a process, by application and customer id.
+#[derive(Default)]
+pub(crate) struct Customers {
+    map: RwLock<BTreeMap<(i32, i32), Arc<Shared>>>,
+    parked: Mutex<Vec<((i32, i32), Delivery)>>,
+}
+
+impl Customers {
+    /// Puts a message into its customer's queue, or aside until the customer exists.
+    ///
+    /// # Errors
+    /// Too many wait aside; the text says for whom.
+    pub(crate) fn deliver(
+        &self,
+        key: (i32, i32),
+        item: Delivery,
+    ) -> std::result::Result<(), String> {
+        if let Some(customer) = self.get(key) {
+            customer.line.push(item.priority(), item);
+            return Ok(());
+        }
+        self.park(key, item)
+    }
+
+    fn park(&self, key: (i32, i32), item: Delivery) -> std::result::Result<(), String> {
+        let mut parked = lock(&self.parked);
+        // The customer may have come between the two looks; it empties `parked` under this lock.
+        if let Some(customer) = self.get(key) {
+            customer.line.push(item.priority(), item);
+            return Ok(());
+        }
+        if parked.len() >= PARKED_MAX {
+            return Err(format!(
+                "dropped a message to app {} customer {}: no such customer, and {PARKED_MAX} \
+                 messages wait already",
+                key.0, key.1
+            ));
+        }
+        parked.push((key, item));
+        Ok(())
+    }
+
+    /// Tells every customer.
+    pub(crate) fn broadcast(&self, item: &Delivery) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        for customer in map.values() {
+            customer.line.push(item.priority(), item.clone());
+        }
+    }
+
+    /// The customer, if it exists.
+    pub(crate) fn get(&self, key: (i32, i32)) -> Option<Arc<Shared>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    pub(crate) fn add(&self, key: (i32, i32), customer: &Arc<Shared>) -> Result<()> {
+        let mut parked = lock(&self.parked);
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        if map.contains_key(&key) {
+            return Err(NodeError::Invalid(format!(
+                "app {} customer {} exists already in this process",
+                key.0, key.1
+            )));
+        }
+        map.insert(key, Arc::clone(customer));
+        drop(map);
+        let waiting = std::mem::take(&mut *parked);
+        for (to, item) in waiting {
+            if to == key {
+                customer.line.push(item.priority(), item);
+            } else {
+                parked.push((to, item));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, key: (i32, i32)) {
+        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    /// Messages of an earlier life of the node mean nothing to the next one.
+    pub(crate) fn forget_parked(&self) {
+        lock(&self.parked).clear();
+    }
+}

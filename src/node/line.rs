@@ -1,0 +1,249 @@
+//! The line in front of a customer: what arrived is handled one item at a time, by the customer's own
+//! thread or, if nobody waits, at once by the thread that brought it. It knows nothing of what an item
+//! means; ours alone is who may handle the next one.
+//!
+//! Handling at once saves a thread switch for every message, and that is most of what a small message
+//! costs. It is refused to an item that would overtake another, and for a while after one that took
+//! long: then receiving and handling are better off side by side.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use super::van::lock;
+use crate::delivery::queue::PriorityFifo;
+
+/// From here on handling an item counts as slow: about fifty times what the thread switch costs.
+const SLOW: Duration = Duration::from_micros(250);
+/// How many items go through the queue after a slow one.
+const QUEUED_AFTER_SLOW: u32 = 64;
+
+/// See the module.
+pub(crate) struct Line<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    items: PriorityFifo<T>,
+    closed: bool,
+    /// Who handles an item now.
+    handling: Option<ThreadId>,
+    /// So many more items are not handled at once.
+    queue_next: u32,
+}
+
+/// The right to handle one item. Dropped when that is done.
+pub(crate) struct Turn<'a, T> {
+    line: &'a Line<T>,
+    began: Instant,
+}
+
+impl<T> Line<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                items: PriorityFifo::new(),
+                closed: false,
+                handling: None,
+                queue_next: 0,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Puts an item into the queue; dropped if the line is closed.
+    pub(crate) fn push(&self, priority: i32, item: T) {
+        let mut state = lock(&self.state);
+        if !state.closed {
+            state.items.push(priority, item);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The right to handle the item at once, together with the item; or it is queued.
+    pub(crate) fn offer(&self, priority: i32, item: T) -> Option<(Turn<'_, T>, T)> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return None;
+        }
+        if state.handling.is_none() && state.items.is_empty() && state.queue_next == 0 {
+            state.handling = Some(thread::current().id());
+            return Some((self.turn(), item));
+        }
+        state.queue_next = state.queue_next.saturating_sub(1);
+        state.items.push(priority, item);
+        drop(state);
+        self.changed.notify_all();
+        None
+    }
+
+    /// Waits for an item and the right to handle it; `None` once the line is closed and empty.
+    pub(crate) fn next(&self) -> Option<(Turn<'_, T>, T)> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.handling.is_none() {
+                if let Some(item) = state.items.pop() {
+                    state.handling = Some(thread::current().id());
+                    return Some((self.turn(), item));
+                }
+                if state.closed {
+                    return None;
+                }
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn turn(&self) -> Turn<'_, T> {
+        Turn { line: self, began: Instant::now() }
+    }
+
+    /// True if nothing waits in the queue.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.state).items.is_empty()
+    }
+
+    /// Takes no more items; those that wait are still handled.
+    pub(crate) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until nobody handles an item, unless it is the caller.
+    pub(crate) fn wait_until_idle(&self) {
+        let me = thread::current().id();
+        let mut state = lock(&self.state);
+        while state.handling.is_some_and(|who| who != me) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        let took = self.began.elapsed();
+        let mut state = lock(&self.line.state);
+        state.handling = None;
+        if took > SLOW {
+            state.queue_next = QUEUED_AFTER_SLOW;
+        }
+        // Nobody needs to wake for an empty queue, unless it is the end of it.
+        let somebody_waits = !state.items.is_empty() || state.closed;
+        drop(state);
+        if somebody_waits {
+            self.line.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    #[test]
+    fn an_item_is_handled_at_once_only_if_nobody_is_before_it() {
+        let line = Line::new();
+        let (turn, item) = line.offer(0, 1).unwrap();
+        assert_eq!(item, 1);
+        assert!(line.offer(0, 2).is_none(), "another is being handled");
+        drop(turn);
+        assert!(line.offer(0, 3).is_none(), "another waits");
+        assert_eq!(line.next().unwrap().1, 2);
+        assert_eq!(line.next().unwrap().1, 3);
+        assert_eq!(line.offer(0, 4).unwrap().1, 4);
+    }
+
+    #[test]
+    fn a_slow_item_sends_the_next_ones_to_the_queue() {
+        let line = Line::new();
+        let (turn, _) = line.offer(0, 0).unwrap();
+        thread::sleep(SLOW * 2);
+        drop(turn);
+        for i in 0..QUEUED_AFTER_SLOW {
+            assert!(line.offer(0, i).is_none());
+            assert_eq!(line.next().unwrap().1, i);
+        }
+        assert!(line.offer(0, 0).is_some());
+    }
+
+    #[test]
+    fn a_closed_line_takes_nothing_and_empties() {
+        let line = Line::new();
+        line.push(0, 1);
+        line.close();
+        line.push(0, 2);
+        assert!(line.offer(0, 3).is_none());
+        assert_eq!(line.next().unwrap().1, 1);
+        assert!(line.next().is_none());
+    }
+
+    #[test]
+    fn idle_is_waited_for_but_not_by_the_one_who_handles() {
+        let line = Arc::new(Line::new());
+        let (turn, ()) = line.offer(0, ()).unwrap();
+        line.wait_until_idle();
+        let over = Arc::new(AtomicBool::new(false));
+        let waiter = {
+            let (line, over) = (Arc::clone(&line), Arc::clone(&over));
+            thread::spawn(move || {
+                line.wait_until_idle();
+                assert!(over.load(Ordering::SeqCst));
+            })
+        };
+        line.close();
+        thread::sleep(Duration::from_millis(20));
+        over.store(true, Ordering::SeqCst);
+        drop(turn);
+        waiter.join().unwrap();
+    }
+
+    /// Two threads bring items, one more works the queue off: never two at a time, each one's items in
+    /// their order, none lost.
+    #[test]
+    fn items_are_handled_one_at_a_time_in_order() {
+        const EACH: usize = 20_000;
+        let line = Arc::new(Line::<(usize, usize)>::new());
+        let inside = Arc::new(AtomicBool::new(false));
+        let next = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let handle = {
+            let (inside, next) = (Arc::clone(&inside), Arc::clone(&next));
+            move |(who, number): (usize, usize)| {
+                assert!(!inside.swap(true, Ordering::SeqCst), "two at a time");
+                assert_eq!(next[who].fetch_add(1, Ordering::SeqCst), number, "out of order");
+                inside.store(false, Ordering::SeqCst);
+            }
+        };
+        let worker = {
+            let (line, handle) = (Arc::clone(&line), handle.clone());
+            thread::spawn(move || {
+                while let Some((turn, item)) = line.next() {
+                    handle(item);
+                    drop(turn);
+                }
+            })
+        };
+        let bringers: Vec<_> = (0..2)
+            .map(|who| {
+                let (line, handle) = (Arc::clone(&line), handle.clone());
+                thread::spawn(move || {
+                    for number in 0..EACH {
+                        if let Some((turn, item)) = line.offer(0, (who, number)) {
+                            handle(item);
+                            drop(turn);
+                        }
+                    }
+                })
+            })
+            .collect();
+        bringers.into_iter().for_each(|thread| thread.join().unwrap());
+        line.close();
+        worker.join().unwrap();
+        line.wait_until_idle();
+        assert_eq!(next[0].load(Ordering::SeqCst), EACH);
+        assert_eq!(next[1].load(Ordering::SeqCst), EACH);
+    }
+}

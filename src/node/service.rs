@@ -1,0 +1,186 @@
+//! What a customer does with what reaches it: messages to the application's handler, responses to the
+//! requests that they answer, losses to those who wait for the lost. One item at a time (`line`), on the
+//! customer's thread or on the one that receives.
+
+use std::sync::atomic::Ordering;
+
+use super::customer::Shared;
+use super::error::NodeError;
+use super::van::lock;
+use crate::kv::unanswered::{Held, Stuck};
+use crate::kv::worker::Response;
+use crate::kv::{KvPairs, Unanswered, key_at, server_key_ranges};
+use crate::observe::log::{self, Level};
+use crate::wire::{Frames, Message, Meta, NodeId};
+
+/// What reaches a customer.
+#[derive(Clone, Debug)]
+pub(crate) enum Delivery {
+    Message(Message),
+    NodeLost { id: NodeId, reason: String },
+    CustomerLeft { id: NodeId, customer_id: i32 },
+    Failed(NodeError),
+}
+
+impl Delivery {
+    /// Where it goes in the queue.
+    pub(crate) const fn priority(&self) -> i32 {
+        match self {
+            Self::Message(message) => message.meta.priority,
+            // After everything that had arrived before: a response that is here counts.
+            _ => i32::MIN,
+        }
+    }
+}
+
+impl Shared {
+    /// The customer's thread.
+    pub(crate) fn serve(&self) {
+        while let Some((turn, item)) = self.line.next() {
+            self.handle(item);
+            drop(turn);
+        }
+    }
+
+    /// Handles one item; the caller has the turn.
+    pub(crate) fn handle(&self, item: Delivery) {
+        match item {
+            Delivery::Message(message) => self.message(message),
+            Delivery::NodeLost { id, reason } => self.node_lost(id, &reason),
+            Delivery::CustomerLeft { id, customer_id } => {
+                if let Some(ledger) = &mut lock(&self.requests).ledger {
+                    ledger.customer_left(id, customer_id);
+                    self.left.store(true, Ordering::Relaxed);
+                }
+            }
+            Delivery::Failed(error) => self.all_lost(&error),
+        }
+        self.end_stuck_requests();
+    }
+
+    fn message(&self, message: Message) {
+        let meta = &message.meta;
+        let (request, timestamp, sender) = (meta.request, meta.timestamp, meta.sender);
+        let is_kv = !meta.simple_app;
+        if !request && is_kv && lock(&self.requests).value_size.is_some() {
+            return self.response(message);
+        }
+        if request && is_kv {
+            self.note_request(&message);
+        }
+        (self.handler)(message);
+        if !request {
+            let finished =
+                lock(&self.requests).requests.on_response(timestamp, sender, Response::default());
+            if let Some(finished) = finished {
+                self.finish(finished);
+            }
+            self.answered.notify_all();
+        }
+    }
+
+    fn note_request(&self, message: &Message) {
+        let Ok(van) = self.van() else { return };
+        if let Some(ledger) = &mut lock(&self.requests).ledger {
+            let keys = message.data.first().map_or(&[][..], |keys| keys);
+            // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
+            let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
+            ledger.received(&message.meta, key, van.now());
+        }
+    }
+
+    /// A response to a KVWorker's request (kv_app.h:616).
+    fn response(&self, message: Message) {
+        let meta = message.meta;
+        let mut error = meta.error;
+        let mut frames = message.data.into_iter();
+        let pairs = match (frames.next(), frames.next(), frames.next()) {
+            (Some(keys), Some(vals), lens) => {
+                KvPairs { keys, vals, lens: lens.unwrap_or_default() }
+            }
+            _ => KvPairs::default(),
+        };
+        if meta.pull && pairs.keys.is_empty() && error.is_empty() {
+            error = format!("node {} answered a pull without keys", meta.sender);
+        }
+        let finished = lock(&self.requests).requests.on_response(
+            meta.timestamp,
+            meta.sender,
+            Response { pairs, error: &error },
+        );
+        if let Some(finished) = finished {
+            self.finish(finished);
+        }
+    }
+
+    fn node_lost(&self, id: NodeId, reason: &str) {
+        let finished = {
+            let mut state = lock(&self.requests);
+            if let Some(ledger) = &mut state.ledger {
+                ledger.forget_node(id);
+            }
+            state.requests.fail_node(id, reason)
+        };
+        finished.into_iter().for_each(|finished| self.finish(finished));
+        self.answered.notify_all();
+    }
+
+    fn all_lost(&self, error: &NodeError) {
+        let finished = lock(&self.requests).requests.fail_all(error.to_string());
+        finished.into_iter().for_each(|finished| self.finish(finished));
+        self.answered.notify_all();
+    }
+
+    /// A push that waits for a worker that has left can never be answered: its sender is told,
+    /// instead of waiting for ever. Only when nothing else is left to do, because until then the
+    /// answer may still come.
+    fn end_stuck_requests(&self) {
+        if !self.left.load(Ordering::Relaxed) || !self.line.is_empty() {
+            return;
+        }
+        let stuck = lock(&self.requests).ledger.as_ref().map(Unanswered::stuck);
+        let (Some(stuck), Ok(van)) = (stuck, self.van()) else { return };
+        for Stuck { request, left } in stuck {
+            let who: Vec<String> = left
+                .iter()
+                .map(|(node, _)| van.with_cluster(|cluster, _| cluster.describe(*node)))
+                .collect();
+            let text = format!(
+                "{} left without the push of key {} that others wait for",
+                who.join(", "),
+                local_key(request.key, van.settings().num_servers),
+            );
+            log::write(Level::Error, &text);
+            if let Some(ledger) = &mut lock(&self.requests).ledger {
+                ledger.answered(request.sender, request.customer_id, request.timestamp);
+            }
+            // A stock worker would take any answer for a success: it goes on waiting, as before.
+            if van.is_ours(request.sender) {
+                let _ = van.send(Message {
+                    meta: refusal(&request, self.app_id, text),
+                    data: Frames::new(),
+                });
+            }
+        }
+    }
+}
+
+fn refusal(request: &Held, app_id: i32, error: String) -> Meta {
+    Meta {
+        head: request.head,
+        app_id,
+        customer_id: request.customer_id,
+        timestamp: request.timestamp,
+        recver: request.sender,
+        push: request.push,
+        pull: request.pull,
+        error,
+        ..Meta::default()
+    }
+}
+
+/// A key as the application knows it: counted from the start of its range.
+fn local_key(key: u64, servers: usize) -> u64 {
+    let ranges = server_key_ranges(servers);
+    ranges.iter().find(|range| range.contains(key)).map_or(key, |range| key - range.begin)
+}

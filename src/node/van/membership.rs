@@ -1,0 +1,177 @@
+//! What the membership state machine decides, applied: events go in, sockets and customers get what
+//! follows, in order, under one lock. Sending control messages never blocks, so the lock is short.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Core, Van, core_failure, error_of, lock, log_level};
+use crate::cluster::{Action, Event, Failure};
+use crate::node::service::Delivery;
+use crate::observe::log::{self, Level};
+use crate::transport::zmq::{Endpoint, SendMode};
+use crate::wire::{self, EMPTY, Message, Node, NodeId, SCHEDULER};
+
+impl Van {
+    /// Feeds one event and applies what follows from it, in order, under the lock: sending control
+    /// messages never blocks.
+    pub(super) fn event(&self, event: Event) {
+        let mut core = lock(&self.core);
+        let failed_before = core.failure.is_some();
+        let now = self.now();
+        if let Event::Received { from: Some(id), .. } = &event {
+            let id = *id;
+            core.cluster.heard(now, id);
+        }
+        let mut actions = Vec::new();
+        core.cluster.handle(now, event, &mut actions);
+        let mut queue: std::collections::VecDeque<Action> = actions.into();
+        while let Some(action) = queue.pop_front() {
+            if let Some(echo) = self.apply(&mut core, action) {
+                let mut more = Vec::new();
+                core.cluster.handle(self.now(), echo, &mut more);
+                queue.extend(more);
+            }
+        }
+        let failure = core.failure.as_ref().filter(|_| !failed_before).map(|f| f.text.clone());
+        drop(core);
+        if let Some(reason) = failure {
+            (self.on_failure)(&reason);
+        }
+    }
+
+    /// Applies one action; a message to myself comes back as an event.
+    fn apply(&self, core: &mut MutexGuard<'_, Core>, action: Action) -> Option<Event> {
+        match action {
+            Action::Connect { node, identity } => self.connect(&node, identity),
+            Action::ConnectPending { key, node } => {
+                self.connect(&Node { id: key, ..node }, Some(SCHEDULER));
+            }
+            Action::Rename { from, to } => {
+                self.transport.rename(from, to);
+                if let Some(up) = core.links.remove(&from) {
+                    core.links.insert(to, up);
+                }
+            }
+            Action::Disconnect { id } => {
+                self.transport.disconnect(id, Duration::from_millis(100));
+                core.links.remove(&id);
+            }
+            Action::Send { to, message } => return self.send_control(core, to, message),
+            Action::Ready => self.ready(core),
+            Action::BarrierDone { ticket, result } => {
+                if let Some(slot) = core.barriers.get_mut(&ticket) {
+                    *slot = Some(result);
+                }
+                self.changed.notify_all();
+            }
+            Action::NodeLost { id, reason } => self.lost(core, id, reason),
+            Action::NodeReplaced { node } => self.replaced(core, &node),
+            Action::CustomerLeft { id, customer_id } => {
+                self.customers.broadcast(&Delivery::CustomerLeft { id, customer_id });
+            }
+            Action::Failed(failure) => self.failed(core, failure),
+            Action::Log { level, text } => log::write(log_level(level), &text),
+        }
+        None
+    }
+
+    fn send_control(&self, core: &Core, to: NodeId, mut message: Message) -> Option<Event> {
+        let me = core.cluster.me().id;
+        if to == me && me != EMPTY {
+            message.meta.sender = me;
+            message.meta.recver = me;
+            return Some(Event::Received { from: Some(me), message });
+        }
+        if let Some(resender) = &self.resender
+            && to > 0
+            && core.cluster.is_ready()
+        {
+            lock(resender).outgoing(self.now(), to, &mut message, core.cluster.is_ours(to));
+        }
+        self.post_control(to, &message);
+        None
+    }
+
+    /// Sends without the lock's help: `post` would take it again to describe an error.
+    fn post_control(&self, to: NodeId, message: &Message) {
+        let mut meta = Vec::with_capacity(64);
+        wire::encode_meta(&message.meta, &mut meta);
+        if log::enabled(Level::Trace) {
+            log::write(Level::Trace, &format!("to {to}: {:?}", message.meta));
+        }
+        if let Err(error) =
+            self.transport.send(to, &meta, &message.data, message.meta.priority, SendMode::Control)
+        {
+            log::write(Level::Verbose, &format!("no control message to node {to}: {error}"));
+        }
+    }
+
+    fn ready(&self, core: &mut Core) {
+        let me = core.cluster.me().clone();
+        self.my_id.store(me.id, Ordering::Relaxed);
+        self.ready.store(true, Ordering::Relaxed);
+        if let Some(resender) = &self.resender {
+            lock(resender).set_my_id(me.id);
+        }
+        log::write(
+            Level::Verbose,
+            &format!(
+                "this is {} of {} workers and {} servers after {:.1} ms{}",
+                me.describe(),
+                self.settings.num_workers,
+                self.settings.num_servers,
+                self.now().as_secs_f64() * 1e3,
+                if me.is_recovery { ", in place of one that died" } else { "" }
+            ),
+        );
+        self.changed.notify_all();
+    }
+
+    fn lost(&self, core: &mut Core, id: NodeId, reason: String) {
+        log::write(Level::Error, &reason);
+        core.lost.insert(id, reason.clone());
+        self.trouble.store(true, Ordering::Release);
+        if let Some(resender) = &self.resender {
+            lock(resender).forget(id);
+        }
+        self.transport.disconnect(id, Duration::ZERO);
+        core.links.remove(&id);
+        self.customers.broadcast(&Delivery::NodeLost { id, reason });
+    }
+
+    fn replaced(&self, core: &mut Core, node: &Node) {
+        core.lost.remove(&node.id);
+        if core.lost.is_empty() && core.failure.is_none() {
+            self.trouble.store(false, Ordering::Release);
+        }
+        if let Some(resender) = &self.resender {
+            lock(resender).forget(node.id);
+        }
+        log::write(Level::Info, &format!("{} took the place of a dead node", node.describe()));
+        self.changed.notify_all();
+    }
+
+    fn failed(&self, core: &mut Core, failure: Failure) {
+        log::write(Level::Error, &failure.text);
+        self.trouble.store(true, Ordering::Release);
+        let reason = error_of(&failure);
+        core.failure = Some(failure);
+        for slot in core.barriers.values_mut().filter(|slot| slot.is_none()) {
+            *slot = Some(Err(core_failure(&reason)));
+        }
+        self.changed.notify_all();
+        self.customers.broadcast(&Delivery::Failed(reason));
+    }
+
+    pub(super) fn connect(&self, node: &Node, identity: Option<NodeId>) {
+        let endpoint = if self.settings.local {
+            Endpoint::Ipc { path: format!("/tmp/{}", node.port) }
+        } else {
+            Endpoint::Tcp { host: node.hostname.clone(), port: node.port as u16 }
+        };
+        if let Err(error) = self.transport.connect(node.id, &endpoint, identity) {
+            log::write(Level::Error, &format!("cannot connect to {}: {error}", node.describe()));
+        }
+    }
+}

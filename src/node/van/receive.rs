@@ -1,0 +1,271 @@
+//! Receiving: what comes from the network is checked, counted and handed to the membership or to a
+//! customer. One thread does it. If a customer has nothing else to do, its code runs right here,
+//! which saves a thread switch; should that take long, another thread goes on receiving.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use super::{Van, lock};
+use crate::cluster::Event;
+use crate::delivery::Verdict;
+use crate::node::customer::Shared;
+use crate::node::service::Delivery;
+use crate::observe::log::{self, Level};
+use crate::transport::zmq::{Incoming, RecvError, SendMode};
+use crate::wire::{self, Command, EMPTY, Message, NodeId, Role, SCHEDULER};
+
+/// For how long a customer's code may keep the receiving thread from receiving.
+const LATE: Duration = Duration::from_millis(50);
+
+/// Which piece of a customer's code the receiving thread runs now: its number, or 0. Whoever sets it
+/// back to 0 goes on receiving: the thread itself when it is done, or one in its place.
+#[derive(Default)]
+pub(super) struct Detour {
+    now: AtomicU64,
+    last: AtomicU64,
+    receiver: Mutex<Option<ThreadId>>,
+}
+
+impl Detour {
+    /// Runs `code`; true if the calling thread goes on receiving.
+    fn run(&self, code: impl FnOnce()) -> bool {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.now.store(number, Ordering::Release);
+        code();
+        self.end(number)
+    }
+
+    /// At the end of the node: if the receiving thread runs a customer's code, it does not go on
+    /// receiving. Which thread that is.
+    pub(super) fn interrupt(&self) -> Option<ThreadId> {
+        let number = self.now.load(Ordering::Acquire);
+        (number != 0 && self.end(number)).then(|| *lock(&self.receiver)).flatten()
+    }
+
+    fn end(&self, number: u64) -> bool {
+        self.now.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// What the clock has seen of the detour.
+#[derive(Default)]
+pub(super) struct Watch {
+    number: u64,
+    since: Option<Instant>,
+}
+
+/// Code of a customer that may run on the receiving thread.
+pub(super) struct AtOnce {
+    customer: Arc<Shared>,
+    item: Delivery,
+}
+
+impl Van {
+    /// The receiving thread.
+    pub(super) fn receive(self: &Arc<Self>) {
+        *lock(&self.detour.receiver) = Some(thread::current().id());
+        loop {
+            match self.transport.recv() {
+                Ok(incoming) => {
+                    let Some(AtOnce { customer, item }) = self.incoming(incoming) else { continue };
+                    let Some((turn, item)) = customer.line.offer(item.priority(), item) else {
+                        continue;
+                    };
+                    let goes_on = self.detour.run(|| {
+                        customer.handle(item);
+                        drop(turn);
+                    });
+                    if !goes_on {
+                        return;
+                    }
+                }
+                Err(RecvError::Stopped) => return,
+                Err(error) => {
+                    log::write(Level::Error, &format!("cannot receive any more: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets another thread receive if a customer's code has kept the one that did for too long.
+    /// Called by the clock.
+    pub(super) fn watch_detour(self: &Arc<Self>, watch: &mut Watch) {
+        let number = self.detour.now.load(Ordering::Acquire);
+        let now = Instant::now();
+        if number == 0 || number != watch.number {
+            *watch = Watch { number, since: (number != 0).then_some(now) };
+            return;
+        }
+        if watch.since.is_none_or(|since| now - since < LATE) {
+            return;
+        }
+        // The new thread takes over by itself: if it cannot be started, all stays as it is.
+        let started = self.spawn("van", move |van| {
+            if van.detour.end(number) {
+                van.receive();
+            }
+        });
+        if let Err(error) = started {
+            log::write(Level::Warning, &error.to_string());
+        }
+        *watch = Watch::default();
+    }
+
+    /// Checks a message and handles it, as far as it is not for a customer.
+    fn incoming(&self, mut incoming: Incoming) -> Option<AtOnce> {
+        let from = incoming.from;
+        let mut meta = match incoming.frames.first().map(|frame| wire::decode_meta(frame)) {
+            Some(Ok(meta)) if !incoming.oversized => meta,
+            Some(Ok(_)) => return self.drop_garbage(&incoming, "too many frames"),
+            Some(Err(error)) => return self.drop_garbage(&incoming, &error.to_string()),
+            None => return self.drop_garbage(&incoming, "no frame"),
+        };
+        if self.settings.drop_percent > 0 && self.is_ready() && self.unlucky() {
+            return None;
+        }
+        meta.sender = from.unwrap_or(EMPTY);
+        meta.recver = self.my_id();
+        if log::enabled(Level::Trace) {
+            log::write(Level::Trace, &format!("from {}: {meta:?}", meta.sender));
+        }
+        if let Some(reason) = self.refuse(from, &meta) {
+            return self.drop_garbage(&incoming, &reason);
+        }
+        let data = incoming.frames.drain(1..).collect();
+        let message = Message { meta, data };
+        if !self.accept(from, &message) {
+            return None;
+        }
+        match message.meta.control.as_ref().map(|control| control.command) {
+            None => return self.dispatch(message, Some(&incoming)),
+            Some(Command::Ack | Command::Terminate) => {}
+            Some(_) => self.event(Event::Received { from, message }),
+        }
+        None
+    }
+
+    /// Passes the message through the resender; false if it must go no further.
+    fn accept(&self, from: Option<NodeId>, message: &Message) -> bool {
+        let (Some(resender), Some(from)) = (&self.resender, from) else { return true };
+        let ours = message.meta.sequence != 0 || self.is_ours(from);
+        let outcome = lock(resender).incoming(self.now(), from, message, ours);
+        if let Some(ack) = outcome.ack {
+            // The sender asks again if this one is lost.
+            let _ = self.post(from, &ack, SendMode::Control);
+        }
+        outcome.verdict == Verdict::Deliver
+    }
+
+    /// Why a message is not even looked at, if so.
+    fn refuse(&self, from: Option<NodeId>, meta: &wire::Meta) -> Option<String> {
+        let command = meta.control.as_ref().map(|control| control.command);
+        match from {
+            None if command != Some(Command::AddNode) => {
+                Some("a message of a node that has not registered".to_owned())
+            }
+            None => None,
+            Some(id) => {
+                let core = lock(&self.core);
+                let unknown = core.cluster.is_ready()
+                    && id != SCHEDULER
+                    && id != core.cluster.me().id
+                    && core.cluster.node(id).is_none();
+                unknown.then(|| format!("node {id} is not in this job"))
+            }
+        }
+    }
+
+    fn drop_garbage(&self, incoming: &Incoming, reason: &str) -> Option<AtOnce> {
+        if let Some(total) = self.garbage.hit() {
+            let who = incoming
+                .from
+                .map_or_else(|| "an unnamed node".to_owned(), |id| format!("node {id}"));
+            log::write(
+                Level::Warning,
+                &format!(
+                    "dropped a message from {who} at {}: {reason} ({total} so far)",
+                    incoming.address()
+                ),
+            );
+        }
+        None
+    }
+
+    /// Hands a data message to its customer, or gives it back if the customer's code may run here.
+    pub(super) fn dispatch(&self, message: Message, incoming: Option<&Incoming>) -> Option<AtOnce> {
+        let frames = message.data.len();
+        let sound = message.meta.app_id != EMPTY
+            && (message.meta.simple_app || frames == 0 || frames == 2 || frames == 3);
+        if !sound {
+            return incoming.and_then(|incoming| {
+                self.drop_garbage(incoming, "neither control nor a message to an application")
+            });
+        }
+        // Workers have several customers per application, others one (van.cc:229).
+        let customer_id = if self.settings.role == Role::Worker {
+            message.meta.customer_id
+        } else {
+            message.meta.app_id
+        };
+        let key = (message.meta.app_id, customer_id);
+        // Commands may wait for other threads of the application, and priorities mean something only
+        // to what waits in the queue: those take the customer's own thread.
+        let at_once = incoming.is_some() && !message.meta.simple_app && !self.settings.priority_van;
+        let item = Delivery::Message(message);
+        if at_once && let Some(customer) = self.customers.get(key) {
+            return Some(AtOnce { customer, item });
+        }
+        if let Err(text) = self.customers.deliver(key, item) {
+            log::write(Level::Error, &text);
+        }
+        None
+    }
+
+    /// One throw of PS_DROP_MSG's dice: a SplitMix64 step.
+    fn unlucky(&self) -> bool {
+        let mut z = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % 100) < u64::from(self.settings.drop_percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn the_thread_goes_on_unless_another_took_its_place() {
+        let detour = Detour::default();
+        assert!(detour.run(|| {}));
+        let number = 2;
+        assert!(!detour.run(|| assert!(detour.end(number), "it runs now")));
+        assert!(!detour.end(number), "taken once only");
+        assert!(detour.run(|| assert!(!detour.end(number), "an earlier one is over")));
+    }
+
+    /// However the end of the code and the taking over meet: exactly one goes on.
+    #[test]
+    fn exactly_one_goes_on() {
+        for round in 1..=2000 {
+            let detour = Arc::new(Detour::default());
+            detour.last.store(round - 1, Ordering::Relaxed);
+            let meet = Arc::new(Barrier::new(2));
+            let other = {
+                let (detour, meet) = (Arc::clone(&detour), Arc::clone(&meet));
+                thread::spawn(move || {
+                    meet.wait();
+                    detour.end(round)
+                })
+            };
+            let mine = detour.run(|| {
+                meet.wait();
+            });
+            assert_ne!(mine, other.join().unwrap());
+        }
+    }
+}
