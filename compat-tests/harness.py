@@ -169,15 +169,18 @@ class Cluster:
 
     library: "stock", "ours", or a dictionary from role to one of these or to a list of them, one
     for each process of the role. env: for every process. node_env: a dictionary from a role or a
-    node's name ("worker1") to more of it. prepare: is called with the folder in which they run. roles: which roles to start, for jobs that lack some.
+    node's name ("worker1") to more of it. prepare: is called with the folder in which they run.
+    prefix: called with a role, the command that its processes are run by. roles: which roles to
+    start, for jobs that lack some.
     """
 
     def __init__(self, script, args=(), workers=2, servers=2, library=STOCK, env=None,
                  node_env=None, timeout=DEFAULT_TIMEOUT, roles=ROLES, port=None,
-                 host="127.0.0.1", command=None, prepare=None):
+                 host="127.0.0.1", command=None, prepare=None, prefix=None):
         self.script = Path(script) if Path(script).is_absolute() else PROGRAMS / script
         self.command = command or [PYTHON, "-u", str(self.script), *map(str, args)]
         self.counts = {"scheduler": 1, "server": servers, "worker": workers}
+        self.prefix = prefix or (lambda role: [])
         self.library = library
         self.env = dict(env or {})
         self.node_env = dict(node_env or {})
@@ -236,7 +239,7 @@ class Cluster:
         """Starts one process; `more` is environment for it alone. None removes a variable."""
         name = name or ("scheduler" if role == "scheduler" else f"{role}{index}")
         assert name not in self.nodes, f"{name} is there already"
-        node = Node(name, role, self.library_of(role, index), self.command,
+        node = Node(name, role, self.library_of(role, index), self.prefix(role) + self.command,
                     self.environment(role, index, more), self.folder)
         self.nodes[name] = node
         return node

@@ -50,6 +50,8 @@ pub(crate) struct Van {
     trouble: AtomicBool,
     /// The job is complete.
     ready: AtomicBool,
+    /// Some barrier was passed.
+    met: AtomicBool,
     stopping: AtomicBool,
     random: AtomicU64,
     garbage: RateLimit,
@@ -112,6 +114,7 @@ impl Van {
             my_id: AtomicI32::new(me.id),
             trouble: AtomicBool::new(false),
             ready: AtomicBool::new(false),
+            met: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
             garbage: RateLimit::new(Duration::from_secs(5)),
@@ -201,10 +204,12 @@ impl Van {
         loop {
             if core.barriers.get(&ticket).is_some_and(Option::is_some) {
                 let result = core.barriers.remove(&ticket).flatten();
-                return match result {
-                    Some(Err(failure)) => Err(error_of(&failure)),
-                    _ => Ok(()),
-                };
+                if let Some(Err(failure)) = result {
+                    return Err(error_of(&failure));
+                }
+                drop(core);
+                self.trace_start();
+                return Ok(());
             }
             if self.stopping.load(Ordering::Relaxed) {
                 core.barriers.remove(&ticket);
@@ -212,6 +217,15 @@ impl Van {
             }
             core = self.changed.wait(core).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Says how long the start took: until the job was complete and had met for the first time.
+    fn trace_start(&self) {
+        if self.met.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let took = self.now().as_secs_f64() * 1e3;
+        log::write(Level::Verbose, &format!("through the first barrier, {took:.1} ms after the start"));
     }
 
     /// Tells scheduler and servers that this customer sends no more requests.

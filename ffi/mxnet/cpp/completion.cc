@@ -176,7 +176,11 @@ void ThreadedEngine::WaitForAll() {
     if (!pslite_mxnet::in_kvstore_destructor()) throw;
     pslite_log(0, error.what());
   }
-  pslite_mxnet::raise_remembered();
+  // Once, as the engine throws its own errors once: MXNet waits for all again when Python ends.
+  static std::atomic<bool> told(false);
+  if (!told && pslite_mxnet::has_remembered() && !told.exchange(true)) {
+    pslite_mxnet::raise_remembered();
+  }
 }
 
 }  // namespace engine

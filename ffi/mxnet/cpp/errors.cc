@@ -52,6 +52,8 @@ void raise_remembered() {
   raise_text("an earlier request failed: " + text);
 }
 
+bool has_remembered() { return is_remembered; }
+
 void forget_failure() { is_remembered = false; }
 
 }  // namespace pslite_mxnet

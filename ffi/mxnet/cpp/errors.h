@@ -17,6 +17,7 @@ void check(int status, const char* what);
 // A failure that could not be told to whom it concerns: every later call raises it.
 void remember_failure(const std::string& text);
 void raise_remembered();
+bool has_remembered();
 void forget_failure();
 
 }  // namespace pslite_mxnet

@@ -1,0 +1,73 @@
+"""Preloaded runs under valgrind: no access to what is not there, nothing uninitialised, no leak.
+
+The first test runs the C++ program of the benchmarks, which makes MXNet's calls on MXNet's own
+`libmxnet.so`, in all roles and without a single suppression. The second runs a Python worker with
+MXNet's engine; CPython and the wheel have findings of their own there, so what counts is whether
+pslite's library is anywhere in a finding's stack.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "bench"))
+import harness  # noqa: E402
+from cases import SMALL_BOUND  # noqa: E402
+from harness import LIBRARY, OURS, ROLES  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed"),
+    pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours"),
+]
+VALGRIND = ["valgrind", "--num-callers=40", "--error-exitcode=9"]
+LIMIT = 400
+
+
+def test_all_roles_are_clean(tmp_path, monkeypatch):
+    import cluster
+    import run as bench
+    command = [str(bench.build()), str(bench.wheel()), str(LIMIT)]
+    spawn = cluster.Cluster._spawn
+
+    def under_valgrind(self, words, role, env):
+        options = ["--leak-check=full", "--show-leak-kinds=definite",
+                   "--errors-for-leak-kinds=definite", f"--log-file={tmp_path}/{role}"]
+        spawn(self, VALGRIND + options + words, role, env)
+
+    monkeypatch.setattr(cluster.Cluster, "_spawn", under_valgrind)
+    # Process starts take many times as long here as elsewhere.
+    monkeypatch.setattr(cluster, "ENDING", 120)
+    try:
+        with cluster.Cluster(command, 1, 1, OURS) as job:
+            for request in ("push 4096 1 40", "pull 4096 1 40", "pushpull 262144 4 20"):
+                job.ask(request)
+            job.end()
+    finally:
+        reports = {role: (tmp_path / role).read_text() for role in ROLES}
+    for role, report in reports.items():
+        assert "ERROR SUMMARY: 0 errors" in report, (role, report[-6000:])
+        assert "suppressed: 0 from 0" in report, (role, report[-500:])
+
+
+def findings(report):
+    """The texts of valgrind's findings, each with its stacks."""
+    lines = re.sub(r"(?m)^==\d+== ?", "", report)
+    return [text for text in re.split(r"\n\s*\n", lines) if re.search(r"^ +(at|by) 0x", text, re.M)]
+
+
+def test_a_python_worker_has_no_finding_of_ours(tmp_path):
+    log = tmp_path / "worker.log"
+
+    def prefix(role):
+        return VALGRIND[:2] + [f"--log-file={log}"] if role == "worker" else []
+    cluster = harness.run("push_pull.py", "dist_sync", library=OURS, workers=1, servers=1,
+                          prefix=prefix, env={**SMALL_BOUND, "PYTHONMALLOC": "malloc"},
+                          timeout=LIMIT)
+    assert cluster.results[0]["pslite"]
+    report = log.read_text()
+    assert "ERROR SUMMARY" in report, report[-2000:]
+    ours = [text for text in findings(report) if LIBRARY.name in text or "pslite" in text]
+    assert not ours, "\n\n".join(ours[:5])
