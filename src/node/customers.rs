@@ -20,7 +20,7 @@ pub(crate) struct Customers {
 }
 
 impl Customers {
-    /// Puts a message into its customer's queue, or aside until the customer exists.
+    /// Puts a message into its customer's queue, or aside until the customer exists. `wait`: for room.
     ///
     /// # Errors
     /// Too many wait aside; the text says for whom.
@@ -28,9 +28,14 @@ impl Customers {
         &self,
         key: (i32, i32),
         item: Delivery,
+        wait: bool,
     ) -> std::result::Result<(), String> {
         if let Some(customer) = self.get(key) {
-            customer.line.push(item.priority(), item);
+            if wait {
+                customer.line.push_with_room(item.priority(), item);
+            } else {
+                customer.line.push(item.priority(), item);
+            }
             return Ok(());
         }
         self.park(key, item)
@@ -52,6 +57,12 @@ impl Customers {
         }
         parked.push((key, item));
         Ok(())
+    }
+
+    /// Whether the receiving thread waits for room in the queues (`Line::set_bounded`).
+    pub(crate) fn set_bounded(&self, bounded: bool) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        map.values().for_each(|customer| customer.line.set_bounded(bounded));
     }
 
     /// Tells every customer.

@@ -6,7 +6,7 @@
 //! costs. It is refused to an item that would overtake another, and for a while after one that took
 //! long: then receiving and handling are better off side by side.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ use crate::delivery::queue::PriorityFifo;
 const SLOW: Duration = Duration::from_micros(250);
 /// How many items go through the queue after a slow one.
 const QUEUED_AFTER_SLOW: u32 = 64;
+/// Items that wait. Beyond it the thread that receives waits too: then the connections fill up and the
+/// peers wait. What tells of a loss is queued all the same.
+const ITEMS_MAX: usize = 65_536;
 
 /// See the module.
 pub(crate) struct Line<T> {
@@ -31,6 +34,8 @@ struct State<T> {
     handling: Option<ThreadId>,
     /// So many more items are not handled at once.
     queue_next: u32,
+    /// Who brings an item waits for room.
+    bounded: bool,
 }
 
 /// The right to handle one item. Dropped when that is done.
@@ -47,12 +52,13 @@ impl<T> Line<T> {
                 closed: false,
                 handling: None,
                 queue_next: 0,
+                bounded: true,
             }),
             changed: Condvar::new(),
         }
     }
 
-    /// Puts an item into the queue; dropped if the line is closed.
+    /// Puts an item into the queue, however full it is; dropped if the line is closed.
     pub(crate) fn push(&self, priority: i32, item: T) {
         let mut state = lock(&self.state);
         if !state.closed {
@@ -62,9 +68,25 @@ impl<T> Line<T> {
         }
     }
 
-    /// The right to handle the item at once, together with the item; or it is queued.
-    pub(crate) fn offer(&self, priority: i32, item: T) -> Option<(Turn<'_, T>, T)> {
+    /// Waits until there is room for one more item; nobody else may bring one meanwhile but by `push`.
+    fn room(&self) -> MutexGuard<'_, State<T>> {
         let mut state = lock(&self.state);
+        while state.items.len() >= ITEMS_MAX && state.bounded && !state.closed {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// Puts an item into the queue once there is room.
+    pub(crate) fn push_with_room(&self, priority: i32, item: T) {
+        drop(self.room());
+        self.push(priority, item);
+    }
+
+    /// The right to handle the item at once, together with the item; or it is queued once there is
+    /// room.
+    pub(crate) fn offer(&self, priority: i32, item: T) -> Option<(Turn<'_, T>, T)> {
+        let mut state = self.room();
         if state.closed {
             return None;
         }
@@ -84,8 +106,12 @@ impl<T> Line<T> {
         let mut state = lock(&self.state);
         loop {
             if state.handling.is_none() {
+                let was_full = state.items.len() >= ITEMS_MAX;
                 if let Some(item) = state.items.pop() {
                     state.handling = Some(thread::current().id());
+                    if was_full {
+                        self.changed.notify_all();
+                    }
                     return Some((self.turn(), item));
                 }
                 if state.closed {
@@ -103,6 +129,12 @@ impl<T> Line<T> {
     /// True if nothing waits in the queue.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.state).items.is_empty()
+    }
+
+    /// Whether those who bring items wait for room. When the node stops they must not.
+    pub(crate) fn set_bounded(&self, bounded: bool) {
+        lock(&self.state).bounded = bounded;
+        self.changed.notify_all();
     }
 
     /// Takes no more items; those that wait are still handled.
@@ -168,6 +200,31 @@ mod tests {
             assert_eq!(line.next().unwrap().1, i);
         }
         assert!(line.offer(0, 0).is_some());
+    }
+
+    #[test]
+    fn who_brings_too_much_waits_and_losses_do_not() {
+        let line = Arc::new(Line::new());
+        for i in 0..ITEMS_MAX {
+            line.push_with_room(0, i);
+        }
+        line.push(1, usize::MAX);
+        let passed = Arc::new(AtomicBool::new(false));
+        let bringer = {
+            let (line, passed) = (Arc::clone(&line), Arc::clone(&passed));
+            thread::spawn(move || {
+                assert!(line.offer(0, ITEMS_MAX).is_none());
+                passed.store(true, Ordering::SeqCst);
+            })
+        };
+        assert_eq!(line.next().unwrap().1, usize::MAX);
+        thread::sleep(Duration::from_millis(20));
+        assert!(!passed.load(Ordering::SeqCst), "still full");
+        assert_eq!(line.next().unwrap().1, 0);
+        bringer.join().unwrap();
+        for i in 1..=ITEMS_MAX {
+            assert_eq!(line.next().unwrap().1, i);
+        }
     }
 
     #[test]

@@ -124,6 +124,7 @@ impl Van {
             transport,
             settings,
         });
+        van.customers.set_bounded(true);
         if me.role != Role::Scheduler {
             van.connect(&scheduler, None);
         }
@@ -225,7 +226,10 @@ impl Van {
             return;
         }
         let took = self.now().as_secs_f64() * 1e3;
-        log::write(Level::Verbose, &format!("through the first barrier, {took:.1} ms after the start"));
+        log::write(
+            Level::Verbose,
+            &format!("through the first barrier, {took:.1} ms after the start"),
+        );
     }
 
     /// Tells scheduler and servers that this customer sends no more requests.
@@ -354,6 +358,9 @@ impl Van {
                 let id = event.key;
                 self.event(if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } });
             }
+            if !events.is_empty() {
+                self.changed.notify_all();
+            }
             self.watch_detour(&mut watch);
             self.resend_due();
             self.transport.flush();
@@ -427,6 +434,7 @@ impl Van {
             self.changed.notify_all();
         }
         self.transport.stop();
+        self.customers.set_bounded(false);
         let me = std::thread::current().id();
         // A customer's code may wait for the caller: the thread that runs it ends when it is done.
         let detoured = self.detour.interrupt();

@@ -218,7 +218,7 @@ impl Van {
         if at_once && let Some(customer) = self.customers.get(key) {
             return Some(AtOnce { customer, item });
         }
-        if let Err(text) = self.customers.deliver(key, item) {
+        if let Err(text) = self.customers.deliver(key, item, incoming.is_some()) {
             log::write(Level::Error, &text);
         }
         None
