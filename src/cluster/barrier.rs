@@ -173,13 +173,20 @@ impl Cluster {
         }
     }
 
-    /// Scheduler: a barrier that waits for somebody who is gone will never be passed.
+    /// Scheduler: a barrier that waits for somebody who is gone will never be passed. Where the
+    /// dead may be replaced it waits for the new one, as long as [`Self::check_recovery`] allows:
+    /// MXNet's scheduler and servers sit in the exit barrier for the whole job.
     pub(super) fn check_barriers(&mut self, out: &mut Vec<Action>) {
         let mut broken = None;
+        let replaceable = |id: &NodeId| {
+            self.config.heartbeat_timeout.is_some() && !self.left.iter().any(|(left, _)| left == id)
+        };
         for ((group, domain), entered) in &self.entered {
             let missing = self.missing(*group, *domain, entered);
-            if let Some((id, (_, reason))) =
-                missing.iter().find_map(|id| self.lost.get(id).map(|lost| (*id, lost)))
+            if let Some((id, (_, reason))) = missing
+                .iter()
+                .filter(|id| !replaceable(id))
+                .find_map(|id| self.lost.get(id).map(|lost| (*id, lost)))
             {
                 broken =
                     Some((id, format!("a barrier of group {group} waits for it, but {reason}")));

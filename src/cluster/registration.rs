@@ -164,6 +164,7 @@ impl Cluster {
         self.customers.insert(SCHEDULER, BTreeSet::from([0]));
         list.push(self.me.clone());
         self.ready = true;
+        self.expect_signs_of_life(now);
         for id in self.others() {
             let mut control = Control::new(Command::AddNode);
             control.nodes.clone_from(&list);
@@ -195,7 +196,7 @@ impl Cluster {
         if self.ready {
             let me = self.me.id;
             for node in nodes.iter().filter(|node| node.is_recovery && node.id != me) {
-                self.replaced(node, out);
+                self.replaced(now, node, out);
             }
             return;
         }
@@ -225,6 +226,7 @@ impl Cluster {
         self.ready = true;
         self.next_heartbeat =
             self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
+        self.expect_signs_of_life(now);
         out.push(Action::Ready);
     }
 
