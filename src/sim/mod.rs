@@ -27,4 +27,8 @@ pub use random::Random;
 pub use trace::Trace;
 
 #[cfg(test)]
+mod death_tests;
+#[cfg(test)]
+mod network_tests;
+#[cfg(test)]
 mod tests;
