@@ -139,3 +139,15 @@ fn a_job_that_has_too_many_steps_hangs() {
     let report = run(&config);
     assert_eq!((report.outcome(), report.steps), (Outcome::Hung, 50));
 }
+
+/// Who ends without waiting for confirmations takes the release of the exit barrier with it, if
+/// that was lost: [`JobConfig::drain`] is needed.
+#[test]
+fn without_a_drain_the_end_of_a_job_can_be_lost() {
+    let lost = (0..30).filter(|seed| {
+        let report = run(&JobConfig { drain: false, ..bad_network(*seed) });
+        assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+        report.outcome() == Outcome::Failed
+    });
+    assert!(lost.count() > 5);
+}
