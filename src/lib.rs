@@ -11,5 +11,6 @@ pub mod delivery;
 pub mod kv;
 pub mod node;
 pub mod observe;
+pub mod sim;
 pub mod transport;
 pub mod wire;

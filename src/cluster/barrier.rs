@@ -173,8 +173,9 @@ impl Cluster {
         }
     }
 
-    /// Scheduler: a barrier that waits for somebody who is gone will never be passed, unless somebody
-    /// may still take the place (`check_recovery` knows for how long).
+    /// Scheduler: a barrier that waits for somebody who is gone will never be passed. Where the
+    /// dead may be replaced it waits for the new one, as long as [`Self::check_recovery`] allows:
+    /// MXNet's scheduler and servers sit in the exit barrier for the whole job.
     pub(super) fn check_barriers(&mut self, out: &mut Vec<Action>) {
         let mut broken = None;
         for ((group, domain), entered) in &self.entered {

@@ -28,11 +28,22 @@ impl Cluster {
         }
     }
 
-    /// From now on the member's silence counts. Others are watched from their first sign of life on:
-    /// a stock node may never send one.
-    pub(super) fn watch(&mut self, now: Duration, id: NodeId) {
-        if self.config.heartbeat_interval.is_some() && self.is_ours(id) {
-            self.heard.insert(id, now);
+    /// Counts the silence of those who send signs of life from now on, so that a host that dies
+    /// before its first one is missed too: the scheduler that of all who say that they send them,
+    /// the others that of a scheduler of ours, which answers each.
+    pub(super) fn expect_signs_of_life(&mut self, now: Duration) {
+        let asks = self.config.heartbeat_interval.is_some();
+        let is_scheduler = self.is_scheduler();
+        let sends = |node: &&Node| {
+            if is_scheduler {
+                node.sends_signs_of_life()
+            } else {
+                node.role == Role::Scheduler && node.is_ours() && asks
+            }
+        };
+        let expected = self.members.values().filter(sends).map(|node| node.id);
+        for id in expected.filter(|id| !self.lost.contains_key(id)) {
+            self.heard.entry(id).or_insert(now);
         }
     }
 

@@ -20,7 +20,7 @@ pub use types::{Action, ClusterConfig, Event, Failure, FailureKind, Level};
 
 use crate::wire::{
     Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER,
-    SERVER_GROUP, WORKER_GROUP, server_id, worker_id,
+    SERVER_GROUP, WORKER_GROUP, ability, server_id, worker_id,
 };
 use barrier::{Entered, Ticket};
 use registration::Registrant;
@@ -69,7 +69,10 @@ impl Cluster {
     /// A node that has not registered yet.
     #[must_use]
     pub fn new(config: ClusterConfig, now: Duration) -> Self {
-        let me = config.node.clone();
+        let mut me = config.node.clone();
+        if me.is_ours() && me.role != Role::Scheduler && config.heartbeat_interval.is_some() {
+            me.abilities |= ability::SIGNS_OF_LIFE;
+        }
         let next_report = now.saturating_add(config.report_interval);
         Self {
             me,

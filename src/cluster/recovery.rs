@@ -67,8 +67,7 @@ impl Cluster {
         }
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         self.customers.insert(id, BTreeSet::from([node.customer_id]));
-        self.replaced(&node, out);
-        self.watch(now, id);
+        self.replaced(now, &node, out);
         let mut list: Vec<Node> =
             self.members.values().filter(|member| member.id != self.me.id).cloned().collect();
         list.push(self.me.clone());
@@ -81,13 +80,19 @@ impl Cluster {
     }
 
     /// Every node: somebody new has that id now.
-    pub(super) fn replaced(&mut self, node: &Node, out: &mut Vec<Action>) {
+    pub(super) fn replaced(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         let id = node.id;
+        if !self.lost.contains_key(&id) && !self.is_scheduler() {
+            // It came back before I missed it: what waited for the former one must still end.
+            let reason = format!("lost {}: it was started again", self.describe(id));
+            out.push(Action::NodeLost { id, reason });
+        }
         self.lost.remove(&id);
         self.down.remove(&id);
         self.heard.remove(&id);
         self.left.retain(|(left, _)| *left != id);
         self.members.insert(id, node.clone());
+        self.expect_signs_of_life(now);
         if !self.is_scheduler() && node.role != self.me.role {
             out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         }

@@ -164,6 +164,7 @@ impl Cluster {
         self.customers.insert(SCHEDULER, BTreeSet::from([0]));
         list.push(self.me.clone());
         self.ready = true;
+        self.expect_signs_of_life(now);
         for id in self.others() {
             let mut control = Control::new(Command::AddNode);
             control.nodes.clone_from(&list);
@@ -171,9 +172,6 @@ impl Cluster {
             Self::send(out, id, message);
         }
         self.next_report = now.saturating_add(self.config.report_interval);
-        for id in self.others() {
-            self.watch(now, id);
-        }
         out.push(Action::Ready);
     }
 
@@ -198,7 +196,7 @@ impl Cluster {
         if self.ready {
             let me = self.me.id;
             for node in nodes.iter().filter(|node| node.is_recovery && node.id != me) {
-                self.replaced(node, out);
+                self.replaced(now, node, out);
             }
             return;
         }
@@ -228,7 +226,7 @@ impl Cluster {
         self.ready = true;
         self.next_heartbeat =
             self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
-        self.watch(now, SCHEDULER);
+        self.expect_signs_of_life(now);
         out.push(Action::Ready);
     }
 

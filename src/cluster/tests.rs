@@ -327,6 +327,58 @@ fn one_who_dies_before_the_job_is_complete_ends_it() {
     }
 }
 
+/// Its host loses power: no connection is closed, and no sign of life ever came.
+#[test]
+fn one_who_vanishes_before_the_first_sign_of_life_is_missed() {
+    for victim in 0..3 {
+        let mut job = Job::of(1, 1);
+        job.start();
+        job.dead[victim] = true;
+        job.pass(70 * SECOND);
+        let address = job.nodes[victim].me().address();
+        for i in (0..3).filter(|i| *i != victim) {
+            let text = job.failure(i).unwrap_or_else(|| panic!("{i} does not miss {victim}"));
+            assert!(text.contains(&address), "{i} of {victim}: {text}");
+        }
+    }
+}
+
+/// Who sends no signs of life is not missed for want of them.
+#[test]
+fn the_silence_of_those_who_send_no_signs_means_nothing() {
+    let mut configs =
+        vec![config(Role::Scheduler, "s", 1, 1, 1), config(Role::Server, "b", 2, 1, 1)];
+    configs.push(ClusterConfig { heartbeat_interval: None, ..config(Role::Worker, "a", 3, 1, 1) });
+    let mut job = Job::new(configs);
+    job.start();
+    job.pass(200 * SECOND);
+    assert_eq!((job.failure(0), job.failure(1), job.failure(2)), (None, None, None));
+}
+
+/// The scheduler hears of the restart first: requests to the former server must end elsewhere too.
+#[test]
+fn one_who_is_back_before_it_was_missed_was_still_lost() {
+    let mut configs =
+        vec![config(Role::Scheduler, "s", 1, 1, 1), config(Role::Worker, "a", 2, 1, 1)];
+    configs.push(config(Role::Server, "b", 3, 1, 1));
+    configs.iter_mut().for_each(|config| config.heartbeat_timeout = Some(5 * SECOND));
+    let mut job = Job::new(configs.clone());
+    job.start();
+    let again = Node { incarnation: 99, ..configs[2].node.clone() };
+    job.nodes[2] = Cluster::new(ClusterConfig { node: again, ..configs[2].clone() }, job.now);
+    job.names[2].insert(SCHEDULER, None);
+    job.feed(2, Event::Register { customer_id: 0 });
+    job.settle();
+    let at = |wanted: fn(&Action) -> bool| job.events[1].iter().position(wanted).unwrap();
+    let lost = at(|action| matches!(action, Action::NodeLost { id: 8, .. }));
+    let replaced = at(|action| matches!(action, Action::NodeReplaced { node } if node.id == 8));
+    let connected = job.events[1]
+        .iter()
+        .rposition(|action| matches!(action, Action::Connect { node, .. } if node.id == 8));
+    assert!(Some(lost) < connected && connected < Some(replaced), "{:?}", job.events[1]);
+    assert!(job.nodes[2].me().is_recovery);
+}
+
 #[test]
 fn a_short_interruption_is_nothing() {
     let mut job = Job::of(1, 1);
@@ -355,6 +407,7 @@ fn the_dead_are_replaced_as_often_as_needed() {
     for (victim, newcomer) in [(3, 4), (4, 5), (2, 6)] {
         let id = job.nodes[victim].me().id;
         job.kill(victim);
+        job.pass(newcomer as u32 % 2 * 5 * SECOND);
         job.feed(newcomer, Event::Register { customer_id: 0 });
         job.pass(6 * SECOND);
         let me = job.nodes[newcomer].me();

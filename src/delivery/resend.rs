@@ -376,6 +376,10 @@ fn stock_name(meta: &Meta, signature: u64) -> StockName {
 }
 
 /// Stock's name of a message that we send (resender.h:95, `GetKey`).
+///
+/// Made here and not in `wire`: it is a number that stock computes from its structures, sender and
+/// receiver included, which are in no bytes of the metadata. What travels is the result alone
+/// (`Control::signature`), and what it is good for is the resender's business.
 fn stock_signature(meta: &Meta, my_id: NodeId) -> u64 {
     let sender = if meta.sender == EMPTY { my_id } else { meta.sender };
     signature(meta, sender, meta.recver)

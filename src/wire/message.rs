@@ -135,6 +135,8 @@ pub enum DataType {
 pub mod ability {
     /// The node is ours: it understands notices, barrier groups and failed responses.
     pub const PSLITE: u64 = 1;
+    /// The node sends signs of life to the scheduler: its silence means something from the start.
+    pub const SIGNS_OF_LIFE: u64 = 2;
 }
 
 /// One node as the wire describes it.
@@ -164,6 +166,12 @@ impl Node {
     #[must_use]
     pub const fn is_ours(&self) -> bool {
         self.abilities & ability::PSLITE != 0
+    }
+
+    /// True if this node advertises that it sends signs of life.
+    #[must_use]
+    pub const fn sends_signs_of_life(&self) -> bool {
+        self.is_ours() && self.abilities & ability::SIGNS_OF_LIFE != 0
     }
 
     /// `host:port`.

@@ -5,6 +5,8 @@ pub mod decode;
 pub mod encode;
 pub mod message;
 #[cfg(test)]
+mod reference_tests;
+#[cfg(test)]
 mod tests;
 
 pub use decode::{DecodeError, decode_meta};

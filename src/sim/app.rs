@@ -1,0 +1,137 @@
+//! What the applications of a simulated job have in common: what they are told, what they ask for,
+//! and the messages between them, made as the threads of `node` make them.
+
+use std::time::Duration;
+
+use crate::cluster::Cluster;
+use crate::kv::KvPairs;
+use crate::wire::{DataType, Frames, Message, Meta, NodeId};
+
+/// The command that ends a server (MXNet's `kStopServer`).
+pub(super) const STOP: i32 = 2;
+
+/// The application and customer of all messages.
+pub(super) const APP: i32 = 0;
+
+/// What every worker does.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// How often each tensor is pushed and pulled.
+    pub rounds: u64,
+    /// Tensors of one key, spread over the servers.
+    pub small_tensors: usize,
+    /// One more tensor, with keys on every server.
+    pub wide_tensor: bool,
+    /// Every second tensor is pushed and pulled in one request.
+    pub push_pull: bool,
+    /// All workers meet after so many rounds; 0: never.
+    pub barrier_every: u64,
+    /// The longest that a worker computes between two rounds.
+    pub compute: Duration,
+    /// The worker of that rank takes its leave in that round, without its pushes.
+    pub leaves: Option<(usize, u64)>,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self {
+            rounds: 3,
+            small_tensors: 3,
+            wide_tensor: true,
+            push_pull: true,
+            barrier_every: 2,
+            compute: Duration::from_millis(5),
+            leaves: None,
+        }
+    }
+}
+
+/// What an application is told.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    Ready,
+    Barrier {
+        ticket: u64,
+        result: Result<(), String>,
+    },
+    Message(Message),
+    NodeLost {
+        id: NodeId,
+        reason: String,
+    },
+    CustomerLeft {
+        id: NodeId,
+        customer_id: i32,
+    },
+    Failed(String),
+    /// A message of the application could not be sent.
+    Unsent {
+        meta: Box<Meta>,
+        reason: String,
+    },
+    /// The time that it asked for has come.
+    Wake,
+}
+
+/// What an application asks for.
+#[derive(Clone, Debug)]
+pub(super) enum Output {
+    Send(Message),
+    Barrier { ticket: u64, group: i32, leaving: bool },
+    WakeAfter(Duration),
+    End(Result<(), String>),
+}
+
+/// What an application sees.
+pub(super) struct View<'a> {
+    pub(super) now: Duration,
+    pub(super) cluster: &'a Cluster,
+}
+
+/// Adds the frames: with keys there is always a frame of values (kv_app.h:604).
+pub(super) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
+    let mut data = Frames::new();
+    if !kv.keys.is_empty() {
+        meta.data_type.push(DataType::UInt64 as i32);
+        meta.data_type.push(DataType::UInt64 as i32);
+        data.push(kv.keys);
+        data.push(kv.vals);
+    }
+    Message { meta, data }
+}
+
+/// The keys and values of a message.
+pub(super) fn pairs(data: Frames) -> KvPairs {
+    let mut frames = data.into_iter();
+    match (frames.next(), frames.next()) {
+        (Some(keys), Some(vals)) => KvPairs { keys, vals, ..KvPairs::default() },
+        _ => KvPairs::default(),
+    }
+}
+
+/// The answer to a request, as far as it is the same for all.
+pub(super) fn answer(request: &Meta, error: String) -> Meta {
+    Meta {
+        head: request.head,
+        app_id: APP,
+        customer_id: request.customer_id,
+        timestamp: request.timestamp,
+        recver: request.sender,
+        push: request.push,
+        pull: request.pull,
+        simple_app: request.simple_app,
+        error,
+        ..Meta::default()
+    }
+}
+
+/// All whole words of a frame.
+pub(super) fn words(bytes: &[u8]) -> Vec<u64> {
+    let (whole, _) = bytes.as_chunks::<8>();
+    whole.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+}
+
+/// Words as a frame.
+pub(super) fn frame(words: &[u64]) -> bytes::Bytes {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>().into()
+}

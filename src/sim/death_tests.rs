@@ -1,0 +1,152 @@
+//! Jobs in which somebody dies, leaves or comes back: nobody hangs, and everybody says who it was.
+
+use std::time::Duration;
+
+use super::tests::results;
+use super::*;
+use crate::wire::Role;
+
+/// The reason of each survivor's end; fails if one has none, or one that does not name the dead.
+fn check_named(config: &JobConfig, report: &Report, victim: usize) {
+    let seed = config.seed;
+    assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+    let address = &report.addresses[victim];
+    let missing = format!("missing: 1 {}(s)", config.role(victim).name());
+    for (process, end) in report.ends.iter().enumerate().filter(|(p, _)| *p != victim) {
+        let End::Failed(text) = end else {
+            panic!("seed {seed}: p{process} {end:?} after the death of p{victim} {address}")
+        };
+        // One that died before it registered has no address that anybody knows.
+        let named = text.contains(address) || (!report.known[victim] && text.contains(&missing));
+        assert!(named, "seed {seed}: p{process} of p{victim} {address}: {text}");
+    }
+}
+
+/// A job of a second or so, in which one dies at a moment of chance.
+fn deadly(seed: u64, victim: Role, fault: fn(usize) -> Fault) -> (JobConfig, usize) {
+    let mut random = Random::new(seed ^ 0xDEAD);
+    let mut config = JobConfig::new(seed, 1 + (seed % 3) as usize, 1 + (seed / 3 % 2) as usize);
+    config.program = Program { rounds: 40, compute: Duration::from_millis(60), ..config.program };
+    config.start_timeout = Some(Duration::from_secs(20));
+    let candidates: Vec<usize> =
+        (0..config.processes()).filter(|p| config.role(*p) == victim).collect();
+    let victim = candidates[random.below(candidates.len() as u64) as usize];
+    let at = config.start_spread + random.time(Duration::from_millis(500));
+    config.faults = vec![(at, fault(victim))];
+    (config, victim)
+}
+
+#[test]
+fn a_crash_ends_everybody_with_the_name_of_the_dead() {
+    for role in [Role::Scheduler, Role::Server, Role::Worker] {
+        for seed in 0..40 {
+            let (config, victim) = deadly(seed, role, Fault::Crash);
+            let report = run(&config);
+            assert_eq!(report.ends[victim], End::Killed, "seed {seed}");
+            check_named(&config, &report, victim);
+        }
+    }
+}
+
+#[test]
+fn a_host_that_vanishes_ends_everybody_with_its_name() {
+    for role in [Role::Scheduler, Role::Server, Role::Worker] {
+        for seed in 0..30 {
+            let (config, victim) = deadly(seed, role, Fault::Vanish);
+            let report = run(&config);
+            assert_eq!(report.ends[victim], End::Killed, "seed {seed}");
+            check_named(&config, &report, victim);
+        }
+    }
+}
+
+#[test]
+fn one_who_leaves_without_its_push_is_named_to_the_others() {
+    for seed in 0..60 {
+        let mut config = JobConfig::new(seed, 2 + (seed % 3) as usize, 1 + (seed / 3 % 2) as usize);
+        let rank = (seed % 2) as usize;
+        config.program.leaves = Some((rank, seed % 3));
+        let report = run(&config);
+        assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+        // Ranks follow the ports, and so the processes.
+        let leaver = 1 + config.servers + rank;
+        let mut told = 0;
+        for (process, end) in report.ends.iter().enumerate().filter(|(p, _)| *p != leaver) {
+            let End::Failed(text) = end else { panic!("seed {seed}: p{process} {end:?}") };
+            if config.role(process) == Role::Worker {
+                let named = text.contains(&report.addresses[leaver])
+                    && text.contains("left without the push");
+                assert!(named, "seed {seed}: p{process}: {text}");
+                told += 1;
+            }
+        }
+        assert_eq!(told, config.workers - 1);
+        assert_ne!(report.ends[leaver], End::Running, "seed {seed}");
+    }
+}
+
+/// A worker dies and its host starts another one, which goes on where the job is.
+#[test]
+fn a_worker_that_is_started_again_finishes_the_job() {
+    for seed in 0..30 {
+        let (mut config, victim) = deadly(seed, Role::Worker, Fault::Crash);
+        config.program.wide_tensor = false;
+        config.program.barrier_every = 0;
+        config.heartbeat_timeout = Some(Duration::from_secs(8));
+        // After the others were in the job, and before or after they missed the dead one.
+        let died = config.faults[0].0 + Duration::from_millis(100);
+        let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
+        config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
+        let report = run(&config);
+        assert_eq!(report.ledger.faults(), [""; 0], "seed {seed}");
+        assert_eq!(report.outcome(), Outcome::Completed, "seed {seed}: {:?}", report.ends);
+        // What the dead one had looked at it does not look at again, or once more.
+        assert!(report.ledger.checked() + 3 * 2 >= results(&config), "seed {seed}");
+    }
+}
+
+/// Without the values that were on it nobody can go on, but everybody ends.
+#[test]
+fn a_server_that_is_started_again_hangs_nobody() {
+    for seed in 0..30 {
+        let (mut config, victim) = deadly(seed, Role::Server, Fault::Crash);
+        config.heartbeat_timeout = Some(Duration::from_secs(8));
+        let died = config.faults[0].0 + Duration::from_millis(100);
+        let pause = Duration::from_millis(if seed % 2 == 0 { 50 } else { 5000 });
+        config.faults = vec![(died, Fault::Crash(victim)), (died + pause, Fault::Start(victim))];
+        let report = run(&config);
+        assert_eq!(report.outcome(), Outcome::Failed, "seed {seed}: {:?}", report.ends);
+        for (process, end) in report.ends.iter().enumerate() {
+            let End::Failed(text) = end else { continue };
+            assert!(text.contains("lost "), "seed {seed}: p{process}: {text}");
+        }
+    }
+}
+
+/// Deaths on a network that also loses a third of everything.
+#[test]
+fn a_crash_on_a_bad_network_hangs_nobody() {
+    for seed in 0..45 {
+        let role = [Role::Scheduler, Role::Server, Role::Worker][seed as usize % 3];
+        let (mut config, victim) = deadly(seed, role, Fault::Crash);
+        config.network = NetworkConfig { loss: 30, repeat: 20, reorder: true, ..config.network };
+        config.resend = Some(Duration::from_millis(100));
+        let report = run(&config);
+        assert_eq!(report.ends[victim], End::Killed, "seed {seed}");
+        check_named(&config, &report, victim);
+    }
+}
+
+/// The oracle of hangs is not blind.
+#[test]
+fn planted_blindness_for_broken_links_is_a_hang() {
+    let mut hung = 0;
+    for seed in 0..10 {
+        let (mut config, _) = deadly(seed, Role::Worker, Fault::Crash);
+        config.plant = Some(Plant::IgnoreBrokenLinks);
+        // Before silence is noticed.
+        config.time_max = Duration::from_secs(9);
+        hung += usize::from(run(&config).outcome() == Outcome::Hung);
+    }
+    assert_eq!(hung, 10);
+}

@@ -1,0 +1,34 @@
+//! Whole jobs on virtual time: the real membership, resender, requests and bytes of a scheduler,
+//! servers and workers, over one network that a seed decides. What `node` does with threads and
+//! sockets is done here one thing after the other, so that a job with its losses, deaths and
+//! restarts takes milliseconds, and runs again to the byte.
+//!
+//! May touch `cluster`, `delivery`, `kv` and `wire`; no clock, no socket, no thread, and no chance
+//! but that of [`Random`]. `network` carries bytes, `node` joins the state machines as the van
+//! does, `worker` and `server` are the applications, `ledger` is the oracle that knows which sums
+//! are right, `job` runs it all.
+
+mod app;
+pub mod job;
+pub mod ledger;
+pub mod network;
+mod node;
+pub mod random;
+mod server;
+pub mod trace;
+mod worker;
+
+pub use app::Program;
+pub use job::{Fault, JobConfig, Outcome, Plant, Report, run};
+pub use ledger::Ledger;
+pub use network::{Network, NetworkConfig};
+pub use node::End;
+pub use random::Random;
+pub use trace::Trace;
+
+#[cfg(test)]
+mod death_tests;
+#[cfg(test)]
+mod network_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The network alone: what it promises, and that it breaks what it should.
+
+use std::time::Duration;
+
+use super::network::*;
+use super::random::Random;
+use crate::wire::Frames;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn network(config: NetworkConfig) -> Network {
+    let mut network = Network::new(config, Random::new(7));
+    network.listen(Duration::ZERO, 0, "a:1");
+    network.listen(Duration::ZERO, 1, "b:1");
+    network
+}
+
+fn numbered(number: u8) -> Sealed {
+    Sealed { meta: vec![number], data: Frames::new() }
+}
+
+/// All that happens from now on: the numbers that arrived, and the links as (process, up).
+fn drain(network: &mut Network, now: &mut Duration) -> (Vec<u8>, Vec<(Process, bool)>) {
+    let (mut numbers, mut links) = (Vec::new(), Vec::new());
+    while let Some(at) = network.next() {
+        *now = at.max(*now);
+        match network.pop(*now) {
+            Some(Happening::Arrived { sealed, .. }) => numbers.push(sealed.meta[0]),
+            Some(Happening::Link { process, up, .. }) => links.push((process, up)),
+            None => {}
+        }
+    }
+    (numbers, links)
+}
+
+#[test]
+fn a_connection_keeps_the_order_and_waits_for_who_is_not_there_yet() {
+    let mut network = Network::new(NetworkConfig::default(), Random::new(1));
+    let mut now = Duration::ZERO;
+    let link = network.connect(now, 0, "late:1", Some(9));
+    (0..50).for_each(|number| network.send(now, link, numbered(number)));
+    assert_eq!(drain(&mut network, &mut now), (vec![], vec![]));
+    network.listen(5 * MS, 1, "late:1");
+    now = 5 * MS;
+    let (numbers, links) = drain(&mut network, &mut now);
+    assert_eq!((numbers, links), ((0..50).collect(), vec![(0, true)]));
+}
+
+#[test]
+fn with_reorder_messages_overtake_each_other() {
+    let mut network = network(NetworkConfig { reorder: true, ..NetworkConfig::default() });
+    let mut now = Duration::ZERO;
+    let link = network.connect(now, 0, "b:1", Some(9));
+    drain(&mut network, &mut now);
+    (0..50).for_each(|number| network.send(now, link, numbered(number)));
+    let (mut numbers, _) = drain(&mut network, &mut now);
+    assert!(!numbers.is_sorted());
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(0..50));
+}
+
+#[test]
+fn what_is_under_way_when_a_link_is_cut_is_lost_and_what_comes_then_waits() {
+    let mut network = network(NetworkConfig::default());
+    let mut now = Duration::ZERO;
+    let link = network.connect(now, 0, "b:1", Some(9));
+    drain(&mut network, &mut now);
+    network.send(now, link, numbered(1));
+    network.cut(now, 0, 1);
+    network.send(now, link, numbered(2));
+    assert_eq!(drain(&mut network, &mut now), (vec![], vec![(0, false)]));
+    network.mend(now, 0, 1);
+    assert_eq!(drain(&mut network, &mut now), (vec![2], vec![(0, true)]));
+}
+
+#[test]
+fn a_crash_closes_connections_and_a_power_cut_does_not() {
+    for (crashes, seen) in [(true, vec![(0, false)]), (false, vec![])] {
+        let mut network = network(NetworkConfig::default());
+        let mut now = Duration::ZERO;
+        let link = network.connect(now, 0, "b:1", Some(9));
+        drain(&mut network, &mut now);
+        if crashes {
+            network.crash(now, 1)
+        } else {
+            network.vanish(now, 1)
+        }
+        network.send(now, link, numbered(1));
+        assert_eq!(drain(&mut network, &mut now), (vec![], seen));
+        // A new process at that address gets what is sent to it alone.
+        network.listen(now, 1, "b:1");
+        network.send(now, link, numbered(2));
+        let (numbers, links) = drain(&mut network, &mut now);
+        assert_eq!(numbers.last(), Some(&2));
+        assert_eq!(links.last(), Some(&(0, true)));
+    }
+}
+
+#[test]
+fn who_ends_properly_loses_nothing_and_who_crashes_loses_a_tail() {
+    let mut tails = 0;
+    for seed in 0..20 {
+        for crashes in [false, true] {
+            let mut network = Network::new(NetworkConfig::default(), Random::new(seed));
+            network.listen(Duration::ZERO, 1, "b:1");
+            let mut now = Duration::ZERO;
+            let link = network.connect(now, 0, "b:1", Some(9));
+            drain(&mut network, &mut now);
+            (0..20).for_each(|number| network.send(now, link, numbered(number)));
+            if crashes {
+                network.crash(now, 0)
+            } else {
+                network.end(now, 0)
+            }
+            let (numbers, _) = drain(&mut network, &mut now);
+            assert!(numbers.iter().copied().eq(0..numbers.len() as u8));
+            assert!(crashes || numbers.len() == 20);
+            tails += usize::from(numbers.len() < 20);
+        }
+    }
+    assert!(tails > 3, "{tails}");
+}
