@@ -99,8 +99,11 @@ fn a_bad_network_is_bad() {
 fn planted_repetitions_are_caught() {
     let mut caught = 0;
     for seed in 0..30 {
-        let config =
-            JobConfig { plant: Some(Plant::DeliverRepetitions), ..bad_network(seed * 3 + 1) };
+        let config = JobConfig {
+            plant: Some(Plant::DeliverRepetitions),
+            time_max: Duration::from_secs(20),
+            ..bad_network(seed * 3 + 1)
+        };
         let report = run(&config);
         let twice = report.ledger.faults().iter().any(|text| text.contains("counted"));
         caught += usize::from(twice);

@@ -407,10 +407,14 @@ impl ZmqTransport {
                     return Err(SendError::PeerGone);
                 }
                 if self.options.priority_mode {
-                    if link.by_priority.len() < PRIORITY_MAX || mode == SendMode::Control {
+                    let aside = if mode == SendMode::Control { ASIDE_MAX } else { 0 };
+                    if link.by_priority.len() < PRIORITY_MAX + aside {
                         link.by_priority.push(priority, waiting(meta, data));
                         link.drain().map_err(SendError::Zmq)?;
                         break;
+                    }
+                    if mode == SendMode::Control {
+                        return Err(SendError::QueueFull);
                     }
                 } else if link.drain().map_err(SendError::Zmq)? {
                     match link.send_now(meta, data) {
@@ -639,3 +643,7 @@ fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
         _ => TransportError::Zmq { what: format!("cannot listen on {address}"), source },
     }
 }
+
+#[cfg(test)]
+#[path = "zmq_tests.rs"]
+mod tests;

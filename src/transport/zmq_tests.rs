@@ -1,0 +1,411 @@
+//! The transport with real sockets. Every wait has an end: what does not come in [`LIMIT`] fails.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+/// Longer than anything here takes, on a busy machine too.
+const LIMIT: Duration = Duration::from_secs(20);
+
+const OPTIONS: ZmqOptions =
+    ZmqOptions { send_queue: 1000, recv_queue: 1000, priority_mode: false, max_frame: 1 << 20 };
+
+fn transport(options: &ZmqOptions) -> Arc<ZmqTransport> {
+    Arc::new(ZmqTransport::new(options.clone()).unwrap())
+}
+
+/// A transport that listens, and where.
+fn listener(options: &ZmqOptions) -> (Arc<ZmqTransport>, Endpoint) {
+    let transport = transport(options);
+    let host = "127.0.0.1".to_owned();
+    let port = transport.bind(&Endpoint::Tcp { host: host.clone(), port: 0 }).unwrap();
+    (transport, Endpoint::Tcp { host, port })
+}
+
+/// A transport of the node with that id, connected to `to` under key 8.
+fn sender(options: &ZmqOptions, to: &Endpoint, id: i32) -> Arc<ZmqTransport> {
+    let transport = transport(options);
+    transport.connect(8, to, Some(id)).unwrap();
+    transport
+}
+
+/// An address where nobody listens until a test does: what is sent there waits. A file, because a
+/// TCP port could be taken by somebody else meanwhile.
+fn nobody_yet(name: &str) -> Endpoint {
+    let file = format!("pslite-{}-{name}.sock", std::process::id());
+    Endpoint::Ipc { path: std::env::temp_dir().join(file).to_string_lossy().into_owned() }
+}
+
+/// The next `count` messages; what waits at `senders` is flushed meanwhile, as the clock does.
+fn receive(at: &Arc<ZmqTransport>, count: usize, senders: &[&ZmqTransport]) -> Vec<Incoming> {
+    let (tell, told) = mpsc::channel();
+    let receiver = Arc::clone(at);
+    let thread = thread::spawn(move || {
+        for _ in 0..count {
+            let Ok(incoming) = receiver.recv() else { return };
+            if tell.send(incoming).is_err() {
+                return;
+            }
+        }
+    });
+    let until = Instant::now() + LIMIT;
+    let mut all = Vec::new();
+    while all.len() < count {
+        for sender in senders {
+            sender.flush();
+        }
+        match told.recv_timeout(Duration::from_millis(2)) {
+            Ok(incoming) => all.push(incoming),
+            Err(_) if Instant::now() < until => {}
+            Err(_) => {
+                at.stop();
+                panic!("{} of {count} messages came", all.len());
+            }
+        }
+    }
+    thread.join().unwrap();
+    all
+}
+
+/// Waits until the link of that key reports `up`.
+fn wait_for_link(transport: &ZmqTransport, key: i32, up: bool) {
+    let until = Instant::now() + LIMIT;
+    let mut events = Vec::new();
+    while !events.contains(&LinkEvent { key, up }) {
+        assert!(Instant::now() < until, "no {up} of {key} in {events:?}");
+        thread::sleep(Duration::from_millis(1));
+        transport.link_events(&mut events);
+    }
+}
+
+fn send(transport: &ZmqTransport, number: u32, priority: i32, mode: SendMode) -> usize {
+    transport.send(8, &number.to_ne_bytes(), &[], priority, mode).unwrap()
+}
+
+fn number(incoming: &Incoming) -> u32 {
+    u32::from_ne_bytes(incoming.frames[0][..].try_into().unwrap())
+}
+
+fn numbers(all: &[Incoming]) -> Vec<u32> {
+    all.iter().map(number).collect()
+}
+
+/// How long it took, and what came of it.
+fn timed<T>(act: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = act();
+    (start.elapsed(), result)
+}
+
+#[test]
+fn messages_of_each_peer_come_whole_and_in_order() {
+    const COUNT: u32 = 3000;
+    let options = ZmqOptions { send_queue: 50, recv_queue: 50, ..OPTIONS };
+    let (at, endpoint) = listener(&options);
+    let threads: Vec<_> = [9, 11, 13]
+        .into_iter()
+        .map(|id| {
+            let sender = sender(&options, &endpoint, id);
+            thread::spawn(move || {
+                for number in 0..COUNT {
+                    let size = (number as usize * 37) % 4096;
+                    let data = [vec![id as u8; size].into(), vec![number as u8; 8].into()];
+                    let meta = number.to_ne_bytes();
+                    sender.send(8, &meta, &data, 0, SendMode::Block).unwrap();
+                }
+                sender.close(LIMIT);
+            })
+        })
+        .collect();
+    let mut next = BTreeMap::from([(9, 0), (11, 0), (13, 0)]);
+    for incoming in receive(&at, 3 * COUNT as usize, &[]) {
+        let id = incoming.from.unwrap();
+        let expected = next.get_mut(&id).unwrap();
+        assert_eq!(number(&incoming), *expected, "from {id}");
+        let size = (*expected as usize * 37) % 4096;
+        assert_eq!(incoming.frames.len(), 3);
+        assert!(
+            incoming.frames[1].len() == size && incoming.frames[1].iter().all(|b| *b == id as u8)
+        );
+        assert_eq!(incoming.frames[2][..], [*expected as u8; 8]);
+        *expected += 1;
+    }
+    assert!(next.values().all(|count| *count == COUNT));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Threads that share a connection do not mix the frames of their messages.
+#[test]
+fn threads_share_a_connection() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let sender = sender(&OPTIONS, &endpoint, 9);
+    let threads: Vec<_> = (0..3_u8)
+        .map(|thread| {
+            let sender = Arc::clone(&sender);
+            thread::spawn(move || {
+                let data: Vec<Bytes> = (0..3).map(|_| vec![thread; 2000].into()).collect();
+                for _ in 0..500 {
+                    sender.send(8, &[thread], &data, 0, SendMode::Block).unwrap();
+                }
+            })
+        })
+        .collect();
+    for incoming in receive(&at, 1500, &[]) {
+        let thread = incoming.frames[0][0];
+        assert_eq!(incoming.frames.len(), 4);
+        assert!(incoming.frames[1..].iter().flatten().all(|byte| *byte == thread));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(sender.bytes().0, at.bytes().1);
+    assert_eq!(sender.bytes().0, 1500 * 6001);
+}
+
+#[test]
+fn in_priority_mode_the_urgent_go_first_and_equals_keep_their_order() {
+    let options = ZmqOptions { priority_mode: true, send_queue: 1, ..OPTIONS };
+    let endpoint = nobody_yet("priority");
+    let sender = sender(&options, &endpoint, 9);
+    // One message is with libzmq, the next was the most urgent when libzmq had no room.
+    let priorities = [0, 0, -1, 5, 0, 5, 7, -1, 0];
+    for (number, priority) in priorities.into_iter().enumerate() {
+        send(&sender, number as u32, priority, SendMode::Block);
+    }
+    let at = transport(&options);
+    at.bind(&endpoint).unwrap();
+    let all = receive(&at, priorities.len(), &[&sender]);
+    assert_eq!(numbers(&all), [0, 1, 6, 3, 5, 4, 8, 2, 7]);
+}
+
+#[test]
+fn without_priority_mode_the_order_is_that_of_sending() {
+    let endpoint = nobody_yet("fifo");
+    let sender = sender(&OPTIONS, &endpoint, 9);
+    (0..9).for_each(|number| {
+        send(&sender, number, number as i32 % 3, SendMode::Block);
+    });
+    let at = transport(&OPTIONS);
+    at.bind(&endpoint).unwrap();
+    assert_eq!(numbers(&receive(&at, 9, &[])), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn control_never_waits_and_its_place_is_bounded() {
+    const DATA: u32 = 100;
+    let options = ZmqOptions { send_queue: DATA as i32, ..OPTIONS };
+    let endpoint = nobody_yet("control");
+    let sender = sender(&options, &endpoint, 9);
+    (0..DATA).for_each(|number| {
+        send(&sender, number, 0, SendMode::Block);
+    });
+    let total = DATA + ASIDE_MAX as u32;
+    let (took, ()) = timed(|| {
+        (DATA..total).for_each(|number| {
+            send(&sender, number, 0, SendMode::Control);
+        });
+    });
+    assert!(took < LIMIT / 4, "{took:?}");
+    let refused = sender.send(8, b"late", &[], 0, SendMode::Control);
+    assert!(matches!(refused, Err(SendError::QueueFull)), "{refused:?}");
+    // Data that come later do not overtake what waits aside.
+    let blocked = Arc::clone(&sender);
+    let last = thread::spawn(move || send(&blocked, total, 0, SendMode::Block));
+    thread::sleep(Duration::from_millis(20));
+    assert!(!last.is_finished());
+    let at = transport(&OPTIONS);
+    at.bind(&endpoint).unwrap();
+    let all = receive(&at, total as usize + 1, &[&sender]);
+    assert!(numbers(&all).into_iter().eq(0..=total));
+    last.join().unwrap();
+}
+
+/// The same in priority mode: beyond what data may take there is room for control, and an end.
+#[test]
+fn control_is_bounded_in_priority_mode_too() {
+    let options = ZmqOptions { priority_mode: true, send_queue: 1, ..OPTIONS };
+    let sender = sender(&options, &nobody_yet("bounded"), 9);
+    // One is with libzmq and one aside, as the most urgent of its time.
+    for number in 0..PRIORITY_MAX + 2 {
+        send(&sender, number as u32, 0, SendMode::Block);
+    }
+    for number in 0..ASIDE_MAX {
+        send(&sender, number as u32, 0, SendMode::Control);
+    }
+    let refused = sender.send(8, b"late", &[], 0, SendMode::Control);
+    assert!(matches!(refused, Err(SendError::QueueFull)), "{refused:?}");
+}
+
+#[test]
+fn sending_to_nobody_is_an_error() {
+    let transport = transport(&OPTIONS);
+    let sent = transport.send(8, b"x", &[], 0, SendMode::Block);
+    assert!(matches!(sent, Err(SendError::NoSuchPeer)), "{sent:?}");
+}
+
+/// A sender that waits for a peer that does not come is freed when that is given up, or by the end.
+#[test]
+fn waiting_senders_are_freed() {
+    type Free = fn(&ZmqTransport);
+    let ways: [(Free, fn(&SendError) -> bool); 2] = [
+        (|t| t.disconnect(8, Duration::ZERO), |error| matches!(error, SendError::PeerGone)),
+        (ZmqTransport::stop, |error| matches!(error, SendError::Stopped)),
+    ];
+    for (number, (free, is_expected)) in ways.into_iter().enumerate() {
+        let options = ZmqOptions { send_queue: 1, ..OPTIONS };
+        let endpoint = nobody_yet(&format!("gone{number}"));
+        let sender = sender(&options, &endpoint, 9);
+        send(&sender, 0, 0, SendMode::Block);
+        let (tell, told) = mpsc::channel();
+        let blocked = Arc::clone(&sender);
+        let thread = thread::spawn(move || {
+            let _ = tell.send(blocked.send(8, b"x", &[], 0, SendMode::Block));
+        });
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it did not wait");
+        free(&sender);
+        let error = told.recv_timeout(LIMIT).unwrap().unwrap_err();
+        assert!(is_expected(&error), "{error:?}");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn links_report_that_they_come_and_go() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let sender = sender(&OPTIONS, &endpoint, 9);
+    wait_for_link(&sender, 8, true);
+    at.close(Duration::ZERO);
+    drop(at);
+    wait_for_link(&sender, 8, false);
+    // libzmq closes the old socket on a thread of its own.
+    let again = transport(&OPTIONS);
+    let until = Instant::now() + LIMIT;
+    while again.bind(&endpoint).is_err() {
+        assert!(Instant::now() < until);
+        thread::sleep(Duration::from_millis(5));
+    }
+    wait_for_link(&sender, 8, true);
+    send(&sender, 5, 0, SendMode::Block);
+    assert_eq!(numbers(&receive(&again, 1, &[])), [5]);
+}
+
+#[test]
+fn a_connection_can_get_another_key() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let sender = transport(&OPTIONS);
+    sender.connect(-1, &endpoint, Some(1)).unwrap();
+    sender.send(-1, &0_u32.to_ne_bytes(), &[], 0, SendMode::Block).unwrap();
+    sender.rename(-1, 8);
+    wait_for_link(&sender, 8, true);
+    send(&sender, 1, 0, SendMode::Block);
+    let former = sender.send(-1, b"x", &[], 0, SendMode::Block);
+    assert!(matches!(former, Err(SendError::NoSuchPeer)), "{former:?}");
+    assert_eq!(numbers(&receive(&at, 2, &[])), [0, 1]);
+    // In place of another, whose messages are flushed.
+    sender.connect(-2, &endpoint, Some(1)).unwrap();
+    send(&sender, 2, 0, SendMode::Block);
+    sender.rename(-2, 8);
+    send(&sender, 3, 0, SendMode::Block);
+    let mut both = numbers(&receive(&at, 2, &[]));
+    both.sort_unstable();
+    assert_eq!(both, [2, 3]);
+    sender.rename(77, 78);
+}
+
+/// Somebody sends what no node sends: it is marked, or its connection ends; others do not notice.
+#[test]
+fn oversized_messages_do_no_harm() {
+    let options = ZmqOptions { max_frame: 10_000, ..OPTIONS };
+    let (at, endpoint) = listener(&options);
+    let sender = sender(&OPTIONS, &endpoint, 9);
+    let many: Vec<Bytes> = (0..40).map(|_| Bytes::from_static(b"frame")).collect();
+    sender.send(8, &1_u32.to_ne_bytes(), &many, 0, SendMode::Block).unwrap();
+    let all = receive(&at, 1, &[]);
+    assert!(all[0].oversized && all[0].frames.len() == FRAMES_MAX);
+    assert!(all[0].address().contains("127.0.0.1"), "{}", all[0].address());
+    wait_for_link(&sender, 8, true);
+    let huge = [Bytes::from(vec![0_u8; 10_001])];
+    sender.send(8, &2_u32.to_ne_bytes(), &huge, 0, SendMode::Block).unwrap();
+    wait_for_link(&sender, 8, false);
+    wait_for_link(&sender, 8, true);
+    let largest = [Bytes::from(vec![0_u8; 10_000])];
+    sender.send(8, &3_u32.to_ne_bytes(), &largest, 0, SendMode::Block).unwrap();
+    let all = receive(&at, 1, &[]);
+    assert_eq!((number(&all[0]), all[0].oversized, all[0].frames[1].len()), (3, false, 10_000));
+}
+
+#[test]
+fn stop_ends_a_receiver_that_waits_and_those_that_come_later() {
+    let (at, _) = listener(&OPTIONS);
+    let (tell, told) = mpsc::channel();
+    let receiver = Arc::clone(&at);
+    let thread = thread::spawn(move || {
+        let _ = tell.send(receiver.recv().map(|_| ()));
+    });
+    assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it did not wait");
+    at.stop();
+    assert!(matches!(told.recv_timeout(LIMIT), Ok(Err(RecvError::Stopped))));
+    thread.join().unwrap();
+    assert!(matches!(at.recv(), Err(RecvError::Stopped)));
+}
+
+#[test]
+fn what_was_sent_before_the_close_arrives() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let sender = sender(&OPTIONS, &endpoint, 9);
+    (0..500).for_each(|number| {
+        send(&sender, number, 0, SendMode::Block);
+    });
+    let (took, ()) = timed(|| sender.close(LIMIT));
+    assert!(took < LIMIT, "{took:?}");
+    assert!(numbers(&receive(&at, 500, &[])).into_iter().eq(0..500));
+    let late = sender.send(8, b"x", &[], 0, SendMode::Control);
+    assert!(matches!(late, Err(SendError::NoSuchPeer)), "{late:?}");
+}
+
+/// Stock's ROUTER goes on listening to the dead one (docs/divergences.md).
+#[test]
+fn a_process_with_the_name_of_another_takes_its_place() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let former = sender(&OPTIONS, &endpoint, 9);
+    send(&former, 1, 0, SendMode::Block);
+    assert_eq!(numbers(&receive(&at, 1, &[])), [1]);
+    let latter = sender(&OPTIONS, &endpoint, 9);
+    send(&latter, 2, 0, SendMode::Block);
+    let all = receive(&at, 1, &[]);
+    assert_eq!((all[0].from, number(&all[0])), (Some(9), 2));
+}
+
+#[test]
+fn only_names_of_nodes_are_ids() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let anonymous = transport(&OPTIONS);
+    anonymous.connect(8, &endpoint, None).unwrap();
+    send(&anonymous, 1, 0, SendMode::Block);
+    assert_eq!(receive(&at, 1, &[])[0].from, None);
+    assert_eq!(id_of(b"ps9"), Some(9));
+    assert_eq!(id_of(b"ps2147483647"), Some(i32::MAX));
+    for name in [&b"ps"[..], b"ps-1", b"ps+1", b"psx", b"ps2147483648", b"9", b"", b"\0abcd", WAKE]
+    {
+        assert_eq!(id_of(name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn a_busy_port_says_who_holds_it() {
+    let (_at, endpoint) = listener(&OPTIONS);
+    let Endpoint::Tcp { host, port } = &endpoint else { panic!("{endpoint}") };
+    let other = transport(&OPTIONS);
+    let text = other.bind(&endpoint).unwrap_err().to_string();
+    assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
+    assert!(text.contains(&format!("pid {}", std::process::id())), "{text}");
+    let text = other.bind_in_range(host, *port, *port).unwrap_err().to_string();
+    assert!(text.contains(&port.to_string()) && text.contains("taken"), "{text}");
+}
+
+#[test]
+fn an_address_of_another_host_says_what_this_one_has() {
+    // Reserved for documentation (RFC 5737).
+    let elsewhere = Endpoint::Tcp { host: "192.0.2.1".to_owned(), port: 0 };
+    let text = transport(&OPTIONS).bind(&elsewhere).unwrap_err().to_string();
+    assert!(text.contains("192.0.2.1") && text.contains("127.0.0.1 (lo)"), "{text}");
+}
