@@ -131,6 +131,22 @@ def test_after_mxnet_with_ld_preload():
     assert text.strip().splitlines()[-1] == str(harness.LIBRARY), text
 
 
+def test_a_wheel_that_exports_nothing(tmp_path):
+    """As those of MXNet 1.7 and before: they would use their own ps-lite without a word."""
+    place(harness.ROOT / "Cargo.toml", tmp_path / "mxnet/libmxnet.so")
+    (tmp_path / "mxnet/__init__.py").write_text("raise RuntimeError('it was imported')")
+    text = python(WHERE, f"{tmp_path}:{PACKAGE}", PSLITE_LIBRARY=str(harness.LIBRARY))
+    assert f"ImportError: pslite.preload has no effect on {tmp_path}/mxnet/libmxnet.so" in text, text
+
+
+def test_an_environment_without_mxnet(tmp_path):
+    """Then there is nothing to look at, and it is not for us to complain."""
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet/__init__.py").write_text("")
+    text = python(WHERE, f"{tmp_path}:{PACKAGE}", PSLITE_LIBRARY=str(harness.LIBRARY))
+    assert text.strip() == str(harness.LIBRARY)
+
+
 def test_loaded_locally_before():
     """A library that somebody loaded for himself is made global, not loaded a second time."""
     code = (f"import ctypes; ctypes.CDLL({str(harness.LIBRARY)!r})\n" + WHERE +
