@@ -80,14 +80,15 @@ impl Van {
         standing_scheduler: bool,
         on_failure: OnFailure,
     ) -> Result<Arc<Self>> {
+        let incarnation = address::incarnation();
         let transport = ZmqTransport::new(ZmqOptions {
             send_queue: settings.water_mark.unwrap_or(1000),
             recv_queue: 1000,
             priority_mode: settings.priority_van,
             max_frame: FRAME_BYTES_MAX,
+            name_seed: incarnation,
         })
         .map_err(|error| NodeError::Address(error.to_string()))?;
-        let incarnation = address::incarnation();
         let me = address::bind(&settings, &transport, incarnation)?;
         let scheduler = scheduler_node(&settings, &me);
         let config = cluster_config(&settings, me.clone(), scheduler.clone(), standing_scheduler);

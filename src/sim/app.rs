@@ -76,7 +76,7 @@ pub(super) enum Input {
 /// What an application asks for.
 #[derive(Clone, Debug)]
 pub(super) enum Output {
-    Send(Message),
+    Send(Box<Message>),
     Barrier { ticket: u64, group: i32, leaving: bool },
     WakeAfter(Duration),
     End(Result<(), String>),

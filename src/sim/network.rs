@@ -180,7 +180,7 @@ impl Network {
     pub fn send(&mut self, now: Duration, id: ConnectionId, sealed: Sealed) {
         let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.closed) else { return };
         if connection.state == State::Up {
-            self.launch(now, id, sealed);
+            self.launch(now, id, &sealed);
         } else if connection.queue.len() < QUEUE_MAX {
             connection.queue.push(sealed);
         }
@@ -267,7 +267,7 @@ impl Network {
         }
         connection.state = State::Up;
         for sealed in std::mem::take(&mut connection.queue) {
-            self.launch(now, id, sealed);
+            self.launch(now, id, &sealed);
         }
         self.link(id, true)
     }
@@ -277,7 +277,7 @@ impl Network {
         Some(Happening::Link { process: connection.from, connection: id, up })
     }
 
-    fn launch(&mut self, now: Duration, id: ConnectionId, sealed: Sealed) {
+    fn launch(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let named = connection.identity.is_some();
         if named && self.random.percent(self.config.loss) {

@@ -398,7 +398,7 @@ impl Node {
 
     fn do_for_app(&mut self, world: &mut World<'_>, output: Output) {
         match output {
-            Output::Send(message) => self.send_data(world, message),
+            Output::Send(message) => self.send_data(world, *message),
             Output::Barrier { ticket, group, leaving } => {
                 self.decide(world, Event::EnterBarrier { ticket, customer_id: 0, group, leaving });
             }

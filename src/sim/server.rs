@@ -73,10 +73,11 @@ impl Server {
     fn request(&mut self, view: &View<'_>, message: Message, out: &mut Vec<Output>) {
         let Message { meta, data } = message;
         if meta.simple_app {
-            out.push(Output::Send(Message {
-                meta: answer(&meta, String::new()),
+            let meta_of_answer = answer(&meta, String::new());
+            out.push(Output::Send(Box::new(Message {
+                meta: meta_of_answer,
                 ..Message::default()
-            }));
+            })));
             if meta.head == STOP && !std::mem::replace(&mut self.stopped, true) {
                 out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
             }
@@ -126,7 +127,7 @@ impl Server {
 
     fn respond(&mut self, request: &Meta, kv: KvPairs, out: &mut Vec<Output>) {
         self.unanswered.answered(request.sender, request.customer_id, request.timestamp);
-        out.push(Output::Send(with_data(answer(request, String::new()), kv)));
+        out.push(Output::Send(Box::new(with_data(answer(request, String::new()), kv))));
     }
 
     /// What a dead node had pushed into an open round does not count: who takes its place pushes
@@ -159,7 +160,7 @@ impl Server {
                 error,
                 ..Meta::default()
             };
-            out.push(Output::Send(Message { meta, ..Message::default() }));
+            out.push(Output::Send(Box::new(Message { meta, ..Message::default() })));
         }
     }
 }

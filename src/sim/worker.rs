@@ -169,7 +169,7 @@ impl Worker {
                 continue;
             };
             let meta = Meta { push, pull, ..self.meta(timestamp, server_id(rank)) };
-            out.push(Output::Send(with_data(meta, kv)));
+            out.push(Output::Send(Box::new(with_data(meta, kv))));
         }
     }
 
@@ -259,7 +259,7 @@ impl Worker {
         self.stopping = Some(timestamp);
         for server in servers {
             let meta = Meta { head: STOP, simple_app: true, ..self.meta(timestamp, server) };
-            out.push(Output::Send(Message { meta, data: Frames::new() }));
+            out.push(Output::Send(Box::new(Message { meta, data: Frames::new() })));
         }
     }
 }

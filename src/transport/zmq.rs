@@ -5,8 +5,11 @@
 //! no room it is put aside. `priority` mode (p3) keeps the messages of each peer in order of
 //! priority until libzmq has room.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
+mod link;
+mod names;
+mod types;
+
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,14 +17,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use thiserror::Error;
 
-use super::port_holder::{self, Holder};
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
-use crate::delivery::queue::PriorityFifo;
+use link::{ASIDE_MAX, Link, close_link, waiting};
+use names::{Names, id_of};
+use types::bind_error;
+pub use types::{
+    Endpoint, Incoming, LinkEvent, RecvError, SendError, SendMode, TransportError, ZmqOptions,
+};
 
-/// Messages that wait aside for one peer; control messages beyond it are refused.
-const ASIDE_MAX: usize = 4096;
 /// Messages that wait in priority mode for one peer; senders wait beyond it.
 const PRIORITY_MAX: usize = 1024;
 /// Frames of one message; more are dropped and the message is marked.
@@ -31,182 +35,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// The first and the longest wait before connecting again (stock waits 100 ms at once).
 const RECONNECT_MS: (i32, i32) = (5, 200);
 /// TCP keepalive: seconds of silence, seconds between probes, probes without an answer.
-const KEEP_ALIVE_S: (i32, i32, i32) = (10, 5, 3);
+const KEEP_ALIVE_S: (i32, i32, i32) = (3, 2, 3);
 /// The identity of our own wake-up connection; no node has an empty number.
 const WAKE: &[u8] = b"ps-wake";
-
-/// How the sockets behave.
-#[derive(Clone, Debug)]
-pub struct ZmqOptions {
-    /// Messages that may wait in one connection (ZMQ_SNDHWM).
-    pub send_queue: i32,
-    /// The same for receiving.
-    pub recv_queue: i32,
-    /// Messages go in order of priority (the p3 van).
-    pub priority_mode: bool,
-    /// The largest frame that is accepted, in bytes.
-    pub max_frame: usize,
-}
-
-/// Where a socket is bound or connected to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// TCP; port 0 lets the system choose.
-    Tcp {
-        /// Name or address.
-        host: String,
-        /// Port.
-        port: u16,
-    },
-    /// A Unix socket.
-    Ipc {
-        /// Its file.
-        path: String,
-    },
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port: 0 } => write!(f, "tcp://{host}:*"),
-            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
-            Self::Ipc { path } => write!(f, "ipc://{path}"),
-        }
-    }
-}
-
-/// Why a socket cannot be made.
-#[derive(Debug, Error)]
-pub enum TransportError {
-    /// Somebody listens there already.
-    #[error("cannot listen on {address}: the port is held by {}", holder_text(.holder.as_ref()))]
-    PortBusy {
-        /// `host:port`.
-        address: String,
-        /// Who, if that can be seen.
-        holder: Option<Holder>,
-    },
-    /// The address is not one of this host.
-    #[error("cannot listen on {address}: no such address on this host; it has {local}")]
-    NotLocal {
-        /// `host:port`.
-        address: String,
-        /// What it has instead.
-        local: String,
-    },
-    /// Every port of a range is taken.
-    #[error("every port from {low} to {high} of {host} is taken")]
-    RangeBusy {
-        /// Where.
-        host: String,
-        /// First port.
-        low: u16,
-        /// Last port.
-        high: u16,
-    },
-    /// Anything else that libzmq reports.
-    #[error("{what}: {source}")]
-    Zmq {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-}
-
-fn holder_text(holder: Option<&Holder>) -> String {
-    holder.map_or_else(
-        || "another process (whose name only its owner can see)".to_owned(),
-        Holder::to_string,
-    )
-}
-
-/// Why a message was not sent.
-#[derive(Debug, Error)]
-pub enum SendError {
-    /// There is no connection of that key.
-    #[error("there is no connection to it")]
-    NoSuchPeer,
-    /// The transport is closed.
-    #[error("this node is closing")]
-    Stopped,
-    /// A control message found everything full.
-    #[error("{ASIDE_MAX} control messages wait for it already")]
-    QueueFull,
-    /// The connection was given up while the message waited.
-    #[error("its connection was given up")]
-    PeerGone,
-    /// Anything else that libzmq reports.
-    #[error("{0}")]
-    Zmq(io::Error),
-}
-
-/// Why receiving ended.
-#[derive(Debug, Error)]
-pub enum RecvError {
-    /// [`ZmqTransport::stop`] was called.
-    #[error("this node is closing")]
-    Stopped,
-    /// Anything else that libzmq reports.
-    #[error("{0}")]
-    Zmq(io::Error),
-}
-
-/// What a full connection means to a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendMode {
-    /// The sender waits.
-    Block,
-    /// The message waits aside; the sender never does.
-    Control,
-}
-
-/// A message as it came.
-#[derive(Debug)]
-pub struct Incoming {
-    /// The sender, if its connection is named `ps<id>`.
-    pub from: Option<i32>,
-    /// Metadata first, then data.
-    pub frames: SmallVec<[Bytes; 4]>,
-    /// It had more frames than any message may have.
-    pub oversized: bool,
-    named: Frame,
-}
-
-impl Incoming {
-    /// The network address of the sender, for warnings.
-    #[must_use]
-    pub fn address(&self) -> String {
-        self.named.peer_address().unwrap_or_else(|| "an unknown address".to_owned())
-    }
-}
-
-/// A connection came up or went down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkEvent {
-    /// The key of the connection.
-    pub key: i32,
-    /// It stands.
-    pub up: bool,
-}
-
-/// A message that waits.
-#[derive(Debug)]
-struct Waiting {
-    meta: Vec<u8>,
-    data: SmallVec<[Bytes; 3]>,
-}
-
-#[derive(Debug)]
-struct Link {
-    socket: Socket,
-    monitor: Option<Socket>,
-    /// Control messages that found no room, in order.
-    aside: VecDeque<Waiting>,
-    /// Messages in order of priority (p3).
-    by_priority: PriorityFifo<Waiting>,
-    gone: bool,
-}
 
 type Peers = BTreeMap<i32, Arc<Mutex<Link>>>;
 
@@ -220,6 +51,7 @@ pub struct ZmqTransport {
     context: Context,
     stopping: AtomicBool,
     monitors: AtomicU64,
+    names: Mutex<Names>,
     ipc_file: Mutex<Option<String>>,
     sent: AtomicU64,
     received: AtomicU64,
@@ -245,6 +77,7 @@ impl ZmqTransport {
             let mut receiver = context.socket(Kind::Router)?;
             receiver.set_int(zmq_sys::ZMQ_LINGER, 0)?;
             receiver.set_int(zmq_sys::ZMQ_RCVHWM, options.recv_queue)?;
+            receiver.set_int(zmq_sys::ZMQ_ROUTER_HANDOVER, 1)?;
             keep_alive(&mut receiver)?;
             let limit = i64::try_from(options.max_frame).unwrap_or(i64::MAX);
             receiver.set(zmq_sys::ZMQ_MAXMSGSIZE, &limit.to_ne_bytes())?;
@@ -257,6 +90,7 @@ impl ZmqTransport {
         };
         let (receiver, wake) = make().map_err(fail)?;
         Ok(Self {
+            names: Mutex::new(Names::new(options.name_seed)),
             options,
             receiver: Mutex::new(receiver),
             wake: Mutex::new(Some(wake)),
@@ -325,17 +159,12 @@ impl ZmqTransport {
             socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL, RECONNECT_MS.0)?;
             socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL_MAX, RECONNECT_MS.1)?;
             if let Some(id) = identity {
-                socket.set(zmq_sys::ZMQ_ROUTING_ID, format!("ps{id}").as_bytes())?;
+                let name = lock(&self.names).next(endpoint, id);
+                socket.set(zmq_sys::ZMQ_ROUTING_ID, name.as_bytes())?;
             }
             let monitor = self.watch(&mut socket)?;
             socket.connect(&endpoint.to_string())?;
-            Ok(Link {
-                socket,
-                monitor: Some(monitor),
-                aside: VecDeque::new(),
-                by_priority: PriorityFifo::new(),
-                gone: false,
-            })
+            Ok(Link::new(socket, monitor))
         };
         let link = Arc::new(Mutex::new(make().map_err(fail)?));
         let old = self.peers_mut().insert(key, link);
@@ -538,68 +367,12 @@ impl ZmqTransport {
     }
 }
 
-impl Link {
-    /// Sends what waits; false if some of it found no room.
-    fn drain(&mut self) -> io::Result<bool> {
-        while let Some(front) = self.aside.pop_front() {
-            match send_frames(&mut self.socket, &front.meta, &front.data) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.aside.push_front(front);
-                    return Ok(false);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        while let Some(next) = self.by_priority.pop() {
-            match send_frames(&mut self.socket, &next.meta, &next.data) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // It was the most urgent and stays that: ahead of all that come later.
-                    self.aside.push_front(next);
-                    return Ok(false);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
-
-    fn send_now(&mut self, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
-        send_frames(&mut self.socket, meta, data)
-    }
-}
-
-/// Sends all frames of a message; only the first can find no room (libzmq counts messages).
-fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
-    socket.send(Outgoing::Copy(meta), !data.is_empty(), false)?;
-    for (i, frame) in data.iter().enumerate() {
-        socket.send(Outgoing::Share(frame), i + 1 < data.len(), true)?;
-    }
-    Ok(())
-}
-
-/// Lets the kernel find out that a peer's machine is gone. A process that takes the place of a dead one
-/// has the same name, and a ROUTER ignores a second connection of a name for as long as the first one
-/// seems to live. (It could be told to prefer the second one, ZMQ_ROUTER_HANDOVER: then any stranger
-/// who claims a member's name would cut that member off.)
+/// Lets the kernel find out within 10 s that a peer's machine is gone, when nothing is under way.
 fn keep_alive(socket: &mut Socket) -> io::Result<()> {
     socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE, 1)?;
     socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_IDLE, KEEP_ALIVE_S.0)?;
     socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_INTVL, KEEP_ALIVE_S.1)?;
     socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_CNT, KEEP_ALIVE_S.2)
-}
-
-fn waiting(meta: &[u8], data: &[Bytes]) -> Waiting {
-    Waiting { meta: meta.to_vec(), data: data.iter().cloned().collect() }
-}
-
-fn close_link(link: &Mutex<Link>, linger: Duration) {
-    let mut link = lock(link);
-    let _ = link.drain();
-    link.gone = true;
-    link.monitor = None;
-    let _ = link.socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
 }
 
 fn rest(receiver: &mut Socket, named: Frame) -> Result<Incoming, RecvError> {
@@ -619,31 +392,5 @@ fn rest(receiver: &mut Socket, named: Frame) -> Result<Incoming, RecvError> {
     Ok(Incoming { from: id_of(named.as_ref()), frames, oversized, named })
 }
 
-/// The id behind a connection's name (zmq_van.h:234).
-fn id_of(name: &[u8]) -> Option<i32> {
-    let digits = name.strip_prefix(b"ps").filter(|digits| !digits.is_empty())?;
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
-    let Endpoint::Tcp { host, port } = endpoint else {
-        return TransportError::Zmq { what: format!("cannot listen on {endpoint}"), source };
-    };
-    let address = format!("{host}:{port}");
-    match source.raw_os_error() {
-        Some(libc::EADDRINUSE) => {
-            TransportError::PortBusy { address, holder: port_holder::find(*port) }
-        }
-        Some(libc::EADDRNOTAVAIL | libc::ENODEV) => {
-            TransportError::NotLocal { address, local: super::address::local_addresses_text() }
-        }
-        _ => TransportError::Zmq { what: format!("cannot listen on {address}"), source },
-    }
-}
-
 #[cfg(test)]
-#[path = "zmq_tests.rs"]
 mod tests;

@@ -167,6 +167,7 @@ std::vector<int> Postoffice::GetDeadNodes(int timeout) {
 
 const Node& Van::my_node() const {
   if (!ready_ && !pslite_mxnet::in_kvstore_destructor()) {
+    pslite_mxnet::refuse_unknown_wheel();
     throw std::runtime_error("pslite: ps::Van::my_node: the node is not started, or was finalized");
   }
   return my_node_;

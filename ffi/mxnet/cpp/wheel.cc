@@ -1,8 +1,10 @@
 // The loaded libmxnet.so. It is not in the global scope (Python loads it locally), so its symbols
-// are found through a handle of the loaded library, by its SONAME.
+// are found through a handle of the loaded library: by its SONAME, or where it has none (1.7) by the
+// name of its file.
 #include "wheel.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -11,9 +13,22 @@ namespace pslite_mxnet {
 
 namespace {
 
+const char kFile[] = "/libmxnet.so";
+
+int find_file(struct dl_phdr_info* info, size_t, void* path) {
+  const size_t length = info->dlpi_name ? strlen(info->dlpi_name) : 0;
+  if (length + 1 < sizeof kFile) return 0;
+  if (strcmp(info->dlpi_name + length + 1 - sizeof kFile, kFile) != 0) return 0;
+  static_cast<std::string*>(path)->assign(info->dlpi_name);
+  return 1;
+}
+
 void* wheel_handle() {
   // Never closed: the wheel stays as long as we do.
-  return dlopen("libmxnet.so", RTLD_NOLOAD | RTLD_LAZY);
+  if (void* handle = dlopen("libmxnet.so", RTLD_NOLOAD | RTLD_LAZY)) return handle;
+  std::string path;
+  if (!dl_iterate_phdr(find_file, &path)) return nullptr;
+  return dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
 }
 
 }  // namespace

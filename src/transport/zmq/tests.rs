@@ -8,8 +8,13 @@ use super::*;
 /// Longer than anything here takes, on a busy machine too.
 const LIMIT: Duration = Duration::from_secs(20);
 
-const OPTIONS: ZmqOptions =
-    ZmqOptions { send_queue: 1000, recv_queue: 1000, priority_mode: false, max_frame: 1 << 20 };
+const OPTIONS: ZmqOptions = ZmqOptions {
+    send_queue: 1000,
+    recv_queue: 1000,
+    priority_mode: false,
+    max_frame: 1 << 20,
+    name_seed: 0,
+};
 
 fn transport(options: &ZmqOptions) -> Arc<ZmqTransport> {
     Arc::new(ZmqTransport::new(options.clone()).unwrap())
@@ -246,7 +251,8 @@ fn sending_to_nobody_is_an_error() {
 #[test]
 fn waiting_senders_are_freed() {
     type Free = fn(&ZmqTransport);
-    let ways: [(Free, fn(&SendError) -> bool); 2] = [
+    type Expected = fn(&SendError) -> bool;
+    let ways: [(Free, Expected); 2] = [
         (|t| t.disconnect(8, Duration::ZERO), |error| matches!(error, SendError::PeerGone)),
         (ZmqTransport::stop, |error| matches!(error, SendError::Stopped)),
     ];
@@ -362,17 +368,38 @@ fn what_was_sent_before_the_close_arrives() {
     assert!(matches!(late, Err(SendError::NoSuchPeer)), "{late:?}");
 }
 
-/// Stock's ROUTER goes on listening to the dead one (docs/divergences.md).
+/// Also if it happens to have its very name: stock's ROUTER goes on listening to the dead one
+/// (docs/divergences.md).
 #[test]
-fn a_process_with_the_name_of_another_takes_its_place() {
+fn a_process_takes_the_place_of_another() {
     let (at, endpoint) = listener(&OPTIONS);
     let former = sender(&OPTIONS, &endpoint, 9);
     send(&former, 1, 0, SendMode::Block);
     assert_eq!(numbers(&receive(&at, 1, &[])), [1]);
-    let latter = sender(&OPTIONS, &endpoint, 9);
-    send(&latter, 2, 0, SendMode::Block);
-    let all = receive(&at, 1, &[]);
-    assert_eq!((all[0].from, number(&all[0])), (Some(9), 2));
+    for (number, name_seed) in [(2, 0), (3, 77)] {
+        let latter = sender(&ZmqOptions { name_seed, ..OPTIONS }, &endpoint, 9);
+        send(&latter, number, 0, SendMode::Block);
+        let all = receive(&at, 1, &[]);
+        assert_eq!((all[0].from, numbers(&all)), (Some(9), vec![number]));
+    }
+}
+
+/// Whoever calls himself as members do is told from them all the same.
+#[test]
+fn a_claimed_name_cuts_nobody_off() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let member = sender(&OPTIONS, &endpoint, 9);
+    send(&member, 1, 0, SendMode::Block);
+    assert_eq!(numbers(&receive(&at, 1, &[])), [1]);
+    let stranger = Context::new().unwrap();
+    let mut socket = stranger.socket(Kind::Dealer).unwrap();
+    socket.set_int(zmq_sys::ZMQ_LINGER, 0).unwrap();
+    socket.set(zmq_sys::ZMQ_ROUTING_ID, b"ps9").unwrap();
+    socket.connect(&endpoint.to_string()).unwrap();
+    socket.send(Outgoing::Copy(&2_u32.to_ne_bytes()), false, false).unwrap();
+    assert_eq!(numbers(&receive(&at, 1, &[])), [2]);
+    send(&member, 3, 0, SendMode::Block);
+    assert_eq!(numbers(&receive(&at, 1, &[])), [3]);
 }
 
 #[test]
@@ -383,8 +410,10 @@ fn only_names_of_nodes_are_ids() {
     send(&anonymous, 1, 0, SendMode::Block);
     assert_eq!(receive(&at, 1, &[])[0].from, None);
     assert_eq!(id_of(b"ps9"), Some(9));
+    assert_eq!(id_of(b"ps0009"), Some(9));
     assert_eq!(id_of(b"ps2147483647"), Some(i32::MAX));
-    for name in [&b"ps"[..], b"ps-1", b"ps+1", b"psx", b"ps2147483648", b"9", b"", b"\0abcd", WAKE]
+    for name in
+        [&b"ps"[..], b"ps9x", b"ps-1", b"ps+1", b"psx", b"ps2147483648", b"9", b"", b"\0abcd", WAKE]
     {
         assert_eq!(id_of(name), None, "{name:?}");
     }

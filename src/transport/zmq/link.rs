@@ -1,0 +1,97 @@
+//! The connection to one peer, and what waits for room in it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::super::sys::{Outgoing, Socket};
+use super::lock;
+use crate::delivery::queue::PriorityFifo;
+
+/// Messages that wait aside for one peer; control messages beyond it are refused.
+pub(super) const ASIDE_MAX: usize = 4096;
+
+/// A message that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    meta: Vec<u8>,
+    data: SmallVec<[Bytes; 3]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) socket: Socket,
+    pub(super) monitor: Option<Socket>,
+    /// Control messages that found no room, in order.
+    pub(super) aside: VecDeque<Waiting>,
+    /// Messages in order of priority (p3).
+    pub(super) by_priority: PriorityFifo<Waiting>,
+    pub(super) gone: bool,
+}
+
+impl Link {
+    pub(super) fn new(socket: Socket, monitor: Socket) -> Self {
+        Self {
+            socket,
+            monitor: Some(monitor),
+            aside: VecDeque::new(),
+            by_priority: PriorityFifo::new(),
+            gone: false,
+        }
+    }
+
+    /// Sends what waits; false if some of it found no room.
+    pub(super) fn drain(&mut self) -> io::Result<bool> {
+        while let Some(front) = self.aside.pop_front() {
+            match send_frames(&mut self.socket, &front.meta, &front.data) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.aside.push_front(front);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        while let Some(next) = self.by_priority.pop() {
+            match send_frames(&mut self.socket, &next.meta, &next.data) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // It was the most urgent and stays that: ahead of all that come later.
+                    self.aside.push_front(next);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn send_now(&mut self, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
+        send_frames(&mut self.socket, meta, data)
+    }
+}
+
+/// Sends all frames of a message; only the first can find no room (libzmq counts messages).
+fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
+    socket.send(Outgoing::Copy(meta), !data.is_empty(), false)?;
+    for (i, frame) in data.iter().enumerate() {
+        socket.send(Outgoing::Share(frame), i + 1 < data.len(), true)?;
+    }
+    Ok(())
+}
+
+pub(super) fn waiting(meta: &[u8], data: &[Bytes]) -> Waiting {
+    Waiting { meta: meta.to_vec(), data: data.iter().cloned().collect() }
+}
+
+pub(super) fn close_link(link: &Mutex<Link>, linger: Duration) {
+    let mut link = lock(link);
+    let _ = link.drain();
+    link.gone = true;
+    link.monitor = None;
+    let _ = link.socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
+}

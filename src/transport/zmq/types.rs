@@ -1,0 +1,186 @@
+//! What the transport is asked and what it answers: options, addresses, messages, errors.
+
+use std::fmt;
+use std::io;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use super::super::port_holder::{self, Holder};
+use super::super::sys::Frame;
+use super::link::ASIDE_MAX;
+
+/// How the sockets behave.
+#[derive(Clone, Debug)]
+pub struct ZmqOptions {
+    /// Messages that may wait in one connection (ZMQ_SNDHWM).
+    pub send_queue: i32,
+    /// The same for receiving.
+    pub recv_queue: i32,
+    /// Messages go in order of priority (the p3 van).
+    pub priority_mode: bool,
+    /// The largest frame that is accepted, in bytes.
+    pub max_frame: usize,
+    /// A random number of this process, for the names of its connections.
+    pub name_seed: u64,
+}
+
+/// Where a socket is bound or connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// TCP; port 0 lets the system choose.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// A Unix socket.
+    Ipc {
+        /// Its file.
+        path: String,
+    },
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port: 0 } => write!(f, "tcp://{host}:*"),
+            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+            Self::Ipc { path } => write!(f, "ipc://{path}"),
+        }
+    }
+}
+
+/// Why a socket cannot be made.
+#[derive(Debug, Error)]
+pub enum TransportError {
+    /// Somebody listens there already.
+    #[error("cannot listen on {address}: the port is held by {}", holder_text(.holder.as_ref()))]
+    PortBusy {
+        /// `host:port`.
+        address: String,
+        /// Who, if that can be seen.
+        holder: Option<Holder>,
+    },
+    /// The address is not one of this host.
+    #[error("cannot listen on {address}: no such address on this host; it has {local}")]
+    NotLocal {
+        /// `host:port`.
+        address: String,
+        /// What it has instead.
+        local: String,
+    },
+    /// Every port of a range is taken.
+    #[error("every port from {low} to {high} of {host} is taken")]
+    RangeBusy {
+        /// Where.
+        host: String,
+        /// First port.
+        low: u16,
+        /// Last port.
+        high: u16,
+    },
+    /// Anything else that libzmq reports.
+    #[error("{what}: {source}")]
+    Zmq {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+fn holder_text(holder: Option<&Holder>) -> String {
+    holder.map_or_else(
+        || "another process (whose name only its owner can see)".to_owned(),
+        Holder::to_string,
+    )
+}
+
+/// Why a message was not sent.
+#[derive(Debug, Error)]
+pub enum SendError {
+    /// There is no connection of that key.
+    #[error("there is no connection to it")]
+    NoSuchPeer,
+    /// The transport is closed.
+    #[error("this node is closing")]
+    Stopped,
+    /// A control message found everything full.
+    #[error("{ASIDE_MAX} control messages wait for it already")]
+    QueueFull,
+    /// The connection was given up while the message waited.
+    #[error("its connection was given up")]
+    PeerGone,
+    /// Anything else that libzmq reports.
+    #[error("{0}")]
+    Zmq(io::Error),
+}
+
+/// Why receiving ended.
+#[derive(Debug, Error)]
+pub enum RecvError {
+    /// [`ZmqTransport::stop`] was called.
+    #[error("this node is closing")]
+    Stopped,
+    /// Anything else that libzmq reports.
+    #[error("{0}")]
+    Zmq(io::Error),
+}
+
+/// What a full connection means to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// The sender waits.
+    Block,
+    /// The message waits aside; the sender never does.
+    Control,
+}
+
+/// A message as it came.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The sender, if its connection is named `ps<id>`.
+    pub from: Option<i32>,
+    /// Metadata first, then data.
+    pub frames: SmallVec<[Bytes; 4]>,
+    /// It had more frames than any message may have.
+    pub oversized: bool,
+    pub(super) named: Frame,
+}
+
+impl Incoming {
+    /// The network address of the sender, for warnings.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.named.peer_address().unwrap_or_else(|| "an unknown address".to_owned())
+    }
+}
+
+/// A connection came up or went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkEvent {
+    /// The key of the connection.
+    pub key: i32,
+    /// It stands.
+    pub up: bool,
+}
+
+pub(super) fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
+    let Endpoint::Tcp { host, port } = endpoint else {
+        return TransportError::Zmq { what: format!("cannot listen on {endpoint}"), source };
+    };
+    let address = format!("{host}:{port}");
+    match source.raw_os_error() {
+        Some(libc::EADDRINUSE) => {
+            TransportError::PortBusy { address, holder: port_holder::find(*port) }
+        }
+        Some(libc::EADDRNOTAVAIL | libc::ENODEV) => TransportError::NotLocal {
+            address,
+            local: super::super::address::local_addresses_text(),
+        },
+        _ => TransportError::Zmq { what: format!("cannot listen on {address}"), source },
+    }
+}
