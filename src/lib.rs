@@ -1,7 +1,7 @@
 //! pslite: a parameter-server library that speaks the API and the wire of ps-lite.
 //!
 //! Rooms, from the bottom up (an arrow between modules points down only; `docs/design.md`):
-//! `wire` knows bytes; `cluster`, `kv` and `delivery` are state machines without I/O; `transport`
+//! `wire` knows bytes; `cluster`, `kv`, `delivery` and `store` are state machines without I/O; `transport`
 //! does the I/O; `node` joins them to a running node; `sim` runs the state machines on virtual
 //! time.
 #![deny(unsafe_code)]
@@ -12,5 +12,6 @@ pub mod kv;
 pub mod node;
 pub mod observe;
 pub mod sim;
+pub mod store;
 pub mod transport;
 pub mod wire;
