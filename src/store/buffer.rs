@@ -1,6 +1,7 @@
 //! Memory of a tensor: bytes that are aligned for every element type.
 
 use bytemuck::{AnyBitPattern, NoUninit};
+use bytes::Bytes;
 
 /// Zeroed or copied bytes, aligned to eight; readable as elements of any type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,12 @@ impl Buffer {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..self.len]
     }
 
+    /// The same memory, to be shared.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(Owned(self))
+    }
+
     /// The elements; what is left of an incomplete last one is not among them.
     #[must_use]
     pub fn elements<T: AnyBitPattern + NoUninit>(&self) -> &[T] {
@@ -58,6 +65,15 @@ impl Buffer {
     pub fn elements_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
         let whole = self.len / size_of::<T>() * size_of::<T>();
         bytemuck::cast_slice_mut(&mut self.bytes_mut()[..whole])
+    }
+}
+
+/// Gives a buffer to [`Bytes`].
+struct Owned(Buffer);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
     }
 }
 

@@ -4,8 +4,21 @@
 //! clock, draw random numbers or start threads (whoever owns the store may call it from several).
 
 pub mod buffer;
+pub mod compression;
 pub mod dtype;
+pub mod error;
+pub mod kernels;
+pub mod kind;
+pub mod mxnet;
+mod part;
 pub mod pickle;
+mod round;
+mod sparse;
+mod tensor;
+pub mod updater;
+mod value;
 
 pub use buffer::Buffer;
 pub use dtype::Dtype;
+pub use error::StoreError;
+pub use mxnet::{Answer, Store, StoreConfig};

@@ -1,0 +1,83 @@
+//! What the store refuses, and why. The text travels to the worker that asked.
+
+use thiserror::Error;
+
+use super::Dtype;
+
+/// Why a request or command is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// A pull, or a push that needs a value, of a key that nobody initialised.
+    #[error("key {key} was not initialised: call kv.init first")]
+    Unknown {
+        /// The key, as the application knows it.
+        key: i64,
+    },
+    /// The frames of a request do not fit each other or the protocol.
+    #[error("the request is malformed: {0}")]
+    Malformed(&'static str),
+    /// The command of a request names no known kind or element type.
+    #[error("the request's command {0} names no known kind and element type")]
+    UnknownKind(i32),
+    /// A value of another size than the key's.
+    #[error("key {key} has {expected} bytes, the push has {got}")]
+    Size {
+        /// The key.
+        key: i64,
+        /// Bytes on the server.
+        expected: usize,
+        /// Bytes in the request.
+        got: usize,
+    },
+    /// A value of another type than the key's.
+    #[error("key {key} holds {expected}, the request says {got}")]
+    Type {
+        /// The key.
+        key: i64,
+        /// On the server.
+        expected: Dtype,
+        /// In the request.
+        got: Dtype,
+    },
+    /// A dense request for a row_sparse key, or the other way round.
+    #[error("key {key} is {is}, the request is not")]
+    Storage {
+        /// The key.
+        key: i64,
+        /// `dense` or `row_sparse`.
+        is: &'static str,
+    },
+    /// A row that the key does not have.
+    #[error("key {key} has {rows} rows, the request names row {row}")]
+    Row {
+        /// The key.
+        key: i64,
+        /// Rows on the server.
+        rows: usize,
+        /// The row asked for.
+        row: i64,
+    },
+    /// `dist_async` without an optimizer (a CHECK in stock, kvstore_dist_server.h).
+    #[error("dist_async needs an optimizer on the server: call kv.set_optimizer")]
+    NoOptimizer,
+    /// The optimizer failed.
+    #[error("the optimizer failed at key {key}: {reason}")]
+    Update {
+        /// The key.
+        key: i64,
+        /// What it says.
+        reason: String,
+    },
+    /// One worker is many rounds ahead of the others.
+    #[error("{waiting} pushes of this key wait for the other workers already")]
+    TooEarly {
+        /// How many wait.
+        waiting: usize,
+    },
+    /// The server would hold more keys or bytes than it may.
+    #[error("the server holds {0} keys, and may hold no more")]
+    Full(usize),
+    /// A command that cannot be obeyed.
+    #[error("{0}")]
+    Command(String),
+}

@@ -1,0 +1,73 @@
+//! What a request is about, from its command (kvstore_dist_server.h, DepairDataHandleType): a pair of
+//! numbers, by Cantor's pairing, of the kind of request and the type of its elements.
+
+use super::Dtype;
+use super::error::StoreError;
+
+/// The kind of a request (RequestType).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// One key with all of its elements.
+    Default,
+    /// Some rows of a matrix: the key, then one key for each row.
+    RowSparse,
+    /// One key with a compressed gradient, behind a key that says its length.
+    Compressed,
+}
+
+/// Kind and element type of a command.
+///
+/// # Errors
+/// The number is no pair of a known kind and type.
+pub fn kind_of(command: i32) -> Result<(RequestKind, Dtype), StoreError> {
+    let unknown = || StoreError::UnknownKind(command);
+    let pair = i64::from(command);
+    if pair < 0 {
+        return Err(unknown());
+    }
+    // The pairs are numbered along the diagonals of equal sum; diagonal w begins at w(w+1)/2.
+    let mut diagonal = 0;
+    while (diagonal + 1) * (diagonal + 2) / 2 <= pair {
+        diagonal += 1;
+        if diagonal > 16 {
+            return Err(unknown());
+        }
+    }
+    let dtype = pair - diagonal * (diagonal + 1) / 2;
+    let kind = match diagonal - dtype {
+        0 => RequestKind::Default,
+        1 => RequestKind::RowSparse,
+        2 => RequestKind::Compressed,
+        _ => return Err(unknown()),
+    };
+    Ok((kind, Dtype::from_number(dtype).ok_or_else(unknown)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_those_that_mxnet_sends() {
+        // Observed on the wheel.
+        assert_eq!(kind_of(0), Ok((RequestKind::Default, Dtype::F32)));
+        assert_eq!(kind_of(1), Ok((RequestKind::RowSparse, Dtype::F32)));
+        assert_eq!(kind_of(3), Ok((RequestKind::Compressed, Dtype::F32)));
+        assert_eq!(kind_of(5), Ok((RequestKind::Default, Dtype::F16)));
+    }
+
+    #[test]
+    fn every_pair_has_one_number() {
+        let kinds = [RequestKind::Default, RequestKind::RowSparse, RequestKind::Compressed];
+        for (first, kind) in (0_i64..).zip(kinds) {
+            for dtype in Dtype::ALL {
+                let sum = first + dtype as i64;
+                let command = sum * (sum + 1) / 2 + dtype as i64;
+                assert_eq!(kind_of(command as i32), Ok((kind, dtype)));
+            }
+        }
+        for wrong in [-1, 6, i32::MAX, i32::MIN, 1000] {
+            assert!(kind_of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

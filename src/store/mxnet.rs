@@ -1,0 +1,546 @@
+//! MXNet's server (kvstore_dist_server.h), without MXNet: what it does with each push, pull and command.
+//!
+//! May touch `wire` types; the store's owner sends the answers. One call at a time: whoever owns a store
+//! locks it. Where this differs from MXNet is said at the place, and in docs/divergences.md.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::compression::Compression;
+use super::error::StoreError;
+use super::kind::{RequestKind, kind_of};
+use super::part::{Part, Sum};
+use super::round::{Complete, Quorum};
+use super::tensor::{Layout, Piece, Tensor};
+use super::updater::{Gradient, Updater};
+use super::{Buffer, Dtype, kernels, sparse};
+use crate::kv::{KEY_SIZE, KvPairs, key_at};
+use crate::wire::{Key, Meta};
+
+/// Keys that one server holds; more are refused.
+pub const TENSORS_MAX: usize = 1 << 22;
+/// Bytes of one value; MXNet's lengths are 32-bit.
+const BYTES_MAX: usize = i32::MAX as usize;
+
+/// What a store is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreConfig {
+    /// Workers of the job.
+    pub workers: usize,
+    /// The first key of this server's range: keys are counted from here.
+    pub first_key: Key,
+    /// Sum in the order of ranks instead of arrival, so that runs repeat bit for bit.
+    pub deterministic: bool,
+}
+
+/// An answer to be sent.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The request, with the reason in `error` if it was refused.
+    pub request: Meta,
+    /// The pulled values; empty for a push.
+    pub kv: KvPairs,
+}
+
+/// The server's tensors and how it treats them.
+pub struct Store {
+    config: StoreConfig,
+    /// `dist_sync`: MXNet's server is asynchronous until it is told otherwise.
+    sync: bool,
+    /// Values of other types than float32 have a float32 copy, which the optimizer works on.
+    multi_precision: bool,
+    compression: Compression,
+    updater: Option<Box<dyn Updater>>,
+    tensors: BTreeMap<i64, Tensor>,
+}
+
+/// One request's frames, checked.
+struct Frames {
+    keys: Bytes,
+    vals: Bytes,
+    lens: Vec<usize>,
+}
+
+impl Store {
+    /// An empty store.
+    #[must_use]
+    pub fn new(config: StoreConfig) -> Self {
+        Self {
+            config,
+            sync: false,
+            multi_precision: false,
+            compression: Compression::default(),
+            updater: None,
+            tensors: BTreeMap::new(),
+        }
+    }
+
+    /// Serves a push, a pull, or both in one. The answers that are due now, of earlier requests too.
+    pub fn request(&mut self, request: Meta, frames: &[Bytes], answers: &mut Vec<Answer>) {
+        let meta = request.clone();
+        if let Err(error) = self.try_request(request, frames, answers) {
+            let request = Meta { error: error.to_string(), ..meta };
+            answers.push(Answer { request, kv: KvPairs::default() });
+        }
+    }
+
+    fn try_request(
+        &mut self,
+        request: Meta,
+        frames: &[Bytes],
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), StoreError> {
+        let (kind, dtype) = kind_of(request.head)?;
+        let frames = Frames::read(frames)?;
+        match (kind, request.push) {
+            (RequestKind::RowSparse, true) => self.push_rows(request, &frames, dtype, answers),
+            (RequestKind::RowSparse, false) => {
+                answers.push(self.pull_rows(request, &frames, dtype)?);
+                Ok(())
+            }
+            (RequestKind::Compressed, true) => self.push_compressed(request, &frames, answers),
+            (RequestKind::Default, true) => self.push_dense(request, &frames, dtype, answers),
+            (_, false) => {
+                answers.push(self.pull(request, &frames.keys)?);
+                Ok(())
+            }
+        }
+    }
+
+    // ---- dense ---------------------------------------------------------------------------------
+
+    /// DataHandleDefault.
+    fn push_dense(
+        &mut self,
+        request: Meta,
+        frames: &Frames,
+        dtype: Dtype,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), StoreError> {
+        if frames.lens.len() != 1 || frames.lens[0] != frames.vals.len() {
+            return Err(StoreError::Malformed("a push has one key, one length and as many bytes"));
+        }
+        if frames.vals.len() % dtype.size() != 0 {
+            return Err(StoreError::Malformed("a value is no whole number of elements"));
+        }
+        let key = self.key(&frames.keys, 0)?;
+        if !self.tensors.contains_key(&key) {
+            let piece = Piece::new(Buffer::copy_of(&frames.vals), dtype, Layout::Dense);
+            return self.init(key, piece, request, answers);
+        }
+        self.check(key, Layout::Dense, dtype, Some(frames.vals.len()))?;
+        self.push(key, request, Part::Dense(frames.vals.clone()), answers)
+    }
+
+    /// DataHandleCompressed.
+    fn push_compressed(
+        &mut self,
+        request: Meta,
+        frames: &Frames,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), StoreError> {
+        let &[0, size] = &frames.lens[..] else {
+            return Err(StoreError::Malformed("a compressed push has two keys, the first empty"));
+        };
+        if size != frames.vals.len() {
+            return Err(StoreError::Malformed("a length is not that of the value"));
+        }
+        // The first key is no key, but how many elements there were before they were compressed.
+        let elements = usize::try_from(self.key(&frames.keys, 0)?)
+            .ok()
+            .filter(|elements| *elements <= BYTES_MAX / Dtype::F32.size())
+            .ok_or(StoreError::Malformed("the length of a compressed push is out of range"))?;
+        let key = self.key(&frames.keys, 1)?;
+        let gradient = self.compression.decode(&frames.vals, elements)?;
+        if !self.tensors.contains_key(&key) {
+            return self.init(
+                key,
+                Piece::new(gradient, Dtype::F32, Layout::Dense),
+                request,
+                answers,
+            );
+        }
+        self.check(key, Layout::Dense, Dtype::F32, Some(gradient.len()))?;
+        self.push(key, request, Part::Dense(gradient.into_bytes()), answers)
+    }
+
+    /// DefaultStorageResponse.
+    fn pull(&self, request: Meta, keys: &Bytes) -> Result<Answer, StoreError> {
+        let key = self.key(keys, 0)?;
+        let piece = self.piece(key)?;
+        let vals = piece.value.lend();
+        let lens = Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes());
+        Ok(Answer { request, kv: KvPairs { keys: keys.slice(..KEY_SIZE), vals, lens } })
+    }
+
+    // ---- row_sparse ----------------------------------------------------------------------------
+
+    /// DataHandleRowSparse.
+    fn push_rows(
+        &mut self,
+        request: Meta,
+        frames: &Frames,
+        dtype: Dtype,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), StoreError> {
+        let key = self.key(&frames.keys, 0)?;
+        let rows = sparse::rows(&frames.keys, self.config.first_key, key)?;
+        let row_len = sparse::row_len(&frames.lens, rows.len(), frames.vals.len(), dtype)?;
+        if !self.tensors.contains_key(&key) {
+            if rows.is_empty() || !rows.iter().copied().eq(0..rows.len() as i64) {
+                return Err(StoreError::Malformed("the first push of a matrix brings all rows"));
+            }
+            let layout = Layout::Rows { row_len };
+            return self.init(
+                key,
+                Piece::new(Buffer::copy_of(&frames.vals), dtype, layout),
+                request,
+                answers,
+            );
+        }
+        let piece = self.piece(key)?;
+        let Layout::Rows { row_len: expected } = piece.layout else {
+            return Err(StoreError::Storage { key, is: piece.layout.name() });
+        };
+        if rows.is_empty() && !self.sync {
+            // Nothing to apply.
+            answers.push(done(request));
+            return Ok(());
+        }
+        let length = piece.length();
+        if let Some(row) = rows.iter().find(|row| **row >= length as i64) {
+            return Err(StoreError::Row { key, rows: length, row: *row });
+        }
+        let bytes = rows.len() * expected * dtype.size();
+        if !rows.is_empty() && (row_len != expected || bytes != frames.vals.len()) {
+            return Err(StoreError::Size { key, expected: bytes, got: frames.vals.len() });
+        }
+        self.check(key, Layout::Rows { row_len: expected }, dtype, None)?;
+        let (rows, values) = sparse::ascending(rows, &frames.vals, expected * dtype.size());
+        self.push(key, request, Part::Rows { rows, values }, answers)
+    }
+
+    /// RowSparsePullResponse.
+    fn pull_rows(
+        &self,
+        request: Meta,
+        frames: &Frames,
+        dtype: Dtype,
+    ) -> Result<Answer, StoreError> {
+        let key = self.key(&frames.keys, 0)?;
+        let count = frames.keys.len() / KEY_SIZE;
+        let rows = sparse::rows(&frames.keys, self.config.first_key, key)?;
+        if rows.is_empty() {
+            let kv = KvPairs {
+                keys: frames.keys.clone(),
+                vals: Bytes::new(),
+                lens: sparse::lens(count, 0),
+            };
+            return Ok(Answer { request, kv });
+        }
+        let piece = self.piece(key)?;
+        let Layout::Rows { row_len } = piece.layout else {
+            return Err(StoreError::Storage { key, is: piece.layout.name() });
+        };
+        self.check(key, piece.layout, dtype, None)?;
+        if rows.len().saturating_mul(row_len * dtype.size()) > BYTES_MAX {
+            return Err(StoreError::Malformed("an answer of more than 2 GiB"));
+        }
+        let vals = sparse::gather(piece.value.buffer().bytes(), &rows, row_len * dtype.size())
+            .map_err(|row| StoreError::Row { key, rows: piece.length(), row })?;
+        // In elements, unlike everywhere else: so does MXNet, and its workers don't look.
+        let kv = KvPairs { keys: frames.keys.clone(), vals, lens: sparse::lens(count, row_len) };
+        Ok(Answer { request, kv })
+    }
+
+    // ---- all kinds -----------------------------------------------------------------------------
+
+    /// The first push of a key: its value.
+    fn init(
+        &mut self,
+        key: i64,
+        mut piece: Piece,
+        request: Meta,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), StoreError> {
+        if self.tensors.len() >= TENSORS_MAX {
+            return Err(StoreError::Full(TENSORS_MAX));
+        }
+        if self.multi_precision && piece.dtype != Dtype::F32 {
+            piece.master = Some(kernels::to_f32(piece.dtype, piece.value.buffer().bytes()));
+        }
+        let wants_value = request.pull;
+        self.tensors.insert(key, Tensor::whole(piece));
+        answers.push(if wants_value {
+            self.answer_with_value(key, request)?
+        } else {
+            done(request)
+        });
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        key: i64,
+        request: Meta,
+        part: Part,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), StoreError> {
+        let quorum = Quorum {
+            workers: if self.sync { self.config.workers.max(1) } else { 1 },
+            keeps_order: self.sync && self.config.deterministic,
+        };
+        let mut next = Some((request, part));
+        while let Some((request, part)) = next.take() {
+            let piece = piece_mut(&mut self.tensors, key)?;
+            let part = if piece.master.is_some() { part.into_f32(piece.dtype) } else { part };
+            let dtype = if piece.master.is_some() { Dtype::F32 } else { piece.dtype };
+            let Some(complete) = piece.round.push(request, part, dtype, &quorum)? else { continue };
+            self.apply(key, dtype, complete, answers)?;
+            next = piece_mut(&mut self.tensors, key)?.round.next_push();
+        }
+        Ok(())
+    }
+
+    /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied.
+    fn apply(
+        &mut self,
+        key: i64,
+        dtype: Dtype,
+        complete: Complete,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), StoreError> {
+        let Complete { sum, askers } = complete;
+        let applied = self.apply_sum(key, dtype, sum);
+        for request in askers {
+            answers.push(match &applied {
+                Ok(()) if request.pull => self.answer_with_value(key, request)?,
+                Ok(()) => done(request),
+                Err(error) => Answer {
+                    request: Meta { error: error.to_string(), ..request },
+                    kv: KvPairs::default(),
+                },
+            });
+        }
+        Ok(())
+    }
+
+    fn apply_sum(&mut self, key: i64, dtype: Dtype, sum: Sum) -> Result<(), StoreError> {
+        let piece = piece_mut(&mut self.tensors, key)?;
+        let Some(updater) = &mut self.updater else {
+            if !self.sync {
+                return Err(StoreError::NoOptimizer);
+            }
+            return piece.replace(sum, dtype);
+        };
+        let sum = sum.finish(dtype)?;
+        let gradient = match (&sum, piece.layout) {
+            (Sum::Dense(values), Layout::Dense) => Gradient::Dense(values),
+            (Sum::Rows { rows, values }, Layout::Rows { row_len }) => {
+                Gradient::Rows { rows, values, row_len }
+            }
+            _ => return Err(StoreError::Storage { key, is: piece.layout.name() }),
+        };
+        let target = match &mut piece.master {
+            Some(master) => master,
+            None => piece.value.change(),
+        };
+        updater
+            .update(key, dtype, target, gradient)
+            .map_err(|reason| StoreError::Update { key, reason })?;
+        piece.master_to_value();
+        piece.version += 1;
+        Ok(())
+    }
+
+    fn answer_with_value(&self, key: i64, request: Meta) -> Result<Answer, StoreError> {
+        let wire_key = self.config.first_key.wrapping_add(key as u64);
+        self.pull(request, &Bytes::copy_from_slice(&wire_key.to_ne_bytes()))
+    }
+
+    /// What the request says must be what the key is.
+    fn check(
+        &self,
+        key: i64,
+        layout: Layout,
+        dtype: Dtype,
+        bytes: Option<usize>,
+    ) -> Result<(), StoreError> {
+        let piece = self.piece(key)?;
+        if piece.layout != layout {
+            return Err(StoreError::Storage { key, is: piece.layout.name() });
+        }
+        if piece.dtype != dtype {
+            return Err(StoreError::Type { key, expected: piece.dtype, got: dtype });
+        }
+        let expected = piece.value.buffer().len();
+        match bytes {
+            Some(got) if got != expected => Err(StoreError::Size { key, expected, got }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The key at an index of the frame of keys, counted from the start of this server's range.
+    fn key(&self, keys: &[u8], index: usize) -> Result<i64, StoreError> {
+        let key = key_at(keys, index).ok_or(StoreError::Malformed("a key is missing"))?;
+        key.checked_sub(self.config.first_key)
+            .and_then(|key| i64::try_from(key).ok())
+            .ok_or(StoreError::Malformed("a key is not in this server's range"))
+    }
+
+    fn piece(&self, key: i64) -> Result<&Piece, StoreError> {
+        let tensor = self.tensors.get(&key).ok_or(StoreError::Unknown { key })?;
+        tensor.pieces.first().ok_or(StoreError::Unknown { key })
+    }
+
+    // ---- commands ------------------------------------------------------------------------------
+
+    /// kSyncMode.
+    pub fn set_sync(&mut self) {
+        self.sync = true;
+    }
+
+    /// kSetMultiPrecision: CreateMultiPrecisionCopies.
+    ///
+    /// # Errors
+    /// Pushes are under way: their sum has the wrong type (a CHECK in MXNet).
+    pub fn set_multi_precision(&mut self) -> Result<(), StoreError> {
+        if self.multi_precision {
+            return Ok(());
+        }
+        let mut pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
+        if pieces.any(|piece| piece.dtype != Dtype::F32 && piece.round.is_open()) {
+            return Err(StoreError::Command(
+                "multi-precision cannot be set while pushes are under way".to_owned(),
+            ));
+        }
+        self.multi_precision = true;
+        let pieces = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
+        for piece in pieces.filter(|piece| piece.dtype != Dtype::F32) {
+            piece.master = Some(kernels::to_f32(piece.dtype, piece.value.buffer().bytes()));
+        }
+        Ok(())
+    }
+
+    /// kSetGradientCompression.
+    ///
+    /// # Errors
+    /// The text names no compression that MXNet has.
+    pub fn set_compression(&mut self, body: &[u8]) -> Result<(), StoreError> {
+        self.compression = Compression::read(body)?;
+        Ok(())
+    }
+
+    /// kController: from now on this applies gradients.
+    pub fn set_updater(&mut self, updater: Box<dyn Updater>) {
+        self.updater = Some(updater);
+    }
+
+    // ---- what operators and tests ask ------------------------------------------------------------
+
+    /// How many keys it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// True if it holds no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
+    /// Bytes of values, and of what the optimizer keeps.
+    #[must_use]
+    pub fn bytes(&self) -> (usize, usize) {
+        let pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
+        let values = pieces.map(Piece::bytes).sum();
+        (values, self.updater.as_ref().map_or(0, |updater| updater.state_bytes()))
+    }
+}
+
+fn piece_mut(tensors: &mut BTreeMap<i64, Tensor>, key: i64) -> Result<&mut Piece, StoreError> {
+    let tensor = tensors.get_mut(&key).ok_or(StoreError::Unknown { key })?;
+    tensor.pieces.first_mut().ok_or(StoreError::Unknown { key })
+}
+
+fn done(request: Meta) -> Answer {
+    Answer { request, kv: KvPairs::default() }
+}
+
+impl Frames {
+    /// Keys, values and lens; no length is believed before it is checked.
+    fn read(frames: &[Bytes]) -> Result<Self, StoreError> {
+        let keys = frames.first().cloned().unwrap_or_default();
+        if keys.is_empty() || keys.len() % KEY_SIZE != 0 {
+            return Err(StoreError::Malformed("the frame of keys has no whole number of keys"));
+        }
+        let vals = frames.get(1).cloned().unwrap_or_default();
+        let lens = frames.get(2).cloned().unwrap_or_default();
+        let mut all = Vec::with_capacity(lens.len() / size_of::<i32>());
+        for len in lens.chunks(size_of::<i32>()) {
+            let len = len.try_into().map(i32::from_ne_bytes).ok();
+            let len = len.and_then(|len| usize::try_from(len).ok());
+            all.push(len.ok_or(StoreError::Malformed("the frame of lens holds no lengths"))?);
+        }
+        Ok(Self { keys, vals, lens: all })
+    }
+}
+
+impl Piece {
+    /// Without an optimizer the sum takes the place of the value.
+    fn replace(&mut self, sum: Sum, dtype: Dtype) -> Result<(), StoreError> {
+        match self.layout {
+            Layout::Dense => self.replace_all(sum, dtype)?,
+            Layout::Rows { row_len } => self.replace_rows(sum, dtype, row_len)?,
+        }
+        self.master_to_value();
+        self.version += 1;
+        Ok(())
+    }
+
+    fn replace_all(&mut self, sum: Sum, dtype: Dtype) -> Result<(), StoreError> {
+        let target = match &mut self.master {
+            Some(master) => master,
+            None => self.value.overwrite(),
+        };
+        match sum {
+            Sum::One(Part::Dense(bytes)) => target.bytes_mut().copy_from_slice(&bytes),
+            other => match other.finish(dtype)? {
+                Sum::Dense(values) => target.bytes_mut().copy_from_slice(values.bytes()),
+                _ => return Err(StoreError::Malformed("a dense key got rows")),
+            },
+        }
+        Ok(())
+    }
+
+    /// Rows that nobody pushed are zero then: a row_sparse array has no others.
+    fn replace_rows(&mut self, sum: Sum, dtype: Dtype, row_len: usize) -> Result<(), StoreError> {
+        let Sum::Rows { rows, values } = sum.finish(dtype)? else {
+            return Err(StoreError::Malformed("a row_sparse key got a dense value"));
+        };
+        let target = match &mut self.master {
+            Some(master) => master,
+            None => self.value.overwrite(),
+        };
+        target.bytes_mut().fill(0);
+        let size = row_len * dtype.size();
+        for (i, row) in rows.iter().enumerate() {
+            let at = *row as usize * size;
+            target.bytes_mut()[at..at + size]
+                .copy_from_slice(&values.bytes()[i * size..(i + 1) * size]);
+        }
+        Ok(())
+    }
+
+    fn master_to_value(&mut self) {
+        if let Some(master) = &self.master {
+            kernels::from_f32(master, self.dtype, self.value.overwrite());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "mxnet_tests.rs"]
+mod tests;

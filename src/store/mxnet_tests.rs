@@ -1,0 +1,300 @@
+//! What MXNet's workers send, and what they get. The live comparison with MXNet's own server is in
+//! compat-tests.
+
+use super::*;
+use crate::wire::NodeId;
+
+const FIRST: Key = 1000;
+
+/// Adds the gradient times a number to the value.
+struct Adding {
+    factor: f32,
+    calls: Vec<i64>,
+}
+
+impl Updater for Adding {
+    fn update(
+        &mut self,
+        key: i64,
+        dtype: Dtype,
+        value: &mut Buffer,
+        gradient: Gradient<'_>,
+    ) -> Result<(), String> {
+        if dtype != Dtype::F32 {
+            return Err(format!("{dtype} is not for me"));
+        }
+        self.calls.push(key);
+        let values = value.elements_mut::<f32>();
+        let mut add = |at: usize, by: f32| values[at] += self.factor * by;
+        match gradient {
+            Gradient::Dense(by) => {
+                by.elements::<f32>().iter().enumerate().for_each(|(i, by)| add(i, *by));
+            }
+            Gradient::Rows { rows, values: by, row_len } => {
+                for (i, by) in by.elements::<f32>().iter().enumerate() {
+                    add(rows[i / row_len] as usize * row_len + i % row_len, *by);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn state_bytes(&self) -> usize {
+        0
+    }
+}
+
+fn store(workers: usize, sync: bool) -> Store {
+    let mut store = Store::new(StoreConfig { workers, first_key: FIRST, deterministic: false });
+    if sync {
+        store.set_sync();
+    }
+    store
+}
+
+fn with_updater(workers: usize, sync: bool) -> Store {
+    let mut store = store(workers, sync);
+    store.set_updater(Box::new(Adding { factor: 0.5, calls: Vec::new() }));
+    store
+}
+
+fn command(kind: i64, dtype: Dtype) -> i32 {
+    let sum = kind + dtype as i64;
+    (sum * (sum + 1) / 2 + dtype as i64) as i32
+}
+
+fn meta(sender: NodeId, timestamp: i32, head: i32, push: bool, pull: bool) -> Meta {
+    Meta { sender, timestamp, head, push, pull, request: true, ..Meta::default() }
+}
+
+fn frame<T: bytemuck::NoUninit>(values: &[T]) -> Bytes {
+    Bytes::copy_from_slice(bytemuck::cast_slice(values))
+}
+
+fn pairs<T: bytemuck::NoUninit>(keys: &[u64], vals: &[T], lens: &[i32]) -> Vec<Bytes> {
+    let keys: Vec<u64> = keys.iter().map(|key| FIRST + key).collect();
+    vec![frame(&keys), frame(vals), frame(lens)]
+}
+
+impl Store {
+    fn ask(&mut self, meta: Meta, frames: &[Bytes]) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        self.request(meta, frames, &mut answers);
+        answers
+    }
+
+    fn push_f32(&mut self, sender: NodeId, key: u64, values: &[f32]) -> Vec<Answer> {
+        let lens = [(values.len() * 4) as i32];
+        self.ask(meta(sender, 7, 0, true, false), &pairs(&[key], values, &lens))
+    }
+
+    fn pull_f32(&mut self, key: u64) -> Vec<f32> {
+        let answers = self.ask(meta(9, 8, 0, false, true), &pairs::<u8>(&[key], &[], &[]));
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].request.error, "");
+        let kv = &answers[0].kv;
+        assert_eq!(kv.keys, frame(&[FIRST + key]));
+        assert_eq!(kv.lens, frame(&[kv.vals.len() as i32]));
+        floats(&kv.vals)
+    }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|raw| f32::from_ne_bytes(raw.try_into().unwrap())).collect()
+}
+
+fn senders(answers: &[Answer]) -> Vec<NodeId> {
+    assert!(answers.iter().all(|answer| answer.request.error.is_empty()), "{answers:?}");
+    answers.iter().map(|answer| answer.request.sender).collect()
+}
+
+fn refusal(answers: &[Answer]) -> &str {
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert!(answers[0].kv == KvPairs::default());
+    &answers[0].request.error
+}
+
+#[test]
+fn the_first_push_is_the_value_and_the_round_needs_everybody() {
+    let mut store = store(2, true);
+    assert_eq!(senders(&store.push_f32(9, 3, &[1.0, 2.0])), [9]);
+    assert_eq!(store.push_f32(9, 3, &[10.0, 20.0]).len(), 0);
+    assert_eq!(store.pull_f32(3), [1.0, 2.0]);
+    assert_eq!(senders(&store.push_f32(11, 3, &[0.5, 0.25])), [9, 11]);
+    assert_eq!(store.pull_f32(3), [10.5, 20.25]);
+    assert_eq!((store.len(), store.bytes()), (1, (8, 0)));
+}
+
+#[test]
+fn a_push_pull_brings_the_value_after_the_round() {
+    let mut store = with_updater(2, true);
+    store.push_f32(9, 3, &[1.0]);
+    let both = |sender| meta(sender, 1, 0, true, true);
+    assert!(store.ask(both(9), &pairs(&[3], &[2.0_f32], &[4])).is_empty());
+    let answers = store.ask(meta(11, 1, 0, true, false), &pairs(&[3], &[4.0_f32], &[4]));
+    assert_eq!(senders(&answers), [9, 11]);
+    assert_eq!(floats(&answers[0].kv.vals), [4.0]);
+    assert!(answers[1].kv.vals.is_empty());
+}
+
+#[test]
+fn nobody_counts_twice_in_a_round() {
+    let mut store = store(2, true);
+    store.push_f32(9, 3, &[0.0]);
+    for value in [1.0, 2.0, 3.0] {
+        assert!(store.push_f32(9, 3, &[value]).is_empty());
+    }
+    assert_eq!(senders(&store.push_f32(11, 3, &[10.0])), [9, 11]);
+    assert_eq!(store.pull_f32(3), [11.0]);
+    assert_eq!(senders(&store.push_f32(11, 3, &[20.0])), [9, 11]);
+    assert_eq!(store.pull_f32(3), [22.0]);
+    assert_eq!(senders(&store.push_f32(11, 3, &[30.0])), [9, 11]);
+    assert_eq!(store.pull_f32(3), [33.0]);
+    for _ in 0..=super::super::round::LATER_MAX {
+        store.push_f32(9, 3, &[1.0]);
+    }
+    assert!(refusal(&store.push_f32(9, 3, &[1.0])).contains("wait for the other workers"));
+}
+
+#[test]
+fn async_applies_each_push_at_once_and_needs_an_optimizer() {
+    let mut store = store(2, false);
+    store.push_f32(9, 3, &[1.0]);
+    assert!(refusal(&store.push_f32(9, 3, &[1.0])).contains("set_optimizer"));
+    let mut store = with_updater(2, false);
+    store.push_f32(9, 3, &[1.0]);
+    assert_eq!(senders(&store.push_f32(11, 3, &[4.0])), [11]);
+    assert_eq!(senders(&store.push_f32(11, 3, &[4.0])), [11]);
+    assert_eq!(store.pull_f32(3), [5.0]);
+}
+
+#[test]
+fn values_that_are_under_way_do_not_change() {
+    let mut store = with_updater(1, true);
+    store.push_f32(9, 3, &[1.0]);
+    let answers = store.ask(meta(9, 8, 0, false, true), &pairs::<u8>(&[3], &[], &[]));
+    store.push_f32(9, 3, &[2.0]);
+    assert_eq!((floats(&answers[0].kv.vals), store.pull_f32(3)), (vec![1.0], vec![2.0]));
+}
+
+#[test]
+fn rows_are_pushed_and_pulled_one_by_one() {
+    let mut store = with_updater(2, true);
+    let head = command(1, Dtype::F32);
+    let push = |store: &mut Store, sender, keys: &[u64], values: &[f32]| {
+        let mut lens = vec![8; keys.len()];
+        lens[0] = 0;
+        store.ask(meta(sender, 1, head, true, false), &pairs(keys, values, &lens))
+    };
+    let all = [0.0, 0.0, 1.0, 1.0, 2.0, 2.0];
+    assert_eq!(senders(&push(&mut store, 9, &[5, 5, 6, 7], &all)), [9]);
+    assert!(push(&mut store, 9, &[5, 7], &[10.0, 20.0]).is_empty());
+    assert_eq!(senders(&push(&mut store, 11, &[5, 5, 7], &[2.0, 2.0, 4.0, 4.0])), [9, 11]);
+    // Nobody pushed anything: a round all the same.
+    assert!(push(&mut store, 9, &[5], &[]).is_empty());
+    assert_eq!(senders(&push(&mut store, 11, &[5], &[])), [9, 11]);
+    let pull = |store: &mut Store, keys: &[u64]| {
+        store.ask(meta(9, 1, head, false, true), &pairs::<u8>(keys, &[], &[]))
+    };
+    let answers = pull(&mut store, &[5, 7, 5]);
+    assert_eq!(floats(&answers[0].kv.vals), [9.0, 14.0, 1.0, 1.0]);
+    assert_eq!(answers[0].kv.lens, frame(&[0_i32, 2, 2]));
+    let answers = pull(&mut store, &[5]);
+    assert_eq!((answers[0].kv.lens.clone(), answers[0].kv.vals.len()), (frame(&[0_i32]), 0));
+    assert!(refusal(&pull(&mut store, &[5, 8])).contains("row 3"));
+    assert!(refusal(&push(&mut store, 9, &[5, 9], &[1.0, 1.0])).contains("row 4"));
+    assert!(refusal(&push(&mut store, 9, &[6, 6], &[1.0, 1.0])).contains("all rows") == false);
+}
+
+#[test]
+fn without_an_optimizer_rows_that_nobody_pushed_become_zero() {
+    let mut store = store(1, true);
+    let head = command(1, Dtype::F32);
+    store.ask(meta(9, 1, head, true, false), &pairs(&[5, 5, 6], &[1.0_f32, 2.0], &[0, 4, 4]));
+    store.ask(meta(9, 1, head, true, false), &pairs(&[5, 6], &[7.0_f32], &[0, 4]));
+    let answers = store.ask(meta(9, 1, head, false, true), &pairs::<u8>(&[5, 5, 6], &[], &[]));
+    assert_eq!(floats(&answers[0].kv.vals), [0.0, 7.0]);
+}
+
+#[test]
+fn halves_have_a_float_copy_with_multi_precision() {
+    use half::f16;
+    let head = command(0, Dtype::F16);
+    let halves = |values: &[f32]| values.iter().map(|v| f16::from_f32(*v)).collect::<Vec<_>>();
+    let mut store = with_updater(1, true);
+    let push = |store: &mut Store, value: f32| {
+        let frames = pairs(&[3], &halves(&[value]), &[2]);
+        store.ask(meta(9, 1, head, true, false), &frames)
+    };
+    let pull = |store: &mut Store| {
+        let answers = store.ask(meta(9, 1, head, false, true), &pairs::<u8>(&[3], &[], &[]));
+        f16::from_ne_bytes(answers[0].kv.vals[..].try_into().unwrap()).to_f32()
+    };
+    push(&mut store, 1.0);
+    assert!(refusal(&push(&mut store, 1.0)).contains("float16 is not for me"));
+    store.set_multi_precision().unwrap();
+    // Each step is too small for a half: only the copy can keep it.
+    for _ in 0..8 {
+        assert_eq!(senders(&push(&mut store, 0.0005)), [9]);
+    }
+    assert!((pull(&mut store) - 1.002).abs() < 0.001);
+    assert_eq!(store.bytes().0, 6);
+}
+
+#[test]
+fn malformed_requests_are_refused_and_change_nothing() {
+    let mut store = store(2, true);
+    store.push_f32(9, 3, &[1.0, 2.0]);
+    let push = |head| meta(9, 1, head, true, false);
+    let one = [1.0_f32];
+    let f64_head = command(0, Dtype::F64);
+    let cases: Vec<(Meta, Vec<Bytes>)> = vec![
+        (push(0), Vec::new()),
+        (push(0), vec![Bytes::from_static(b"1234567")]),
+        (push(0), pairs(&[3], &one, &[])),
+        (push(0), pairs(&[3], &one, &[8])),
+        (push(0), pairs(&[3], &one, &[-4])),
+        (push(0), pairs(&[3], &one, &[4])),
+        (push(0), pairs(&[3], &[1_u8, 2, 3], &[3])),
+        (push(6), pairs(&[3], &one, &[4])),
+        (push(f64_head), pairs(&[3], &[1.0_f64], &[8])),
+        (push(command(1, Dtype::F32)), pairs(&[3, 3], &one, &[0, 4])),
+        (push(command(1, Dtype::F32)), pairs(&[4, 5], &one, &[0, 4])),
+        (push(command(2, Dtype::F32)), pairs(&[3], &one, &[4])),
+        (push(0), vec![frame(&[5_u64]), frame(&one), frame(&[4])]),
+        (meta(9, 1, 0, false, true), pairs::<u8>(&[4], &[], &[])),
+        (meta(9, 1, 1, false, true), pairs::<u8>(&[3, 3], &[], &[])),
+    ];
+    for (meta, frames) in cases {
+        let text = format!("{meta:?} {frames:?}");
+        let answers = store.ask(meta, &frames);
+        assert!(answers.len() == 1 && !answers[0].request.error.is_empty(), "{text}");
+    }
+    assert_eq!((store.pull_f32(3), store.len()), (vec![1.0, 2.0], 1));
+}
+
+#[test]
+fn a_round_that_cannot_be_applied_is_answered_to_all() {
+    struct Failing;
+    impl Updater for Failing {
+        fn update(
+            &mut self,
+            _: i64,
+            _: Dtype,
+            _: &mut Buffer,
+            _: Gradient<'_>,
+        ) -> Result<(), String> {
+            Err("no".to_owned())
+        }
+        fn state_bytes(&self) -> usize {
+            0
+        }
+    }
+    let mut store = store(2, true);
+    store.set_updater(Box::new(Failing));
+    store.push_f32(9, 3, &[1.0]);
+    store.push_f32(9, 3, &[1.0]);
+    let answers = store.push_f32(11, 3, &[1.0]);
+    assert_eq!(answers.len(), 2);
+    assert!(answers.iter().all(|answer| answer.request.error.contains("failed at key 3: no")));
+}

@@ -1,0 +1,222 @@
+//! What one push brings, and the sum of what several bring.
+
+use bytes::Bytes;
+
+use super::error::StoreError;
+use super::{Buffer, Dtype, kernels};
+use crate::wire::NodeId;
+
+/// The values of one push.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// All elements; the bytes may be unaligned.
+    Dense(Bytes),
+    /// Some rows, in ascending order, each once; their values one after the other.
+    Rows { rows: Vec<i64>, values: Bytes },
+}
+
+/// The sum of parts. The first one is kept as it came, uncopied, until there is something to add.
+#[derive(Debug, Default)]
+pub(super) enum Sum {
+    #[default]
+    Nothing,
+    One(Part),
+    Dense(Buffer),
+    Rows {
+        rows: Vec<i64>,
+        values: Buffer,
+    },
+    /// All parts, by worker: they are summed in that order when all are here.
+    Ordered(Vec<(NodeId, Part)>),
+}
+
+impl Sum {
+    /// Adds a part of the same kind and size as the ones before.
+    pub(super) fn add(
+        &mut self,
+        from: NodeId,
+        part: Part,
+        dtype: Dtype,
+        keeps_order: bool,
+    ) -> Result<(), StoreError> {
+        *self = match (std::mem::take(self), part) {
+            (Self::Nothing, part) if keeps_order => Self::Ordered(vec![(from, part)]),
+            (Self::Nothing, part) => Self::One(part),
+            (Self::Ordered(mut parts), part) => {
+                let at = parts.partition_point(|(worker, _)| *worker <= from);
+                parts.insert(at, (from, part));
+                Self::Ordered(parts)
+            }
+            (Self::One(first), second) => first.plus(&second, dtype)?,
+            (Self::Dense(mut sum), Part::Dense(more)) => {
+                kernels::add(dtype, &mut sum, &more);
+                Self::Dense(sum)
+            }
+            (Self::Rows { rows, values }, Part::Rows { rows: more, values: other }) => {
+                merge((&rows, values.bytes()), (&more, &other), dtype)
+            }
+            _ => return Err(StoreError::Malformed("dense and row_sparse pushes in one round")),
+        };
+        Ok(())
+    }
+
+    /// The sum as memory to compute with.
+    pub(super) fn finish(self, dtype: Dtype) -> Result<Self, StoreError> {
+        match self {
+            Self::Ordered(parts) => {
+                let mut sum = Self::Nothing;
+                for (from, part) in parts {
+                    sum.add(from, part, dtype, false)?;
+                }
+                sum.finish(dtype)
+            }
+            Self::One(Part::Dense(bytes)) => Ok(Self::Dense(Buffer::copy_of(&bytes))),
+            Self::One(Part::Rows { rows, values }) => {
+                Ok(Self::Rows { rows, values: Buffer::copy_of(&values) })
+            }
+            done => Ok(done),
+        }
+    }
+}
+
+impl Part {
+    /// The same values as float32.
+    pub(super) fn into_f32(self, dtype: Dtype) -> Self {
+        match self {
+            Self::Dense(bytes) => Self::Dense(kernels::to_f32(dtype, &bytes).into_bytes()),
+            Self::Rows { rows, values } => {
+                Self::Rows { rows, values: kernels::to_f32(dtype, &values).into_bytes() }
+            }
+        }
+    }
+
+    fn plus(&self, other: &Self, dtype: Dtype) -> Result<Sum, StoreError> {
+        match (self, other) {
+            (Self::Dense(a), Self::Dense(b)) => {
+                let mut sum = Buffer::copy_of(a);
+                kernels::add(dtype, &mut sum, b);
+                Ok(Sum::Dense(sum))
+            }
+            (Self::Rows { rows: a, values: x }, Self::Rows { rows: b, values: y }) => {
+                Ok(merge((a, x), (b, y), dtype))
+            }
+            _ => Err(StoreError::Malformed("dense and row_sparse pushes in one round")),
+        }
+    }
+}
+
+/// Bytes of one row, of that many rows' bytes; 0 if there are none.
+fn row_size(rows: usize, bytes: usize) -> usize {
+    bytes.checked_div(rows).unwrap_or(0)
+}
+
+/// The rows that either has, ascending; those that both have are added, the first one first.
+fn merge(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Sum {
+    let size = row_size(a.0.len(), a.1.len()).max(row_size(b.0.len(), b.1.len()));
+    let mut rows: Vec<i64> = a.0.iter().chain(b.0).copied().collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let mut values = Buffer::zeroed(rows.len() * size);
+    let row_of = |bytes: &[u8], at: usize| at * size..((at + 1) * size).min(bytes.len());
+    let mut scratch = Buffer::zeroed(size);
+    let (mut i, mut j) = (0, 0);
+    for (at, row) in rows.iter().enumerate() {
+        let target = at * size..(at + 1) * size;
+        let in_a = a.0.get(i) == Some(row);
+        let in_b = b.0.get(j) == Some(row);
+        if in_a {
+            values.bytes_mut()[target.clone()].copy_from_slice(&a.1[row_of(a.1, i)]);
+            i += 1;
+        }
+        if in_b {
+            let from = &b.1[row_of(b.1, j)];
+            if in_a {
+                scratch.bytes_mut().copy_from_slice(&values.bytes()[target.clone()]);
+                kernels::add(dtype, &mut scratch, from);
+                values.bytes_mut()[target].copy_from_slice(scratch.bytes());
+            } else {
+                values.bytes_mut()[target].copy_from_slice(from);
+            }
+            j += 1;
+        }
+    }
+    Sum::Rows { rows, values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(values: &[f32]) -> Bytes {
+        Bytes::copy_from_slice(bytemuck::cast_slice(values))
+    }
+
+    fn dense(values: &[f32]) -> Part {
+        Part::Dense(bytes(values))
+    }
+
+    fn rows(rows: &[i64], values: &[f32]) -> Part {
+        Part::Rows { rows: rows.to_vec(), values: bytes(values) }
+    }
+
+    fn total(parts: Vec<(NodeId, Part)>, keeps_order: bool) -> (Vec<i64>, Vec<f32>) {
+        let mut sum = Sum::default();
+        for (from, part) in parts {
+            sum.add(from, part, Dtype::F32, keeps_order).unwrap();
+        }
+        match sum.finish(Dtype::F32).unwrap() {
+            Sum::Dense(buffer) => (Vec::new(), buffer.elements::<f32>().to_vec()),
+            Sum::Rows { rows, values } => (rows, values.elements::<f32>().to_vec()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn dense_parts_add_up() {
+        let parts = |count: usize| {
+            (0..count).map(|i| (9 + 2 * i as i32, dense(&[1.0, i as f32]))).collect::<Vec<_>>()
+        };
+        assert_eq!(total(parts(1), false).1, [1.0, 0.0]);
+        assert_eq!(total(parts(2), false).1, [2.0, 1.0]);
+        assert_eq!(total(parts(5), false).1, [5.0, 10.0]);
+        assert_eq!(total(parts(5), true).1, [5.0, 10.0]);
+    }
+
+    #[test]
+    fn in_order_of_ranks_the_sum_is_always_the_same() {
+        let values = [(9, 1e8_f32), (11, 1.0), (13, -1e8)];
+        let sum = |order: [usize; 3]| {
+            let parts = order.map(|i| (values[i].0, dense(&[values[i].1])));
+            total(parts.into(), true).1[0]
+        };
+        let first = sum([0, 1, 2]);
+        assert_eq!(first, (1e8 + 1.0) - 1e8);
+        for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_eq!(sum(order), first);
+        }
+        assert_ne!(
+            total(vec![(9, dense(&[1e8])), (13, dense(&[-1e8])), (11, dense(&[1.0]))], false).1[0],
+            first
+        );
+    }
+
+    #[test]
+    fn rows_of_either_are_rows_of_the_sum() {
+        let parts = vec![
+            (9, rows(&[1, 4], &[1.0, 1.5, 4.0, 4.5])),
+            (11, rows(&[0, 4, 7], &[0.5, 0.5, 1.0, 1.0, 7.0, 7.0])),
+            (13, rows(&[], &[])),
+        ];
+        let expected = (vec![0, 1, 4, 7], vec![0.5, 0.5, 1.0, 1.5, 5.0, 5.5, 7.0, 7.0]);
+        assert_eq!(total(parts.clone(), false), expected);
+        assert_eq!(total(parts, true), expected);
+        assert_eq!(total(vec![(9, rows(&[], &[])), (11, rows(&[], &[]))], false), (vec![], vec![]));
+    }
+
+    #[test]
+    fn dense_and_rows_do_not_mix() {
+        let mut sum = Sum::default();
+        sum.add(9, dense(&[1.0]), Dtype::F32, false).unwrap();
+        assert!(sum.add(11, rows(&[0], &[1.0]), Dtype::F32, false).is_err());
+    }
+}
