@@ -266,6 +266,11 @@ int pslite_worker_send(pslite_customer* worker, int32_t timestamp, int push, int
 /* Turns the customer into a KVServer: its requests are watched until they are answered, so that a
  * request that can never be answered ends with an error (docs, "a worker that leaves"). */
 int pslite_server_attach(pslite_customer* customer);
+/* Puts the library's own store in front of a KVServer that serves MXNet's protocol: it answers pushes
+ * and pulls, and knows what MXNet's commands mean. `receive` goes on getting the commands. If an
+ * optimizer comes that the store does not know, `receive` first gets a push of every value that the
+ * store holds, and from then on everything. */
+int pslite_server_attach_store(pslite_customer* customer);
 /* Answers a request that `receive` was given. kv: NULL for none. Once per request, from any
  * thread, also after `receive` returned (kv_app.h:507). With request->error the request fails at
  * its sender with that text; fails here if the sender is a stock node, which knows no errors. */

@@ -5,7 +5,7 @@
 //! counted and put together is decided in `kv`; here are the locks.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use super::customers::Customers;
 use super::error::{NodeError, Result};
 use super::line::Line;
 use super::service::Delivery;
+use super::shell::{HAND_OVER, Shell};
 use super::van::{Van, lock};
 use crate::kv::{
     Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) answered: Condvar,
     /// Some worker's customer has left.
     pub(crate) left: AtomicBool,
+    /// Serves requests in place of the handler, if this is a server with a store.
+    pub(crate) shell: OnceLock<Shell>,
     van: VanSlot,
 }
 
@@ -91,6 +94,40 @@ impl Shared {
         self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
             NodeError::NotStarted("the node is not started, or was finalized".to_owned())
         })
+    }
+
+    pub(crate) fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
+        let van = self.van()?;
+        let told = if van.is_ours(request.sender) { error } else { "" };
+        let meta = Meta {
+            head: request.head,
+            body,
+            simple_app: true,
+            app_id: self.app_id,
+            customer_id: request.customer_id,
+            timestamp: request.timestamp,
+            recver: request.sender,
+            error: told.to_owned(),
+            ..Meta::default()
+        };
+        van.send(Message { meta, data: Frames::new() })
+    }
+
+    pub(crate) fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
+        if request.sender == HAND_OVER {
+            return Ok(());
+        }
+        if let Some(ledger) = &mut lock(&self.requests).ledger {
+            ledger.answered(request.sender, request.customer_id, request.timestamp);
+        }
+        let van = self.van()?;
+        if !request.error.is_empty() && !van.is_ours(request.sender) {
+            return Err(NodeError::Invalid(format!(
+                "node {} is a stock ps-lite and cannot be told of an error: {}",
+                request.sender, request.error
+            )));
+        }
+        van.send(with_data(response_meta(request, self.app_id), kv))
     }
 
     /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
@@ -158,6 +195,7 @@ impl Customer {
             }),
             answered: Condvar::new(),
             left: AtomicBool::new(false),
+            shell: OnceLock::new(),
             van,
         });
         registry.add((app_id, customer_id), &shared)?;
@@ -285,22 +323,12 @@ impl CustomerHandle {
         Ok(timestamp)
     }
 
-    /// Answers a command.
+    /// Answers a command; an `error` makes it fail at a sender of ours.
     ///
     /// # Errors
     /// The asker is lost, or the node is not started.
-    pub fn simple_respond(&self, request: &Meta, body: Bytes) -> Result<()> {
-        let meta = Meta {
-            head: request.head,
-            body,
-            simple_app: true,
-            app_id: self.shared.app_id,
-            customer_id: request.customer_id,
-            timestamp: request.timestamp,
-            recver: request.sender,
-            ..Meta::default()
-        };
-        self.shared.van()?.send(Message { meta, data: Frames::new() })
+    pub fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
+        self.shared.simple_respond(request, body, error)
     }
 
     // ---- KVWorker ----------------------------------------------------------------------------------
@@ -429,6 +457,17 @@ impl CustomerHandle {
         lock(&self.shared.requests).ledger = Some(Unanswered::new());
     }
 
+    /// From now on the library's own store serves the requests; the customer's handler gets the
+    /// commands, and the requests too if an optimizer comes that the store does not know.
+    pub fn attach_store(&self) {
+        let _ = self.shared.shell.set(Shell::with_application());
+    }
+
+    /// As [`Self::attach_store`], with nobody behind the store.
+    pub(crate) fn attach_shell(&self, shell: Shell) {
+        let _ = self.shared.shell.set(shell);
+    }
+
     /// Answers a push or pull (kv_app.h:507); data go along only if there are keys. An error in
     /// `request` says why it could not be served.
     ///
@@ -436,17 +475,7 @@ impl CustomerHandle {
     /// The asker is lost, or a stock node that takes every answer for a success; or the node is
     /// not started.
     pub fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
-        if let Some(ledger) = &mut lock(&self.shared.requests).ledger {
-            ledger.answered(request.sender, request.customer_id, request.timestamp);
-        }
-        let van = self.shared.van()?;
-        if !request.error.is_empty() && !van.is_ours(request.sender) {
-            return Err(NodeError::Invalid(format!(
-                "node {} is a stock ps-lite and cannot be told of an error: {}",
-                request.sender, request.error
-            )));
-        }
-        van.send(with_data(response_meta(request, self.shared.app_id), kv))
+        self.shared.respond(request, kv)
     }
 }
 

@@ -2,7 +2,8 @@
 //! (`cluster`, `kv`, `delivery`) and the sockets (`transport`).
 //!
 //! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
-//! what it does with what comes, `line` in which order, `customers` where they are found. Rules of the protocol do not live here but in the state machines.
+//! what it does with what comes, `line` in which order, `customers` where they are found; `shell` puts
+//! the `store` into a server. Rules of the protocol do not live here but in the state machines.
 
 mod address;
 pub mod customer;
@@ -12,6 +13,7 @@ mod line;
 pub mod postoffice;
 mod service;
 pub mod settings;
+mod shell;
 mod van;
 
 pub use customer::{Customer, CustomerHandle, Handler, PullSink, Request};

@@ -1,7 +1,7 @@
 //! The door of a node: start, finalize, barriers, customers, and what the application asks about
 //! the job (postoffice.cc). One of these per node; a process may hold several.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use super::customer::{Customer, Handler, VanSlot};
@@ -9,10 +9,14 @@ use super::customers::Customers;
 use super::error::{NodeError, Result};
 use super::service::Delivery;
 use super::settings::{Lookup, Settings};
+use super::shell::Shell;
 use super::van::{Van, lock};
 use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log;
 use crate::wire::{ALL_GROUP, EMPTY, NodeId, Role, id_to_rank};
+
+/// How often a server without an application looks whether the job still runs.
+const CHECK: Duration = Duration::from_millis(50);
 
 /// Called once, on a thread of the library, when the job cannot go on.
 pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
@@ -192,6 +196,42 @@ impl Postoffice {
         van.finalizing();
         self.stop();
         result
+    }
+
+    /// Runs a server without an application, on the library's own store, until a worker stops it.
+    ///
+    /// # Errors
+    /// As [`Self::start`], what ended the job early, or a command that cannot be obeyed and whose
+    /// sender cannot be told.
+    pub fn serve_server(&self) -> Result<()> {
+        let (tell, told) = mpsc::channel();
+        let customer = self.customer(0, 0, Box::new(|_| {}))?;
+        customer.handle().attach_server();
+        customer.handle().attach_shell(Shell::alone(move |result| {
+            let _ = tell.send(result); // Nobody listens any more: it has ended.
+        }));
+        let served = self.start(0, false).and_then(|()| self.serve_until(&told));
+        if served.is_err() {
+            self.stop();
+        }
+        served
+    }
+
+    fn serve_until(&self, told: &mpsc::Receiver<std::result::Result<(), String>>) -> Result<()> {
+        let van = self.running()?;
+        if van.settings().role != Role::Server {
+            return Err(NodeError::Config("DMLC_ROLE must be server here".to_owned()));
+        }
+        if !van.with_cluster(|cluster, _| cluster.me().is_recovery) {
+            van.barrier(0, ALL_GROUP, false)?;
+        }
+        loop {
+            match told.recv_timeout(CHECK) {
+                Ok(Ok(())) => return self.finalize(0, true),
+                Ok(Err(text)) => return Err(NodeError::Invalid(text)),
+                Err(_) => van.failure().map_or(Ok(()), Err)?,
+            }
+        }
     }
 
     fn running(&self) -> Result<Arc<Van>> {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::customer::Shared;
 use super::error::NodeError;
+use super::shell::Owner;
 use super::van::lock;
 use crate::kv::unanswered::{Held, Stuck};
 use crate::kv::worker::Response;
@@ -68,10 +69,17 @@ impl Shared {
         if request && is_kv {
             self.note_request(&message);
         }
+        if request
+            && let Some(shell) = self.shell.get()
+            && shell.take(self, &message) == Owner::Store
+        {
+            return;
+        }
+        let error = if request { String::new() } else { message.meta.error.clone() };
         (self.handler)(message);
         if !request {
-            let finished =
-                lock(&self.requests).requests.on_response(timestamp, sender, Response::default());
+            let response = Response { error: &error, ..Response::default() };
+            let finished = lock(&self.requests).requests.on_response(timestamp, sender, response);
             if let Some(finished) = finished {
                 self.finish(finished);
             }
@@ -114,6 +122,9 @@ impl Shared {
     }
 
     fn node_lost(&self, id: NodeId, reason: &str) {
+        if let Some(shell) = self.shell.get() {
+            shell.forget_node(id);
+        }
         let finished = {
             let mut state = lock(&self.requests);
             if let Some(ledger) = &mut state.ledger {

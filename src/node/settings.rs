@@ -64,6 +64,10 @@ pub struct Settings {
     pub report_interval: Duration,
     /// `PSLITE_RECOVERY_WAIT`: how long the others wait for a replacement.
     pub recovery_wait: Duration,
+    /// `PSLITE_STORE`: values are in the library's own store, not in MXNet's server.
+    pub native_store: bool,
+    /// `PSLITE_DETERMINISTIC`: sums are made in the order of ranks.
+    pub deterministic: bool,
     /// `PSLITE_LEVEL=stock`: advertise nothing, behave as stock does on the wire.
     pub stock_level: bool,
 }
@@ -120,6 +124,8 @@ impl Settings {
             recovery_wait: env
                 .seconds("PSLITE_RECOVERY_WAIT", Some(default_recovery_wait.as_secs_f64()))?
                 .unwrap_or(Duration::MAX),
+            native_store: env.native_store()?,
+            deterministic: env.number("PSLITE_DETERMINISTIC", 0)? != 0,
             stock_level: env.stock_level()?,
         })
     }
@@ -227,6 +233,16 @@ impl Reader<'_> {
                 1 => Level::Verbose,
                 _ => Level::Trace,
             }),
+        }
+    }
+
+    fn native_store(&self) -> Result<bool> {
+        match self.text("PSLITE_STORE").as_deref() {
+            None | Some("native") => Ok(true),
+            Some("mxnet") => Ok(false),
+            Some(other) => {
+                Err(NodeError::Config(format!("PSLITE_STORE={other} is neither native nor mxnet")))
+            }
         }
     }
 

@@ -43,6 +43,18 @@ pub fn kind_of(command: i32) -> Result<(RequestKind, Dtype), StoreError> {
     Ok((kind, Dtype::from_number(dtype).ok_or_else(unknown)?))
 }
 
+/// The command of that kind and type (GetCommandType).
+#[must_use]
+pub const fn command_of(kind: RequestKind, dtype: Dtype) -> i32 {
+    let first = match kind {
+        RequestKind::Default => 0,
+        RequestKind::RowSparse => 1,
+        RequestKind::Compressed => 2,
+    };
+    let diagonal = first + dtype as i32;
+    diagonal * (diagonal + 1) / 2 + dtype as i32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,12 +70,9 @@ mod tests {
 
     #[test]
     fn every_pair_has_one_number() {
-        let kinds = [RequestKind::Default, RequestKind::RowSparse, RequestKind::Compressed];
-        for (first, kind) in (0_i64..).zip(kinds) {
+        for kind in [RequestKind::Default, RequestKind::RowSparse, RequestKind::Compressed] {
             for dtype in Dtype::ALL {
-                let sum = first + dtype as i64;
-                let command = sum * (sum + 1) / 2 + dtype as i64;
-                assert_eq!(kind_of(command as i32), Ok((kind, dtype)));
+                assert_eq!(kind_of(command_of(kind, dtype)), Ok((kind, dtype)));
             }
         }
         for wrong in [-1, 6, i32::MAX, i32::MIN, 1000] {

@@ -4,6 +4,7 @@
 //! clock, draw random numbers or start threads (whoever owns the store may call it from several).
 
 pub mod buffer;
+pub mod command;
 pub mod compression;
 pub mod dtype;
 pub mod error;
@@ -22,3 +23,11 @@ pub use buffer::Buffer;
 pub use dtype::Dtype;
 pub use error::StoreError;
 pub use mxnet::{Answer, Store, StoreConfig};
+
+/// Reads a pickled optimizer.
+///
+/// # Errors
+/// It is malformed, or none that the store knows.
+pub fn optimizer_from_pickle(_body: &[u8]) -> Result<Box<dyn updater::Updater>, String> {
+    Err("not yet".to_owned())
+}

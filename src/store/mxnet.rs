@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::command::Generations;
 use super::compression::Compression;
 use super::error::StoreError;
-use super::kind::{RequestKind, kind_of};
+use super::kind::{RequestKind, command_of, kind_of};
 use super::part::{Part, Sum};
 use super::round::{Complete, Quorum};
 use super::tensor::{Layout, Piece, Tensor};
@@ -52,6 +53,7 @@ pub struct Store {
     multi_precision: bool,
     compression: Compression,
     updater: Option<Box<dyn Updater>>,
+    pub(super) generations: Generations,
     tensors: BTreeMap<i64, Tensor>,
 }
 
@@ -72,6 +74,7 @@ impl Store {
             multi_precision: false,
             compression: Compression::default(),
             updater: None,
+            generations: Generations::default(),
             tensors: BTreeMap::new(),
         }
     }
@@ -121,7 +124,7 @@ impl Store {
         if frames.lens.len() != 1 || frames.lens[0] != frames.vals.len() {
             return Err(StoreError::Malformed("a push has one key, one length and as many bytes"));
         }
-        if frames.vals.len() % dtype.size() != 0 {
+        if !frames.vals.len().is_multiple_of(dtype.size()) {
             return Err(StoreError::Malformed("a value is no whole number of elements"));
         }
         let key = self.key(&frames.keys, 0)?;
@@ -409,8 +412,7 @@ impl Store {
         if self.multi_precision {
             return Ok(());
         }
-        let mut pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
-        if pieces.any(|piece| piece.dtype != Dtype::F32 && piece.round.is_open()) {
+        if self.pieces().any(|piece| piece.dtype != Dtype::F32 && piece.round.is_open()) {
             return Err(StoreError::Command(
                 "multi-precision cannot be set while pushes are under way".to_owned(),
             ));
@@ -437,6 +439,45 @@ impl Store {
         self.updater = Some(updater);
     }
 
+    /// True while pushes wait for others.
+    #[must_use]
+    pub fn has_open_rounds(&self) -> bool {
+        self.pieces().any(|piece| piece.round.is_open())
+    }
+
+    /// For another server that takes over: each key's value, as the push that would initialise it
+    /// (metadata without sender and timestamp, and frames). The store is empty then.
+    pub fn give_away(&mut self) -> Vec<(Meta, Vec<Bytes>)> {
+        let tensors = std::mem::take(&mut self.tensors);
+        let pushes = tensors.iter().flat_map(|(key, tensor)| {
+            tensor.pieces.iter().map(|piece| self.init_push(*key, piece))
+        });
+        pushes.collect()
+    }
+
+    fn init_push(&self, key: i64, piece: &Piece) -> (Meta, Vec<Bytes>) {
+        let first = self.config.first_key.wrapping_add(key as u64);
+        let vals = piece.value.lend();
+        let (kind, keys, lens) = match piece.layout {
+            Layout::Dense => (RequestKind::Default, vec![first], vec![vals.len() as i32]),
+            Layout::Rows { row_len } => {
+                let rows = 0..piece.length() as u64;
+                let keys = std::iter::once(first).chain(rows.map(|row| first.wrapping_add(row)));
+                let mut lens = vec![(row_len * piece.dtype.size()) as i32; piece.length() + 1];
+                lens[0] = 0;
+                (RequestKind::RowSparse, keys.collect(), lens)
+            }
+        };
+        let head = command_of(kind, piece.dtype);
+        let meta = Meta { head, push: true, request: true, ..Meta::default() };
+        let keys = Bytes::copy_from_slice(bytemuck::cast_slice(&keys));
+        (meta, vec![keys, vals, Bytes::copy_from_slice(bytemuck::cast_slice(&lens))])
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.tensors.values().flat_map(|tensor| &tensor.pieces)
+    }
+
     // ---- what operators and tests ask ------------------------------------------------------------
 
     /// How many keys it holds.
@@ -454,8 +495,7 @@ impl Store {
     /// Bytes of values, and of what the optimizer keeps.
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
-        let pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
-        let values = pieces.map(Piece::bytes).sum();
+        let values = self.pieces().map(Piece::bytes).sum();
         (values, self.updater.as_ref().map_or(0, |updater| updater.state_bytes()))
     }
 }
@@ -473,7 +513,7 @@ impl Frames {
     /// Keys, values and lens; no length is believed before it is checked.
     fn read(frames: &[Bytes]) -> Result<Self, StoreError> {
         let keys = frames.first().cloned().unwrap_or_default();
-        if keys.is_empty() || keys.len() % KEY_SIZE != 0 {
+        if keys.is_empty() || !keys.len().is_multiple_of(KEY_SIZE) {
             return Err(StoreError::Malformed("the frame of keys has no whole number of keys"));
         }
         let vals = frames.get(1).cloned().unwrap_or_default();

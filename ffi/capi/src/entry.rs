@@ -359,7 +359,7 @@ entry! {
     ) {
         let request = meta_of(get(request, "the request")?);
         let handle = get(customer, "the customer")?.owner.handle();
-        handle.simple_respond(&request, bytes_from(body, body_size))
+        handle.simple_respond(&request, bytes_from(body, body_size), &request.error)
     }
 
     fn pslite_worker_attach(customer: *mut CCustomer, value_size: usize) {
@@ -419,6 +419,10 @@ entry! {
 
     fn pslite_server_attach(customer: *mut CCustomer) {
         get(customer, "the customer")?.owner.handle().attach_server();
+        Ok(())
+    }
+    fn pslite_server_attach_store(customer: *mut CCustomer) {
+        get(customer, "the customer")?.owner.handle().attach_store();
         Ok(())
     }
     fn pslite_server_respond(server: *mut CCustomer, request: *const CMeta, kv: *const CKv) {

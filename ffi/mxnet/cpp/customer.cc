@@ -38,7 +38,10 @@ Customer::Customer(int app_id, int customer_id, const std::function<void(const M
   pslite_node_info info;
   if (pslite_node_describe(node_, &info) != PSLITE_OK) return;
   if (info.role == PSLITE_WORKER) pslite_worker_attach(handle_, sizeof(char));
-  if (info.role == PSLITE_SERVER) pslite_server_attach(handle_);
+  if (info.role == PSLITE_SERVER) {
+    pslite_server_attach(handle_);
+    pslite_server_attach_store(handle_);
+  }
 }
 
 Customer::~Customer() {

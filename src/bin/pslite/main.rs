@@ -1,4 +1,4 @@
-//! The command line program: starts local clusters, serves as a scheduler, and finds out why a job
+//! The command line program: starts local clusters, serves as a scheduler or a server, and finds out why a job
 //! does not start.
 //!
 //! Each command has its module; `main` only tells them apart. Nothing here is part of the library,
@@ -9,6 +9,8 @@ mod doctor;
 mod exec;
 mod run;
 mod scheduler;
+mod server;
+mod told;
 
 use std::process::ExitCode;
 
@@ -27,7 +29,9 @@ enum Command {
     /// Start a job on this machine: scheduler, servers and workers
     Run(run::RunArguments),
     /// Be the scheduler of a job, without an application
-    Scheduler(scheduler::SchedulerArguments),
+    Scheduler(told::JobArguments),
+    /// Be a server of a job, without MXNet
+    Server(told::JobArguments),
     /// Check what keeps a job from starting: address, port, NIC, counts, versions
     Doctor(doctor::DoctorArguments),
     /// Become one process of a job (used by `run`)
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Scheduler(arguments) => scheduler::run(&arguments),
+        Command::Server(arguments) => server::run(&arguments),
         Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
         Command::Exec(arguments) => return exec::run(&arguments),
     };

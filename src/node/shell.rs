@@ -1,0 +1,190 @@
+//! The store inside a running server: gives it the requests and commands of one customer, and sends its
+//! answers.
+//!
+//! Behind it may be an application, MXNet's own server, as under the preload. It then hears every
+//! command but those that concern values, and takes over the values for good when an optimizer comes
+//! that the store does not know.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use bytes::Bytes;
+
+use super::customer::Shared;
+use super::error::{NodeError, Result};
+use super::van::lock;
+use crate::kv::server_key_ranges;
+use crate::observe::log::{self, Level};
+use crate::store::command::Head;
+use crate::store::{Answer, Store, StoreConfig, optimizer_from_pickle};
+use crate::wire::{Message, Meta, NodeId};
+
+/// The sender of pushes that hand the store's values over. Nobody gets their answers.
+pub(crate) const HAND_OVER: NodeId = -2;
+
+/// The store of one server customer.
+pub(crate) struct Shell {
+    /// Made with the first message: only then is the rank known.
+    store: OnceLock<Mutex<Store>>,
+    has_application: bool,
+    /// The application has taken over.
+    handed_over: AtomicBool,
+    /// Called when the command to stop comes, or an error that nobody can be told of.
+    on_stop: Box<dyn Fn(std::result::Result<(), String>) + Send + Sync>,
+}
+
+/// Whose a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// It is dealt with.
+    Store,
+    /// The application's handler gets it.
+    Application,
+}
+
+impl Shell {
+    /// A store in front of an application that serves the same protocol.
+    pub(crate) fn with_application() -> Self {
+        Self {
+            store: OnceLock::new(),
+            has_application: true,
+            handed_over: AtomicBool::new(false),
+            on_stop: Box::new(|_| {}),
+        }
+    }
+
+    /// A store alone. `on_stop` is called on a thread of the library.
+    pub(crate) fn alone(
+        on_stop: impl Fn(std::result::Result<(), String>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { has_application: false, on_stop: Box::new(on_stop), ..Self::with_application() }
+    }
+
+    /// Deals with a request of a worker, or leaves it to the application.
+    pub(crate) fn take(&self, customer: &Shared, message: &Message) -> Owner {
+        if self.handed_over.load(Ordering::Acquire) {
+            return Owner::Application;
+        }
+        let store = match self.store(customer) {
+            Ok(store) => store,
+            Err(error) => {
+                log::write(Level::Error, &error.to_string());
+                return Owner::Application;
+            }
+        };
+        if self.handed_over.load(Ordering::Acquire) {
+            return Owner::Application; // From the beginning: PSLITE_STORE=mxnet.
+        }
+        if message.meta.simple_app {
+            return self.command(customer, store, &message.meta);
+        }
+        let mut answers = Vec::new();
+        lock(store).request(message.meta.clone(), &message.data, &mut answers);
+        for answer in answers {
+            respond(customer, answer);
+        }
+        Owner::Store
+    }
+
+    /// A node is gone, or another process has its id.
+    pub(crate) fn forget_node(&self, node: NodeId) {
+        if let Some(store) = self.store.get() {
+            lock(store).forget_node(node);
+        }
+    }
+
+    fn store(&self, customer: &Shared) -> Result<&Mutex<Store>> {
+        if let Some(store) = self.store.get() {
+            return Ok(store);
+        }
+        let van = customer.van()?;
+        let settings = van.settings();
+        if self.has_application && !settings.native_store {
+            self.handed_over.store(true, Ordering::Release);
+        }
+        let rank = van.with_cluster(|cluster, _| crate::wire::id_to_rank(cluster.me().id));
+        let ranges = server_key_ranges(settings.num_servers);
+        let range = usize::try_from(rank).ok().and_then(|rank| ranges.get(rank));
+        let range = range.ok_or_else(|| {
+            NodeError::Invalid(format!("this node has rank {rank}, which is that of no server"))
+        })?;
+        let config = StoreConfig {
+            workers: settings.num_workers,
+            first_key: range.begin,
+            deterministic: settings.deterministic,
+        };
+        Ok(self.store.get_or_init(|| Mutex::new(Store::new(config))))
+    }
+
+    fn command(&self, customer: &Shared, store: &Mutex<Store>, meta: &Meta) -> Owner {
+        let head = Head::from(meta.head);
+        match head {
+            Head::Controller => return self.optimizer(customer, store, meta),
+            Head::Stop => (self.on_stop)(Ok(())),
+            _ => {
+                if let Err(error) = lock(store).command(head, &meta.body) {
+                    return self.refuse(customer, meta, &error.to_string());
+                }
+            }
+        }
+        if self.has_application {
+            return Owner::Application;
+        }
+        answer_command(customer, meta, "");
+        Owner::Store
+    }
+
+    fn optimizer(&self, customer: &Shared, store: &Mutex<Store>, meta: &Meta) -> Owner {
+        let from = (meta.sender, meta.customer_id);
+        let made = lock(store).optimizer(from, || optimizer_from_pickle(&meta.body));
+        match made {
+            Ok(()) => {
+                answer_command(customer, meta, "");
+                Owner::Store
+            }
+            Err(error) if self.has_application && !lock(store).has_open_rounds() => {
+                log::write(
+                    Level::Info,
+                    &format!("{error}; MXNet's own server takes over, in Python"),
+                );
+                self.hand_over(customer, store);
+                Owner::Application
+            }
+            Err(error) => self.refuse(customer, meta, &error),
+        }
+    }
+
+    /// A command that cannot be obeyed. A worker of ours is told; a stock one takes every answer for
+    /// a success and would train with something else than it asked for, so the server ends instead.
+    fn refuse(&self, customer: &Shared, meta: &Meta, error: &str) -> Owner {
+        log::write(Level::Error, error);
+        let told = customer.van().is_ok_and(|van| van.is_ours(meta.sender));
+        if !told {
+            (self.on_stop)(Err(error.to_owned()));
+        }
+        answer_command(customer, meta, error);
+        Owner::Store
+    }
+
+    /// Gives all values to the application, by the pushes with which workers would have.
+    fn hand_over(&self, customer: &Shared, store: &Mutex<Store>) {
+        let pushes = lock(store).give_away();
+        self.handed_over.store(true, Ordering::Release);
+        for (meta, frames) in pushes {
+            let meta = Meta { sender: HAND_OVER, ..meta };
+            (customer.handler)(Message { meta, data: frames.into_iter().collect() });
+        }
+    }
+}
+
+fn respond(customer: &Shared, answer: Answer) {
+    if let Err(error) = customer.respond(&answer.request, answer.kv) {
+        log::write(Level::Warning, &error.to_string());
+    }
+}
+
+fn answer_command(customer: &Shared, request: &Meta, error: &str) {
+    if let Err(error) = customer.simple_respond(request, Bytes::new(), error) {
+        log::write(Level::Warning, &error.to_string());
+    }
+}
