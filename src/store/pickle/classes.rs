@@ -75,9 +75,10 @@ pub(super) fn global(module: &str, name: &str) -> Result<Global, PickleError> {
         ("copyreg" | "copy_reg", "_reconstructor") => Global::Reconstructor,
         ("copyreg" | "copy_reg", "__newobj__") => Global::NewObject,
         ("builtins" | "__builtin__", "object") => Global::BaseObject,
-        ("builtins" | "__builtin__", "int" | "float" | "bool" | "str" | "list" | "dict") => {
-            Global::Factory
-        }
+        (
+            "builtins" | "__builtin__",
+            "int" | "long" | "float" | "bool" | "str" | "unicode" | "list" | "dict",
+        ) => Global::Factory,
         ("collections", "OrderedDict") => Global::OrderedDict,
         ("collections", "defaultdict") => Global::DefaultDict,
         ("numpy.core.multiarray" | "numpy._core.multiarray", "scalar") => Global::NumpyScalar,
