@@ -5,6 +5,7 @@
 
 pub mod buffer;
 pub mod dtype;
+pub mod optimizer;
 pub mod pickle;
 
 pub use buffer::Buffer;
