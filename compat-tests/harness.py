@@ -30,6 +30,9 @@ STOCK_ONLY = bool(os.environ.get("PSLITE_TEST_STOCK_ONLY"))
 
 STOCK = "stock"
 OURS = "ours"
+# A server that is `pslite server`: without MXNet, without Python.
+NATIVE = "native"
+PROGRAM = LIBRARY.with_name("pslite")
 ROLES = ("scheduler", "server", "worker")
 
 # Seconds. A run of five processes takes 5 to 8 on two cores, most of it `import mxnet`.
@@ -168,7 +171,7 @@ class Cluster:
     """A scheduler, servers and workers that run one script.
 
     library: "stock", "ours", or a dictionary from role to one of these or to a list of them, one
-    for each process of the role. env: for every process. node_env: a dictionary from a role or a
+    for each process of the role; servers may be "native", which is `pslite server`. env: for every process. node_env: a dictionary from a role or a
     node's name ("worker1") to more of it. prepare: is called with the folder in which they run.
     prefix: called with a role, the command that its processes are run by. roles: which roles to
     start, for jobs that lack some.
@@ -206,7 +209,7 @@ class Cluster:
             choice = choice.get(role, STOCK)
         if not isinstance(choice, str):
             choice = choice[index]
-        assert choice in (STOCK, OURS), choice
+        assert choice in (STOCK, OURS) or (choice, role) == (NATIVE, "server"), choice
         return choice
 
     def environment(self, role, index, more=None):
@@ -229,6 +232,9 @@ class Cluster:
         })
         if self.library_of(role, index) == OURS and not STOCK_ONLY:
             env["LD_PRELOAD"] = str(LIBRARY)
+        if self.library_of(role, index) == NATIVE:
+            # Nothing of Python is to be found.
+            env = {k: v for k, v in env.items() if not k.startswith("PYTHON")} | {"PATH": ""}
         env.update(self.env)
         env.update(self.node_env.get(role, {}))
         env.update(self.node_env.get(f"{role}{index}", {}))
@@ -239,7 +245,9 @@ class Cluster:
         """Starts one process; `more` is environment for it alone. None removes a variable."""
         name = name or ("scheduler" if role == "scheduler" else f"{role}{index}")
         assert name not in self.nodes, f"{name} is there already"
-        node = Node(name, role, self.library_of(role, index), self.prefix(role) + self.command,
+        library = self.library_of(role, index)
+        command = [str(PROGRAM), role] if library == NATIVE else self.command
+        node = Node(name, role, library, self.prefix(role) + command,
                     self.environment(role, index, more), self.folder)
         self.nodes[name] = node
         return node
@@ -354,6 +362,9 @@ class _Kept:
 
 def assert_library(node):
     """Fails unless the process mapped exactly the library that it was meant to use."""
+    if node.library == NATIVE:
+        assert not node.libraries, f"{node.name} needs {node.libraries}"
+        return
     assert "libmxnet.so" in node.libraries, f"{node.name} never loaded mxnet\n{node.describe()}"
     mapped = LIBRARY.name in node.libraries
     assert mapped == (node.library == OURS and not STOCK_ONLY), (

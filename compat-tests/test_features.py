@@ -56,7 +56,9 @@ def test_server_profiler(library):
     assert sorted(profiles) == ["rank0_profile_servers.json", "rank1_profile_servers.json"], (
         cluster.describe())
     names = {e.get("name", "") for p in profiles.values() for e in p["traceEvents"]}
-    assert "CopyCPU2CPU" in names, sorted(names)[:50]
+    # MXNet records its own operators; our store what it serves.
+    expected = {"CopyCPU2CPU"} if library == STOCK or harness.STOCK_ONLY else {"push", "pull"}
+    assert expected <= names, sorted(names)[:50]
 
 
 def test_several_kvstores_in_two_threads():

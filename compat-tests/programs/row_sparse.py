@@ -1,4 +1,8 @@
-"""row_sparse arrays: push of some rows, row_sparse_pull of others, small and cut over servers."""
+"""row_sparse arrays: push of some rows, row_sparse_pull of others, small and cut over servers.
+
+With an optimizer: without one MXNet's server puts the pushed rows at the beginning of the matrix,
+wherever they belong (docs/divergences.md).
+"""
 
 import sys
 
@@ -7,6 +11,7 @@ import numpy as np
 from common import data, finish
 
 kv = mx.kv.create(sys.argv[1])
+kv.set_optimizer(mx.optimizer.SGD(learning_rate=0.25, wd=0.01))
 results = []
 for key, shape in ((1, (10, 3)), (2, (400, 8))):
     kv.init(key, mx.nd.array(data(shape, key)).tostype("row_sparse"))

@@ -7,16 +7,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::customer::Shared;
 use super::error::{NodeError, Result};
 use super::van::lock;
-use crate::kv::server_key_ranges;
+use crate::kv::{key_at, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::store::command::Head;
-use crate::store::{Answer, Store, StoreConfig, optimizer_from_pickle};
+use crate::store::profile::{Profiler, Served, TraceFile};
+use crate::store::{Answer, Store, StoreConfig};
 use crate::wire::{Message, Meta, NodeId};
 
 /// The sender of pushes that hand the store's values over. Nobody gets their answers.
@@ -25,12 +27,22 @@ pub(crate) const HAND_OVER: NodeId = -2;
 /// The store of one server customer.
 pub(crate) struct Shell {
     /// Made with the first message: only then is the rank known.
-    store: OnceLock<Mutex<Store>>,
+    served: OnceLock<Serving>,
     has_application: bool,
     /// The application has taken over.
     handed_over: AtomicBool,
     /// Called when the command to stop comes, or an error that nobody can be told of.
     on_stop: Box<dyn Fn(std::result::Result<(), String>) + Send + Sync>,
+}
+
+/// What a server with a rank has.
+struct Serving {
+    rank: i32,
+    first_key: u64,
+    store: Mutex<Store>,
+    profiler: Mutex<Profiler>,
+    /// Requests are being recorded: looked at for every one.
+    profiles: AtomicBool,
 }
 
 /// Whose a message is.
@@ -46,7 +58,7 @@ impl Shell {
     /// A store in front of an application that serves the same protocol.
     pub(crate) fn with_application() -> Self {
         Self {
-            store: OnceLock::new(),
+            served: OnceLock::new(),
             has_application: true,
             handed_over: AtomicBool::new(false),
             on_stop: Box::new(|_| {}),
@@ -65,8 +77,8 @@ impl Shell {
         if self.handed_over.load(Ordering::Acquire) {
             return Owner::Application;
         }
-        let store = match self.store(customer) {
-            Ok(store) => store,
+        let serving = match self.serving(customer) {
+            Ok(serving) => serving,
             Err(error) => {
                 log::write(Level::Error, &error.to_string());
                 return Owner::Application;
@@ -76,10 +88,16 @@ impl Shell {
             return Owner::Application; // From the beginning: PSLITE_STORE=mxnet.
         }
         if message.meta.simple_app {
-            return self.command(customer, store, &message.meta);
+            return self.command(customer, serving, &message.meta);
         }
+        let begin = serving.profiles.load(Ordering::Relaxed).then(Instant::now);
         let mut answers = Vec::new();
-        lock(store).request(message.meta.clone(), &message.data, &mut answers);
+        lock(&serving.store).request(message.meta.clone(), &message.data, &mut answers);
+        if let (Some(begin), Ok(van)) = (begin, customer.van()) {
+            let took = begin.elapsed();
+            let event = served(serving, message, &answers, (van.now().saturating_sub(took), took));
+            lock(&serving.profiler).served(event);
+        }
         for answer in answers {
             respond(customer, answer);
         }
@@ -88,14 +106,14 @@ impl Shell {
 
     /// A node is gone, or another process has its id.
     pub(crate) fn forget_node(&self, node: NodeId) {
-        if let Some(store) = self.store.get() {
-            lock(store).forget_node(node);
+        if let Some(serving) = self.served.get() {
+            lock(&serving.store).forget_node(node);
         }
     }
 
-    fn store(&self, customer: &Shared) -> Result<&Mutex<Store>> {
-        if let Some(store) = self.store.get() {
-            return Ok(store);
+    fn serving(&self, customer: &Shared) -> Result<&Serving> {
+        if let Some(serving) = self.served.get() {
+            return Ok(serving);
         }
         let van = customer.van()?;
         let settings = van.settings();
@@ -113,16 +131,23 @@ impl Shell {
             first_key: range.begin,
             deterministic: settings.deterministic,
         };
-        Ok(self.store.get_or_init(|| Mutex::new(Store::new(config))))
+        Ok(self.served.get_or_init(|| Serving {
+            rank,
+            first_key: range.begin,
+            store: Mutex::new(Store::new(config)),
+            profiler: Mutex::default(),
+            profiles: AtomicBool::new(false),
+        }))
     }
 
-    fn command(&self, customer: &Shared, store: &Mutex<Store>, meta: &Meta) -> Owner {
+    fn command(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
         let head = Head::from(meta.head);
         match head {
-            Head::Controller => return self.optimizer(customer, store, meta),
+            Head::Controller => return self.optimizer(customer, &serving.store, meta),
+            Head::Profiler => return self.profiler(customer, serving, meta),
             Head::Stop => (self.on_stop)(Ok(())),
             _ => {
-                if let Err(error) = lock(store).command(head, &meta.body) {
+                if let Err(error) = lock(&serving.store).command(head, &meta.body) {
                     return self.refuse(customer, meta, &error.to_string());
                 }
             }
@@ -136,7 +161,7 @@ impl Shell {
 
     fn optimizer(&self, customer: &Shared, store: &Mutex<Store>, meta: &Meta) -> Owner {
         let from = (meta.sender, meta.customer_id);
-        let made = lock(store).optimizer(from, || optimizer_from_pickle(&meta.body));
+        let made = lock(store).optimizer(from, &meta.body);
         match made {
             Ok(()) => {
                 answer_command(customer, meta, "");
@@ -150,8 +175,25 @@ impl Shell {
                 self.hand_over(customer, store);
                 Owner::Application
             }
-            Err(error) => self.refuse(customer, meta, &error),
+            Err(error) => self.refuse(customer, meta, &error.to_string()),
         }
+    }
+
+    /// MXNet's own profiler has nothing to record: so it is not told.
+    fn profiler(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
+        let mut profiler = lock(&serving.profiler);
+        let file = match profiler.command(&meta.body) {
+            Ok(file) => file,
+            Err(error) => return self.refuse(customer, meta, &error.to_string()),
+        };
+        serving.profiles.store(profiler.records(), Ordering::Relaxed);
+        drop(profiler);
+        let error = file.and_then(|file| write_trace(serving.rank, &file).err());
+        if let Some(error) = &error {
+            log::write(Level::Error, error);
+        }
+        answer_command(customer, meta, error.as_deref().unwrap_or(""));
+        Owner::Store
     }
 
     /// A command that cannot be obeyed. A worker of ours is told; a stock one takes every answer for
@@ -175,6 +217,39 @@ impl Shell {
             (customer.handler)(Message { meta, data: frames.into_iter().collect() });
         }
     }
+}
+
+fn served(
+    serving: &Serving,
+    message: &Message,
+    answers: &[Answer],
+    (begin, took): (Duration, Duration),
+) -> Served {
+    let meta = &message.meta;
+    let key = message.data.first().and_then(|keys| key_at(keys, 0)).unwrap_or(0);
+    let came: usize = message.data.iter().skip(1).map(Bytes::len).sum();
+    let went: usize = answers.iter().map(|answer| answer.kv.vals.len()).sum();
+    Served {
+        what: match (meta.push, meta.pull) {
+            (true, true) => "push-pull",
+            (true, false) => "push",
+            _ => "pull",
+        },
+        key: key.wrapping_sub(serving.first_key) as i64,
+        bytes: came + went,
+        from: meta.sender,
+        begin,
+        took,
+    }
+}
+
+/// Writes `rank<N>_<file>` in the folder of this process, as MXNet does.
+fn write_trace(rank: i32, file: &TraceFile) -> std::result::Result<(), String> {
+    if file.name.contains('/') {
+        return Err(format!("{:?} is no name of a file in the server's folder", file.name));
+    }
+    let name = format!("rank{rank}_{}", file.name);
+    std::fs::write(&name, &file.content).map_err(|error| format!("cannot write {name}: {error}"))
 }
 
 fn respond(customer: &Shared, answer: Answer) {

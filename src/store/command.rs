@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::error::StoreError;
 use super::mxnet::Store;
-use super::updater::Updater;
+use super::optimizer::Optimizer;
+use super::pickle;
 use crate::wire::NodeId;
 
 /// What a command asks for.
@@ -80,17 +81,17 @@ impl Store {
         Ok(())
     }
 
-    /// An optimizer from a worker's customer: made only if its generation is new here.
+    /// The pickled optimizer that a worker's customer sent. It counts if its generation is new here.
     ///
     /// # Errors
-    /// What `make` says; then it counts as not sent.
-    pub fn optimizer<E>(
-        &mut self,
-        from: (NodeId, i32),
-        make: impl FnOnce() -> Result<Box<dyn Updater>, E>,
-    ) -> Result<(), E> {
+    /// It is malformed, or none that runs here; the optimizer before it stays.
+    pub fn optimizer(&mut self, from: (NodeId, i32), body: &[u8]) -> Result<(), StoreError> {
+        let refused = |reason: String| StoreError::Optimizer(reason);
+        let value = pickle::read(body).map_err(|error| refused(error.to_string()))?;
+        let optimizer =
+            Optimizer::from_value(&value).map_err(|error| refused(error.to_string()))?;
         if self.generations.is_new(from) {
-            self.set_updater(make()?);
+            self.set_optimizer(optimizer);
         }
         Ok(())
     }

@@ -3,9 +3,10 @@
 use thiserror::Error;
 
 use super::Dtype;
+use super::optimizer::OptimizerError;
 
 /// Why a request or command is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum StoreError {
     /// A pull, or a push that needs a value, of a key that nobody initialised.
     #[error("key {key} was not initialised: call kv.init first")]
@@ -60,14 +61,12 @@ pub enum StoreError {
     /// `dist_async` without an optimizer (a CHECK in stock, kvstore_dist_server.h).
     #[error("dist_async needs an optimizer on the server: call kv.set_optimizer")]
     NoOptimizer,
-    /// The optimizer failed.
-    #[error("the optimizer failed at key {key}: {reason}")]
-    Update {
-        /// The key.
-        key: i64,
-        /// What it says.
-        reason: String,
-    },
+    /// A pickled optimizer that is malformed, or that the store does not have.
+    #[error("the optimizer is refused: {0}")]
+    Optimizer(String),
+    /// The optimizer cannot do it.
+    #[error("the optimizer failed: {0}")]
+    Update(#[from] OptimizerError),
     /// One worker is many rounds ahead of the others.
     #[error("{waiting} pushes of this key wait for the other workers already")]
     TooEarly {

@@ -11,23 +11,16 @@ pub mod error;
 pub mod kernels;
 pub mod kind;
 pub mod mxnet;
+pub mod optimizer;
 mod part;
 pub mod pickle;
+pub mod profile;
 mod round;
 mod sparse;
 mod tensor;
-pub mod updater;
 mod value;
 
 pub use buffer::Buffer;
 pub use dtype::Dtype;
 pub use error::StoreError;
 pub use mxnet::{Answer, Store, StoreConfig};
-
-/// Reads a pickled optimizer.
-///
-/// # Errors
-/// It is malformed, or none that the store knows.
-pub fn optimizer_from_pickle(_body: &[u8]) -> Result<Box<dyn updater::Updater>, String> {
-    Err("not yet".to_owned())
-}

@@ -11,10 +11,10 @@ use super::command::Generations;
 use super::compression::Compression;
 use super::error::StoreError;
 use super::kind::{RequestKind, command_of, kind_of};
+use super::optimizer::{Gradient, Optimizer};
 use super::part::{Part, Sum};
 use super::round::{Complete, Quorum};
 use super::tensor::{Layout, Piece, Tensor};
-use super::updater::{Gradient, Updater};
 use super::{Buffer, Dtype, kernels, sparse};
 use crate::kv::{KEY_SIZE, KvPairs, key_at};
 use crate::wire::{Key, Meta};
@@ -52,7 +52,7 @@ pub struct Store {
     /// Values of other types than float32 have a float32 copy, which the optimizer works on.
     multi_precision: bool,
     compression: Compression,
-    updater: Option<Box<dyn Updater>>,
+    optimizer: Option<Optimizer>,
     pub(super) generations: Generations,
     tensors: BTreeMap<i64, Tensor>,
 }
@@ -73,7 +73,7 @@ impl Store {
             sync: false,
             multi_precision: false,
             compression: Compression::default(),
-            updater: None,
+            optimizer: None,
             generations: Generations::default(),
             tensors: BTreeMap::new(),
         }
@@ -331,7 +331,7 @@ impl Store {
 
     fn apply_sum(&mut self, key: i64, dtype: Dtype, sum: Sum) -> Result<(), StoreError> {
         let piece = piece_mut(&mut self.tensors, key)?;
-        let Some(updater) = &mut self.updater else {
+        let Some(optimizer) = &self.optimizer else {
             if !self.sync {
                 return Err(StoreError::NoOptimizer);
             }
@@ -341,7 +341,7 @@ impl Store {
         let gradient = match (&sum, piece.layout) {
             (Sum::Dense(values), Layout::Dense) => Gradient::Dense(values),
             (Sum::Rows { rows, values }, Layout::Rows { row_len }) => {
-                Gradient::Rows { rows, values, row_len }
+                Gradient::RowSparse { rows, values, row_len }
             }
             _ => return Err(StoreError::Storage { key, is: piece.layout.name() }),
         };
@@ -349,9 +349,7 @@ impl Store {
             Some(master) => master,
             None => piece.value.change(),
         };
-        updater
-            .update(key, dtype, target, gradient)
-            .map_err(|reason| StoreError::Update { key, reason })?;
+        optimizer.update(key, dtype, target, &gradient, &mut piece.state)?;
         piece.master_to_value();
         piece.version += 1;
         Ok(())
@@ -434,9 +432,12 @@ impl Store {
         Ok(())
     }
 
-    /// kController: from now on this applies gradients.
-    pub fn set_updater(&mut self, updater: Box<dyn Updater>) {
-        self.updater = Some(updater);
+    /// kController: from now on this applies gradients, and it begins without any state.
+    pub fn set_optimizer(&mut self, optimizer: Optimizer) {
+        self.optimizer = Some(optimizer);
+        for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
+            piece.state = None;
+        }
     }
 
     /// True while pushes wait for others.
@@ -495,8 +496,7 @@ impl Store {
     /// Bytes of values, and of what the optimizer keeps.
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
-        let values = self.pieces().map(Piece::bytes).sum();
-        (values, self.updater.as_ref().map_or(0, |updater| updater.state_bytes()))
+        (self.pieces().map(Piece::bytes).sum(), self.pieces().map(Piece::state_bytes).sum())
     }
 }
 

@@ -2,46 +2,31 @@
 //! compat-tests.
 
 use super::*;
+use crate::store::pickle::{Object, Value};
 use crate::wire::NodeId;
 
 const FIRST: Key = 1000;
 
-/// Adds the gradient times a number to the value.
-struct Adding {
-    factor: f32,
-    calls: Vec<i64>,
-}
-
-impl Updater for Adding {
-    fn update(
-        &mut self,
-        key: i64,
-        dtype: Dtype,
-        value: &mut Buffer,
-        gradient: Gradient<'_>,
-    ) -> Result<(), String> {
-        if dtype != Dtype::F32 {
-            return Err(format!("{dtype} is not for me"));
-        }
-        self.calls.push(key);
-        let values = value.elements_mut::<f32>();
-        let mut add = |at: usize, by: f32| values[at] += self.factor * by;
-        match gradient {
-            Gradient::Dense(by) => {
-                by.elements::<f32>().iter().enumerate().for_each(|(i, by)| add(i, *by));
-            }
-            Gradient::Rows { rows, values: by, row_len } => {
-                for (i, by) in by.elements::<f32>().iter().enumerate() {
-                    add(rows[i / row_len] as usize * row_len + i % row_len, *by);
-                }
-            }
-        }
-        Ok(())
+/// SGD that adds half of the gradient.
+fn adding() -> Optimizer {
+    let number = |name: &str, value| (name.to_owned(), Value::Float(value));
+    let mut attributes = vec![
+        number("lr", -0.5),
+        number("wd", 0.0),
+        number("rescale_grad", 1.0),
+        number("momentum", 0.0),
+        ("clip_gradient".to_owned(), Value::None),
+        ("lr_scheduler".to_owned(), Value::None),
+        ("multi_precision".to_owned(), Value::Bool(false)),
+        ("lazy_update".to_owned(), Value::Bool(true)),
+        ("begin_num_update".to_owned(), Value::Int(0)),
+        ("num_update".to_owned(), Value::Int(0)),
+    ];
+    for name in ["lr_mult", "wd_mult", "idx2name", "param_dict", "_all_index_update_counts"] {
+        attributes.push((name.to_owned(), Value::Dict(Vec::new())));
     }
-
-    fn state_bytes(&self) -> usize {
-        0
-    }
+    let class = "mxnet.optimizer.optimizer.SGD".to_owned();
+    Optimizer::from_value(&Value::Object(Box::new(Object { class, attributes }))).unwrap()
 }
 
 fn store(workers: usize, sync: bool) -> Store {
@@ -52,9 +37,9 @@ fn store(workers: usize, sync: bool) -> Store {
     store
 }
 
-fn with_updater(workers: usize, sync: bool) -> Store {
+fn with_optimizer(workers: usize, sync: bool) -> Store {
     let mut store = store(workers, sync);
-    store.set_updater(Box::new(Adding { factor: 0.5, calls: Vec::new() }));
+    store.set_optimizer(adding());
     store
 }
 
@@ -122,7 +107,7 @@ fn the_first_push_is_the_value_and_the_round_needs_everybody() {
 
 #[test]
 fn a_push_pull_brings_the_value_after_the_round() {
-    let mut store = with_updater(2, true);
+    let mut store = with_optimizer(2, true);
     store.push_f32(9, 3, &[1.0]);
     let both = |sender| meta(sender, 1, 0, true, true);
     assert!(store.ask(both(9), &pairs(&[3], &[2.0_f32], &[4])).is_empty());
@@ -156,7 +141,7 @@ fn async_applies_each_push_at_once_and_needs_an_optimizer() {
     let mut store = store(2, false);
     store.push_f32(9, 3, &[1.0]);
     assert!(refusal(&store.push_f32(9, 3, &[1.0])).contains("set_optimizer"));
-    let mut store = with_updater(2, false);
+    let mut store = with_optimizer(2, false);
     store.push_f32(9, 3, &[1.0]);
     assert_eq!(senders(&store.push_f32(11, 3, &[4.0])), [11]);
     assert_eq!(senders(&store.push_f32(11, 3, &[4.0])), [11]);
@@ -165,7 +150,7 @@ fn async_applies_each_push_at_once_and_needs_an_optimizer() {
 
 #[test]
 fn values_that_are_under_way_do_not_change() {
-    let mut store = with_updater(1, true);
+    let mut store = with_optimizer(1, true);
     store.push_f32(9, 3, &[1.0]);
     let answers = store.ask(meta(9, 8, 0, false, true), &pairs::<u8>(&[3], &[], &[]));
     store.push_f32(9, 3, &[2.0]);
@@ -174,7 +159,7 @@ fn values_that_are_under_way_do_not_change() {
 
 #[test]
 fn rows_are_pushed_and_pulled_one_by_one() {
-    let mut store = with_updater(2, true);
+    let mut store = with_optimizer(2, true);
     let head = command_of(RequestKind::RowSparse, Dtype::F32);
     let push = |store: &mut Store, sender, keys: &[u64], values: &[f32]| {
         let mut lens = vec![8; keys.len()];
@@ -216,7 +201,7 @@ fn halves_have_a_float_copy_with_multi_precision() {
     use half::f16;
     let head = command_of(RequestKind::Default, Dtype::F16);
     let halves = |values: &[f32]| values.iter().map(|v| f16::from_f32(*v)).collect::<Vec<_>>();
-    let mut store = with_updater(1, true);
+    let mut store = with_optimizer(1, true);
     let push = |store: &mut Store, value: f32| {
         let frames = pairs(&[3], &halves(&[value]), &[2]);
         store.ask(meta(9, 1, head, true, false), &frames)
@@ -226,7 +211,6 @@ fn halves_have_a_float_copy_with_multi_precision() {
         f16::from_ne_bytes(answers[0].kv.vals[..].try_into().unwrap()).to_f32()
     };
     push(&mut store, 1.0);
-    assert!(refusal(&push(&mut store, 1.0)).contains("float16 is not for me"));
     store.set_multi_precision().unwrap();
     // Each step is too small for a half: only the copy can keep it.
     for _ in 0..8 {
@@ -242,7 +226,7 @@ fn another_server_can_take_over() {
     store.push_f32(9, 3, &[1.0, 2.0]);
     let head = command_of(RequestKind::RowSparse, Dtype::F32);
     store.ask(meta(9, 1, head, true, false), &pairs(&[5, 5, 6], &[1.0_f32, 2.0], &[0, 4, 4]));
-    let mut other = with_updater(2, true);
+    let mut other = with_optimizer(2, true);
     for (meta, frames) in store.give_away() {
         assert_eq!(senders(&other.ask(meta, &frames)).len(), 1);
     }
@@ -286,26 +270,25 @@ fn malformed_requests_are_refused_and_change_nothing() {
 
 #[test]
 fn a_round_that_cannot_be_applied_is_answered_to_all() {
-    struct Failing;
-    impl Updater for Failing {
-        fn update(
-            &mut self,
-            _: i64,
-            _: Dtype,
-            _: &mut Buffer,
-            _: Gradient<'_>,
-        ) -> Result<(), String> {
-            Err("no".to_owned())
-        }
-        fn state_bytes(&self) -> usize {
-            0
-        }
-    }
-    let mut store = store(2, true);
-    store.set_updater(Box::new(Failing));
-    store.push_f32(9, 3, &[1.0]);
-    store.push_f32(9, 3, &[1.0]);
-    let answers = store.push_f32(11, 3, &[1.0]);
+    let mut store = with_optimizer(2, true);
+    let head = command_of(RequestKind::Default, Dtype::I32);
+    let push = |store: &mut Store, sender| {
+        store.ask(meta(sender, 1, head, true, false), &pairs(&[3], &[1_i32], &[4]))
+    };
+    push(&mut store, 9);
+    push(&mut store, 9);
+    let answers = push(&mut store, 11);
     assert_eq!(answers.len(), 2);
-    assert!(answers.iter().all(|answer| answer.request.error.contains("failed at key 3: no")));
+    assert!(answers.iter().all(|answer| answer.request.error.contains("int32")), "{answers:?}");
+}
+
+#[test]
+fn a_new_optimizer_begins_without_state() {
+    let mut store = with_optimizer(1, true);
+    assert!(store.optimizer((9, 0), b"cos\nsystem\n(S'true'\ntR.").is_err());
+    store.push_f32(9, 3, &[1.0]);
+    store.push_f32(9, 3, &[2.0]);
+    assert!(store.piece(3).unwrap().state.is_some());
+    store.set_optimizer(adding());
+    assert!(store.piece(3).unwrap().state.is_none());
 }

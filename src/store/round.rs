@@ -1,8 +1,8 @@
 //! One round of a key in `dist_sync`: what each worker pushed, summed.
 //!
 //! Stock counts pushes, whoever they come from (kvstore_dist_server.h, ApplyUpdates), so two pushes of
-//! one worker can make up a round. Here a worker counts once in a round; its next push waits for the
-//! next one.
+//! one worker can make up a round. Here a customer of a worker counts once in a round; its next push
+//! waits for the next one.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ impl Round {
         dtype: Dtype,
         quorum: &Quorum,
     ) -> Result<Option<Complete>, StoreError> {
-        if self.askers.iter().any(|asker| asker.sender == request.sender) {
+        if self.has(&request) {
             if self.later.len() >= LATER_MAX {
                 return Err(StoreError::TooEarly { waiting: LATER_MAX });
             }
@@ -57,10 +57,13 @@ impl Round {
 
     /// A push that came too early, for the round that begins now.
     pub(super) fn next_push(&mut self) -> Option<(Meta, Part)> {
-        let next = self.later.iter().position(|(request, _)| {
-            !self.askers.iter().any(|asker| asker.sender == request.sender)
-        })?;
+        let next = self.later.iter().position(|(request, _)| !self.has(request))?;
         self.later.remove(next)
+    }
+
+    fn has(&self, request: &Meta) -> bool {
+        let who = |meta: &Meta| (meta.sender, meta.customer_id);
+        self.askers.iter().any(|asker| who(asker) == who(request))
     }
 
     /// True if somebody has pushed to it.

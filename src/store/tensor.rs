@@ -2,6 +2,7 @@
 //! round. MXNet's cut gives a server one piece of a key, whose place in the whole it does not know; it
 //! counts from 0 here.
 
+use super::optimizer::State;
 use super::round::Round;
 use super::value::Value;
 use super::{Buffer, Dtype};
@@ -35,6 +36,8 @@ pub(super) struct Piece {
     pub(super) value: Value,
     /// What the optimizer works on instead, where that is of higher precision.
     pub(super) master: Option<Buffer>,
+    /// What the optimizer keeps for it.
+    pub(super) state: Option<State>,
     /// Rounds that were applied.
     pub(super) version: u64,
     pub(super) round: Round,
@@ -61,6 +64,7 @@ impl Piece {
             layout,
             value: Value::new(value),
             master: None,
+            state: None,
             version: 0,
             round: Round::default(),
         }
@@ -74,6 +78,11 @@ impl Piece {
     /// Bytes of memory that it holds, open rounds apart.
     pub(super) fn bytes(&self) -> usize {
         self.value.buffer().len() + self.master.as_ref().map_or(0, Buffer::len)
+    }
+
+    /// Bytes of what the optimizer keeps for it.
+    pub(super) fn state_bytes(&self) -> usize {
+        self.state.as_ref().map_or(0, State::bytes)
     }
 }
 

@@ -1,0 +1,90 @@
+"""The library's own store: in a server process in place of MXNet's, and alone as `pslite server`.
+
+What MXNet's kvstore can do is in cases.py; with the store the results are those of stock's server, bit for
+bit. The other test files run with the store too, since that is how a preloaded server runs.
+"""
+
+import re
+
+import pytest
+
+import harness
+from cases import CASES, SMALL_BOUND, run_case, stock_digests
+from harness import NATIVE, OURS, STOCK
+
+pytestmark = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours")
+
+
+def servers(kind, others):
+    return {"scheduler": others, "server": kind, "worker": others}
+
+
+@pytest.mark.parametrize("others", [STOCK, OURS])
+@pytest.mark.parametrize("name", CASES)
+def test_server_without_mxnet(name, others):
+    cluster = run_case(name, servers(NATIVE, others))
+    assert cluster.digests == stock_digests(name), cluster.describe()
+
+
+def test_one_of_each():
+    """Servers of all three kinds hold one model together."""
+    library = servers([NATIVE, OURS, STOCK], STOCK)
+    cluster = run_case("server_adam", library, servers=3)
+    stock = run_case("server_adam", STOCK, servers=3)
+    assert cluster.digests == stock.digests, cluster.describe()
+
+
+def test_mxnets_server_can_be_kept():
+    kept = run_case("server_adam", OURS, env={"PSLITE_STORE": "mxnet"})
+    assert kept.digests == stock_digests("server_adam"), kept.describe()
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_an_unknown_optimizer_goes_to_mxnets_server(when):
+    """With all that the store holds by then."""
+    stock, ours = (harness.run("own_optimizer.py", when, library=library, env=SMALL_BOUND)
+                   for library in (STOCK, OURS))
+    assert ours.digests == stock.digests and len(set(ours.digests.values())) == 1, ours.describe()
+    logs = harness.run("own_optimizer.py", when, library=OURS,
+                       env={**SMALL_BOUND, "PSLITE_LOG": "info"})
+    for node in logs.of("server"):
+        assert "Halving" in node.err and "takes over" in node.err, node.describe()
+
+
+def test_a_server_without_mxnet_refuses_it_to_workers_of_ours():
+    cluster = harness.run("refused_optimizer.py", library=servers(NATIVE, OURS))
+    for result in cluster.results:
+        assert result["error"] and "halving.Halving" in result["error"], cluster.describe()
+
+
+def test_a_server_without_mxnet_ends_if_it_cannot_refuse():
+    """A stock worker takes every answer for a success: it must not train with something else."""
+    with harness.Cluster("refused_optimizer.py", library=servers(NATIVE, STOCK)) as cluster:
+        cluster.start()
+        assert cluster.wait(40, ["server0", "server1"]), cluster.describe()
+        codes = [node.returncode for node in cluster.of("server")]
+        logs = [node.err for node in cluster.of("server")]
+    assert all(code not in (0, None) for code in codes), cluster.describe()
+    assert all("halving.Halving" in log for log in logs), cluster.describe()
+
+
+@pytest.mark.parametrize("kind", [NATIVE, OURS])
+def test_sums_in_the_order_of_ranks_repeat(kind):
+    env = {**SMALL_BOUND, "PSLITE_DETERMINISTIC": "1"}
+    runs = [harness.run("order_of_sums.py", library=servers(kind, OURS), workers=3, env=env)
+            for _ in range(2)]
+    assert runs[0].digests == runs[1].digests, runs[1].describe()
+
+
+def test_memory_of_a_server():
+    """Not more than 1.3 times values, states and one round (issue: bars): Adam keeps two values."""
+    with harness.Cluster("memory.py", library=servers(NATIVE, OURS), servers=1,
+                         env={"MODEL_MB": "64"}) as cluster:
+        cluster.start()
+        assert cluster.nodes["worker0"].wait_for("trained", 120), cluster.describe()
+        status = open(f"/proc/{cluster.nodes['server0'].pid}/status").read()
+        assert cluster.wait(60), cluster.describe()
+    cluster.check()
+    peak = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+    # Value, two moments, one round.
+    assert peak < 1.3 * 64 * (1 + 2 + 1), peak

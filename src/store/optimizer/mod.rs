@@ -1,0 +1,314 @@
+//! Optimizers: MXNet 1.9.1's update rules, run by the server without Python.
+//!
+//! An [`Optimizer`] is made from the object that the workers pickled, and never changes afterwards;
+//! what changes with every update is in the [`State`] of a key. So keys can be updated by several
+//! threads at once, in any order, and moved between servers, and the result is the same. It is equal
+//! to that of MXNet's `Updater` bit for bit, or as near as docs/optimizers.md says.
+//!
+//! Pure like all of the store: no I/O, no clock, no randomness.
+
+mod adam;
+mod attributes;
+mod decimal;
+mod error;
+mod formula;
+mod method;
+mod number;
+mod rates;
+mod rows;
+mod rule;
+mod schedule;
+mod sgd;
+mod state;
+
+use std::array;
+
+use self::attributes::Attributes;
+use self::formula::{MOST_TENSORS, Slices};
+use self::method::Method;
+use self::number::{Half, Number};
+use self::rates::Common;
+use self::rule::{Sparse, Step};
+use super::pickle::Value;
+use super::{Buffer, Dtype};
+
+pub use self::error::OptimizerError;
+pub use self::state::State;
+
+/// Elements of a float16 gradient that are converted at once for a float32 master copy. Fits the
+/// first-level cache and the stack.
+const BLOCK: usize = 2048;
+
+/// An optimizer, as the workers sent it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Optimizer {
+    class: &'static str,
+    common: Common,
+    method: Method,
+}
+
+/// A gradient, of the element type of the weights.
+#[derive(Debug, Clone, Copy)]
+pub enum Gradient<'a> {
+    /// One element for each weight.
+    Dense(&'a Buffer),
+    /// Some rows of a matrix.
+    RowSparse {
+        /// The rows' numbers, without repetition.
+        rows: &'a [i64],
+        /// The rows, one after the other.
+        values: &'a Buffer,
+        /// Elements of a row, at least one.
+        row_len: usize,
+    },
+}
+
+impl Optimizer {
+    /// The classes that can be run, by their names in Python.
+    pub const SUPPORTED: &'static [&'static str] = method::CLASSES;
+
+    /// From an unpickled object.
+    ///
+    /// # Errors
+    /// If the class is not among [`Self::SUPPORTED`], or if it has an attribute that is not known,
+    /// missing or senseless; the error names it.
+    pub fn from_value(value: &Value) -> Result<Self, OptimizerError> {
+        let Value::Object(object) = value else { return Err(OptimizerError::NotAnObject) };
+        let mut attributes = Attributes::new(object);
+        let (class, method) = Method::read(&object.class, &mut attributes)?;
+        let common = Common::read(&mut attributes)?;
+        attributes.finish()?;
+        Ok(Self { class, common, method })
+    }
+
+    /// The name of its class.
+    #[must_use]
+    pub const fn class(&self) -> &'static str {
+        self.class
+    }
+
+    /// True if it keeps float32 copies of float16 weights. MXNet's kvstore then tells the server to
+    /// store and update such keys in float32 itself (command `kSetMultiPrecision`).
+    #[must_use]
+    pub const fn multi_precision(&self) -> bool {
+        self.common.multi_precision
+    }
+
+    /// The state of a key that has not been updated yet (`create_state_multi_precision`).
+    ///
+    /// # Errors
+    /// If this optimizer cannot update elements of that type.
+    pub fn new_state(
+        &self,
+        key: i64,
+        dtype: Dtype,
+        weight: &Buffer,
+    ) -> Result<State, OptimizerError> {
+        let master = self.has_master(dtype).then(|| widened(weight));
+        let computed = if master.is_some() { Dtype::F32 } else { dtype };
+        let float = matches!(computed, Dtype::F32 | Dtype::F64 | Dtype::F16);
+        if !float || !self.method.takes(computed) {
+            return Err(OptimizerError::Dtype { class: self.class, dtype });
+        }
+        let bytes = weight.len() / dtype.size() * computed.size();
+        let names = self.method.tensors();
+        let count = self.common.count_before(key);
+        Ok(State {
+            names,
+            dtype: computed,
+            tensors: names.iter().map(|_| Buffer::zeroed(bytes)).collect(),
+            master,
+            numbers: Vec::new(),
+            count,
+            progress: self.common.progress(key, count),
+        })
+    }
+
+    /// The state of a key that comes from another server.
+    ///
+    /// # Errors
+    /// If the tensors are not those that this optimizer would have exported.
+    pub fn restore_state(
+        &self,
+        (key, dtype, weight): (i64, Dtype, &Buffer),
+        tensors: Vec<(String, Buffer)>,
+        numbers: &[f64],
+        count: i64,
+    ) -> Result<State, OptimizerError> {
+        let mut state = self.new_state(key, dtype, weight)?;
+        state.fill(tensors, key)?;
+        if numbers.len() == state.numbers.len() {
+            state.numbers.copy_from_slice(numbers);
+        }
+        state.count = count;
+        state.progress = self.common.progress(key, count);
+        Ok(state)
+    }
+
+    /// Updates a key. Without a state, makes one first.
+    ///
+    /// # Errors
+    /// If the gradient does not fit the weights, or this optimizer cannot work with their type or with
+    /// a row_sparse gradient. Then nothing has been changed.
+    pub fn update(
+        &self,
+        key: i64,
+        dtype: Dtype,
+        weight: &mut Buffer,
+        gradient: &Gradient<'_>,
+        state: &mut Option<State>,
+    ) -> Result<(), OptimizerError> {
+        self.check(key, dtype, weight, gradient)?;
+        if state.is_none() {
+            *state = Some(self.new_state(key, dtype, weight)?);
+        }
+        let Some(state) = state else { return Ok(()) };
+        if state
+            .tensors()
+            .any(|(_, of, tensor)| tensor.len() / of.size() != weight.len() / dtype.size())
+        {
+            let (found, expected) = (state.bytes(), weight.len());
+            return Err(OptimizerError::Length { key, what: "state", found, expected });
+        }
+        match gradient {
+            Gradient::Dense(gradient) => self.update_dense(key, dtype, weight, gradient, state),
+            Gradient::RowSparse { rows, values, row_len } => {
+                self.update_rows(key, dtype, weight, (rows, values, (*row_len).max(1)), state);
+            }
+        }
+        Ok(())
+    }
+
+    const fn has_master(&self, dtype: Dtype) -> bool {
+        self.common.multi_precision && matches!(dtype, Dtype::F16)
+    }
+
+    fn check(
+        &self,
+        key: i64,
+        dtype: Dtype,
+        weight: &Buffer,
+        gradient: &Gradient<'_>,
+    ) -> Result<(), OptimizerError> {
+        let (found, expected) = match gradient {
+            Gradient::Dense(gradient) => (gradient.len(), weight.len()),
+            Gradient::RowSparse { rows, values, row_len } => {
+                if let Sparse::Refused(reason) = self.method.sparse(&self.common) {
+                    return Err(OptimizerError::RowSparse { class: self.class, reason });
+                }
+                let row_bytes = (*row_len).max(1).saturating_mul(dtype.size());
+                rows::check(key, rows, weight.len() / row_bytes)?;
+                (values.len(), rows.len().saturating_mul(row_bytes))
+            }
+        };
+        if found == expected {
+            return Ok(());
+        }
+        Err(OptimizerError::Length { key, what: "gradient", found, expected })
+    }
+
+    /// Counts the update and finds its learning rate.
+    fn begin(&self, key: i64, state: &mut State, sparse: bool) -> Step<'_> {
+        state.count = state.count.saturating_add(1);
+        let plain_rate = self.common.plain_rate(state.count, &mut state.progress);
+        let mut step = Step {
+            common: &self.common,
+            key,
+            count: state.count,
+            plain_rate,
+            rate: self.common.rate_factor(key).map_or(plain_rate, |factor| plain_rate * factor),
+            decay: self.common.decay(key),
+            sparse,
+            operator_rate: 0.0,
+            operator_decay: 0.0,
+        };
+        self.method.prepare(&mut step);
+        step.pass(self.method.passing(sparse));
+        step
+    }
+
+    fn update_dense(
+        &self,
+        key: i64,
+        dtype: Dtype,
+        weight: &mut Buffer,
+        gradient: &Buffer,
+        state: &mut State,
+    ) {
+        let step = self.begin(key, state, false);
+        if let Some(master) = &mut state.master {
+            self.dense_with_master(&step, weight, gradient, (master, &mut state.tensors));
+            return;
+        }
+        match dtype {
+            Dtype::F32 => self.dense::<f32>(&step, weight, gradient, &mut state.tensors),
+            Dtype::F64 => self.dense::<f64>(&step, weight, gradient, &mut state.tensors),
+            _ => self.dense::<Half>(&step, weight, gradient, &mut state.tensors),
+        }
+    }
+
+    fn dense<T: Number>(
+        &self,
+        step: &Step<'_>,
+        weight: &mut Buffer,
+        gradient: &Buffer,
+        tensors: &mut [Buffer],
+    ) {
+        let (weight, gradient) = (weight.elements_mut(), gradient.elements());
+        self.method.dense::<T>(step, Slices { weight, gradient, state: views::<T>(tensors) });
+    }
+
+    /// Updates the float32 copy with the widened gradient and rounds it, block by block.
+    fn dense_with_master(
+        &self,
+        step: &Step<'_>,
+        weight: &mut Buffer,
+        gradient: &Buffer,
+        (master, tensors): (&mut Buffer, &mut [Buffer]),
+    ) {
+        let mut wide = [0.0_f32; BLOCK];
+        let mut state = views::<f32>(tensors);
+        let weights = weight.elements_mut::<half::f16>().chunks_mut(BLOCK);
+        let gradients = gradient.elements::<half::f16>().chunks(BLOCK);
+        let masters = master.elements_mut::<f32>().chunks_mut(BLOCK);
+        for ((weight, gradient), master) in weights.zip(gradients).zip(masters) {
+            let wide = &mut wide[..gradient.len()];
+            widen(gradient, wide);
+            let mut rest = state;
+            let block = array::from_fn(|place| {
+                let tensor = std::mem::take(&mut rest[place]);
+                let (block, after) = tensor.split_at_mut(tensor.len().min(wide.len()));
+                rest[place] = after;
+                block
+            });
+            state = rest;
+            self.method.dense::<f32>(step, Slices { weight: master, gradient: wide, state: block });
+            narrow(master, weight);
+        }
+    }
+}
+
+/// The tensors as elements; empty where there are less than [`MOST_TENSORS`].
+fn views<T: Number>(tensors: &mut [Buffer]) -> [&mut [T::Stored]; MOST_TENSORS] {
+    let mut tensors = tensors.iter_mut();
+    array::from_fn(|_| tensors.next().map_or_else(Default::default, Buffer::elements_mut))
+}
+
+fn widened(weight: &Buffer) -> Buffer {
+    let narrow = weight.elements::<half::f16>();
+    let mut wide = Buffer::zeroed(narrow.len() * Dtype::F32.size());
+    widen(narrow, wide.elements_mut());
+    wide
+}
+
+fn widen(narrow: &[half::f16], wide: &mut [f32]) {
+    for (wide, narrow) in wide.iter_mut().zip(narrow) {
+        *wide = Half::load(*narrow).single();
+    }
+}
+
+fn narrow(wide: &[f32], narrow: &mut [half::f16]) {
+    for (narrow, wide) in narrow.iter_mut().zip(wide) {
+        *narrow = Half::of(*wide).store();
+    }
+}

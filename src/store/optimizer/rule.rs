@@ -1,0 +1,103 @@
+//! What makes one optimizer differ from another.
+
+use super::OptimizerError;
+use super::attributes::Attributes;
+use super::decimal::{list_element, parameter};
+use super::formula::Slices;
+use super::number::Number;
+use super::rates::Common;
+use crate::store::Dtype;
+
+/// One update of one key.
+pub(super) struct Step<'a> {
+    /// What all optimizers have in common.
+    pub common: &'a Common,
+    /// The kvstore's key.
+    pub key: i64,
+    /// The number of this update; the first is `begin_num_update + 1`.
+    pub count: i64,
+    /// Learning rate, before the multiplier of the key.
+    pub plain_rate: f64,
+    /// Learning rate; a rule may change it.
+    pub rate: f64,
+    /// Weight decay.
+    pub decay: f64,
+    /// The gradient is row_sparse, and the rule has a kernel for it.
+    pub sparse: bool,
+    /// The rate as a parameter of an operator.
+    pub operator_rate: f32,
+    /// The weight decay as a parameter of an operator.
+    pub operator_decay: f32,
+}
+
+/// How learning rate and weight decay reach MXNet's operator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passing {
+    /// Each as a parameter.
+    Parameter,
+    /// In a list of numbers.
+    List,
+    /// In an array of float32.
+    Array,
+}
+
+impl Step<'_> {
+    /// Computes the operator's parameters from the rate and the decay.
+    pub(super) fn pass(&mut self, passing: Passing) {
+        let pass = match passing {
+            Passing::Parameter => parameter,
+            Passing::List => list_element,
+            Passing::Array => |value| value as f32,
+        };
+        self.operator_rate = pass(self.rate);
+        self.operator_decay = pass(self.decay);
+    }
+}
+
+/// What an optimizer does with a row_sparse gradient.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sparse {
+    /// Its kernel updates the rows of the gradient only.
+    Lazy,
+    /// Its kernel updates all rows.
+    Standard,
+    /// MXNet makes the gradient dense first.
+    Dense,
+    /// MXNet fails.
+    Refused(&'static str),
+}
+
+/// An optimizer's own part.
+pub(super) trait Rule: Sized {
+    /// Reads the attributes that only this class has.
+    fn read(attributes: &mut Attributes<'_>) -> Result<Self, OptimizerError>;
+
+    /// The names of the tensors of state, which begin as zeros.
+    fn tensors(&self) -> &'static [&'static str];
+
+    /// True if it can compute in this type.
+    fn takes(&self, _: Dtype) -> bool {
+        true
+    }
+
+    /// What it does with row_sparse gradients.
+    fn sparse(&self, common: &Common) -> Sparse;
+
+    /// How rate and decay reach the operator.
+    fn passing(&self, sparse: bool) -> Passing;
+
+    /// Called once per update before any element; may change the step's rate.
+    fn prepare(&self, _: &mut Step<'_>) {}
+
+    /// Updates elements with a dense gradient.
+    fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>);
+
+    /// What happens to all weights before the first row of a row_sparse gradient.
+    fn before_rows<T: Number>(&self, _: &Step<'_>, _weight: &mut [T::Stored]) {}
+
+    /// Updates one row with its row of the gradient; with zeros where the gradient has no such row and
+    /// the update is [`Sparse::Standard`].
+    fn row<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
+        self.dense(step, on);
+    }
+}

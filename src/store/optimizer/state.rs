@@ -1,0 +1,78 @@
+//! What an optimizer keeps for a key: tensors, a master copy, counts.
+
+use super::OptimizerError;
+use super::schedule::Progress;
+use crate::store::{Buffer, Dtype};
+
+/// The name under which the float32 master copy of float16 weights is exported.
+pub(super) const MASTER: &str = "master";
+
+/// The state of one key. It is made by [`super::Optimizer::new_state`] or by its first update, and can
+/// be moved to another server with the same optimizer: [`State::tensors`], [`State::numbers`] and
+/// [`State::count`] say all there is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    pub(super) names: &'static [&'static str],
+    pub(super) dtype: Dtype,
+    pub(super) tensors: Vec<Buffer>,
+    pub(super) master: Option<Buffer>,
+    pub(super) numbers: Vec<f64>,
+    pub(super) count: i64,
+    pub(super) progress: Option<Progress>,
+}
+
+impl State {
+    /// The tensors by name, with their element type.
+    pub fn tensors(&self) -> impl Iterator<Item = (&'static str, Dtype, &Buffer)> {
+        let own = self.names.iter().zip(&self.tensors);
+        own.map(|(name, tensor)| (*name, self.dtype, tensor))
+            .chain(self.master.iter().map(|master| (MASTER, Dtype::F32, master)))
+    }
+
+    /// Numbers that go with the key, such as the momentum schedule of Nadam. Their meaning is the
+    /// optimizer's.
+    #[must_use]
+    pub fn numbers(&self) -> &[f64] {
+        &self.numbers
+    }
+
+    /// The number of the last update of this key (`_index_update_count`).
+    #[must_use]
+    pub const fn count(&self) -> i64 {
+        self.count
+    }
+
+    /// Bytes of memory that the tensors take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.tensors().map(|(_, _, tensor)| tensor.len()).sum()
+    }
+
+    /// Puts named tensors in their places.
+    pub(super) fn fill(
+        &mut self,
+        given: Vec<(String, Buffer)>,
+        key: i64,
+    ) -> Result<(), OptimizerError> {
+        let expected: Vec<_> = self.tensors().map(|(name, ..)| name).collect();
+        let found: Vec<_> = given.iter().map(|(name, _)| name.clone()).collect();
+        if expected.len() != found.len()
+            || expected.iter().any(|name| !found.iter().any(|f| f == name))
+        {
+            return Err(OptimizerError::State { expected, found });
+        }
+        for (name, tensor) in given {
+            let place = self.names.iter().position(|own| *own == name);
+            let own = match place {
+                Some(place) => &mut self.tensors[place],
+                None => self.master.get_or_insert_default(),
+            };
+            if own.len() != tensor.len() {
+                let (found, expected) = (tensor.len(), own.len());
+                return Err(OptimizerError::Length { key, what: "state", found, expected });
+            }
+            *own = tensor;
+        }
+        Ok(())
+    }
+}
