@@ -217,7 +217,8 @@ def is_answer(time):
 
 
 def comparable(message):
-    """A message without what may differ: ports, the scheduler's clock, and fields of ours.
+    """A message without what may differ: ports, the scheduler's clock, fields of ours, and how many
+    zeros are in front of the id in the name of the connection (docs/wire.md).
 
     Stock leaves the group of a barrier's answer and the customer of the scheduler's entry
     uninitialised.
@@ -232,7 +233,8 @@ def comparable(message):
         # Servers and workers are sorted by their ports; the scheduler comes last.
         nodes = [comparable_node(parse(node)) for node in parts.get(2, [])]
         control = [parts[1], sorted(nodes[:-1], key=repr) + nodes[-1:]]
-    return sender, meta, control, frames
+    assert sender.startswith(b"ps"), sender
+    return int(sender[2:]), meta, control, frames
 
 
 def comparable_node(fields):
@@ -253,6 +255,8 @@ def job(extra, scheduler, server):
                 peer.barrier(ALL)
                 peer.push(3, first)  # the first push of a key initialises it
                 assert peer.pull(3) == first
+                for node in cluster.nodes.values():
+                    node.poll()  # Which library it has; at the end it may be too late to look.
                 peer.command(SYNC_MODE)
                 peer.push(3, second)
                 assert peer.pull(3) == second

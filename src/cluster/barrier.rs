@@ -173,18 +173,19 @@ impl Cluster {
         }
     }
 
-    /// Scheduler: a barrier that waits for somebody who is gone will never be passed. Where the
+    /// Scheduler: a barrier that waits for somebody who is gone, or has taken leave, will never be passed
+    /// (in stock those who wait hang). Where the
     /// dead may be replaced it waits for the new one, as long as [`Self::check_recovery`] allows:
     /// MXNet's scheduler and servers sit in the exit barrier for the whole job.
     pub(super) fn check_barriers(&mut self, out: &mut Vec<Action>) {
         let mut broken = None;
         for ((group, domain), entered) in &self.entered {
             let missing = self.missing(*group, *domain, entered);
-            if let Some((id, (_, reason))) = missing
-                .iter()
-                .filter(|id| !self.may_be_replaced(**id))
-                .find_map(|id| self.lost.get(id).map(|lost| (*id, lost)))
-            {
+            let dead = missing.iter().filter(|id| !self.may_be_replaced(**id));
+            let dead = dead.filter_map(|id| self.lost.get(id).map(|lost| (*id, lost.1.clone())));
+            let gone = missing.iter().filter(|id| self.has_left(**id));
+            let gone = gone.map(|id| (*id, format!("{} has left", self.describe(*id))));
+            if let Some((id, reason)) = dead.chain(gone).next() {
                 broken =
                     Some((id, format!("a barrier of group {group} waits for it, but {reason}")));
             }
@@ -193,6 +194,17 @@ impl Cluster {
             let failure = Failure { kind: FailureKind::PeerLost, text };
             self.fail_everywhere(id, failure, out);
         }
+    }
+
+    /// True if every customer of that node has taken leave and it waits in the exit barrier: it
+    /// enters no other one.
+    fn has_left(&self, id: NodeId) -> bool {
+        let is_in = |entered: &Entered| entered.members.iter().any(|(member, _)| *member == id);
+        self.entered.get(&(ALL_GROUP, FIRST)).is_some_and(is_in)
+            && self
+                .customers
+                .get(&id)
+                .is_some_and(|all| all.iter().all(|customer| self.left.contains(&(id, *customer))))
     }
 
     fn missing(&self, group: i32, domain: i32, entered: &Entered) -> Vec<NodeId> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::*;
-use crate::wire::{ALL_GROUP, ability};
+use crate::wire::{ALL_GROUP, WORKER_GROUP, ability};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -454,6 +454,26 @@ fn one_who_took_leave_is_not_mourned() {
     job.kill(3);
     job.pass(10 * SECOND);
     assert_eq!((job.failure(0), job.failure(1)), (None, None));
+}
+
+/// It left one barrier earlier than the other: nobody will ever join that one.
+#[test]
+fn a_barrier_does_not_wait_for_one_who_left() {
+    let mut job = Job::of(2, 1);
+    job.start();
+    job.feed(3, Event::Leaving { customer_id: 0 });
+    job.barrier(2, 1, 0, WORKER_GROUP);
+    job.pass(10 * SECOND);
+    assert_eq!(job.failure(2), None, "it may still come");
+    job.barrier(3, 1, 0, WORKER_GROUP);
+    assert!(job.done(2, 1).unwrap().is_ok());
+    job.barrier(0, 1, 0, ALL_GROUP);
+    job.barrier(3, 2, 0, ALL_GROUP);
+    job.barrier(2, 2, 0, WORKER_GROUP);
+    job.pass(3 * SECOND);
+    let text = job.failure(2).unwrap();
+    let left = job.nodes[0].describe(job.nodes[3].me().id);
+    assert!(text.contains(&left) && text.contains("has left"), "{text}");
 }
 
 #[test]
