@@ -4,7 +4,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use bytes::Bytes;
 
 /// Zeroed or copied bytes, aligned to eight; readable as elements of any type.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Buffer {
     words: Vec<u64>,
     len: usize,
@@ -23,6 +23,15 @@ impl Buffer {
         let mut buffer = Self::zeroed(bytes.len());
         buffer.bytes_mut().copy_from_slice(bytes);
         buffer
+    }
+
+    /// Makes it so many bytes long. Memory is only ever added; what is in there is undefined.
+    pub fn resize(&mut self, len: usize) {
+        let words = len.div_ceil(8);
+        if words > self.words.len() {
+            self.words.resize(words, 0);
+        }
+        self.len = len;
     }
 
     /// Length in bytes.
@@ -68,6 +77,14 @@ impl Buffer {
     }
 }
 
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Buffer {}
+
 /// Gives a buffer to [`Bytes`].
 struct Owned(Buffer);
 
@@ -88,6 +105,8 @@ mod tests {
         assert_eq!(buffer.bytes()[8..12], 1.5_f32.to_ne_bytes());
         assert_eq!((buffer.elements::<f32>().len(), buffer.elements::<f64>().len()), (3, 1));
         assert_eq!(Buffer::copy_of(&buffer.bytes()[1..]).bytes(), &buffer.bytes()[1..]);
+        buffer.resize(4);
+        assert_eq!((buffer.len(), &buffer), (4, &Buffer::zeroed(4)));
         assert!(Buffer::zeroed(0).is_empty() && Buffer::zeroed(0).elements::<i64>().is_empty());
     }
 }

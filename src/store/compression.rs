@@ -1,91 +1,231 @@
-//! Compressed gradients (MXNet's gradient_compression.h): how the server reads them.
+//! MXNet's 2-bit gradient compression (src/kvstore/gradient_compression*, version 1.9.1): what a server
+//! undoes, and what a worker does.
 //!
-//! MXNet 1.9.1 has one compression: two bits for each number, sixteen numbers in four bytes. `11` stands
-//! for the threshold, `10` for minus the threshold, the others for zero; the first number is in the two
-//! highest bits of the first byte. (The one-bit compression came after 1.9.1.)
+//! A worker sends a sign or nothing for each element and keeps what it did not send, the residual, for
+//! the next time. Sixteen elements make one word of four bytes, the first in the highest two bits of
+//! the first byte: `11` is the threshold, `10` its negative, the others are zero. Only `float32` is
+//! compressed. Version 1.9.1 has no 1-bit compression: its server ends the process over that type.
 
-use super::Buffer;
-use super::error::StoreError;
+use thiserror::Error;
 
-/// Numbers in one word of four bytes.
-const PER_WORD: usize = 16;
-/// Numbers in one byte.
-const PER_BYTE: usize = 4;
+/// Elements in a word.
+const WORD_ELEMENTS: usize = 16;
+/// Bytes of a word.
+const WORD_BYTES: usize = 4;
+/// Elements in a byte.
+const BYTE_ELEMENTS: usize = 4;
+/// The code of an element at the threshold or above.
+const POSITIVE: u8 = 0b11;
+/// The code of an element at the negative threshold or below.
+const NEGATIVE: u8 = 0b10;
+/// The threshold of a command that has none.
+const THRESHOLD_DEFAULT: f32 = 0.5;
+/// The longest body of the command that sets compression, in bytes. A threshold that `std::to_string`
+/// writes has at most 47.
+pub const BODY_BYTES_MAX: usize = 256;
 
-/// The job's compression.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Compression {
-    /// `kSetGradientCompression` never came.
-    #[default]
-    None,
-    /// Two bits for each number.
-    TwoBit {
-        /// What a number of the gradient is, plus or minus.
-        threshold: f32,
+/// Why something is no compression.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CompressionError {
+    /// The body of the command is malformed, or its threshold no finite number.
+    #[error("the command to compress gradients is malformed")]
+    Malformed,
+    /// A type other than none and 2-bit.
+    #[error("gradient compression of type {0} is unknown: MXNet 1.9.1 has 0 (none) and 1 (2bit)")]
+    UnknownType(i32),
+    /// The compressed bytes are not those of that many elements.
+    #[error("{elements} elements do not compress to {bytes} bytes")]
+    Length {
+        /// Elements when not compressed.
+        elements: usize,
+        /// Bytes when compressed.
+        bytes: usize,
     },
 }
 
+/// What the workers told the servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Compression {
+    /// Gradients come as they are.
+    None,
+    /// 2-bit compression.
+    TwoBit(TwoBit),
+}
+
 impl Compression {
-    /// From the command's body: the type's number, a comma, the threshold.
+    /// Reads the body of the command `kSetGradientCompression`: the type's number, and after a comma
+    /// the threshold (`GradientCompression::DecodeParams`).
     ///
     /// # Errors
-    /// It is not that, or another type.
-    pub fn read(body: &[u8]) -> Result<Self, StoreError> {
-        let text = String::from_utf8_lossy(body);
-        let refused = || StoreError::Command(format!("unknown gradient compression {text:?}"));
-        let (kind, threshold) = text.split_once(',').ok_or_else(refused)?;
-        let threshold = threshold.parse::<f32>().ok().filter(|threshold| *threshold > 0.0);
-        match (kind, threshold) {
-            ("1", Some(threshold)) => Ok(Self::TwoBit { threshold }),
-            _ => Err(refused()),
+    /// The body is malformed, where stock ends the process, or of an unknown type, over which stock
+    /// ends it at the first compressed push.
+    pub fn from_body(body: &[u8]) -> Result<Self, CompressionError> {
+        if body.len() > BODY_BYTES_MAX {
+            return Err(CompressionError::Malformed);
+        }
+        let text = std::str::from_utf8(body).map_err(|_| CompressionError::Malformed)?;
+        let mut fields = text.split(',').map(str::trim);
+        let number = fields.next().unwrap_or_default();
+        match number.parse().map_err(|_| CompressionError::Malformed)? {
+            0 => Ok(Self::None),
+            1 => {
+                let threshold = match fields.next().unwrap_or_default() {
+                    "" => THRESHOLD_DEFAULT,
+                    field => field.parse().map_err(|_| CompressionError::Malformed)?,
+                };
+                TwoBit::new(threshold).map(Self::TwoBit)
+            }
+            other => Err(CompressionError::UnknownType(other)),
         }
     }
 
-    /// The gradient of so many numbers, as float32.
+    /// The body that a worker sends. Six digits after the point, as stock: a threshold below a
+    /// millionth becomes 0 for the servers.
+    #[must_use]
+    pub fn to_body(self) -> String {
+        match self {
+            Self::None => "0".to_owned(),
+            Self::TwoBit(two_bit) => format!("1,{:.6}", two_bit.threshold),
+        }
+    }
+}
+
+/// 2-bit compression with its threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TwoBit {
+    threshold: f32,
+}
+
+impl TwoBit {
+    /// With that threshold. Zero and negative numbers are allowed, since stock allows them.
     ///
     /// # Errors
-    /// There is no compression, or so many numbers have another size.
-    pub fn decode(&self, compressed: &[u8], numbers: usize) -> Result<Buffer, StoreError> {
-        let Self::TwoBit { threshold } = *self else {
-            return Err(StoreError::Malformed("a compressed push, and no compression was set"));
-        };
-        if compressed.len() != numbers.div_ceil(PER_WORD) * size_of::<f32>() {
-            return Err(StoreError::Malformed(
-                "the length of a compressed push is not its value's",
-            ));
+    /// The threshold is not finite.
+    pub fn new(threshold: f32) -> Result<Self, CompressionError> {
+        if threshold.is_finite() {
+            Ok(Self { threshold })
+        } else {
+            Err(CompressionError::Malformed)
         }
-        let values = [0.0, 0.0, -threshold, threshold];
-        let mut gradient = Buffer::zeroed(numbers * size_of::<f32>());
-        for (four, byte) in gradient.elements_mut::<f32>().chunks_mut(PER_BYTE).zip(compressed) {
-            for (at, number) in four.iter_mut().enumerate() {
-                *number = values[usize::from(byte >> (6 - 2 * at) & 3)];
+    }
+
+    /// The threshold.
+    #[must_use]
+    pub const fn threshold(self) -> f32 {
+        self.threshold
+    }
+
+    /// Bytes of that many elements when compressed: whole words.
+    #[must_use]
+    pub const fn compressed_bytes(elements: usize) -> usize {
+        elements.div_ceil(WORD_ELEMENTS).saturating_mul(WORD_BYTES)
+    }
+
+    /// Writes the gradients that `compressed` stands for.
+    ///
+    /// # Errors
+    /// The lengths do not belong together; nothing was written.
+    pub fn decompress(self, compressed: &[u8], into: &mut [f32]) -> Result<(), CompressionError> {
+        self.each(compressed, into, |into, value| *into = value)
+    }
+
+    /// Adds the gradients that `compressed` stands for: the same as to decompress and then to add.
+    ///
+    /// # Errors
+    /// The lengths do not belong together; nothing was added.
+    pub fn add(self, compressed: &[u8], into: &mut [f32]) -> Result<(), CompressionError> {
+        self.each(compressed, into, |into, value| *into += value)
+    }
+
+    fn each(
+        self,
+        compressed: &[u8],
+        into: &mut [f32],
+        job: impl Fn(&mut f32, f32),
+    ) -> Result<(), CompressionError> {
+        check_length(compressed, into.len())?;
+        let table = self.table();
+        let (whole, rest) = into.as_chunks_mut::<BYTE_ELEMENTS>();
+        // The last byte may stand for fewer elements; bytes after it fill up the word.
+        let (full, last) = compressed.split_at_checked(whole.len()).unwrap_or((compressed, &[]));
+        for (into, byte) in whole.iter_mut().zip(full) {
+            for (into, value) in into.iter_mut().zip(table[usize::from(*byte)]) {
+                job(into, value);
             }
         }
-        Ok(gradient)
+        let last = last.first().copied().unwrap_or_default();
+        for (into, value) in rest.iter_mut().zip(table[usize::from(last)]) {
+            job(into, value);
+        }
+        Ok(())
+    }
+
+    /// The elements that each byte stands for: four kilobytes, which stay in the first-level cache.
+    fn table(self) -> [[f32; BYTE_ELEMENTS]; 256] {
+        std::array::from_fn(|byte| {
+            std::array::from_fn(|place| match (byte >> shift(place)) as u8 & 0b11 {
+                POSITIVE => self.threshold,
+                NEGATIVE => -self.threshold,
+                _ => 0.0,
+            })
+        })
+    }
+
+    /// Compresses a gradient. What is not sent stays in `residual`, to which the gradient is added
+    /// first.
+    ///
+    /// # Errors
+    /// The lengths do not belong together; nothing was written.
+    pub fn compress(
+        self,
+        gradient: &[f32],
+        residual: &mut [f32],
+        into: &mut [u8],
+    ) -> Result<(), CompressionError> {
+        check_length(into, gradient.len())?;
+        if residual.len() != gradient.len() {
+            return Err(CompressionError::Length {
+                elements: residual.len(),
+                bytes: size_of_val(gradient),
+            });
+        }
+        into.fill(0);
+        let elements = gradient.chunks(BYTE_ELEMENTS).zip(residual.chunks_mut(BYTE_ELEMENTS));
+        for (into, (gradient, residual)) in into.iter_mut().zip(elements) {
+            for (place, (gradient, residual)) in gradient.iter().zip(residual).enumerate() {
+                *into |= self.code(*gradient, residual) << shift(place);
+            }
+        }
+        Ok(())
+    }
+
+    fn code(self, gradient: f32, residual: &mut f32) -> u8 {
+        *residual += gradient;
+        if *residual >= self.threshold {
+            *residual -= self.threshold;
+            POSITIVE
+        } else if *residual <= -self.threshold {
+            *residual += self.threshold;
+            NEGATIVE
+        } else {
+            0
+        }
+    }
+}
+
+/// How far an element's code lies from the low end of its byte.
+const fn shift(place: usize) -> usize {
+    6 - 2 * place
+}
+
+fn check_length(compressed: &[u8], elements: usize) -> Result<(), CompressionError> {
+    if TwoBit::compressed_bytes(elements) == compressed.len() {
+        Ok(())
+    } else {
+        Err(CompressionError::Length { elements, bytes: compressed.len() })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_bits_are_read_from_the_highest() {
-        let compression = Compression::read(b"1,0.375000").unwrap();
-        let bytes = [0b1110_0001, 0b1100_0000, 0, 0, 0b0000_1100, 0, 0, 0];
-        let gradient = compression.decode(&bytes, 19).unwrap();
-        let mut expected = [0.0_f32; 19];
-        (expected[0], expected[1], expected[4], expected[18]) = (0.375, -0.375, 0.375, 0.375);
-        assert_eq!(gradient.elements::<f32>(), expected);
-        assert!(compression.decode(&bytes, 16).is_err() && compression.decode(&bytes, 33).is_err());
-        assert!(compression.decode(&[], 0).unwrap().is_empty());
-    }
-
-    #[test]
-    fn other_compressions_are_refused() {
-        for body in ["", "1", "1,", "1,x", "1,-1", "1,nan", "2,0.5", "0,0.5", "1bit,0.5"] {
-            assert!(Compression::read(body.as_bytes()).is_err(), "{body}");
-        }
-        assert!(Compression::default().decode(&[0; 4], 16).is_err());
-    }
-}
+#[path = "compression_tests.rs"]
+mod tests;

@@ -3,6 +3,8 @@
 use thiserror::Error;
 
 use super::Dtype;
+use super::compression::CompressionError;
+use super::kernels::KernelError;
 use super::optimizer::OptimizerError;
 
 /// Why a request or command is refused.
@@ -76,6 +78,12 @@ pub enum StoreError {
     /// The server would hold more keys or bytes than it may.
     #[error("the server holds {0} keys, and may hold no more")]
     Full(usize),
+    /// A sum cannot be made.
+    #[error("a sum cannot be made: {0}")]
+    Sum(#[from] KernelError),
+    /// A compressed gradient, or the command that sets the compression, is malformed.
+    #[error("{0}")]
+    Compression(#[from] CompressionError),
     /// A command that cannot be obeyed.
     #[error("{0}")]
     Command(String),

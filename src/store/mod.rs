@@ -14,6 +14,7 @@ pub mod mxnet;
 pub mod optimizer;
 mod part;
 pub mod pickle;
+mod precision;
 pub mod profile;
 mod round;
 mod sparse;

@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::command::Generations;
-use super::compression::Compression;
+use super::compression::{Compression, TwoBit};
 use super::error::StoreError;
 use super::kind::{RequestKind, command_of, kind_of};
 use super::optimizer::{Gradient, Optimizer};
 use super::part::{Part, Sum};
 use super::round::{Complete, Quorum};
 use super::tensor::{Layout, Piece, Tensor};
-use super::{Buffer, Dtype, kernels, sparse};
+use super::value::Value;
+use super::{Buffer, Dtype, precision, sparse};
 use crate::kv::{KEY_SIZE, KvPairs, key_at};
 use crate::wire::{Key, Meta};
 
@@ -52,6 +53,8 @@ pub struct Store {
     /// Values of other types than float32 have a float32 copy, which the optimizer works on.
     multi_precision: bool,
     compression: Compression,
+    /// Sums for the optimizer: as long as the longest value.
+    scratch: Buffer,
     optimizer: Option<Optimizer>,
     pub(super) generations: Generations,
     tensors: BTreeMap<i64, Tensor>,
@@ -72,7 +75,8 @@ impl Store {
             config,
             sync: false,
             multi_precision: false,
-            compression: Compression::default(),
+            compression: Compression::None,
+            scratch: Buffer::default(),
             optimizer: None,
             generations: Generations::default(),
             tensors: BTreeMap::new(),
@@ -155,7 +159,16 @@ impl Store {
             .filter(|elements| *elements <= BYTES_MAX / Dtype::F32.size())
             .ok_or(StoreError::Malformed("the length of a compressed push is out of range"))?;
         let key = self.key(&frames.keys, 1)?;
-        let gradient = self.compression.decode(&frames.vals, elements)?;
+        let Compression::TwoBit(compression) = self.compression else {
+            return Err(StoreError::Malformed("a compressed push, and no compression was set"));
+        };
+        if frames.vals.len() != TwoBit::compressed_bytes(elements) {
+            return Err(StoreError::Malformed(
+                "the length of a compressed push is not its value's",
+            ));
+        }
+        let mut gradient = Buffer::zeroed(elements * Dtype::F32.size());
+        compression.decompress(&frames.vals, gradient.elements_mut())?;
         if !self.tensors.contains_key(&key) {
             return self.init(
                 key,
@@ -271,7 +284,7 @@ impl Store {
             return Err(StoreError::Full(TENSORS_MAX));
         }
         if self.multi_precision && piece.dtype != Dtype::F32 {
-            piece.master = Some(kernels::to_f32(piece.dtype, piece.value.buffer().bytes()));
+            piece.master = Some(precision::to_f32(piece.dtype, piece.value.buffer().bytes()));
         }
         let wants_value = request.pull;
         self.tensors.insert(key, Tensor::whole(piece));
@@ -337,13 +350,17 @@ impl Store {
             }
             return piece.replace(sum, dtype);
         };
-        let sum = sum.finish(dtype)?;
-        let gradient = match (&sum, piece.layout) {
-            (Sum::Dense(values), Layout::Dense) => Gradient::Dense(values),
-            (Sum::Rows { rows, values }, Layout::Rows { row_len }) => {
-                Gradient::RowSparse { rows, values, row_len }
+        let rows;
+        let gradient = match piece.layout {
+            Layout::Dense => {
+                self.scratch.resize(piece.length() * dtype.size());
+                sum.write(dtype, &mut self.scratch)?;
+                Gradient::Dense(&self.scratch)
             }
-            _ => return Err(StoreError::Storage { key, is: piece.layout.name() }),
+            Layout::Rows { row_len } => {
+                rows = sum.rows(dtype)?;
+                Gradient::RowSparse { rows: &rows.0, values: &rows.1, row_len }
+            }
         };
         let target = match &mut piece.master {
             Some(master) => master,
@@ -418,7 +435,7 @@ impl Store {
         self.multi_precision = true;
         let pieces = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
         for piece in pieces.filter(|piece| piece.dtype != Dtype::F32) {
-            piece.master = Some(kernels::to_f32(piece.dtype, piece.value.buffer().bytes()));
+            piece.master = Some(precision::to_f32(piece.dtype, piece.value.buffer().bytes()));
         }
         Ok(())
     }
@@ -428,7 +445,7 @@ impl Store {
     /// # Errors
     /// The text names no compression that MXNet has.
     pub fn set_compression(&mut self, body: &[u8]) -> Result<(), StoreError> {
-        self.compression = Compression::read(body)?;
+        self.compression = Compression::from_body(body)?;
         Ok(())
     }
 
@@ -541,25 +558,19 @@ impl Piece {
     }
 
     fn replace_all(&mut self, sum: Sum, dtype: Dtype) -> Result<(), StoreError> {
-        let target = match &mut self.master {
-            Some(master) => master,
-            None => self.value.overwrite(),
-        };
-        match sum {
-            Sum::One(Part::Dense(bytes)) => target.bytes_mut().copy_from_slice(&bytes),
-            other => match other.finish(dtype)? {
-                Sum::Dense(values) => target.bytes_mut().copy_from_slice(values.bytes()),
-                _ => return Err(StoreError::Malformed("a dense key got rows")),
-            },
+        match (&mut self.master, sum) {
+            (None, Sum::Dense(sum)) if sum.len() == self.value.buffer().len() => {
+                self.value = Value::new(sum);
+                Ok(())
+            }
+            (None, sum) => sum.write(dtype, self.value.overwrite()),
+            (Some(master), sum) => sum.write(dtype, master),
         }
-        Ok(())
     }
 
     /// Rows that nobody pushed are zero then: a row_sparse array has no others.
     fn replace_rows(&mut self, sum: Sum, dtype: Dtype, row_len: usize) -> Result<(), StoreError> {
-        let Sum::Rows { rows, values } = sum.finish(dtype)? else {
-            return Err(StoreError::Malformed("a row_sparse key got a dense value"));
-        };
+        let (rows, values) = sum.rows(dtype)?;
         let target = match &mut self.master {
             Some(master) => master,
             None => self.value.overwrite(),
@@ -576,7 +587,7 @@ impl Piece {
 
     fn master_to_value(&mut self) {
         if let Some(master) = &self.master {
-            kernels::from_f32(master, self.dtype, self.value.overwrite());
+            precision::from_f32(master, self.dtype, self.value.overwrite());
         }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::error::StoreError;
-use super::{Buffer, Dtype, kernels};
+use super::{Buffer, Dtype, kernels, precision};
 use crate::wire::NodeId;
 
 /// The values of one push.
@@ -15,12 +15,14 @@ pub(super) enum Part {
     Rows { rows: Vec<i64>, values: Bytes },
 }
 
-/// The sum of parts. The first one is kept as it came, uncopied, until there is something to add.
+/// The sum of parts. Of dense parts two are kept as they came: so the usual round, of two workers or
+/// one, is summed where the result is to be, without memory in between.
 #[derive(Debug, Default)]
 pub(super) enum Sum {
     #[default]
     Nothing,
     One(Part),
+    Two(Bytes, Bytes),
     Dense(Buffer),
     Rows {
         rows: Vec<i64>,
@@ -29,6 +31,9 @@ pub(super) enum Sum {
     /// All parts, by worker: they are summed in that order when all are here.
     Ordered(Vec<(NodeId, Part)>),
 }
+
+/// Bytes that are copied and added to before the next ones: they stay in the first-level cache.
+const BLOCK: usize = 8192;
 
 impl Sum {
     /// Adds a part of the same kind and size as the ones before.
@@ -47,60 +52,89 @@ impl Sum {
                 parts.insert(at, (from, part));
                 Self::Ordered(parts)
             }
-            (Self::One(first), second) => first.plus(&second, dtype)?,
-            (Self::Dense(mut sum), Part::Dense(more)) => {
-                kernels::add(dtype, &mut sum, &more);
+            (Self::One(Part::Dense(a)), Part::Dense(b)) => Self::Two(a, b),
+            (Self::Two(a, b), Part::Dense(more)) => {
+                let mut sum = Buffer::zeroed(a.len());
+                add_two(&a, &b, dtype, &mut sum)?;
+                kernels::add(dtype, sum.bytes_mut(), &more)?;
                 Self::Dense(sum)
             }
-            (Self::Rows { rows, values }, Part::Rows { rows: more, values: other }) => {
-                merge((&rows, values.bytes()), (&more, &other), dtype)
+            (Self::Dense(mut sum), Part::Dense(more)) => {
+                kernels::add(dtype, sum.bytes_mut(), &more)?;
+                Self::Dense(sum)
             }
-            _ => return Err(StoreError::Malformed("dense and row_sparse pushes in one round")),
+            (Self::One(Part::Rows { rows: a, values: x }), Part::Rows { rows: b, values: y }) => {
+                merge((&a, &x), (&b, &y), dtype)?
+            }
+            (Self::Rows { rows, values }, Part::Rows { rows: more, values: other }) => {
+                merge((&rows, values.bytes()), (&more, &other), dtype)?
+            }
+            _ => return Err(MIXED),
         };
         Ok(())
     }
 
-    /// The sum as memory to compute with.
-    pub(super) fn finish(self, dtype: Dtype) -> Result<Self, StoreError> {
-        match self {
-            Self::Ordered(parts) => {
-                let mut sum = Self::Nothing;
-                for (from, part) in parts {
-                    sum.add(from, part, dtype, false)?;
-                }
-                sum.finish(dtype)
-            }
-            Self::One(Part::Dense(bytes)) => Ok(Self::Dense(Buffer::copy_of(&bytes))),
-            Self::One(Part::Rows { rows, values }) => {
-                Ok(Self::Rows { rows, values: Buffer::copy_of(&values) })
-            }
-            done => Ok(done),
+    /// Sums in the order of workers, if that was to wait.
+    fn in_order(self, dtype: Dtype) -> Result<Self, StoreError> {
+        let Self::Ordered(parts) = self else { return Ok(self) };
+        let mut sum = Self::Nothing;
+        for (from, part) in parts {
+            sum.add(from, part, dtype, false)?;
+        }
+        Ok(sum)
+    }
+
+    /// Writes the sum of dense parts.
+    pub(super) fn write(self, dtype: Dtype, into: &mut Buffer) -> Result<(), StoreError> {
+        match self.in_order(dtype)? {
+            Self::One(Part::Dense(one)) => copy(&one, into),
+            Self::Two(a, b) => add_two(&a, &b, dtype, into),
+            Self::Dense(sum) => copy(sum.bytes(), into),
+            _ => Err(MIXED),
         }
     }
+
+    /// The sum of rows.
+    pub(super) fn rows(self, dtype: Dtype) -> Result<(Vec<i64>, Buffer), StoreError> {
+        match self.in_order(dtype)? {
+            Self::One(Part::Rows { rows, values }) => Ok((rows, Buffer::copy_of(&values))),
+            Self::Rows { rows, values } => Ok((rows, values)),
+            _ => Err(MIXED),
+        }
+    }
+}
+
+const MIXED: StoreError = StoreError::Malformed("dense and row_sparse pushes in one round");
+const UNEQUAL: StoreError = StoreError::Malformed("pushes of different lengths in one round");
+
+fn copy(from: &[u8], into: &mut Buffer) -> Result<(), StoreError> {
+    if from.len() != into.len() {
+        return Err(UNEQUAL);
+    }
+    into.bytes_mut().copy_from_slice(from);
+    Ok(())
+}
+
+fn add_two(a: &[u8], b: &[u8], dtype: Dtype, into: &mut Buffer) -> Result<(), StoreError> {
+    if a.len() != into.len() || b.len() != into.len() {
+        return Err(UNEQUAL);
+    }
+    let blocks = into.bytes_mut().chunks_mut(BLOCK);
+    for ((into, a), b) in blocks.zip(a.chunks(BLOCK)).zip(b.chunks(BLOCK)) {
+        into.copy_from_slice(a);
+        kernels::add(dtype, into, b)?;
+    }
+    Ok(())
 }
 
 impl Part {
     /// The same values as float32.
     pub(super) fn into_f32(self, dtype: Dtype) -> Self {
         match self {
-            Self::Dense(bytes) => Self::Dense(kernels::to_f32(dtype, &bytes).into_bytes()),
+            Self::Dense(bytes) => Self::Dense(precision::to_f32(dtype, &bytes).into_bytes()),
             Self::Rows { rows, values } => {
-                Self::Rows { rows, values: kernels::to_f32(dtype, &values).into_bytes() }
+                Self::Rows { rows, values: precision::to_f32(dtype, &values).into_bytes() }
             }
-        }
-    }
-
-    fn plus(&self, other: &Self, dtype: Dtype) -> Result<Sum, StoreError> {
-        match (self, other) {
-            (Self::Dense(a), Self::Dense(b)) => {
-                let mut sum = Buffer::copy_of(a);
-                kernels::add(dtype, &mut sum, b);
-                Ok(Sum::Dense(sum))
-            }
-            (Self::Rows { rows: a, values: x }, Self::Rows { rows: b, values: y }) => {
-                Ok(merge((a, x), (b, y), dtype))
-            }
-            _ => Err(StoreError::Malformed("dense and row_sparse pushes in one round")),
         }
     }
 }
@@ -111,14 +145,13 @@ fn row_size(rows: usize, bytes: usize) -> usize {
 }
 
 /// The rows that either has, ascending; those that both have are added, the first one first.
-fn merge(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Sum {
+fn merge(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Result<Sum, StoreError> {
     let size = row_size(a.0.len(), a.1.len()).max(row_size(b.0.len(), b.1.len()));
     let mut rows: Vec<i64> = a.0.iter().chain(b.0).copied().collect();
     rows.sort_unstable();
     rows.dedup();
     let mut values = Buffer::zeroed(rows.len() * size);
     let row_of = |bytes: &[u8], at: usize| at * size..((at + 1) * size).min(bytes.len());
-    let mut scratch = Buffer::zeroed(size);
     let (mut i, mut j) = (0, 0);
     for (at, row) in rows.iter().enumerate() {
         let target = at * size..(at + 1) * size;
@@ -131,16 +164,14 @@ fn merge(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Sum {
         if in_b {
             let from = &b.1[row_of(b.1, j)];
             if in_a {
-                scratch.bytes_mut().copy_from_slice(&values.bytes()[target.clone()]);
-                kernels::add(dtype, &mut scratch, from);
-                values.bytes_mut()[target].copy_from_slice(scratch.bytes());
+                kernels::add(dtype, &mut values.bytes_mut()[target], from)?;
             } else {
                 values.bytes_mut()[target].copy_from_slice(from);
             }
             j += 1;
         }
     }
-    Sum::Rows { rows, values }
+    Ok(Sum::Rows { rows, values })
 }
 
 #[cfg(test)]
@@ -161,14 +192,23 @@ mod tests {
 
     fn total(parts: Vec<(NodeId, Part)>, keeps_order: bool) -> (Vec<i64>, Vec<f32>) {
         let mut sum = Sum::default();
+        let len = match &parts[0].1 {
+            Part::Dense(bytes) | Part::Rows { values: bytes, .. } => bytes.len(),
+        };
         for (from, part) in parts {
             sum.add(from, part, Dtype::F32, keeps_order).unwrap();
         }
-        match sum.finish(Dtype::F32).unwrap() {
-            Sum::Dense(buffer) => (Vec::new(), buffer.elements::<f32>().to_vec()),
-            Sum::Rows { rows, values } => (rows, values.elements::<f32>().to_vec()),
-            other => panic!("{other:?}"),
+        match &sum {
+            Sum::One(Part::Dense(_)) | Sum::Two(..) | Sum::Dense(_) => {}
+            Sum::Ordered(parts) if matches!(parts[0].1, Part::Dense(_)) => {}
+            _ => {
+                let (rows, values) = sum.rows(Dtype::F32).unwrap();
+                return (rows, values.elements::<f32>().to_vec());
+            }
         }
+        let mut into = Buffer::zeroed(len);
+        sum.write(Dtype::F32, &mut into).unwrap();
+        (Vec::new(), into.elements::<f32>().to_vec())
     }
 
     #[test]
