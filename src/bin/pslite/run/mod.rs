@@ -51,6 +51,9 @@ pub(crate) struct RunArguments {
     /// Use the stand-alone scheduler instead of running the command in that role too
     #[arg(long)]
     pub(crate) native_scheduler: bool,
+    /// Use stand-alone servers instead of running the command in that role too
+    #[arg(long)]
+    pub(crate) native_servers: bool,
     /// The library to preload [default: $PSLITE_LIBRARY, or libpslite_mxnet.so beside this program or in ../lib]
     #[arg(long, value_name = "PATH", conflicts_with = "stock")]
     pub(crate) library: Option<PathBuf>,

@@ -77,11 +77,15 @@ impl Plan {
                 let task = if role == Role::Server { arguments.workers + index } else { index };
                 // As dmlc_tracker's local launcher numbers them: workers, then servers.
                 variables.entry("DMLC_TASK_ID".into()).or_insert_with(|| task.to_string().into());
-                let native = role == Role::Scheduler && arguments.native_scheduler;
+                let native = match role {
+                    Role::Scheduler => arguments.native_scheduler,
+                    Role::Server => arguments.native_servers,
+                    Role::Worker => false,
+                };
                 processes.push(Process {
                     label: label(role, index),
                     role,
-                    command: if native { native_scheduler()? } else { arguments.command.clone() },
+                    command: if native { alone(role)? } else { arguments.command.clone() },
                     preload: preload.clone().filter(|_| !native),
                     variables,
                     unset: unset(arguments),
@@ -103,9 +107,10 @@ fn label(role: Role, index: u32) -> String {
     }
 }
 
-fn native_scheduler() -> Result<Vec<OsString>> {
+/// This program in that role, without an application.
+fn alone(role: Role) -> Result<Vec<OsString>> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    Ok(vec![program.into_os_string(), "scheduler".into()])
+    Ok(vec![program.into_os_string(), role.name().into()])
 }
 
 fn count_here(arguments: &RunArguments, role: Role) -> Result<u32> {
