@@ -5,6 +5,7 @@
 
 pub mod buffer;
 pub mod dtype;
+pub mod kernels;
 pub mod pickle;
 
 pub use buffer::Buffer;

@@ -1,0 +1,45 @@
+//! Between halves and floats, for multi-precision. Halves convert in hardware where it can.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+use super::{KernelError, check_length};
+use crate::store::Dtype;
+
+/// Elements that are converted at a time: two blocks of floats stay in the first-level cache.
+pub(super) const BLOCK: usize = 1024;
+
+/// Halves in `from` to floats, exactly.
+///
+/// # Errors
+/// [`KernelError::Length`] if `from` has not as many halves as `into` floats.
+pub fn widen_f16(into: &mut [f32], from: &[u8]) -> Result<(), KernelError> {
+    check_length(Dtype::F16, into.len(), from.len())?;
+    for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks(2 * BLOCK)) {
+        read_f16(from, into);
+    }
+    Ok(())
+}
+
+/// Floats to halves, to the nearest, ties to even.
+///
+/// # Errors
+/// [`KernelError::Length`] if the numbers of elements differ.
+pub fn narrow_to_f16(into: &mut [f16], from: &[f32]) -> Result<(), KernelError> {
+    check_length(Dtype::F32, into.len(), size_of_val(from))?;
+    into.convert_from_f32_slice(from);
+    Ok(())
+}
+
+/// At most a block of halves at any address.
+#[inline(always)]
+pub(super) fn read_f16(from: &[u8], into: &mut [f32]) {
+    if let Ok(halves) = bytemuck::try_cast_slice::<u8, f16>(from) {
+        halves.convert_to_f32_slice(into);
+        return;
+    }
+    let mut aligned = [f16::ZERO; BLOCK];
+    let aligned = &mut aligned[..into.len()];
+    bytemuck::cast_slice_mut(aligned).copy_from_slice(from);
+    aligned.convert_to_f32_slice(into);
+}

@@ -1,0 +1,141 @@
+//! Sums, as MXNet's server makes them (kvstore_dist_server.h, `merged += received`): element by
+//! element, halves by way of a float and rounded after each addition, integers wrapping.
+
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use pulp::Arch;
+
+use super::convert::{BLOCK, read_f16};
+use super::{KernelError, check_length};
+use crate::store::Dtype;
+
+/// A number that adds as in C.
+trait Sum: Pod {
+    fn sum(self, other: Self) -> Self;
+}
+
+macro_rules! sum {
+    ($($float:ty),*; $($integer:ty),*) => {
+        $(impl Sum for $float {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self { self + other }
+        })*
+        $(impl Sum for $integer {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
+        })*
+    };
+}
+sum!(f32, f64; u8, i8, i32, i64);
+
+impl Sum for bf16 {
+    #[inline(always)]
+    fn sum(self, other: Self) -> Self {
+        let sum = f32::from_bits(u32::from(self.to_bits()) << 16)
+            + f32::from_bits(u32::from(other.to_bits()) << 16);
+        // Round to nearest, ties to even; a NaN stays one, with its quiet bit. Without a branch, so
+        // that the loop can be vectorised.
+        let bits = sum.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+        let quiet = bits >> 16 | 0x40;
+        Self::from_bits(if sum.is_nan() { quiet } else { rounded } as u16)
+    }
+}
+
+/// Adds the elements in `from` to those in `into`.
+///
+/// # Errors
+/// [`KernelError::Alignment`] if `into` does not begin and end with an element,
+/// [`KernelError::Length`] if the two have different lengths. Nothing was changed.
+pub fn add(dtype: Dtype, into: &mut [u8], from: &[u8]) -> Result<(), KernelError> {
+    match dtype {
+        Dtype::F32 => add_as::<f32, 4>(dtype, into, from),
+        Dtype::F64 => add_as::<f64, 8>(dtype, into, from),
+        Dtype::U8 => add_as::<u8, 1>(dtype, into, from),
+        Dtype::I8 => add_as::<i8, 1>(dtype, into, from),
+        Dtype::I32 => add_as::<i32, 4>(dtype, into, from),
+        Dtype::I64 => add_as::<i64, 8>(dtype, into, from),
+        Dtype::F16 => {
+            let into = elements::<f16>(dtype, into)?;
+            check_length(dtype, into.len(), from.len())?;
+            Arch::new().dispatch(|| add_f16(into, from));
+            Ok(())
+        }
+    }
+}
+
+/// Adds brain floats, which MXNet 1.9.1's kvstore does not send.
+///
+/// # Errors
+/// [`KernelError::Length`], with the type of the same size, if the lengths differ.
+pub fn add_bf16(into: &mut [bf16], from: &[u8]) -> Result<(), KernelError> {
+    check_length(Dtype::F16, into.len(), from.len())?;
+    add_elements::<bf16, 2>(into, from);
+    Ok(())
+}
+
+/// Adds halves to floats: how a multi-precision server sums.
+///
+/// # Errors
+/// [`KernelError::Length`] if `from` has not as many halves as `into` floats.
+pub fn add_f16_to_f32(into: &mut [f32], from: &[u8]) -> Result<(), KernelError> {
+    check_length(Dtype::F16, into.len(), from.len())?;
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let mut wide = [0.0; BLOCK];
+            for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks(2 * BLOCK)) {
+                let wide = &mut wide[..into.len()];
+                read_f16(from, wide);
+                for (into, from) in into.iter_mut().zip(wide) {
+                    *into += *from;
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+fn elements<T: Pod>(dtype: Dtype, bytes: &mut [u8]) -> Result<&mut [T], KernelError> {
+    let length = bytes.len();
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| KernelError::Alignment(length, dtype))
+}
+
+fn add_as<T: Sum, const N: usize>(
+    dtype: Dtype,
+    into: &mut [u8],
+    from: &[u8],
+) -> Result<(), KernelError> {
+    let into = elements::<T>(dtype, into)?;
+    check_length(dtype, into.len(), from.len())?;
+    add_elements::<T, N>(into, from);
+    Ok(())
+}
+
+/// `N` is the size of `T`.
+fn add_elements<T: Sum, const N: usize>(into: &mut [T], from: &[u8]) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            // Elements are loaded from any address: as fast as from an aligned one.
+            for (into, from) in into.iter_mut().zip(from.as_chunks::<N>().0) {
+                *into = into.sum(bytemuck::cast(*from));
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn add_f16(into: &mut [f16], from: &[u8]) {
+    let (mut left, mut right) = ([0.0; BLOCK], [0.0; BLOCK]);
+    for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks(2 * BLOCK)) {
+        let (left, right) = (&mut left[..into.len()], &mut right[..into.len()]);
+        into.convert_to_f32_slice(left);
+        read_f16(from, right);
+        for (left, right) in left.iter_mut().zip(right) {
+            *left += *right;
+        }
+        into.convert_from_f32_slice(left);
+    }
+}
