@@ -4,6 +4,7 @@
 //! clock, draw random numbers or start threads (whoever owns the store may call it from several).
 
 pub mod buffer;
+pub mod compression;
 pub mod dtype;
 pub mod kernels;
 pub mod pickle;
