@@ -4,7 +4,6 @@
 //! clock, draw random numbers or start threads (whoever owns the store may call it from several).
 
 pub mod buffer;
-mod part;
 pub mod command;
 pub mod compression;
 pub mod dtype;
@@ -13,6 +12,7 @@ pub mod kernels;
 pub mod kind;
 pub mod mxnet;
 pub mod optimizer;
+mod part;
 pub mod pickle;
 mod precision;
 pub mod profile;
