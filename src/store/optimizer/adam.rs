@@ -5,7 +5,6 @@ use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rates::Common;
 use super::rule::{Passing, Rule, Sparse, Step};
 
 /// Adam's parameters: as the operator gets them, and the decays of the moments as Python has them.
@@ -36,7 +35,7 @@ impl Rule for Adam {
         &["mean", "variance"]
     }
 
-    fn sparse(&self, _: &Common) -> Sparse {
+    fn sparse(&self, _: f64) -> Sparse {
         if self.lazy { Sparse::Lazy } else { Sparse::Standard }
     }
 

@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use super::OptimizerError;
 use crate::store::pickle::{Object, Value};
 
+/// The most updates of a key that anybody believes in; bounds the work of a scheduler that catches up.
+pub(super) const MOST_UPDATES: i64 = 1 << 31;
+
 /// An object while its attributes are read.
 pub(super) struct Attributes<'a> {
     object: &'a Object,
@@ -16,11 +19,6 @@ pub(super) struct Attributes<'a> {
 impl<'a> Attributes<'a> {
     pub(super) const fn new(object: &'a Object) -> Self {
         Self { object, read: BTreeSet::new() }
-    }
-
-    /// The class without its module.
-    pub(super) fn class(&self) -> &'a str {
-        self.object.class.rsplit('.').next().unwrap_or_default()
     }
 
     /// An error about an attribute.
@@ -67,6 +65,14 @@ impl<'a> Attributes<'a> {
     pub(super) fn int(&mut self, name: &str) -> Result<i64, OptimizerError> {
         let value = self.need(name)?;
         integer(value).ok_or_else(|| self.wrong(name, "not an integer"))
+    }
+
+    /// A number of updates: not negative, and at most [`MOST_UPDATES`].
+    pub(super) fn updates(&mut self, name: &str) -> Result<i64, OptimizerError> {
+        match self.int(name)? {
+            count @ 0..=MOST_UPDATES => Ok(count),
+            _ => Err(self.wrong(name, "no possible number of updates")),
+        }
     }
 
     /// A bool, as Python sees the truth of a number.

@@ -55,7 +55,7 @@ impl<T: Number, const N: usize, F: Formula<T, N>> NullaryFnOnce for Loop<'_, T, 
     fn call(self) {
         let length = self.weight.len();
         let gradient = &self.gradient[..length];
-        let mut state = self.state.map(|tensor| &mut tensor[..length]);
+        let state = self.state.map(|tensor| &mut tensor[..length]);
         for place in 0..length {
             let old = array::from_fn(|tensor| T::load(state[tensor][place]));
             let (weight, gradient) = (T::load(self.weight[place]), T::load(gradient[place]));

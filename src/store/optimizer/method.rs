@@ -1,13 +1,23 @@
 //! The list of optimizers, and the way from one value of [`Method`] to the code of its class.
 
 use super::OptimizerError;
+use super::adagrad::{AdaGrad, GroupAdaGrad};
 use super::adam::Adam;
+use super::arrays::{AdaDelta, Adamax, Dcasgd, Test};
 use super::attributes::Attributes;
 use super::formula::Slices;
+use super::ftml::Ftml;
+use super::ftrl::Ftrl;
+use super::lamb::Lamb;
+use super::lars::Lars;
+use super::lbsgd::Lbsgd;
+use super::nadam::Nadam;
+use super::nag::Nag;
 use super::number::Number;
-use super::rates::Common;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rmsprop::RmsProp;
+use super::rule::{NUMBERS, Passing, Rule, Sparse, Step};
 use super::sgd::Sgd;
+use super::signum::Signum;
 use crate::store::Dtype;
 
 /// Where the classes of MXNet's optimizers live.
@@ -43,6 +53,21 @@ methods! {
     "SGD" => Sgd,
     "ccSGD" => Sgd,
     "Adam" => Adam,
+    "NAG" => Nag,
+    "Signum" => Signum,
+    "FTML" => Ftml,
+    "LARS" => Lars,
+    "LBSGD" => Lbsgd,
+    "LAMB" => Lamb,
+    "DCASGD" => Dcasgd,
+    "AdaGrad" => AdaGrad,
+    "GroupAdaGrad" => GroupAdaGrad,
+    "RMSProp" => RmsProp,
+    "AdaDelta" => AdaDelta,
+    "Ftrl" => Ftrl,
+    "Adamax" => Adamax,
+    "Nadam" => Nadam,
+    "Test" => Test,
 }
 
 macro_rules! each {
@@ -50,6 +75,21 @@ macro_rules! each {
         match $method {
             Method::Sgd($rule) => $call,
             Method::Adam($rule) => $call,
+            Method::Nag($rule) => $call,
+            Method::Signum($rule) => $call,
+            Method::Ftml($rule) => $call,
+            Method::Lars($rule) => $call,
+            Method::Lbsgd($rule) => $call,
+            Method::Lamb($rule) => $call,
+            Method::Dcasgd($rule) => $call,
+            Method::AdaGrad($rule) => $call,
+            Method::GroupAdaGrad($rule) => $call,
+            Method::RmsProp($rule) => $call,
+            Method::AdaDelta($rule) => $call,
+            Method::Ftrl($rule) => $call,
+            Method::Adamax($rule) => $call,
+            Method::Nadam($rule) => $call,
+            Method::Test($rule) => $call,
         }
     };
 }
@@ -59,6 +99,21 @@ macro_rules! each {
 pub(super) enum Method {
     Sgd(Sgd),
     Adam(Adam),
+    Nag(Nag),
+    Signum(Signum),
+    Ftml(Ftml),
+    Lars(Lars),
+    Lbsgd(Lbsgd),
+    Lamb(Lamb),
+    Dcasgd(Dcasgd),
+    AdaGrad(AdaGrad),
+    GroupAdaGrad(GroupAdaGrad),
+    RmsProp(RmsProp),
+    AdaDelta(AdaDelta),
+    Ftrl(Ftrl),
+    Adamax(Adamax),
+    Nadam(Nadam),
+    Test(Test),
 }
 
 impl Method {
@@ -70,8 +125,28 @@ impl Method {
         each!(self, rule => rule.takes(dtype))
     }
 
-    pub(super) fn sparse(&self, common: &Common) -> Sparse {
-        each!(self, rule => rule.sparse(common))
+    pub(super) fn numbers(&self) -> [f64; NUMBERS] {
+        each!(self, rule => rule.numbers())
+    }
+
+    pub(super) fn begins_with_weights(&self) -> bool {
+        each!(self, rule => rule.begins_with_weights())
+    }
+
+    pub(super) fn needs_whole(&self) -> bool {
+        each!(self, rule => rule.needs_whole())
+    }
+
+    pub(super) fn asks_before_counting(&self) -> bool {
+        each!(self, rule => rule.asks_before_counting())
+    }
+
+    pub(super) fn refuses_dense(&self) -> Option<&'static str> {
+        each!(self, rule => rule.refuses_dense())
+    }
+
+    pub(super) fn sparse(&self, decay: f64) -> Sparse {
+        each!(self, rule => rule.sparse(decay))
     }
 
     pub(super) fn passing(&self, sparse: bool) -> Passing {

@@ -7,24 +7,36 @@
 //!
 //! Pure like all of the store: no I/O, no clock, no randomness.
 
+mod adagrad;
 mod adam;
+mod arrays;
 mod attributes;
 mod decimal;
 mod error;
 mod formula;
+mod ftml;
+mod ftrl;
+mod lamb;
+mod lars;
+mod lbsgd;
 mod method;
+mod nadam;
+mod nag;
 mod number;
 mod rates;
+mod rmsprop;
 mod rows;
 mod rule;
 mod schedule;
 mod sgd;
+mod signum;
 mod state;
 
 use std::array;
 
-use self::attributes::Attributes;
+use self::attributes::{Attributes, MOST_UPDATES};
 use self::formula::{MOST_TENSORS, Slices};
+use self::lars::sum_of_squares;
 use self::method::Method;
 use self::number::{Half, Number};
 use self::rates::Common;
@@ -113,12 +125,18 @@ impl Optimizer {
         let bytes = weight.len() / dtype.size() * computed.size();
         let names = self.method.tensors();
         let count = self.common.count_before(key);
+        let mut tensors: Vec<_> = names.iter().map(|_| Buffer::zeroed(bytes)).collect();
+        if self.method.begins_with_weights()
+            && let Some(tensor) = tensors.first_mut()
+        {
+            tensor.clone_from(master.as_ref().unwrap_or(weight));
+        }
         Ok(State {
             names,
             dtype: computed,
-            tensors: names.iter().map(|_| Buffer::zeroed(bytes)).collect(),
+            tensors,
             master,
-            numbers: Vec::new(),
+            numbers: self.method.numbers(),
             count,
             progress: self.common.progress(key, count),
         })
@@ -137,11 +155,11 @@ impl Optimizer {
     ) -> Result<State, OptimizerError> {
         let mut state = self.new_state(key, dtype, weight)?;
         state.fill(tensors, key)?;
-        if numbers.len() == state.numbers.len() {
-            state.numbers.copy_from_slice(numbers);
+        for (own, given) in state.numbers.iter_mut().zip(numbers) {
+            *own = *given;
         }
-        state.count = count;
-        state.progress = self.common.progress(key, count);
+        state.count = count.clamp(0, MOST_UPDATES);
+        state.progress = self.common.progress(key, state.count);
         Ok(state)
     }
 
@@ -171,7 +189,9 @@ impl Optimizer {
             return Err(OptimizerError::Length { key, what: "state", found, expected });
         }
         match gradient {
-            Gradient::Dense(gradient) => self.update_dense(key, dtype, weight, gradient, state),
+            Gradient::Dense(gradient) => {
+                self.update_dense(key, dtype, weight, gradient, state, false)
+            }
             Gradient::RowSparse { rows, values, row_len } => {
                 self.update_rows(key, dtype, weight, (rows, values, (*row_len).max(1)), state);
             }
@@ -191,9 +211,19 @@ impl Optimizer {
         gradient: &Gradient<'_>,
     ) -> Result<(), OptimizerError> {
         let (found, expected) = match gradient {
-            Gradient::Dense(gradient) => (gradient.len(), weight.len()),
+            Gradient::Dense(gradient) => {
+                if let Some(reason) = self.method.refuses_dense() {
+                    return Err(OptimizerError::Unsupported { class: self.class, reason });
+                }
+                (gradient.len(), weight.len())
+            }
             Gradient::RowSparse { rows, values, row_len } => {
-                if let Sparse::Refused(reason) = self.method.sparse(&self.common) {
+                let refused = match self.method.sparse(self.common.decay(key)) {
+                    Sparse::Refused(reason) => Some(reason),
+                    _ if self.has_master(dtype) => Some("float16 with a float32 copy"),
+                    _ => None,
+                };
+                if let Some(reason) = refused {
                     return Err(OptimizerError::RowSparse { class: self.class, reason });
                 }
                 let row_bytes = (*row_len).max(1).saturating_mul(dtype.size());
@@ -210,7 +240,8 @@ impl Optimizer {
     /// Counts the update and finds its learning rate.
     fn begin(&self, key: i64, state: &mut State, sparse: bool) -> Step<'_> {
         state.count = state.count.saturating_add(1);
-        let plain_rate = self.common.plain_rate(state.count, &mut state.progress);
+        let asked = state.count - i64::from(self.method.asks_before_counting());
+        let plain_rate = self.common.plain_rate(asked, &mut state.progress);
         let mut step = Step {
             common: &self.common,
             key,
@@ -218,11 +249,14 @@ impl Optimizer {
             plain_rate,
             rate: self.common.rate_factor(key).map_or(plain_rate, |factor| plain_rate * factor),
             decay: self.common.decay(key),
-            sparse,
+            numbers: state.numbers,
+            densified: false,
+            narrow_squares: None,
             operator_rate: 0.0,
             operator_decay: 0.0,
         };
         self.method.prepare(&mut step);
+        state.numbers = step.numbers;
         step.pass(self.method.passing(sparse));
         step
     }
@@ -234,8 +268,9 @@ impl Optimizer {
         weight: &mut Buffer,
         gradient: &Buffer,
         state: &mut State,
+        densified: bool,
     ) {
-        let step = self.begin(key, state, false);
+        let step = Step { densified, ..self.begin(key, state, false) };
         if let Some(master) = &mut state.master {
             self.dense_with_master(&step, weight, gradient, (master, &mut state.tensors));
             return;
@@ -266,6 +301,12 @@ impl Optimizer {
         gradient: &Buffer,
         (master, tensors): (&mut Buffer, &mut [Buffer]),
     ) {
+        if self.method.needs_whole() {
+            let squares = [&*weight, gradient].map(|of| sum_of_squares::<Half>(of.elements()));
+            let step = Step { narrow_squares: Some(squares), ..*step };
+            self.dense::<f32>(&step, master, &widened(gradient), tensors);
+            return narrow(master.elements(), weight.elements_mut());
+        }
         let mut wide = [0.0_f32; BLOCK];
         let mut state = views::<f32>(tensors);
         let weights = weight.elements_mut::<half::f16>().chunks_mut(BLOCK);
@@ -312,3 +353,6 @@ fn narrow(wide: &[f32], narrow: &mut [half::f16]) {
         *narrow = Half::of(*wide).store();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,13 @@ pub(super) trait Number:
     fn of_double(value: f64) -> Self;
     /// To float32.
     fn single(self) -> f32;
+    /// The product with a `float` that is not rounded to this type first.
+    fn scaled(self, by: f32) -> Self;
+    /// The sum with a `float`, as a `float`.
+    fn added_to(self, sum: f32) -> f32;
+    /// `self / (sqrt(variance) + epsilon) + decayed` where C++ has only the `sqrt` of doubles at hand,
+    /// as in LAMB: with float32 all of it is done in doubles.
+    fn over_root(self, variance: Self, epsilon: Self, decayed: Self) -> Self;
     /// The square root.
     fn sqrt(self) -> Self;
     /// The power, by the C library as in MXNet.
@@ -104,6 +111,19 @@ impl Number for f32 {
         self
     }
     #[inline(always)]
+    fn scaled(self, by: f32) -> Self {
+        by * self
+    }
+    #[inline(always)]
+    fn added_to(self, sum: f32) -> f32 {
+        sum + self
+    }
+    #[inline(always)]
+    fn over_root(self, variance: Self, epsilon: Self, decayed: Self) -> Self {
+        let root = f64::from(variance).sqrt() + f64::from(epsilon);
+        (f64::from(self) / root + f64::from(decayed)) as Self
+    }
+    #[inline(always)]
     fn sqrt(self) -> Self {
         Self::sqrt(self)
     }
@@ -135,6 +155,18 @@ impl Number for f64 {
     #[inline(always)]
     fn single(self) -> f32 {
         self as f32
+    }
+    #[inline(always)]
+    fn scaled(self, by: f32) -> Self {
+        Self::from(by) * self
+    }
+    #[inline(always)]
+    fn added_to(self, sum: f32) -> f32 {
+        (Self::from(sum) + self) as f32
+    }
+    #[inline(always)]
+    fn over_root(self, variance: Self, epsilon: Self, decayed: Self) -> Self {
+        self / (variance.sqrt() + epsilon) + decayed
     }
     #[inline(always)]
     fn sqrt(self) -> Self {
@@ -213,6 +245,18 @@ impl Number for Half {
     #[inline(always)]
     fn single(self) -> f32 {
         self.0
+    }
+    #[inline(always)]
+    fn scaled(self, by: f32) -> Self {
+        Self::rounded(by * self.0)
+    }
+    #[inline(always)]
+    fn added_to(self, sum: f32) -> f32 {
+        sum + self.0
+    }
+    #[inline(always)]
+    fn over_root(self, variance: Self, epsilon: Self, decayed: Self) -> Self {
+        self / Self::rounded(variance.0.sqrt() + epsilon.0) + decayed
     }
     #[inline(always)]
     fn sqrt(self) -> Self {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::OptimizerError;
-use super::attributes::{Attributes, integer, number};
+use super::attributes::{Attributes, MOST_UPDATES, integer, number};
 use super::decimal::parameter;
 use super::schedule::{Progress, Schedule};
 use crate::store::pickle::Value;
@@ -53,7 +53,7 @@ impl Common {
         if rate.is_none() && schedule.is_none() {
             return Err(a.wrong("lr", "missing, and there is no lr_scheduler"));
         }
-        let first_count = a.int("begin_num_update")?;
+        let first_count = a.updates("begin_num_update")?;
         let rescale = a.float("rescale_grad")?;
         let clip = a.optional_float("clip_gradient")?;
         Ok(Self {
@@ -69,7 +69,7 @@ impl Common {
             decay_factors: Factors::read(a, "wd_mult")?,
             names: names(a)?,
             first_count,
-            largest_count: a.int("num_update")?,
+            largest_count: a.updates("num_update")?,
             counts: counts(a)?,
         })
     }
@@ -165,7 +165,9 @@ fn counts(a: &mut Attributes<'_>) -> Result<BTreeMap<i64, i64>, OptimizerError> 
             continue;
         }
         for (key, count) in of_device {
-            let count = integer(count).ok_or_else(|| a.wrong(NAME, "a count is no integer"))?;
+            let possible = |count: &i64| (0..=MOST_UPDATES).contains(count);
+            let count = integer(count).filter(possible);
+            let count = count.ok_or_else(|| a.wrong(NAME, "no possible number of updates"))?;
             if let Some(key) = integer(key) {
                 counts.insert(key, count);
             }

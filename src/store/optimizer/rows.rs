@@ -3,7 +3,7 @@
 use super::formula::{MOST_TENSORS, Slices};
 use super::number::{Half, Number};
 use super::rule::{Sparse, Step};
-use super::{Optimizer, OptimizerError, State, narrow, views, widened};
+use super::{Optimizer, OptimizerError, State, views};
 use crate::store::{Buffer, Dtype};
 
 /// Row numbers, their values, elements of a row.
@@ -24,18 +24,12 @@ impl Optimizer {
         rows: Rows<'_>,
         state: &mut State,
     ) {
-        let sparse = self.method.sparse(&self.common);
+        let sparse = self.method.sparse(self.common.decay(key));
         if sparse == Sparse::Dense {
             let dense = densified(weight.len(), dtype, rows);
-            return self.update_dense(key, dtype, weight, &dense, state);
+            return self.update_dense(key, dtype, weight, &dense, state, true);
         }
         let step = self.begin(key, state, true);
-        if let Some(master) = &mut state.master {
-            let values = widened(rows.1);
-            let rows = (rows.0, &values, rows.2);
-            self.rows::<f32>(&step, sparse, master, rows, &mut state.tensors);
-            return narrow(master.elements(), weight.elements_mut());
-        }
         match dtype {
             Dtype::F32 => self.rows::<f32>(&step, sparse, weight, rows, &mut state.tensors),
             Dtype::F64 => self.rows::<f64>(&step, sparse, weight, rows, &mut state.tensors),

@@ -8,6 +8,9 @@ use super::number::Number;
 use super::rates::Common;
 use crate::store::Dtype;
 
+/// Numbers that an optimizer may keep for a key.
+pub(super) const NUMBERS: usize = 2;
+
 /// One update of one key.
 pub(super) struct Step<'a> {
     /// What all optimizers have in common.
@@ -22,8 +25,13 @@ pub(super) struct Step<'a> {
     pub rate: f64,
     /// Weight decay.
     pub decay: f64,
-    /// The gradient is row_sparse, and the rule has a kernel for it.
-    pub sparse: bool,
+    /// The numbers of the key's state; a rule may change them in [`Rule::prepare`].
+    pub numbers: [f64; NUMBERS],
+    /// The gradient was row_sparse and has been made dense.
+    pub densified: bool,
+    /// The sums of squares of weights and gradient, where these are float16 with a master copy: for
+    /// rules that need whole tensors, which MXNet sums in float16 even then.
+    pub narrow_squares: Option<[f32; 2]>,
     /// The rate as a parameter of an operator.
     pub operator_rate: f32,
     /// The weight decay as a parameter of an operator.
@@ -80,8 +88,33 @@ pub(super) trait Rule: Sized {
         true
     }
 
-    /// What it does with row_sparse gradients.
-    fn sparse(&self, common: &Common) -> Sparse;
+    /// The numbers with which a key begins.
+    fn numbers(&self) -> [f64; NUMBERS] {
+        [0.0; NUMBERS]
+    }
+
+    /// True if the first tensor of state begins as a copy of the weights.
+    fn begins_with_weights(&self) -> bool {
+        false
+    }
+
+    /// True if it must see all elements of a tensor at once.
+    fn needs_whole(&self) -> bool {
+        false
+    }
+
+    /// True if it takes the learning rate of the update before.
+    fn asks_before_counting(&self) -> bool {
+        false
+    }
+
+    /// Why it cannot work with dense gradients, if so.
+    fn refuses_dense(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What it does with row_sparse gradients, given the weight decay of the key.
+    fn sparse(&self, decay: f64) -> Sparse;
 
     /// How rate and decay reach the operator.
     fn passing(&self, sparse: bool) -> Passing;

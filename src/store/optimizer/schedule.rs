@@ -6,7 +6,7 @@
 //! rates are those of MXNet. All arithmetic is in doubles and in Python's order.
 
 use super::OptimizerError;
-use super::attributes::{Attributes, integer};
+use super::attributes::{Attributes, MOST_UPDATES, integer};
 use crate::store::pickle::{Object, Value};
 
 /// A scheduler as the worker sent it.
@@ -77,12 +77,12 @@ impl Schedule {
     }
 
     fn factor(a: &mut Attributes<'_>, start: Progress) -> Result<(Kind, Progress), OptimizerError> {
-        let (step, factor) = (a.int("step")?, a.float("factor")?);
+        let (step, factor) = (a.updates("step")?, a.float("factor")?);
         if step < 1 {
             return Err(a.wrong("step", "must be at least 1"));
         }
         let stop = a.float("stop_factor_lr")?;
-        let start = Progress { count: a.int("count")?, ..start };
+        let start = Progress { count: a.updates("count")?, ..start };
         Ok((Kind::Factor { step, factor, stop }, start))
     }
 
@@ -97,7 +97,7 @@ impl Schedule {
         let steps = steps.ok_or_else(|| a.wrong("step", "not a list of integers"))?;
         let done = a.int("cur_step_ind")?;
         let steps_done = usize::try_from(done).map_err(|_| a.wrong("cur_step_ind", "negative"))?;
-        let start = Progress { count: a.int("count")?, steps_done, ..start };
+        let start = Progress { count: a.updates("count")?, steps_done, ..start };
         Ok((Kind::MultiFactor { steps, factor: a.float("factor")? }, start))
     }
 
@@ -177,7 +177,7 @@ impl Warmup {
             _ => return Err(a.wrong("warmup_mode", "neither linear nor constant")),
         };
         Ok(Self {
-            steps: a.int("warmup_steps")?,
+            steps: a.updates("warmup_steps")?,
             begin: a.float("warmup_begin_lr")?,
             end: a.float("warmup_final_lr")?,
             constant,
@@ -195,13 +195,13 @@ impl Warmup {
 impl Decay {
     fn read(a: &mut Attributes<'_>) -> Result<Self, OptimizerError> {
         let max_steps = a.int("max_steps")?;
-        if max_steps == 0 {
-            return Err(a.wrong("max_steps", "zero, by which MXNet divides"));
+        if max_steps == 0 || max_steps.unsigned_abs() > MOST_UPDATES.unsigned_abs() {
+            return Err(a.wrong("max_steps", "zero, by which MXNet divides, or too large"));
         }
         Ok(Self {
             from: a.float("base_lr_orig")?,
             to: a.float("final_lr")?,
-            max_update: a.int("max_update")?,
+            max_update: a.updates("max_update")?,
             max_steps,
         })
     }

@@ -5,7 +5,6 @@ use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rates::Common;
 use super::rule::{Passing, Rule, Sparse, Step};
 
 /// `multi_sgd_update` and `multi_sgd_mom_update`; for row_sparse gradients `sgd_update` and
@@ -25,7 +24,7 @@ impl Rule for Sgd {
         if self.momentum == 0.0 { &[] } else { &["momentum"] }
     }
 
-    fn sparse(&self, _: &Common) -> Sparse {
+    fn sparse(&self, _: f64) -> Sparse {
         if self.lazy { Sparse::Lazy } else { Sparse::Standard }
     }
 

@@ -1,6 +1,7 @@
 //! What an optimizer keeps for a key: tensors, a master copy, counts.
 
 use super::OptimizerError;
+use super::rule::NUMBERS;
 use super::schedule::Progress;
 use crate::store::{Buffer, Dtype};
 
@@ -16,7 +17,7 @@ pub struct State {
     pub(super) dtype: Dtype,
     pub(super) tensors: Vec<Buffer>,
     pub(super) master: Option<Buffer>,
-    pub(super) numbers: Vec<f64>,
+    pub(super) numbers: [f64; NUMBERS],
     pub(super) count: i64,
     pub(super) progress: Option<Progress>,
 }
@@ -32,7 +33,7 @@ impl State {
     /// Numbers that go with the key, such as the momentum schedule of Nadam. Their meaning is the
     /// optimizer's.
     #[must_use]
-    pub fn numbers(&self) -> &[f64] {
+    pub const fn numbers(&self) -> &[f64] {
         &self.numbers
     }
 
