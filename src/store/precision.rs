@@ -37,7 +37,7 @@ pub(super) fn from_f32(from: &Buffer, dtype: Dtype, into: &mut Buffer) {
             let _ = kernels::narrow_to_f16(into.elements_mut(), from);
         }
         Dtype::F32 => into.elements_mut::<f32>().copy_from_slice(from),
-        Dtype::F64 => put(into, from, |value| f64::from(value)),
+        Dtype::F64 => put(into, from, f64::from),
         Dtype::U8 => put(into, from, |value| value as u8),
         Dtype::I8 => put(into, from, |value| value as i8),
         Dtype::I32 => put(into, from, |value| value as i32),
