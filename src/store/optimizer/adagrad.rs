@@ -59,6 +59,7 @@ impl Rule for AdaGrad {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Dense<T> {
     epsilon: T,
     rate: T,
@@ -77,6 +78,7 @@ impl<T: Number> Formula<T, 1> for Dense<T> {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Row<T> {
     epsilon: T,
     rate: T,
@@ -145,6 +147,7 @@ impl Rule for GroupAdaGrad {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Group<T> {
     epsilon: T,
     rate: T,

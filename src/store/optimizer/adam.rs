@@ -75,6 +75,7 @@ impl Adam {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     rate: T,
     decay: T,

@@ -16,6 +16,7 @@ pub(super) fn scalar<T: Number>(value: f64) -> T {
 
 /// The bounds of `clip(grad, -clip_gradient, clip_gradient)`; infinite if it is `None`, so that loops
 /// have no branch.
+#[derive(Clone, Copy)]
 pub(super) struct Bounds<T> {
     low: T,
     high: T,
@@ -78,6 +79,7 @@ impl Rule for Dcasgd {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Compensated<T> {
     lambda: T,
     rate: T,
@@ -137,6 +139,7 @@ impl Rule for AdaDelta {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Delta<T> {
     rho: T,
     new: T,
@@ -199,6 +202,7 @@ impl Rule for Adamax {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Infinity<T> {
     beta1: T,
     new: T,
@@ -247,6 +251,7 @@ impl Rule for Test {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Sum<T> {
     rescale: T,
 }

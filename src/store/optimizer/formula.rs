@@ -22,7 +22,7 @@ pub(super) struct Slices<'a, T: Number> {
 }
 
 /// The update of one element, with `N` elements of state.
-pub(super) trait Formula<T: Number, const N: usize> {
+pub(super) trait Formula<T: Number, const N: usize>: Copy {
     /// The new weight and the new state. Implementations are `#[inline(always)]`.
     fn element(&self, weight: T, gradient: T, state: [T; N]) -> (T, [T; N]);
 }
@@ -54,12 +54,14 @@ impl<T: Number, const N: usize, F: Formula<T, N>> NullaryFnOnce for Loop<'_, T, 
     #[inline(always)]
     fn call(self) {
         let length = self.weight.len();
+        // A copy: the compiler need not fear that a store to a tensor changes it.
+        let formula = *self.formula;
         let gradient = &self.gradient[..length];
         let state = self.state.map(|tensor| &mut tensor[..length]);
         for place in 0..length {
             let old = array::from_fn(|tensor| T::load(state[tensor][place]));
             let (weight, gradient) = (T::load(self.weight[place]), T::load(gradient[place]));
-            let (weight, new) = self.formula.element(weight, gradient, old);
+            let (weight, new) = formula.element(weight, gradient, old);
             self.weight[place] = weight.store();
             for tensor in 0..N {
                 state[tensor][place] = new[tensor].store();

@@ -54,6 +54,7 @@ impl Rule for Ftml {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     beta1: T,
     beta2: T,

@@ -49,6 +49,7 @@ impl Rule for Ftrl {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     lambda: T,
     beta: T,

@@ -105,6 +105,7 @@ impl Lamb {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     beta1: T,
     beta2: T,

@@ -112,6 +112,7 @@ pub(super) fn sum_of_squares<T: Number>(elements: &[T::Stored]) -> f32 {
     })
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     momentum: T,
     rate: f32,

@@ -139,6 +139,7 @@ impl Lbsgd {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Add;
 
 impl<T: Number> Formula<T, 0> for Add {

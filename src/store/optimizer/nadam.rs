@@ -83,6 +83,7 @@ impl Rule for Nadam {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     beta1: T,
     new1: T,

@@ -46,6 +46,7 @@ impl Rule for Nag {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     momentum: T,
     rate: T,

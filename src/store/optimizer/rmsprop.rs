@@ -66,6 +66,7 @@ impl Rule for RmsProp {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     gamma1: T,
     gamma2: T,

@@ -84,6 +84,7 @@ pub(super) fn plain<T: Number>(step: &Step<'_>, decay: f32, on: Slices<'_, T>) {
     apply(&formula, on);
 }
 
+#[derive(Clone, Copy)]
 struct Momentum<T> {
     momentum: T,
     rate: T,
@@ -119,6 +120,7 @@ impl<T: Number> Formula<T, 1> for Momentum<T> {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Plain<T> {
     rate: T,
     decay: T,

@@ -49,6 +49,7 @@ impl Rule for Signum {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Kernel<T> {
     momentum: T,
     decoupled_decay: T,
