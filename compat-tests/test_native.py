@@ -26,6 +26,17 @@ def test_server_without_mxnet(name, others):
     assert cluster.digests == stock_digests(name), cluster.describe()
 
 
+@pytest.mark.parametrize("kind", [NATIVE, OURS])
+def test_every_optimizer(kind):
+    """By way of the pickle, the commands and the wire; the formulas alone: test_optimizers.py."""
+    stock, ours = (harness.run("every_optimizer.py", library=library, env={
+        **SMALL_BOUND, "PSLITE_LOG": "info"}) for library in (STOCK, servers(kind, OURS)))
+    parts = [dict(zip(run.results[0]["names"], run.results[0]["parts"].split())) for run in (stock, ours)]
+    unequal = [name for name in parts[0] if parts[0][name] != parts[1][name]]
+    assert not unequal, (unequal, ours.describe())
+    assert not any("takes over" in node.err for node in ours.of("server")), ours.describe()
+
+
 def test_one_of_each():
     """Servers of all three kinds hold one model together."""
     library = servers([NATIVE, OURS, STOCK], STOCK)
