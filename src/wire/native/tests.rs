@@ -113,7 +113,8 @@ fn greetings_are_read_as_written() {
 
 #[test]
 fn greetings_that_are_cut_or_longer_are_refused() {
-    let greetings: [(Vec<u8>, fn(&[u8]) -> bool); 3] = [
+    type Reads = fn(&[u8]) -> bool;
+    let greetings: [(Vec<u8>, Reads); 3] = [
         (hello().encode(), |bytes| Hello::decode(bytes).is_ok()),
         (Welcome { incarnation: 5, received: 7, beyond: vec![9] }.encode(), |bytes| {
             Welcome::decode(bytes).is_ok()
