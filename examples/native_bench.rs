@@ -93,21 +93,19 @@ impl Raw {
     }
 
     /// Reads as a program does that knows what comes: small ones in one piece.
-    fn receive(&mut self, buffer: &mut [u8], expected: usize) -> u32 {
+    fn receive(&mut self, buffer: &mut [u8], expected: usize) {
         self.0.read_exact(&mut buffer[..META + expected]).unwrap();
-        u32::from_ne_bytes(*buffer.first_chunk().unwrap())
     }
 
     fn serve(&mut self) {
         let mut buffer = vec![0; META + LARGE];
         let payload = vec![1_u8; LARGE];
         loop {
-            self.0.read_exact(&mut buffer[..META]).unwrap();
-            let answer = u32::from_ne_bytes(*buffer.first_chunk().unwrap());
-            let len = u32::from_ne_bytes(*buffer[4..].first_chunk().unwrap()) as usize;
-            if answer == u32::MAX {
+            if self.0.read_exact(&mut buffer[..META]).is_err() {
                 return;
             }
+            let answer = u32::from_ne_bytes(*buffer.first_chunk().unwrap());
+            let len = u32::from_ne_bytes(*buffer[4..].first_chunk().unwrap()) as usize;
             if len < LARGE {
                 // One read for a small message: what is known of the rest of this series.
                 return self.serve_small(&mut buffer, len, &payload);
@@ -137,7 +135,7 @@ impl Raw {
                 self.receive(buffer, 0);
             }
         }
-        (0..WINDOW).for_each(|_| drop(self.receive(buffer, 0)));
+        (0..WINDOW).for_each(|_| self.receive(buffer, 0));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use super::shared::Shared;
 use super::spin::Spin;
 use super::types::NativeIncoming;
 use crate::observe::log::{self, Level};
+use crate::transport::sys::memory::delay_acknowledgements;
 use crate::transport::zmq::RecvError;
 use crate::wire::native::{Header, Hello, Kind, Welcome};
 
@@ -59,6 +60,8 @@ struct Connection {
     pipe: InPipe,
     reader: Reader,
     session: (u64, u32),
+    /// Something came since the last tick.
+    active: bool,
 }
 
 struct Entry {
@@ -216,6 +219,7 @@ impl Receiver {
         let Self { connections, sessions, ready, .. } = self;
         let Some(connection) = connections.get_mut(&token) else { return };
         let Some(entry) = sessions.get_mut(&connection.session) else { return };
+        connection.active = true;
         let is_ring = connection.pipe.ring().is_some();
         let receipt = Arc::clone(&entry.receipt);
         let mut asides = Asides::default();
@@ -282,7 +286,19 @@ impl Receiver {
         due.into_iter().for_each(|key| self.tell(key));
         if all {
             (self.untold, self.last_told) = (false, now);
+            self.delay_tcp();
             self.forget_sessions(now, shared);
+        }
+    }
+
+    /// Without this the kernel would answer every small message with a packet of its own, which costs
+    /// as much as the message.
+    fn delay_tcp(&mut self) {
+        for connection in self.connections.values_mut().filter(|connection| connection.active) {
+            connection.active = false;
+            if connection.pipe.ring().is_none() {
+                let _ = delay_acknowledgements(connection.pipe.socket.as_fd());
+            }
         }
     }
 
@@ -383,7 +399,7 @@ impl Receiver {
         entry.tokens.push(token);
         entry.receipt.carries(pipe.carrier());
         let reader = Reader::new(pipe.ring().is_some());
-        self.connections.insert(token, Connection { pipe, reader, session: key });
+        self.connections.insert(token, Connection { pipe, reader, session: key, active: true });
         Ok(())
     }
 
