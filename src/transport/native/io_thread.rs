@@ -22,6 +22,8 @@ use super::task::{Registry, Task};
 
 /// Connections that have not introduced themselves; more wait in the kernel.
 const GUESTS_MAX: usize = 256;
+/// Connections that the receiving thread has not taken yet.
+const ARRIVALS_MAX: usize = 1024;
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
 /// The token of the bell.
@@ -189,8 +191,12 @@ impl IoThread {
                 let Some(guest) = self.guests.remove(&token) else { return };
                 let _ = self.epoll.delete(&guest.socket);
                 let Guest { socket, descriptors, address, .. } = guest;
-                lock(&self.shared.arrivals).push(Arrival { socket, hello, descriptors, address });
-                self.shared.receive_bell.ring();
+                let mut arrivals = lock(&self.shared.arrivals);
+                // Whoever finds no room tries again.
+                if arrivals.len() < ARRIVALS_MAX {
+                    arrivals.push(Arrival { socket, hello, descriptors, address });
+                    self.shared.receive_bell.ring();
+                }
             }
             Err(error) => {
                 if let Some(guest) = self.guests.remove(&token) {

@@ -42,8 +42,8 @@ pub(super) struct Link {
     /// The life of the peer that it is connected to, or 0.
     pub(super) peer_life: AtomicU64,
     pub(super) counters: Counters,
-    /// Confirmed by the peer's own messages.
-    acked: AtomicU64,
+    /// Confirmed by the peer's own messages. Not in `state`, whose lock is held while a sender writes.
+    acked: Mutex<Acked>,
     state: Mutex<LinkState>,
     room: Condvar,
 }
@@ -61,6 +61,13 @@ pub(super) struct LinkState {
     waiting_senders: usize,
     receipt: Option<Arc<Receipt>>,
     receipts_version: u64,
+}
+
+/// What a life of the peer confirmed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Acked {
+    life: u64,
+    upto: u64,
 }
 
 /// One connection.
@@ -107,7 +114,7 @@ impl Link {
             addresses,
             peer_life: AtomicU64::new(0),
             counters: Counters::default(),
-            acked: AtomicU64::new(0),
+            acked: Mutex::default(),
             state: Mutex::new(LinkState {
                 outbox: Outbox::new(limits),
                 lanes: SmallVec::new(),
@@ -179,21 +186,32 @@ impl Link {
         self.room.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Notes what the peer's own messages confirm. Does not wait for the lock: who holds it looks too.
-    pub(super) fn acknowledged(&self, upto: u64) {
-        if self.acked.fetch_max(upto, Ordering::AcqRel) < upto
+    /// Notes what that life of the peer confirms. Does not wait for a sender that writes: it looks itself.
+    pub(super) fn acknowledged(&self, life: u64, upto: u64) {
+        if self.note_ack(life, upto)
             && let Ok(mut state) = self.state.try_lock()
         {
             self.trim(&mut state);
         }
     }
 
+    /// True if that is news.
+    fn note_ack(&self, life: u64, upto: u64) -> bool {
+        let mut acked = lock(&self.acked);
+        let news = life != acked.life || upto > acked.upto;
+        if news {
+            *acked = Acked { life, upto };
+        }
+        news
+    }
+
     fn trim(&self, state: &mut LinkState) {
-        let acked = self.acked.load(Ordering::Acquire);
-        if acked > state.confirmed {
-            state.confirmed = acked;
+        let acked = *lock(&self.acked);
+        let current = acked.life == self.peer_life.load(Ordering::Relaxed);
+        if current && acked.upto > state.confirmed {
+            state.confirmed = acked.upto;
             // A peer that confirms what it was not sent gains nothing by it.
-            state.outbox.confirm(acked);
+            state.outbox.confirm(acked.upto);
             if state.waiting_senders > 0 || state.outbox.is_empty() {
                 self.room.notify_all();
             }
@@ -291,7 +309,7 @@ impl Link {
         let mut lost = 0;
         if !resumed {
             lost = state.outbox.abandon(welcome.received);
-            self.acked.store(welcome.received, Ordering::Release);
+            *lock(&self.acked) = Acked::default();
         }
         state.confirmed = welcome.received;
         state.broken = false;
@@ -357,7 +375,7 @@ impl Link {
                     Ok(Parsed::Need(bytes)) if bytes <= crate::wire::native::HEADER => break,
                     Ok(Parsed::Head(head)) => {
                         if head.header.ack_link == self.number {
-                            self.acked.fetch_max(head.header.ack, Ordering::AcqRel);
+                            self.note_ack(self.peer_life.load(Ordering::Relaxed), head.header.ack);
                         }
                         if head.header.kind == Kind::Bye {
                             return Told::Bye;

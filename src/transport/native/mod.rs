@@ -229,12 +229,17 @@ impl NativeTransport {
         if shared.is_stopping() && mode == SendMode::Block {
             return Err(SendError::Stopped);
         }
+        let bytes = meta.len() + data.iter().map(Bytes::len).sum::<usize>();
+        if bytes as u64 > shared.options.data_max {
+            // The peer would close the connection over it.
+            let text = format!("a message of {bytes} bytes is larger than any may be");
+            return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
         let class = if shared.options.priority_mode { priority } else { 0 };
         let stopping = || shared.is_stopping();
         if link.send(&shared.receipts, meta, data, class, mode, stopping)? {
             shared.command(Command::Look(link.number));
         }
-        let bytes = meta.len() + data.iter().map(Bytes::len).sum::<usize>();
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
     }

@@ -459,10 +459,8 @@ impl Entry {
         if self.reverse.as_ref().is_none_or(|reverse| reverse.number != link) {
             self.reverse = shared.link(link);
         }
-        if let Some(reverse) = &self.reverse
-            && reverse.peer_life.load(Relaxed) == self.session.incarnation
-        {
-            reverse.acknowledged(upto);
+        if let Some(reverse) = &self.reverse {
+            reverse.acknowledged(self.session.incarnation, upto);
         }
     }
 }

@@ -178,6 +178,8 @@ impl Task {
 
     fn try_now(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared, now: Instant) {
         self.epoch += 1;
+        // Nothing of an earlier attempt is left.
+        registry.forget(self.link.number);
         let addresses = &self.link.addresses;
         let Some(address) = addresses.get(self.next_address % addresses.len().max(1)) else {
             return self.failed(&io::ErrorKind::AddrNotAvailable.into(), shared, now);

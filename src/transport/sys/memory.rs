@@ -13,7 +13,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
-/// Descriptors that one message may bring.
+/// Descriptors of a ring: memory, and a bell for each end.
 pub(crate) const DESCRIPTORS_MAX: usize = 3;
 /// Bytes at the beginning that are words, not content.
 pub(crate) const WORDS_BYTES: usize = 4096;
@@ -124,7 +124,9 @@ pub(crate) fn receive_with_descriptors(
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
     let mut slices = [IoSliceMut::new(bytes)];
-    let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS_MAX]);
+    // As many as the kernel lets anybody send at once (SCM_MAX_FD): what is cut off would be ours, but
+    // unknown to us.
+    let mut space = nix::cmsg_space!([RawFd; 253]);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
     if let Ok(all) = message.cmsgs() {
