@@ -58,7 +58,7 @@ pub(super) struct LinkState {
     /// Its owner was told that there is no connection.
     down: bool,
     confirmed: u64,
-    waiting_senders: usize,
+    waiters: usize,
     receipt: Option<Arc<Receipt>>,
     receipts_version: u64,
 }
@@ -122,7 +122,7 @@ impl Link {
                 broken: false,
                 down: false,
                 confirmed: 0,
-                waiting_senders: 0,
+                waiters: 0,
                 receipt: None,
                 receipts_version: 0,
             }),
@@ -165,9 +165,7 @@ impl Link {
             if stopping() {
                 return Err(SendError::Stopped);
             }
-            state.waiting_senders += 1;
             state = self.wait(state, LOOK_AGAIN);
-            state.waiting_senders -= 1;
         }
         let counter =
             if control { &self.counters.control_messages } else { &self.counters.data_messages };
@@ -180,10 +178,21 @@ impl Link {
 
     fn wait<'a>(
         &self,
-        state: MutexGuard<'a, LinkState>,
+        mut state: MutexGuard<'a, LinkState>,
         time: Duration,
     ) -> MutexGuard<'a, LinkState> {
-        self.room.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+        state.waiters += 1;
+        let waited = self.room.wait_timeout(state, time);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.waiters -= 1;
+        state
+    }
+
+    /// Wakes those who wait. With nobody there that would still be a system call, for every message.
+    fn notify(&self, state: &LinkState) {
+        if state.waiters > 0 {
+            self.room.notify_all();
+        }
     }
 
     /// Notes what that life of the peer confirms. Does not wait for a sender that writes: it looks itself.
@@ -212,9 +221,7 @@ impl Link {
             state.confirmed = acked.upto;
             // A peer that confirms what it was not sent gains nothing by it.
             state.outbox.confirm(acked.upto);
-            if state.waiting_senders > 0 || state.outbox.is_empty() {
-                self.room.notify_all();
-            }
+            self.notify(state);
         }
     }
 
@@ -352,9 +359,7 @@ impl Link {
                 told = Told::Broken;
             }
         }
-        if state.waiting_senders > 0 || state.outbox.is_empty() {
-            self.room.notify_all();
-        }
+        self.notify(&state);
         told
     }
 

@@ -315,4 +315,6 @@ impl Drop for NativeTransport {
 }
 
 #[cfg(test)]
+mod once_tests;
+#[cfg(test)]
 mod tests;
