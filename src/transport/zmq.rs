@@ -21,7 +21,8 @@ use smallvec::SmallVec;
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use link::{ASIDE_MAX, Link, close_link, waiting};
 use names::{Names, id_of};
-use types::bind_error;
+pub(super) use types::bind_error;
+
 pub use types::{
     Endpoint, Incoming, LinkEvent, RecvError, SendError, SendMode, TransportError, ZmqOptions,
 };

@@ -1,9 +1,11 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
-//! crate. `message` has the types, `encode` and `decode` the bytes.
+//! crate. `message` has the types, `encode` and `decode` the bytes; `native` has the frames between two of
+//! our own nodes.
 
 pub mod decode;
 pub mod encode;
 pub mod message;
+pub mod native;
 #[cfg(test)]
 mod reference_tests;
 #[cfg(test)]

@@ -168,7 +168,7 @@ pub struct LinkEvent {
     pub up: bool,
 }
 
-pub(super) fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
+pub(in crate::transport) fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
     let Endpoint::Tcp { host, port } = endpoint else {
         return TransportError::Zmq { what: format!("cannot listen on {endpoint}"), source };
     };

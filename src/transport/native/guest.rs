@@ -1,0 +1,134 @@
+//! A connection that somebody made to this node and that has not introduced itself yet. Whoever has not
+//! the token of the job is told so and sent away; nothing is read from him but one short greeting.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::pipe::socket_write_with;
+use super::receiver::greeting;
+use super::shared::Shared;
+use super::types::Carriers;
+use crate::observe::log::{self, Level, RateLimit};
+use crate::transport::sys::memory::{DESCRIPTORS_MAX, receive_with_descriptors};
+use crate::wire::native::{HEADER, Hello, Kind, Parsed, VERSION, parse};
+
+/// How long a greeting may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The longest greeting, in bytes.
+const GREETING_MAX: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) socket: OwnedFd,
+    pub(super) descriptors: Vec<OwnedFd>,
+    pub(super) address: Arc<str>,
+    pub(super) until: Instant,
+    buffer: Vec<u8>,
+}
+
+/// What a guest wants.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// Nothing yet.
+    Wait,
+    /// To send messages.
+    Attach(Hello),
+}
+
+impl Guest {
+    pub(super) fn new(socket: OwnedFd, address: Arc<str>, now: Instant) -> Self {
+        Self { socket, descriptors: Vec::new(), address, until: now + LIMIT, buffer: Vec::new() }
+    }
+
+    /// Reads what came.
+    ///
+    /// # Errors
+    /// The guest is gone, or not welcome.
+    pub(super) fn step(&mut self, shared: &Shared) -> io::Result<Wish> {
+        let mut bytes = [0; GREETING_MAX];
+        // No more than one greeting: what follows it belongs to the receiving thread.
+        let room = self.wanted()?;
+        let read = receive_with_descriptors(
+            self.socket.as_fd(),
+            &mut bytes[..room],
+            &mut self.descriptors,
+        );
+        match read {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => self.buffer.extend_from_slice(&bytes[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Wish::Wait),
+            Err(error) => return Err(error),
+        }
+        if self.descriptors.len() > DESCRIPTORS_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let Parsed::Head(head) = parse(&self.buffer, 0).map_err(io::Error::other)? else {
+            return Ok(Wish::Wait);
+        };
+        if head.header.kind != Kind::Hello {
+            return Err(refused("no greeting"));
+        }
+        let hello = Hello::decode(&self.buffer[HEADER..]).map_err(io::Error::other)?;
+        self.buffer.clear();
+        check(&hello, shared)?;
+        if !hello.query {
+            return Ok(Wish::Attach(hello));
+        }
+        let bytes = greeting(Kind::Info, &shared.same_host.info().encode());
+        socket_write_with(&self.socket, &bytes, &[])?;
+        Ok(Wish::Wait)
+    }
+
+    /// How many bytes the greeting still needs.
+    fn wanted(&self) -> io::Result<usize> {
+        match parse(&self.buffer, 0).map_err(io::Error::other)? {
+            Parsed::Need(bytes) if bytes <= GREETING_MAX => Ok(bytes - self.buffer.len()),
+            _ => Err(refused("a greeting that is too long")),
+        }
+    }
+
+    /// Tells the guest, and the log, why it is sent away.
+    pub(super) fn say_why(&self, error: &io::Error) {
+        static LIMIT: std::sync::OnceLock<RateLimit> = std::sync::OnceLock::new();
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return;
+        }
+        let text = error.to_string();
+        let _ = socket_write_with(&self.socket, &greeting(Kind::Refuse, text.as_bytes()), &[]);
+        if let Some(total) = LIMIT.get_or_init(|| RateLimit::new(Duration::from_secs(5))).hit() {
+            let address = &self.address;
+            log::write(
+                Level::Warning,
+                &format!("refused a connection from {address}: {text} ({total} so far)"),
+            );
+        }
+    }
+}
+
+fn refused(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+fn check(hello: &Hello, shared: &Shared) -> io::Result<()> {
+    if hello.version != VERSION {
+        return Err(refused("another version of the native data plane"));
+    }
+    // Every byte is looked at, so that the time says nothing about where they differ.
+    let pairs = hello.token.iter().zip(&shared.options.token);
+    if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) != 0 {
+        return Err(refused("its token is not the one of this job"));
+    }
+    let over_tcp = !hello.query && !hello.shared_memory;
+    if over_tcp && shared.options.carriers == Carriers::Shm
+        || hello.shared_memory && shared.options.carriers == Carriers::Tcp
+    {
+        return Err(refused("PSLITE_TRANSPORT forbids this transport here"));
+    }
+    if hello.link == 0 {
+        return Err(refused("a link without a number"));
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! The thread that sees to all that is no message: it accepts and makes connections, makes them again
+//! when they break, reads acknowledgements, and writes what found no room when it was sent. In the usual
+//! case no message needs it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{setsockopt, sockopt};
+
+use super::guest::{Guest, Wish};
+use super::link::Link;
+use super::lock;
+use super::receiver::Arrival;
+use super::shared::Shared;
+use super::task::{Registry, Task};
+
+/// Connections that have not introduced themselves; more wait in the kernel.
+const GUESTS_MAX: usize = 256;
+/// Connections that the receiving thread has not taken yet.
+const ARRIVALS_MAX: usize = 1024;
+/// Events of one wait.
+const EVENTS_MAX: usize = 64;
+/// The token of the bell.
+const BELL: u64 = 0;
+
+/// What the other threads ask for.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Accept connections there.
+    Listen(TcpListener),
+    /// Accept no more.
+    StopListening,
+    /// Connect that link.
+    Connect(Arc<Link>),
+    /// That link was given up; what it holds may still be flushed until then.
+    GiveUp(u32, Instant),
+    /// Writing to that link failed.
+    Look(u32),
+    /// End.
+    End,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// See the module.
+pub(super) struct IoThread {
+    shared: Arc<Shared>,
+    epoll: Epoll,
+    listeners: BTreeMap<u64, Listener>,
+    guests: BTreeMap<u64, Guest>,
+    tasks: BTreeMap<u32, Task>,
+    registry: Registry,
+}
+
+impl IoThread {
+    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&shared.io_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
+        let mut thread = Self {
+            epoll,
+            listeners: BTreeMap::new(),
+            guests: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            registry: Registry::new(BELL + 1),
+            shared,
+        };
+        for listener in thread.shared.same_host.listen() {
+            thread.listen(Listener::Unix(listener))?;
+        }
+        Ok(thread)
+    }
+
+    /// The thread.
+    pub(super) fn run(mut self) {
+        let mut events = vec![EpollEvent::empty(); EVENTS_MAX];
+        loop {
+            let count = match self.epoll.wait(&mut events, self.timeout()) {
+                Ok(count) => count,
+                Err(nix::errno::Errno::EINTR) => 0,
+                Err(_) => return,
+            };
+            for event in &events[..count] {
+                if event.data() == BELL {
+                    self.shared.io_bell.silence();
+                    if !self.obey() {
+                        return;
+                    }
+                } else {
+                    self.event(event.data(), event.events());
+                }
+            }
+            self.tick(Instant::now());
+        }
+    }
+
+    /// Does what was asked for; false at the end.
+    fn obey(&mut self) -> bool {
+        for command in self.shared.take_commands() {
+            match command {
+                Command::Listen(listener) => {
+                    // It cannot fail but for want of memory; then nobody can connect, and says so.
+                    let _ = self.listen(Listener::Tcp(listener));
+                }
+                Command::StopListening => {
+                    self.listeners.clear();
+                    self.guests.clear();
+                }
+                Command::Connect(link) => {
+                    self.tasks.insert(link.number, Task::new(link, Instant::now()));
+                }
+                Command::GiveUp(number, until) => {
+                    if let Some(task) = self.tasks.get_mut(&number) {
+                        task.give_up(until, &self.shared);
+                    }
+                }
+                Command::Look(number) => {
+                    if let Some(task) = self.tasks.get_mut(&number) {
+                        task.broken(&mut self.registry, &self.shared, Instant::now());
+                    }
+                }
+                Command::End => return false,
+            }
+        }
+        true
+    }
+
+    fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        let token = self.registry.token();
+        let fd = match &listener {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        };
+        self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+        self.listeners.insert(token, listener);
+        Ok(())
+    }
+
+    fn event(&mut self, token: u64, flags: EpollFlags) {
+        if self.listeners.contains_key(&token) {
+            self.accept(token);
+        } else if self.guests.contains_key(&token) {
+            self.guest(token);
+        } else if let Some(number) = self.registry.owner(token)
+            && let Some(task) = self.tasks.get_mut(&number)
+        {
+            let now = Instant::now();
+            task.event(token, flags, &mut self.registry, &self.epoll, &self.shared, now);
+        }
+    }
+
+    // ---- those who connect ------------------------------------------------------------------
+
+    fn accept(&mut self, token: u64) {
+        let accepted: io::Result<(OwnedFd, String)> = match self.listeners.get(&token) {
+            Some(Listener::Tcp(listener)) => {
+                listener.accept().map(|(stream, from)| (stream.into(), from.to_string()))
+            }
+            Some(Listener::Unix(listener)) => {
+                listener.accept().map(|(stream, _)| (stream.into(), "this host".to_owned()))
+            }
+            None => return,
+        };
+        let Ok((socket, address)) = accepted else { return };
+        if self.guests.len() >= GUESTS_MAX {
+            return;
+        }
+        let _ = setsockopt(&socket, sockopt::TcpNoDelay, &true);
+        let _ = setsockopt(&socket, sockopt::KeepAlive, &true);
+        let token = self.registry.token();
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
+        if self.epoll.add(&socket, event).is_ok() {
+            self.guests.insert(token, Guest::new(socket, Arc::from(address), Instant::now()));
+        }
+    }
+
+    fn guest(&mut self, token: u64) {
+        let Some(guest) = self.guests.get_mut(&token) else { return };
+        match guest.step(&self.shared) {
+            Ok(Wish::Wait) => {}
+            Ok(Wish::Attach(hello)) => {
+                let Some(guest) = self.guests.remove(&token) else { return };
+                let _ = self.epoll.delete(&guest.socket);
+                let Guest { socket, descriptors, address, .. } = guest;
+                let mut arrivals = lock(&self.shared.arrivals);
+                // Whoever finds no room tries again.
+                if arrivals.len() < ARRIVALS_MAX {
+                    arrivals.push(Arrival { socket, hello, descriptors, address });
+                    self.shared.receive_bell.ring();
+                }
+            }
+            Err(error) => {
+                if let Some(guest) = self.guests.remove(&token) {
+                    guest.say_why(&error);
+                }
+            }
+        }
+    }
+
+    // ---- time ---------------------------------------------------------------------------------
+
+    fn timeout(&self) -> EpollTimeout {
+        let tasks = self.tasks.values().filter_map(|task| task.deadline(&self.shared));
+        let guests = self.guests.values().map(|guest| guest.until);
+        let Some(first) = tasks.chain(guests).min() else { return EpollTimeout::NONE };
+        let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.guests.retain(|_, guest| guest.until > now);
+        let Self { tasks, registry, epoll, shared, .. } = self;
+        tasks.retain(|number, task| {
+            let keep = task.tick(registry, epoll, shared, now);
+            if !keep {
+                task.end(registry);
+                shared.remove_link(*number);
+            }
+            keep
+        });
+    }
+}

@@ -1,0 +1,473 @@
+//! The link to one peer: its outbox, and the connections that take from it. Whoever sends writes to the
+//! connection at once if nothing waits; what finds no room is written by the I/O thread as soon as there
+//! is some. A link outlives its connections.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::counters::{Counters, PeerCounters, add};
+use super::lock;
+use super::outbox::{Limits, Outbox, Part, Slices};
+use super::pipe::{OutPipe, socket_read};
+use super::receipt::{Receipt, Receipts};
+use crate::transport::zmq::{SendError, SendMode};
+use crate::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
+
+/// Parts of one gathered write.
+const BATCH_PARTS: usize = 12;
+/// No more parts are added to a write of that many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+/// How long a sender waits busily for room in a shared ring before it leaves that to the I/O thread.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// A sender that waits looks again after that, in case nobody told it.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Its number in this process.
+    pub(super) number: u32,
+    /// Its key, for events.
+    pub(super) key: AtomicI32,
+    /// Node id that this node says it has.
+    pub(super) identity: Option<i32>,
+    pub(super) addresses: Vec<SocketAddr>,
+    /// The life of the peer that it is connected to, or 0.
+    pub(super) peer_life: AtomicU64,
+    pub(super) counters: Counters,
+    /// Confirmed by the peer's own messages. Not in `state`, whose lock is held while a sender writes.
+    acked: Mutex<Acked>,
+    state: Mutex<LinkState>,
+    room: Condvar,
+}
+
+#[derive(Debug)]
+pub(super) struct LinkState {
+    outbox: Outbox,
+    lanes: SmallVec<[Lane; 1]>,
+    /// Given up by its owner.
+    gone: bool,
+    broken: bool,
+    /// Its owner was told that there is no connection.
+    down: bool,
+    confirmed: u64,
+    waiters: usize,
+    receipt: Option<Arc<Receipt>>,
+    receipts_version: u64,
+}
+
+/// What a life of the peer confirmed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Acked {
+    life: u64,
+    upto: u64,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pipe: OutPipe,
+    token: u64,
+    writing: VecDeque<Part>,
+    /// There was no room; it will be told.
+    blocked: bool,
+    /// The beginning of an acknowledgement.
+    acks: Vec<u8>,
+}
+
+/// What a connection told against the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nothing that needs more to be done.
+    Fine,
+    /// The peer goes away for good.
+    Bye,
+    /// The connection is broken.
+    Broken,
+}
+
+impl Lane {
+    pub(super) fn new(pipe: OutPipe, token: u64, acks: Vec<u8>) -> Self {
+        Self { pipe, token, writing: VecDeque::new(), blocked: false, acks }
+    }
+}
+
+impl Link {
+    pub(super) fn new(
+        number: u32,
+        key: i32,
+        identity: Option<i32>,
+        addresses: Vec<SocketAddr>,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            number,
+            key: AtomicI32::new(key),
+            identity,
+            addresses,
+            peer_life: AtomicU64::new(0),
+            counters: Counters::default(),
+            acked: Mutex::default(),
+            state: Mutex::new(LinkState {
+                outbox: Outbox::new(limits),
+                lanes: SmallVec::new(),
+                gone: false,
+                broken: false,
+                down: false,
+                confirmed: 0,
+                waiters: 0,
+                receipt: None,
+                receipts_version: 0,
+            }),
+            room: Condvar::new(),
+        }
+    }
+
+    /// Sends a message, or keeps it until it can be sent; true if the connection broke over it.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub(super) fn send(
+        &self,
+        receipts: &Receipts,
+        meta: &[u8],
+        data: &[Bytes],
+        class: i32,
+        mode: SendMode,
+        stopping: impl Fn() -> bool,
+    ) -> Result<bool, SendError> {
+        let bytes = data.iter().map(Bytes::len).sum::<usize>();
+        if data.len() > FRAMES_MAX || meta.len() > META_MAX {
+            let text = "more frames or metadata than a message may have";
+            return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
+        let control = mode == SendMode::Control;
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        loop {
+            if state.gone {
+                return Err(SendError::PeerGone);
+            }
+            self.trim(&mut state);
+            if state.outbox.has_room(bytes as u64, control) {
+                break;
+            }
+            if control {
+                return Err(SendError::QueueFull);
+            }
+            if stopping() {
+                return Err(SendError::Stopped);
+            }
+            state = self.wait(state, LOOK_AGAIN);
+        }
+        let counter =
+            if control { &self.counters.control_messages } else { &self.counters.data_messages };
+        add(counter, 1);
+        state.outbox.push(meta, data, class, now);
+        self.pump(&mut state, receipts, PATIENCE);
+        self.counters.waits(state.outbox.waiting());
+        Ok(state.broken)
+    }
+
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, LinkState>,
+        time: Duration,
+    ) -> MutexGuard<'a, LinkState> {
+        state.waiters += 1;
+        let waited = self.room.wait_timeout(state, time);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.waiters -= 1;
+        state
+    }
+
+    /// Wakes those who wait. With nobody there that would still be a system call, for every message.
+    fn notify(&self, state: &LinkState) {
+        if state.waiters > 0 {
+            self.room.notify_all();
+        }
+    }
+
+    /// Notes what that life of the peer confirms. Does not wait for a sender that writes: it looks itself.
+    pub(super) fn acknowledged(&self, life: u64, upto: u64) {
+        if self.note_ack(life, upto)
+            && let Ok(mut state) = self.state.try_lock()
+        {
+            self.trim(&mut state);
+        }
+    }
+
+    /// True if that is news.
+    fn note_ack(&self, life: u64, upto: u64) -> bool {
+        let mut acked = lock(&self.acked);
+        let news = life != acked.life || upto > acked.upto;
+        if news {
+            *acked = Acked { life, upto };
+        }
+        news
+    }
+
+    fn trim(&self, state: &mut LinkState) {
+        let acked = *lock(&self.acked);
+        let current = acked.life == self.peer_life.load(Ordering::Relaxed);
+        if current && acked.upto > state.confirmed {
+            state.confirmed = acked.upto;
+            // A peer that confirms what it was not sent gains nothing by it.
+            state.outbox.confirm(acked.upto);
+            self.notify(state);
+        }
+    }
+
+    /// Writes what waits, as far as there is room.
+    fn pump(&self, state: &mut LinkState, receipts: &Receipts, patience: Duration) {
+        for number in 0..state.lanes.len() {
+            if state.broken || state.lanes[number].blocked {
+                continue;
+            }
+            match self.pump_lane(state, number, receipts, patience) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    state.lanes[number].blocked = true;
+                }
+                Err(_) => state.broken = true,
+            }
+        }
+    }
+
+    fn pump_lane(
+        &self,
+        state: &mut LinkState,
+        number: usize,
+        receipts: &Receipts,
+        patience: Duration,
+    ) -> io::Result<()> {
+        loop {
+            let ack = if state.outbox.is_idle() { None } else { self.ack(state, receipts) };
+            let LinkState { outbox, lanes, .. } = state;
+            let lane = &mut lanes[number];
+            let mut bytes: usize = lane.writing.iter().map(|part| outbox.len_of(part)).sum();
+            while lane.writing.len() < BATCH_PARTS && bytes < BATCH_BYTES {
+                // The further connections carry parts of large messages only: what is small keeps its
+                // order on the first one.
+                let Some(part) = outbox.next_part(ack, number > 0) else { break };
+                bytes += outbox.len_of(&part);
+                lane.writing.push_back(part);
+            }
+            let mut slices = Slices::new();
+            lane.writing.iter().for_each(|part| outbox.slices(part, &mut slices));
+            if slices.is_empty() {
+                return Ok(());
+            }
+            let written = lane.pipe.write(&slices, patience, &self.counters);
+            drop(slices);
+            self.wrote(outbox, &mut lane.writing, written?);
+        }
+    }
+
+    /// What arrived from the peer, to be said with the next part.
+    fn ack(&self, state: &mut LinkState, receipts: &Receipts) -> Option<(u32, u64)> {
+        let version = receipts.version();
+        if version != state.receipts_version {
+            state.receipts_version = version;
+            state.receipt = receipts.of(self.peer_life.load(Ordering::Relaxed));
+        }
+        state.receipt.as_ref().map(|receipt| receipt.tell())
+    }
+
+    fn wrote(&self, outbox: &mut Outbox, writing: &mut VecDeque<Part>, mut bytes: usize) {
+        add(&self.counters.bytes, bytes as u64);
+        let now = Instant::now();
+        while let Some(part) = writing.front_mut() {
+            let left = outbox.len_of(part) - part.done;
+            if bytes < left {
+                part.done += bytes;
+                return;
+            }
+            bytes -= left;
+            if let Some(took) = outbox.wrote(part, now) {
+                self.counters.took(took);
+            }
+            writing.pop_front();
+        }
+    }
+
+    // ---- for the I/O thread -------------------------------------------------------------------
+
+    /// The first connection stands: what the peer has not got goes again. If it is another life of the
+    /// peer: how many messages are lost, and false.
+    pub(super) fn connected(
+        &self,
+        lane: Lane,
+        welcome: &Welcome,
+        receipts: &Receipts,
+    ) -> (usize, bool) {
+        let mut state = lock(&self.state);
+        self.trim(&mut state);
+        let former = self.peer_life.swap(welcome.incarnation, Ordering::AcqRel);
+        let same = former == 0 || former == welcome.incarnation;
+        let resumed = same && state.outbox.resume(welcome.received, &welcome.beyond);
+        let mut lost = 0;
+        if !resumed {
+            lost = state.outbox.abandon(welcome.received);
+            *lock(&self.acked) = Acked::default();
+        }
+        state.confirmed = welcome.received;
+        state.broken = false;
+        state.receipts_version = 0;
+        state.lanes.clear();
+        state.lanes.push(lane);
+        add(&self.counters.connections, 1);
+        self.pump(&mut state, receipts, Duration::ZERO);
+        self.room.notify_all();
+        (lost, resumed)
+    }
+
+    /// One more connection.
+    pub(super) fn joined(&self, lane: Lane, receipts: &Receipts) {
+        let mut state = lock(&self.state);
+        state.lanes.push(lane);
+        self.pump(&mut state, receipts, Duration::ZERO);
+    }
+
+    /// Gives all connections up; messages are kept.
+    pub(super) fn disconnected(&self) {
+        let mut state = lock(&self.state);
+        state.lanes.clear();
+        state.broken = false;
+        self.room.notify_all();
+    }
+
+    /// Something happened on the connection with that token: it may have room or have told something.
+    pub(super) fn progress(&self, token: u64, receipts: &Receipts) -> Told {
+        let mut state = lock(&self.state);
+        let Some(number) = state.lanes.iter().position(|lane| lane.token == token) else {
+            return Told::Fine;
+        };
+        let mut told = self.read_acks(&mut state.lanes[number]);
+        self.trim(&mut state);
+        state.lanes[number].blocked = false;
+        if told == Told::Fine {
+            self.pump(&mut state, receipts, PATIENCE);
+            if state.broken {
+                told = Told::Broken;
+            }
+        }
+        self.notify(&state);
+        told
+    }
+
+    fn read_acks(&self, lane: &mut Lane) -> Told {
+        let mut bytes = [0; 1024];
+        loop {
+            add(&self.counters.syscalls, 1);
+            match socket_read(&lane.pipe.socket, &mut bytes) {
+                Ok(0) => return Told::Broken,
+                Ok(n) => lane.acks.extend_from_slice(&bytes[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Told::Fine,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return Told::Broken,
+            }
+            loop {
+                match parse(&lane.acks, 0) {
+                    // Nothing that comes here has metadata.
+                    Ok(Parsed::Need(bytes)) if bytes <= crate::wire::native::HEADER => break,
+                    Ok(Parsed::Head(head)) => {
+                        if head.header.ack_link == self.number {
+                            self.note_ack(self.peer_life.load(Ordering::Relaxed), head.header.ack);
+                        }
+                        if head.header.kind == Kind::Bye {
+                            return Told::Bye;
+                        }
+                        lane.acks.drain(..head.size);
+                    }
+                    Ok(Parsed::Need(_)) | Err(_) => return Told::Broken,
+                }
+            }
+        }
+    }
+
+    // ---- the end --------------------------------------------------------------------------------
+
+    /// Nothing more is taken; who waits is freed.
+    pub(super) fn give_up(&self) {
+        lock(&self.state).gone = true;
+        self.room.notify_all();
+    }
+
+    /// Asks the peer to confirm what it has.
+    pub(super) fn flush(&self, receipts: &Receipts) {
+        let mut state = lock(&self.state);
+        if state.outbox.is_empty() {
+            return;
+        }
+        if let Some(lane) = state.lanes.first_mut() {
+            lane.writing.push_back(Part::bare(Kind::Flush));
+            self.pump(&mut state, receipts, PATIENCE);
+        }
+    }
+
+    /// Notes what its owner was told.
+    pub(super) fn told_up(&self, up: bool) {
+        lock(&self.state).down = !up;
+        self.room.notify_all();
+    }
+
+    /// Waits until everything is confirmed or the peer is not reachable; at most until then.
+    pub(super) fn wait_until_empty(&self, until: Instant) {
+        let mut state = lock(&self.state);
+        loop {
+            self.trim(&mut state);
+            let left = until.saturating_duration_since(Instant::now());
+            if state.outbox.is_empty() || state.down || left.is_zero() {
+                return;
+            }
+            state = self.wait(state, left.min(LOOK_AGAIN));
+        }
+    }
+
+    /// True if nothing is unconfirmed.
+    pub(super) fn is_empty(&self) -> bool {
+        let mut state = lock(&self.state);
+        self.trim(&mut state);
+        state.outbox.is_empty()
+    }
+
+    /// True if TCP carries it now.
+    pub(super) fn is_over_tcp(&self) -> bool {
+        lock(&self.state).lanes.first().is_some_and(|lane| lane.pipe.room().is_none())
+    }
+
+    /// Frees those who wait, so that they see that the node stops.
+    pub(super) fn wake(&self) {
+        let _state = lock(&self.state);
+        self.room.notify_all();
+    }
+
+    pub(super) fn read_counters(&self) -> PeerCounters {
+        let state = lock(&self.state);
+        let mut counters = self.counters.read(Some(self.key.load(Ordering::Relaxed)), true);
+        counters.carrier = state.lanes.first().map_or("none", |lane| lane.pipe.carrier());
+        counters.waiting = state.outbox.waiting() as u64;
+        counters.unconfirmed = state.outbox.unconfirmed() as u64;
+        counters
+    }
+
+    /// Breaks the connections as a failing network does.
+    #[cfg(test)]
+    pub(super) fn cut(&self) {
+        use std::os::fd::AsRawFd;
+        for lane in &lock(&self.state).lanes {
+            let _ = nix::sys::socket::shutdown(
+                lane.pipe.socket.as_raw_fd(),
+                nix::sys::socket::Shutdown::Both,
+            );
+        }
+    }
+}

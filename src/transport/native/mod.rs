@@ -1,0 +1,320 @@
+//! The native data plane between two of our own nodes: TCP, or shared memory on one host.
+//!
+//! It has the shape of the stock transport (`zmq`): a node listens, connects to each of its peers under
+//! a key, sends to a key, and one thread receives. Unlike there, a small message leaves on the thread that
+//! sends it and is handled on the thread that receives it; no thread of our own is between. A link to
+//! a peer outlives its connections: each message arrives once, whatever happens to them.
+//!
+//! State machines without I/O: `outbox` (what a sender keeps and what goes next), `session` (what a receiver
+//! has), `landing` (where a message is put together). I/O: `pipe` (one end of a connection), `ring` (shared
+//! memory), `reader`, `link` (sending), `receiver` (receiving), `io_thread` with `task`, `attempt` and
+//! `guest` (connections come and go). It knows frames of bytes and node ids, not what they mean.
+
+mod attempt;
+mod counters;
+mod guest;
+mod io_thread;
+mod landing;
+mod link;
+mod outbox;
+mod pipe;
+mod pool;
+mod reader;
+mod receipt;
+mod receiver;
+mod ring;
+mod same_host;
+mod session;
+mod shared;
+mod spin;
+mod task;
+mod types;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
+pub use counters::{BUCKETS, PeerCounters};
+use io_thread::{Command, IoThread};
+use link::Link;
+use outbox::Limits;
+use receiver::Receiver;
+use shared::Shared;
+pub use types::{Carriers, Memory, NativeIncoming, NativeOptions, Place, Sink};
+
+/// How long a replaced connection may take to flush what it holds.
+const FLUSH: Duration = Duration::from_secs(1);
+
+type Peers = BTreeMap<i32, Arc<Link>>;
+
+/// All native connections of a node.
+pub struct NativeTransport {
+    shared: Arc<Shared>,
+    peers: RwLock<Peers>,
+    receiver: Mutex<Receiver>,
+    io_thread: Mutex<Option<JoinHandle<()>>>,
+    next_link: AtomicU32,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl std::fmt::Debug for NativeTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NativeTransport")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failure(what: &str) -> impl FnOnce(io::Error) -> TransportError + '_ {
+    move |source| TransportError::Zmq { what: what.to_owned(), source }
+}
+
+impl NativeTransport {
+    /// A transport that listens nowhere yet but to nodes of this host.
+    ///
+    /// # Errors
+    /// The system has no resources left.
+    pub fn new(options: NativeOptions) -> Result<Self, TransportError> {
+        let make = || -> io::Result<Self> {
+            let shared = Arc::new(Shared::new(options)?);
+            let receiver = Receiver::new(&shared)?;
+            let io_thread = IoThread::new(Arc::clone(&shared))?;
+            let handle = std::thread::Builder::new()
+                .name("pslite-native".to_owned())
+                .spawn(move || io_thread.run())?;
+            Ok(Self {
+                shared,
+                peers: RwLock::new(BTreeMap::new()),
+                receiver: Mutex::new(receiver),
+                io_thread: Mutex::new(Some(handle)),
+                next_link: AtomicU32::new(1),
+                sent: AtomicU64::new(0),
+                received: AtomicU64::new(0),
+            })
+        };
+        make().map_err(failure("cannot start the native data plane"))
+    }
+
+    /// Who says where the data of large messages go. Can be set once.
+    pub fn set_sink(&self, sink: Arc<dyn Sink>) {
+        let _ = self.shared.sink.set(sink);
+    }
+
+    /// Listens there; the port. TCP only.
+    ///
+    /// # Errors
+    /// Names who holds the port, or which addresses this host has.
+    pub fn bind(&self, endpoint: &Endpoint) -> Result<u16, TransportError> {
+        let Endpoint::Tcp { host, port } = endpoint else {
+            return Err(failure("cannot listen")(io::ErrorKind::Unsupported.into()));
+        };
+        let fail = |error| super::zmq::bind_error(endpoint, error);
+        let listener = TcpListener::bind((host.as_str(), *port)).map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        let port = listener.local_addr().map_err(fail)?.port();
+        self.shared.command(Command::Listen(listener));
+        Ok(port)
+    }
+
+    /// Listens on the first free port of a range.
+    ///
+    /// # Errors
+    /// All are taken, or the host is not ours.
+    pub fn bind_in_range(&self, host: &str, low: u16, high: u16) -> Result<u16, TransportError> {
+        for port in low..=high {
+            match self.bind(&Endpoint::Tcp { host: host.to_owned(), port }) {
+                Err(TransportError::PortBusy { .. }) => {}
+                other => return other,
+            }
+        }
+        Err(TransportError::RangeBusy { host: host.to_owned(), low, high })
+    }
+
+    /// Connects to a peer under that key, in place of an earlier link, whose messages are flushed. Does
+    /// not wait: what is sent meanwhile is kept. `identity` is the node id that this node has.
+    ///
+    /// # Errors
+    /// The address is none, or its name is unknown.
+    pub fn connect(
+        &self,
+        key: i32,
+        endpoint: &Endpoint,
+        identity: Option<i32>,
+    ) -> Result<(), TransportError> {
+        let Endpoint::Tcp { host, port } = endpoint else {
+            return Err(failure("cannot connect")(io::ErrorKind::Unsupported.into()));
+        };
+        let addresses: Vec<SocketAddr> = (host.as_str(), *port)
+            .to_socket_addrs()
+            .map_err(|error| failure(&format!("cannot connect to {endpoint}"))(error))?
+            .collect();
+        let options = &self.shared.options;
+        let limits = Limits {
+            queue: options.send_queue,
+            bytes: options.send_bytes,
+            part_bytes: options.part_bytes,
+        };
+        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let link = Arc::new(Link::new(number, key, identity, addresses, limits));
+        self.shared.add_link(Arc::clone(&link));
+        let old = self.peers_mut().insert(key, Arc::clone(&link));
+        self.shared.command(Command::Connect(link));
+        if let Some(old) = old {
+            self.give_up(&old, FLUSH);
+        }
+        Ok(())
+    }
+
+    fn give_up(&self, link: &Link, linger: Duration) {
+        link.give_up();
+        self.shared.command(Command::GiveUp(link.number, Instant::now() + linger));
+    }
+
+    /// Gives a link another key.
+    pub fn rename(&self, from: i32, to: i32) {
+        let old = {
+            let mut peers = self.peers_mut();
+            let Some(link) = peers.remove(&from) else { return };
+            link.key.store(to, Ordering::Relaxed);
+            peers.insert(to, link)
+        };
+        if let Some(old) = old {
+            self.give_up(&old, FLUSH);
+        }
+    }
+
+    /// Gives a link up; what was sent is flushed for at most `linger`, without waiting for it here.
+    pub fn disconnect(&self, key: i32, linger: Duration) {
+        let old = self.peers_mut().remove(&key);
+        if let Some(old) = old {
+            self.give_up(&old, linger);
+        }
+    }
+
+    fn peers_mut(&self) -> RwLockWriteGuard<'_, Peers> {
+        self.peers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn peer(&self, key: i32) -> Option<Arc<Link>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    /// Sends one message; its size in bytes. First in, first out per peer, unless priorities say
+    /// otherwise in priority mode.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send(
+        &self,
+        key: i32,
+        meta: &[u8],
+        data: &[Bytes],
+        priority: i32,
+        mode: SendMode,
+    ) -> Result<usize, SendError> {
+        let shared = &self.shared;
+        let link = self.peer(key).ok_or(SendError::NoSuchPeer)?;
+        if shared.is_stopping() && mode == SendMode::Block {
+            return Err(SendError::Stopped);
+        }
+        let bytes = meta.len() + data.iter().map(Bytes::len).sum::<usize>();
+        if bytes as u64 > shared.options.data_max {
+            // The peer would close the connection over it.
+            let text = format!("a message of {bytes} bytes is larger than any may be");
+            return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
+        let class = if shared.options.priority_mode { priority } else { 0 };
+        let stopping = || shared.is_stopping();
+        if link.send(&shared.receipts, meta, data, class, mode, stopping)? {
+            shared.command(Command::Look(link.number));
+        }
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// Waits for a message. For one thread at a time.
+    ///
+    /// # Errors
+    /// [`RecvError::Stopped`] after [`Self::stop`].
+    pub fn recv(&self) -> Result<NativeIncoming, RecvError> {
+        let incoming = lock(&self.receiver).next(&self.shared)?;
+        let bytes: usize = incoming.frames.iter().map(Bytes::len).sum();
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(incoming)
+    }
+
+    /// Which links came up and went down since the last call. For one thread only. A break that is mended
+    /// soon is not among them.
+    pub fn link_events(&self, out: &mut Vec<LinkEvent>) {
+        self.shared.take_events(out);
+    }
+
+    /// Ends [`Self::recv`] and senders that wait.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Closes every connection. What was sent is flushed, for at most `linger`.
+    pub fn close(&self, linger: Duration) {
+        let Some(io_thread) = lock(&self.io_thread).take() else { return };
+        self.shared.stop();
+        let until = Instant::now() + linger;
+        self.shared.command(Command::StopListening);
+        lock(&self.receiver).say_goodbye();
+        let links = self.shared.all_links();
+        links.iter().for_each(|link| link.flush(&self.shared.receipts));
+        links.iter().for_each(|link| link.wait_until_empty(until));
+        self.peers_mut().clear();
+        links.iter().for_each(|link| link.give_up());
+        self.shared.command(Command::End);
+        // A panic there has been reported already, by the panic itself.
+        let _ = io_thread.join();
+        links.iter().for_each(|link| link.disconnected());
+        lock(&self.receiver).close_all();
+        self.shared.same_host.clean_up();
+    }
+
+    /// Bytes sent and received so far.
+    #[must_use]
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
+    /// What was counted about each peer.
+    #[must_use]
+    pub fn counters(&self) -> Vec<PeerCounters> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let sent = peers.values().map(|link| link.read_counters());
+        let received = self.shared.receipts.all();
+        sent.chain(received.iter().map(|receipt| receipt.read_counters())).collect()
+    }
+
+    /// How often the receiving thread waited: its system calls that belong to no single peer.
+    #[must_use]
+    pub fn waits(&self) -> u64 {
+        self.shared.receive_syscalls.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for NativeTransport {
+    fn drop(&mut self) {
+        self.close(Duration::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod once_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! What a sender keeps for one peer: messages that wait, those that are partly out, and those that are
+//! not confirmed. It decides what goes next. No I/O; the time is an argument.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::delivery::queue::PriorityFifo;
+use crate::wire::native::{GRANULE, HEADER, Header, Kind, WINDOW_MAX};
+
+/// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since it may
+/// learn of an end later than of a beginning.
+const BEGUN_MAX: usize = super::session::ASSEMBLIES_MAX / 2;
+/// Room for control messages when data has none any more.
+pub(super) const ASIDE_MAX: usize = 4096;
+/// The largest queue that still fits the receiver's window.
+const QUEUE_MAX: usize = WINDOW_MAX as usize / 2;
+/// Heads kept for reuse, and how large they may be.
+const SPARE_MAX: usize = 256;
+const SPARE_BYTES_MAX: usize = 1024;
+/// Classes whose last message is remembered, before those that are confirmed are forgotten.
+const CLASSES_KEPT: usize = 1024;
+
+/// Slices for one gathered write.
+pub(super) type Slices<'a> = SmallVec<[IoSlice<'a>; 64]>;
+
+/// Limits of an outbox.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) queue: usize,
+    pub(super) bytes: u64,
+    pub(super) part_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    /// Some parts are cut.
+    Begun,
+    /// Handed to the connection as a whole.
+    Sent,
+    /// Confirmed ahead of its turn.
+    Confirmed,
+}
+
+#[derive(Debug)]
+struct Stored {
+    /// Lengths of the data frames, and the metadata.
+    head: Vec<u8>,
+    meta_len: u32,
+    data: SmallVec<[Bytes; 3]>,
+    total: u64,
+    /// Bytes of data that are cut into parts.
+    cut: u64,
+    /// Bytes of data that a connection took.
+    written: u64,
+    class: i32,
+    after: u64,
+    state: State,
+    since: Instant,
+}
+
+/// A part of a message on its way into a connection.
+#[derive(Debug)]
+pub(super) struct Part {
+    sequence: u64,
+    header: [u8; HEADER],
+    offset: u64,
+    len: u64,
+    /// Bytes of header, head and data together that are written.
+    pub(super) done: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    limits: Limits,
+    /// Unconfirmed messages by number; the first has number `first`.
+    stored: VecDeque<Stored>,
+    first: u64,
+    waiting: PriorityFifo<u64>,
+    begun: Vec<u64>,
+    last_of_class: BTreeMap<i32, u64>,
+    bytes: u64,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Outbox {
+    pub(super) fn new(limits: Limits) -> Self {
+        let part_bytes = limits.part_bytes.clamp(GRANULE, 1 << 30) / GRANULE * GRANULE;
+        let queue = limits.queue.clamp(1, QUEUE_MAX);
+        Self {
+            limits: Limits { part_bytes, queue, ..limits },
+            stored: VecDeque::new(),
+            first: 1,
+            waiting: PriorityFifo::new(),
+            begun: Vec::new(),
+            last_of_class: BTreeMap::new(),
+            bytes: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// True if there is room for a message of that much data.
+    pub(super) fn has_room(&self, data: u64, control: bool) -> bool {
+        let aside = if control { ASIDE_MAX } else { 0 };
+        self.stored.len() < self.limits.queue + aside
+            && (control || self.bytes == 0 || self.bytes + data <= self.limits.bytes)
+    }
+
+    /// Takes a message of that class: the highest class goes first, and within one they keep their order.
+    pub(super) fn push(&mut self, meta: &[u8], data: &[Bytes], class: i32, now: Instant) {
+        let sequence = self.first + self.stored.len() as u64;
+        let mut head = self.spare.pop().unwrap_or_default();
+        head.clear();
+        let mut total = 0;
+        for frame in data {
+            total += frame.len() as u64;
+            head.extend_from_slice(&(frame.len() as u64).to_le_bytes());
+        }
+        head.extend_from_slice(meta);
+        let after = self.last_of_class.insert(class, sequence).unwrap_or(0);
+        if self.last_of_class.len() > CLASSES_KEPT {
+            let first = self.first;
+            self.last_of_class.retain(|_, last| *last >= first);
+        }
+        self.bytes += total;
+        self.stored.push_back(Stored {
+            head,
+            meta_len: meta.len() as u32,
+            data: data.iter().cloned().collect(),
+            total,
+            cut: 0,
+            written: 0,
+            class,
+            after,
+            state: State::Waiting,
+            since: now,
+        });
+        self.waiting.push(class, sequence);
+    }
+
+    fn index(&self, sequence: u64) -> Option<usize> {
+        let index = sequence.checked_sub(self.first)? as usize;
+        (index < self.stored.len()).then_some(index)
+    }
+
+    /// True if nothing is to be cut into parts any more.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.begun.is_empty()
+    }
+
+    /// True if everything is confirmed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.stored.is_empty()
+    }
+
+    /// Messages that are not wholly handed to a connection.
+    pub(super) const fn waiting(&self) -> usize {
+        self.waiting.len() + self.begun.len()
+    }
+
+    /// Messages that are not confirmed.
+    pub(super) fn unconfirmed(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// The next part to write, with an acknowledgement for the other direction: link and number.
+    /// `only_begun`: one of a message that others are parts of too.
+    pub(super) fn next_part(&mut self, ack: Option<(u32, u64)>, only_begun: bool) -> Option<Part> {
+        let sequence = if only_begun { self.most_urgent_begun()?.1 } else { self.choose()? };
+        let index = self.index(sequence)?;
+        let part_bytes = self.limits.part_bytes as u64;
+        let message = &mut self.stored[index];
+        let (offset, len) = (message.cut, (message.total - message.cut).min(part_bytes));
+        message.cut += len;
+        if message.cut == message.total {
+            self.begun.retain(|begun| *begun != sequence);
+            message.state = State::Sent;
+        } else if message.state == State::Waiting {
+            message.state = State::Begun;
+            self.begun.push(sequence);
+        }
+        let (ack_link, ack) = ack.unwrap_or_default();
+        let header = Header {
+            kind: Kind::Message,
+            frames: message.data.len() as u8,
+            meta_len: message.meta_len,
+            part_len: len as u32,
+            sequence,
+            after: message.after,
+            offset,
+            ack,
+            ack_link,
+        };
+        Some(Part { sequence, header: header.encode(), offset, len, done: 0 })
+    }
+
+    /// The most urgent: of equals, one that is begun.
+    fn choose(&mut self) -> Option<u64> {
+        match (self.most_urgent_begun(), self.waiting.next_priority()) {
+            (Some((class, begun)), waiting)
+                if self.begun.len() >= BEGUN_MAX || waiting.is_none_or(|other| class >= other) =>
+            {
+                Some(begun)
+            }
+            _ => self.waiting.pop(),
+        }
+    }
+
+    /// Class and number. There is at most one of each class.
+    fn most_urgent_begun(&self) -> Option<(i32, u64)> {
+        let class = |sequence: u64| self.index(sequence).map(|index| self.stored[index].class);
+        self.begun.iter().filter_map(|n| Some((class(*n)?, *n))).max()
+    }
+
+    /// What of a part is still to be written.
+    pub(super) fn slices<'a>(&'a self, part: &'a Part, out: &mut Slices<'a>) {
+        let mut skip = part.done;
+        let mut add = |bytes: &'a [u8]| {
+            if skip >= bytes.len() {
+                skip -= bytes.len();
+            } else {
+                out.push(IoSlice::new(&bytes[skip..]));
+                skip = 0;
+            }
+        };
+        add(&part.header);
+        let Some(index) = self.index(part.sequence) else { return };
+        let message = &self.stored[index];
+        add(&message.head);
+        let (mut begin, end) = (0, part.offset + part.len);
+        for frame in &message.data {
+            let (low, high) = (part.offset.max(begin), end.min(begin + frame.len() as u64));
+            if low < high {
+                add(&frame[(low - begin) as usize..(high - begin) as usize]);
+            }
+            begin += frame.len() as u64;
+        }
+    }
+
+    /// Length of a part in the connection, in bytes.
+    pub(super) fn len_of(&self, part: &Part) -> usize {
+        let head = self.index(part.sequence).map_or(0, |index| self.stored[index].head.len());
+        HEADER + head + part.len as usize
+    }
+
+    /// A connection took the whole part. If that was the last one of a message: how long it took.
+    pub(super) fn wrote(&mut self, part: &Part, now: Instant) -> Option<Duration> {
+        let index = self.index(part.sequence)?;
+        let message = &mut self.stored[index];
+        message.written += part.len;
+        (message.written >= message.total).then(|| now.saturating_duration_since(message.since))
+    }
+
+    /// Everything up to that message arrived; false if it was not even sent.
+    pub(super) fn confirm(&mut self, upto: u64) -> bool {
+        while self.first <= upto {
+            let Some(front) = self.stored.front() else { return false };
+            let gone = front.state == State::Confirmed
+                || front.state == State::Sent && front.written >= front.total;
+            if !gone {
+                return false;
+            }
+            self.drop_front();
+        }
+        true
+    }
+
+    fn drop_front(&mut self) {
+        let Some(front) = self.stored.pop_front() else { return };
+        self.first += 1;
+        self.bytes -= front.total;
+        if self.spare.len() < SPARE_MAX && front.head.capacity() <= SPARE_BYTES_MAX {
+            self.spare.push(front.head);
+        }
+    }
+
+    /// A new connection to the same life of the peer, which has all messages up to `received` and those
+    /// in `beyond`: the others go again. False if it cannot be the same.
+    pub(super) fn resume(&mut self, received: u64, beyond: &[u64]) -> bool {
+        if received < self.first - 1 || received - (self.first - 1) > self.stored.len() as u64 {
+            return false;
+        }
+        while self.first <= received {
+            self.drop_front();
+        }
+        for sequence in beyond {
+            if let Some(index) = self.index(*sequence) {
+                self.stored[index].state = State::Confirmed;
+            }
+        }
+        self.begun.clear();
+        self.waiting = PriorityFifo::new();
+        for (sequence, message) in (self.first..).zip(&mut self.stored) {
+            if message.state != State::Confirmed {
+                message.state = State::Waiting;
+                (message.cut, message.written) = (0, 0);
+                self.waiting.push(message.class, sequence);
+            }
+        }
+        true
+    }
+
+    /// Another life of the peer, which has all messages up to `received`: what the former one did not
+    /// confirm is lost. How many messages.
+    pub(super) fn abandon(&mut self, received: u64) -> usize {
+        let lost = self.stored.len();
+        let spare = std::mem::take(&mut self.spare);
+        *self = Self { spare, first: received + 1, ..Self::new(self.limits) };
+        lost
+    }
+}
+
+impl Part {
+    /// A frame that is no message.
+    pub(super) fn bare(kind: Kind) -> Self {
+        Self { sequence: 0, header: Header::new(kind).encode(), offset: 0, len: 0, done: 0 }
+    }
+}
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

@@ -1,0 +1,138 @@
+use super::*;
+use crate::wire::native::{Head, Parsed, parse};
+
+const PART: usize = 2 * GRANULE;
+
+fn outbox() -> Outbox {
+    Outbox::new(Limits { queue: 100, bytes: 10_000_000, part_bytes: PART })
+}
+
+fn push(outbox: &mut Outbox, length: usize, class: i32) {
+    let data = [Bytes::from(vec![class as u8; length])];
+    outbox.push(b"meta", &data, class, Instant::now());
+}
+
+/// Writes the next part as a connection does; its head and the bytes behind it.
+fn write(outbox: &mut Outbox) -> Option<(Head, Vec<u8>)> {
+    let part = outbox.next_part(None, false)?;
+    let mut slices = Slices::new();
+    outbox.slices(&part, &mut slices);
+    let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+    drop(slices);
+    assert_eq!(bytes.len(), outbox.len_of(&part));
+    outbox.wrote(&part, Instant::now());
+    let Ok(Parsed::Head(head)) = parse(&bytes, u64::MAX) else { panic!("{bytes:?}") };
+    let data = bytes[head.size..].to_vec();
+    assert_eq!(data.len(), head.header.part_len as usize);
+    Some((head, data))
+}
+
+fn numbers(outbox: &mut Outbox) -> Vec<u64> {
+    std::iter::from_fn(|| write(outbox)).map(|(head, _)| head.header.sequence).collect()
+}
+
+#[test]
+fn equals_keep_their_order_and_name_their_predecessor() {
+    let mut outbox = outbox();
+    for class in [0, 5, 0, 5] {
+        push(&mut outbox, 10, class);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| write(&mut outbox))
+        .map(|(head, _)| (head.header.sequence, head.header.after))
+        .collect();
+    assert_eq!(order, [(2, 0), (4, 2), (1, 0), (3, 1)]);
+    assert!(outbox.is_idle() && !outbox.is_empty());
+}
+
+#[test]
+fn an_urgent_message_overtakes_a_large_one() {
+    let mut outbox = outbox();
+    push(&mut outbox, 2 * PART + 7, 0);
+    assert_eq!(write(&mut outbox).unwrap().0.header.sequence, 1);
+    push(&mut outbox, 10, 0);
+    push(&mut outbox, 10, 1);
+    assert_eq!(numbers(&mut outbox), [3, 1, 1, 2]);
+}
+
+#[test]
+fn slices_go_on_where_a_write_ended() {
+    let mut outbox = outbox();
+    let data = [Bytes::from_static(b"12345678"), Bytes::new(), Bytes::from_static(b"abc")];
+    outbox.push(b"meta", &data, 0, Instant::now());
+    let mut part = outbox.next_part(Some((7, 9)), false).unwrap();
+    let read = |part: &Part| {
+        let mut slices = Slices::new();
+        outbox.slices(part, &mut slices);
+        slices.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>()
+    };
+    let whole = read(&part);
+    assert_eq!(&whole[HEADER + 24..], b"meta12345678abc");
+    for done in 0..=whole.len() {
+        part.done = done;
+        assert_eq!(read(&part), whole[done..]);
+    }
+    let Ok(Parsed::Head(head)) = parse(&whole, 100) else { panic!() };
+    assert_eq!((head.header.ack_link, head.header.ack), (7, 9));
+}
+
+#[test]
+fn few_messages_are_begun_at_a_time() {
+    let mut outbox = outbox();
+    for class in 0..BEGUN_MAX as i32 + 3 {
+        push(&mut outbox, 2 * PART, class);
+        write(&mut outbox).unwrap();
+    }
+    assert_eq!(outbox.begun.len(), BEGUN_MAX - 1, "one had to end for another");
+    assert!(outbox.waiting.len() >= 2);
+    numbers(&mut outbox);
+    assert!(outbox.is_idle());
+}
+
+#[test]
+fn what_is_confirmed_is_forgotten_and_nothing_else() {
+    let mut outbox = outbox();
+    (0..3).for_each(|_| push(&mut outbox, 10, 0));
+    assert!(!outbox.confirm(1), "not sent yet");
+    write(&mut outbox).unwrap();
+    write(&mut outbox).unwrap();
+    assert!(outbox.confirm(1) && outbox.confirm(1) && outbox.confirm(0));
+    assert!(!outbox.confirm(3) && outbox.unconfirmed() == 1);
+    write(&mut outbox).unwrap();
+    assert!(outbox.confirm(3) && outbox.is_empty() && !outbox.confirm(4));
+    assert_eq!(outbox.bytes, 0);
+}
+
+#[test]
+fn room_is_bounded_in_messages_and_bytes() {
+    let mut outbox = outbox();
+    assert!(outbox.has_room(100_000_000, false), "one message may be larger");
+    push(&mut outbox, 9_999_999, 0);
+    assert!(outbox.has_room(1, false) && !outbox.has_room(2, false) && outbox.has_room(2, true));
+    (0..99).for_each(|_| push(&mut outbox, 0, 0));
+    assert!(!outbox.has_room(0, false) && outbox.has_room(0, true));
+    (0..ASIDE_MAX).for_each(|_| push(&mut outbox, 0, 0));
+    assert!(!outbox.has_room(0, true));
+}
+
+#[test]
+fn after_a_break_what_did_not_arrive_goes_again() {
+    let mut outbox = outbox();
+    for length in [10, 3 * PART, 10, 10, 10] {
+        push(&mut outbox, length, 0);
+    }
+    let before = numbers(&mut outbox);
+    assert_eq!(before, [1, 2, 2, 2, 3, 4, 5]);
+    assert!(outbox.resume(1, &[4]));
+    push(&mut outbox, 10, 0);
+    assert_eq!(numbers(&mut outbox), [2, 2, 2, 3, 5, 6]);
+    assert!(outbox.confirm(6) && outbox.is_empty());
+    // In the middle of a large one.
+    push(&mut outbox, 3 * PART, 0);
+    write(&mut outbox).unwrap();
+    assert!(outbox.resume(6, &[]));
+    assert_eq!(numbers(&mut outbox), [7, 7, 7]);
+    assert!(!outbox.resume(5, &[]) && !outbox.resume(8, &[]), "that was somebody else");
+    assert_eq!(outbox.abandon(0), 1);
+    push(&mut outbox, 10, 0);
+    assert_eq!(numbers(&mut outbox), [1]);
+}

@@ -1,0 +1,211 @@
+//! The two ends of a connection: a socket, and with shared memory also a ring. Data go through the ring
+//! if there is one, acknowledgements against the stream of data always through the socket. The end of
+//! the other process shows on the socket in both cases.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
+use nix::sys::uio::readv;
+
+use super::counters::{Counters, add};
+use super::ring::{RingReader, RingWriter};
+use crate::transport::sys::memory::DESCRIPTORS_MAX;
+
+/// Wakes the other end: an eventfd.
+#[derive(Debug)]
+pub(super) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(super) fn new() -> io::Result<Self> {
+        use nix::sys::eventfd::{EfdFlags, EventFd};
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        Ok(Self(OwnedFd::from(EventFd::from_flags(flags)?)))
+    }
+
+    /// One that another process sent. If it is something else, ringing it has no effect.
+    pub(super) const fn of(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+
+    pub(super) fn ring(&self) {
+        // A full counter is as good as one more.
+        let _ = nix::unistd::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Forgets that it rang.
+    pub(super) fn silence(&self) {
+        let _ = nix::unistd::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Writes to a socket without waiting.
+pub(super) fn socket_write(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    Ok(sendmsg::<()>(socket.as_raw_fd(), slices, &[], flags, None)?)
+}
+
+/// Writes a few bytes to a socket, together with descriptors; as a whole or not at all.
+pub(super) fn socket_write_with(
+    socket: &OwnedFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let numbers: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&numbers)];
+    let control = if numbers.is_empty() { &rights[..0] } else { &rights[..] };
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    let n = sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, flags, None)?;
+    if n == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Reads from a socket without waiting; 0 bytes are its end.
+pub(super) fn socket_read(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
+    Ok(recv(socket.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT)?)
+}
+
+/// The end that data are written to.
+#[derive(Debug)]
+pub(super) struct OutPipe {
+    pub(super) socket: OwnedFd,
+    ring: Option<OutRing>,
+}
+
+#[derive(Debug)]
+struct OutRing {
+    writer: RingWriter,
+    data: Bell,
+    room: Arc<Bell>,
+}
+
+impl OutPipe {
+    pub(super) const fn over_socket(socket: OwnedFd) -> Self {
+        Self { socket, ring: None }
+    }
+
+    /// A new ring beside a Unix socket, and the descriptors for the other end.
+    pub(super) fn over_ring(
+        socket: OwnedFd,
+        ring_bytes: usize,
+    ) -> io::Result<(Self, [OwnedFd; DESCRIPTORS_MAX])> {
+        let (memory, writer) = RingWriter::create(ring_bytes)?;
+        let (data, room) = (Bell::new()?, Arc::new(Bell::new()?));
+        let descriptors = [memory, data.0.try_clone()?, room.0.try_clone()?];
+        Ok((Self { socket, ring: Some(OutRing { writer, data, room }) }, descriptors))
+    }
+
+    pub(super) const fn carrier(&self) -> &'static str {
+        if self.ring.is_some() { "shm" } else { "tcp" }
+    }
+
+    /// What rings when there is room again, if that does not show on the socket.
+    pub(super) fn room(&self) -> Option<&Bell> {
+        self.ring.as_ref().map(|ring| &*ring.room)
+    }
+
+    /// Writes as much as there is room for. With shared memory it may wait for the reader for as long as
+    /// `patience`, busily: that is shorter than any sleep.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is no room; it will be told when there is. Else the connection is broken.
+    pub(super) fn write(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        patience: Duration,
+        counters: &Counters,
+    ) -> io::Result<usize> {
+        let Some(OutRing { writer, data, .. }) = &mut self.ring else {
+            add(&counters.syscalls, 1);
+            return socket_write(&self.socket, slices);
+        };
+        let mut until = None;
+        loop {
+            let written = writer.write(slices, || {
+                add(&counters.syscalls, 1);
+                data.ring();
+            });
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + patience);
+            while !writer.has_room() && Instant::now() < until {
+                (0..32).for_each(|_| std::hint::spin_loop());
+            }
+            if writer.ask_for_room() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+    }
+}
+
+/// The end that data are read from.
+#[derive(Debug)]
+pub(super) struct InPipe {
+    pub(super) socket: OwnedFd,
+    ring: Option<InRing>,
+}
+
+#[derive(Debug)]
+struct InRing {
+    reader: RingReader,
+    data: Bell,
+    room: Bell,
+}
+
+impl InPipe {
+    pub(super) const fn over_socket(socket: OwnedFd) -> Self {
+        Self { socket, ring: None }
+    }
+
+    /// The other end of a ring, from the descriptors that came.
+    pub(super) fn over_ring(socket: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let [memory, data, room] = <[OwnedFd; DESCRIPTORS_MAX]>::try_from(descriptors)
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let reader = RingReader::open(memory)?;
+        let ring = InRing { reader, data: Bell::of(data), room: Bell::of(room) };
+        Ok(Self { socket, ring: Some(ring) })
+    }
+
+    pub(super) const fn carrier(&self) -> &'static str {
+        if self.ring.is_some() { "shm" } else { "tcp" }
+    }
+
+    /// What rings when there are data, if that does not show on the socket.
+    pub(super) fn data(&self) -> Option<&Bell> {
+        self.ring.as_ref().map(|ring| &ring.data)
+    }
+
+    /// The ring's reader.
+    pub(super) fn ring(&self) -> Option<&RingReader> {
+        self.ring.as_ref().map(|ring| &ring.reader)
+    }
+
+    /// Reads what there is; 0 bytes are the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is nothing. Else the connection is broken.
+    pub(super) fn read(
+        &mut self,
+        slices: &mut [IoSliceMut<'_>],
+        counters: &Counters,
+    ) -> io::Result<usize> {
+        if let Some(InRing { reader, room, .. }) = &mut self.ring {
+            return reader.read(slices, || {
+                counters.syscalls.fetch_add(1, Relaxed);
+                room.ring();
+            });
+        }
+        counters.syscalls.fetch_add(1, Relaxed);
+        Ok(readv(&self.socket, slices)?)
+    }
+}

@@ -1,0 +1,103 @@
+//! What arrived from each peer, for whoever sends to that peer: so acknowledgements travel with
+//! messages of the other direction and cost nothing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::counters::{Counters, PeerCounters};
+use super::lock;
+
+/// What arrived on one link of one peer.
+#[derive(Debug)]
+pub(super) struct Receipt {
+    /// The peer's life.
+    pub(super) life: u64,
+    /// The peer's number of the link.
+    pub(super) link: u32,
+    /// The peer's node id.
+    pub(super) node: Option<i32>,
+    pub(super) counters: Counters,
+    received: AtomicU64,
+    told: AtomicU64,
+    carrier: Mutex<&'static str>,
+}
+
+impl Receipt {
+    pub(super) fn new(life: u64, link: u32, node: Option<i32>) -> Self {
+        Self {
+            life,
+            link,
+            node,
+            counters: Counters::default(),
+            received: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            carrier: Mutex::new("none"),
+        }
+    }
+
+    /// Notes what carries the bytes.
+    pub(super) fn carries(&self, carrier: &'static str) {
+        *lock(&self.carrier) = carrier;
+    }
+
+    pub(super) fn read_counters(&self) -> PeerCounters {
+        let mut counters = self.counters.read(self.node, false);
+        counters.carrier = *lock(&self.carrier);
+        counters
+    }
+
+    /// All messages up to this one arrived.
+    pub(super) fn note(&self, received: u64) {
+        self.received.store(received, Ordering::Release);
+    }
+
+    /// Link and number for an acknowledgement that is sent now.
+    pub(super) fn tell(&self) -> (u32, u64) {
+        let received = self.received.load(Ordering::Acquire);
+        self.told.store(received, Ordering::Relaxed);
+        (self.link, received)
+    }
+
+    /// How many messages the peer has not been told of.
+    pub(super) fn untold(&self) -> u64 {
+        let told = self.told.load(Ordering::Relaxed);
+        self.received.load(Ordering::Relaxed).saturating_sub(told)
+    }
+}
+
+/// The receipts of all links, the latest of each peer's life at hand.
+#[derive(Debug, Default)]
+pub(super) struct Receipts {
+    /// Changes with the list; never 0.
+    version: AtomicU64,
+    all: RwLock<BTreeMap<(u64, u32), Arc<Receipt>>>,
+}
+
+impl Receipts {
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire) + 1
+    }
+
+    pub(super) fn insert(&self, receipt: Arc<Receipt>) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        all.insert((receipt.life, receipt.link), receipt);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn remove(&self, life: u64, link: u32) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&(life, link));
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The receipt of the last link from that life of a peer.
+    pub(super) fn of(&self, life: u64) -> Option<Arc<Receipt>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.range((life, 0)..=(life, u32::MAX)).next_back().map(|(_, receipt)| Arc::clone(receipt))
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Receipt>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}

@@ -1,0 +1,474 @@
+//! The receiving side: all connections on which peers send to this node, and the sessions of their
+//! links. Whoever calls `next` does all the work on its own thread: waits, reads, confirms.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use smallvec::SmallVec;
+
+use super::counters::add;
+use super::link::Link;
+use super::pipe::{InPipe, socket_read, socket_write, socket_write_with};
+use super::reader::{Asides, Reader, Surroundings};
+use super::receipt::Receipt;
+use super::session::Session;
+use super::shared::Shared;
+use super::spin::Spin;
+use super::types::NativeIncoming;
+use crate::observe::log::{self, Level};
+use crate::transport::sys::memory::delay_acknowledgements;
+use crate::transport::zmq::RecvError;
+use crate::wire::native::{Header, Hello, Kind, Welcome};
+
+/// After that many messages, or bytes of data, a peer is told what arrived, if no message to it did so.
+const ACK_MESSAGES: u64 = 64;
+const ACK_BYTES: u64 = 2 << 20;
+/// The same after that time.
+const ACK_AFTER: Duration = Duration::from_millis(5);
+/// Reads from one connection before the others have their turn.
+const READS_MAX: usize = 16;
+/// Events of one wait.
+const EVENTS_MAX: usize = 64;
+/// Links of peers that are remembered.
+const SESSIONS_MAX: usize = 4096;
+/// For how long a link without a connection is remembered.
+const SESSION_KEPT: Duration = Duration::from_secs(300);
+/// Connections of one link.
+const LANES_MAX: usize = 16;
+/// Numbers of messages that a greeting lists; the others come again and are dropped.
+const BEYOND_MAX: usize = 256;
+/// The token of the bell that wakes the receiving thread.
+const BELL: u64 = 0;
+/// Added to the token of a connection: it is only the bell of its ring.
+const OF_RING: u64 = 1 << 63;
+
+/// A connection that has introduced itself.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) socket: OwnedFd,
+    pub(super) hello: Hello,
+    pub(super) descriptors: Vec<OwnedFd>,
+    pub(super) address: Arc<str>,
+}
+
+struct Connection {
+    pipe: InPipe,
+    reader: Reader,
+    session: (u64, u32),
+    /// Something came since the last tick.
+    active: bool,
+}
+
+struct Entry {
+    session: Session,
+    epoch: u32,
+    tokens: SmallVec<[u64; 1]>,
+    receipt: Arc<Receipt>,
+    /// Bytes of data since the peer was told what arrived.
+    untold_bytes: u64,
+    /// Our link to the same peer, where its acknowledgements belong.
+    reverse: Option<Arc<Link>>,
+    last_connected: Instant,
+}
+
+/// See the module.
+pub(super) struct Receiver {
+    epoll: Epoll,
+    connections: BTreeMap<u64, Connection>,
+    sessions: BTreeMap<(u64, u32), Entry>,
+    ready: VecDeque<NativeIncoming>,
+    /// Tokens of the connections with a ring.
+    rings: Vec<u64>,
+    spin: Spin,
+    next_token: u64,
+    /// Some peer has not been told of all that arrived.
+    untold: bool,
+    last_told: Instant,
+    events: Vec<EpollEvent>,
+}
+
+impl Receiver {
+    pub(super) fn new(shared: &Shared) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&shared.receive_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
+        Ok(Self {
+            epoll,
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            ready: VecDeque::new(),
+            rings: Vec::new(),
+            spin: Spin::default(),
+            next_token: BELL + 1,
+            untold: false,
+            last_told: Instant::now(),
+            events: vec![EpollEvent::empty(); EVENTS_MAX],
+        })
+    }
+
+    /// The next message.
+    pub(super) fn next(&mut self, shared: &Shared) -> Result<NativeIncoming, RecvError> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Ok(message);
+            }
+            if shared.is_stopping() {
+                return Err(RecvError::Stopped);
+            }
+            self.acknowledge(shared);
+            if self.read_rings(shared) || self.spin(shared) {
+                continue;
+            }
+            self.wait(shared).map_err(RecvError::Zmq)?;
+        }
+    }
+
+    // ---- waiting ------------------------------------------------------------------------------
+
+    /// Reads from the rings until one brought a message; true if any had something.
+    fn read_rings(&mut self, shared: &Shared) -> bool {
+        let mut any = false;
+        for index in 0..self.rings.len() {
+            let Some(token) = self.rings.get(index).copied() else { break };
+            let has_bytes = |connection: &Connection| {
+                connection.pipe.ring().is_some_and(|ring| ring.has_bytes())
+            };
+            if self.connections.get(&token).is_some_and(has_bytes) {
+                any = true;
+                self.read(token, shared);
+                // The next one begins where this one ended, so that none is forgotten.
+                if !self.ready.is_empty() {
+                    self.rings.rotate_left(index + 1);
+                    return true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Looks at the rings for a short while before sleeping; true if one has something.
+    fn spin(&mut self, shared: &Shared) -> bool {
+        if self.rings.is_empty() {
+            return false;
+        }
+        let Self { rings, connections, spin, .. } = self;
+        let pipes: SmallVec<[_; 8]> =
+            rings.iter().filter_map(|token| connections.get(token)?.pipe.ring()).collect();
+        spin.until(|| shared.is_stopping() || pipes.iter().any(|ring| ring.has_bytes()))
+    }
+
+    fn wait(&mut self, shared: &Shared) -> io::Result<()> {
+        let rings =
+            || self.rings.iter().filter_map(|token| self.connections.get(token)?.pipe.ring());
+        let all_asleep = rings().all(|ring| ring.sleep());
+        let timeout = if !all_asleep {
+            EpollTimeout::ZERO
+        } else if self.untold {
+            EpollTimeout::try_from(ACK_AFTER).unwrap_or(EpollTimeout::ZERO)
+        } else {
+            EpollTimeout::NONE
+        };
+        shared.receive_syscalls.fetch_add(1, Relaxed);
+        let waited = self.epoll.wait(&mut self.events, timeout);
+        rings().for_each(super::ring::RingReader::awake);
+        let count = match waited {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        for index in 0..count {
+            let token = self.events[index].data();
+            if token == BELL {
+                shared.receive_bell.silence();
+                self.welcome_arrivals(shared);
+            } else if self.rings.contains(&token) {
+                self.end_of_ring(token, shared);
+            } else if token & OF_RING == 0 {
+                self.read(token, shared);
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket beside a ring has come to its end.
+    fn end_of_ring(&mut self, token: u64, shared: &Shared) {
+        let Some(connection) = self.connections.get(&token) else { return };
+        shared.receive_syscalls.fetch_add(1, Relaxed);
+        match socket_read(&connection.pipe.socket, &mut [0; 64]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Nothing is said there: the peer is gone. What it wrote before is still in the ring.
+            _ => {
+                let has_bytes = |connection: &Connection| {
+                    connection.pipe.ring().is_some_and(|ring| ring.has_bytes())
+                };
+                while self.connections.get(&token).is_some_and(has_bytes) {
+                    self.read(token, shared);
+                }
+                self.close(token);
+            }
+        }
+    }
+
+    // ---- reading ------------------------------------------------------------------------------
+
+    fn read(&mut self, token: u64, shared: &Shared) {
+        let Self { connections, sessions, ready, .. } = self;
+        let Some(connection) = connections.get_mut(&token) else { return };
+        let Some(entry) = sessions.get_mut(&connection.session) else { return };
+        connection.active = true;
+        let is_ring = connection.pipe.ring().is_some();
+        let receipt = Arc::clone(&entry.receipt);
+        let mut asides = Asides::default();
+        let mut around = Surroundings {
+            session: &mut entry.session,
+            pool: &shared.pool,
+            sink: shared.sink.get().map(|sink| &**sink),
+            data_max: shared.options.data_max,
+            counters: &receipt.counters,
+            ready,
+        };
+        let mut end = None;
+        for _ in 0..READS_MAX {
+            match connection.reader.step(&mut connection.pipe, &mut around, &mut asides) {
+                Ok(true) if !is_ring || around.ready.is_empty() => {}
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    end = Some(error);
+                    break;
+                }
+            }
+        }
+        entry.note(asides, shared);
+        self.untold |= asides.parts > 0;
+        let key = connection.session;
+        if asides.flush {
+            self.tell(key);
+        }
+        if let Some(error) = end {
+            self.say_why(token, &error);
+            self.close(token);
+        }
+    }
+
+    fn say_why(&self, token: u64, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData
+            && let Some(connection) = self.connections.get(&token)
+            && let Some(entry) = self.sessions.get(&connection.session)
+        {
+            let address = &entry.session.address;
+            log::write(Level::Warning, &format!("closed a connection from {address}: {error}"));
+        }
+    }
+
+    // ---- acknowledgements ---------------------------------------------------------------------
+
+    /// Tells peers what arrived, if no message to them has done so for long enough.
+    fn acknowledge(&mut self, shared: &Shared) {
+        if !self.untold {
+            return;
+        }
+        let now = Instant::now();
+        let all = now.saturating_duration_since(self.last_told) >= ACK_AFTER;
+        let mut due: SmallVec<[(u64, u32); 8]> = SmallVec::new();
+        for (key, entry) in &mut self.sessions {
+            match entry.receipt.untold() {
+                0 => entry.untold_bytes = 0,
+                n if all || n >= ACK_MESSAGES || entry.untold_bytes >= ACK_BYTES => due.push(*key),
+                _ => {}
+            }
+        }
+        due.into_iter().for_each(|key| self.tell(key));
+        if all {
+            (self.untold, self.last_told) = (false, now);
+            self.delay_tcp();
+            self.forget_sessions(now, shared);
+        }
+    }
+
+    /// Without this the kernel would answer every small message with a packet of its own, which costs
+    /// as much as the message.
+    fn delay_tcp(&mut self) {
+        for connection in self.connections.values_mut().filter(|connection| connection.active) {
+            connection.active = false;
+            if connection.pipe.ring().is_none() {
+                let _ = delay_acknowledgements(connection.pipe.socket.as_fd());
+            }
+        }
+    }
+
+    fn tell(&mut self, key: (u64, u32)) {
+        let Some(entry) = self.sessions.get_mut(&key) else { return };
+        let Some(connection) = entry.tokens.first().and_then(|token| self.connections.get(token))
+        else {
+            return;
+        };
+        let (ack_link, ack) = entry.receipt.tell();
+        entry.untold_bytes = 0;
+        let header = Header { ack, ack_link, ..Header::new(Kind::Ack) };
+        entry.receipt.counters.syscalls.fetch_add(1, Relaxed);
+        // If there is no room now, a later one says the same. One that is cut would be the end of it.
+        let sent = socket_write(&connection.pipe.socket, &[IoSlice::new(&header.encode())]);
+        if sent.is_ok_and(|n| n < crate::wire::native::HEADER) {
+            let tokens = entry.tokens.clone();
+            tokens.into_iter().for_each(|token| self.close(token));
+        }
+    }
+
+    // ---- coming and going -----------------------------------------------------------------------
+
+    fn welcome_arrivals(&mut self, shared: &Shared) {
+        let arrivals = std::mem::take(&mut *super::lock(&shared.arrivals));
+        for arrival in arrivals {
+            let address = Arc::clone(&arrival.address);
+            if let Err(error) = self.attach(arrival, shared) {
+                log::write(
+                    Level::Warning,
+                    &format!("refused a connection from {address}: {error}"),
+                );
+            }
+        }
+    }
+
+    fn attach(&mut self, arrival: Arrival, shared: &Shared) -> io::Result<()> {
+        let Arrival { socket, hello, descriptors, address } = arrival;
+        let now = Instant::now();
+        let key = (hello.incarnation, hello.link);
+        if !self.sessions.contains_key(&key) {
+            self.forget_sessions(now, shared);
+            if self.sessions.len() >= SESSIONS_MAX {
+                return Err(io::Error::other("too many links"));
+            }
+        }
+        let entry = self.sessions.entry(key).or_insert_with(|| {
+            let receipt = Arc::new(Receipt::new(hello.incarnation, hello.link, hello.node));
+            shared.receipts.insert(Arc::clone(&receipt));
+            Entry {
+                session: Session::new(hello.incarnation, hello.node, address),
+                epoch: 0,
+                tokens: SmallVec::new(),
+                receipt,
+                untold_bytes: 0,
+                reverse: None,
+                last_connected: now,
+            }
+        });
+        if hello.stripe == 0 {
+            if hello.epoch <= entry.epoch {
+                return Err(io::Error::other("it is older than one that stands"));
+            }
+            entry.epoch = hello.epoch;
+            entry.session.node = hello.node;
+            entry.session.forget_parts();
+            for token in std::mem::take(&mut entry.tokens) {
+                self.connections.remove(&token);
+                self.rings.retain(|ring| *ring != token);
+            }
+        } else if hello.epoch != entry.epoch || entry.tokens.len() >= LANES_MAX {
+            return Err(io::Error::other("its link has changed"));
+        }
+        let pipe = if hello.shared_memory {
+            InPipe::over_ring(socket, descriptors)?
+        } else {
+            InPipe::over_socket(socket)
+        };
+        let mut beyond = entry.session.beyond();
+        beyond.truncate(BEYOND_MAX);
+        let welcome = Welcome {
+            incarnation: shared.options.incarnation,
+            received: entry.session.received(),
+            beyond,
+        };
+        add(&entry.receipt.counters.connections, 1);
+        entry.receipt.note(entry.session.received());
+        entry.receipt.tell();
+        socket_write_with(&pipe.socket, &greeting(Kind::Welcome, &welcome.encode()), &[])?;
+        let token = self.next_token;
+        self.next_token += 1;
+        self.epoll.add(&pipe.socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+        if let Some(bell) = pipe.data() {
+            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+            self.epoll.add(bell, EpollEvent::new(flags, token | OF_RING))?;
+            self.rings.push(token);
+        }
+        entry.tokens.push(token);
+        entry.receipt.carries(pipe.carrier());
+        let reader = Reader::new(pipe.ring().is_some());
+        self.connections.insert(token, Connection { pipe, reader, session: key, active: true });
+        Ok(())
+    }
+
+    /// One connection broke: its link makes all of them anew.
+    fn close(&mut self, token: u64) {
+        let Some(connection) = self.connections.remove(&token) else { return };
+        self.rings.retain(|ring| *ring != token);
+        let Some(entry) = self.sessions.get_mut(&connection.session) else { return };
+        entry.last_connected = Instant::now();
+        entry.session.forget_parts();
+        entry.receipt.carries("none");
+        for other in std::mem::take(&mut entry.tokens) {
+            self.connections.remove(&other);
+            self.rings.retain(|ring| *ring != other);
+        }
+    }
+
+    /// Forgets links that have had no connection for long.
+    fn forget_sessions(&mut self, now: Instant, shared: &Shared) {
+        self.sessions.retain(|(life, link), entry| {
+            let silent = now.saturating_duration_since(entry.last_connected);
+            let keep = !entry.tokens.is_empty() || silent < SESSION_KEPT;
+            if !keep {
+                shared.receipts.remove(*life, *link);
+            }
+            keep
+        });
+    }
+
+    /// Tells all peers what arrived, and that nothing more will be read.
+    pub(super) fn say_goodbye(&mut self) {
+        for entry in self.sessions.values_mut() {
+            let (ack_link, ack) = entry.receipt.tell();
+            let header = Header { ack, ack_link, ..Header::new(Kind::Bye) };
+            for token in &entry.tokens {
+                if let Some(connection) = self.connections.get(token) {
+                    let _ =
+                        socket_write(&connection.pipe.socket, &[IoSlice::new(&header.encode())]);
+                }
+            }
+        }
+    }
+
+    /// Closes all connections.
+    pub(super) fn close_all(&mut self) {
+        self.connections.clear();
+        self.rings.clear();
+        self.sessions.values_mut().for_each(|entry| entry.tokens.clear());
+    }
+}
+
+impl Entry {
+    fn note(&mut self, asides: Asides, shared: &Shared) {
+        self.receipt.note(self.session.received());
+        self.untold_bytes += asides.data;
+        let Some((link, upto)) = asides.ack else { return };
+        if self.reverse.as_ref().is_none_or(|reverse| reverse.number != link) {
+            self.reverse = shared.link(link);
+        }
+        if let Some(reverse) = &self.reverse {
+            reverse.acknowledged(self.session.incarnation, upto);
+        }
+    }
+}
+
+/// The frame of a greeting.
+pub(super) fn greeting(kind: Kind, content: &[u8]) -> Vec<u8> {
+    let header = Header { meta_len: content.len() as u32, ..Header::new(kind) };
+    let mut bytes = header.encode().to_vec();
+    bytes.extend_from_slice(content);
+    bytes
+}

@@ -1,0 +1,209 @@
+//! What a receiver knows about one link of one sender: which messages arrived, which are on the way,
+//! and in which order they are delivered. It outlives the connections of the link, and so each message
+//! is delivered once. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use super::landing::Landing;
+use super::pool::Pool;
+use super::types::{NativeIncoming, Place};
+use crate::wire::native::{FrameError, Head, WINDOW_MAX};
+
+/// Large messages of one link that may be on the way at a time.
+pub(super) const ASSEMBLIES_MAX: usize = 64;
+
+/// Why a connection is closed.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(super) enum SessionError {
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("message {0} is too far ahead")]
+    TooFar(u64),
+    #[error("a part of message {0} came twice, or belongs to another")]
+    Part(u64),
+    #[error("more than {ASSEMBLIES_MAX} messages are under way in parts")]
+    TooMany,
+    #[error("message {0} is too large for this machine")]
+    TooLarge(u64),
+    #[error("two messages follow message {0}")]
+    Order(u64),
+    #[error("the memory where message {0} lands has changed its size")]
+    Place(u64),
+}
+
+struct Assembly {
+    sequence: u64,
+    after: u64,
+    landing: Landing,
+}
+
+/// See the module.
+pub(super) struct Session {
+    pub(super) incarnation: u64,
+    pub(super) node: Option<i32>,
+    pub(super) address: Arc<str>,
+    received: u64,
+    beyond: BTreeSet<u64>,
+    /// Complete messages whose predecessor is not delivered, by that predecessor.
+    held: BTreeMap<u64, (u64, NativeIncoming)>,
+    held_numbers: BTreeSet<u64>,
+    assemblies: Vec<Assembly>,
+}
+
+impl Session {
+    pub(super) fn new(incarnation: u64, node: Option<i32>, address: Arc<str>) -> Self {
+        Self {
+            incarnation,
+            node,
+            address,
+            received: 0,
+            beyond: BTreeSet::new(),
+            held: BTreeMap::new(),
+            held_numbers: BTreeSet::new(),
+            assemblies: Vec::new(),
+        }
+    }
+
+    /// All messages up to this one arrived.
+    pub(super) const fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Those that arrived beyond it.
+    pub(super) fn beyond(&self) -> Vec<u64> {
+        self.beyond.iter().copied().collect()
+    }
+
+    /// The connections broke: what is incomplete comes again from its beginning.
+    pub(super) fn forget_parts(&mut self) {
+        self.assemblies.clear();
+    }
+
+    fn has(&self, sequence: u64) -> bool {
+        sequence <= self.received || self.beyond.contains(&sequence)
+    }
+
+    /// False if the message came before.
+    ///
+    /// # Errors
+    /// Its number is beyond the window.
+    pub(super) fn wants(&self, sequence: u64) -> Result<bool, SessionError> {
+        if sequence > self.received.saturating_add(WINDOW_MAX) {
+            return Err(SessionError::TooFar(sequence));
+        }
+        Ok(!self.has(sequence))
+    }
+
+    /// True if a part of the message came before.
+    pub(super) fn is_begun(&self, sequence: u64) -> bool {
+        self.assemblies.iter().any(|assembly| assembly.sequence == sequence)
+    }
+
+    /// Gets ready for a part of a message. `place` is used if it is the first one.
+    pub(super) fn expect(
+        &mut self,
+        pool: &Arc<Pool>,
+        head: &Head,
+        meta: &[u8],
+        place: Option<Place>,
+    ) -> Result<(), SessionError> {
+        let header = &head.header;
+        let sequence = header.sequence;
+        let found = self.assemblies.iter().position(|assembly| assembly.sequence == sequence);
+        let index = match found {
+            Some(index) => index,
+            None if self.assemblies.len() >= ASSEMBLIES_MAX => return Err(SessionError::TooMany),
+            None => {
+                let landing = Landing::new(pool, head, meta, place)
+                    .ok_or(SessionError::TooLarge(sequence))?;
+                self.assemblies.push(Assembly { sequence, after: header.after, landing });
+                self.assemblies.len() - 1
+            }
+        };
+        let assembly = &mut self.assemblies[index];
+        let fits = assembly.after == header.after && assembly.landing.fits(head);
+        if fits && assembly.landing.expect(header.offset, u64::from(header.part_len)) {
+            Ok(())
+        } else {
+            Err(SessionError::Part(sequence))
+        }
+    }
+
+    /// Where the data of a message go that is on the way.
+    pub(super) fn landing(&mut self, sequence: u64) -> Option<&mut Landing> {
+        let mut all = self.assemblies.iter_mut();
+        all.find(|assembly| assembly.sequence == sequence).map(|assembly| &mut assembly.landing)
+    }
+
+    /// A part of a message has arrived whole: delivers the message if that completes it.
+    pub(super) fn landed(
+        &mut self,
+        sequence: u64,
+        bytes: u64,
+        out: &mut VecDeque<NativeIncoming>,
+    ) -> Result<(), SessionError> {
+        let mut all = self.assemblies.iter_mut();
+        let Some(index) = all.position(|assembly| assembly.sequence == sequence) else {
+            return Ok(());
+        };
+        if !self.assemblies[index].landing.arrived(bytes) {
+            return Ok(());
+        }
+        let Assembly { after, landing, .. } = self.assemblies.swap_remove(index);
+        self.complete(sequence, after, landing, out)
+    }
+
+    /// A message is complete: delivers it, and those that waited for it, as soon as its predecessor is
+    /// delivered.
+    pub(super) fn complete(
+        &mut self,
+        sequence: u64,
+        after: u64,
+        landing: Landing,
+        out: &mut VecDeque<NativeIncoming>,
+    ) -> Result<(), SessionError> {
+        let frames: SmallVec<_> = landing.into_frames();
+        let incoming = NativeIncoming {
+            from: self.node,
+            incarnation: self.incarnation,
+            frames,
+            address: Arc::clone(&self.address),
+        };
+        self.note(sequence);
+        if !self.has(after) || self.held_numbers.contains(&after) {
+            self.held_numbers.insert(sequence);
+            return match self.held.insert(after, (sequence, incoming)) {
+                Some(_) => Err(SessionError::Order(after)),
+                None => Ok(()),
+            };
+        }
+        out.push_back(incoming);
+        let mut last = sequence;
+        while let Some((next, incoming)) = self.held.remove(&last) {
+            self.held_numbers.remove(&next);
+            out.push_back(incoming);
+            last = next;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, sequence: u64) {
+        if sequence != self.received + 1 {
+            self.beyond.insert(sequence);
+            return;
+        }
+        self.received = sequence;
+        while self.beyond.first() == Some(&(self.received + 1)) {
+            self.beyond.pop_first();
+            self.received += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! What the threads of the transport share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use super::io_thread::Command;
+use super::link::Link;
+use super::lock;
+use super::pipe::Bell;
+use super::pool::Pool;
+use super::receipt::Receipts;
+use super::receiver::Arrival;
+use super::same_host::SameHost;
+use super::types::{NativeOptions, Sink};
+use crate::transport::zmq::LinkEvent;
+
+/// Link events that nobody fetched; older ones are dropped then.
+const EVENTS_MAX: usize = 65_536;
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) options: NativeOptions,
+    pub(super) pool: Arc<Pool>,
+    pub(super) sink: OnceLock<Arc<dyn Sink>>,
+    pub(super) receipts: Receipts,
+    /// Connections on their way from the I/O thread to the receiving one.
+    pub(super) arrivals: Mutex<Vec<Arrival>>,
+    pub(super) receive_bell: Bell,
+    /// Waits of the receiving thread.
+    pub(super) receive_syscalls: AtomicU64,
+    pub(super) io_bell: Bell,
+    pub(super) same_host: SameHost,
+    commands: Mutex<Vec<Command>>,
+    links: RwLock<BTreeMap<u32, Arc<Link>>>,
+    events: Mutex<Vec<LinkEvent>>,
+    stopping: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn new(options: NativeOptions) -> std::io::Result<Self> {
+        Ok(Self {
+            pool: Pool::new(options.pool_bytes),
+            sink: OnceLock::new(),
+            receipts: Receipts::default(),
+            arrivals: Mutex::default(),
+            receive_bell: Bell::new()?,
+            receive_syscalls: AtomicU64::new(0),
+            io_bell: Bell::new()?,
+            same_host: SameHost::new(&options),
+            commands: Mutex::default(),
+            links: RwLock::default(),
+            events: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            options,
+        })
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Frees the receiving thread and senders that wait.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.receive_bell.ring();
+        self.all_links().iter().for_each(|link| link.wake());
+    }
+
+    pub(super) fn command(&self, command: Command) {
+        lock(&self.commands).push(command);
+        self.io_bell.ring();
+    }
+
+    pub(super) fn take_commands(&self) -> Vec<Command> {
+        std::mem::take(&mut *lock(&self.commands))
+    }
+
+    pub(super) fn event(&self, link: &Link, up: bool) {
+        let mut events = lock(&self.events);
+        if events.len() >= EVENTS_MAX {
+            events.remove(0);
+        }
+        events.push(LinkEvent { key: link.key.load(Ordering::Relaxed), up });
+    }
+
+    pub(super) fn take_events(&self, out: &mut Vec<LinkEvent>) {
+        out.append(&mut lock(&self.events));
+    }
+
+    /// One of this node's links, by its number.
+    pub(super) fn link(&self, number: u32) -> Option<Arc<Link>> {
+        self.links.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    pub(super) fn add_link(&self, link: Arc<Link>) {
+        self.links.write().unwrap_or_else(PoisonError::into_inner).insert(link.number, link);
+    }
+
+    pub(super) fn remove_link(&self, number: u32) {
+        self.links.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    pub(super) fn all_links(&self) -> Vec<Arc<Link>> {
+        self.links.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}

@@ -1,0 +1,87 @@
+//! Looking again for a short while before sleeping. To be woken costs several microseconds, more than
+//! a message through shared memory takes; but who looks in vain takes the time from others. So it is done
+//! only for as long as it has paid lately.
+
+use std::time::{Duration, Instant};
+
+/// The longest look.
+const LONGEST: Duration = Duration::from_micros(40);
+/// The shortest that is tried.
+const SHORTEST: Duration = Duration::from_micros(5);
+/// After looks in vain have made it too short, one in so many waits looks all the same.
+const TRY_EVERY: u32 = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Spin {
+    time: Duration,
+    skipped: u32,
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        Self { time: LONGEST, skipped: 0 }
+    }
+}
+
+impl Spin {
+    /// Looks until there is something, or the time is up; true if there is.
+    pub(super) fn until(&mut self, there_is: impl Fn() -> bool) -> bool {
+        let time = self.next();
+        if time.is_zero() {
+            return false;
+        }
+        let until = Instant::now() + time;
+        loop {
+            for _ in 0..16 {
+                if there_is() {
+                    self.learn(true);
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if Instant::now() >= until {
+                self.learn(false);
+                return false;
+            }
+        }
+    }
+
+    /// For how long to look this time.
+    fn next(&mut self) -> Duration {
+        if self.time >= SHORTEST {
+            return self.time;
+        }
+        self.skipped += 1;
+        if self.skipped < TRY_EVERY {
+            return Duration::ZERO;
+        }
+        self.skipped = 0;
+        LONGEST
+    }
+
+    fn learn(&mut self, paid: bool) {
+        self.time = if paid { LONGEST } else { self.time * 3 / 4 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_in_vain_ends_soon_and_is_tried_again() {
+        let mut spin = Spin::default();
+        let mut vain = 0;
+        while !spin.next().is_zero() {
+            spin.learn(false);
+            vain += 1;
+        }
+        assert!((5..20).contains(&vain), "{vain}");
+        let tries = (0..320).filter(|_| !spin.next().is_zero()).count();
+        assert_eq!(tries, 10);
+        assert!(spin.until(|| true) || spin.next().is_zero());
+        spin.learn(true);
+        assert_eq!(spin.next(), LONGEST);
+    }
+}

@@ -1,0 +1,376 @@
+//! The I/O thread's work for one link: connect it, by shared memory if that is possible; connect it again
+//! when it breaks; tell the owner when it is down and when it is up again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+
+use super::attempt::{Attempt, Outcome, asks_first, hello_of};
+use super::link::{Lane, Link, Told};
+use super::pipe::OutPipe;
+use super::shared::Shared;
+use super::types::Carriers;
+use crate::observe::log::{self, Level};
+use crate::wire::native::{Hello, Info, Welcome};
+
+/// The first and the longest wait before connecting again.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+/// For how long a peer may be unreachable before the first connection; it may still be starting.
+const FIRST_LIMIT: Duration = Duration::from_secs(5);
+
+/// Which link a token belongs to.
+#[derive(Debug)]
+pub(super) struct Registry {
+    next: u64,
+    owners: BTreeMap<u64, u32>,
+}
+
+impl Registry {
+    pub(super) const fn new(first: u64) -> Self {
+        Self { next: first, owners: BTreeMap::new() }
+    }
+
+    /// A token that nobody has.
+    pub(super) const fn token(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub(super) fn owner(&self, token: u64) -> Option<u32> {
+        self.owners.get(&token).copied()
+    }
+
+    fn forget(&mut self, link: u32) {
+        self.owners.retain(|_, owner| *owner != link);
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Until the next attempt.
+    Waiting(Instant),
+    Trying(Box<Attempt>),
+    Up,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Task {
+    link: Arc<Link>,
+    phase: Phase,
+    /// Attempts to make further connections of a link that is up.
+    extras: Vec<Attempt>,
+    epoch: u32,
+    backoff: Duration,
+    next_address: usize,
+    /// Since when there is no connection, and whether the owner was told.
+    down_since: Instant,
+    told_up: Option<bool>,
+    ever_up: bool,
+    /// The peer said that it goes away.
+    bye: bool,
+    tcp_only: bool,
+    said: bool,
+    given_up: Option<Instant>,
+}
+
+impl Task {
+    pub(super) fn new(link: Arc<Link>, now: Instant) -> Self {
+        Self {
+            link,
+            phase: Phase::Waiting(now),
+            extras: Vec::new(),
+            epoch: 0,
+            backoff: BACKOFF.0,
+            next_address: 0,
+            down_since: now,
+            told_up: None,
+            ever_up: false,
+            bye: false,
+            tcp_only: false,
+            said: false,
+            given_up: None,
+        }
+    }
+
+    /// The owner has no more use for it; what it holds is flushed until then.
+    pub(super) fn give_up(&mut self, until: Instant, shared: &Shared) {
+        self.given_up = Some(until);
+        self.link.flush(&shared.receipts);
+    }
+
+    /// Closes everything.
+    pub(super) fn end(&mut self, registry: &mut Registry) {
+        self.link.disconnected();
+        registry.forget(self.link.number);
+    }
+
+    // ---- time ---------------------------------------------------------------------------------
+
+    /// When the owner must be told that there is no connection.
+    fn tell_at(&self, shared: &Shared) -> Option<Instant> {
+        let limit = if self.ever_up { shared.options.down_after } else { FIRST_LIMIT };
+        let silent = self.told_up != Some(false) && !matches!(self.phase, Phase::Up);
+        silent.then(|| self.down_since + limit)
+    }
+
+    /// When `tick` must be called.
+    pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
+        let phase = match &self.phase {
+            Phase::Waiting(until) => Some(*until),
+            Phase::Trying(attempt) => Some(attempt.until),
+            Phase::Up => None,
+        };
+        let extras = self.extras.iter().map(|attempt| attempt.until).min();
+        // A link that was given up is looked at often: nobody tells when it is empty.
+        let gone = self.given_up.map(|until| until.min(Instant::now() + BACKOFF.0));
+        [phase, extras, self.tell_at(shared), gone].into_iter().flatten().min()
+    }
+
+    /// Does what is due; false if the link has ended.
+    pub(super) fn tick(
+        &mut self,
+        registry: &mut Registry,
+        epoll: &Epoll,
+        shared: &Shared,
+        now: Instant,
+    ) -> bool {
+        if self.given_up.is_some_and(|until| now >= until || self.link.is_empty()) {
+            return false;
+        }
+        self.extras.retain(|attempt| attempt.until > now);
+        match &self.phase {
+            Phase::Waiting(until) if *until <= now => self.try_now(registry, epoll, shared, now),
+            Phase::Trying(attempt) if attempt.until <= now => {
+                self.failed(&io::ErrorKind::TimedOut.into(), shared, now);
+            }
+            _ => {}
+        }
+        if self.tell_at(shared).is_some_and(|at| at <= now) {
+            self.tell(false, shared);
+        }
+        true
+    }
+
+    fn tell(&mut self, up: bool, shared: &Shared) {
+        if self.told_up != Some(up) {
+            self.told_up = Some(up);
+            self.link.told_up(up);
+            shared.event(&self.link, up);
+        }
+    }
+
+    fn say(&mut self, level: Level, text: &str) {
+        if !std::mem::replace(&mut self.said, true) {
+            let to = self.link.addresses.first().map(ToString::to_string).unwrap_or_default();
+            log::write(level, &format!("connection to {to}: {text}"));
+        }
+    }
+
+    // ---- connecting -----------------------------------------------------------------------------
+
+    fn hello(&self, shared: &Shared) -> Hello {
+        hello_of(shared, self.link.number, self.link.identity, self.epoch)
+    }
+
+    fn try_now(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared, now: Instant) {
+        self.epoch += 1;
+        // Nothing of an earlier attempt is left.
+        registry.forget(self.link.number);
+        let addresses = &self.link.addresses;
+        let Some(address) = addresses.get(self.next_address % addresses.len().max(1)) else {
+            return self.failed(&io::ErrorKind::AddrNotAvailable.into(), shared, now);
+        };
+        self.next_address += 1;
+        let ask_first = asks_first(shared) && !self.tcp_only;
+        let attempt =
+            Attempt::tcp(shared, *address, self.hello(shared), ask_first, registry.token());
+        match attempt.and_then(|attempt| self.watch(attempt, registry, epoll)) {
+            Ok(attempt) => self.phase = Phase::Trying(Box::new(attempt)),
+            Err(error) => self.failed(&error, shared, now),
+        }
+    }
+
+    fn watch(
+        &self,
+        attempt: Attempt,
+        registry: &mut Registry,
+        epoll: &Epoll,
+    ) -> io::Result<Attempt> {
+        // Edge triggered: so the kernel tells of room after a write that found none, and only then.
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
+        epoll.add(&attempt.pipe.socket, EpollEvent::new(flags, attempt.token))?;
+        if let Some(bell) = attempt.pipe.room() {
+            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+            epoll.add(bell, EpollEvent::new(flags, attempt.token))?;
+        }
+        registry.owners.insert(attempt.token, self.link.number);
+        Ok(attempt)
+    }
+
+    /// Something happened to the connection, or the attempt at one, with that token.
+    pub(super) fn event(
+        &mut self,
+        token: u64,
+        flags: EpollFlags,
+        registry: &mut Registry,
+        epoll: &Epoll,
+        shared: &Shared,
+        now: Instant,
+    ) {
+        let writable = flags.contains(EpollFlags::EPOLLOUT);
+        if let Phase::Trying(attempt) = &mut self.phase
+            && attempt.token == token
+        {
+            let outcome = attempt.step(writable);
+            return self.outcome(outcome, registry, epoll, shared, now);
+        }
+        if let Some(index) = self.extras.iter().position(|attempt| attempt.token == token) {
+            match self.extras[index].step(writable) {
+                Outcome::Pending => {}
+                Outcome::Welcome(_, rest) => {
+                    let Attempt { pipe, token, .. } = self.extras.swap_remove(index);
+                    self.link.joined(Lane::new(pipe, token, rest), &shared.receipts);
+                }
+                Outcome::Told(_) | Outcome::Failed(_) => drop(self.extras.swap_remove(index)),
+            }
+            return;
+        }
+        match self.link.progress(token, &shared.receipts) {
+            Told::Fine => {}
+            Told::Broken => self.broken(registry, shared, now),
+            Told::Bye => {
+                self.bye = true;
+                self.broken(registry, shared, now);
+            }
+        }
+    }
+
+    fn outcome(
+        &mut self,
+        outcome: Outcome,
+        registry: &mut Registry,
+        epoll: &Epoll,
+        shared: &Shared,
+        now: Instant,
+    ) {
+        match outcome {
+            Outcome::Pending => {}
+            Outcome::Failed(error) => self.failed(&error, shared, now),
+            Outcome::Told(info) => {
+                if let Err(error) = self.choose_carrier(&info, registry, epoll, shared) {
+                    self.failed(&error, shared, now);
+                }
+            }
+            Outcome::Welcome(welcome, rest) => {
+                let phase = std::mem::replace(&mut self.phase, Phase::Up);
+                if let Phase::Trying(attempt) = phase {
+                    let Attempt { pipe, token, .. } = *attempt;
+                    self.up(pipe, token, rest, &welcome, shared);
+                    self.add_stripes(registry, epoll, shared);
+                    self.event(token, EpollFlags::empty(), registry, epoll, shared, now);
+                }
+            }
+        }
+    }
+
+    /// The peer said what it can do: shared memory if it is on this host, else TCP.
+    fn choose_carrier(
+        &mut self,
+        info: &Info,
+        registry: &mut Registry,
+        epoll: &Epoll,
+        shared: &Shared,
+    ) -> io::Result<()> {
+        let hello = self.hello(shared);
+        let attempt = shared.same_host.connect(info).and_then(|socket| {
+            let attempt = Attempt::shared_memory(shared, socket, hello, registry.token())?;
+            self.watch(attempt, registry, epoll)
+        });
+        match attempt {
+            Ok(attempt) => {
+                self.phase = Phase::Trying(Box::new(attempt));
+                Ok(())
+            }
+            Err(error) if shared.options.carriers == Carriers::Shm => Err(error),
+            Err(error) => {
+                self.say(Level::Verbose, &format!("TCP is used: {error}"));
+                match &mut self.phase {
+                    Phase::Trying(attempt) => attempt.greet(),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn up(&mut self, pipe: OutPipe, token: u64, rest: Vec<u8>, welcome: &Welcome, shared: &Shared) {
+        let lane = Lane::new(pipe, token, rest);
+        let (lost, same) = self.link.connected(lane, welcome, &shared.receipts);
+        if !same {
+            // What was true of the former life is over.
+            if self.told_up == Some(true) {
+                self.tell(false, shared);
+            }
+            if lost > 0 {
+                let text = format!("another process answers there now; {lost} messages are lost");
+                self.say(Level::Warning, &text);
+            }
+        }
+        (self.ever_up, self.bye, self.backoff) = (true, false, BACKOFF.0);
+        self.tell(true, shared);
+    }
+
+    fn add_stripes(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared) {
+        if !self.link.is_over_tcp() {
+            return;
+        }
+        let addresses = &self.link.addresses;
+        let Some(address) = addresses.get((self.next_address - 1) % addresses.len().max(1)) else {
+            return;
+        };
+        for stripe in 1..shared.options.stripes {
+            let hello = Hello { stripe, ..self.hello(shared) };
+            let attempt = Attempt::tcp(shared, *address, hello, false, registry.token());
+            // Without it the link is slower, no more.
+            let attempt = attempt.and_then(|attempt| self.watch(attempt, registry, epoll));
+            self.extras.extend(attempt.ok());
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error, shared: &Shared, now: Instant) {
+        let over_ring = matches!(&self.phase, Phase::Trying(a) if a.pipe.room().is_some());
+        if over_ring && shared.options.carriers != Carriers::Shm {
+            self.tcp_only = true;
+            self.say(Level::Warning, &format!("TCP is used: no shared memory: {error}"));
+        } else if error.kind() == io::ErrorKind::PermissionDenied {
+            self.say(Level::Warning, &format!("refused: {error}"));
+        } else if shared.options.carriers == Carriers::Shm {
+            self.say(Level::Warning, &format!("no shared memory: {error}"));
+        }
+        self.phase = Phase::Waiting(now + self.backoff);
+        self.backoff = (self.backoff * 2).min(BACKOFF.1);
+        // Nobody listens there any more: that is no passing trouble of the network.
+        if self.ever_up && error.kind() == io::ErrorKind::ConnectionRefused {
+            self.tell(false, shared);
+        }
+    }
+
+    /// The connection broke.
+    pub(super) fn broken(&mut self, registry: &mut Registry, shared: &Shared, now: Instant) {
+        if !matches!(self.phase, Phase::Up) {
+            return;
+        }
+        self.link.disconnected();
+        self.extras.clear();
+        registry.forget(self.link.number);
+        self.down_since = now;
+        self.tcp_only = false;
+        self.phase = Phase::Waiting(if self.bye { now + self.backoff } else { now });
+        if self.bye {
+            self.tell(false, shared);
+        }
+    }
+}

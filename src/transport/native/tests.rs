@@ -1,0 +1,491 @@
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+use crate::wire::native::GRANULE;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const TOKEN: [u8; 16] = *b"token of the job";
+
+fn options(carriers: Carriers) -> NativeOptions {
+    static LIFE: AtomicU64 = AtomicU64::new(1);
+    let life = u64::from(std::process::id()) << 32 | LIFE.fetch_add(1, Ordering::Relaxed);
+    NativeOptions { carriers, ..NativeOptions::new(life, TOKEN) }
+}
+
+fn transport(options: NativeOptions) -> Arc<NativeTransport> {
+    Arc::new(NativeTransport::new(options).unwrap())
+}
+
+fn listener(options: NativeOptions) -> (Arc<NativeTransport>, Endpoint) {
+    let transport = transport(options);
+    let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+    let port = transport.bind(&any).unwrap();
+    (transport, Endpoint::Tcp { host: "127.0.0.1".to_owned(), port })
+}
+
+fn sender(options: NativeOptions, to: &Endpoint) -> Arc<NativeTransport> {
+    let transport = transport(options);
+    transport.connect(8, to, Some(9)).unwrap();
+    transport
+}
+
+/// A thread that receives as long as the test lives.
+struct Received {
+    messages: mpsc::Receiver<NativeIncoming>,
+    transport: Arc<NativeTransport>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Received {
+    fn by(transport: &Arc<NativeTransport>) -> Self {
+        let (tell, messages) = mpsc::channel();
+        let at = Arc::clone(transport);
+        let thread = thread::spawn(move || {
+            while let Ok(message) = at.recv() {
+                if tell.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { messages, transport: Arc::clone(transport), thread: Some(thread) }
+    }
+
+    fn next(&self) -> NativeIncoming {
+        self.messages.recv_timeout(LIMIT).unwrap()
+    }
+
+    fn numbers(&self, count: usize) -> Vec<u32> {
+        (0..count).map(|_| number_of(&self.next())).collect()
+    }
+
+    fn nothing(&self) {
+        assert!(self.messages.recv_timeout(Duration::from_millis(30)).is_err());
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        self.transport.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn number_of(message: &NativeIncoming) -> u32 {
+    u32::from_ne_bytes(*message.frames[0].first_chunk().unwrap())
+}
+
+fn send(transport: &NativeTransport, number: u32, priority: i32) {
+    transport.send(8, &number.to_ne_bytes(), &[], priority, SendMode::Block).unwrap();
+}
+
+fn wait_for_link(transport: &NativeTransport, key: i32, up: bool) {
+    let until = Instant::now() + LIMIT;
+    let mut events = Vec::new();
+    while !events.contains(&LinkEvent { key, up }) {
+        assert!(Instant::now() < until, "no event: {events:?}");
+        transport.link_events(&mut events);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn pattern(seed: usize, len: usize) -> Bytes {
+    (0..len).map(|at| (seed + at * 3 + at / 1000) as u8).collect()
+}
+
+#[test]
+fn messages_arrive_whole_by_either_carrier() {
+    for carriers in [Carriers::Tcp, Carriers::Shm, Carriers::Auto] {
+        let (at, endpoint) = listener(options(carriers));
+        let received = Received::by(&at);
+        let from = sender(options(carriers), &endpoint);
+        let sizes = [0, 1, 4096, 65_536, 65_537, 5_000_001];
+        for (seed, size) in sizes.into_iter().enumerate() {
+            let data = [pattern(seed, 8), pattern(seed, size), pattern(seed, 4)];
+            let sent = from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
+            assert_eq!(sent, size + 16);
+        }
+        for (seed, size) in sizes.into_iter().enumerate() {
+            let message = received.next();
+            assert_eq!((message.from, message.frames.len()), (Some(9), 4));
+            assert_eq!(&message.frames[0][..], b"meta");
+            assert!(message.frames[1] == pattern(seed, 8));
+            assert!(message.frames[2] == pattern(seed, size), "{carriers:?} {size}");
+            assert!(message.frames[3] == pattern(seed, 4));
+        }
+        let carrier = if carriers == Carriers::Tcp { "tcp" } else { "shm" };
+        assert_eq!(from.counters()[0].carrier, carrier);
+        assert_eq!(at.counters()[0].carrier, carrier);
+        assert_eq!(from.bytes().0, at.bytes().1);
+    }
+}
+
+#[test]
+fn many_messages_keep_their_order() {
+    for carriers in [Carriers::Tcp, Carriers::Shm] {
+        let (at, endpoint) = listener(options(carriers));
+        let received = Received::by(&at);
+        let from = sender(options(carriers), &endpoint);
+        let large = pattern(1, 300_000);
+        for number in 0..20_000_u32 {
+            let data = if number % 500 == 0 { vec![large.clone()] } else { vec![] };
+            from.send(8, &number.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+        }
+        assert!(received.numbers(20_000).into_iter().eq(0..20_000));
+    }
+}
+
+/// The connection breaks again and again while messages of all sizes are sent: each arrives once, and
+/// those of one priority in their order.
+#[test]
+fn what_breaks_is_mended_and_nothing_is_lost_or_doubled() {
+    const MESSAGES: u32 = 1500;
+    const SIZES: [usize; 6] = [0, 100, 5000, 70_000, 200_000, 1_500_000];
+    let base = pattern(0, 2_000_000);
+    let content = move |number: u32| {
+        let size = SIZES[(number * 7 % 83 / 14) as usize];
+        base.slice(number as usize..number as usize + size)
+    };
+    let ways = [(Carriers::Tcp, 1, false), (Carriers::Tcp, 3, true), (Carriers::Shm, 1, true)];
+    for (carriers, stripes, priority_mode) in ways {
+        let (at, endpoint) = listener(options(carriers));
+        let received = Received::by(&at);
+        let from = sender(NativeOptions { stripes, priority_mode, ..options(carriers) }, &endpoint);
+        let done = AtomicU64::new(0);
+        let mut last = [None; 3];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while done.load(Ordering::Relaxed) == 0 {
+                    thread::sleep(Duration::from_millis(10));
+                    from.peer(8).unwrap().cut();
+                }
+            });
+            scope.spawn(|| {
+                for number in 0..MESSAGES {
+                    let (data, priority) = ([content(number)], (number % 3) as i32);
+                    let meta = number.to_ne_bytes();
+                    from.send(8, &meta, &data, priority, SendMode::Block).unwrap();
+                }
+            });
+            for _ in 0..MESSAGES {
+                let message = received.next();
+                let number = number_of(&message);
+                let before = last[(number % 3) as usize].replace(number);
+                assert!(
+                    before.map_or(0..3, |n| n + 3..n + 4).contains(&number),
+                    "{before:?} {number}"
+                );
+                assert!(message.frames[1] == content(number), "{number}");
+            }
+            done.store(1, Ordering::Relaxed);
+        });
+        received.nothing();
+        assert!(at.counters()[0].connections > 3, "{:?}", at.counters());
+        wait_until("all confirmed", || from.peer(8).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn an_urgent_message_overtakes_what_waits() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let from = sender(NativeOptions { priority_mode: true, ..options(Carriers::Tcp) }, &endpoint);
+    let large = [pattern(0, 30_000_000)];
+    let received = {
+        let received = Received::by(&at);
+        wait_for_link(&from, 8, true);
+        received
+    };
+    from.send(8, &1_u32.to_ne_bytes(), &large, 0, SendMode::Block).unwrap();
+    from.send(8, &2_u32.to_ne_bytes(), &large, 0, SendMode::Block).unwrap();
+    send(&from, 3, 0);
+    send(&from, 4, 5);
+    let order = received.numbers(4);
+    let place = |number| order.iter().position(|n| *n == number).unwrap();
+    assert!(place(1) < place(2) && place(2) < place(3), "{order:?}");
+    assert!(place(4) < place(2), "{order:?}");
+}
+
+#[test]
+fn a_large_message_uses_all_stripes() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let received = Received::by(&at);
+    let from = sender(NativeOptions { stripes: 4, ..options(Carriers::Tcp) }, &endpoint);
+    send(&from, 0, 0);
+    wait_until("four connections", || at.counters().first().is_some_and(|c| c.connections == 4));
+    let data = [pattern(3, 20_000_000)];
+    for number in 1..20_u32 {
+        from.send(8, &number.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+        send(&from, number + 100, 0);
+    }
+    assert_eq!(received.numbers(1), [0]);
+    for number in 1..20 {
+        let message = received.next();
+        assert_eq!(number_of(&message), number);
+        assert!(message.frames[1] == data[0]);
+        assert_eq!(received.numbers(1), [number + 100]);
+    }
+}
+
+/// Another process answers at the same address: it gets nothing that was meant for the former one.
+#[test]
+fn another_life_of_the_peer_starts_anew() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let received = Received::by(&at);
+    let from = sender(options(Carriers::Tcp), &endpoint);
+    send(&from, 1, 0);
+    assert_eq!(received.numbers(1), [1]);
+    wait_for_link(&from, 8, true);
+    drop(received);
+    at.close(Duration::ZERO);
+    wait_for_link(&from, 8, false);
+    send(&from, 2, 0);
+    let again = transport(options(Carriers::Tcp));
+    again.bind(&endpoint).unwrap();
+    let received = Received::by(&again);
+    wait_for_link(&from, 8, true);
+    send(&from, 3, 0);
+    assert_eq!(received.numbers(1), [3]);
+}
+
+#[test]
+fn strangers_are_refused() {
+    let (at, endpoint) = listener(options(Carriers::Auto));
+    let received = Received::by(&at);
+    for carriers in [Carriers::Tcp, Carriers::Shm] {
+        let stranger = sender(NativeOptions { token: [7; 16], ..options(carriers) }, &endpoint);
+        send(&stranger, 1, 0);
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(stranger.counters()[0].carrier, "none");
+    }
+    // Whoever says anything else is not listened to either.
+    let Endpoint::Tcp { host, port } = &endpoint else { panic!() };
+    let mut socket = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+    io::Write::write_all(&mut socket, &[b'x'; 2000]).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut answer = Vec::new();
+    let _ = io::Read::read_to_end(&mut socket, &mut answer);
+    received.nothing();
+    let member = sender(options(Carriers::Auto), &endpoint);
+    send(&member, 2, 0);
+    assert_eq!(received.numbers(1), [2]);
+}
+
+#[test]
+fn a_transport_that_is_forced_is_not_replaced() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let received = Received::by(&at);
+    let shm = sender(options(Carriers::Shm), &endpoint);
+    send(&shm, 1, 0);
+    received.nothing();
+    let auto = sender(options(Carriers::Auto), &endpoint);
+    send(&auto, 2, 0);
+    assert_eq!(received.numbers(1), [2]);
+    assert_eq!(auto.counters()[0].carrier, "tcp");
+}
+
+#[test]
+fn senders_wait_for_room_and_control_does_not() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let few = NativeOptions { send_queue: 4, ..options(Carriers::Tcp) };
+    let from = sender(few, &endpoint);
+    (0..4).for_each(|number| send(&from, number, 0));
+    let (tell, told) = mpsc::channel();
+    let blocked = {
+        let from = Arc::clone(&from);
+        thread::spawn(move || {
+            tell.send(from.send(8, &4_u32.to_ne_bytes(), &[], 0, SendMode::Block))
+        })
+    };
+    assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it did not wait");
+    for number in 0..outbox::ASIDE_MAX {
+        from.send(8, &(5 + number as u32).to_ne_bytes(), &[], 0, SendMode::Control).unwrap();
+    }
+    let refused = from.send(8, b"late", &[], 0, SendMode::Control);
+    assert!(matches!(refused, Err(SendError::QueueFull)), "{refused:?}");
+    let received = Received::by(&at);
+    let mut all = received.numbers(5 + outbox::ASIDE_MAX);
+    assert!(told.recv_timeout(LIMIT).unwrap().is_ok());
+    blocked.join().unwrap().unwrap();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..5 + outbox::ASIDE_MAX as u32));
+}
+
+/// A sender that waits for a peer that does not come is freed when that is given up, or by the end.
+#[test]
+fn waiting_senders_are_freed() {
+    type Free = fn(&NativeTransport);
+    type Expected = fn(&SendError) -> bool;
+    let ways: [(Free, Expected); 2] = [
+        (|t| t.disconnect(8, Duration::ZERO), |error| matches!(error, SendError::PeerGone)),
+        (NativeTransport::stop, |error| matches!(error, SendError::Stopped)),
+    ];
+    for (free, is_expected) in ways {
+        let (_at, endpoint) = listener(options(Carriers::Tcp));
+        let from = sender(NativeOptions { send_queue: 1, ..options(Carriers::Tcp) }, &endpoint);
+        send(&from, 0, 0);
+        let (tell, told) = mpsc::channel();
+        let blocked = Arc::clone(&from);
+        let thread = thread::spawn(move || {
+            let _ = tell.send(blocked.send(8, b"x", &[], 0, SendMode::Block));
+        });
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it did not wait");
+        free(&from);
+        let error = told.recv_timeout(LIMIT).unwrap().unwrap_err();
+        assert!(is_expected(&error), "{error:?}");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_link_can_get_another_key_and_be_replaced() {
+    let (at, endpoint) = listener(options(Carriers::Auto));
+    let received = Received::by(&at);
+    let from = transport(options(Carriers::Auto));
+    from.connect(-1, &endpoint, Some(1)).unwrap();
+    from.send(-1, &0_u32.to_ne_bytes(), &[], 0, SendMode::Block).unwrap();
+    from.rename(-1, 8);
+    wait_for_link(&from, 8, true);
+    send(&from, 1, 0);
+    let former = from.send(-1, b"x", &[], 0, SendMode::Block);
+    assert!(matches!(former, Err(SendError::NoSuchPeer)), "{former:?}");
+    assert_eq!(received.numbers(2), [0, 1]);
+    from.connect(-2, &endpoint, Some(1)).unwrap();
+    send(&from, 2, 0);
+    from.rename(-2, 8);
+    send(&from, 3, 0);
+    let mut both = received.numbers(2);
+    both.sort_unstable();
+    assert_eq!(both, [2, 3]);
+    from.rename(77, 78);
+    wait_until("one link left", || from.shared.all_links().len() == 1);
+}
+
+#[test]
+fn what_was_sent_before_the_close_arrives() {
+    for carriers in [Carriers::Tcp, Carriers::Shm] {
+        let (at, endpoint) = listener(options(carriers));
+        let received = Received::by(&at);
+        let from = sender(options(carriers), &endpoint);
+        (0..500).for_each(|number| send(&from, number, 0));
+        let began = Instant::now();
+        from.close(LIMIT);
+        assert!(began.elapsed() < LIMIT / 4, "{:?}", began.elapsed());
+        assert!(received.numbers(500).into_iter().eq(0..500));
+        let late = from.send(8, b"x", &[], 0, SendMode::Control);
+        assert!(matches!(late, Err(SendError::NoSuchPeer)), "{late:?}");
+    }
+}
+
+/// Both close at the same time, each with a link to the other: neither waits for the other in vain.
+#[test]
+fn two_that_close_at_once_do_not_wait_for_each_other() {
+    let (one, to_one) = listener(options(Carriers::Tcp));
+    let (two, to_two) = listener(options(Carriers::Tcp));
+    one.connect(8, &to_two, Some(1)).unwrap();
+    two.connect(8, &to_one, Some(2)).unwrap();
+    let (by_one, by_two) = (Received::by(&one), Received::by(&two));
+    send(&one, 1, 0);
+    send(&two, 2, 0);
+    assert_eq!((by_one.numbers(1), by_two.numbers(1)), (vec![2], vec![1]));
+    send(&one, 3, 0);
+    send(&two, 4, 0);
+    drop((by_one, by_two));
+    let began = Instant::now();
+    let other = thread::spawn(move || two.close(LIMIT));
+    one.close(LIMIT);
+    other.join().unwrap();
+    assert!(began.elapsed() < LIMIT / 4, "{:?}", began.elapsed());
+}
+
+#[test]
+fn stop_ends_a_receiver_that_waits_and_those_that_come_later() {
+    let (at, _) = listener(options(Carriers::Auto));
+    let (tell, told) = mpsc::channel();
+    let receiver = Arc::clone(&at);
+    let thread = thread::spawn(move || {
+        let _ = tell.send(receiver.recv().map(|_| ()));
+    });
+    assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it did not wait");
+    at.stop();
+    assert!(matches!(told.recv_timeout(LIMIT), Ok(Err(RecvError::Stopped))));
+    thread.join().unwrap();
+    assert!(matches!(at.recv(), Err(RecvError::Stopped)));
+}
+
+struct Caller {
+    memory: Mutex<Vec<Vec<u8>>>,
+    asked: AtomicU64,
+}
+
+impl Sink for Caller {
+    fn place(&self, from: Option<i32>, meta: &[u8], lengths: &[u64]) -> Option<Place> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        assert_eq!((from, meta, lengths.len()), (Some(9), &b"meta"[..], 3));
+        let memory = lock(&self.memory).pop()?;
+        Some(Place { frame: 1, memory: Box::new(memory) })
+    }
+}
+
+#[test]
+fn a_large_frame_lands_where_the_sink_says() {
+    for carriers in [Carriers::Tcp, Carriers::Shm] {
+        let (at, endpoint) = listener(options(carriers));
+        let own = vec![0; 10 * GRANULE];
+        let address = own.as_ptr();
+        let caller = Arc::new(Caller { memory: Mutex::new(vec![own]), asked: AtomicU64::new(0) });
+        at.set_sink(Arc::clone(&caller) as Arc<dyn Sink>);
+        let received = Received::by(&at);
+        let from = sender(options(carriers), &endpoint);
+        let data = [pattern(1, 8), pattern(2, 10 * GRANULE), pattern(3, 4)];
+        for _ in 0..2 {
+            from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
+        }
+        from.send(8, b"small", &[], 0, SendMode::Block).unwrap();
+        for number in 0..2 {
+            let message = received.next();
+            assert!(message.frames[1..].iter().zip(&data).all(|(came, sent)| came == sent));
+            assert_eq!(message.frames[2].as_ptr() == address, number == 0);
+        }
+        received.next();
+        assert_eq!(caller.asked.load(Ordering::Relaxed), 2);
+    }
+}
+
+#[test]
+fn a_busy_port_and_a_strange_address_are_named() {
+    let (_at, endpoint) = listener(options(Carriers::Tcp));
+    let Endpoint::Tcp { host, port } = &endpoint else { panic!("{endpoint}") };
+    let other = transport(options(Carriers::Tcp));
+    let text = other.bind(&endpoint).unwrap_err().to_string();
+    assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
+    let text = other.bind_in_range(host, *port, *port).unwrap_err().to_string();
+    assert!(text.contains(&port.to_string()) && text.contains("taken"), "{text}");
+    let elsewhere = Endpoint::Tcp { host: "192.0.2.1".to_owned(), port: 0 };
+    let text = other.bind(&elsewhere).unwrap_err().to_string();
+    assert!(text.contains("192.0.2.1") && text.contains("127.0.0.1 (lo)"), "{text}");
+}
+
+#[test]
+fn a_peer_that_dies_is_noticed_at_once() {
+    for carriers in [Carriers::Tcp, Carriers::Shm] {
+        let (at, endpoint) = listener(options(carriers));
+        let received = Received::by(&at);
+        let from = sender(options(carriers), &endpoint);
+        wait_for_link(&from, 8, true);
+        let began = Instant::now();
+        drop(received);
+        drop(at);
+        wait_for_link(&from, 8, false);
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+}

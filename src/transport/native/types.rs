@@ -1,0 +1,153 @@
+//! What the transport is asked and what it answers: options, addresses, messages, places to land.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::wire::native::TOKEN_BYTES;
+
+/// What may carry the messages (`PSLITE_TRANSPORT`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carriers {
+    /// Shared memory where the peer is on this host, else TCP.
+    #[default]
+    Auto,
+    /// TCP alone.
+    Tcp,
+    /// Shared memory alone: a peer on another host cannot be reached.
+    Shm,
+}
+
+/// How the transport behaves.
+#[derive(Clone)]
+pub struct NativeOptions {
+    /// This process's life: a number that no other process of the job has.
+    pub incarnation: u64,
+    /// Only who has the same token is let in; one for the whole job, and hard to guess.
+    pub token: [u8; TOKEN_BYTES],
+    /// What may carry the messages to peers, and is offered to them.
+    pub carriers: Carriers,
+    /// Messages go in order of priority; else first in, first out.
+    pub priority_mode: bool,
+    /// Messages to one peer that wait or are not confirmed; senders wait beyond it.
+    pub send_queue: usize,
+    /// Bytes of them. One message may be larger.
+    pub send_bytes: u64,
+    /// The largest data of a message that is accepted, in bytes.
+    pub data_max: u64,
+    /// Large messages are cut into parts of this many bytes (a multiple of 64 KB), so that an urgent
+    /// message need not wait for a whole one.
+    pub part_bytes: usize,
+    /// TCP connections to one peer; large messages use all of them.
+    pub stripes: u8,
+    /// Size of a shared ring in bytes; a power of two from 64 KB to 1 GB.
+    pub ring_bytes: usize,
+    /// Received memory that is kept for reuse, in bytes.
+    pub pool_bytes: usize,
+    /// For how long a link may be without a connection before it counts as down.
+    pub down_after: Duration,
+    /// Where the file of the Unix socket is put, for peers in other containers.
+    pub socket_directory: PathBuf,
+}
+
+impl NativeOptions {
+    /// The usual ones.
+    #[must_use]
+    pub fn new(incarnation: u64, token: [u8; TOKEN_BYTES]) -> Self {
+        Self {
+            incarnation,
+            token,
+            carriers: Carriers::Auto,
+            priority_mode: false,
+            send_queue: 4096,
+            send_bytes: 1 << 30,
+            data_max: 1 << 32,
+            part_bytes: 512 << 10,
+            stripes: 1,
+            ring_bytes: 1 << 20,
+            pool_bytes: 256 << 20,
+            down_after: Duration::from_millis(300),
+            socket_directory: PathBuf::from("/dev/shm"),
+        }
+    }
+}
+
+impl fmt::Debug for NativeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The token is a secret: whatever else is printed, it is not.
+        f.debug_struct("NativeOptions")
+            .field("incarnation", &self.incarnation)
+            .field("carriers", &self.carriers)
+            .field("priority_mode", &self.priority_mode)
+            .field("stripes", &self.stripes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A message as it came.
+#[derive(Debug)]
+pub struct NativeIncoming {
+    /// The sender's node id, if it had one when it connected.
+    pub from: Option<i32>,
+    /// The sender's life.
+    pub incarnation: u64,
+    /// Metadata first, then data; each begins at a multiple of eight bytes in memory.
+    pub frames: SmallVec<[Bytes; 4]>,
+    pub(super) address: Arc<str>,
+}
+
+impl NativeIncoming {
+    /// The network address of the sender, for warnings.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// Memory of somebody else that one frame of a message is received into.
+pub trait Memory: Send + Sync {
+    /// It.
+    fn bytes(&self) -> &[u8];
+    /// It, to write.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+impl Memory for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// Where one data frame of a message is to go.
+pub struct Place {
+    /// Which data frame, from 0.
+    pub frame: usize,
+    /// The memory, as long as the frame. Dropped unused if the connection breaks meanwhile; then the
+    /// sink is asked again when the message comes again.
+    pub memory: Box<dyn Memory>,
+}
+
+/// Says where the data of large messages go. It is asked on the receiving thread as soon as a
+/// message's metadata are there, and must answer at once.
+pub trait Sink: Send + Sync {
+    /// A place for one of the data frames of this message, or `None` for memory of the transport. The
+    /// frame that is delivered then refers to that very memory.
+    fn place(&self, from: Option<i32>, meta: &[u8], lengths: &[u64]) -> Option<Place>;
+}
+
+/// A frame in somebody else's memory.
+pub(super) struct Landed(pub(super) Box<dyn Memory>);
+
+impl AsRef<[u8]> for Landed {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}

@@ -1,0 +1,292 @@
+//! The frames of the native data plane, between two of our own nodes: a fixed header, the lengths of
+//! the data frames, the metadata, and a part of the data.
+//!
+//! Pure: bytes in, frames out. No length is trusted, and no input makes it panic. All numbers are
+//! little endian. Offsets of the header, in bytes:
+//!
+//! ```text
+//!  0  4  magic "PSN1": name and version of the format
+//!  4  1  kind
+//!  5  1  how many data frames the message has
+//!  6  2  zero
+//!  8  4  length of the metadata
+//! 12  4  length of the part of the data that follows
+//! 16  8  number of the message on its link, from 1
+//! 24  8  number of the message that must be delivered before it, or 0
+//! 32  8  where in the data the part begins
+//! 40  8  all messages up to this number arrived on the link that `ack_link` names
+//! 48  4  that link, or 0 for none
+//! 52  4  zero
+//! 56     lengths of the data frames, 8 bytes each; metadata; the part of the data
+//! ```
+//!
+//! A large message is cut into parts. Each of them has lengths and metadata again, about a hundred
+//! bytes, so that the parts may come in any order and over any connection.
+
+mod greeting;
+#[cfg(test)]
+mod tests;
+
+use smallvec::SmallVec;
+use thiserror::Error;
+
+pub use greeting::{Hello, Info, TOKEN_BYTES, VERSION, Welcome};
+
+/// Size of the header in bytes.
+pub const HEADER: usize = 56;
+/// Data frames of one message: keys, values, lengths, and room for more.
+pub const FRAMES_MAX: usize = 15;
+/// The longest metadata in bytes. A command's body is in it, such as a pickled optimizer.
+pub const META_MAX: usize = 16 << 20;
+/// Parts of a message begin at multiples of this many bytes, so that a receiver can tell which it has.
+pub const GRANULE: usize = 64 << 10;
+/// How far the numbers of messages under way on one link may be apart.
+pub const WINDOW_MAX: u64 = 1 << 16;
+
+const MAGIC: [u8; 4] = *b"PSN1";
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Who connects, and to what end ([`Hello`]).
+    Hello = 1,
+    /// The link stands ([`Welcome`]).
+    Welcome = 2,
+    /// What this node can do, for who asked before connecting ([`Info`]).
+    Info = 3,
+    /// The connection is refused; the metadata says why, for people.
+    Refuse = 4,
+    /// A message or a part of one.
+    Message = 5,
+    /// Nothing but an acknowledgement.
+    Ack = 6,
+    /// The sender wants an acknowledgement now.
+    Flush = 7,
+    /// The receiver goes away and reads no more.
+    Bye = 8,
+}
+
+impl Kind {
+    const fn from_wire(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Hello,
+            2 => Self::Welcome,
+            3 => Self::Info,
+            4 => Self::Refuse,
+            5 => Self::Message,
+            6 => Self::Ack,
+            7 => Self::Flush,
+            8 => Self::Bye,
+            _ => return None,
+        })
+    }
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum FrameError {
+    /// It does not begin as frames do.
+    #[error("it is no frame of the native data plane, or of another version")]
+    Magic,
+    /// No such kind.
+    #[error("frame kind {0} is unknown")]
+    Kind(u8),
+    /// Something is longer than allowed.
+    #[error("{what} of {length} is over the limit")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it says it is.
+        length: u64,
+    },
+    /// The numbers of a frame contradict each other.
+    #[error("{0}")]
+    Inconsistent(&'static str),
+    /// A greeting ends too early or has bytes left over.
+    #[error("a greeting of the wrong length")]
+    Greeting,
+}
+
+/// The fixed part of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// Number of data frames.
+    pub frames: u8,
+    /// Length of the metadata in bytes.
+    pub meta_len: u32,
+    /// Bytes of data that follow.
+    pub part_len: u32,
+    /// Number of the message on its link.
+    pub sequence: u64,
+    /// Number of the message that must be delivered before it; 0 for none.
+    pub after: u64,
+    /// Where in the data the part begins.
+    pub offset: u64,
+    /// What arrived on the link `ack_link`.
+    pub ack: u64,
+    /// Which link that is; 0 for none.
+    pub ack_link: u32,
+}
+
+impl Header {
+    /// A header of that kind with nothing behind it.
+    #[must_use]
+    pub const fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            frames: 0,
+            meta_len: 0,
+            part_len: 0,
+            sequence: 0,
+            after: 0,
+            offset: 0,
+            ack: 0,
+            ack_link: 0,
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[5] = self.frames;
+        bytes[8..12].copy_from_slice(&self.meta_len.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.part_len.to_le_bytes());
+        for (at, number) in
+            [(16, self.sequence), (24, self.after), (32, self.offset), (40, self.ack)]
+        {
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[48..52].copy_from_slice(&self.ack_link.to_le_bytes());
+        bytes
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The bytes are no header, or a number is out of its limits.
+    pub fn decode(bytes: &[u8; HEADER]) -> Result<Self, FrameError> {
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if bytes[..4] != MAGIC {
+            return Err(FrameError::Magic);
+        }
+        let header = Self {
+            kind: Kind::from_wire(bytes[4]).ok_or(FrameError::Kind(bytes[4]))?,
+            frames: bytes[5],
+            meta_len: u32_at(8),
+            part_len: u32_at(12),
+            sequence: u64_at(16),
+            after: u64_at(24),
+            offset: u64_at(32),
+            ack: u64_at(40),
+            ack_link: u32_at(48),
+        };
+        if bytes[6..8] != [0; 2] || bytes[52..] != [0; 4] {
+            return Err(FrameError::Inconsistent("a reserved field is not zero"));
+        }
+        header.check()?;
+        Ok(header)
+    }
+
+    fn check(&self) -> Result<(), FrameError> {
+        too_long("the number of data frames", u64::from(self.frames), FRAMES_MAX as u64)?;
+        too_long("the metadata", u64::from(self.meta_len), META_MAX as u64)?;
+        if self.kind != Kind::Message {
+            if self.frames != 0 || self.part_len != 0 {
+                return Err(FrameError::Inconsistent("data in a frame that is no message"));
+            }
+            return Ok(());
+        }
+        if self.sequence == 0 || self.after >= self.sequence {
+            return Err(FrameError::Inconsistent("a message before its predecessor"));
+        }
+        if !self.offset.is_multiple_of(GRANULE as u64) {
+            return Err(FrameError::Inconsistent("a part that begins at no granule"));
+        }
+        Ok(())
+    }
+}
+
+fn too_long(what: &'static str, length: u64, limit: u64) -> Result<(), FrameError> {
+    if length > limit { Err(FrameError::TooLong { what, length }) } else { Ok(()) }
+}
+
+/// Lengths of the data frames in bytes.
+pub type Lengths = SmallVec<[u64; 4]>;
+
+/// A frame up to where its data begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The fixed part.
+    pub header: Header,
+    /// Lengths of the data frames.
+    pub lengths: Lengths,
+    /// Their sum.
+    pub total: u64,
+    /// How many bytes header, lengths and metadata take.
+    pub size: usize,
+}
+
+impl Head {
+    /// Where in the head the metadata is.
+    #[must_use]
+    pub const fn meta(&self) -> std::ops::Range<usize> {
+        HEADER + self.header.frames as usize * 8..self.size
+    }
+}
+
+/// What some bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// The beginning of a head; so many bytes are needed to go on.
+    Need(usize),
+    /// A whole head.
+    Head(Head),
+}
+
+/// Reads a head from the beginning of `bytes`. `data_max` limits the data of a message in bytes.
+///
+/// # Errors
+/// They are none, or beyond a limit.
+pub fn parse(bytes: &[u8], data_max: u64) -> Result<Parsed, FrameError> {
+    let Some(fixed) = bytes.first_chunk::<HEADER>() else {
+        return Ok(Parsed::Need(HEADER));
+    };
+    let header = Header::decode(fixed)?;
+    let table = HEADER + usize::from(header.frames) * 8;
+    let size = table + header.meta_len as usize;
+    let Some(head) = bytes.get(..size) else { return Ok(Parsed::Need(size)) };
+    let mut lengths = Lengths::new();
+    let mut total = 0_u64;
+    for entry in head[HEADER..table].as_chunks::<8>().0 {
+        let length = u64::from_le_bytes(*entry);
+        total = total.saturating_add(length);
+        lengths.push(length);
+    }
+    too_long("the data of a message", total, data_max)?;
+    if header.kind == Kind::Message {
+        check_part(&header, total)?;
+    }
+    Ok(Parsed::Head(Head { header, lengths, total, size }))
+}
+
+/// A part lies within its message, and ends at a granule or at the end.
+fn check_part(header: &Header, total: u64) -> Result<(), FrameError> {
+    let length = u64::from(header.part_len);
+    let end = header.offset.saturating_add(length);
+    if end > total || (length == 0) != (total == 0) {
+        return Err(FrameError::Inconsistent("a part that is not within its message"));
+    }
+    if end != total && !end.is_multiple_of(GRANULE as u64) {
+        return Err(FrameError::Inconsistent("a part that ends at no granule"));
+    }
+    Ok(())
+}
