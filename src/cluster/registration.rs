@@ -208,7 +208,12 @@ impl Cluster {
                 "dropped a list of nodes that does not name this one",
             );
         };
-        self.me = Node { abilities: self.me.abilities, incarnation: self.me.incarnation, ..me };
+        self.me = Node {
+            abilities: self.me.abilities,
+            incarnation: self.me.incarnation,
+            native_port: self.me.native_port,
+            ..me
+        };
         for node in nodes {
             if node.role == Role::Scheduler {
                 // Its address is the one that worked; what it can comes from the list.

@@ -32,6 +32,7 @@ fn config(role: Role, host: &str, port: i32, workers: usize, servers: usize) -> 
         is_recovery: false,
         abilities: ability::PSLITE,
         incarnation: port as u64,
+        native_port: 0,
     };
     let id = if role == Role::Scheduler { SCHEDULER } else { EMPTY };
     ClusterConfig {

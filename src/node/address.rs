@@ -1,18 +1,23 @@
 //! Where this node listens and under which name others find it: van.cc:262-310, with the choices
 //! that stock leaves to luck made on purpose (docs/divergences.md).
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{NodeError, Result};
 use super::settings::Settings;
 use crate::transport::address as net;
-use crate::transport::zmq::{Endpoint, ZmqTransport};
+use crate::transport::native::{NativeOptions, NativeTransport};
+use crate::transport::zmq::{Endpoint, TransportError, ZmqTransport};
+use crate::wire::native::TOKEN_BYTES;
 use crate::wire::{EMPTY, Node, Role, SCHEDULER, ability};
 
-/// A number that no other start of this node has: time and process id, mixed.
+/// A number that no other start of this node has, and that nobody can guess: the job's token is made
+/// of the scheduler's.
 pub(super) fn incarnation() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
-    (nanos ^ (u64::from(std::process::id()) << 40)) | 1
+    // The keys of the hash come from the system's random numbers.
+    RandomState::new().hash_one(nanos) | 1
 }
 
 /// Where the numbers of resent messages begin: above those of any earlier life of this node.
@@ -45,7 +50,44 @@ pub(super) fn bind(
         is_recovery: false,
         abilities: if settings.stock_level { 0 } else { ability::PSLITE },
         incarnation: if settings.stock_level { 0 } else { incarnation },
+        native_port: 0,
     })
+}
+
+/// Makes the native data plane and listens: its port, on the address where the node listens, from
+/// `PSLITE_PORT_RANGE` if that is set. `None` if this node does without: with the stock wire, Unix
+/// sockets, resending or thrown-away messages, all of which are about the stock wire; and on the
+/// scheduler, which sends no data.
+pub(super) fn native(
+    settings: &Settings,
+    hostname: &str,
+    incarnation: u64,
+) -> Result<Option<(NativeTransport, u16)>> {
+    let stock = settings.stock_level || settings.local || settings.resend.is_some();
+    let Some(carriers) = settings.native else { return Ok(None) };
+    if stock || settings.drop_percent > 0 || settings.role == Role::Scheduler {
+        return Ok(None);
+    }
+    let address = |error: TransportError| NodeError::Address(error.to_string());
+    let mut options = NativeOptions::new(incarnation, [0; TOKEN_BYTES]);
+    options.carriers = carriers;
+    options.priority_mode = settings.priority_van;
+    let transport = NativeTransport::new(options).map_err(address)?;
+    let host = listen_host(settings, hostname)?;
+    let port = match settings.port_range {
+        Some((low, high)) => transport.bind_in_range(&host, low, high),
+        None => transport.bind(&Endpoint::Tcp { host, port: 0 }),
+    };
+    Ok(Some((transport, port.map_err(address)?)))
+}
+
+/// The token by which nodes of one job know each other on the native data plane.
+pub(super) fn token(scheduler_incarnation: u64) -> [u8; TOKEN_BYTES] {
+    let mut token = [0; TOKEN_BYTES];
+    for half in token.chunks_mut(size_of::<u64>()) {
+        half.copy_from_slice(&scheduler_incarnation.to_le_bytes());
+    }
+    token
 }
 
 fn bind_tcp(settings: &Settings, transport: &ZmqTransport, hostname: &str) -> Result<u16> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::error::{NodeError, Result};
 use crate::observe::log::Level;
+use crate::transport::native::Carriers;
 use crate::wire::Role;
 
 /// Finds the text of a setting; `None` if it is not set.
@@ -64,6 +65,8 @@ pub struct Settings {
     pub report_interval: Duration,
     /// `PSLITE_RECOVERY_WAIT`: how long the others wait for a replacement.
     pub recovery_wait: Duration,
+    /// `PSLITE_TRANSPORT`: what carries data between nodes of ours; `None` is the stock wire.
+    pub native: Option<Carriers>,
     /// `PSLITE_STORE`: values are in the library's own store, not in MXNet's server.
     pub native_store: bool,
     /// `PSLITE_DETERMINISTIC`: sums are made in the order of ranks.
@@ -124,6 +127,7 @@ impl Settings {
             recovery_wait: env
                 .seconds("PSLITE_RECOVERY_WAIT", Some(default_recovery_wait.as_secs_f64()))?
                 .unwrap_or(Duration::MAX),
+            native: env.transport()?,
             native_store: env.native_store()?,
             deterministic: env.number("PSLITE_DETERMINISTIC", 0)? != 0,
             stock_level: env.stock_level()?,
@@ -233,6 +237,18 @@ impl Reader<'_> {
                 1 => Level::Verbose,
                 _ => Level::Trace,
             }),
+        }
+    }
+
+    fn transport(&self) -> Result<Option<Carriers>> {
+        match self.text("PSLITE_TRANSPORT").as_deref() {
+            None | Some("zmq") => Ok(None),
+            Some("auto") => Ok(Some(Carriers::Auto)),
+            Some("tcp") => Ok(Some(Carriers::Tcp)),
+            Some("shm") => Ok(Some(Carriers::Shm)),
+            Some(other) => Err(NodeError::Config(format!(
+                "PSLITE_TRANSPORT={other} is none of zmq, auto, tcp, shm"
+            ))),
         }
     }
 

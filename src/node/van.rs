@@ -19,6 +19,7 @@ use super::settings::Settings;
 use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
 use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
+use crate::transport::native::NativeTransport;
 use crate::transport::zmq::{LinkEvent, SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::{self, Message, Node, NodeId, Role, SCHEDULER};
 use receive::{Detour, Watch};
@@ -58,6 +59,9 @@ pub(crate) struct Van {
     detour: Detour,
     on_failure: OnFailure,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Carries data between nodes of ours; all else takes `transport`.
+    native: Option<NativeTransport>,
+    native_detour: Detour,
 }
 
 struct Core {
@@ -89,7 +93,9 @@ impl Van {
             name_seed: incarnation,
         })
         .map_err(|error| NodeError::Address(error.to_string()))?;
-        let me = address::bind(&settings, &transport, incarnation)?;
+        let mut me = address::bind(&settings, &transport, incarnation)?;
+        let native = address::native(&settings, &me.hostname, incarnation)?;
+        me.native_port = native.as_ref().map_or(0, |(_, port)| *port);
         let scheduler = scheduler_node(&settings, &me);
         let config = cluster_config(&settings, me.clone(), scheduler.clone(), standing_scheduler);
         let van = Arc::new(Self {
@@ -119,7 +125,9 @@ impl Van {
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
             garbage: RateLimit::new(Duration::from_secs(5)),
+            native: native.map(|(transport, _)| transport),
             detour: Detour::default(),
+            native_detour: Detour::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),
             transport,
@@ -131,6 +139,9 @@ impl Van {
         }
         van.event(Event::Start);
         van.spawn("van", |van| van.receive())?;
+        if van.native.is_some() {
+            van.spawn("data", |van| van.receive_native())?;
+        }
         van.spawn("clock", |van| van.keep_time())?;
         log::write(Level::Verbose, &format!("{} listens on {}", me.role.name(), me.address()));
         Ok(van)
@@ -254,6 +265,9 @@ impl Van {
             let _ = self.dispatch(message, None);
             return Ok(());
         }
+        if let Some(native) = self.native.as_ref().filter(|native| native.is_connected(to)) {
+            return self.post_native(native, to, &message);
+        }
         if let Some(resender) = &self.resender {
             let ours = self.is_ours(to);
             self.wait_for_room(resender, to)?;
@@ -288,6 +302,18 @@ impl Van {
     }
 
     fn post(&self, to: NodeId, message: &Message, mode: SendMode) -> Result<()> {
+        Self::with_encoded(message, to, |meta| {
+            self.transport.send(to, meta, &message.data, message.meta.priority, mode)
+        })
+        .map_err(|error| self.send_error(to, &error))
+    }
+
+    /// Encodes into memory that each thread keeps.
+    fn with_encoded(
+        message: &Message,
+        to: NodeId,
+        send: impl FnOnce(&[u8]) -> std::result::Result<usize, SendError>,
+    ) -> std::result::Result<(), SendError> {
         thread_local! {
             static META: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
         }
@@ -297,9 +323,15 @@ impl Van {
         META.with_borrow_mut(|meta| {
             meta.clear();
             wire::encode_meta(&message.meta, meta);
-            self.transport.send(to, meta, &message.data, message.meta.priority, mode)
+            send(meta)
         })
         .map(|_| ())
+    }
+
+    fn post_native(&self, native: &NativeTransport, to: NodeId, message: &Message) -> Result<()> {
+        Self::with_encoded(message, to, |meta| {
+            native.send(to, meta, &message.data, message.meta.priority, SendMode::Block)
+        })
         .map_err(|error| self.send_error(to, &error))
     }
 
@@ -350,6 +382,7 @@ impl Van {
 
     fn keep_time(self: &Arc<Self>) {
         let mut watch = Watch::default();
+        let mut native_watch = Watch::default();
         let mut events: Vec<LinkEvent> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
             events.clear();
@@ -362,7 +395,13 @@ impl Van {
             if !events.is_empty() {
                 self.changed.notify_all();
             }
-            self.watch_detour(&mut watch);
+            self.watch_detour(&self.detour, &mut watch, Self::receive);
+            self.watch_detour(&self.native_detour, &mut native_watch, Self::receive_native);
+            if let Some(native) = &self.native {
+                // Whether a peer lives is told by its other connection: these are fetched to be forgotten.
+                events.clear();
+                native.link_events(&mut events);
+            }
             self.resend_due();
             self.transport.flush();
             self.event(Event::Tick);
@@ -435,17 +474,23 @@ impl Van {
             self.changed.notify_all();
         }
         self.transport.stop();
+        if let Some(native) = &self.native {
+            native.stop();
+        }
         self.customers.set_bounded(false);
         let me = std::thread::current().id();
         // A customer's code may wait for the caller: the thread that runs it ends when it is done.
-        let detoured = self.detour.interrupt();
+        let detoured = [self.detour.interrupt(), self.native_detour.interrupt()];
         // One at a time: the clock may still start a thread.
         while let Some(thread) = self.next_thread() {
             thread.thread().unpark();
             let id = thread.thread().id();
-            if id != me && Some(id) != detoured && thread.join().is_err() {
+            if id != me && !detoured.contains(&Some(id)) && thread.join().is_err() {
                 log::write(Level::Error, "a thread of the van ended by a panic");
             }
+        }
+        if let Some(native) = &self.native {
+            native.close(LINGER);
         }
         self.transport.close(LINGER);
     }
@@ -501,6 +546,7 @@ fn scheduler_node(settings: &Settings, me: &Node) -> Node {
         is_recovery: false,
         abilities: 0,
         incarnation: 0,
+        native_port: 0,
     }
 }
 

@@ -375,6 +375,7 @@ fn describe(config: &JobConfig, process: Process, incarnation: u64) -> Described
         is_recovery: false,
         abilities: ability::PSLITE,
         incarnation,
+        native_port: 0,
     }
 }
 

@@ -138,6 +138,7 @@ fn node(bytes: &[u8]) -> Result<Node> {
         is_recovery: false,
         abilities: 0,
         incarnation: 0,
+        native_port: 0,
     };
     let mut reader = Reader(bytes);
     while let Some(field) = reader.field()? {
@@ -153,6 +154,8 @@ fn node(bytes: &[u8]) -> Result<Node> {
             10 => node.customer_id = field.int32()?,
             100 => node.abilities = field.varint()?,
             101 => node.incarnation = field.varint()?,
+            // Out of range: as if it had none.
+            102 => node.native_port = u16::try_from(field.varint()?).unwrap_or(0),
             _ => {}
         }
     }

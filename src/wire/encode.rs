@@ -70,6 +70,9 @@ fn encode_node(node: &Node, out: &mut Vec<u8>) {
     if node.incarnation != 0 {
         uint64(out, 101, node.incarnation);
     }
+    if node.native_port != 0 {
+        uint64(out, 102, u64::from(node.native_port));
+    }
 }
 
 fn encode_notice(notice: &Notice, out: &mut Vec<u8>) {

@@ -159,6 +159,8 @@ pub struct Node {
     /// Extension 101: drawn anew by each process, so that a restart on the same address shows;
     /// 0 for a stock node.
     pub incarnation: u64,
+    /// Extension 102: the port of the native data plane; 0 if it has none.
+    pub native_port: u16,
 }
 
 impl Node {

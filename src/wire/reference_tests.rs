@@ -29,6 +29,8 @@ struct PbNode {
     abilities: Option<u64>,
     #[prost(uint64, optional, tag = "101")]
     incarnation: Option<u64>,
+    #[prost(uint64, optional, tag = "102")]
+    native_port: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -109,6 +111,7 @@ fn pb_node(node: &Node) -> PbNode {
         customer_id: Some(node.customer_id),
         abilities: some(node.abilities, node.abilities != 0),
         incarnation: some(node.incarnation, node.incarnation != 0),
+        native_port: some(u64::from(node.native_port), node.native_port != 0),
     }
 }
 
@@ -164,6 +167,7 @@ fn read_node(node: PbNode) -> Node {
         is_recovery: node.is_recovery.unwrap_or(false),
         abilities: node.abilities.unwrap_or(0),
         incarnation: node.incarnation.unwrap_or(0),
+        native_port: u16::try_from(node.native_port.unwrap_or(0)).unwrap_or(0),
     }
 }
 
@@ -231,9 +235,20 @@ fn node() -> impl Strategy<Value = PbNode> {
     use proptest::option::of;
     let stock =
         (0..3_i32, of(number()), of(words()), of(number()), of(any::<bool>()), of(number()));
-    (stock, of(long()), of(long())).prop_map(|(stock, abilities, incarnation)| {
+    let ours = (of(long()), of(long()), of(long()));
+    (stock, ours).prop_map(|(stock, (abilities, incarnation, native_port))| {
         let (role, id, hostname, port, is_recovery, customer_id) = stock;
-        PbNode { role, id, hostname, port, is_recovery, customer_id, abilities, incarnation }
+        PbNode {
+            role,
+            id,
+            hostname,
+            port,
+            is_recovery,
+            customer_id,
+            abilities,
+            incarnation,
+            native_port,
+        }
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Core, Van, core_failure, error_of, lock, log_level};
 use crate::cluster::{Action, Event, Failure};
+use crate::node::address;
 use crate::node::service::Delivery;
 use crate::observe::log::{self, Level};
 use crate::transport::zmq::{Endpoint, SendMode};
@@ -43,7 +44,10 @@ impl Van {
     /// Applies one action; a message to myself comes back as an event.
     fn apply(&self, core: &mut MutexGuard<'_, Core>, action: Action) -> Option<Event> {
         match action {
-            Action::Connect { node, identity } => self.connect(&node, identity),
+            Action::Connect { node, identity } => {
+                self.connect(&node, identity);
+                self.connect_native(core, &node, identity);
+            }
             Action::ConnectPending { key, node } => {
                 self.connect(&Node { id: key, ..node }, Some(SCHEDULER));
             }
@@ -55,6 +59,7 @@ impl Van {
             }
             Action::Disconnect { id } => {
                 self.transport.disconnect(id, Duration::from_millis(100));
+                self.disconnect_native(id, Duration::from_millis(100));
                 core.links.remove(&id);
             }
             Action::Send { to, message } => return self.send_control(core, to, message),
@@ -136,6 +141,7 @@ impl Van {
             lock(resender).forget(id);
         }
         self.transport.disconnect(id, Duration::ZERO);
+        self.disconnect_native(id, Duration::ZERO);
         core.links.remove(&id);
         self.customers.broadcast(&Delivery::NodeLost { id, reason });
     }
@@ -162,6 +168,27 @@ impl Van {
         }
         self.changed.notify_all();
         self.customers.broadcast(&Delivery::Failed(reason));
+    }
+
+    /// Opens the native data plane to a node that has one.
+    fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
+        let Some(native) = &self.native else { return };
+        let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
+        if identity.is_none() || node.native_port == 0 || scheduler == 0 || node.id == self.my_id()
+        {
+            return;
+        }
+        native.set_token(address::token(scheduler));
+        let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
+        if let Err(error) = native.connect(node.id, &endpoint, identity) {
+            log::write(Level::Warning, &format!("data to {}: {error}", node.describe()));
+        }
+    }
+
+    fn disconnect_native(&self, id: NodeId, linger: Duration) {
+        if let Some(native) = &self.native {
+            native.disconnect(id, linger);
+        }
     }
 
     pub(super) fn connect(&self, node: &Node, identity: Option<NodeId>) {

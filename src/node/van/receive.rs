@@ -7,12 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use smallvec::SmallVec;
+
 use super::{Van, lock};
 use crate::cluster::Event;
 use crate::delivery::Verdict;
 use crate::node::customer::Shared;
 use crate::node::service::Delivery;
 use crate::observe::log::{self, Level};
+use crate::transport::native::NativeIncoming;
 use crate::transport::zmq::{Incoming, RecvError, SendMode};
 use crate::wire::{self, Command, EMPTY, Message, NodeId, Role, SCHEDULER};
 
@@ -56,6 +60,64 @@ pub(super) struct Watch {
     since: Option<Instant>,
 }
 
+/// A message as a transport brings it.
+pub(super) trait Arrived {
+    /// The sender, if its connection says so.
+    fn from(&self) -> Option<NodeId>;
+    /// Metadata first.
+    fn frames(&mut self) -> &mut SmallVec<[Bytes; 4]>;
+    /// It had more frames than any message may have.
+    fn is_oversized(&self) -> bool;
+    /// False where data have a way of their own.
+    fn may_be_control(&self) -> bool;
+    /// The sender's network address.
+    fn address(&self) -> String;
+}
+
+impl Arrived for Incoming {
+    fn from(&self) -> Option<NodeId> {
+        self.from
+    }
+
+    fn frames(&mut self) -> &mut SmallVec<[Bytes; 4]> {
+        &mut self.frames
+    }
+
+    fn is_oversized(&self) -> bool {
+        self.oversized
+    }
+
+    fn may_be_control(&self) -> bool {
+        true
+    }
+
+    fn address(&self) -> String {
+        Self::address(self)
+    }
+}
+
+impl Arrived for NativeIncoming {
+    fn from(&self) -> Option<NodeId> {
+        self.from
+    }
+
+    fn frames(&mut self) -> &mut SmallVec<[Bytes; 4]> {
+        &mut self.frames
+    }
+
+    fn is_oversized(&self) -> bool {
+        false // A connection that brings one is closed by its transport.
+    }
+
+    fn may_be_control(&self) -> bool {
+        false
+    }
+
+    fn address(&self) -> String {
+        Self::address(self).to_owned()
+    }
+}
+
 /// Code of a customer that may run on the receiving thread.
 pub(super) struct AtOnce {
     customer: Arc<Shared>,
@@ -65,15 +127,30 @@ pub(super) struct AtOnce {
 impl Van {
     /// The receiving thread.
     pub(super) fn receive(self: &Arc<Self>) {
-        *lock(&self.detour.receiver) = Some(thread::current().id());
+        self.receive_from(&self.detour, || self.transport.recv());
+    }
+
+    /// That of the native data plane.
+    pub(super) fn receive_native(self: &Arc<Self>) {
+        if let Some(native) = &self.native {
+            self.receive_from(&self.native_detour, || native.recv());
+        }
+    }
+
+    fn receive_from<A: Arrived>(
+        &self,
+        detour: &Detour,
+        recv: impl Fn() -> Result<A, RecvError>,
+    ) {
+        *lock(&detour.receiver) = Some(thread::current().id());
         loop {
-            match self.transport.recv() {
+            match recv() {
                 Ok(incoming) => {
                     let Some(AtOnce { customer, item }) = self.incoming(incoming) else { continue };
                     let Some((turn, item)) = customer.line.offer(item.priority(), item) else {
                         continue;
                     };
-                    let goes_on = self.detour.run(|| {
+                    let goes_on = detour.run(|| {
                         customer.handle(item);
                         drop(turn);
                     });
@@ -92,8 +169,13 @@ impl Van {
 
     /// Lets another thread receive if a customer's code has kept the one that did for too long.
     /// Called by the clock.
-    pub(super) fn watch_detour(self: &Arc<Self>, watch: &mut Watch) {
-        let number = self.detour.now.load(Ordering::Acquire);
+    pub(super) fn watch_detour(
+        self: &Arc<Self>,
+        detour: &Detour,
+        watch: &mut Watch,
+        receive: fn(&Arc<Self>),
+    ) {
+        let number = detour.now.load(Ordering::Acquire);
         let now = Instant::now();
         if number == 0 || number != watch.number {
             *watch = Watch { number, since: (number != 0).then_some(now) };
@@ -103,9 +185,11 @@ impl Van {
             return;
         }
         // The new thread takes over by itself: if it cannot be started, all stays as it is.
+        let native = std::ptr::eq(detour, &raw const self.native_detour);
         let started = self.spawn("van", move |van| {
-            if van.detour.end(number) {
-                van.receive();
+            let detour = if native { &van.native_detour } else { &van.detour };
+            if detour.end(number) {
+                receive(van);
             }
         });
         if let Err(error) = started {
@@ -115,11 +199,16 @@ impl Van {
     }
 
     /// Checks a message and handles it, as far as it is not for a customer.
-    fn incoming(&self, mut incoming: Incoming) -> Option<AtOnce> {
-        let from = incoming.from;
-        let mut meta = match incoming.frames.first().map(|frame| wire::decode_meta(frame)) {
-            Some(Ok(meta)) if !incoming.oversized => meta,
-            Some(Ok(_)) => return self.drop_garbage(&incoming, "too many frames"),
+    fn incoming<A: Arrived>(&self, mut incoming: A) -> Option<AtOnce> {
+        let from = incoming.from();
+        let mut meta = match incoming.frames().first().map(|frame| wire::decode_meta(frame)) {
+            Some(Ok(_)) if incoming.is_oversized() => {
+                return self.drop_garbage(&incoming, "too many frames");
+            }
+            Some(Ok(meta)) if meta.control.is_some() && !incoming.may_be_control() => {
+                return self.drop_garbage(&incoming, "control on the way of data");
+            }
+            Some(Ok(meta)) => meta,
             Some(Err(error)) => return self.drop_garbage(&incoming, &error.to_string()),
             None => return self.drop_garbage(&incoming, "no frame"),
         };
@@ -134,9 +223,9 @@ impl Van {
         if let Some(reason) = self.refuse(from, &meta) {
             return self.drop_garbage(&incoming, &reason);
         }
-        let data = incoming.frames.drain(1..).collect();
+        let data = incoming.frames().drain(1..).collect();
         let message = Message { meta, data };
-        if !self.accept(from, &message) {
+        if incoming.may_be_control() && !self.accept(from, &message) {
             return None;
         }
         match message.meta.control.as_ref().map(|control| control.command) {
@@ -178,10 +267,10 @@ impl Van {
         }
     }
 
-    fn drop_garbage(&self, incoming: &Incoming, reason: &str) -> Option<AtOnce> {
+    fn drop_garbage(&self, incoming: &dyn Arrived, reason: &str) -> Option<AtOnce> {
         if let Some(total) = self.garbage.hit() {
             let who = incoming
-                .from
+                .from()
                 .map_or_else(|| "an unnamed node".to_owned(), |id| format!("node {id}"));
             log::write(
                 Level::Warning,
@@ -195,7 +284,11 @@ impl Van {
     }
 
     /// Hands a data message to its customer, or gives it back if the customer's code may run here.
-    pub(super) fn dispatch(&self, message: Message, incoming: Option<&Incoming>) -> Option<AtOnce> {
+    pub(super) fn dispatch(
+        &self,
+        message: Message,
+        incoming: Option<&dyn Arrived>,
+    ) -> Option<AtOnce> {
         let frames = message.data.len();
         let sound = message.meta.app_id != EMPTY
             && (message.meta.simple_app || frames == 0 || frames == 2 || frames == 3);

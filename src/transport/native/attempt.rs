@@ -212,7 +212,7 @@ pub(super) fn hello_of(shared: &Shared, link: u32, identity: Option<i32>, epoch:
         shared_memory: false,
         node: identity,
         incarnation: shared.options.incarnation,
-        token: shared.options.token,
+        token: *shared.token(),
         link,
         epoch,
         stripe: 0,

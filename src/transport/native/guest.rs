@@ -117,7 +117,7 @@ fn check(hello: &Hello, shared: &Shared) -> io::Result<()> {
         return Err(refused("another version of the native data plane"));
     }
     // Every byte is looked at, so that the time says nothing about where they differ.
-    let pairs = hello.token.iter().zip(&shared.options.token);
+    let pairs = hello.token.iter().zip(shared.token());
     if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) != 0 {
         return Err(refused("its token is not the one of this job"));
     }

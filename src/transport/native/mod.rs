@@ -40,6 +40,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::wire::native::TOKEN_BYTES;
+
 use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
 pub use counters::{BUCKETS, PeerCounters};
 use io_thread::{Command, IoThread};
@@ -105,6 +107,18 @@ impl NativeTransport {
             })
         };
         make().map_err(failure("cannot start the native data plane"))
+    }
+
+    /// The job's token, for a node that learns it only when it has joined. Until then others are refused,
+    /// and come again. Can be set once.
+    pub fn set_token(&self, token: [u8; TOKEN_BYTES]) {
+        let _ = self.shared.late_token.set(token);
+    }
+
+    /// True if there is a link of that key.
+    #[must_use]
+    pub fn is_connected(&self, key: i32) -> bool {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).contains_key(&key)
     }
 
     /// Who says where the data of large messages go. Can be set once.

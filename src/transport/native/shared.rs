@@ -14,6 +14,7 @@ use super::receiver::Arrival;
 use super::same_host::SameHost;
 use super::types::{NativeOptions, Sink};
 use crate::transport::zmq::LinkEvent;
+use crate::wire::native::TOKEN_BYTES;
 
 /// Link events that nobody fetched; older ones are dropped then.
 const EVENTS_MAX: usize = 65_536;
@@ -21,6 +22,8 @@ const EVENTS_MAX: usize = 65_536;
 /// See the module.
 pub(super) struct Shared {
     pub(super) options: NativeOptions,
+    /// In place of that of the options, where a node learns it only when it has joined the job.
+    pub(super) late_token: OnceLock<[u8; TOKEN_BYTES]>,
     pub(super) pool: Arc<Pool>,
     pub(super) sink: OnceLock<Arc<dyn Sink>>,
     pub(super) receipts: Receipts,
@@ -42,6 +45,7 @@ impl Shared {
         Ok(Self {
             pool: Pool::new(options.pool_bytes),
             sink: OnceLock::new(),
+            late_token: OnceLock::new(),
             receipts: Receipts::default(),
             arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
@@ -54,6 +58,10 @@ impl Shared {
             stopping: AtomicBool::new(false),
             options,
         })
+    }
+
+    pub(super) fn token(&self) -> &[u8; TOKEN_BYTES] {
+        self.late_token.get().unwrap_or(&self.options.token)
     }
 
     pub(super) fn is_stopping(&self) -> bool {
