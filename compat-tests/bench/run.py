@@ -145,8 +145,8 @@ def measure(options):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("parts", nargs="*", choices=["kv", "mx", []], help="default: both")
-    parser.add_argument("--starts", type=int, default=3, help="pairs of clusters, one after another")
-    parser.add_argument("--rounds", type=int, default=7, help="slices of each point for each start")
+    parser.add_argument("--starts", type=int, default=7, help="pairs of clusters, one after another")
+    parser.add_argument("--rounds", type=int, default=3, help="slices of each point for each start")
     parser.add_argument("--slice", type=float, default=0.1, help="seconds of a slice, about")
     parser.add_argument("--stock-only", action="store_true", help="no ratio: for work on this itself")
     parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")

@@ -178,7 +178,9 @@ impl ZmqTransport {
     fn watch(&self, socket: &mut Socket) -> io::Result<Socket> {
         let number = self.monitors.fetch_add(1, Ordering::Relaxed);
         let address = format!("inproc://monitor-{number}");
-        let events = zmq_sys::ZMQ_EVENT_CONNECTED | zmq_sys::ZMQ_EVENT_DISCONNECTED;
+        let events = zmq_sys::ZMQ_EVENT_CONNECTED
+            | zmq_sys::ZMQ_EVENT_DISCONNECTED
+            | zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
         socket.monitor(&address, events)?;
         let mut monitor = self.context.socket(Kind::Pair)?;
         monitor.set_int(zmq_sys::ZMQ_LINGER, 0)?;
@@ -236,6 +238,7 @@ impl ZmqTransport {
                 if link.gone {
                     return Err(SendError::PeerGone);
                 }
+                link.is_used = true;
                 if self.options.priority_mode {
                     let aside = if mode == SendMode::Control { ASIDE_MAX } else { 0 };
                     if link.by_priority.len() < PRIORITY_MAX + aside {
@@ -318,6 +321,7 @@ impl ZmqTransport {
         for (key, peer) in peers {
             let mut link = lock(&peer);
             let Some(monitor) = &mut link.monitor else { continue };
+            let mut shaken = false;
             while let Ok(event) = monitor.receive(false) {
                 let number =
                     event.as_ref().first_chunk::<2>().map(|head| u16::from_ne_bytes(*head));
@@ -330,9 +334,32 @@ impl ZmqTransport {
                     Some(n) if n == zmq_sys::ZMQ_EVENT_DISCONNECTED as i32 => {
                         out.push(LinkEvent { key, up: false });
                     }
+                    Some(n) if n == zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED as i32 => {
+                        shaken = true;
+                    }
                     _ => {}
                 }
             }
+            link.is_new &= !shaken;
+        }
+    }
+
+    /// Waits until every connection stands, or has nothing to send. libzmq loses what is to be sent over
+    /// one that is closed before its handshake is done.
+    fn wait_for_handshakes(&self, until: Instant) {
+        let mut events = Vec::new();
+        loop {
+            self.link_events(&mut events);
+            let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+            let would_lose = |peer: &Arc<Mutex<Link>>| {
+                let link = lock(peer);
+                link.is_new && link.is_used
+            };
+            if !peers.values().any(would_lose) || Instant::now() >= until {
+                return;
+            }
+            drop(peers);
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -351,6 +378,7 @@ impl ZmqTransport {
         while !self.flush() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
+        self.wait_for_handshakes(until);
         let peers = std::mem::take(&mut *self.peers_mut());
         for link in peers.into_values() {
             close_link(&link, linger);

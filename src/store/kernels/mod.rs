@@ -5,6 +5,8 @@
 //! tensor is cut. What arrived over the network may lie at any address: `from` is bytes. May touch
 //! only what it is given; must not allocate, start threads or panic.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod convert;
 mod sum;
 

@@ -59,7 +59,12 @@ pub fn add(dtype: Dtype, into: &mut [u8], from: &[u8]) -> Result<(), KernelError
         Dtype::F16 => {
             let into = elements::<f16>(dtype, into)?;
             check_length(dtype, into.len(), from.len())?;
-            Arch::new().dispatch(|| add_f16(into, from));
+            #[cfg(target_arch = "x86_64")]
+            if let Some(simd) = pulp::x86::V4::try_new() {
+                super::avx512::add_f16(simd, into, from);
+                return Ok(());
+            }
+            add_f16_anywhere(into, from);
             Ok(())
         }
     }
@@ -81,20 +86,27 @@ pub fn add_bf16(into: &mut [bf16], from: &[u8]) -> Result<(), KernelError> {
 /// [`KernelError::Length`] if `from` has not as many halves as `into` floats.
 pub fn add_f16_to_f32(into: &mut [f32], from: &[u8]) -> Result<(), KernelError> {
     check_length(Dtype::F16, into.len(), from.len())?;
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let mut wide = [0.0; BLOCK];
-            for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks(2 * BLOCK)) {
-                let wide = &mut wide[..into.len()];
-                read_f16(from, wide);
-                for (into, from) in into.iter_mut().zip(wide) {
-                    *into += *from;
-                }
-            }
-        },
-    );
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V4::try_new() {
+        super::avx512::widen_f16(simd, into, from, |simd, into, from| {
+            simd.avx512f._mm512_add_ps(into, from)
+        });
+        return Ok(());
+    }
+    add_f16_to_f32_anywhere(into, from);
     Ok(())
+}
+
+/// Adds halves to floats on any machine.
+pub(super) fn add_f16_to_f32_anywhere(into: &mut [f32], from: &[u8]) {
+    let mut wide = [0.0; BLOCK];
+    for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks(2 * BLOCK)) {
+        let wide = &mut wide[..into.len()];
+        read_f16(from, wide);
+        for (into, from) in into.iter_mut().zip(wide) {
+            *into += *from;
+        }
+    }
 }
 
 fn elements<T: Pod>(dtype: Dtype, bytes: &mut [u8]) -> Result<&mut [T], KernelError> {
@@ -126,8 +138,8 @@ fn add_elements<T: Sum, const N: usize>(into: &mut [T], from: &[u8]) {
     );
 }
 
-#[inline(always)]
-fn add_f16(into: &mut [f16], from: &[u8]) {
+/// Adds halves on any machine. `from` has twice as many bytes as `into` elements.
+pub(super) fn add_f16_anywhere(into: &mut [f16], from: &[u8]) {
     let (mut left, mut right) = ([0.0; BLOCK], [0.0; BLOCK]);
     for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks(2 * BLOCK)) {
         let (left, right) = (&mut left[..into.len()], &mut right[..into.len()]);

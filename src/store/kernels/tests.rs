@@ -81,12 +81,33 @@ fn halves_are_summed_and_converted_in_blocks() {
         right.rotate_left(2 * usize::from(step));
         let mut into = Buffer::copy_of(&all);
         add(Dtype::F16, into.bytes_mut(), &right).unwrap();
-        let expected = plain(Dtype::F16, &all, &right);
-        assert_eq!(canonical(Dtype::F16, into.bytes()), canonical(Dtype::F16, &expected));
+        let expected = canonical(Dtype::F16, &plain(Dtype::F16, &all, &right));
+        assert_eq!(canonical(Dtype::F16, into.bytes()), expected);
+        // And without this machine's own instructions; unaligned, with a part of a block at the end.
+        let mut into = Buffer::copy_of(&all[..all.len() - 6]);
+        let frame = Buffer::copy_of(&[&[0], &right[..]].concat());
+        sum::add_f16_anywhere(into.elements_mut(), &frame.bytes()[1..][..all.len() - 6]);
+        assert_eq!(canonical(Dtype::F16, into.bytes()), expected[..all.len() - 6]);
     }
-    let mut sums = wide.clone();
+    let (mut sums, mut anywhere) = (wide.clone(), vec![0.0; wide.len()]);
     add_f16_to_f32(&mut sums, &frame.bytes()[1..]).unwrap();
-    assert!(sums.iter().zip(&wide).all(|(sum, one)| *sum == 2.0 * one || one.is_nan()));
+    convert::widen_f16_anywhere(&mut anywhere, &frame.bytes()[1..]);
+    assert!(anywhere.iter().zip(&wide).all(|(any, one)| any == one || one.is_nan()));
+    sum::add_f16_to_f32_anywhere(&mut anywhere, &frame.bytes()[1..]);
+    for ((sum, anywhere), one) in sums.iter().zip(anywhere).zip(&wide) {
+        assert!(*sum == 2.0 * one && anywhere == *sum || one.is_nan());
+    }
+    // Every length of a last, incomplete register.
+    for length in 0..70 {
+        let bytes = &frame.bytes()[1..][..2 * length];
+        let (mut widened, mut halves) = (vec![1.0; length], vec![f16::ZERO; length]);
+        widen_f16(&mut widened, bytes).unwrap();
+        assert_eq!(widened, wide[..length]);
+        add_f16_to_f32(&mut widened, bytes).unwrap();
+        assert_eq!(widened, sums[..length]);
+        narrow_to_f16(&mut halves, &wide[..length]).unwrap();
+        assert_eq!(bytemuck::cast_slice::<f16, u8>(&halves), bytes);
+    }
 }
 
 #[test]

@@ -31,6 +31,10 @@ pub(super) struct Link {
     /// Messages in order of priority (p3).
     pub(super) by_priority: PriorityFifo<Waiting>,
     pub(super) gone: bool,
+    /// It never stood yet.
+    pub(super) is_new: bool,
+    /// Something was to be sent.
+    pub(super) is_used: bool,
 }
 
 impl Link {
@@ -41,6 +45,8 @@ impl Link {
             aside: VecDeque::new(),
             by_priority: PriorityFifo::new(),
             gone: false,
+            is_new: true,
+            is_used: false,
         }
     }
 
