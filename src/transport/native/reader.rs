@@ -93,11 +93,6 @@ impl Reader {
         Ok(more)
     }
 
-    /// Bytes of a body that are still to come.
-    pub(super) fn body_left(&self) -> u64 {
-        self.body.map_or(0, |body| body.left)
-    }
-
     fn fill(&mut self, pipe: &mut InPipe, around: &mut Surroundings<'_>) -> io::Result<bool> {
         self.make_room();
         let counters = around.counters;

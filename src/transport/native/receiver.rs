@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use smallvec::SmallVec;
 
-use super::counters::{Counters, add};
+use super::counters::add;
 use super::link::Link;
 use super::pipe::{InPipe, socket_read, socket_write, socket_write_with};
 use super::reader::{Asides, Reader, Surroundings};
@@ -21,7 +21,7 @@ use super::shared::Shared;
 use super::spin::Spin;
 use super::types::NativeIncoming;
 use crate::observe::log::{self, Level};
-use crate::transport::sys::memory::{delay_acknowledgements, readable_from};
+use crate::transport::sys::memory::delay_acknowledgements;
 use crate::transport::zmq::RecvError;
 use crate::wire::native::{Header, Hello, Kind, Welcome};
 
@@ -30,8 +30,6 @@ const ACK_MESSAGES: u64 = 64;
 const ACK_BYTES: u64 = 2 << 20;
 /// The same after that time.
 const ACK_AFTER: Duration = Duration::from_millis(5);
-/// How many bytes of a large message the receiving thread wakes for.
-const WAKE_BYTES: u32 = 128 << 10;
 /// Reads from one connection before the others have their turn.
 const READS_MAX: usize = 16;
 /// Events of one wait.
@@ -64,22 +62,6 @@ struct Connection {
     session: (u64, u32),
     /// Something came since the last tick.
     active: bool,
-    /// The thread wakes for that many bytes.
-    wake_for: u32,
-}
-
-impl Connection {
-    /// In the middle of a large message waking for every packet costs more than it brings.
-    fn adjust_wake_up(&mut self, counters: &Counters) {
-        let wanted =
-            if self.reader.body_left() >= 2 * u64::from(WAKE_BYTES) { WAKE_BYTES } else { 1 };
-        if wanted != self.wake_for && self.pipe.ring().is_none() {
-            add(&counters.syscalls, 1);
-            // If it cannot be set, all goes on as before.
-            let _ = readable_from(self.pipe.socket.as_fd(), wanted);
-            self.wake_for = wanted;
-        }
-    }
 }
 
 struct Entry {
@@ -262,7 +244,6 @@ impl Receiver {
                 }
             }
         }
-        connection.adjust_wake_up(&receipt.counters);
         entry.note(asides, shared);
         self.untold |= asides.parts > 0;
         let key = connection.session;
@@ -418,8 +399,7 @@ impl Receiver {
         entry.tokens.push(token);
         entry.receipt.carries(pipe.carrier());
         let reader = Reader::new(pipe.ring().is_some());
-        self.connections
-            .insert(token, Connection { pipe, reader, session: key, active: true, wake_for: 1 });
+        self.connections.insert(token, Connection { pipe, reader, session: key, active: true });
         Ok(())
     }
 

@@ -143,26 +143,21 @@ pub(crate) fn receive_with_descriptors(
 
 /// Limits how much a TCP socket takes that is not sent yet, so that what is urgent can still overtake.
 pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    set_tcp(socket, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
 /// Lets the kernel wait with the acknowledgement of what was read, as it does by itself on a connection
 /// with answers. It forgets that now and then.
 pub(crate) fn delay_acknowledgements(socket: BorrowedFd<'_>) -> io::Result<()> {
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 0)
+    set_tcp(socket, libc::TCP_QUICKACK, 0)
 }
 
-/// Lets a socket count as readable only when so many bytes are there, or it is full.
-pub(crate) fn readable_from(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
-}
-
-fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Result<()> {
+fn set_tcp(socket: BorrowedFd<'_>, option: i32, value: u32) -> io::Result<()> {
     // SAFETY: an open socket, and `value` is as long as is said.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            level,
+            libc::IPPROTO_TCP,
             option,
             (&raw const value).cast(),
             size_of::<u32>() as libc::socklen_t,
