@@ -3,12 +3,13 @@
 //!
 //! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
 //! what it does with what comes, `line` in which order, `customers` where they are found; `shell` puts
-//! the `store` into a server. Rules of the protocol do not live here but in the state machines.
+//! the `store` into a server, `lending` the transport's memory into the `store`. Rules of the protocol do not live here but in the state machines.
 
 mod address;
 pub mod customer;
 mod customers;
 pub mod error;
+mod lending;
 mod line;
 pub mod postoffice;
 mod service;

@@ -6,13 +6,14 @@
 //! that the store does not know.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::customer::Shared;
 use super::error::{NodeError, Result};
+use super::lending::Lending;
 use super::van::lock;
 use crate::kv::{key_at, server_key_ranges};
 use crate::observe::log::{self, Level};
@@ -131,10 +132,14 @@ impl Shell {
             first_key: range.begin,
             deterministic: settings.deterministic,
         };
+        let mut store = Store::new(config);
+        if let Some(arena) = van.arena() {
+            store.use_memory(Arc::new(Lending(arena)));
+        }
         Ok(self.served.get_or_init(|| Serving {
             rank,
             first_key: range.begin,
-            store: Mutex::new(Store::new(config)),
+            store: Mutex::new(store),
             profiler: Mutex::default(),
             profiles: AtomicBool::new(false),
         }))

@@ -19,7 +19,7 @@ use super::settings::Settings;
 use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
 use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
-use crate::transport::native::NativeTransport;
+use crate::transport::native::{Arena, NativeTransport};
 use crate::transport::zmq::{LinkEvent, SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::{self, Message, Node, NodeId, Role, SCHEDULER};
 use receive::{Detour, Watch};
@@ -326,6 +326,11 @@ impl Van {
             send(meta)
         })
         .map(|_| ())
+    }
+
+    /// Memory that peers of this host may be lent; `None` if no data goes through shared memory here.
+    pub(crate) fn arena(&self) -> Option<Arc<Arena>> {
+        self.native.as_ref()?.arena()
     }
 
     fn post_native(&self, native: &NativeTransport, to: NodeId, message: &Message) -> Result<()> {

@@ -1,20 +1,88 @@
-//! Memory of a tensor: bytes that are aligned for every element type.
+//! Memory of a tensor: bytes that are aligned for every element type. It is the process's own, or of a kind
+//! that the store is given, such as memory that other processes read.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use bytes::Bytes;
 
+/// Memory of somebody else's making.
+pub trait Memory: std::fmt::Debug + Send + Sync {
+    /// Its bytes, aligned to eight.
+    fn bytes(&self) -> &[u8];
+    /// Its bytes, to write.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// As much memory of the same kind, whatever is in there.
+    fn another(&self) -> Option<Box<dyn Memory>>;
+}
+
+/// Makes memory for values.
+pub trait Allocator: Send + Sync {
+    /// Memory of that many bytes, whatever is in there; `None` to use the process's own.
+    fn take(&self, len: usize) -> Option<Box<dyn Memory>>;
+}
+
 /// Zeroed or copied bytes, aligned to eight; readable as elements of any type.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
-    words: Vec<u64>,
+    memory: Kind,
     len: usize,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Own(Vec<u64>),
+    Given(Box<dyn Memory>),
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Own(Vec::new())
+    }
+}
+
+impl Clone for Kind {
+    fn clone(&self) -> Self {
+        let mut copy = self.another();
+        copy.bytes_mut().copy_from_slice(self.bytes());
+        copy
+    }
+}
+
+impl Kind {
+    fn own(len: usize) -> Self {
+        Self::Own(vec![0; len.div_ceil(8)])
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(words) => bytemuck::cast_slice(words),
+            Self::Given(memory) => memory.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(words) => bytemuck::cast_slice_mut(words),
+            Self::Given(memory) => memory.bytes_mut(),
+        }
+    }
+
+    /// As much of the same kind.
+    fn another(&self) -> Self {
+        let len = self.bytes().len();
+        let given = match self {
+            Self::Own(_) => None,
+            Self::Given(memory) => memory.another().filter(|other| other.bytes().len() == len),
+        };
+        // What was given may end at any byte: then the copy is a copy of those alone.
+        given.map_or_else(|| Self::own(len), Self::Given)
+    }
 }
 
 impl Buffer {
     /// So many zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(8)], len }
+        Self { memory: Kind::own(len), len }
     }
 
     /// A copy; `bytes` may be unaligned.
@@ -25,11 +93,27 @@ impl Buffer {
         buffer
     }
 
+    /// A copy in memory of that maker, if it has any.
+    #[must_use]
+    pub fn copy_in(maker: Option<&dyn Allocator>, bytes: &[u8]) -> Self {
+        let given = maker.and_then(|maker| maker.take(bytes.len()));
+        let Some(mut memory) = given.filter(|memory| memory.bytes().len() == bytes.len()) else {
+            return Self::copy_of(bytes);
+        };
+        memory.bytes_mut().copy_from_slice(bytes);
+        Self { memory: Kind::Given(memory), len: bytes.len() }
+    }
+
+    /// As many bytes in memory of the same kind, whatever is in there.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { memory: self.memory.another(), len: self.len }
+    }
+
     /// Makes it so many bytes long. Memory is only ever added; what is in there is undefined.
     pub fn resize(&mut self, len: usize) {
-        let words = len.div_ceil(8);
-        if words > self.words.len() {
-            self.words.resize(words, 0);
+        if len > self.memory.bytes().len() {
+            self.memory = Kind::own(len);
         }
         self.len = len;
     }
@@ -49,12 +133,12 @@ impl Buffer {
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.len]
+        &self.memory.bytes()[..self.len]
     }
 
     /// The bytes, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.len]
+        &mut self.memory.bytes_mut()[..self.len]
     }
 
     /// The same memory, to be shared.
@@ -97,6 +181,46 @@ impl AsRef<[u8]> for Owned {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug)]
+    struct Page(Vec<u64>, usize);
+
+    impl Memory for Page {
+        fn bytes(&self) -> &[u8] {
+            &bytemuck::cast_slice(&self.0)[..self.1]
+        }
+
+        fn bytes_mut(&mut self) -> &mut [u8] {
+            &mut bytemuck::cast_slice_mut(&mut self.0)[..self.1]
+        }
+
+        fn another(&self) -> Option<Box<dyn Memory>> {
+            Pages.take(self.1)
+        }
+    }
+
+    struct Pages;
+
+    impl Allocator for Pages {
+        fn take(&self, len: usize) -> Option<Box<dyn Memory>> {
+            (len > 4).then(|| Box::new(Page(vec![u64::MAX; len.div_ceil(8)], len)) as Box<_>)
+        }
+    }
+
+    #[test]
+    fn memory_of_another_kind_holds_the_same_and_begets_its_kind() {
+        let is_given = |buffer: &Buffer| matches!(buffer.memory, Kind::Given(_));
+        let buffer = Buffer::copy_in(Some(&Pages), &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert!(is_given(&buffer) && is_given(&buffer.another()));
+        let mut copy = buffer.clone();
+        copy.elements_mut::<i32>()[1] = 0;
+        assert!(is_given(&copy));
+        assert_eq!(buffer.bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(copy.bytes(), [1, 2, 3, 4, 0, 0, 0, 0, 9]);
+        assert!(!is_given(&Buffer::copy_in(Some(&Pages), &[1, 2, 3, 4])), "the maker has none");
+        copy.resize(100);
+        assert_eq!(copy.len(), 100);
+    }
 
     #[test]
     fn bytes_and_elements_are_the_same_memory() {

@@ -21,7 +21,7 @@ mod sparse;
 mod tensor;
 mod value;
 
-pub use buffer::Buffer;
+pub use buffer::{Allocator, Buffer, Memory};
 pub use dtype::Dtype;
 pub use error::StoreError;
 pub use mxnet::{Answer, Store, StoreConfig};

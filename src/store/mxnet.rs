@@ -4,6 +4,7 @@
 //! locks it. Where this differs from MXNet is said at the place, and in docs/divergences.md.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -16,7 +17,7 @@ use super::part::{Part, Sum};
 use super::round::{Complete, Quorum};
 use super::tensor::{Layout, Piece, Tensor};
 use super::value::Value;
-use super::{Buffer, Dtype, precision, sparse};
+use super::{Allocator, Buffer, Dtype, precision, sparse};
 use crate::kv::{KEY_SIZE, KvPairs, key_at};
 use crate::wire::{Key, Meta};
 
@@ -56,6 +57,8 @@ pub struct Store {
     /// Sums for the optimizer: as long as the longest value.
     scratch: Buffer,
     optimizer: Option<Optimizer>,
+    /// Makes the memory of values, if not this process.
+    memory: Option<Arc<dyn Allocator>>,
     pub(super) generations: Generations,
     tensors: BTreeMap<i64, Tensor>,
 }
@@ -78,9 +81,15 @@ impl Store {
             compression: Compression::None,
             scratch: Buffer::default(),
             optimizer: None,
+            memory: None,
             generations: Generations::default(),
             tensors: BTreeMap::new(),
         }
+    }
+
+    /// Values are in memory of that maker from now on.
+    pub fn use_memory(&mut self, memory: Arc<dyn Allocator>) {
+        self.memory = Some(memory);
     }
 
     /// Serves a push, a pull, or both in one. The answers that are due now, of earlier requests too.
@@ -133,7 +142,7 @@ impl Store {
         }
         let key = self.key(&frames.keys, 0)?;
         if !self.tensors.contains_key(&key) {
-            let piece = Piece::new(Buffer::copy_of(&frames.vals), dtype, Layout::Dense);
+            let piece = Piece::new(self.copy(&frames.vals), dtype, Layout::Dense);
             return self.init(key, piece, request, answers);
         }
         self.check(key, Layout::Dense, dtype, Some(frames.vals.len()))?;
@@ -172,7 +181,7 @@ impl Store {
         if !self.tensors.contains_key(&key) {
             return self.init(
                 key,
-                Piece::new(gradient, Dtype::F32, Layout::Dense),
+                Piece::new(self.copy(gradient.bytes()), Dtype::F32, Layout::Dense),
                 request,
                 answers,
             );
@@ -210,7 +219,7 @@ impl Store {
             let layout = Layout::Rows { row_len };
             return self.init(
                 key,
-                Piece::new(Buffer::copy_of(&frames.vals), dtype, layout),
+                Piece::new(self.copy(&frames.vals), dtype, layout),
                 request,
                 answers,
             );
@@ -272,6 +281,11 @@ impl Store {
 
     // ---- all kinds -----------------------------------------------------------------------------
 
+    /// A value's memory with those bytes.
+    fn copy(&self, bytes: &[u8]) -> Buffer {
+        Buffer::copy_in(self.memory.as_deref(), bytes)
+    }
+
     /// The first push of a key: its value.
     fn init(
         &mut self,
@@ -312,7 +326,9 @@ impl Store {
             let piece = piece_mut(&mut self.tensors, key)?;
             let part = if piece.master.is_some() { part.into_f32(piece.dtype) } else { part };
             let dtype = if piece.master.is_some() { Dtype::F32 } else { piece.dtype };
-            let Some(complete) = piece.round.push(request, part, dtype, &quorum)? else { continue };
+            let Piece { round, value, .. } = piece;
+            let complete = round.push(request, part, dtype, &quorum, value.buffer())?;
+            let Some(complete) = complete else { continue };
             self.apply(key, dtype, complete, answers)?;
             next = piece_mut(&mut self.tensors, key)?.round.next_push();
         }

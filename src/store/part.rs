@@ -36,13 +36,14 @@ pub(super) enum Sum {
 const BLOCK: usize = 8192;
 
 impl Sum {
-    /// Adds a part of the same kind and size as the ones before.
+    /// Adds a part of the same kind and size as the ones before. `like`: the value that the sum may become.
     pub(super) fn add(
         &mut self,
         from: NodeId,
         part: Part,
         dtype: Dtype,
         keeps_order: bool,
+        like: &Buffer,
     ) -> Result<(), StoreError> {
         *self = match (std::mem::take(self), part) {
             (Self::Nothing, part) if keeps_order => Self::Ordered(vec![(from, part)]),
@@ -54,7 +55,8 @@ impl Sum {
             }
             (Self::One(Part::Dense(a)), Part::Dense(b)) => Self::Two(a, b),
             (Self::Two(a, b), Part::Dense(more)) => {
-                let mut sum = Buffer::zeroed(a.len());
+                let mut sum =
+                    if like.len() == a.len() { like.another() } else { Buffer::zeroed(a.len()) };
                 add_two(&a, &b, dtype, &mut sum)?;
                 kernels::add(dtype, sum.bytes_mut(), &more)?;
                 Self::Dense(sum)
@@ -75,18 +77,18 @@ impl Sum {
     }
 
     /// Sums in the order of workers, if that was to wait.
-    fn in_order(self, dtype: Dtype) -> Result<Self, StoreError> {
+    fn in_order(self, dtype: Dtype, like: &Buffer) -> Result<Self, StoreError> {
         let Self::Ordered(parts) = self else { return Ok(self) };
         let mut sum = Self::Nothing;
         for (from, part) in parts {
-            sum.add(from, part, dtype, false)?;
+            sum.add(from, part, dtype, false, like)?;
         }
         Ok(sum)
     }
 
     /// Writes the sum of dense parts.
     pub(super) fn write(self, dtype: Dtype, into: &mut Buffer) -> Result<(), StoreError> {
-        match self.in_order(dtype)? {
+        match self.in_order(dtype, &Buffer::default())? {
             Self::One(Part::Dense(one)) => copy(&one, into),
             Self::Two(a, b) => add_two(&a, &b, dtype, into),
             Self::Dense(sum) => copy(sum.bytes(), into),
@@ -96,7 +98,7 @@ impl Sum {
 
     /// The sum of rows.
     pub(super) fn rows(self, dtype: Dtype) -> Result<(Vec<i64>, Buffer), StoreError> {
-        match self.in_order(dtype)? {
+        match self.in_order(dtype, &Buffer::default())? {
             Self::One(Part::Rows { rows, values }) => Ok((rows, Buffer::copy_of(&values))),
             Self::Rows { rows, values } => Ok((rows, values)),
             _ => Err(MIXED),
@@ -196,7 +198,7 @@ mod tests {
             Part::Dense(bytes) | Part::Rows { values: bytes, .. } => bytes.len(),
         };
         for (from, part) in parts {
-            sum.add(from, part, Dtype::F32, keeps_order).unwrap();
+            sum.add(from, part, Dtype::F32, keeps_order, &Buffer::default()).unwrap();
         }
         match &sum {
             Sum::One(Part::Dense(_)) | Sum::Two(..) | Sum::Dense(_) => {}
@@ -256,7 +258,8 @@ mod tests {
     #[test]
     fn dense_and_rows_do_not_mix() {
         let mut sum = Sum::default();
-        sum.add(9, dense(&[1.0]), Dtype::F32, false).unwrap();
-        assert!(sum.add(11, rows(&[0], &[1.0]), Dtype::F32, false).is_err());
+        sum.add(9, dense(&[1.0]), Dtype::F32, false, &Buffer::default()).unwrap();
+        let mixed = sum.add(11, rows(&[0], &[1.0]), Dtype::F32, false, &Buffer::default());
+        assert!(mixed.is_err());
     }
 }

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::Dtype;
 use super::error::StoreError;
 use super::part::{Part, Sum};
+use super::{Buffer, Dtype};
 use crate::wire::Meta;
 
 /// Pushes of one key that wait for its next rounds; those beyond are refused.
@@ -31,13 +31,14 @@ pub(super) struct Complete {
 }
 
 impl Round {
-    /// Takes a push. `Some` if it was the last one that the round waited for.
+    /// Takes a push. `Some` if it was the last one that the round waited for. `like`: the value.
     pub(super) fn push(
         &mut self,
         request: Meta,
         part: Part,
         dtype: Dtype,
         quorum: &Quorum,
+        like: &Buffer,
     ) -> Result<Option<Complete>, StoreError> {
         if self.has(&request) {
             if self.later.len() >= LATER_MAX {
@@ -46,7 +47,7 @@ impl Round {
             self.later.push_back((request, part));
             return Ok(None);
         }
-        self.sum.add(request.sender, part, dtype, quorum.keeps_order)?;
+        self.sum.add(request.sender, part, dtype, quorum.keeps_order, like)?;
         self.askers.push(request);
         if self.askers.len() < quorum.workers {
             return Ok(None);

@@ -43,7 +43,7 @@ impl Value {
     /// To write all of it anew: what is in there does not matter.
     pub(super) fn overwrite(&mut self) -> &mut Buffer {
         if Arc::get_mut(&mut self.shared).is_none() {
-            self.shared = Arc::new(Buffer::zeroed(self.shared.len()));
+            self.shared = Arc::new(self.shared.another());
         }
         Arc::make_mut(&mut self.shared)
     }

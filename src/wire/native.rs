@@ -8,7 +8,7 @@
 //!  0  4  magic "PSN1": name and version of the format
 //!  4  1  kind
 //!  5  1  how many data frames the message has
-//!  6  2  zero
+//!  6  2  which data frames are lent: a bit for each, the first one lowest
 //!  8  4  length of the metadata
 //! 12  4  length of the part of the data that follows
 //! 16  8  number of the message on its link, from 1
@@ -22,8 +22,12 @@
 //!
 //! A large message is cut into parts. Each of them has lengths and metadata again, about a hundred
 //! bytes, so that the parts may come in any order and over any connection.
+//!
+//! Beside a ring of shared memory, a data frame may be lent instead of sent: its bytes are then a [`Lent`], which
+//! says where in the sender's memory it is.
 
 mod greeting;
+mod lent;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +35,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use greeting::{Hello, Info, TOKEN_BYTES, VERSION, Welcome};
+pub use lent::{LENT, Lent};
 
 /// Size of the header in bytes.
 pub const HEADER: usize = 56;
@@ -115,6 +120,8 @@ pub struct Header {
     pub kind: Kind,
     /// Number of data frames.
     pub frames: u8,
+    /// Which of them are lent: bit n for frame n.
+    pub lent: u16,
     /// Length of the metadata in bytes.
     pub meta_len: u32,
     /// Bytes of data that follow.
@@ -138,6 +145,7 @@ impl Header {
         Self {
             kind,
             frames: 0,
+            lent: 0,
             meta_len: 0,
             part_len: 0,
             sequence: 0,
@@ -155,6 +163,7 @@ impl Header {
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = self.kind as u8;
         bytes[5] = self.frames;
+        bytes[6..8].copy_from_slice(&self.lent.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.meta_len.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.part_len.to_le_bytes());
         for (at, number) in
@@ -181,6 +190,7 @@ impl Header {
         let header = Self {
             kind: Kind::from_wire(bytes[4]).ok_or(FrameError::Kind(bytes[4]))?,
             frames: bytes[5],
+            lent: u16::from_le_bytes([bytes[6], bytes[7]]),
             meta_len: u32_at(8),
             part_len: u32_at(12),
             sequence: u64_at(16),
@@ -189,7 +199,7 @@ impl Header {
             ack: u64_at(40),
             ack_link: u32_at(48),
         };
-        if bytes[6..8] != [0; 2] || bytes[52..] != [0; 4] {
+        if bytes[52..] != [0; 4] {
             return Err(FrameError::Inconsistent("a reserved field is not zero"));
         }
         header.check()?;
@@ -198,6 +208,9 @@ impl Header {
 
     fn check(&self) -> Result<(), FrameError> {
         too_long("the number of data frames", u64::from(self.frames), FRAMES_MAX as u64)?;
+        if u32::from(self.lent) >> self.frames != 0 {
+            return Err(FrameError::Inconsistent("a frame is lent that is not there"));
+        }
         too_long("the metadata", u64::from(self.meta_len), META_MAX as u64)?;
         if self.kind != Kind::Message {
             if self.frames != 0 || self.part_len != 0 {
@@ -268,6 +281,9 @@ pub fn parse(bytes: &[u8], data_max: u64) -> Result<Parsed, FrameError> {
     let mut total = 0_u64;
     for entry in head[HEADER..table].as_chunks::<8>().0 {
         let length = u64::from_le_bytes(*entry);
+        if u32::from(header.lent) >> lengths.len() & 1 != 0 && length != LENT as u64 {
+            return Err(FrameError::Inconsistent("a lent frame of the wrong length"));
+        }
         total = total.saturating_add(length);
         lengths.push(length);
     }

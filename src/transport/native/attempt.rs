@@ -110,10 +110,12 @@ impl Attempt {
         hello: Hello,
         token: u64,
     ) -> io::Result<Self> {
-        let (pipe, descriptors) = OutPipe::over_ring(socket, shared.options.ring_bytes)?;
+        let (pipe, descriptors) =
+            OutPipe::over_ring(socket, shared.options.ring_bytes, shared.arena())?;
         let hello = Hello { shared_memory: true, ..hello };
         let bytes = greeting(Kind::Hello, &hello.encode());
-        socket_write_with(&pipe.socket, &bytes, &descriptors.each_ref().map(AsFd::as_fd))?;
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        socket_write_with(&pipe.socket, &bytes, &descriptors)?;
         Ok(Self {
             pipe,
             token,

@@ -24,6 +24,8 @@ pub(super) struct Landing {
     /// Where in `pooled` each frame begins.
     starts: SmallVec<[usize; 4]>,
     placed: Option<Place>,
+    /// Which frames are lent: what arrives is where they are.
+    lent: u16,
     total: u64,
     arrived: u64,
     /// Which granules have arrived, or are on the way: a bit for each.
@@ -60,6 +62,7 @@ impl Landing {
             lengths,
             starts,
             placed,
+            lent: head.header.lent,
             total: head.total,
             arrived: 0,
             granules: SmallVec::from_elem(0, usize::try_from(granules.div_ceil(64)).ok()?),
@@ -68,7 +71,9 @@ impl Landing {
 
     /// True if that head belongs to this message.
     pub(super) fn fits(&self, head: &Head) -> bool {
-        self.lengths == head.lengths && self.meta_len == head.header.meta_len as usize
+        self.lengths == head.lengths
+            && self.lent == head.header.lent
+            && self.meta_len == head.header.meta_len as usize
     }
 
     /// Notes that a part is on the way; false if any of it came before.
@@ -129,6 +134,11 @@ impl Landing {
             bytes = later;
         }
         bytes.is_empty()
+    }
+
+    /// Which data frames are lent: bit n for frame n.
+    pub(super) const fn lent(&self) -> u16 {
+        self.lent
     }
 
     /// The message: metadata, then data.

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,12 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::counters::{Counters, PeerCounters, add};
+use super::lend::{LEND_MIN, Leases, adopt};
 use super::lock;
 use super::outbox::{Limits, Outbox, Part, Slices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
+use super::shared::Shared;
 use crate::transport::zmq::{SendError, SendMode};
 use crate::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
 
@@ -42,6 +44,8 @@ pub(super) struct Link {
     /// The life of the peer that it is connected to, or 0.
     pub(super) peer_life: AtomicU64,
     pub(super) counters: Counters,
+    /// The connection can lend large frames.
+    lends: AtomicBool,
     /// Confirmed by the peer's own messages. Not in `state`, whose lock is held while a sender writes.
     acked: Mutex<Acked>,
     state: Mutex<LinkState>,
@@ -52,6 +56,8 @@ pub(super) struct Link {
 pub(super) struct LinkState {
     outbox: Outbox,
     lanes: SmallVec<[Lane; 1]>,
+    /// What was lent over former connections and is still read.
+    orphans: Vec<Leases>,
     /// Given up by its owner.
     gone: bool,
     broken: bool,
@@ -99,6 +105,28 @@ impl Lane {
     }
 }
 
+impl LinkState {
+    /// Takes back what peers gave back.
+    fn collect(&mut self) {
+        for lane in &mut self.lanes {
+            if let Some(leases) = lane.pipe.leases() {
+                leases.collect();
+            }
+        }
+        if !self.orphans.is_empty() {
+            self.orphans.iter_mut().for_each(Leases::collect);
+            self.orphans.retain(|leases| !leases.is_empty());
+        }
+    }
+
+    /// Closes all connections; what was lent over them is kept for as long as it may be read.
+    fn retire_lanes(&mut self) {
+        for lane in self.lanes.drain(..) {
+            self.orphans.extend(lane.pipe.into_leases().filter(|leases| !leases.is_empty()));
+        }
+    }
+}
+
 impl Link {
     pub(super) fn new(
         number: u32,
@@ -114,10 +142,12 @@ impl Link {
             addresses,
             peer_life: AtomicU64::new(0),
             counters: Counters::default(),
+            lends: AtomicBool::new(false),
             acked: Mutex::default(),
             state: Mutex::new(LinkState {
                 outbox: Outbox::new(limits),
                 lanes: SmallVec::new(),
+                orphans: Vec::new(),
                 gone: false,
                 broken: false,
                 down: false,
@@ -136,7 +166,7 @@ impl Link {
     /// See [`SendError`].
     pub(super) fn send(
         &self,
-        receipts: &Receipts,
+        shared: &Shared,
         meta: &[u8],
         data: &[Bytes],
         class: i32,
@@ -149,6 +179,8 @@ impl Link {
             return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
         let control = mode == SendMode::Control;
+        let adopted = self.adopt(shared, data);
+        let data = adopted.as_deref().unwrap_or(data);
         let now = Instant::now();
         let mut state = lock(&self.state);
         loop {
@@ -156,6 +188,7 @@ impl Link {
                 return Err(SendError::PeerGone);
             }
             self.trim(&mut state);
+            state.collect();
             if state.outbox.has_room(bytes as u64, control) {
                 break;
             }
@@ -171,9 +204,28 @@ impl Link {
             if control { &self.counters.control_messages } else { &self.counters.data_messages };
         add(counter, 1);
         state.outbox.push(meta, data, class, now);
-        self.pump(&mut state, receipts, PATIENCE);
+        self.pump(&mut state, &shared.receipts, PATIENCE);
         self.counters.waits(state.outbox.waiting());
         Ok(state.broken)
+    }
+
+    /// The frames, the large ones in memory that can be lent, if the connection lends. The sender's own
+    /// memory cannot be lent: it does not belong to us for long enough.
+    fn adopt(&self, shared: &Shared, data: &[Bytes]) -> Option<SmallVec<[Bytes; 3]>> {
+        let large = data.iter().any(|frame| frame.len() >= LEND_MIN);
+        if !large || !self.lends.load(Ordering::Relaxed) {
+            return None;
+        }
+        let arena = shared.arena()?;
+        let frames = data.iter().map(|frame| {
+            let adopted = adopt(arena, frame);
+            if adopted.as_ptr() != frame.as_ptr() {
+                self.counters.copies.fetch_add(1, Ordering::Relaxed);
+                self.counters.copied_bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
+            }
+            adopted
+        });
+        Some(frames.collect())
     }
 
     fn wait<'a>(
@@ -256,7 +308,8 @@ impl Link {
             while lane.writing.len() < BATCH_PARTS && bytes < BATCH_BYTES {
                 // The further connections carry parts of large messages only: what is small keeps its
                 // order on the first one.
-                let Some(part) = outbox.next_part(ack, number > 0) else { break };
+                let leases = lane.pipe.leases();
+                let Some(part) = outbox.next_part(ack, number > 0, leases) else { break };
                 bytes += outbox.len_of(&part);
                 lane.writing.push_back(part);
             }
@@ -313,6 +366,14 @@ impl Link {
         let former = self.peer_life.swap(welcome.incarnation, Ordering::AcqRel);
         let same = former == 0 || former == welcome.incarnation;
         let resumed = same && state.outbox.resume(welcome.received, &welcome.beyond);
+        state.retire_lanes();
+        if same {
+            // The peer reads the former connections no more, but may still read what it took from them.
+            state.orphans.iter_mut().for_each(Leases::collect_offered);
+            state.orphans.retain(|leases| !leases.is_empty());
+        } else {
+            state.orphans.clear();
+        }
         let mut lost = 0;
         if !resumed {
             lost = state.outbox.abandon(welcome.received);
@@ -321,7 +382,8 @@ impl Link {
         state.confirmed = welcome.received;
         state.broken = false;
         state.receipts_version = 0;
-        state.lanes.clear();
+        let mut lane = lane;
+        self.lends.store(lane.pipe.leases().is_some(), Ordering::Relaxed);
         state.lanes.push(lane);
         add(&self.counters.connections, 1);
         self.pump(&mut state, receipts, Duration::ZERO);
@@ -339,7 +401,8 @@ impl Link {
     /// Gives all connections up; messages are kept.
     pub(super) fn disconnected(&self) {
         let mut state = lock(&self.state);
-        state.lanes.clear();
+        self.lends.store(false, Ordering::Relaxed);
+        state.retire_lanes();
         state.broken = false;
         self.room.notify_all();
     }

@@ -6,7 +6,7 @@
 //! a peer outlives its connections: each message arrives once, whatever happens to them.
 //!
 //! State machines without I/O: `outbox` (what a sender keeps and what goes next), `session` (what a receiver
-//! has), `landing` (where a message is put together). I/O: `pipe` (one end of a connection), `ring` (shared
+//! has), `landing` (where a message is put together), `lend` (data that stays in the sender's memory). I/O: `pipe` (one end of a connection), `ring` (shared
 //! memory), `reader`, `link` (sending), `receiver` (receiving), `io_thread` with `task`, `attempt` and
 //! `guest` (connections come and go). It knows frames of bytes and node ids, not what they mean.
 
@@ -15,6 +15,7 @@ mod counters;
 mod guest;
 mod io_thread;
 mod landing;
+mod lend;
 mod link;
 mod outbox;
 mod pipe;
@@ -42,9 +43,11 @@ use bytes::Bytes;
 
 use crate::wire::native::TOKEN_BYTES;
 
+pub(crate) use super::sys::arena::{Arena, Block};
 use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
 pub use counters::{BUCKETS, PeerCounters};
 use io_thread::{Command, IoThread};
+pub(crate) use lend::LEND_MIN;
 use link::Link;
 use outbox::Limits;
 use receiver::Receiver;
@@ -251,7 +254,7 @@ impl NativeTransport {
         }
         let class = if shared.options.priority_mode { priority } else { 0 };
         let stopping = || shared.is_stopping();
-        if link.send(&shared.receipts, meta, data, class, mode, stopping)? {
+        if link.send(shared, meta, data, class, mode, stopping)? {
             shared.command(Command::Look(link.number));
         }
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -298,6 +301,11 @@ impl NativeTransport {
         links.iter().for_each(|link| link.disconnected());
         lock(&self.receiver).close_all();
         self.shared.same_host.clean_up();
+    }
+
+    /// Memory that is lent to peers of this host instead of being copied; `None` if there is none.
+    pub(crate) fn arena(&self) -> Option<Arc<Arena>> {
+        self.shared.arena().cloned()
     }
 
     /// Bytes sent and received so far.

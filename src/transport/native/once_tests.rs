@@ -97,7 +97,7 @@ impl World {
     }
 
     fn write(&mut self, lane: usize) -> Option<()> {
-        let part = self.outbox.next_part(None, lane > 0)?;
+        let part = self.outbox.next_part(None, lane > 0, None)?;
         let mut slices = Slices::new();
         self.outbox.slices(&part, &mut slices);
         let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();

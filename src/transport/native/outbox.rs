@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::lend::Leases;
 use crate::delivery::queue::PriorityFifo;
-use crate::wire::native::{GRANULE, HEADER, Header, Kind, WINDOW_MAX};
+use crate::wire::native::{GRANULE, HEADER, Header, Kind, LENT, WINDOW_MAX};
 
 /// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since it may
 /// learn of an end later than of a beginning.
@@ -52,6 +53,12 @@ struct Stored {
     head: Vec<u8>,
     meta_len: u32,
     data: SmallVec<[Bytes; 3]>,
+    /// Which frames are lent over the connection that it went to, and what stands for each of them.
+    lent: u16,
+    records: SmallVec<[[u8; LENT]; 1]>,
+    /// Bytes of the frames.
+    bytes: u64,
+    /// Bytes that are sent for them.
     total: u64,
     /// Bytes of data that are cut into parts.
     cut: u64,
@@ -132,6 +139,9 @@ impl Outbox {
             head,
             meta_len: meta.len() as u32,
             data: data.iter().cloned().collect(),
+            lent: 0,
+            records: SmallVec::new(),
+            bytes: total,
             total,
             cut: 0,
             written: 0,
@@ -169,12 +179,21 @@ impl Outbox {
     }
 
     /// The next part to write, with an acknowledgement for the other direction: link and number.
-    /// `only_begun`: one of a message that others are parts of too.
-    pub(super) fn next_part(&mut self, ack: Option<(u32, u64)>, only_begun: bool) -> Option<Part> {
+    /// `only_begun`: one of a message that others are parts of too. `leases`: the connection's, if it has
+    /// any.
+    pub(super) fn next_part(
+        &mut self,
+        ack: Option<(u32, u64)>,
+        only_begun: bool,
+        leases: Option<&mut Leases>,
+    ) -> Option<Part> {
         let sequence = if only_begun { self.most_urgent_begun()?.1 } else { self.choose()? };
         let index = self.index(sequence)?;
         let part_bytes = self.limits.part_bytes as u64;
         let message = &mut self.stored[index];
+        if let Some(leases) = leases.filter(|_| message.state == State::Waiting) {
+            message.lend(leases);
+        }
         let (offset, len) = (message.cut, (message.total - message.cut).min(part_bytes));
         message.cut += len;
         if message.cut == message.total {
@@ -188,6 +207,7 @@ impl Outbox {
         let header = Header {
             kind: Kind::Message,
             frames: message.data.len() as u8,
+            lent: message.lent,
             meta_len: message.meta_len,
             part_len: len as u32,
             sequence,
@@ -233,7 +253,7 @@ impl Outbox {
         let message = &self.stored[index];
         add(&message.head);
         let (mut begin, end) = (0, part.offset + part.len);
-        for frame in &message.data {
+        for frame in message.frames() {
             let (low, high) = (part.offset.max(begin), end.min(begin + frame.len() as u64));
             if low < high {
                 add(&frame[(low - begin) as usize..(high - begin) as usize]);
@@ -273,7 +293,7 @@ impl Outbox {
     fn drop_front(&mut self) {
         let Some(front) = self.stored.pop_front() else { return };
         self.first += 1;
-        self.bytes -= front.total;
+        self.bytes -= front.bytes;
         if self.spare.len() < SPARE_MAX && front.head.capacity() <= SPARE_BYTES_MAX {
             self.spare.push(front.head);
         }
@@ -298,6 +318,7 @@ impl Outbox {
         for (sequence, message) in (self.first..).zip(&mut self.stored) {
             if message.state != State::Confirmed {
                 message.state = State::Waiting;
+                message.unlend();
                 (message.cut, message.written) = (0, 0);
                 self.waiting.push(message.class, sequence);
             }
@@ -312,6 +333,41 @@ impl Outbox {
         let spare = std::mem::take(&mut self.spare);
         *self = Self { spare, first: received + 1, ..Self::new(self.limits) };
         lost
+    }
+}
+
+impl Stored {
+    /// Lends what can be lent instead of sending it.
+    fn lend(&mut self, leases: &mut Leases) {
+        let entries = self.head.as_chunks_mut::<8>().0;
+        for (number, (frame, entry)) in self.data.iter().zip(entries).enumerate() {
+            if let Some(record) = leases.lend(frame) {
+                self.lent |= 1 << number;
+                self.records.push(record);
+                *entry = (LENT as u64).to_le_bytes();
+                self.total = self.total - frame.len() as u64 + LENT as u64;
+            }
+        }
+    }
+
+    /// The connection over which it was lent has ended: as it was before.
+    fn unlend(&mut self) {
+        let entries = self.head.as_chunks_mut::<8>().0;
+        for (frame, entry) in self.data.iter().zip(entries) {
+            *entry = (frame.len() as u64).to_le_bytes();
+        }
+        (self.lent, self.total) = (0, self.bytes);
+        self.records.clear();
+    }
+
+    /// The bytes that are sent for each frame.
+    fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        let mut records = self.records.iter();
+        self.data.iter().enumerate().map(move |(number, frame)| {
+            let lent = u32::from(self.lent) >> number & 1 != 0;
+            let record = if lent { records.next() } else { None };
+            record.map_or(&frame[..], |record| &record[..])
+        })
     }
 }
 

@@ -14,7 +14,7 @@ fn push(outbox: &mut Outbox, length: usize, class: i32) {
 
 /// Writes the next part as a connection does; its head and the bytes behind it.
 fn write(outbox: &mut Outbox) -> Option<(Head, Vec<u8>)> {
-    let part = outbox.next_part(None, false)?;
+    let part = outbox.next_part(None, false, None)?;
     let mut slices = Slices::new();
     outbox.slices(&part, &mut slices);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
@@ -59,7 +59,7 @@ fn slices_go_on_where_a_write_ended() {
     let mut outbox = outbox();
     let data = [Bytes::from_static(b"12345678"), Bytes::new(), Bytes::from_static(b"abc")];
     outbox.push(b"meta", &data, 0, Instant::now());
-    let mut part = outbox.next_part(Some((7, 9)), false).unwrap();
+    let mut part = outbox.next_part(Some((7, 9)), false, None).unwrap();
     let read = |part: &Part| {
         let mut slices = Slices::new();
         outbox.slices(part, &mut slices);

@@ -12,8 +12,9 @@ use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use nix::sys::uio::readv;
 
 use super::counters::{Counters, add};
+use super::lend::{Leases, Lender};
 use super::ring::{RingReader, RingWriter};
-use crate::transport::sys::memory::DESCRIPTORS_MAX;
+use crate::transport::sys::arena::{Arena, BorrowedMemory};
 
 /// Wakes the other end: an eventfd.
 #[derive(Debug)]
@@ -85,6 +86,7 @@ struct OutRing {
     writer: RingWriter,
     data: Bell,
     room: Arc<Bell>,
+    leases: Option<Leases>,
 }
 
 impl OutPipe {
@@ -96,15 +98,32 @@ impl OutPipe {
     pub(super) fn over_ring(
         socket: OwnedFd,
         ring_bytes: usize,
-    ) -> io::Result<(Self, [OwnedFd; DESCRIPTORS_MAX])> {
+        arena: Option<&Arc<Arena>>,
+    ) -> io::Result<(Self, Vec<OwnedFd>)> {
         let (memory, writer) = RingWriter::create(ring_bytes)?;
         let (data, room) = (Bell::new()?, Arc::new(Bell::new()?));
-        let descriptors = [memory, data.0.try_clone()?, room.0.try_clone()?];
-        Ok((Self { socket, ring: Some(OutRing { writer, data, room }) }, descriptors))
+        let mut descriptors = vec![memory, data.0.try_clone()?, room.0.try_clone()?];
+        let mut leases = None;
+        if let Some(arena) = arena {
+            descriptors.push(arena.descriptor().try_clone_to_owned()?);
+            leases = Some(Leases::new(writer.memory(), Arc::clone(arena)));
+        }
+        let ring = OutRing { writer, data, room, leases };
+        Ok((Self { socket, ring: Some(ring) }, descriptors))
     }
 
     pub(super) const fn carrier(&self) -> &'static str {
         if self.ring.is_some() { "shm" } else { "tcp" }
+    }
+
+    /// What is lent over it, if anything may be.
+    pub(super) fn leases(&mut self) -> Option<&mut Leases> {
+        self.ring.as_mut()?.leases.as_mut()
+    }
+
+    /// The same, of a connection that has ended.
+    pub(super) fn into_leases(self) -> Option<Leases> {
+        self.ring?.leases
     }
 
     /// What rings when there is room again, if that does not show on the socket.
@@ -160,6 +179,7 @@ struct InRing {
     reader: RingReader,
     data: Bell,
     room: Bell,
+    lender: Option<Arc<Lender>>,
 }
 
 impl InPipe {
@@ -169,15 +189,28 @@ impl InPipe {
 
     /// The other end of a ring, from the descriptors that came.
     pub(super) fn over_ring(socket: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
-        let [memory, data, room] = <[OwnedFd; DESCRIPTORS_MAX]>::try_from(descriptors)
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or(io::Error::from(io::ErrorKind::InvalidData));
+        let (memory, data, room) = (next()?, next()?, next()?);
         let reader = RingReader::open(memory)?;
-        let ring = InRing { reader, data: Bell::of(data), room: Bell::of(room) };
+        let lender = match descriptors.next() {
+            Some(arena) => {
+                let memory = BorrowedMemory::open(arena)?;
+                Some(Arc::new(Lender { memory, slots: reader.memory() }))
+            }
+            None => None,
+        };
+        let ring = InRing { reader, data: Bell::of(data), room: Bell::of(room), lender };
         Ok(Self { socket, ring: Some(ring) })
     }
 
     pub(super) const fn carrier(&self) -> &'static str {
         if self.ring.is_some() { "shm" } else { "tcp" }
+    }
+
+    /// The peer's memory, if it lends.
+    pub(super) fn lender(&self) -> Option<&Arc<Lender>> {
+        self.ring.as_ref()?.lender.as_ref()
     }
 
     /// What rings when there are data, if that does not show on the socket.

@@ -69,7 +69,7 @@ fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
         outbox.push(&content(number + 100, *meta), &data, 0, Instant::now());
     }
     let mut bytes = Vec::new();
-    while let Some(part) = outbox.next_part(Some((5, 6)), false) {
+    while let Some(part) = outbox.next_part(Some((5, 6)), false, None) {
         let mut slices = Slices::new();
         outbox.slices(&part, &mut slices);
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
@@ -127,8 +127,8 @@ fn messages_are_read_from_a_ring() {
     let messages = some_messages();
     let bytes = stream(&messages);
     let (here, there) = UnixStream::pair().unwrap();
-    let (mut out, descriptors) = OutPipe::over_ring(OwnedFd::from(here), 1 << 16).unwrap();
-    let pipe = InPipe::over_ring(OwnedFd::from(there), descriptors.into()).unwrap();
+    let (mut out, descriptors) = OutPipe::over_ring(OwnedFd::from(here), 1 << 16, None).unwrap();
+    let pipe = InPipe::over_ring(OwnedFd::from(there), descriptors).unwrap();
     let mut rig = Rig::new(pipe);
     let mut rest = &bytes[..];
     let counters = Counters::default();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use smallvec::SmallVec;
 
@@ -232,6 +233,7 @@ impl Receiver {
             ready,
         };
         let mut end = None;
+        let before = around.ready.len();
         for _ in 0..READS_MAX {
             match connection.reader.step(&mut connection.pipe, &mut around, &mut asides) {
                 Ok(true) if !is_ring || around.ready.is_empty() => {}
@@ -244,6 +246,10 @@ impl Receiver {
                 }
             }
         }
+        // What is lent does not come through the connection, but the sender keeps it until it is told.
+        let complete: usize =
+            ready.iter().skip(before).flat_map(|message| &message.frames).map(Bytes::len).sum();
+        asides.data = asides.data.max(complete as u64);
         entry.note(asides, shared);
         self.untold |= asides.parts > 0;
         let key = connection.session;
@@ -377,6 +383,8 @@ impl Receiver {
         } else {
             InPipe::over_socket(socket)
         };
+        let data_max = shared.options.data_max;
+        entry.session.lender = pipe.lender().map(|lender| (Arc::clone(lender), data_max));
         let mut beyond = entry.session.beyond();
         beyond.truncate(BEYOND_MAX);
         let welcome = Welcome {

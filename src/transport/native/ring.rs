@@ -6,6 +6,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::transport::sys::memory::SharedMemory;
@@ -26,7 +27,7 @@ const WRITER_WAITS: usize = 48;
 
 #[derive(Debug)]
 struct Ring {
-    memory: SharedMemory,
+    memory: Arc<SharedMemory>,
     size: u64,
 }
 
@@ -88,8 +89,13 @@ impl RingWriter {
     pub(super) fn create(size: usize) -> io::Result<(OwnedFd, Self)> {
         let size = size.clamp(RING_MIN, RING_MAX).next_power_of_two();
         let (descriptor, memory) = SharedMemory::create(size)?;
-        let ring = Ring { memory, size: size as u64 };
+        let ring = Ring { memory: Arc::new(memory), size: size as u64 };
         Ok((descriptor, Self { ring, written: 0, read_seen: 0 }))
+    }
+
+    /// The memory, whose other words serve what is lent.
+    pub(super) fn memory(&self) -> Arc<SharedMemory> {
+        Arc::clone(&self.ring.memory)
     }
 
     fn room(&mut self, wanted: u64) -> io::Result<u64> {
@@ -173,7 +179,16 @@ impl RingReader {
         if !size.is_power_of_two() || size < RING_MIN {
             return Err(broken());
         }
-        Ok(Self { ring: Ring { memory, size: size as u64 }, read: 0, written_seen: 0 })
+        Ok(Self {
+            ring: Ring { memory: Arc::new(memory), size: size as u64 },
+            read: 0,
+            written_seen: 0,
+        })
+    }
+
+    /// The memory, whose other words serve what is lent.
+    pub(super) fn memory(&self) -> Arc<SharedMemory> {
+        Arc::clone(&self.ring.memory)
     }
 
     fn available(&mut self) -> io::Result<u64> {

@@ -5,10 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use thiserror::Error;
 
 use super::landing::Landing;
+use super::lend::Lender;
 use super::pool::Pool;
 use super::types::{NativeIncoming, Place};
 use crate::wire::native::{FrameError, Head, WINDOW_MAX};
@@ -31,6 +33,8 @@ pub(super) enum SessionError {
     TooLarge(u64),
     #[error("two messages follow message {0}")]
     Order(u64),
+    #[error("message {0} lends what is not there")]
+    Lent(u64),
     #[error("the memory where message {0} lands has changed its size")]
     Place(u64),
 }
@@ -46,6 +50,8 @@ pub(super) struct Session {
     pub(super) incarnation: u64,
     pub(super) node: Option<i32>,
     pub(super) address: Arc<str>,
+    /// The peer's memory, of which it lends; and the largest frame of it, in bytes.
+    pub(super) lender: Option<(Arc<Lender>, u64)>,
     received: u64,
     beyond: BTreeSet<u64>,
     /// Complete messages whose predecessor is not delivered, by that predecessor.
@@ -60,6 +66,7 @@ impl Session {
             incarnation,
             node,
             address,
+            lender: None,
             received: 0,
             beyond: BTreeSet::new(),
             held: BTreeMap::new(),
@@ -166,7 +173,9 @@ impl Session {
         landing: Landing,
         out: &mut VecDeque<NativeIncoming>,
     ) -> Result<(), SessionError> {
-        let frames: SmallVec<_> = landing.into_frames();
+        let lent = landing.lent();
+        let mut frames = landing.into_frames();
+        self.borrow(&mut frames, lent).ok_or(SessionError::Lent(sequence))?;
         let incoming = NativeIncoming {
             from: self.node,
             incarnation: self.incarnation,
@@ -189,6 +198,20 @@ impl Session {
             last = next;
         }
         Ok(())
+    }
+
+    /// Puts the peer's memory in the place of what says where it is.
+    fn borrow(&self, frames: &mut SmallVec<[Bytes; 4]>, lent: u16) -> Option<()> {
+        if lent == 0 {
+            return Some(());
+        }
+        let (lender, length_max) = self.lender.as_ref()?;
+        for (number, frame) in frames.iter_mut().skip(1).enumerate() {
+            if u32::from(lent) >> number & 1 != 0 {
+                *frame = lender.borrow(frame, *length_max)?;
+            }
+        }
+        Some(())
     }
 
     fn note(&mut self, sequence: u64) {

@@ -12,7 +12,9 @@ use super::pool::Pool;
 use super::receipt::Receipts;
 use super::receiver::Arrival;
 use super::same_host::SameHost;
-use super::types::{NativeOptions, Sink};
+use super::types::{Carriers, NativeOptions, Sink};
+use crate::observe::log::{self, Level};
+use crate::transport::sys::arena::Arena;
 use crate::transport::zmq::LinkEvent;
 use crate::wire::native::TOKEN_BYTES;
 
@@ -34,6 +36,8 @@ pub(super) struct Shared {
     pub(super) receive_syscalls: AtomicU64,
     pub(super) io_bell: Bell,
     pub(super) same_host: SameHost,
+    /// Memory that is lent to peers of this host; made when it is first asked for.
+    arena: OnceLock<Option<Arc<Arena>>>,
     commands: Mutex<Vec<Command>>,
     links: RwLock<BTreeMap<u32, Arc<Link>>>,
     events: Mutex<Vec<LinkEvent>>,
@@ -52,6 +56,7 @@ impl Shared {
             receive_syscalls: AtomicU64::new(0),
             io_bell: Bell::new()?,
             same_host: SameHost::new(&options),
+            arena: OnceLock::new(),
             commands: Mutex::default(),
             links: RwLock::default(),
             events: Mutex::default(),
@@ -62,6 +67,22 @@ impl Shared {
 
     pub(super) fn token(&self) -> &[u8; TOKEN_BYTES] {
         self.late_token.get().unwrap_or(&self.options.token)
+    }
+
+    /// The memory that is lent; `None` if the system gives none, or none is shared here.
+    pub(super) fn arena(&self) -> Option<&Arc<Arena>> {
+        let make = || {
+            if self.options.carriers == Carriers::Tcp {
+                return None;
+            }
+            let arena = Arena::new();
+            if let Err(error) = &arena {
+                let text = format!("no memory to lend, large data goes through rings: {error}");
+                log::write(Level::Verbose, &text);
+            }
+            arena.ok()
+        };
+        self.arena.get_or_init(make).as_ref()
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -438,27 +438,55 @@ impl Sink for Caller {
 
 #[test]
 fn a_large_frame_lands_where_the_sink_says() {
-    for carriers in [Carriers::Tcp, Carriers::Shm] {
-        let (at, endpoint) = listener(options(carriers));
-        let own = vec![0; 10 * GRANULE];
-        let address = own.as_ptr();
-        let caller = Arc::new(Caller { memory: Mutex::new(vec![own]), asked: AtomicU64::new(0) });
-        at.set_sink(Arc::clone(&caller) as Arc<dyn Sink>);
-        let received = Received::by(&at);
-        let from = sender(options(carriers), &endpoint);
-        let data = [pattern(1, 8), pattern(2, 10 * GRANULE), pattern(3, 4)];
-        for _ in 0..2 {
-            from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
-        }
-        from.send(8, b"small", &[], 0, SendMode::Block).unwrap();
-        for number in 0..2 {
-            let message = received.next();
-            assert!(message.frames[1..].iter().zip(&data).all(|(came, sent)| came == sent));
-            assert_eq!(message.frames[2].as_ptr() == address, number == 0);
-        }
-        received.next();
-        assert_eq!(caller.asked.load(Ordering::Relaxed), 2);
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let own = vec![0; 10 * GRANULE];
+    let address = own.as_ptr();
+    let caller = Arc::new(Caller { memory: Mutex::new(vec![own]), asked: AtomicU64::new(0) });
+    at.set_sink(Arc::clone(&caller) as Arc<dyn Sink>);
+    let received = Received::by(&at);
+    let from = sender(options(Carriers::Tcp), &endpoint);
+    let data = [pattern(1, 8), pattern(2, 10 * GRANULE), pattern(3, 4)];
+    for _ in 0..2 {
+        from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
     }
+    from.send(8, b"small", &[], 0, SendMode::Block).unwrap();
+    for number in 0..2 {
+        let message = received.next();
+        assert!(message.frames[1..].iter().zip(&data).all(|(came, sent)| came == sent));
+        assert_eq!(message.frames[2].as_ptr() == address, number == 0);
+    }
+    received.next();
+    assert_eq!(caller.asked.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_large_frame_is_lent_through_shared_memory_and_its_memory_used_again() {
+    let (at, endpoint) = listener(options(Carriers::Shm));
+    let received = Received::by(&at);
+    let from = sender(options(Carriers::Shm), &endpoint);
+    wait_for_link(&from, 8, true);
+    let mut places = std::collections::BTreeSet::new();
+    for number in 0..50 {
+        let data = [pattern(1, 8), pattern(number, 8 * GRANULE + 5), pattern(3, 4)];
+        from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
+        let message = received.next();
+        assert!(message.frames[1..].iter().zip(&data).all(|(came, sent)| came == sent));
+        places.insert(message.frames[2].as_ptr() as usize);
+    }
+    // The sender keeps a few until it knows that they arrived.
+    assert!(places.len() <= 10, "{places:?}");
+    // The receiver copied no more than heads and small frames.
+    let came = at.counters().into_iter().find(|counters| !counters.outgoing).unwrap();
+    assert!(came.bytes < 50 * 1000 && came.copied_bytes < 50 * 1000, "{came:?}");
+    // What the receiver keeps stays as it is, whatever is sent later.
+    let kept: Vec<_> = (0..20)
+        .map(|number| {
+            let data = [pattern(number, GRANULE)];
+            from.send(8, b"", &data, 0, SendMode::Block).unwrap();
+            (data, received.next())
+        })
+        .collect();
+    assert!(kept.iter().all(|(sent, came)| came.frames[1] == sent[0]));
 }
 
 #[test]

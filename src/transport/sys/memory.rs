@@ -1,7 +1,8 @@
 //! Memory that two processes share, and descriptors that come over a Unix socket.
 //!
-//! The other process may write to shared memory at any time. So no reference to its bytes is ever
-//! handed out: bytes are copied in and out, and the words at its beginning are atomic.
+//! Both processes write to [`SharedMemory`] at any time. So no reference to its bytes is ever handed out:
+//! bytes are copied in and out, and the words at its beginning are atomic. What a process lends (`arena`)
+//! is written by it alone, and not while it is lent.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -13,63 +14,48 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
-/// Descriptors of a ring: memory, and a bell for each end.
-pub(crate) const DESCRIPTORS_MAX: usize = 3;
+/// Descriptors of a ring: memory, a bell for each end, and what the writer lends.
+pub(crate) const DESCRIPTORS_MAX: usize = 4;
 /// Bytes at the beginning that are words, not content.
 pub(crate) const WORDS_BYTES: usize = 4096;
 const WORDS: usize = WORDS_BYTES / 8;
 
-/// See the module.
+/// A file in memory, mapped whole.
 #[derive(Debug)]
-pub(crate) struct SharedMemory {
-    address: NonNull<u8>,
-    len: usize,
+pub(super) struct Mapping {
+    pub(super) address: NonNull<u8>,
+    pub(super) len: usize,
 }
 
-// SAFETY: the mapping lives until the drop, and every access to it is atomic or a raw copy; callers
-// that need an order between copies make it with the atomic words.
-unsafe impl Send for SharedMemory {}
+// SAFETY: the mapping lives until the drop, and who has it says how its bytes are accessed: `SharedMemory`
+// by atomics and raw copies, `Arena` and `BorrowedMemory` by the rules of `arena`.
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl Sync for SharedMemory {}
+unsafe impl Sync for Mapping {}
 
-impl Drop for SharedMemory {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, unmapped once.
+        // SAFETY: mapped by `new` with this length, unmapped once.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.len) };
     }
 }
 
-impl SharedMemory {
-    /// New memory with so many bytes of content, and the descriptor by which another process finds it.
-    pub(crate) fn create(content: usize) -> io::Result<(OwnedFd, Self)> {
-        let len = content.checked_add(WORDS_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
-        let descriptor =
-            memfd_create(c"pslite", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
-        let file = File::from(descriptor);
-        file.set_len(len as u64)?;
-        fcntl(&file, FcntlArg::F_ADD_SEALS(size_seals()))?;
-        let memory = Self::map(&file, len)?;
-        Ok((OwnedFd::from(file), memory))
-    }
-
-    /// The memory behind a descriptor that another process sent.
-    pub(crate) fn open(descriptor: OwnedFd, content_max: usize) -> io::Result<Self> {
-        let file = File::from(descriptor);
-        let seals = SealFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GET_SEALS)?);
-        let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-        // Without the seals the other process could cut it, and the next access would end this one.
-        if !seals.contains(size_seals()) || len <= WORDS_BYTES || len - WORDS_BYTES > content_max {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        Self::map(&file, len)
-    }
-
-    fn map(file: &File, len: usize) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
+impl Mapping {
+    /// Maps so many bytes of a file that is at least as long.
+    pub(super) fn new(file: &File, len: usize, writable: bool) -> io::Result<Self> {
+        let write = if writable { libc::PROT_WRITE } else { 0 };
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address that the kernel chooses, of an open file at least as long,
-        // sealed against becoming shorter.
+        // sealed against becoming shorter (`new_file`, `check_file`).
         let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | write,
+                flags,
+                file.as_raw_fd(),
+                0,
+            )
         };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -77,23 +63,68 @@ impl SharedMemory {
         let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { address, len })
     }
+}
+
+/// A new file in memory, whose length can't change.
+pub(super) fn new_file(len: usize) -> io::Result<File> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let file = File::from(memfd_create(c"pslite", flags)?);
+    file.set_len(len as u64)?;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(size_seals()))?;
+    Ok(file)
+}
+
+/// The length of a file that another process sent.
+///
+/// # Errors
+/// Its length could change: the other process could cut it, and the next access would end this one.
+pub(super) fn check_file(file: &File) -> io::Result<usize> {
+    let seals = SealFlag::from_bits_truncate(fcntl(file, FcntlArg::F_GET_SEALS)?);
+    if !seals.contains(size_seals()) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX))
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SharedMemory(Mapping);
+
+impl SharedMemory {
+    /// New memory with so many bytes of content, and the descriptor by which another process finds it.
+    pub(crate) fn create(content: usize) -> io::Result<(OwnedFd, Self)> {
+        let len = content.checked_add(WORDS_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
+        let file = new_file(len)?;
+        let memory = Self(Mapping::new(&file, len, true)?);
+        Ok((OwnedFd::from(file), memory))
+    }
+
+    /// The memory behind a descriptor that another process sent.
+    pub(crate) fn open(descriptor: OwnedFd, content_max: usize) -> io::Result<Self> {
+        let file = File::from(descriptor);
+        let len = check_file(&file)?;
+        if len <= WORDS_BYTES || len - WORDS_BYTES > content_max {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Mapping::new(&file, len, true).map(Self)
+    }
 
     /// Bytes of content.
     pub(crate) const fn content_len(&self) -> usize {
-        self.len - WORDS_BYTES
+        self.0.len - WORDS_BYTES
     }
 
     /// The words at its beginning.
     pub(crate) const fn words(&self) -> &[AtomicU64; WORDS] {
         // SAFETY: the mapping is page aligned and longer than the words (`create`, `open`); it lives as
         // long as the borrow, and these bytes are accessed as atomics only.
-        unsafe { self.address.cast().as_ref() }
+        unsafe { self.0.address.cast().as_ref() }
     }
 
     fn content(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(len)?;
         // SAFETY: within the mapping, as just compared.
-        (end <= self.content_len()).then(|| unsafe { self.address.add(WORDS_BYTES + offset) })
+        (end <= self.content_len()).then(|| unsafe { self.0.address.add(WORDS_BYTES + offset) })
     }
 
     /// Copies bytes in; false if there is no such place.

@@ -44,7 +44,7 @@ fn a_head_says_how_much_it_needs() {
 #[test]
 fn what_cannot_be_is_refused() {
     let granule = GRANULE as u64;
-    let refused: [(Header, [u64; 2]); 9] = [
+    let refused: [(Header, [u64; 2]); 10] = [
         (Header { sequence: 0, ..message() }, [8, 2]),
         (Header { after: 7, ..message() }, [8, 2]),
         (Header { offset: 1, part_len: 9, ..message() }, [8, 2]),
@@ -54,6 +54,7 @@ fn what_cannot_be_is_refused() {
         (Header { part_len: 0, ..message() }, [8, 2]),
         (message(), [u64::MAX, 11]),
         (Header { kind: Kind::Ack, ..message() }, [8, 2]),
+        (Header { lent: 1, ..message() }, [8, 2]),
     ];
     for (header, lengths) in refused {
         assert!(parse(&bytes_of(&header, &lengths, b"abc"), DATA_MAX).is_err(), "{header:?}");
@@ -63,7 +64,7 @@ fn what_cannot_be_is_refused() {
         Err(FrameError::TooLong { what: "the data of a message", length: 10 })
     );
     let sound = message().encode();
-    let spoilt = [(0, 1), (4, 9), (4, 0), (5, 16), (6, 1), (55, 1), (11, 0xff)];
+    let spoilt = [(0, 1), (4, 9), (4, 0), (5, 16), (6, 4), (7, 1), (55, 1), (11, 0xff)];
     for (at, value) in spoilt {
         let mut bytes = sound;
         bytes[at] = value;
