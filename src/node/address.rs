@@ -69,7 +69,7 @@ pub(super) fn native(
         return Ok(None);
     }
     let address = |error: TransportError| NodeError::Address(error.to_string());
-    let mut options = NativeOptions::new(incarnation, [0; TOKEN_BYTES]);
+    let mut options = NativeOptions::new(incarnation, None);
     options.carriers = carriers;
     options.priority_mode = settings.priority_van;
     let transport = NativeTransport::new(options).map_err(address)?;
