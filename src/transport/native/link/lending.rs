@@ -1,0 +1,53 @@
+//! What a link lends: large frames on their way into memory that the peer reads, and what comes back.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{Link, LinkState};
+use crate::transport::native::lend::{LEND_MIN, Leases, adopt};
+use crate::transport::native::shared::Shared;
+
+impl LinkState {
+    /// Takes back what peers gave back.
+    pub(super) fn collect(&mut self) {
+        for lane in &mut self.lanes {
+            if let Some(leases) = lane.pipe.leases() {
+                leases.collect();
+            }
+        }
+        if !self.orphans.is_empty() {
+            self.orphans.iter_mut().for_each(Leases::collect);
+            self.orphans.retain(|leases| !leases.is_empty());
+        }
+    }
+
+    /// Closes all connections; what was lent over them is kept for as long as it may be read.
+    pub(super) fn retire_lanes(&mut self) {
+        for lane in self.lanes.drain(..) {
+            self.orphans.extend(lane.pipe.into_leases().filter(|leases| !leases.is_empty()));
+        }
+    }
+}
+
+impl Link {
+    /// The frames, the large ones in memory that can be lent, if the connection lends. The sender's own
+    /// memory cannot be lent: it does not belong to us for long enough.
+    pub(super) fn adopt(&self, shared: &Shared, data: &[Bytes]) -> Option<SmallVec<[Bytes; 3]>> {
+        let large = data.iter().any(|frame| frame.len() >= LEND_MIN);
+        if !large || !self.lends.load(Ordering::Relaxed) {
+            return None;
+        }
+        let arena = shared.arena()?;
+        let frames = data.iter().map(|frame| {
+            let adopted = adopt(arena, frame);
+            if adopted.as_ptr() != frame.as_ptr() {
+                self.counters.copies.fetch_add(1, Ordering::Relaxed);
+                self.counters.copied_bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
+            }
+            adopted
+        });
+        Some(frames.collect())
+    }
+}
