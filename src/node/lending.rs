@@ -1,25 +1,23 @@
 //! Gives the store memory that peers of this host may read: then a pull is answered without a copy. May touch
 //! `store` and `transport`, which do not know each other.
 
-use std::sync::Arc;
-
 use crate::store::{Allocator, Memory};
-use crate::transport::native::{Arena, Block, LEND_MIN};
+use crate::transport::native::{Block, LEND_MIN, LentMemory};
 
 /// The memory that a transport lends.
-pub(super) struct Lending(pub(super) Arc<Arena>);
+pub(super) struct Lending(pub(super) LentMemory);
 
 #[derive(Debug)]
 struct Lendable {
     block: Block,
-    arena: Arc<Arena>,
+    memory: LentMemory,
 }
 
 impl Allocator for Lending {
     fn take(&self, len: usize) -> Option<Box<dyn Memory>> {
         // Smaller ones are copied all the same.
-        let block = self.0.take(len).filter(|_| len >= LEND_MIN)?;
-        Some(Box::new(Lendable { block, arena: Arc::clone(&self.0) }))
+        let block = if len < LEND_MIN { None } else { self.0.take(len) }?;
+        Some(Box::new(Lendable { block, memory: self.0.clone() }))
     }
 }
 
@@ -33,6 +31,10 @@ impl Memory for Lendable {
     }
 
     fn another(&self) -> Option<Box<dyn Memory>> {
-        Lending(Arc::clone(&self.arena)).take(self.block.bytes().len())
+        Lending(self.memory.clone()).take(self.block.bytes().len())
+    }
+
+    fn reclaim(&self) {
+        self.memory.reclaim();
     }
 }

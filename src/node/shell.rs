@@ -133,8 +133,8 @@ impl Shell {
             deterministic: settings.deterministic,
         };
         let mut store = Store::new(config);
-        if let Some(arena) = van.arena() {
-            store.use_memory(Arc::new(Lending(arena)));
+        if let Some(memory) = van.lent_memory() {
+            store.use_memory(Arc::new(Lending(memory)));
         }
         Ok(self.served.get_or_init(|| Serving {
             rank,

@@ -20,7 +20,7 @@ use super::settings::Settings;
 use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
 use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
-use crate::transport::native::{Arena, NativeTransport};
+use crate::transport::native::{LentMemory, NativeTransport};
 use crate::transport::zmq::{LinkEvent, SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::{self, Message, Node, NodeId, Role, SCHEDULER};
 use receive::{Detour, Watch};
@@ -335,8 +335,8 @@ impl Van {
     }
 
     /// Memory that peers of this host may be lent; `None` if no data goes through shared memory here.
-    pub(crate) fn arena(&self) -> Option<Arc<Arena>> {
-        self.native.as_ref()?.arena()
+    pub(crate) fn lent_memory(&self) -> Option<LentMemory> {
+        self.native.as_ref()?.lent_memory()
     }
 
     fn send_error(&self, to: NodeId, error: &SendError) -> NodeError {

@@ -12,6 +12,8 @@ pub trait Memory: std::fmt::Debug + Send + Sync {
     fn bytes_mut(&mut self) -> &mut [u8];
     /// As much memory of the same kind, whatever is in there.
     fn another(&self) -> Option<Box<dyn Memory>>;
+    /// Sees which readers of lent memory are done, so that they don't count as readers any more.
+    fn reclaim(&self);
 }
 
 /// Makes memory for values.
@@ -102,6 +104,13 @@ impl Buffer {
         };
         memory.bytes_mut().copy_from_slice(bytes);
         Self { memory: Kind::Given(memory), len: bytes.len() }
+    }
+
+    /// Sees which readers of memory of this kind are done.
+    pub fn reclaim(&self) {
+        if let Kind::Given(memory) = &self.memory {
+            memory.reclaim();
+        }
     }
 
     /// As many bytes in memory of the same kind, whatever is in there.
@@ -197,6 +206,8 @@ mod tests {
         fn another(&self) -> Option<Box<dyn Memory>> {
             Pages.take(self.1)
         }
+
+        fn reclaim(&self) {}
     }
 
     struct Pages;

@@ -35,13 +35,22 @@ impl Value {
         Bytes::from_owner(Lent(Arc::clone(&self.shared)))
     }
 
+    /// Lets go of readers that are done.
+    fn reclaim(&mut self) {
+        if Arc::get_mut(&mut self.shared).is_none() {
+            self.shared.reclaim();
+        }
+    }
+
     /// To change it.
     pub(super) fn change(&mut self) -> &mut Buffer {
+        self.reclaim();
         Arc::make_mut(&mut self.shared)
     }
 
     /// To write all of it anew: what is in there does not matter.
     pub(super) fn overwrite(&mut self) -> &mut Buffer {
+        self.reclaim();
         if Arc::get_mut(&mut self.shared).is_none() {
             self.shared = Arc::new(self.shared.another());
         }

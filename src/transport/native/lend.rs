@@ -3,7 +3,7 @@
 //!
 //! Every ring has slots, words that both ends see. The sender lends a frame under a slot that is free;
 //! the receiver marks it when it takes the frame, and again when the last reader of the frame is gone. It
-//! costs no message. Pure of I/O.
+//! costs no message.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::transport::sys::arena::{Arena, BorrowedMemory};
+use super::shared::Shared;
+use crate::transport::sys::arena::{Arena, Block, BorrowedMemory};
 use crate::transport::sys::memory::SharedMemory;
 use crate::wire::native::{LENT, Lent};
 
@@ -83,6 +84,33 @@ impl Leases {
     /// True if nothing is lent.
     pub(super) const fn is_empty(&self) -> bool {
         self.out.is_empty()
+    }
+}
+
+/// The memory that this node lends to peers of its host.
+#[derive(Clone)]
+pub(crate) struct LentMemory(Arc<Shared>);
+
+impl LentMemory {
+    /// `None` if there is none.
+    pub(super) fn of(shared: &Arc<Shared>) -> Option<Self> {
+        shared.arena().map(|_| Self(Arc::clone(shared)))
+    }
+
+    /// Memory of that many bytes.
+    pub(crate) fn take(&self, len: usize) -> Option<Block> {
+        self.0.arena()?.take(len)
+    }
+
+    /// Takes back what peers gave back.
+    pub(crate) fn reclaim(&self) {
+        self.0.all_links().iter().for_each(|link| link.reclaim());
+    }
+}
+
+impl std::fmt::Debug for LentMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("LentMemory").finish_non_exhaustive()
     }
 }
 

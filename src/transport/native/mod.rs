@@ -43,11 +43,11 @@ use bytes::Bytes;
 
 use crate::wire::native::TOKEN_BYTES;
 
-pub(crate) use super::sys::arena::{Arena, Block};
+pub(crate) use super::sys::arena::Block;
 use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
 pub use counters::{BUCKETS, PeerCounters};
 use io_thread::{Command, IoThread};
-pub(crate) use lend::LEND_MIN;
+pub(crate) use lend::{LEND_MIN, LentMemory};
 use link::Link;
 use outbox::Limits;
 use receiver::Receiver;
@@ -336,8 +336,8 @@ impl NativeTransport {
     }
 
     /// Memory that is lent to peers of this host instead of being copied; `None` if there is none.
-    pub(crate) fn arena(&self) -> Option<Arc<Arena>> {
-        self.shared.arena().cloned()
+    pub(crate) fn lent_memory(&self) -> Option<LentMemory> {
+        LentMemory::of(&self.shared)
     }
 
     /// Bytes sent and received so far.

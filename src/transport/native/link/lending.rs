@@ -32,6 +32,15 @@ impl LinkState {
 }
 
 impl Link {
+    /// Takes back what the peer gave back and what it confirmed.
+    pub(in crate::transport::native) fn reclaim(&self) {
+        // Who holds the lock does it himself.
+        if let Ok(mut state) = self.state.try_lock() {
+            self.trim(&mut state);
+            state.collect();
+        }
+    }
+
     /// The frames, the large ones in memory that can be lent, if the connection lends. The sender's own
     /// memory cannot be lent: it does not belong to us for long enough.
     pub(super) fn adopt(&self, shared: &Shared, data: &[Bytes]) -> Option<SmallVec<[Bytes; 3]>> {
