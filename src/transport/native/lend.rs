@@ -21,6 +21,9 @@ pub(crate) const LEND_MIN: usize = 32 << 10;
 /// The words of a ring that are slots. Those before belong to the ring itself.
 const SLOTS: Range<usize> = 64..512;
 
+/// The home of memory that this node keeps; links have numbers from 1.
+const OWN: u32 = 0;
+
 /// What a slot says. Whatever else a peer writes there means none of these.
 const FREE: u64 = 0;
 const OFFERED: u64 = 1;
@@ -99,7 +102,7 @@ impl LentMemory {
 
     /// Memory of that many bytes.
     pub(crate) fn take(&self, len: usize) -> Option<Block> {
-        self.0.arena()?.take(len)
+        self.0.arena()?.take(OWN, len)
     }
 
     /// Takes back what peers gave back.
@@ -156,13 +159,13 @@ impl Drop for Borrowed {
     }
 }
 
-/// The frame in the arena, where it can be lent: copied there unless it is already. As it is if it is small
+/// The frame in the arena, on its way over that link, where it can be lent: copied there unless it is already. As it is if it is small
 /// or the arena has no room.
-pub(super) fn adopt(arena: &Arc<Arena>, frame: &Bytes) -> Bytes {
+pub(super) fn adopt(arena: &Arc<Arena>, link: u32, frame: &Bytes) -> Bytes {
     if frame.len() < LEND_MIN || arena.locate(frame).is_some() {
         return frame.clone();
     }
-    let Some(mut block) = arena.take(frame.len()) else { return frame.clone() };
+    let Some(mut block) = arena.take(link, frame.len()) else { return frame.clone() };
     block.bytes_mut().copy_from_slice(frame);
     Bytes::from_owner(block)
 }
@@ -190,7 +193,7 @@ mod tests {
     }
 
     fn frame(arena: &Arc<Arena>, byte: u8) -> Bytes {
-        adopt(arena, &Bytes::from(vec![byte; LEND_MIN]))
+        adopt(arena, 1, &Bytes::from(vec![byte; LEND_MIN]))
     }
 
     #[test]

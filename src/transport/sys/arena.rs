@@ -42,8 +42,8 @@ pub(crate) struct Arena {
     warm_max: usize,
 }
 
-/// Blocks by size class, each its offset.
-type Unused = BTreeMap<usize, Vec<usize>>;
+/// Offsets of blocks, by home and size class.
+type Unused = BTreeMap<(u32, usize), Vec<usize>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -60,6 +60,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Block {
     arena: Arc<Arena>,
+    home: u32,
     offset: usize,
     size: usize,
     len: usize,
@@ -94,11 +95,12 @@ impl Arena {
         self.readable.as_fd()
     }
 
-    /// Memory of that many bytes; `None` if there is none left.
-    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Option<Block> {
+    /// Memory of that many bytes; `None` if there is none left. Blocks of one home are used again there alone:
+    /// so a peer comes to see what is lent to it, and not in time all that is lent to anybody.
+    pub(crate) fn take(self: &Arc<Self>, home: u32, len: usize) -> Option<Block> {
         let size = size_class(len)?;
-        let offset = lock(&self.state).take(size, self.mapping.len, self.taken_max)?;
-        Some(Block { arena: Arc::clone(self), offset, size, len })
+        let offset = lock(&self.state).take((home, size), self.mapping.len, self.taken_max)?;
+        Some(Block { arena: Arc::clone(self), home, offset, size, len })
     }
 
     /// Where bytes are in the arena; `None` if they are elsewhere.
@@ -108,30 +110,31 @@ impl Arena {
         (offset < self.mapping.len).then_some(offset)
     }
 
-    fn give_back(&self, offset: usize, size: usize) {
+    fn give_back(&self, home: u32, offset: usize, size: usize) {
         let mut state = lock(&self.state);
         state.taken -= size;
         if state.warm_bytes + size <= self.warm_max {
             state.warm_bytes += size;
-            state.warm.entry(size).or_default().push(offset);
+            state.warm.entry((home, size)).or_default().push(offset);
             return;
         }
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         // If it fails, the memory stays in use until the end of the process.
         let _ = fallocate(&self.file, flags, offset as i64, size as i64);
-        state.cold.entry(size).or_default().push(offset);
+        state.cold.entry((home, size)).or_default().push(offset);
     }
 }
 
 impl State {
-    fn take(&mut self, size: usize, range: usize, taken_max: usize) -> Option<usize> {
+    fn take(&mut self, key: (u32, usize), range: usize, taken_max: usize) -> Option<usize> {
+        let size = key.1;
         if self.taken + size > taken_max {
             return None;
         }
-        let offset = if let Some(offset) = pop(&mut self.warm, size) {
+        let offset = if let Some(offset) = pop(&mut self.warm, key) {
             self.warm_bytes -= size;
             offset
-        } else if let Some(offset) = pop(&mut self.cold, size) {
+        } else if let Some(offset) = pop(&mut self.cold, key) {
             offset
         } else {
             let end = self.fresh.checked_add(size).filter(|end| *end <= range)?;
@@ -142,8 +145,8 @@ impl State {
     }
 }
 
-fn pop(unused: &mut Unused, size: usize) -> Option<usize> {
-    unused.get_mut(&size).and_then(Vec::pop)
+fn pop(unused: &mut Unused, key: (u32, usize)) -> Option<usize> {
+    unused.get_mut(&key).and_then(Vec::pop)
 }
 
 fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
@@ -186,7 +189,7 @@ impl AsRef<[u8]> for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.arena.give_back(self.offset, self.size);
+        self.arena.give_back(self.home, self.offset, self.size);
     }
 }
 
@@ -231,7 +234,7 @@ mod tests {
     #[test]
     fn another_mapping_reads_what_a_block_has() {
         let arena = arena(1 << 20);
-        let mut block = arena.take(5000).unwrap();
+        let mut block = arena.take(1, 5000).unwrap();
         block.bytes_mut()[4999] = 7;
         let there = BorrowedMemory::open(arena.descriptor().try_clone_to_owned().unwrap()).unwrap();
         let offset = arena.locate(&block.bytes()[4998..]).unwrap();
@@ -243,35 +246,35 @@ mod tests {
     #[test]
     fn blocks_are_used_again_and_never_twice() {
         let arena = arena(1 << 20);
-        let (a, b) = (arena.take(PAGE).unwrap(), arena.take(PAGE).unwrap());
+        let (a, b) = (arena.take(1, PAGE).unwrap(), arena.take(1, PAGE).unwrap());
         let place = |block: &Block| arena.locate(block.bytes()).unwrap();
         assert_ne!(place(&a), place(&b));
         let first = place(&a);
         drop(a);
-        assert_eq!(place(&arena.take(10).unwrap()), first);
+        assert_eq!(place(&arena.take(1, 10).unwrap()), first);
         drop(b);
-        let all: Vec<_> = std::iter::from_fn(|| arena.take(PAGE)).collect();
+        let all: Vec<_> = std::iter::from_fn(|| arena.take(1, PAGE)).collect();
         assert_eq!(all.len(), 32);
         let mut places: Vec<_> = all.iter().map(place).collect();
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), 32);
         drop(all);
-        assert!(arena.take(33 * PAGE).is_none() && arena.take(usize::MAX).is_none());
-        assert!(arena.take(32 * PAGE).is_some());
+        assert!(arena.take(1, 33 * PAGE).is_none() && arena.take(1, usize::MAX).is_none());
+        assert!(arena.take(1, 32 * PAGE).is_some());
     }
 
     #[test]
     fn memory_beyond_what_is_kept_goes_back_to_the_kernel() {
         let arena = arena(2 * PAGE);
-        let mut block = arena.take(8 * PAGE).unwrap();
+        let mut block = arena.take(1, 8 * PAGE).unwrap();
         block.bytes_mut().fill(1);
         drop(block);
-        assert!(arena.take(8 * PAGE).unwrap().bytes().iter().all(|byte| *byte == 0));
-        let mut block = arena.take(2 * PAGE).unwrap();
+        assert!(arena.take(1, 8 * PAGE).unwrap().bytes().iter().all(|byte| *byte == 0));
+        let mut block = arena.take(1, 2 * PAGE).unwrap();
         block.bytes_mut().fill(1);
         drop(block);
-        assert!(arena.take(2 * PAGE).unwrap().bytes().iter().all(|byte| *byte == 1));
+        assert!(arena.take(1, 2 * PAGE).unwrap().bytes().iter().all(|byte| *byte == 1));
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Link {
         }
         let arena = shared.arena()?;
         let frames = data.iter().map(|frame| {
-            let adopted = adopt(arena, frame);
+            let adopted = adopt(arena, self.number, frame);
             if adopted.as_ptr() != frame.as_ptr() {
                 self.counters.copies.fetch_add(1, Ordering::Relaxed);
                 self.counters.copied_bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
