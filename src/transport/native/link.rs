@@ -203,7 +203,7 @@ impl Link {
             // A peer that has no room left does not read, and asking it is vain.
             let has_room = state.lanes.first().is_some_and(|lane| !lane.blocked);
             if looks % LOOKS_BEFORE_ASKING == 0 && has_room {
-                self.ask(&mut state, receipts);
+                self.ask(&mut state, &shared.receipts);
             }
         }
         let counter =
