@@ -32,9 +32,6 @@ pub(super) enum Sum {
     Ordered(Vec<(NodeId, Part)>),
 }
 
-/// Bytes that are copied and added to before the next ones: they stay in the first-level cache.
-const BLOCK: usize = 8192;
-
 impl Sum {
     /// Adds a part of the same kind and size as the ones before. `like`: the value that the sum may become.
     pub(super) fn add(
@@ -121,12 +118,7 @@ fn add_two(a: &[u8], b: &[u8], dtype: Dtype, into: &mut Buffer) -> Result<(), St
     if a.len() != into.len() || b.len() != into.len() {
         return Err(UNEQUAL);
     }
-    let blocks = into.bytes_mut().chunks_mut(BLOCK);
-    for ((into, a), b) in blocks.zip(a.chunks(BLOCK)).zip(b.chunks(BLOCK)) {
-        into.copy_from_slice(a);
-        kernels::add(dtype, into, b)?;
-    }
-    Ok(())
+    Ok(kernels::add_pair(dtype, into.bytes_mut(), a, b)?)
 }
 
 impl Part {

@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::Dtype;
 
 pub use convert::{narrow_to_f16, widen_f16};
-pub use sum::{add, add_bf16, add_f16_to_f32};
+pub use sum::{add, add_bf16, add_f16_to_f32, add_pair};
 
 /// Why a kernel did nothing.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

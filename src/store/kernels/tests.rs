@@ -58,6 +58,11 @@ proptest! {
         let frame = Buffer::copy_of(&[&vec![0; offset][..], &right].concat());
         add(dtype, into.bytes_mut(), &frame.bytes()[offset..]).unwrap();
         let expected = canonical(dtype, &plain(dtype, &left, &right));
+        prop_assert_eq!(canonical(dtype, into.bytes()), expected.clone());
+        let other = Buffer::copy_of(&[&vec![0; 9 - offset][..], &left].concat());
+        into.bytes_mut().fill(0x5a);
+        let (left, right) = (&other.bytes()[9 - offset..], &frame.bytes()[offset..]);
+        add_pair(dtype, into.bytes_mut(), left, right).unwrap();
         prop_assert_eq!(canonical(dtype, into.bytes()), expected);
     }
 }
@@ -138,6 +143,11 @@ fn integers_wrap() {
 
 #[test]
 fn wrong_lengths_change_nothing() {
+    let mut into = [1_u8; 8];
+    assert!(add_pair(Dtype::U8, &mut into, &[1; 8], &[1; 7]).is_err());
+    assert!(add_pair(Dtype::U8, &mut into, &[1; 9], &[1; 8]).is_err());
+    assert!(add_pair(Dtype::F16, &mut [0; 8], &[1; 8], &[1; 6]).is_err());
+    assert_eq!(into, [1; 8]);
     let mut into = Buffer::copy_of(&[7; 16]);
     for dtype in Dtype::ALL {
         let error = KernelError::Length { dtype, into: 16 / dtype.size(), from: 8 };
