@@ -163,6 +163,9 @@ int pslite_node_ids(pslite_node* node, int32_t group, int32_t* ids, size_t capac
 /* The nodes of which nothing was heard for that many seconds (0: none): postoffice.cc:196. */
 int pslite_dead_nodes(pslite_node* node, int32_t timeout_s, int32_t* ids, size_t capacity,
                       size_t* count);
+/* All that the node has counted (docs/metrics.md), as one JSON object. Writes at most `capacity` bytes,
+ * without an ending zero, and the full size to *size; it may have grown until the next call. */
+int pslite_metrics(pslite_node* node, char* text, size_t capacity, size_t* size);
 /* One key range for each server: postoffice.cc:169. */
 int pslite_server_key_ranges(pslite_node* node, pslite_range* ranges, size_t capacity,
                              size_t* count);

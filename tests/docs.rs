@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pslite::observe::EVENTS;
+use pslite::observe::events::Event;
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -91,6 +94,28 @@ fn no_link_leads_nowhere() {
         }
     }
     assert!(checked > 10, "only {checked} links were found");
+}
+
+/// `docs/metrics.md` has the event list as its table: `UPDATE_DOCS=1` writes it anew.
+#[test]
+fn every_metric_is_documented() {
+    const BEGIN: &str = "| name | unit | kind | labels | meaning |\n|---|---|---|---|---|\n";
+    let mut table = BEGIN.to_owned();
+    for (_, event) in EVENTS {
+        let labels: Vec<&str> = event.labels.iter().map(|label| label.name()).collect();
+        let Event { name, unit, text, .. } = event;
+        let (kind, labels) = (event.kind.name(), labels.join(", "));
+        table += &format!("| `{name}` | {unit} | {kind} | {labels} | {text} |\n");
+    }
+    let page = read("docs/metrics.md");
+    let start = page.find(BEGIN).unwrap();
+    let end = start + page[start..].find("\n\n").map_or(page.len() - start, |at| at + 1);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let new = format!("{}{table}{}", &page[..start], &page[end..]);
+        fs::write(root().join("docs/metrics.md"), new).unwrap();
+    } else {
+        assert_eq!(page[start..end], table, "run UPDATE_DOCS=1 cargo test --test docs");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::wire::NodeId;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many runs of failed requests are remembered for those who wait late. Neighbours with the
 /// same reason form one run, so a lost node costs few of them. The oldest go first; a request of
@@ -62,6 +63,8 @@ struct Request {
     held: bool,
     /// Held, and nothing more is awaited; the reason if it failed.
     settled: Option<Result<(), Arc<str>>>,
+    /// When it was sent, on the caller's clock.
+    asked: Option<Duration>,
 }
 
 impl Request {
@@ -141,7 +144,7 @@ impl Tracker {
         self.advance();
         let responders =
             responders.iter().map(|&node| Responder { node, answered: false }).collect();
-        let request = Request { responders, received: 0, held: false, settled: None };
+        let request = Request { responders, received: 0, held: false, settled: None, asked: None };
         if request.is_answered() {
             self.remember_responses(timestamp, 0);
         } else {
@@ -168,6 +171,19 @@ impl Tracker {
         let Some(request) = self.in_flight.get_mut(&ts) else { return false };
         request.held = true;
         true
+    }
+
+    /// Notes when a request in flight is sent.
+    pub fn note_asked(&mut self, ts: i32, now: Duration) {
+        if let Some(request) = self.in_flight.get_mut(&ts) {
+            request.asked = Some(now);
+        }
+    }
+
+    /// When the request was sent, if it is in flight and still awaits that node.
+    #[must_use]
+    pub fn asked(&self, ts: i32, node: NodeId) -> Option<Duration> {
+        self.in_flight.get(&ts).filter(|request| request.waits_for(node))?.asked
     }
 
     /// The server gets no message for this request: nothing is awaited from it.

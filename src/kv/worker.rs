@@ -12,6 +12,7 @@ use crate::wire::NodeId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the caller expects of a request.
 #[derive(Clone, Debug)]
@@ -152,6 +153,11 @@ impl<D> WorkerRequests<D> {
         let pull = pending.pull.map(|wish| (PullAssembly::new(wish.keys), wish.want_lens));
         self.open.insert(ts, Open { payload: pending.payload, pull });
         Ok(())
+    }
+
+    /// Notes when a request is sent.
+    pub fn note_asked(&mut self, ts: i32, now: Duration) {
+        self.tracker.note_asked(ts, now);
     }
 
     /// The slicer left this server out (kv_app.h:580-590). `Some` if no other is awaited.

@@ -17,10 +17,12 @@ use super::line::Line;
 use super::service::Delivery;
 use super::shell::{HAND_OVER, Shell};
 use super::van::{Van, lock};
+use crate::kv::worker::Response;
 use crate::kv::{
     Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
     WorkerRequests, server_key_ranges, slice,
 };
+use crate::observe::{MessageKind, Traffic};
 use crate::wire::{DataType, Frames, Message, Meta, NodeId, server_id};
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
@@ -81,6 +83,32 @@ pub(crate) struct Requests {
     /// What the application owes answers to, if this is a KVServer.
     pub(crate) ledger: Option<Unanswered>,
     ranges: Vec<KeyRange>,
+    /// Where the times of responses are counted.
+    traffic: Option<Arc<Traffic>>,
+}
+
+impl Requests {
+    /// A request is about to be sent.
+    fn asked(&mut self, traffic: &Arc<Traffic>, timestamp: i32) {
+        if !self.traffic.as_ref().is_some_and(|known| Arc::ptr_eq(known, traffic)) {
+            self.traffic = Some(Arc::clone(traffic));
+        }
+        self.requests.note_asked(timestamp, traffic.now());
+    }
+
+    /// Takes an answer to a request; the end of the request, if it was the last one.
+    pub(crate) fn answered(
+        &mut self,
+        (timestamp, sender, kind): (i32, NodeId, MessageKind),
+        response: Response<'_>,
+    ) -> Option<Finished<Payload>> {
+        if let Some(traffic) = &self.traffic
+            && let Some(asked) = self.requests.tracker().asked(timestamp, sender)
+        {
+            traffic.answered(sender, kind, asked);
+        }
+        self.requests.on_response(timestamp, sender, response)
+    }
 }
 
 /// What a KVWorker's request leaves for its end.
@@ -192,6 +220,7 @@ impl Customer {
                 value_size: None,
                 ledger: None,
                 ranges: Vec::new(),
+                traffic: None,
             }),
             answered: Condvar::new(),
             left: AtomicBool::new(false),
@@ -301,7 +330,12 @@ impl CustomerHandle {
     pub fn simple_request(&self, head: i32, body: &Bytes, recver: i32) -> Result<i32> {
         let ids = self.ids_of(recver)?;
         let van = self.shared.van()?;
-        let timestamp = lock(&self.shared.requests).requests.new_request(&ids);
+        let timestamp = {
+            let mut state = lock(&self.shared.requests);
+            let timestamp = state.requests.new_request(&ids);
+            state.asked(van.traffic(), timestamp);
+            timestamp
+        };
         for id in ids {
             let meta = Meta {
                 head,
@@ -411,6 +445,7 @@ impl CustomerHandle {
         let value_size = state.value_size.unwrap_or(1);
         let slices = slice(&request.kv, value_size, &state.ranges)
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
+        state.asked(van.traffic(), timestamp);
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
             nobody_asked = state.requests.skip(timestamp, server_id(rank)).or(nobody_asked);

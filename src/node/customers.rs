@@ -65,6 +65,14 @@ impl Customers {
         map.values().for_each(|customer| customer.line.set_bounded(bounded));
     }
 
+    /// How many messages wait, for customers that exist and for those that do not yet.
+    pub(crate) fn queued(&self) -> usize {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let waiting: usize = map.values().map(|customer| customer.line.len()).sum();
+        drop(map);
+        waiting + lock(&self.parked).len()
+    }
+
     /// Tells every customer.
     pub(crate) fn broadcast(&self, item: &Delivery) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);

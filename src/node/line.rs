@@ -126,6 +126,11 @@ impl<T> Line<T> {
         Turn { line: self, began: Instant::now() }
     }
 
+    /// How many items wait in the queue.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.state).items.len()
+    }
+
     /// True if nothing waits in the queue.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.state).items.is_empty()

@@ -281,6 +281,15 @@ impl Postoffice {
         })
     }
 
+    /// All that this node has counted ([`crate::observe::EVENTS`]): one JSON object, as `PSLITE_METRICS`
+    /// writes it (`docs/metrics.md`).
+    ///
+    /// # Errors
+    /// The node is not started.
+    pub fn metrics(&self) -> Result<String> {
+        Ok(self.running()?.metrics())
+    }
+
     /// The ids behind a group or an id: workers, then servers, then the scheduler
     /// (postoffice.cc:44).
     ///

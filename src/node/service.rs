@@ -11,6 +11,7 @@ use super::van::lock;
 use crate::kv::unanswered::{Held, Stuck};
 use crate::kv::worker::Response;
 use crate::kv::{KvPairs, Unanswered, key_at, server_key_ranges};
+use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
 use crate::wire::{Frames, Message, Meta, NodeId};
 
@@ -63,6 +64,7 @@ impl Shared {
         let meta = &message.meta;
         let (request, timestamp, sender) = (meta.request, meta.timestamp, meta.sender);
         let is_kv = !meta.simple_app;
+        let kind = MessageKind::of_request(meta);
         if !request && is_kv && lock(&self.requests).value_size.is_some() {
             return self.response(message);
         }
@@ -79,7 +81,7 @@ impl Shared {
         (self.handler)(message);
         if !request {
             let response = Response { error: &error, ..Response::default() };
-            let finished = lock(&self.requests).requests.on_response(timestamp, sender, response);
+            let finished = lock(&self.requests).answered((timestamp, sender, kind), response);
             if let Some(finished) = finished {
                 self.finish(finished);
             }
@@ -100,6 +102,7 @@ impl Shared {
     /// A response to a KVWorker's request (kv_app.h:616).
     fn response(&self, message: Message) {
         let meta = message.meta;
+        let kind = MessageKind::of_request(&meta);
         let mut error = meta.error;
         let mut frames = message.data.into_iter();
         let pairs = match (frames.next(), frames.next(), frames.next()) {
@@ -111,11 +114,8 @@ impl Shared {
         if meta.pull && pairs.keys.is_empty() && error.is_empty() {
             error = format!("node {} answered a pull without keys", meta.sender);
         }
-        let finished = lock(&self.requests).requests.on_response(
-            meta.timestamp,
-            meta.sender,
-            Response { pairs, error: &error },
-        );
+        let finished = lock(&self.requests)
+            .answered((meta.timestamp, meta.sender, kind), Response { pairs, error: &error });
         if let Some(finished) = finished {
             self.finish(finished);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{NodeError, Result};
+use crate::observe::MetricsFile;
 use crate::observe::log::Level;
 use crate::transport::native::Carriers;
 use crate::wire::Role;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub deterministic: bool,
     /// `PSLITE_LEVEL=stock`: advertise nothing, behave as stock does on the wire.
     pub stock_level: bool,
+    /// `PSLITE_METRICS`: where the numbers of the event list are written, and how often.
+    pub metrics: Option<MetricsFile>,
 }
 
 /// How long the others wait for a replacement if neither `PSLITE_RECOVERY_WAIT` nor a longer
@@ -131,6 +134,7 @@ impl Settings {
             native_store: env.native_store()?,
             deterministic: env.number("PSLITE_DETERMINISTIC", 0)? != 0,
             stock_level: env.stock_level()?,
+            metrics: env.metrics()?,
         })
     }
 }
@@ -262,6 +266,16 @@ impl Reader<'_> {
         }
     }
 
+    fn metrics(&self) -> Result<Option<MetricsFile>> {
+        let Some(text) = self.text("PSLITE_METRICS") else { return Ok(None) };
+        let wrong = || {
+            let text =
+                format!("PSLITE_METRICS={text} is not a file, or a file:seconds like m.jsonl:10");
+            NodeError::Config(text)
+        };
+        MetricsFile::parse(&text).map(Some).ok_or_else(wrong)
+    }
+
     fn stock_level(&self) -> Result<bool> {
         match self.text("PSLITE_LEVEL").as_deref() {
             None | Some("native") => Ok(false),
@@ -314,6 +328,7 @@ mod tests {
             ("PSLITE_PORT_RANGE", "9000"),
             ("DMLC_PS_VAN_TYPE", "ibverbs"),
             ("PS_RESEND", "yes"),
+            ("PSLITE_METRICS", "m.jsonl:0"),
             ("DMLC_PS_ROOT_URI", "<unset>"),
         ] {
             let error = Settings::read(&lookup(&[(name, value)])).unwrap_err().to_string();

@@ -17,6 +17,7 @@ use super::lending::Lending;
 use super::van::lock;
 use crate::kv::{key_at, server_key_ranges};
 use crate::observe::log::{self, Level};
+use crate::observe::{MessageKind, Traffic};
 use crate::store::command::Head;
 use crate::store::profile::{Profiler, Served, TraceFile};
 use crate::store::{Answer, Store, StoreConfig};
@@ -40,6 +41,7 @@ pub(crate) struct Shell {
 struct Serving {
     rank: i32,
     first_key: u64,
+    traffic: Arc<Traffic>,
     store: Mutex<Store>,
     profiler: Mutex<Profiler>,
     /// Requests are being recorded: looked at for every one.
@@ -91,11 +93,16 @@ impl Shell {
         if message.meta.simple_app {
             return self.command(customer, serving, &message.meta);
         }
-        let begin = serving.profiles.load(Ordering::Relaxed).then(Instant::now);
+        let mut store = lock(&serving.store);
+        let begin = Instant::now();
         let mut answers = Vec::new();
-        lock(&serving.store).request(message.meta.clone(), &message.data, &mut answers);
-        if let (Some(begin), Ok(van)) = (begin, customer.van()) {
-            let took = begin.elapsed();
+        store.request(message.meta.clone(), &message.data, &mut answers);
+        drop(store);
+        let took = begin.elapsed();
+        serving.traffic.served(message.meta.sender, MessageKind::of(&message.meta), took);
+        if serving.profiles.load(Ordering::Relaxed)
+            && let Ok(van) = customer.van()
+        {
             let event = served(serving, message, &answers, (van.now().saturating_sub(took), took));
             lock(&serving.profiler).served(event);
         }
@@ -139,6 +146,7 @@ impl Shell {
         Ok(self.served.get_or_init(|| Serving {
             rank,
             first_key: range.begin,
+            traffic: Arc::clone(van.traffic()),
             store: Mutex::new(store),
             profiler: Mutex::default(),
             profiles: AtomicBool::new(false),

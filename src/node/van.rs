@@ -3,6 +3,7 @@
 //! hands data messages to their customers.
 
 mod membership;
+mod metrics;
 mod native;
 mod receive;
 
@@ -20,6 +21,7 @@ use super::settings::Settings;
 use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
 use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
+use crate::observe::{MessageKind, Traffic};
 use crate::transport::native::{LentMemory, NativeTransport};
 use crate::transport::zmq::{LinkEvent, SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::{self, Message, Node, NodeId, Role, SCHEDULER};
@@ -65,6 +67,9 @@ pub(crate) struct Van {
     native_detour: Detour,
     /// Held while messages that cannot go there are sent over the stock wire, so that later ones follow.
     falling_back: Mutex<()>,
+    traffic: Arc<Traffic>,
+    /// It was said that the metrics file cannot be written.
+    metrics_failed: Mutex<bool>,
 }
 
 struct Core {
@@ -132,6 +137,8 @@ impl Van {
             detour: Detour::default(),
             native_detour: Detour::default(),
             falling_back: Mutex::default(),
+            traffic: Arc::new(Traffic::new(settings.num_workers, settings.num_servers)),
+            metrics_failed: Mutex::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),
             transport,
@@ -147,6 +154,9 @@ impl Van {
             van.spawn("data", |van| van.receive_native())?;
         }
         van.spawn("clock", |van| van.keep_time())?;
+        if van.settings.metrics.is_some() {
+            van.spawn("metrics", |van| van.keep_metrics())?;
+        }
         log::write(Level::Verbose, &format!("{} listens on {}", me.role.name(), me.address()));
         Ok(van)
     }
@@ -171,6 +181,11 @@ impl Van {
     /// Time since the van started: the clock of all state machines of this node.
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// What is counted about each peer.
+    pub(crate) const fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -311,15 +326,16 @@ impl Van {
         Self::with_encoded(message, to, |meta| {
             self.transport.send(to, meta, &message.data, message.meta.priority, mode)
         })
+        .map(|bytes| self.traffic.sent(to, MessageKind::of(&message.meta), bytes))
         .map_err(|error| self.send_error(to, &error))
     }
 
-    /// Encodes into memory that each thread keeps.
+    /// Encodes into memory that each thread keeps. The bytes that were sent.
     fn with_encoded(
         message: &Message,
         to: NodeId,
         send: impl FnOnce(&[u8]) -> std::result::Result<usize, SendError>,
-    ) -> std::result::Result<(), SendError> {
+    ) -> std::result::Result<usize, SendError> {
         thread_local! {
             static META: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
         }
@@ -331,7 +347,6 @@ impl Van {
             wire::encode_meta(&message.meta, meta);
             send(meta)
         })
-        .map(|_| ())
     }
 
     /// Memory that peers of this host may be lent; `None` if no data goes through shared memory here.
@@ -489,6 +504,7 @@ impl Van {
                 log::write(Level::Error, "a thread of the van ended by a panic");
             }
         }
+        self.write_metrics();
         if let Some(native) = &self.native {
             native.close(LINGER);
         }

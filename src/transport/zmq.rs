@@ -7,6 +7,7 @@
 
 mod link;
 mod names;
+mod received;
 mod types;
 
 use std::collections::BTreeMap;
@@ -18,9 +19,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::counters::PeerCounters;
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use link::{ASIDE_MAX, Link, close_link, waiting};
 use names::{Names, id_of};
+use received::{Received, Receiver};
 pub(super) use types::bind_error;
 
 pub use types::{
@@ -40,13 +43,17 @@ const KEEP_ALIVE_S: (i32, i32, i32) = (3, 2, 3);
 /// The identity of our own wake-up connection; no node has an empty number.
 const WAKE: &[u8] = b"ps-wake";
 
+/// What carries everything here, in counters.
+const CARRIER: &str = "zmq";
+
 type Peers = BTreeMap<i32, Arc<Mutex<Link>>>;
 
 /// All sockets of a node.
 #[derive(Debug)]
 pub struct ZmqTransport {
     options: ZmqOptions,
-    receiver: Mutex<Socket>,
+    receiver: Mutex<Receiver>,
+    received_from: Arc<Received>,
     wake: Mutex<Option<Socket>>,
     peers: RwLock<Peers>,
     context: Context,
@@ -90,10 +97,12 @@ impl ZmqTransport {
             Ok((receiver, wake))
         };
         let (receiver, wake) = make().map_err(fail)?;
+        let received_from = Arc::new(Received::default());
         Ok(Self {
             names: Mutex::new(Names::new(options.name_seed)),
             options,
-            receiver: Mutex::new(receiver),
+            receiver: Mutex::new(Receiver::new(receiver, Arc::clone(&received_from))),
+            received_from,
             wake: Mutex::new(Some(wake)),
             peers: RwLock::new(BTreeMap::new()),
             context,
@@ -110,7 +119,7 @@ impl ZmqTransport {
     /// # Errors
     /// Names who holds the port, or which addresses this host has.
     pub fn bind(&self, endpoint: &Endpoint) -> Result<u16, TransportError> {
-        let mut receiver = lock(&self.receiver);
+        let receiver = &mut lock(&self.receiver).socket;
         receiver.bind(&endpoint.to_string()).map_err(|error| bind_error(endpoint, error))?;
         match endpoint {
             Endpoint::Ipc { path } => {
@@ -243,6 +252,7 @@ impl ZmqTransport {
                     let aside = if mode == SendMode::Control { ASIDE_MAX } else { 0 };
                     if link.by_priority.len() < PRIORITY_MAX + aside {
                         link.by_priority.push(priority, waiting(meta, data));
+                        link.count(bytes);
                         link.drain().map_err(SendError::Zmq)?;
                         break;
                     }
@@ -251,7 +261,10 @@ impl ZmqTransport {
                     }
                 } else if link.drain().map_err(SendError::Zmq)? {
                     match link.send_now(meta, data) {
-                        Ok(()) => break,
+                        Ok(()) => {
+                            link.count(bytes);
+                            break;
+                        }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         Err(error) => return Err(SendError::Zmq(error)),
                     }
@@ -261,6 +274,7 @@ impl ZmqTransport {
                         return Err(SendError::QueueFull);
                     }
                     link.aside.push_back(waiting(meta, data));
+                    link.count(bytes);
                     break;
                 }
             }
@@ -294,17 +308,18 @@ impl ZmqTransport {
             if self.stopping.load(Ordering::Relaxed) {
                 return Err(RecvError::Stopped);
             }
-            let named = match receiver.receive(true) {
+            let named = match receiver.socket.receive(true) {
                 Ok(frame) => frame,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(RecvError::Zmq(error)),
             };
-            let incoming = rest(&mut receiver, named)?;
+            let incoming = rest(&mut receiver.socket, named)?;
             if incoming.named.as_ref() == WAKE {
                 continue;
             }
             let bytes: usize = incoming.frames.iter().map(Bytes::len).sum();
             self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+            receiver.count(incoming.from, bytes);
             return Ok(incoming);
         }
     }
@@ -322,6 +337,7 @@ impl ZmqTransport {
             let mut link = lock(&peer);
             let Some(monitor) = &mut link.monitor else { continue };
             let mut shaken = false;
+            let mut up = 0;
             while let Ok(event) = monitor.receive(false) {
                 let number =
                     event.as_ref().first_chunk::<2>().map(|head| u16::from_ne_bytes(*head));
@@ -329,7 +345,8 @@ impl ZmqTransport {
                 let _ = monitor.receive(false);
                 match number.map(i32::from) {
                     Some(n) if n == zmq_sys::ZMQ_EVENT_CONNECTED as i32 => {
-                        out.push(LinkEvent { key, up: true })
+                        up += 1;
+                        out.push(LinkEvent { key, up: true });
                     }
                     Some(n) if n == zmq_sys::ZMQ_EVENT_DISCONNECTED as i32 => {
                         out.push(LinkEvent { key, up: false });
@@ -341,6 +358,7 @@ impl ZmqTransport {
                 }
             }
             link.is_new &= !shaken;
+            link.counts.connections += up;
         }
     }
 
@@ -387,6 +405,27 @@ impl ZmqTransport {
         if let Some(path) = lock(&self.ipc_file).take() {
             let _ = std::fs::remove_file(path);
         }
+    }
+
+    /// What was counted about each peer that is connected, and each that has sent something.
+    #[must_use]
+    pub fn counters(&self) -> Vec<PeerCounters> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let sent = peers.iter().map(|(key, peer)| {
+            let link = lock(peer);
+            PeerCounters {
+                peer: Some(*key),
+                outgoing: true,
+                carrier: CARRIER,
+                data_messages: link.counts.messages,
+                bytes: link.counts.bytes,
+                connections: link.counts.connections,
+                waiting: link.waiting(),
+                waiting_max: link.counts.waiting_max,
+                ..PeerCounters::default()
+            }
+        });
+        sent.chain(self.received_from.read()).collect()
     }
 
     /// Bytes sent and received so far.

@@ -285,6 +285,13 @@ entry! {
         put_all(&get(node, "the node")?.postoffice.dead_nodes(timeout)?, ids, capacity, count);
         Ok(())
     }
+    fn pslite_metrics(
+        node: *mut CNode, text: *mut c_char, capacity: usize, size: *mut usize,
+    ) {
+        let metrics = get(node, "the node")?.postoffice.metrics()?;
+        put_all(metrics.as_bytes(), text.cast::<u8>(), capacity, size);
+        Ok(())
+    }
     fn pslite_server_key_ranges(
         node: *mut CNode, ranges: *mut CRange, capacity: usize, count: *mut usize,
     ) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Core, Van, core_failure, error_of, lock, log_level};
 use crate::cluster::{Action, Event, Failure};
 use crate::node::service::Delivery;
+use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
 use crate::transport::zmq::{Endpoint, SendMode};
 use crate::wire::{self, EMPTY, Message, Node, NodeId, SCHEDULER};
@@ -104,10 +105,12 @@ impl Van {
         if log::enabled(Level::Trace) {
             log::write(Level::Trace, &format!("to {to}: {:?}", message.meta));
         }
-        if let Err(error) =
-            self.transport.send(to, &meta, &message.data, message.meta.priority, SendMode::Control)
-        {
-            log::write(Level::Verbose, &format!("no control message to node {to}: {error}"));
+        let priority = message.meta.priority;
+        match self.transport.send(to, &meta, &message.data, priority, SendMode::Control) {
+            Ok(bytes) => self.traffic().sent(to, MessageKind::of(&message.meta), bytes),
+            Err(error) => {
+                log::write(Level::Verbose, &format!("no control message to node {to}: {error}"));
+            }
         }
     }
 

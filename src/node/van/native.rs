@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::{Core, Van, lock};
 use crate::node::address;
 use crate::node::error::Result;
+use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
 use crate::transport::native::{NativeTransport, TakenBack};
 use crate::transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
@@ -51,7 +52,10 @@ impl Van {
             native.send(to, meta, &message.data, message.meta.priority, SendMode::Block)
         });
         match sent {
-            Ok(()) => Some(Ok(())),
+            Ok(bytes) => {
+                self.traffic().sent(to, MessageKind::of(&message.meta), bytes);
+                Some(Ok(()))
+            }
             Err(SendError::TakenBack) => {
                 // What was sent before goes first.
                 drop(lock(&self.falling_back));

@@ -15,6 +15,7 @@ use crate::cluster::Event;
 use crate::delivery::Verdict;
 use crate::node::customer::Shared;
 use crate::node::service::Delivery;
+use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
 use crate::transport::native::NativeIncoming;
 use crate::transport::zmq::{Incoming, RecvError, SendMode};
@@ -219,6 +220,8 @@ impl Van {
         if let Some(reason) = self.refuse(from, &meta) {
             return self.drop_garbage(&incoming, &reason);
         }
+        let bytes = incoming.frames().iter().map(Bytes::len).sum();
+        self.traffic().received(meta.sender, MessageKind::of(&meta), bytes);
         let data = incoming.frames().drain(1..).collect();
         let message = Message { meta, data };
         if incoming.may_be_control() && !self.accept(from, &message) {

@@ -64,6 +64,8 @@ pub(super) struct Link {
 pub(super) struct LinkState {
     outbox: Outbox,
     lanes: SmallVec<[Lane; 1]>,
+    /// What carried the messages last, for the counters.
+    last_carrier: &'static str,
     /// What was lent over former connections and is still read.
     orphans: Vec<Leases>,
     /// Given up by its owner.
@@ -141,6 +143,7 @@ impl Link {
             state: Mutex::new(LinkState {
                 outbox: Outbox::new(limits),
                 lanes: SmallVec::new(),
+                last_carrier: "none",
                 orphans: Vec::new(),
                 gone: false,
                 taken_back: false,
@@ -371,6 +374,7 @@ impl Link {
         state.receipts_version = 0;
         let mut lane = lane;
         self.lends.store(lane.pipe.leases().is_some(), Ordering::Relaxed);
+        state.last_carrier = lane.pipe.carrier();
         state.lanes.push(lane);
         add(&self.counters.connections, 1);
         self.pump(&mut state, receipts, Duration::ZERO);
@@ -381,6 +385,7 @@ impl Link {
     /// One more connection.
     pub(super) fn joined(&self, lane: Lane, receipts: &Receipts) {
         let mut state = lock(&self.state);
+        state.last_carrier = lane.pipe.carrier();
         state.lanes.push(lane);
         self.pump(&mut state, receipts, Duration::ZERO);
     }

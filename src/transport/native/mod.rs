@@ -43,9 +43,9 @@ use bytes::Bytes;
 
 use crate::wire::native::TOKEN_BYTES;
 
+pub use super::counters::PeerCounters;
 pub(crate) use super::sys::arena::Block;
 use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
-pub use counters::{BUCKETS, PeerCounters};
 use io_thread::{Command, IoThread};
 pub(crate) use lend::{LEND_MIN, LentMemory};
 use link::Link;

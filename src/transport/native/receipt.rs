@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::counters::{Counters, PeerCounters};
+use super::counters::Counters;
 use super::lock;
+use crate::transport::counters::PeerCounters;
 
 /// What arrived on one link of one peer.
 #[derive(Debug)]

@@ -35,6 +35,16 @@ pub(super) struct Link {
     pub(super) is_new: bool,
     /// Something was to be sent.
     pub(super) is_used: bool,
+    pub(super) counts: Counts,
+}
+
+/// What was counted about what is sent to one peer; the link's lock guards it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    pub(super) connections: u64,
+    pub(super) waiting_max: u64,
 }
 
 impl Link {
@@ -47,7 +57,20 @@ impl Link {
             gone: false,
             is_new: true,
             is_used: false,
+            counts: Counts::default(),
         }
+    }
+
+    /// How many messages wait here for room.
+    pub(super) fn waiting(&self) -> u64 {
+        (self.aside.len() + self.by_priority.len()) as u64
+    }
+
+    /// Notes a message that was taken, to be sent now or later.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.counts.messages += 1;
+        self.counts.bytes += bytes as u64;
+        self.counts.waiting_max = self.counts.waiting_max.max(self.waiting());
     }
 
     /// Sends what waits; false if some of it found no room.

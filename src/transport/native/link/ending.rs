@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{LOOK_AGAIN, Link, LinkState};
-use crate::transport::native::counters::PeerCounters;
+use crate::transport::counters::PeerCounters;
 use crate::transport::native::lock;
 use crate::transport::native::outbox::Part;
 use crate::transport::native::receipt::Receipts;
@@ -97,7 +97,7 @@ impl Link {
     pub(in crate::transport::native) fn read_counters(&self) -> PeerCounters {
         let state = lock(&self.state);
         let mut counters = self.counters.read(Some(self.key.load(Ordering::Relaxed)), true);
-        counters.carrier = state.carrier();
+        counters.carrier = state.last_carrier;
         counters.waiting = state.outbox.waiting() as u64;
         counters.unconfirmed = state.outbox.unconfirmed() as u64;
         counters

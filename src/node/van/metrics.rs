@@ -1,0 +1,127 @@
+//! What the van and its transports have counted, put together, and written to the metrics file. A thread
+//! of its own writes, so that a slow disk keeps nobody waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Van, lock};
+use crate::observe::log::{self, Level};
+use crate::observe::snapshot::peer_name;
+use crate::observe::{Counted, Label, MetricsFile, Snapshot, Value};
+use crate::transport::native::PeerCounters;
+use crate::wire::{EMPTY, Role};
+
+impl Van {
+    /// All that was counted so far: one JSON object, without a line end.
+    pub(crate) fn metrics(&self) -> String {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
+        let id = self.my_id();
+        let rank = if id == EMPTY { -1 } else { crate::wire::id_to_rank(id) };
+        format!(
+            "{{\"time\":{time:.3},\"uptime\":{:.3},\"role\":\"{}\",\"rank\":{rank},\"pid\":{},\
+             \"metrics\":{}}}",
+            self.now().as_secs_f64(),
+            self.settings.role.name(),
+            std::process::id(),
+            self.snapshot().json()
+        )
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        self.traffic.read(&mut snapshot);
+        let queued = self.customers.queued() as u64;
+        snapshot.add(Counted::Queued, &[], Value::Number(queued));
+        snapshot.add(Counted::Garbage, &[], Value::Number(self.garbage.total()));
+        for counters in self.transport.counters() {
+            let name = peer_name(counters.peer);
+            carried(&mut snapshot, &name, &counters);
+        }
+        if let Some(native) = &self.native {
+            for counters in native.counters() {
+                carried(&mut snapshot, &peer_name(counters.peer), &counters);
+            }
+            snapshot.add(Counted::ReceiveSyscalls, &[], Value::Number(native.waits()));
+        }
+        snapshot
+    }
+
+    /// The thread that writes at the interval. The last line is written by [`Self::write_metrics`].
+    pub(super) fn keep_metrics(self: &Arc<Self>) {
+        let Some(file) = &self.settings.metrics else { return };
+        let mut next = Instant::now() + file.interval;
+        while !self.stopping.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            if now < next {
+                std::thread::park_timeout(next - now);
+                continue;
+            }
+            next = now + file.interval;
+            // Before, it has no rank, and so no file.
+            if self.is_ready() {
+                self.append_metrics(file);
+            }
+        }
+    }
+
+    /// Writes one line now, if a file is set.
+    pub(super) fn write_metrics(&self) {
+        if let Some(file) = &self.settings.metrics {
+            self.append_metrics(file);
+        }
+    }
+
+    fn append_metrics(&self, file: &MetricsFile) {
+        let id = self.my_id();
+        let who =
+            if id == EMPTY { self.settings.role.name().to_owned() } else { my_name(self, id) };
+        let error = match file.append(&who, &self.metrics()) {
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        let mut told = lock(&self.metrics_failed);
+        if !*told {
+            *told = true;
+            let path = file.path(&who);
+            log::write(Level::Warning, &format!("PSLITE_METRICS: cannot write {path}: {error}"));
+        }
+    }
+}
+
+fn my_name(van: &Van, id: i32) -> String {
+    match van.settings.role {
+        Role::Scheduler => Role::Scheduler.name().to_owned(),
+        role => format!("{}{}", role.name(), crate::wire::id_to_rank(id)),
+    }
+}
+
+/// What a transport has counted about one direction of one peer.
+fn carried(snapshot: &mut Snapshot, peer: &str, counters: &PeerCounters) {
+    let direction = if counters.outgoing { "sent" } else { "received" };
+    let one_way =
+        [(Label::Peer, peer), (Label::Direction, direction), (Label::Carrier, counters.carrier)];
+    for (event, number) in [
+        (Counted::CarriedMessages, counters.data_messages + counters.control_messages),
+        (Counted::CarriedBytes, counters.bytes),
+        (Counted::Copies, counters.copies),
+        (Counted::CopiedBytes, counters.copied_bytes),
+        (Counted::Syscalls, counters.syscalls),
+        (Counted::Connections, counters.connections),
+        (Counted::Duplicates, counters.duplicates),
+    ] {
+        snapshot.add(event, &one_way, Value::Number(number));
+    }
+    if !counters.outgoing {
+        return;
+    }
+    let labels = [(Label::Peer, peer), (Label::Carrier, counters.carrier)];
+    for (event, number) in [
+        (Counted::Waiting, counters.waiting),
+        (Counted::WaitingMax, counters.waiting_max),
+        (Counted::Unconfirmed, counters.unconfirmed),
+    ] {
+        snapshot.add(event, &labels, Value::Number(number));
+    }
+    snapshot.add(Counted::SendTime, &labels, Value::Times(Box::new(counters.latency)));
+}

@@ -1,0 +1,148 @@
+//! The event list: everything that is counted, in one place. Snapshots, the metrics file, `docs/metrics.md`
+//! and the tests are made from it. A thing that is not here cannot be counted.
+
+/// How the numbers of an event are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Only grows.
+    Counter,
+    /// What is so now.
+    Gauge,
+    /// How many fell into each bucket: bucket n has those below 2^n and not below half of that.
+    Histogram,
+}
+
+impl EventKind {
+    /// Its name in docs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// What tells the numbers of one event apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// The other node: `server0`, `worker1`, `scheduler`; `unnamed` for whoever has no id yet.
+    Peer,
+    /// `sent` or `received`.
+    Direction,
+    /// `tcp`, `shm`, `zmq` (the stock wire); `none` before there is a connection.
+    Carrier,
+    /// See [`super::MessageKind`].
+    Kind,
+}
+
+impl Label {
+    /// Its name in snapshots.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Peer => "peer",
+            Self::Direction => "direction",
+            Self::Carrier => "carrier",
+            Self::Kind => "kind",
+        }
+    }
+}
+
+/// One row of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// Its name in snapshots.
+    pub name: &'static str,
+    /// What its numbers count.
+    pub unit: &'static str,
+    /// How they are to be read.
+    pub kind: EventKind,
+    /// What tells them apart, in this order.
+    pub labels: &'static [Label],
+    /// What it is.
+    pub text: &'static str,
+}
+
+macro_rules! events {
+    ($($id:ident: $name:literal, $unit:literal, $kind:ident, [$($label:ident),*], $text:literal;)*) => {
+        /// The events by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Counted {
+            $(#[doc = $text] $id,)*
+        }
+
+        /// The list.
+        pub const EVENTS: &[(Counted, Event)] = &[$((Counted::$id, Event {
+            name: $name,
+            unit: $unit,
+            kind: EventKind::$kind,
+            labels: &[$(Label::$label),*],
+            text: $text,
+        }),)*];
+
+        impl Counted {
+            /// Its row.
+            #[must_use]
+            pub const fn event(self) -> &'static Event {
+                &EVENTS[self as usize].1
+            }
+        }
+    };
+}
+
+events! {
+    Messages: "messages", "messages", Counter, [Peer, Direction, Kind],
+        "Messages, whatever carries them. With `PS_RESEND` those that were sent again count again.";
+    Bytes: "bytes", "bytes", Counter, [Peer, Direction, Kind],
+        "Bytes of those: metadata and data, without the frames of the carrier.";
+    RequestTime: "request_time", "µs", Histogram, [Peer, Kind],
+        "From a request to the response of that peer. In `dist_sync` a push waits for the other workers.";
+    StoreTime: "store_time", "µs", Histogram, [Peer, Kind],
+        "What our own store works for a request of that peer. Waiting for other workers is not in it.";
+    Queued: "queued", "messages", Gauge, [],
+        "Messages that have arrived and wait for the code of this process.";
+    Garbage: "garbage", "messages", Counter, [],
+        "Messages that were dropped because they made no sense.";
+    CarriedMessages: "carried_messages", "messages", Counter, [Peer, Direction, Carrier],
+        "Messages by what carries them, on the connection that stands now.";
+    CarriedBytes: "carried_bytes", "bytes", Counter, [Peer, Direction, Carrier],
+        "Bytes of those; for `tcp` and `shm` with their frames.";
+    Copies: "copies", "messages", Counter, [Peer, Direction, Carrier],
+        "Messages whose data were copied in this process. Not known for `zmq`.";
+    CopiedBytes: "copied_bytes", "bytes", Counter, [Peer, Direction, Carrier],
+        "Bytes of those.";
+    Syscalls: "syscalls", "calls", Counter, [Peer, Direction, Carrier],
+        "System calls that moved the messages. Not known for `zmq`.";
+    ReceiveSyscalls: "receive_syscalls", "calls", Counter, [],
+        "System calls in which the thread that receives from `tcp` and `shm` waited for any peer.";
+    Connections: "connections", "times", Counter, [Peer, Direction, Carrier],
+        "How often the connection was made. More than 1: it broke, and came again.";
+    Duplicates: "duplicates", "messages", Counter, [Peer, Direction, Carrier],
+        "Messages that came twice after a connection broke; the second was dropped.";
+    Waiting: "waiting", "messages", Gauge, [Peer, Carrier],
+        "Messages that wait to be sent. `zmq`: without those inside ZeroMQ's own queues.";
+    WaitingMax: "waiting_max", "messages", Gauge, [Peer, Carrier],
+        "The most that ever waited.";
+    Unconfirmed: "unconfirmed", "messages", Gauge, [Peer, Carrier],
+        "Messages that the peer has not confirmed, those that wait included. Not known for `zmq`.";
+    SendTime: "send_time", "µs", Histogram, [Peer, Carrier],
+        "From the call that sends to the last byte's leaving. Not known for `zmq`.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_event_has_its_own_row() {
+        let names: BTreeSet<&str> = EVENTS.iter().map(|(_, event)| event.name).collect();
+        assert_eq!(names.len(), EVENTS.len(), "a name is used twice");
+        for (counted, event) in EVENTS {
+            assert_eq!(counted.event().name, event.name);
+            assert!(event.text.ends_with('.'), "{}: no sentence", event.name);
+        }
+    }
+}
