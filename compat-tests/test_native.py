@@ -79,6 +79,29 @@ def test_a_server_without_mxnet_ends_if_it_cannot_refuse():
     assert all("halving.Halving" in log for log in logs), cluster.describe()
 
 
+@pytest.mark.parametrize("name", ["LARS", "LBSGD"])
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_what_has_no_kernel_for_rows_goes_to_mxnets_server(name, when):
+    """The optimizer comes to row_sparse keys, or they come to it."""
+    stock = harness.run("sparse_optimizer.py", name, when, library=STOCK)
+    ours = harness.run("sparse_optimizer.py", name, when, library=OURS, env={"PSLITE_LOG": "info"})
+    assert len(set(stock.digests.values())) == 1, stock.describe()
+    assert ours.digests == stock.digests, ours.describe()
+    taken = [node for node in ours.of("server") if "takes over" in node.err]
+    assert taken, ours.describe()
+    assert all(f"{name} cannot update the row_sparse key" in node.err for node in taken)
+
+
+@pytest.mark.parametrize("when", ["late"])
+def test_a_server_without_mxnet_refuses_what_has_no_kernel_for_rows(when):
+    # It ends with errors: the refused worker goes before the others are through.
+    cluster = harness.Cluster("sparse_optimizer.py", args=("LARS", when), servers=1,
+                              library=servers(NATIVE, OURS)).run()
+    assert not any(node.hung for node in cluster.workers), cluster.describe()
+    errors = [(result or {}).get("error") or "" for result in cluster.results]
+    assert any("LARS cannot update the row_sparse key" in error for error in errors), cluster.describe()
+
+
 @pytest.mark.parametrize("kind", [NATIVE, OURS])
 def test_sums_in_the_order_of_ranks_repeat(kind):
     env = {**SMALL_BOUND, "PSLITE_DETERMINISTIC": "1"}

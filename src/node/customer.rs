@@ -125,6 +125,9 @@ impl Shared {
     }
 
     pub(crate) fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
+        if request.sender == HAND_OVER {
+            return Ok(());
+        }
         let van = self.van()?;
         let told = if van.is_ours(request.sender) { error } else { "" };
         let meta = Meta {

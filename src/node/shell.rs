@@ -15,15 +15,15 @@ use super::customer::Shared;
 use super::error::{NodeError, Result};
 use super::lending::Lending;
 use super::van::lock;
-use crate::kv::{key_at, server_key_ranges};
+use crate::kv::{KvPairs, key_at, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::observe::{MessageKind, Traffic};
 use crate::store::command::Head;
 use crate::store::profile::{Profiler, Served, TraceFile};
 use crate::store::{Answer, Store, StoreConfig};
-use crate::wire::{Message, Meta, NodeId};
+use crate::wire::{Frames, Message, Meta, NodeId};
 
-/// The sender of pushes that hand the store's values over. Nobody gets their answers.
+/// The sender of pushes and commands that hand the store over. Nobody gets their answers.
 pub(crate) const HAND_OVER: NodeId = -2;
 
 /// The store of one server customer.
@@ -43,6 +43,8 @@ struct Serving {
     first_key: u64,
     traffic: Arc<Traffic>,
     store: Mutex<Store>,
+    /// The command that brought the optimizer.
+    optimizer: Mutex<Option<Meta>>,
     profiler: Mutex<Profiler>,
     /// Requests are being recorded: looked at for every one.
     profiles: AtomicBool,
@@ -94,6 +96,10 @@ impl Shell {
             return self.command(customer, serving, &message.meta);
         }
         let mut store = lock(&serving.store);
+        if let Some(error) = store.cannot_take(&message.meta, &message.data) {
+            drop(store);
+            return self.cannot_take(customer, serving, &message.meta, &error.to_string());
+        }
         let begin = Instant::now();
         let mut answers = Vec::new();
         store.request(message.meta.clone(), &message.data, &mut answers);
@@ -148,6 +154,7 @@ impl Shell {
             first_key: range.begin,
             traffic: Arc::clone(van.traffic()),
             store: Mutex::new(store),
+            optimizer: Mutex::default(),
             profiler: Mutex::default(),
             profiles: AtomicBool::new(false),
         }))
@@ -156,7 +163,7 @@ impl Shell {
     fn command(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
         let head = Head::from(meta.head);
         match head {
-            Head::Controller => return self.optimizer(customer, &serving.store, meta),
+            Head::Controller => return self.optimizer(customer, serving, meta),
             Head::Profiler => return self.profiler(customer, serving, meta),
             Head::Stop => (self.on_stop)(Ok(())),
             _ => {
@@ -172,20 +179,18 @@ impl Shell {
         Owner::Store
     }
 
-    fn optimizer(&self, customer: &Shared, store: &Mutex<Store>, meta: &Meta) -> Owner {
+    fn optimizer(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
+        let store = &serving.store;
         let from = (meta.sender, meta.customer_id);
         let made = lock(store).optimizer(from, &meta.body);
         match made {
             Ok(()) => {
+                *lock(&serving.optimizer) = Some(meta.clone());
                 answer_command(customer, meta, "");
                 Owner::Store
             }
             Err(error) if self.has_application && !lock(store).has_open_rounds() => {
-                log::write(
-                    Level::Info,
-                    &format!("{error}; MXNet's own server takes over, in Python"),
-                );
-                self.hand_over(customer, store);
+                self.hand_over(customer, store, &error.to_string());
                 Owner::Application
             }
             Err(error) => self.refuse(customer, meta, &error.to_string()),
@@ -221,8 +226,37 @@ impl Shell {
         Owner::Store
     }
 
+    /// A key comes that the optimizer cannot update here. The application takes over if nothing is lost by
+    /// that, or the request is refused.
+    fn cannot_take(
+        &self,
+        customer: &Shared,
+        serving: &Serving,
+        request: &Meta,
+        error: &str,
+    ) -> Owner {
+        let optimizer = lock(&serving.optimizer).clone();
+        if let Some(optimizer) = optimizer.filter(|_| self.has_application)
+            && lock(&serving.store).is_only_values()
+        {
+            self.hand_over(customer, &serving.store, error);
+            let meta = Meta { sender: HAND_OVER, ..optimizer };
+            (customer.handler)(Message { meta, data: Frames::new() });
+            return Owner::Application;
+        }
+        log::write(Level::Error, error);
+        if !customer.van().is_ok_and(|van| van.is_ours(request.sender)) {
+            (self.on_stop)(Err(error.to_owned()));
+        }
+        let request = Meta { error: error.to_owned(), ..request.clone() };
+        respond(customer, Answer { request, kv: KvPairs::default() });
+        Owner::Store
+    }
+
     /// Gives all values to the application, by the pushes with which workers would have.
-    fn hand_over(&self, customer: &Shared, store: &Mutex<Store>) {
+    fn hand_over(&self, customer: &Shared, store: &Mutex<Store>, why: &str) {
+        let text = format!("{why}; MXNet's own server takes over, in Python");
+        log::write(Level::Info, &text);
         let pushes = lock(store).give_away();
         self.handed_over.store(true, Ordering::Release);
         for (meta, frames) in pushes {

@@ -90,6 +90,11 @@ impl Store {
         let value = pickle::read(body).map_err(|error| refused(error.to_string()))?;
         let optimizer =
             Optimizer::from_value(&value).map_err(|error| refused(error.to_string()))?;
+        if let Some(reason) = optimizer.lacks_rows()
+            && let Some(key) = self.rows_key()
+        {
+            return Err(StoreError::Rows { class: optimizer.class(), key, reason });
+        }
         if self.generations.is_new(from) {
             self.set_optimizer(optimizer);
         }

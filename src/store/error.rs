@@ -69,6 +69,16 @@ pub enum StoreError {
     /// The optimizer cannot do it.
     #[error("the optimizer failed: {0}")]
     Update(#[from] OptimizerError),
+    /// A row_sparse key, and an optimizer that has no kernel for it here.
+    #[error("{class} cannot update the row_sparse key {key} here: {reason}")]
+    Rows {
+        /// The optimizer.
+        class: &'static str,
+        /// The key.
+        key: i64,
+        /// Why not.
+        reason: &'static str,
+    },
     /// One worker is many rounds ahead of the others.
     #[error("{waiting} pushes of this key wait for the other workers already")]
     TooEarly {

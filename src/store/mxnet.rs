@@ -473,6 +473,32 @@ impl Store {
         }
     }
 
+    /// The first row_sparse key, if there is any.
+    pub(super) fn rows_key(&self) -> Option<i64> {
+        let is_rows = |piece: &Piece| matches!(piece.layout, Layout::Rows { .. });
+        let mut tensors = self.tensors.iter();
+        tensors.find(|(_, tensor)| tensor.pieces.iter().any(is_rows)).map(|(key, _)| *key)
+    }
+
+    /// Why the store can never update the key that this request makes, if so: it is row_sparse, and the
+    /// optimizer has no kernel for that here.
+    #[must_use]
+    pub fn cannot_take(&self, request: &Meta, frames: &[Bytes]) -> Option<StoreError> {
+        let optimizer = self.optimizer.as_ref()?;
+        let reason = optimizer.lacks_rows()?;
+        let is_rows = kind_of(request.head).is_ok_and(|(kind, _)| kind == RequestKind::RowSparse);
+        let key = self.key(frames.first()?, 0).ok().filter(|_| is_rows && request.push)?;
+        let class = optimizer.class();
+        (!self.tensors.contains_key(&key)).then_some(StoreError::Rows { class, key, reason })
+    }
+
+    /// True if another server that gets all values, and the optimizer, goes on as this one would: nothing
+    /// else is kept yet.
+    #[must_use]
+    pub fn is_only_values(&self) -> bool {
+        self.pieces().all(|piece| piece.state.is_none() && !piece.round.is_open())
+    }
+
     /// True while pushes wait for others.
     #[must_use]
     pub fn has_open_rounds(&self) -> bool {

@@ -9,6 +9,11 @@ const FIRST: Key = 1000;
 
 /// SGD that adds half of the gradient.
 fn adding() -> Optimizer {
+    made("SGD", Vec::new())
+}
+
+/// An optimizer with half of the gradient as its step, and these attributes besides.
+fn made(class: &str, more: Vec<(String, Value)>) -> Optimizer {
     let number = |name: &str, value| (name.to_owned(), Value::Float(value));
     let mut attributes = vec![
         number("lr", -0.5),
@@ -25,7 +30,8 @@ fn adding() -> Optimizer {
     for name in ["lr_mult", "wd_mult", "idx2name", "param_dict", "_all_index_update_counts"] {
         attributes.push((name.to_owned(), Value::Dict(Vec::new())));
     }
-    let class = "mxnet.optimizer.optimizer.SGD".to_owned();
+    attributes.extend(more);
+    let class = format!("mxnet.optimizer.optimizer.{class}");
     Optimizer::from_value(&Value::Object(Box::new(Object { class, attributes }))).unwrap()
 }
 
@@ -291,4 +297,33 @@ fn a_new_optimizer_begins_without_state() {
     assert!(store.piece(3).unwrap().state.is_some());
     store.set_optimizer(adding());
     assert!(store.piece(3).unwrap().state.is_none());
+}
+
+/// Its owner asks before the first push of a row_sparse key; dense keys, and keys that are known, are fine.
+#[test]
+fn what_the_optimizer_has_no_kernel_for_is_known_before_it_comes() {
+    let more =
+        [("eta", 0.001), ("eps", 1e-8)].map(|(name, value)| (name.to_owned(), Value::Float(value)));
+    let mut more = more.to_vec();
+    more.push(("momentum_correction".to_owned(), Value::Bool(true)));
+    let lars = made("LARS", more);
+    let (dense, rows) = (
+        command_of(RequestKind::Default, Dtype::F32),
+        command_of(RequestKind::RowSparse, Dtype::F32),
+    );
+    let matrix = pairs(&[7, 7, 8], &[1.0_f32; 4], &[0, 8, 8]);
+    let first = meta(9, 0, rows, true, false);
+    let mut store = with_optimizer(1, true);
+    assert_eq!(store.cannot_take(&first, &matrix), None);
+    store.set_optimizer(lars);
+    let error = store.cannot_take(&first, &matrix);
+    assert!(matches!(error, Some(StoreError::Rows { class: "LARS", key: 7, .. })), "{error:?}");
+    assert_eq!(store.cannot_take(&meta(9, 0, rows, false, true), &matrix), None);
+    assert_eq!(store.cannot_take(&meta(9, 0, dense, true, false), &matrix), None);
+    assert!(store.is_only_values());
+    let value = pairs(&[1], &[1.0_f32], &[4]);
+    for timestamp in 0..2 {
+        store.ask(meta(9, timestamp, dense, true, false), &value);
+        assert_eq!(store.is_only_values(), timestamp == 0, "the second push is a gradient");
+    }
 }

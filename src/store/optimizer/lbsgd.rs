@@ -72,7 +72,7 @@ impl Rule for Lbsgd {
     }
 
     fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Refused("its native kernel is for dense gradients")
+        Sparse::Missing("its native kernel is for dense gradients")
     }
 
     fn passing(&self, _: bool) -> Passing {

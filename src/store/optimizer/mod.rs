@@ -99,6 +99,15 @@ impl Optimizer {
         self.class
     }
 
+    /// Why it cannot take row_sparse gradients here although MXNet can, if so.
+    #[must_use]
+    pub fn lacks_rows(&self) -> Option<&'static str> {
+        match self.method.sparse(0.0) {
+            Sparse::Missing(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// True if it keeps float32 copies of float16 weights. MXNet's kvstore then tells the server to
     /// store and update such keys in float32 itself (command `kSetMultiPrecision`).
     #[must_use]
@@ -219,7 +228,7 @@ impl Optimizer {
             }
             Gradient::RowSparse { rows, values, row_len } => {
                 let refused = match self.method.sparse(self.common.decay(key)) {
-                    Sparse::Refused(reason) => Some(reason),
+                    Sparse::Refused(reason) | Sparse::Missing(reason) => Some(reason),
                     _ if self.has_master(dtype) => Some("float16 with a float32 copy"),
                     _ => None,
                 };

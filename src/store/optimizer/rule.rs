@@ -73,6 +73,8 @@ pub(super) enum Sparse {
     Dense,
     /// MXNet fails.
     Refused(&'static str),
+    /// MXNet can do it; here there is no kernel for it.
+    Missing(&'static str),
 }
 
 /// An optimizer's own part.
