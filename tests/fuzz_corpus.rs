@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use pslite::store::compression::Compression;
 use pslite::store::pickle;
 use pslite::wire::decode_meta;
+use pslite::wire::native::{self, Hello, Info, LENT, Lent, Parsed, Welcome};
 
 /// Runs the job on each input of a target; how often it said yes, and no.
 fn replay(target: &str, job: impl Fn(&[u8]) -> bool) -> (usize, usize) {
@@ -37,4 +38,19 @@ fn compression_bodies() {
     let read = |bytes: &[u8]| Compression::from_body(&body(bytes).unwrap()).is_ok();
     let (read, refused) = replay("compression_body", read);
     assert!(read >= 5 && refused >= 5, "{read} read, {refused} refused");
+}
+
+#[test]
+fn native_frames() {
+    let (read, refused) = replay("native_frames", |data| {
+        let Some((choice, bytes)) = data.split_first() else { return false };
+        match choice {
+            0 => matches!(native::parse(bytes, 1 << 31), Ok(Parsed::Head(_))),
+            1 => Hello::decode(bytes).is_ok(),
+            2 => Welcome::decode(bytes).is_ok(),
+            3 => Info::decode(bytes).is_ok(),
+            _ => bytes.first_chunk::<LENT>().is_some_and(|bytes| Lent::decode(bytes).is_some()),
+        }
+    });
+    assert!(read >= 8 && refused >= 4, "{read} read, {refused} refused");
 }
