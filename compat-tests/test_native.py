@@ -92,7 +92,7 @@ def test_what_has_no_kernel_for_rows_goes_to_mxnets_server(name, when):
     assert all(f"{name} cannot update the row_sparse key" in node.err for node in taken)
 
 
-@pytest.mark.parametrize("when", ["late"])
+@pytest.mark.parametrize("when", ["early", "late"])
 def test_a_server_without_mxnet_refuses_what_has_no_kernel_for_rows(when):
     # It ends with errors: the refused worker goes before the others are through.
     cluster = harness.Cluster("sparse_optimizer.py", args=("LARS", when), servers=1,

@@ -180,6 +180,12 @@ impl Tracker {
         }
     }
 
+    /// True if the request is in flight and still awaits that node.
+    #[must_use]
+    pub fn awaits(&self, ts: i32, node: NodeId) -> bool {
+        self.in_flight.get(&ts).is_some_and(|request| request.waits_for(node))
+    }
+
     /// When the request was sent, if it is in flight and still awaits that node.
     #[must_use]
     pub fn asked(&self, ts: i32, node: NodeId) -> Option<Duration> {

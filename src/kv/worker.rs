@@ -180,6 +180,13 @@ impl<D> WorkerRequests<D> {
         from: NodeId,
         response: Response<'_>,
     ) -> Option<Finished<D>> {
+        if !response.error.is_empty()
+            && !self.open.contains_key(&ts)
+            && self.tracker.awaits(ts, from)
+        {
+            // A bare request: counted as the last answer, this one would end it as a success.
+            return self.refuse(ts, from, response.error);
+        }
         if self.tracker.response(ts, from) != Received::Counted {
             self.ignored = self.ignored.saturating_add(1);
             return None;

@@ -174,3 +174,17 @@ fn memory_stays_flat() {
     assert!(requests.open.is_empty());
     assert_eq!(requests.tracker().waiting_count(), 0);
 }
+
+#[test]
+fn the_last_answer_of_a_bare_request_can_refuse_it() {
+    for servers in [&[8][..], &[8, 10]] {
+        let mut requests = WorkerRequests::<()>::new();
+        let ts = requests.new_request(servers);
+        for (i, server) in servers.iter().enumerate() {
+            let error = if i + 1 == servers.len() { "no" } else { "" };
+            let response = Response { error, ..Response::default() };
+            assert!(requests.on_response(ts, *server, response).is_none());
+        }
+        assert!(matches!(requests.state(ts), State::Failed(reason) if reason.contains("no")));
+    }
+}
