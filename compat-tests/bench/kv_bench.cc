@@ -370,9 +370,11 @@ int main(int argc, char** argv) try {
   const int limit = argc == 3 ? std::atoi(argv[2]) : 0;
   if (limit <= 0) fail("usage: kv_bench LIBMXNET SECONDS");
   alarm(unsigned(limit));
-  // glibc keeps a thread's memory in heaps of 64 MB. Where the server's values happen to fill one, every
-  // answer of 4 MB makes a heap and its end removes it: 1024 page faults each, and a third of the speed, by
-  // the luck of a few hundred bytes. With this an empty heap stays.
+  // The measured server makes and drops memory for every answer. Where glibc gives such memory back to the
+  // system each time, an answer of 4 MB costs 1024 page faults, a third of the speed; whether it does
+  // is the luck of a few hundred bytes (a heap of 64 MB that is just full). With this it never does.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_TOP_PAD, 32 << 20);
   // The server here is not MXNet's: our library's store must not stand in front of it.
   setenv("PSLITE_STORE", "mxnet", 1);
