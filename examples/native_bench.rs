@@ -35,7 +35,7 @@ struct Ours {
 
 impl Ours {
     fn new(carriers: Carriers, life: u64) -> (Self, u16) {
-        let options = NativeOptions { carriers, ..NativeOptions::new(life, TOKEN) };
+        let options = NativeOptions { carriers, ..NativeOptions::new(life, Some(TOKEN)) };
         let transport = NativeTransport::new(options).unwrap();
         let port = transport.bind(&endpoint(0)).unwrap();
         (Self { transport }, port)

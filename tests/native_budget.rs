@@ -68,7 +68,7 @@ fn cost(nodes: &[&NativeTransport; 2]) -> Cost {
 }
 
 fn node(carriers: Carriers, life: u64) -> (NativeTransport, Endpoint) {
-    let options = NativeOptions { carriers, ..NativeOptions::new(life, [3; 16]) };
+    let options = NativeOptions { carriers, ..NativeOptions::new(life, Some([3; 16])) };
     let node = NativeTransport::new(options).unwrap();
     let host = "127.0.0.1".to_owned();
     let port = node.bind(&Endpoint::Tcp { host: host.clone(), port: 0 }).unwrap();

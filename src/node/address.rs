@@ -6,8 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{NodeError, Result};
 use super::settings::Settings;
+use crate::observe::log::{self, Level};
 use crate::transport::address as net;
-use crate::transport::native::{NativeOptions, NativeTransport};
+use crate::transport::native::{Carriers, NativeOptions, NativeTransport};
 use crate::transport::zmq::{Endpoint, TransportError, ZmqTransport};
 use crate::wire::native::TOKEN_BYTES;
 use crate::wire::{EMPTY, Node, Role, SCHEDULER, ability};
@@ -57,7 +58,7 @@ pub(super) fn bind(
 /// Makes the native data plane and listens: its port, on the address where the node listens, from
 /// `PSLITE_PORT_RANGE` if that is set. `None` if this node does without: with the stock wire, Unix
 /// sockets, resending or thrown-away messages, all of which are about the stock wire; and on the
-/// scheduler, which sends no data.
+/// scheduler, which sends no data. Where it is not asked for by name and cannot be, the stock wire does.
 pub(super) fn native(
     settings: &Settings,
     hostname: &str,
@@ -68,17 +69,31 @@ pub(super) fn native(
     if stock || settings.drop_percent > 0 || settings.role == Role::Scheduler {
         return Ok(None);
     }
-    let address = |error: TransportError| NodeError::Address(error.to_string());
-    let mut options = NativeOptions::new(incarnation, [0; TOKEN_BYTES]);
+    let mut options = NativeOptions::new(incarnation, None);
     options.carriers = carriers;
     options.priority_mode = settings.priority_van;
-    let transport = NativeTransport::new(options).map_err(address)?;
     let host = listen_host(settings, hostname)?;
-    let port = match settings.port_range {
+    match listen_native(options, host, settings.port_range) {
+        Ok(native) => Ok(Some(native)),
+        Err(error) if carriers == Carriers::Auto => {
+            log::write(Level::Warning, &format!("data take the stock wire: {error}"));
+            Ok(None)
+        }
+        Err(error) => Err(NodeError::Address(error.to_string())),
+    }
+}
+
+fn listen_native(
+    options: NativeOptions,
+    host: String,
+    range: Option<(u16, u16)>,
+) -> std::result::Result<(NativeTransport, u16), TransportError> {
+    let transport = NativeTransport::new(options)?;
+    let port = match range {
         Some((low, high)) => transport.bind_in_range(&host, low, high),
         None => transport.bind(&Endpoint::Tcp { host, port: 0 }),
     };
-    Ok(Some((transport, port.map_err(address)?)))
+    Ok((transport, port?))
 }
 
 /// The token by which nodes of one job know each other on the native data plane.

@@ -242,8 +242,8 @@ impl Reader<'_> {
 
     fn transport(&self) -> Result<Option<Carriers>> {
         match self.text("PSLITE_TRANSPORT").as_deref() {
-            None | Some("zmq") => Ok(None),
-            Some("auto") => Ok(Some(Carriers::Auto)),
+            Some("zmq") => Ok(None),
+            None | Some("auto") => Ok(Some(Carriers::Auto)),
             Some("tcp") => Ok(Some(Carriers::Tcp)),
             Some("shm") => Ok(Some(Carriers::Shm)),
             Some(other) => Err(NodeError::Config(format!(

@@ -3,6 +3,7 @@
 //! hands data messages to their customers.
 
 mod membership;
+mod native;
 mod receive;
 
 use std::collections::BTreeMap;
@@ -62,6 +63,8 @@ pub(crate) struct Van {
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<NativeTransport>,
     native_detour: Detour,
+    /// Held while messages that cannot go there are sent over the stock wire, so that later ones follow.
+    falling_back: Mutex<()>,
 }
 
 struct Core {
@@ -128,6 +131,7 @@ impl Van {
             native: native.map(|(transport, _)| transport),
             detour: Detour::default(),
             native_detour: Detour::default(),
+            falling_back: Mutex::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),
             transport,
@@ -266,7 +270,9 @@ impl Van {
             return Ok(());
         }
         if let Some(native) = self.native.as_ref().filter(|native| native.is_connected(to)) {
-            return self.post_native(native, to, &message);
+            if let Some(result) = self.post_native(native, to, &message) {
+                return result;
+            }
         }
         if let Some(resender) = &self.resender {
             let ours = self.is_ours(to);
@@ -326,13 +332,6 @@ impl Van {
             send(meta)
         })
         .map(|_| ())
-    }
-
-    fn post_native(&self, native: &NativeTransport, to: NodeId, message: &Message) -> Result<()> {
-        Self::with_encoded(message, to, |meta| {
-            native.send(to, meta, &message.data, message.meta.priority, SendMode::Block)
-        })
-        .map_err(|error| self.send_error(to, &error))
     }
 
     fn send_error(&self, to: NodeId, error: &SendError) -> NodeError {
@@ -397,11 +396,7 @@ impl Van {
             }
             self.watch_detour(&self.detour, &mut watch, Self::receive);
             self.watch_detour(&self.native_detour, &mut native_watch, Self::receive_native);
-            if let Some(native) = &self.native {
-                // Whether a peer lives is told by its other connection: these are fetched to be forgotten.
-                events.clear();
-                native.link_events(&mut events);
-            }
+            self.watch_native();
             self.resend_due();
             self.transport.flush();
             self.event(Event::Tick);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{Core, Van, core_failure, error_of, lock, log_level};
 use crate::cluster::{Action, Event, Failure};
-use crate::node::address;
 use crate::node::service::Delivery;
 use crate::observe::log::{self, Level};
 use crate::transport::zmq::{Endpoint, SendMode};
@@ -168,27 +167,6 @@ impl Van {
         }
         self.changed.notify_all();
         self.customers.broadcast(&Delivery::Failed(reason));
-    }
-
-    /// Opens the native data plane to a node that has one.
-    fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
-        let Some(native) = &self.native else { return };
-        let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
-        if identity.is_none() || node.native_port == 0 || scheduler == 0 || node.id == self.my_id()
-        {
-            return;
-        }
-        native.set_token(address::token(scheduler));
-        let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
-        if let Err(error) = native.connect(node.id, &endpoint, identity) {
-            log::write(Level::Warning, &format!("data to {}: {error}", node.describe()));
-        }
-    }
-
-    fn disconnect_native(&self, id: NodeId, linger: Duration) {
-        if let Some(native) = &self.native {
-            native.disconnect(id, linger);
-        }
     }
 
     pub(super) fn connect(&self, node: &Node, identity: Option<NodeId>) {

@@ -137,11 +137,7 @@ impl Van {
         }
     }
 
-    fn receive_from<A: Arrived>(
-        &self,
-        detour: &Detour,
-        recv: impl Fn() -> Result<A, RecvError>,
-    ) {
+    fn receive_from<A: Arrived>(&self, detour: &Detour, recv: impl Fn() -> Result<A, RecvError>) {
         *lock(&detour.receiver) = Some(thread::current().id());
         loop {
             match recv() {

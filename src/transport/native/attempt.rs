@@ -161,13 +161,14 @@ impl Attempt {
 
     fn read_answer(&mut self) -> io::Result<Outcome> {
         let mut bytes = [0; 4096];
+        let mut ended = false;
         loop {
             match socket_read(&self.pipe.socket, &mut bytes) {
                 // Before it ended it may have said why.
-                Ok(0) if self.buffer.is_empty() => {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                Ok(0) => {
+                    ended = true;
+                    break;
                 }
-                Ok(0) => break,
                 Ok(n) => self.buffer.extend_from_slice(&bytes[..n]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -179,8 +180,14 @@ impl Attempt {
         }
         match parse(&self.buffer, 0).map_err(io::Error::other)? {
             Parsed::Head(head) => self.answer(&head),
+            Parsed::Need(_) if ended => Err(io::ErrorKind::UnexpectedEof.into()),
             Parsed::Need(_) => Ok(Outcome::Pending),
         }
+    }
+
+    /// True if the peer's host has answered.
+    pub(super) fn has_reached(&self) -> bool {
+        self.stage != Stage::Connecting
     }
 
     fn answer(&mut self, head: &Head) -> io::Result<Outcome> {
@@ -212,7 +219,7 @@ pub(super) fn hello_of(shared: &Shared, link: u32, identity: Option<i32>, epoch:
         shared_memory: false,
         node: identity,
         incarnation: shared.options.incarnation,
-        token: *shared.token(),
+        token: shared.token().copied().unwrap_or_default(),
         link,
         epoch,
         stripe: 0,

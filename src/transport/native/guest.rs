@@ -98,6 +98,9 @@ impl Guest {
         }
         let text = error.to_string();
         let _ = socket_write_with(&self.socket, &greeting(Kind::Refuse, text.as_bytes()), &[]);
+        if error.kind() == io::ErrorKind::Unsupported {
+            return; // No stranger: it goes another way, and says so.
+        }
         if let Some(total) = LIMIT.get_or_init(|| RateLimit::new(Duration::from_secs(5))).hit() {
             let address = &self.address;
             log::write(
@@ -116,8 +119,9 @@ fn check(hello: &Hello, shared: &Shared) -> io::Result<()> {
     if hello.version != VERSION {
         return Err(refused("another version of the native data plane"));
     }
+    let Some(token) = shared.token() else { return Err(refused("not in a job yet")) };
     // Every byte is looked at, so that the time says nothing about where they differ.
-    let pairs = hello.token.iter().zip(shared.token());
+    let pairs = hello.token.iter().zip(token);
     if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) != 0 {
         return Err(refused("its token is not the one of this job"));
     }
@@ -125,7 +129,8 @@ fn check(hello: &Hello, shared: &Shared) -> io::Result<()> {
     if over_tcp && shared.options.carriers == Carriers::Shm
         || hello.shared_memory && shared.options.carriers == Carriers::Tcp
     {
-        return Err(refused("PSLITE_TRANSPORT forbids this transport here"));
+        let text = "PSLITE_TRANSPORT forbids this transport there";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     if hello.link == 0 {
         return Err(refused("a link without a number"));

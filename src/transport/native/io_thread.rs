@@ -24,6 +24,8 @@ use super::task::{Registry, Task};
 const GUESTS_MAX: usize = 256;
 /// Connections that the receiving thread has not taken yet.
 const ARRIVALS_MAX: usize = 1024;
+/// A pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
 /// The token of the bell.
@@ -34,6 +36,8 @@ const BELL: u64 = 0;
 pub(super) enum Command {
     /// Accept connections there.
     Listen(TcpListener),
+    /// The job's token is known now.
+    Joined,
     /// Accept no more.
     StopListening,
     /// Connect that link.
@@ -57,6 +61,8 @@ pub(super) struct IoThread {
     shared: Arc<Shared>,
     epoll: Epoll,
     listeners: BTreeMap<u64, Listener>,
+    /// Those that nobody listens to until the job's token is known. Who connects meanwhile waits.
+    silent: Vec<Listener>,
     guests: BTreeMap<u64, Guest>,
     tasks: BTreeMap<u32, Task>,
     registry: Registry,
@@ -69,6 +75,7 @@ impl IoThread {
         let mut thread = Self {
             epoll,
             listeners: BTreeMap::new(),
+            silent: Vec::new(),
             guests: BTreeMap::new(),
             tasks: BTreeMap::new(),
             registry: Registry::new(BELL + 1),
@@ -111,8 +118,14 @@ impl IoThread {
                     // It cannot fail but for want of memory; then nobody can connect, and says so.
                     let _ = self.listen(Listener::Tcp(listener));
                 }
+                Command::Joined => {
+                    for listener in std::mem::take(&mut self.silent) {
+                        let _ = self.listen(listener);
+                    }
+                }
                 Command::StopListening => {
                     self.listeners.clear();
+                    self.silent.clear();
                     self.guests.clear();
                 }
                 Command::Connect(link) => {
@@ -135,6 +148,10 @@ impl IoThread {
     }
 
     fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        if self.shared.token().is_none() {
+            self.silent.push(listener);
+            return Ok(());
+        }
         let token = self.registry.token();
         let fd = match &listener {
             Listener::Tcp(listener) => listener.as_fd(),
@@ -170,7 +187,15 @@ impl IoThread {
             }
             None => return,
         };
-        let Ok((socket, address)) = accepted else { return };
+        let (socket, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => {
+                // For want of descriptors, most likely: the listener will say so again at once.
+                std::thread::sleep(ACCEPT_PAUSE);
+                return;
+            }
+        };
         if self.guests.len() >= GUESTS_MAX {
             return;
         }

@@ -2,6 +2,8 @@
 //! connection at once if nothing waits; what finds no room is written by the I/O thread as soon as there
 //! is some. A link outlives its connections.
 
+mod ending;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::counters::{Counters, PeerCounters, add};
+use super::counters::{Counters, add};
 use super::lock;
 use super::outbox::{Limits, Outbox, Part, Slices};
 use super::pipe::{OutPipe, socket_read};
@@ -46,6 +48,8 @@ pub(super) struct Link {
     acked: Mutex<Acked>,
     state: Mutex<LinkState>,
     room: Condvar,
+    /// Why there is no connection yet.
+    why: Mutex<String>,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,8 @@ pub(super) struct LinkState {
     lanes: SmallVec<[Lane; 1]>,
     /// Given up by its owner.
     gone: bool,
+    /// What it held was taken back to be sent in another way.
+    taken_back: bool,
     broken: bool,
     /// Its owner was told that there is no connection.
     down: bool,
@@ -93,6 +99,12 @@ pub(super) enum Told {
     Broken,
 }
 
+impl LinkState {
+    fn carrier(&self) -> &'static str {
+        self.lanes.first().map_or("none", |lane| lane.pipe.carrier())
+    }
+}
+
 impl Lane {
     pub(super) fn new(pipe: OutPipe, token: u64, acks: Vec<u8>) -> Self {
         Self { pipe, token, writing: VecDeque::new(), blocked: false, acks }
@@ -119,6 +131,7 @@ impl Link {
                 outbox: Outbox::new(limits),
                 lanes: SmallVec::new(),
                 gone: false,
+                taken_back: false,
                 broken: false,
                 down: false,
                 confirmed: 0,
@@ -127,6 +140,7 @@ impl Link {
                 receipts_version: 0,
             }),
             room: Condvar::new(),
+            why: Mutex::default(),
         }
     }
 
@@ -152,6 +166,9 @@ impl Link {
         let now = Instant::now();
         let mut state = lock(&self.state);
         loop {
+            if state.taken_back {
+                return Err(SendError::TakenBack);
+            }
             if state.gone {
                 return Err(SendError::PeerGone);
             }
@@ -390,84 +407,6 @@ impl Link {
                     Ok(Parsed::Need(_)) | Err(_) => return Told::Broken,
                 }
             }
-        }
-    }
-
-    // ---- the end --------------------------------------------------------------------------------
-
-    /// Nothing more is taken; who waits is freed.
-    pub(super) fn give_up(&self) {
-        lock(&self.state).gone = true;
-        self.room.notify_all();
-    }
-
-    /// Asks the peer to confirm what it has.
-    pub(super) fn flush(&self, receipts: &Receipts) {
-        let mut state = lock(&self.state);
-        if state.outbox.is_empty() {
-            return;
-        }
-        if let Some(lane) = state.lanes.first_mut() {
-            lane.writing.push_back(Part::bare(Kind::Flush));
-            self.pump(&mut state, receipts, PATIENCE);
-        }
-    }
-
-    /// Notes what its owner was told.
-    pub(super) fn told_up(&self, up: bool) {
-        lock(&self.state).down = !up;
-        self.room.notify_all();
-    }
-
-    /// Waits until everything is confirmed or the peer is not reachable; at most until then.
-    pub(super) fn wait_until_empty(&self, until: Instant) {
-        let mut state = lock(&self.state);
-        loop {
-            self.trim(&mut state);
-            let left = until.saturating_duration_since(Instant::now());
-            if state.outbox.is_empty() || state.down || left.is_zero() {
-                return;
-            }
-            state = self.wait(state, left.min(LOOK_AGAIN));
-        }
-    }
-
-    /// True if nothing is unconfirmed.
-    pub(super) fn is_empty(&self) -> bool {
-        let mut state = lock(&self.state);
-        self.trim(&mut state);
-        state.outbox.is_empty()
-    }
-
-    /// True if TCP carries it now.
-    pub(super) fn is_over_tcp(&self) -> bool {
-        lock(&self.state).lanes.first().is_some_and(|lane| lane.pipe.room().is_none())
-    }
-
-    /// Frees those who wait, so that they see that the node stops.
-    pub(super) fn wake(&self) {
-        let _state = lock(&self.state);
-        self.room.notify_all();
-    }
-
-    pub(super) fn read_counters(&self) -> PeerCounters {
-        let state = lock(&self.state);
-        let mut counters = self.counters.read(Some(self.key.load(Ordering::Relaxed)), true);
-        counters.carrier = state.lanes.first().map_or("none", |lane| lane.pipe.carrier());
-        counters.waiting = state.outbox.waiting() as u64;
-        counters.unconfirmed = state.outbox.unconfirmed() as u64;
-        counters
-    }
-
-    /// Breaks the connections as a failing network does.
-    #[cfg(test)]
-    pub(super) fn cut(&self) {
-        use std::os::fd::AsRawFd;
-        for lane in &lock(&self.state).lanes {
-            let _ = nix::sys::socket::shutdown(
-                lane.pipe.socket.as_raw_fd(),
-                nix::sys::socket::Shutdown::Both,
-            );
         }
     }
 }

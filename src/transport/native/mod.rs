@@ -49,7 +49,7 @@ use link::Link;
 use outbox::Limits;
 use receiver::Receiver;
 use shared::Shared;
-pub use types::{Carriers, Memory, NativeIncoming, NativeOptions, Place, Sink};
+pub use types::{Carriers, Memory, NativeIncoming, NativeOptions, Place, Sink, TakenBack, Unsent};
 
 /// How long a replaced connection may take to flush what it holds.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -109,10 +109,12 @@ impl NativeTransport {
         make().map_err(failure("cannot start the native data plane"))
     }
 
-    /// The job's token, for a node that learns it only when it has joined. Until then others are refused,
-    /// and come again. Can be set once.
+    /// The job's token, for a node that learns it only when it has joined. Until then others wait. Can be
+    /// set once.
     pub fn set_token(&self, token: [u8; TOKEN_BYTES]) {
-        let _ = self.shared.late_token.set(token);
+        if self.shared.set_token(token) {
+            self.shared.command(Command::Joined);
+        }
     }
 
     /// True if there is a link of that key.
@@ -215,6 +217,36 @@ impl NativeTransport {
         if let Some(old) = old {
             self.give_up(&old, linger);
         }
+    }
+
+    /// Takes back what a link was to send, if it never had a connection; its senders are told to send in
+    /// another way. [`Self::is_connected`] still says true, until [`Self::taken_back`] is called.
+    #[must_use]
+    pub fn take_back(&self, key: i32) -> Option<TakenBack> {
+        let link = self.peer(key)?;
+        let messages = link.take_back()?;
+        self.shared.command(Command::GiveUp(link.number, Instant::now()));
+        Some(TakenBack { link: link.number, messages, why: link.why() })
+    }
+
+    /// True if the link of that key has never had a connection.
+    #[must_use]
+    pub fn never_connected(&self, key: i32) -> bool {
+        self.peer(key).is_some_and(|link| link.peer_life.load(Ordering::Acquire) == 0)
+    }
+
+    /// What was taken back is sent: the link is forgotten, unless another has its place.
+    pub fn taken_back(&self, key: i32, taken: &TakenBack) {
+        let mut peers = self.peers_mut();
+        if peers.get(&key).is_some_and(|link| link.number == taken.link) {
+            peers.remove(&key);
+        }
+    }
+
+    /// What carries messages to a peer now: `tcp`, `shm` or `none`.
+    #[must_use]
+    pub fn carrier(&self, key: i32) -> &'static str {
+        self.peer(key).map_or("none", |link| link.carrier())
     }
 
     fn peers_mut(&self) -> RwLockWriteGuard<'_, Peers> {
@@ -328,6 +360,8 @@ impl Drop for NativeTransport {
     }
 }
 
+#[cfg(test)]
+mod meeting_tests;
 #[cfg(test)]
 mod once_tests;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::types::Unsent;
 use crate::delivery::queue::PriorityFifo;
 use crate::wire::native::{GRANULE, HEADER, Header, Kind, WINDOW_MAX};
 
@@ -303,6 +304,17 @@ impl Outbox {
             }
         }
         true
+    }
+
+    /// Gives all messages back, in the order in which they came; none of them was sent.
+    pub(super) fn take_all(&mut self) -> Vec<Unsent> {
+        let all = std::mem::replace(self, Self::new(self.limits)).stored.into_iter();
+        all.map(|message| {
+            let lengths = message.data.len() * size_of::<u64>();
+            let meta = message.head.get(lengths..).unwrap_or_default().to_vec();
+            Unsent { meta, data: message.data, priority: message.class }
+        })
+        .collect()
     }
 
     /// Another life of the peer, which has all messages up to `received`: what the former one did not

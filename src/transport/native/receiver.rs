@@ -1,6 +1,8 @@
 //! The receiving side: all connections on which peers send to this node, and the sessions of their
 //! links. Whoever calls `next` does all the work on its own thread: waits, reads, confirms.
 
+mod comings;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,9 +13,8 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use smallvec::SmallVec;
 
-use super::counters::add;
 use super::link::Link;
-use super::pipe::{InPipe, socket_read, socket_write, socket_write_with};
+use super::pipe::{InPipe, socket_read, socket_write};
 use super::reader::{Asides, Reader, Surroundings};
 use super::receipt::Receipt;
 use super::session::Session;
@@ -23,7 +24,7 @@ use super::types::NativeIncoming;
 use crate::observe::log::{self, Level};
 use crate::transport::sys::memory::delay_acknowledgements;
 use crate::transport::zmq::RecvError;
-use crate::wire::native::{Header, Hello, Kind, Welcome};
+use crate::wire::native::{Header, Hello, Kind};
 
 /// After that many messages, or bytes of data, a peer is told what arrived, if no message to it did so.
 const ACK_MESSAGES: u64 = 64;
@@ -32,16 +33,10 @@ const ACK_BYTES: u64 = 2 << 20;
 const ACK_AFTER: Duration = Duration::from_millis(5);
 /// Reads from one connection before the others have their turn.
 const READS_MAX: usize = 16;
+/// Messages from rings before the sockets have their turn.
+const RINGS_TURN: u32 = 64;
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
-/// Links of peers that are remembered.
-const SESSIONS_MAX: usize = 4096;
-/// For how long a link without a connection is remembered.
-const SESSION_KEPT: Duration = Duration::from_secs(300);
-/// Connections of one link.
-const LANES_MAX: usize = 16;
-/// Numbers of messages that a greeting lists; the others come again and are dropped.
-const BEYOND_MAX: usize = 256;
 /// The token of the bell that wakes the receiving thread.
 const BELL: u64 = 0;
 /// Added to the token of a connection: it is only the bell of its ring.
@@ -84,6 +79,8 @@ pub(super) struct Receiver {
     ready: VecDeque<NativeIncoming>,
     /// Tokens of the connections with a ring.
     rings: Vec<u64>,
+    /// Messages from rings since the sockets had their turn.
+    from_rings: u32,
     spin: Spin,
     next_token: u64,
     /// Some peer has not been told of all that arrived.
@@ -102,6 +99,7 @@ impl Receiver {
             sessions: BTreeMap::new(),
             ready: VecDeque::new(),
             rings: Vec::new(),
+            from_rings: 0,
             spin: Spin::default(),
             next_token: BELL + 1,
             untold: false,
@@ -120,9 +118,13 @@ impl Receiver {
                 return Err(RecvError::Stopped);
             }
             self.acknowledge(shared);
-            if self.read_rings(shared) || self.spin(shared) {
+            // A ring that is never empty must not keep the sockets, and those who arrive, waiting.
+            let is_turn_of_rings = self.from_rings < RINGS_TURN;
+            if is_turn_of_rings && (self.read_rings(shared) || self.spin(shared)) {
+                self.from_rings += 1;
                 continue;
             }
+            self.from_rings = 0;
             self.wait(shared).map_err(RecvError::Zmq)?;
         }
     }
@@ -202,13 +204,8 @@ impl Receiver {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Nothing is said there: the peer is gone. What it wrote before is still in the ring.
             _ => {
-                let has_bytes = |connection: &Connection| {
-                    connection.pipe.ring().is_some_and(|ring| ring.has_bytes())
-                };
-                while self.connections.get(&token).is_some_and(has_bytes) {
-                    self.read(token, shared);
-                }
-                self.close(token);
+                self.read_last(token, shared);
+                self.close(token, shared);
             }
         }
     }
@@ -216,9 +213,17 @@ impl Receiver {
     // ---- reading ------------------------------------------------------------------------------
 
     fn read(&mut self, token: u64, shared: &Shared) {
+        if let Err(error) = self.read_some(token, shared) {
+            self.say_why(token, &error);
+            self.close(token, shared);
+        }
+    }
+
+    /// Reads a bit from a connection; true if something came.
+    fn read_some(&mut self, token: u64, shared: &Shared) -> io::Result<bool> {
         let Self { connections, sessions, ready, .. } = self;
-        let Some(connection) = connections.get_mut(&token) else { return };
-        let Some(entry) = sessions.get_mut(&connection.session) else { return };
+        let Some(connection) = connections.get_mut(&token) else { return Ok(false) };
+        let Some(entry) = sessions.get_mut(&connection.session) else { return Ok(false) };
         connection.active = true;
         let is_ring = connection.pipe.ring().is_some();
         let receipt = Arc::clone(&entry.receipt);
@@ -231,15 +236,20 @@ impl Receiver {
             counters: &receipt.counters,
             ready,
         };
-        let mut end = None;
+        let mut result = Ok(false);
         for _ in 0..READS_MAX {
-            match connection.reader.step(&mut connection.pipe, &mut around, &mut asides) {
-                Ok(true) if !is_ring || around.ready.is_empty() => {}
-                Ok(_) => break,
+            let step = connection.reader.step(&mut connection.pipe, &mut around, &mut asides);
+            match step {
+                Ok(more) => {
+                    result = Ok(true);
+                    if !more || is_ring && !around.ready.is_empty() {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    end = Some(error);
+                    result = Err(error);
                     break;
                 }
             }
@@ -248,12 +258,9 @@ impl Receiver {
         self.untold |= asides.parts > 0;
         let key = connection.session;
         if asides.flush {
-            self.tell(key);
+            self.tell(key, shared);
         }
-        if let Some(error) = end {
-            self.say_why(token, &error);
-            self.close(token);
-        }
+        result
     }
 
     fn say_why(&self, token: u64, error: &io::Error) {
@@ -283,7 +290,7 @@ impl Receiver {
                 _ => {}
             }
         }
-        due.into_iter().for_each(|key| self.tell(key));
+        due.into_iter().for_each(|key| self.tell(key, shared));
         if all {
             (self.untold, self.last_told) = (false, now);
             self.delay_tcp();
@@ -302,7 +309,7 @@ impl Receiver {
         }
     }
 
-    fn tell(&mut self, key: (u64, u32)) {
+    fn tell(&mut self, key: (u64, u32), shared: &Shared) {
         let Some(entry) = self.sessions.get_mut(&key) else { return };
         let Some(connection) = entry.tokens.first().and_then(|token| self.connections.get(token))
         else {
@@ -316,118 +323,11 @@ impl Receiver {
         let sent = socket_write(&connection.pipe.socket, &[IoSlice::new(&header.encode())]);
         if sent.is_ok_and(|n| n < crate::wire::native::HEADER) {
             let tokens = entry.tokens.clone();
-            tokens.into_iter().for_each(|token| self.close(token));
+            tokens.into_iter().for_each(|token| self.close(token, shared));
         }
     }
 
-    // ---- coming and going -----------------------------------------------------------------------
-
-    fn welcome_arrivals(&mut self, shared: &Shared) {
-        let arrivals = std::mem::take(&mut *super::lock(&shared.arrivals));
-        for arrival in arrivals {
-            let address = Arc::clone(&arrival.address);
-            if let Err(error) = self.attach(arrival, shared) {
-                log::write(
-                    Level::Warning,
-                    &format!("refused a connection from {address}: {error}"),
-                );
-            }
-        }
-    }
-
-    fn attach(&mut self, arrival: Arrival, shared: &Shared) -> io::Result<()> {
-        let Arrival { socket, hello, descriptors, address } = arrival;
-        let now = Instant::now();
-        let key = (hello.incarnation, hello.link);
-        if !self.sessions.contains_key(&key) {
-            self.forget_sessions(now, shared);
-            if self.sessions.len() >= SESSIONS_MAX {
-                return Err(io::Error::other("too many links"));
-            }
-        }
-        let entry = self.sessions.entry(key).or_insert_with(|| {
-            let receipt = Arc::new(Receipt::new(hello.incarnation, hello.link, hello.node));
-            shared.receipts.insert(Arc::clone(&receipt));
-            Entry {
-                session: Session::new(hello.incarnation, hello.node, address),
-                epoch: 0,
-                tokens: SmallVec::new(),
-                receipt,
-                untold_bytes: 0,
-                reverse: None,
-                last_connected: now,
-            }
-        });
-        if hello.stripe == 0 {
-            if hello.epoch <= entry.epoch {
-                return Err(io::Error::other("it is older than one that stands"));
-            }
-            entry.epoch = hello.epoch;
-            entry.session.node = hello.node;
-            entry.session.forget_parts();
-            for token in std::mem::take(&mut entry.tokens) {
-                self.connections.remove(&token);
-                self.rings.retain(|ring| *ring != token);
-            }
-        } else if hello.epoch != entry.epoch || entry.tokens.len() >= LANES_MAX {
-            return Err(io::Error::other("its link has changed"));
-        }
-        let pipe = if hello.shared_memory {
-            InPipe::over_ring(socket, descriptors)?
-        } else {
-            InPipe::over_socket(socket)
-        };
-        let mut beyond = entry.session.beyond();
-        beyond.truncate(BEYOND_MAX);
-        let welcome = Welcome {
-            incarnation: shared.options.incarnation,
-            received: entry.session.received(),
-            beyond,
-        };
-        add(&entry.receipt.counters.connections, 1);
-        entry.receipt.note(entry.session.received());
-        entry.receipt.tell();
-        socket_write_with(&pipe.socket, &greeting(Kind::Welcome, &welcome.encode()), &[])?;
-        let token = self.next_token;
-        self.next_token += 1;
-        self.epoll.add(&pipe.socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
-        if let Some(bell) = pipe.data() {
-            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
-            self.epoll.add(bell, EpollEvent::new(flags, token | OF_RING))?;
-            self.rings.push(token);
-        }
-        entry.tokens.push(token);
-        entry.receipt.carries(pipe.carrier());
-        let reader = Reader::new(pipe.ring().is_some());
-        self.connections.insert(token, Connection { pipe, reader, session: key, active: true });
-        Ok(())
-    }
-
-    /// One connection broke: its link makes all of them anew.
-    fn close(&mut self, token: u64) {
-        let Some(connection) = self.connections.remove(&token) else { return };
-        self.rings.retain(|ring| *ring != token);
-        let Some(entry) = self.sessions.get_mut(&connection.session) else { return };
-        entry.last_connected = Instant::now();
-        entry.session.forget_parts();
-        entry.receipt.carries("none");
-        for other in std::mem::take(&mut entry.tokens) {
-            self.connections.remove(&other);
-            self.rings.retain(|ring| *ring != other);
-        }
-    }
-
-    /// Forgets links that have had no connection for long.
-    fn forget_sessions(&mut self, now: Instant, shared: &Shared) {
-        self.sessions.retain(|(life, link), entry| {
-            let silent = now.saturating_duration_since(entry.last_connected);
-            let keep = !entry.tokens.is_empty() || silent < SESSION_KEPT;
-            if !keep {
-                shared.receipts.remove(*life, *link);
-            }
-            keep
-        });
-    }
+    // ---- the end --------------------------------------------------------------------------------
 
     /// Tells all peers what arrived, and that nothing more will be read.
     pub(super) fn say_goodbye(&mut self) {

@@ -83,9 +83,8 @@ impl SameHost {
             .and_then(|address| UnixStream::connect_addr(&address));
         let stream = by_name.or_else(|_| UnixStream::connect(&peer.path)).map_err(|error| {
             let path = &peer.path;
-            io::Error::other(format!(
-                "it is on this host, but its socket {path} is not here: {error}"
-            ))
+            let text = format!("it is on this host, but its socket {path} is not here: {error}");
+            io::Error::new(io::ErrorKind::NotFound, text)
         })?;
         stream.set_nonblocking(true)?;
         Ok(OwnedFd::from(stream))
@@ -124,7 +123,7 @@ mod tests {
     fn host(life: u64, directory: &Path) -> SameHost {
         SameHost::new(&NativeOptions {
             socket_directory: directory.to_owned(),
-            ..NativeOptions::new(life, [0; 16])
+            ..NativeOptions::new(life, None)
         })
     }
 

@@ -22,8 +22,8 @@ const EVENTS_MAX: usize = 65_536;
 /// See the module.
 pub(super) struct Shared {
     pub(super) options: NativeOptions,
-    /// In place of that of the options, where a node learns it only when it has joined the job.
-    pub(super) late_token: OnceLock<[u8; TOKEN_BYTES]>,
+    /// The job's token, once it is known.
+    token: OnceLock<[u8; TOKEN_BYTES]>,
     pub(super) pool: Arc<Pool>,
     pub(super) sink: OnceLock<Arc<dyn Sink>>,
     pub(super) receipts: Receipts,
@@ -38,6 +38,8 @@ pub(super) struct Shared {
     links: RwLock<BTreeMap<u32, Arc<Link>>>,
     events: Mutex<Vec<LinkEvent>>,
     stopping: AtomicBool,
+    /// It was said that memory cannot be shared with a node of this host.
+    said_no_memory: AtomicBool,
 }
 
 impl Shared {
@@ -45,7 +47,7 @@ impl Shared {
         Ok(Self {
             pool: Pool::new(options.pool_bytes),
             sink: OnceLock::new(),
-            late_token: OnceLock::new(),
+            token: options.token.map(OnceLock::from).unwrap_or_default(),
             receipts: Receipts::default(),
             arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
@@ -56,12 +58,24 @@ impl Shared {
             links: RwLock::default(),
             events: Mutex::default(),
             stopping: AtomicBool::new(false),
+            said_no_memory: AtomicBool::new(false),
             options,
         })
     }
 
-    pub(super) fn token(&self) -> &[u8; TOKEN_BYTES] {
-        self.late_token.get().unwrap_or(&self.options.token)
+    /// The job's token; `None` if this node does not know it yet.
+    pub(super) fn token(&self) -> Option<&[u8; TOKEN_BYTES]> {
+        self.token.get()
+    }
+
+    /// Learns it; true if that is news.
+    pub(super) fn set_token(&self, token: [u8; TOKEN_BYTES]) -> bool {
+        self.token.set(token).is_ok()
+    }
+
+    /// True for the first who asks: it is said once.
+    pub(super) fn say_no_memory(&self) -> bool {
+        !self.said_no_memory.swap(true, Ordering::Relaxed)
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -18,8 +18,10 @@ use crate::wire::native::{Hello, Info, Welcome};
 
 /// The first and the longest wait before connecting again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
-/// For how long a peer may be unreachable before the first connection; it may still be starting.
+/// For how long a peer may be unreachable before the first connection; and for how long if its host answers
+/// but it does not, as it may have much to do.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Which link a token belongs to.
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub(super) struct Task {
     down_since: Instant,
     told_up: Option<bool>,
     ever_up: bool,
+    /// The peer's host has answered.
+    reached: bool,
     /// The peer said that it goes away.
     bye: bool,
     tcp_only: bool,
@@ -89,6 +93,7 @@ impl Task {
             down_since: now,
             told_up: None,
             ever_up: false,
+            reached: false,
             bye: false,
             tcp_only: false,
             said: false,
@@ -112,7 +117,11 @@ impl Task {
 
     /// When the owner must be told that there is no connection.
     fn tell_at(&self, shared: &Shared) -> Option<Instant> {
-        let limit = if self.ever_up { shared.options.down_after } else { FIRST_LIMIT };
+        let limit = match (self.ever_up, self.reached) {
+            (true, _) => shared.options.down_after,
+            (false, true) => ANSWER_LIMIT,
+            (false, false) => FIRST_LIMIT,
+        };
         let silent = self.told_up != Some(false) && !matches!(self.phase, Phase::Up);
         silent.then(|| self.down_since + limit)
     }
@@ -226,6 +235,7 @@ impl Task {
             && attempt.token == token
         {
             let outcome = attempt.step(writable);
+            self.reached |= attempt.has_reached();
             return self.outcome(outcome, registry, epoll, shared, now);
         }
         if let Some(index) = self.extras.iter().position(|attempt| attempt.token == token) {
@@ -297,7 +307,10 @@ impl Task {
             }
             Err(error) if shared.options.carriers == Carriers::Shm => Err(error),
             Err(error) => {
-                self.say(Level::Verbose, &format!("TCP is used: {error}"));
+                // On one host that is worth a line; nodes elsewhere, or told to use TCP, are no news.
+                let is_news = error.kind() == io::ErrorKind::NotFound && shared.say_no_memory();
+                let level = if is_news { Level::Warning } else { Level::Verbose };
+                self.say(level, &format!("TCP is used: {error}"));
                 match &mut self.phase {
                     Phase::Trying(attempt) => attempt.greet(),
                     _ => Ok(()),
@@ -324,7 +337,7 @@ impl Task {
     }
 
     fn add_stripes(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared) {
-        if !self.link.is_over_tcp() {
+        if self.link.carrier() != "tcp" {
             return;
         }
         let addresses = &self.link.addresses;
@@ -345,6 +358,8 @@ impl Task {
         if over_ring && shared.options.carriers != Carriers::Shm {
             self.tcp_only = true;
             self.say(Level::Warning, &format!("TCP is used: no shared memory: {error}"));
+        } else if !self.ever_up {
+            self.link.set_why(error.to_string());
         } else if error.kind() == io::ErrorKind::PermissionDenied {
             self.say(Level::Warning, &format!("refused: {error}"));
         } else if shared.options.carriers == Carriers::Shm {
@@ -352,8 +367,12 @@ impl Task {
         }
         self.phase = Phase::Waiting(now + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
-        // Nobody listens there any more: that is no passing trouble of the network.
-        if self.ever_up && error.kind() == io::ErrorKind::ConnectionRefused {
+        // Nobody listens there, or this node may not come: that is no passing trouble of the network.
+        let refused = error.kind() == io::ErrorKind::ConnectionRefused
+            && (self.ever_up || self.next_address >= self.link.addresses.len());
+        let barred = error.kind() == io::ErrorKind::PermissionDenied
+            || self.reached && shared.options.carriers == Carriers::Shm;
+        if refused || barred && !self.ever_up {
             self.tell(false, shared);
         }
     }

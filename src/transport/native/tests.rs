@@ -4,41 +4,41 @@ use std::thread;
 use super::*;
 use crate::wire::native::GRANULE;
 
-const LIMIT: Duration = Duration::from_secs(20);
-const TOKEN: [u8; 16] = *b"token of the job";
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const TOKEN: [u8; 16] = *b"token of the job";
 
-fn options(carriers: Carriers) -> NativeOptions {
+pub(super) fn options(carriers: Carriers) -> NativeOptions {
     static LIFE: AtomicU64 = AtomicU64::new(1);
     let life = u64::from(std::process::id()) << 32 | LIFE.fetch_add(1, Ordering::Relaxed);
-    NativeOptions { carriers, ..NativeOptions::new(life, TOKEN) }
+    NativeOptions { carriers, ..NativeOptions::new(life, Some(TOKEN)) }
 }
 
-fn transport(options: NativeOptions) -> Arc<NativeTransport> {
+pub(super) fn transport(options: NativeOptions) -> Arc<NativeTransport> {
     Arc::new(NativeTransport::new(options).unwrap())
 }
 
-fn listener(options: NativeOptions) -> (Arc<NativeTransport>, Endpoint) {
+pub(super) fn listener(options: NativeOptions) -> (Arc<NativeTransport>, Endpoint) {
     let transport = transport(options);
     let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
     let port = transport.bind(&any).unwrap();
     (transport, Endpoint::Tcp { host: "127.0.0.1".to_owned(), port })
 }
 
-fn sender(options: NativeOptions, to: &Endpoint) -> Arc<NativeTransport> {
+pub(super) fn sender(options: NativeOptions, to: &Endpoint) -> Arc<NativeTransport> {
     let transport = transport(options);
     transport.connect(8, to, Some(9)).unwrap();
     transport
 }
 
 /// A thread that receives as long as the test lives.
-struct Received {
+pub(super) struct Received {
     messages: mpsc::Receiver<NativeIncoming>,
     transport: Arc<NativeTransport>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Received {
-    fn by(transport: &Arc<NativeTransport>) -> Self {
+    pub(super) fn by(transport: &Arc<NativeTransport>) -> Self {
         let (tell, messages) = mpsc::channel();
         let at = Arc::clone(transport);
         let thread = thread::spawn(move || {
@@ -51,15 +51,15 @@ impl Received {
         Self { messages, transport: Arc::clone(transport), thread: Some(thread) }
     }
 
-    fn next(&self) -> NativeIncoming {
+    pub(super) fn next(&self) -> NativeIncoming {
         self.messages.recv_timeout(LIMIT).unwrap()
     }
 
-    fn numbers(&self, count: usize) -> Vec<u32> {
+    pub(super) fn numbers(&self, count: usize) -> Vec<u32> {
         (0..count).map(|_| number_of(&self.next())).collect()
     }
 
-    fn nothing(&self) {
+    pub(super) fn nothing(&self) {
         assert!(self.messages.recv_timeout(Duration::from_millis(30)).is_err());
     }
 }
@@ -73,15 +73,15 @@ impl Drop for Received {
     }
 }
 
-fn number_of(message: &NativeIncoming) -> u32 {
+pub(super) fn number_of(message: &NativeIncoming) -> u32 {
     u32::from_ne_bytes(*message.frames[0].first_chunk().unwrap())
 }
 
-fn send(transport: &NativeTransport, number: u32, priority: i32) {
+pub(super) fn send(transport: &NativeTransport, number: u32, priority: i32) {
     transport.send(8, &number.to_ne_bytes(), &[], priority, SendMode::Block).unwrap();
 }
 
-fn wait_for_link(transport: &NativeTransport, key: i32, up: bool) {
+pub(super) fn wait_for_link(transport: &NativeTransport, key: i32, up: bool) {
     let until = Instant::now() + LIMIT;
     let mut events = Vec::new();
     while !events.contains(&LinkEvent { key, up }) {
@@ -99,7 +99,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn pattern(seed: usize, len: usize) -> Bytes {
+pub(super) fn pattern(seed: usize, len: usize) -> Bytes {
     (0..len).map(|at| (seed + at * 3 + at / 1000) as u8).collect()
 }
 
@@ -255,42 +255,6 @@ fn another_life_of_the_peer_starts_anew() {
     wait_for_link(&from, 8, true);
     send(&from, 3, 0);
     assert_eq!(received.numbers(1), [3]);
-}
-
-#[test]
-fn strangers_are_refused() {
-    let (at, endpoint) = listener(options(Carriers::Auto));
-    let received = Received::by(&at);
-    for carriers in [Carriers::Tcp, Carriers::Shm] {
-        let stranger = sender(NativeOptions { token: [7; 16], ..options(carriers) }, &endpoint);
-        send(&stranger, 1, 0);
-        thread::sleep(Duration::from_millis(20));
-        assert_eq!(stranger.counters()[0].carrier, "none");
-    }
-    // Whoever says anything else is not listened to either.
-    let Endpoint::Tcp { host, port } = &endpoint else { panic!() };
-    let mut socket = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
-    io::Write::write_all(&mut socket, &[b'x'; 2000]).unwrap();
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
-    let mut answer = Vec::new();
-    let _ = io::Read::read_to_end(&mut socket, &mut answer);
-    received.nothing();
-    let member = sender(options(Carriers::Auto), &endpoint);
-    send(&member, 2, 0);
-    assert_eq!(received.numbers(1), [2]);
-}
-
-#[test]
-fn a_transport_that_is_forced_is_not_replaced() {
-    let (at, endpoint) = listener(options(Carriers::Tcp));
-    let received = Received::by(&at);
-    let shm = sender(options(Carriers::Shm), &endpoint);
-    send(&shm, 1, 0);
-    received.nothing();
-    let auto = sender(options(Carriers::Auto), &endpoint);
-    send(&auto, 2, 0);
-    assert_eq!(received.numbers(1), [2]);
-    assert_eq!(auto.counters()[0].carrier, "tcp");
 }
 
 #[test]

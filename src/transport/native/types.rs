@@ -27,8 +27,9 @@ pub enum Carriers {
 pub struct NativeOptions {
     /// This process's life: a number that no other process of the job has.
     pub incarnation: u64,
-    /// Only who has the same token is let in; one for the whole job, and hard to guess.
-    pub token: [u8; TOKEN_BYTES],
+    /// Only who has the same token is let in; one for the whole job, and hard to guess. `None`: it is
+    /// told later, and until then nobody is listened to.
+    pub token: Option<[u8; TOKEN_BYTES]>,
     /// What may carry the messages to peers, and is offered to them.
     pub carriers: Carriers,
     /// Messages go in order of priority; else first in, first out.
@@ -57,7 +58,7 @@ pub struct NativeOptions {
 impl NativeOptions {
     /// The usual ones.
     #[must_use]
-    pub fn new(incarnation: u64, token: [u8; TOKEN_BYTES]) -> Self {
+    pub fn new(incarnation: u64, token: Option<[u8; TOKEN_BYTES]>) -> Self {
         Self {
             incarnation,
             token,
@@ -106,6 +107,27 @@ impl NativeIncoming {
     pub fn address(&self) -> &str {
         &self.address
     }
+}
+
+/// A message that was kept for a peer and never sent.
+#[derive(Debug)]
+pub struct Unsent {
+    /// Its metadata.
+    pub meta: Vec<u8>,
+    /// Its data.
+    pub data: SmallVec<[Bytes; 3]>,
+    /// Its priority; 0 where priorities do not count.
+    pub priority: i32,
+}
+
+/// What was taken back from a link.
+#[derive(Debug)]
+pub struct TakenBack {
+    pub(super) link: u32,
+    /// The messages, in the order in which they came.
+    pub messages: Vec<Unsent>,
+    /// Why there never was a connection.
+    pub why: String,
 }
 
 /// Memory of somebody else that one frame of a message is received into.

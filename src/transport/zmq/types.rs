@@ -114,6 +114,9 @@ pub enum SendError {
     /// The connection was given up while the message waited.
     #[error("its connection was given up")]
     PeerGone,
+    /// The native data plane does not reach the peer: the message is to go over the stock wire.
+    #[error("the native data plane does not reach it")]
+    TakenBack,
     /// Anything else that libzmq reports.
     #[error("{0}")]
     Zmq(io::Error),

@@ -1,0 +1,118 @@
+//! Data between two nodes of ours over the native data plane: who has it is connected with the stock
+//! wire, and what is sent goes there from the first message on. A peer that it never reaches gets all that
+//! waited for it over the stock wire, in the same order. Membership, and whether a peer lives, are no
+//! matter of this module: the stock wire tells.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Core, Van, lock};
+use crate::node::address;
+use crate::node::error::Result;
+use crate::observe::log::{self, Level};
+use crate::transport::native::{NativeTransport, TakenBack};
+use crate::transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
+use crate::wire::{Message, Node, NodeId, SCHEDULER};
+
+impl Van {
+    /// Opens the native data plane to a node that has one; to any other, closes what a former life had.
+    pub(super) fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
+        let Some(native) = &self.native else { return };
+        let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
+        if identity.is_none() || scheduler == 0 || node.id == self.my_id() {
+            return;
+        }
+        native.set_token(address::token(scheduler));
+        if node.native_port == 0 {
+            return native.disconnect(node.id, Duration::ZERO);
+        }
+        let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
+        if let Err(error) = native.connect(node.id, &endpoint, identity) {
+            native.disconnect(node.id, Duration::ZERO);
+            let to = node.describe();
+            log::write(Level::Warning, &format!("data to {to} take the stock wire: {error}"));
+        }
+    }
+
+    pub(super) fn disconnect_native(&self, id: NodeId, linger: Duration) {
+        if let Some(native) = &self.native {
+            native.disconnect(id, linger);
+        }
+    }
+
+    /// Sends over the native data plane; `None` if the message is to take the stock wire.
+    pub(super) fn post_native(
+        &self,
+        native: &NativeTransport,
+        to: NodeId,
+        message: &Message,
+    ) -> Option<Result<()>> {
+        let sent = Self::with_encoded(message, to, |meta| {
+            native.send(to, meta, &message.data, message.meta.priority, SendMode::Block)
+        });
+        match sent {
+            Ok(()) => Some(Ok(())),
+            Err(SendError::TakenBack) => {
+                // What was sent before goes first.
+                drop(lock(&self.falling_back));
+                None
+            }
+            Err(error) => Some(Err(self.send_error(to, &error))),
+        }
+    }
+
+    /// Sees which links came up, and which cannot. Called by the clock.
+    pub(super) fn watch_native(self: &Arc<Self>) {
+        let Some(native) = &self.native else { return };
+        let mut events: Vec<LinkEvent> = Vec::new();
+        native.link_events(&mut events);
+        for LinkEvent { key, up } in events {
+            if !up {
+                self.fall_back(native, key);
+            } else if log::enabled(Level::Verbose) {
+                let to = lock(&self.core).cluster.describe(key);
+                let by = match native.carrier(key) {
+                    "shm" => "through shared memory",
+                    "tcp" => "over TCP",
+                    _ => continue,
+                };
+                log::write(Level::Verbose, &format!("data to {to} go {by}"));
+            }
+        }
+    }
+
+    /// Sends over the stock wire what a link without any connection kept, and says so once. A link that
+    /// had one comes again, or its peer is dead.
+    fn fall_back(self: &Arc<Self>, native: &NativeTransport, key: NodeId) {
+        if !native.never_connected(key) {
+            return;
+        }
+        // A thread of its own, as the stock wire may be full. It holds the lock before the messages are
+        // taken, so that whoever learns that they were waits for them.
+        let started = self.spawn("back", move |van| {
+            let _turn = lock(&van.falling_back);
+            let Some(native) = &van.native else { return };
+            if let Some(taken) = native.take_back(key) {
+                van.send_taken_back(native, key, &taken);
+            }
+        });
+        if let Err(error) = started {
+            log::write(Level::Error, &format!("data to node {key} wait: {error}"));
+        }
+    }
+
+    fn send_taken_back(&self, native: &NativeTransport, key: NodeId, taken: &TakenBack) {
+        let to = lock(&self.core).cluster.describe(key);
+        log::write(Level::Warning, &format!("data to {to} take the stock wire: {}", taken.why));
+        for message in &taken.messages {
+            let priority = message.priority;
+            let sent =
+                self.transport.send(key, &message.meta, &message.data, priority, SendMode::Block);
+            if let Err(error) = sent {
+                log::write(Level::Verbose, &format!("no message to {to}: {error}"));
+                break;
+            }
+        }
+        native.taken_back(key, taken);
+    }
+}

@@ -1,0 +1,113 @@
+//! The end of a link: it is flushed, given up, or what it held is taken back; and what is asked of it
+//! besides.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{LOOK_AGAIN, Link};
+use crate::transport::native::counters::PeerCounters;
+use crate::transport::native::lock;
+use crate::transport::native::outbox::Part;
+use crate::transport::native::receipt::Receipts;
+use crate::transport::native::types::Unsent;
+use crate::wire::native::Kind;
+
+impl Link {
+    /// Nothing more is taken; who waits is freed.
+    pub(in crate::transport::native) fn give_up(&self) {
+        lock(&self.state).gone = true;
+        self.room.notify_all();
+    }
+
+    /// Asks the peer to confirm what it has.
+    pub(in crate::transport::native) fn flush(&self, receipts: &Receipts) {
+        let mut state = lock(&self.state);
+        if state.outbox.is_empty() {
+            return;
+        }
+        if let Some(lane) = state.lanes.first_mut() {
+            lane.writing.push_back(Part::bare(Kind::Flush));
+            self.pump(&mut state, receipts, super::PATIENCE);
+        }
+    }
+
+    /// Gives the link up and all that it was to send back, if nothing of it can have arrived: there never
+    /// was a connection.
+    pub(in crate::transport::native) fn take_back(&self) -> Option<Vec<Unsent>> {
+        let mut state = lock(&self.state);
+        // It changes under this lock, before the first message is written.
+        if state.gone || self.peer_life.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        (state.gone, state.taken_back) = (true, true);
+        self.room.notify_all();
+        Some(state.outbox.take_all())
+    }
+
+    /// Why there is no connection yet.
+    pub(in crate::transport::native) fn why(&self) -> String {
+        lock(&self.why).clone()
+    }
+
+    pub(in crate::transport::native) fn set_why(&self, why: String) {
+        *lock(&self.why) = why;
+    }
+
+    /// Notes what its owner was told.
+    pub(in crate::transport::native) fn told_up(&self, up: bool) {
+        lock(&self.state).down = !up;
+        self.room.notify_all();
+    }
+
+    /// Waits until everything is confirmed or the peer is not reachable; at most until then.
+    pub(in crate::transport::native) fn wait_until_empty(&self, until: Instant) {
+        let mut state = lock(&self.state);
+        loop {
+            self.trim(&mut state);
+            let left = until.saturating_duration_since(Instant::now());
+            if state.outbox.is_empty() || state.down || left.is_zero() {
+                return;
+            }
+            state = self.wait(state, left.min(LOOK_AGAIN));
+        }
+    }
+
+    /// True if nothing is unconfirmed.
+    pub(in crate::transport::native) fn is_empty(&self) -> bool {
+        let mut state = lock(&self.state);
+        self.trim(&mut state);
+        state.outbox.is_empty()
+    }
+
+    /// What carries it now.
+    pub(in crate::transport::native) fn carrier(&self) -> &'static str {
+        lock(&self.state).carrier()
+    }
+
+    /// Frees those who wait, so that they see that the node stops.
+    pub(in crate::transport::native) fn wake(&self) {
+        let _state = lock(&self.state);
+        self.room.notify_all();
+    }
+
+    pub(in crate::transport::native) fn read_counters(&self) -> PeerCounters {
+        let state = lock(&self.state);
+        let mut counters = self.counters.read(Some(self.key.load(Ordering::Relaxed)), true);
+        counters.carrier = state.carrier();
+        counters.waiting = state.outbox.waiting() as u64;
+        counters.unconfirmed = state.outbox.unconfirmed() as u64;
+        counters
+    }
+
+    /// Breaks the connections as a failing network does.
+    #[cfg(test)]
+    pub(in crate::transport::native) fn cut(&self) {
+        use std::os::fd::AsRawFd;
+        for lane in &lock(&self.state).lanes {
+            let _ = nix::sys::socket::shutdown(
+                lane.pipe.socket.as_raw_fd(),
+                nix::sys::socket::Shutdown::Both,
+            );
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Connections come to the receiving side and go: each is attached to the session of its link, and
+//! what is left in one that ends is read, so that a link that breaks again and again comes forward.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+use smallvec::SmallVec;
+
+use super::{Arrival, Connection, Entry, OF_RING, Receiver, greeting};
+use crate::observe::log::{self, Level};
+use crate::transport::native::counters::add;
+use crate::transport::native::lock;
+use crate::transport::native::pipe::{InPipe, socket_write_with};
+use crate::transport::native::reader::Reader;
+use crate::transport::native::receipt::Receipt;
+use crate::transport::native::session::Session;
+use crate::transport::native::shared::Shared;
+use crate::wire::native::{Kind, Welcome};
+
+/// Links of peers that are remembered.
+const SESSIONS_MAX: usize = 4096;
+/// For how long a link without a connection is remembered.
+const SESSION_KEPT: Duration = Duration::from_secs(300);
+/// Connections of one link.
+const LANES_MAX: usize = 16;
+/// Numbers of messages that a greeting lists; the others come again and are dropped.
+const BEYOND_MAX: usize = 256;
+/// What is read from a connection that has ended, in reads and in bytes: more than a kernel keeps.
+const LAST_READS: usize = 1 << 16;
+const LAST_BYTES: u64 = 64 << 20;
+
+impl Receiver {
+    pub(super) fn welcome_arrivals(&mut self, shared: &Shared) {
+        let arrivals = std::mem::take(&mut *lock(&shared.arrivals));
+        for arrival in arrivals {
+            let address = Arc::clone(&arrival.address);
+            if let Err(error) = self.attach(arrival, shared) {
+                log::write(
+                    Level::Warning,
+                    &format!("refused a connection from {address}: {error}"),
+                );
+            }
+        }
+    }
+
+    fn attach(&mut self, arrival: Arrival, shared: &Shared) -> io::Result<()> {
+        let Arrival { socket, hello, descriptors, address } = arrival;
+        let now = Instant::now();
+        let key = (hello.incarnation, hello.link);
+        if !self.sessions.contains_key(&key) {
+            self.forget_sessions(now, shared);
+            if self.sessions.len() >= SESSIONS_MAX {
+                return Err(io::Error::other("too many links"));
+            }
+        }
+        let entry = self.sessions.entry(key).or_insert_with(|| {
+            let receipt = Arc::new(Receipt::new(hello.incarnation, hello.link, hello.node));
+            shared.receipts.insert(Arc::clone(&receipt));
+            Entry {
+                session: Session::new(hello.incarnation, hello.node, address),
+                epoch: 0,
+                tokens: SmallVec::new(),
+                receipt,
+                untold_bytes: 0,
+                reverse: None,
+                last_connected: now,
+            }
+        });
+        if hello.stripe == 0 {
+            if hello.epoch <= entry.epoch {
+                return Err(io::Error::other("it is older than one that stands"));
+            }
+            entry.epoch = hello.epoch;
+            self.end_all(key, shared);
+        } else if hello.epoch != entry.epoch || entry.tokens.len() >= LANES_MAX {
+            return Err(io::Error::other("its link has changed"));
+        }
+        let Some(entry) = self.sessions.get_mut(&key) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        if hello.stripe == 0 {
+            entry.session.node = hello.node;
+        }
+        let pipe = if hello.shared_memory {
+            InPipe::over_ring(socket, descriptors)?
+        } else {
+            InPipe::over_socket(socket)
+        };
+        let mut beyond = entry.session.beyond();
+        beyond.truncate(BEYOND_MAX);
+        let welcome = Welcome {
+            incarnation: shared.options.incarnation,
+            received: entry.session.received(),
+            beyond,
+        };
+        add(&entry.receipt.counters.connections, 1);
+        entry.receipt.note(entry.session.received());
+        entry.receipt.tell();
+        socket_write_with(&pipe.socket, &greeting(Kind::Welcome, &welcome.encode()), &[])?;
+        let token = self.next_token;
+        self.next_token += 1;
+        self.epoll.add(&pipe.socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+        if let Some(bell) = pipe.data() {
+            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+            self.epoll.add(bell, EpollEvent::new(flags, token | OF_RING))?;
+            self.rings.push(token);
+        }
+        entry.tokens.push(token);
+        entry.receipt.carries(pipe.carrier());
+        let reader = Reader::new(pipe.ring().is_some());
+        self.connections.insert(token, Connection { pipe, reader, session: key, active: true });
+        Ok(())
+    }
+
+    /// One connection broke: its link makes all of them anew.
+    pub(super) fn close(&mut self, token: u64, shared: &Shared) {
+        let Some(connection) = self.connections.remove(&token) else { return };
+        self.rings.retain(|ring| *ring != token);
+        self.end_all(connection.session, shared);
+    }
+
+    /// Ends all connections of a link, after what they still have.
+    fn end_all(&mut self, key: (u64, u32), shared: &Shared) {
+        let Some(entry) = self.sessions.get_mut(&key) else { return };
+        let tokens = std::mem::take(&mut entry.tokens);
+        tokens.iter().for_each(|token| self.read_last(*token, shared));
+        for token in tokens {
+            self.connections.remove(&token);
+            self.rings.retain(|ring| *ring != token);
+        }
+        let Some(entry) = self.sessions.get_mut(&key) else { return };
+        entry.last_connected = Instant::now();
+        entry.session.forget_parts();
+        entry.receipt.carries("none");
+    }
+
+    /// Forgets links that have had no connection for long.
+    pub(super) fn forget_sessions(&mut self, now: Instant, shared: &Shared) {
+        self.sessions.retain(|(life, link), entry| {
+            let silent = now.saturating_duration_since(entry.last_connected);
+            let keep = !entry.tokens.is_empty() || silent < SESSION_KEPT;
+            if !keep {
+                shared.receipts.remove(*life, *link);
+            }
+            keep
+        });
+    }
+
+    /// Reads what an ended connection still has: a link that breaks again and again comes forward
+    /// nevertheless. For a while only, as whoever writes at the other end may not have noticed the end.
+    pub(super) fn read_last(&mut self, token: u64, shared: &Shared) {
+        let bytes = |receiver: &Self| {
+            let connection = receiver.connections.get(&token)?;
+            let entry = receiver.sessions.get(&connection.session)?;
+            Some(entry.receipt.counters.bytes.load(Relaxed))
+        };
+        let before = bytes(self);
+        for _ in 0..LAST_READS {
+            let now = bytes(self);
+            let read = now.zip(before).map(|(now, before)| now.wrapping_sub(before));
+            if read.is_none_or(|read| read > LAST_BYTES)
+                || !self.read_some(token, shared).is_ok_and(|came| came)
+            {
+                return;
+            }
+        }
+    }
+}
