@@ -25,6 +25,8 @@ ENDING = 60
 # The thread that only a node with the native data plane has, and the memory of its rings.
 NATIVE_THREAD = "pslite-native"
 RING = "/memfd:pslite"
+# What a node says when data for a peer do not go by the native data plane (src/node/van/native.rs).
+FALLBACK = "take the stock wire"
 
 
 class Failed(Exception):
@@ -88,13 +90,17 @@ class Cluster:
         expected = {STOCK: "libmxnet.so", RAW: "raw"}.get(self.kind, LIBRARY.name)
         if any(worker["library"] != expected for worker in last):
             raise Failed(f"the workers should be served by {expected}: {last}")
-        if carriers != {self.kind if self.kind in (TCP, SHM) else None}:
-            raise Failed(f"{self.kind}: data went by {carriers}")
+        strayed = any(FALLBACK in path.read_text(errors="replace") for path in self._logs())
+        if strayed or carriers != {self.kind if self.kind in (TCP, SHM) else None}:
+            raise Failed(f"{self.kind}: data went by {carriers}\n{self._describe()}")
+
+    def _logs(self):
+        return sorted(Path(self._folder.name).glob("*.err"))
 
     def _describe(self):
         """The last lines that each process said."""
         texts = []
-        for path in sorted(Path(self._folder.name).glob("*.err")):
+        for path in self._logs():
             said = path.read_text(errors="replace").splitlines()[-8:]
             texts.append("\n    ".join([f"process {path.stem}:"] + said))
         return "\n".join(texts)
