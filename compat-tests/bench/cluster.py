@@ -42,13 +42,13 @@ class Cluster:
         self._folder = tempfile.TemporaryDirectory(prefix="pslite-bench-")
         self._processes = []
         self._workers = []
-        self.servers = []
+        self._servers = []
         port = free_port()
         roles = ["scheduler"] + ["server"] * servers if servers else []
         for role in roles + ["worker"] * workers:
             process = self._spawn((others or {}).get(role, command), role,
                                   environment(role, workers, servers, kind, port))
-            {"worker": self._workers, "server": self.servers}.get(role, []).append(process)
+            {"worker": self._workers, "server": self._servers}.get(role, []).append(process)
 
     def _spawn(self, command, role, env):
         worker = role == "worker"
@@ -93,6 +93,11 @@ class Cluster:
         strayed = any(FALLBACK in path.read_text(errors="replace") for path in self._logs())
         if strayed or carriers != {self.kind if self.kind in (TCP, SHM) else None}:
             raise Failed(f"{self.kind}: data went by {carriers}\n{self._describe()}")
+
+    def pids(self):
+        """The processes by role; without the scheduler, which has nothing to do with data."""
+        return {"worker": [process.pid for process in self._workers],
+                "server": [process.pid for process in self._servers]}
 
     def _logs(self):
         return sorted(Path(self._folder.name).glob("*.err"))

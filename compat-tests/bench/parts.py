@@ -139,7 +139,7 @@ def server_memory(series, options):
     command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(MX_LIMIT)]
     for kind in KINDS:
         with Cluster(command, HOLDERS, 1, kind, {"server": [str(PROGRAM), "server"]}) as one:
-            server = one.servers[0].pid
+            server, = one.pids()["server"]
             one.ask("keys 0")  # all have met; 4 MB are less than is noticed
             nothing = memory(server)
             for optimizer in (PLAIN, SGD):
