@@ -217,7 +217,11 @@ impl Cluster {
         for node in nodes {
             if node.role == Role::Scheduler {
                 // Its address is the one that worked; what it can comes from the list.
-                let known = Node { abilities: node.abilities, ..self.config.scheduler.clone() };
+                let known = Node {
+                    abilities: node.abilities,
+                    incarnation: node.incarnation,
+                    ..self.config.scheduler.clone()
+                };
                 self.members.insert(SCHEDULER, known);
             } else if self.members.insert(node.id, node.clone()).is_none()
                 && node.role != self.me.role

@@ -71,9 +71,9 @@ impl Van {
                 self.fall_back(native, key);
             } else if log::enabled(Level::Verbose) {
                 let to = lock(&self.core).cluster.describe(key);
-                let by = match native.carrier(key) {
-                    "shm" => "through shared memory",
-                    "tcp" => "over TCP",
+                let by = match (native.carrier(key), native.address(key)) {
+                    ("shm", _) => "through shared memory".to_owned(),
+                    ("tcp", Some(address)) => format!("over TCP to {address}"),
                     _ => continue,
                 };
                 log::write(Level::Verbose, &format!("data to {to} go {by}"));

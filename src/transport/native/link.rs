@@ -30,6 +30,9 @@ const BATCH_BYTES: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_micros(50);
 /// A sender that waits looks again after that, in case nobody told it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// After so many looks in vain it asks the peer to confirm what it has: the confirmation may be in a message
+/// that nobody here reads, because the reader waits for the sender.
+const LOOKS_BEFORE_ASKING: u32 = 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -165,6 +168,7 @@ impl Link {
         let control = mode == SendMode::Control;
         let now = Instant::now();
         let mut state = lock(&self.state);
+        let mut looks = 0;
         loop {
             if state.taken_back {
                 return Err(SendError::TakenBack);
@@ -183,6 +187,12 @@ impl Link {
                 return Err(SendError::Stopped);
             }
             state = self.wait(state, LOOK_AGAIN);
+            looks += 1;
+            // A peer that has no room left does not read, and asking it is vain.
+            let has_room = state.lanes.first().is_some_and(|lane| !lane.blocked);
+            if looks % LOOKS_BEFORE_ASKING == 0 && has_room {
+                self.ask(&mut state, receipts);
+            }
         }
         let counter =
             if control { &self.counters.control_messages } else { &self.counters.data_messages };

@@ -139,3 +139,24 @@ fn a_transport_that_is_forced_is_not_replaced() {
     assert_eq!(received.numbers(1), [2]);
     assert_eq!(auto.counters()[0].carrier, "tcp");
 }
+
+/// Its confirmations are in messages that wait behind others: who waits for room asks for one by itself.
+#[test]
+fn a_sender_without_room_asks_what_arrived() {
+    let (at, endpoint) = listener(options(Carriers::Shm));
+    let (from, back) = listener(NativeOptions { send_queue: 3, ..options(Carriers::Shm) });
+    from.connect(8, &endpoint, Some(9)).unwrap();
+    at.connect(9, &back, Some(8)).unwrap();
+    // `from` does not read, but its own thread welcomes nobody: a first message makes it.
+    at.send(9, b"back", &[], 0, SendMode::Block).unwrap();
+    from.recv().unwrap();
+    for number in 0..3 {
+        send(&from, number, 0);
+        assert_eq!(number_of(&at.recv().unwrap()), number);
+        // It takes the confirmation along, and nobody receives it.
+        at.send(9, b"back", &[], 0, SendMode::Block).unwrap();
+    }
+    let received = Received::by(&at);
+    (3..50).for_each(|number| send(&from, number, 0));
+    assert!(received.numbers(47).into_iter().eq(3..50));
+}

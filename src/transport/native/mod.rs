@@ -243,6 +243,12 @@ impl NativeTransport {
         }
     }
 
+    /// Where a peer's link connects to.
+    #[must_use]
+    pub fn address(&self, key: i32) -> Option<SocketAddr> {
+        self.peer(key)?.addresses.first().copied()
+    }
+
     /// What carries messages to a peer now: `tcp`, `shm` or `none`.
     #[must_use]
     pub fn carrier(&self, key: i32) -> &'static str {

@@ -12,6 +12,9 @@ pub(super) struct Job {
     pub(super) interface: Option<String>,
     pub(super) port: Option<String>,
     pub(super) port_range: Option<String>,
+    pub(super) transport: Option<String>,
+    /// The setting, if there is one, for which data take the stock wire.
+    pub(super) about_stock_wire: Option<String>,
     pub(super) local: bool,
     pub(super) kubernetes: bool,
     pub(super) preload: Option<String>,
@@ -36,6 +39,8 @@ impl Job {
             interface: text("DMLC_INTERFACE"),
             port: text("PORT"),
             port_range: text("PSLITE_PORT_RANGE"),
+            transport: text("PSLITE_TRANSPORT"),
+            about_stock_wire: about_stock_wire(&text),
             local: number("DMLC_LOCAL") != 0,
             kubernetes: number("DMLC_USE_KUBERNETES") > 0,
             preload: text("LD_PRELOAD"),
@@ -58,6 +63,15 @@ impl Job {
     pub(super) fn root_port_number(&self) -> Option<u16> {
         self.root_port.as_deref()?.parse().ok().filter(|port| *port > 0)
     }
+}
+
+/// The settings that are about the stock wire: with one of them, data take it.
+fn about_stock_wire(text: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let is_on = |name: &&str| text(name).is_some_and(|value| value.parse() != Ok(0));
+    let number = ["PS_RESEND", "PS_DROP_MSG", "DMLC_LOCAL"].into_iter().find(is_on);
+    let level = text("PSLITE_LEVEL").filter(|value| value == "stock").map(|_| "PSLITE_LEVEL");
+    let name = number.or(level)?;
+    Some(format!("{name}={}", text(name)?))
 }
 
 /// A job for the tests of the checks.

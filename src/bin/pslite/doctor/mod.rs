@@ -1,5 +1,5 @@
 //! `pslite doctor`: checks the five things that keep a job from starting: counts, address, port,
-//! NIC, versions.
+//! NIC, versions; and says what will carry its data.
 //!
 //! One module for each; a check reads the environment through [`Job`], looks at this machine, and
 //! answers with findings. It changes nothing: what it binds it closes, what it connects to it leaves
@@ -7,6 +7,7 @@
 
 mod address;
 mod counts;
+mod data;
 mod elf;
 mod job;
 mod nic;
@@ -80,6 +81,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     findings.extend(address::check(&job));
     findings.extend(port::check(&job));
     findings.extend(nic::check(&job));
+    findings.extend(data::check(&job));
     findings.extend(versions::check(
         &job,
         arguments.python.as_deref(),

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{LOOK_AGAIN, Link};
+use super::{LOOK_AGAIN, Link, LinkState};
 use crate::transport::native::counters::PeerCounters;
 use crate::transport::native::lock;
 use crate::transport::native::outbox::Part;
@@ -22,12 +22,16 @@ impl Link {
     /// Asks the peer to confirm what it has.
     pub(in crate::transport::native) fn flush(&self, receipts: &Receipts) {
         let mut state = lock(&self.state);
-        if state.outbox.is_empty() {
-            return;
+        if !state.outbox.is_empty() {
+            self.ask(&mut state, receipts);
         }
+    }
+
+    /// The same, for who holds the state.
+    pub(super) fn ask(&self, state: &mut LinkState, receipts: &Receipts) {
         if let Some(lane) = state.lanes.first_mut() {
             lane.writing.push_back(Part::bare(Kind::Flush));
-            self.pump(&mut state, receipts, super::PATIENCE);
+            self.pump(state, receipts, super::PATIENCE);
         }
     }
 
