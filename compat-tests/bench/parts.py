@@ -140,7 +140,7 @@ def server_memory(series, options):
     for kind in KINDS:
         with Cluster(command, HOLDERS, 1, kind, {"server": [str(PROGRAM), "server"]}) as one:
             server, = one.pids()["server"]
-            one.ask("keys 0")  # all have met; 4 MB are less than is noticed
+            one.ask("keys 1")  # all have met; 4 MB are less than is noticed
             nothing = memory(server)
             for optimizer in (PLAIN, SGD):
                 if optimizer == SGD:
