@@ -1,6 +1,6 @@
 """Seconds of one step of data-parallel training as the kvstore sees it: push and pull every tensor.
 
-Three sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, and 100 of 4 MB. `dist_sync`. Without an
+Three sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, and those of four ResNet-50. `dist_sync`. Without an
 optimizer the servers replace the stored value by the workers' sum; with SGD they apply it. After every
 command all that was pulled last is compared with what the arithmetic says.
 
@@ -126,7 +126,7 @@ class Job:
         self.kv = kv
         self.sgd = False
         self.workloads = {}
-        self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": [1 << 20] * 100}
+        self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": resnet50() * 4}
         assert len(self.sizes["resnet50"]) == 161 and sum(self.sizes["resnet50"]) == 25_557_032
 
     def set_sgd(self):

@@ -4,8 +4,9 @@
     python compat-tests/bench/mxprofile.py tcp keys --steps 60 --sgd --symbols 30
 
 KIND is stock, zmq, tcp or shm; the set of tensors is one of mxkv.py. Milliseconds of processor time for each
-step, all processes of a role together, from samples of the instruction that was running. The gradients that
-each step begins with are made outside the time that mxkv.py measures; they stand apart.
+step, all processes of a role together, from samples of the instruction that was running. Being watched
+costs time: the steps are slower than those of `run.py`. The gradients that each step begins with are made
+outside the time that mxkv.py measures; they stand apart.
 Environment: as compat-tests/harness.py.
 """
 

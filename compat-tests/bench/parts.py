@@ -24,9 +24,9 @@ NATIVE_POINTS = (("push", 4 << 10, 1), ("push", 4 << 20, 16), ("pull", 4 << 20, 
 # Name of a set of tensors in mxkv.py, its title, and steps of one slice.
 WORKLOADS = (("resnet50", "ResNet-50", 1), ("keys", "1000 keys of 4 KB", 3))
 PLAIN, SGD = "no optimizer", "SGD with momentum"
-# Of the part `memory`: workers, bytes of the values, and so of each worker's pushes of a round, and of
-# SGD's momentum.
-HOLDERS, HELD = 2, 100 << 22
+# Of the part `memory`: workers, and the bytes of the values; a worker's pushes of a round, and SGD's
+# momentum, are as many each.
+HOLDERS, HELD = 2, 4 * 25_557_032 * 4
 # Requests with which a point's speed is first looked at, and the most that a slice may have.
 FIRST, MOST = 32, 50_000
 # Seconds after which a cluster ends itself, whatever happens.
@@ -130,8 +130,9 @@ def mx(series, options):
 
 
 def held(optimizer):
-    """Bytes that a server must hold: value, optimizer's state, and the pushes of the open round."""
-    return HELD * (1 + (optimizer == SGD) + HOLDERS)
+    """Bytes that a server must hold: values, the optimizer's state, and the pushes of the open round that
+    wait for the last worker's."""
+    return HELD * (1 + (optimizer == SGD) + (HOLDERS - 1))
 
 
 def server_memory(series, options):

@@ -33,7 +33,8 @@ class Series:
 
     def slower(self, least):
         """Where ours is below `least` times stock's speed on stock's own wire."""
-        return [p for p in self.points if (r := self.ratio(p, ZMQ)) is not None and r < least]
+        points = self.of("kv") + self.of("mx")
+        return [p for p in points if (r := self.ratio(p, ZMQ)) is not None and r < least]
 
     def raw(self):
         return [{"point": list(point), **rates} for point, rates in self.points.items()]
