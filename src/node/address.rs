@@ -69,6 +69,18 @@ pub(super) fn native(
     if stock || settings.drop_percent > 0 || settings.role == Role::Scheduler {
         return Ok(None);
     }
+    if let (Carriers::Auto, Some((low, high))) = (carriers, settings.port_range) {
+        // Whoever comes late must still find the one that each node needs.
+        let nodes = settings.num_workers + settings.num_servers;
+        if usize::from(high - low) + 1 < 2 * nodes {
+            let text = format!(
+                "data take the stock wire: PSLITE_PORT_RANGE={low}-{high} has fewer than two ports for \
+                 each of {nodes} nodes"
+            );
+            log::write(Level::Warning, &text);
+            return Ok(None);
+        }
+    }
     let mut options = NativeOptions::new(incarnation, None);
     options.carriers = carriers;
     options.priority_mode = settings.priority_van;

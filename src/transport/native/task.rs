@@ -362,7 +362,9 @@ impl Task {
             self.link.set_why(error.to_string());
         } else if error.kind() == io::ErrorKind::PermissionDenied {
             self.say(Level::Warning, &format!("refused: {error}"));
-        } else if shared.options.carriers == Carriers::Shm {
+        } else if shared.options.carriers == Carriers::Shm
+            && error.kind() != io::ErrorKind::ConnectionRefused
+        {
             self.say(Level::Warning, &format!("no shared memory: {error}"));
         }
         self.phase = Phase::Waiting(now + self.backoff);
