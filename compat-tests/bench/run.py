@@ -28,6 +28,9 @@ from cluster import LIBRARY, Failed  # noqa: E402
 from harness import ROOT  # noqa: E402
 
 PAGE = ROOT / "docs/benchmarks.md"
+# Before a part starts: how long to look at what else the machine does, in seconds, and how many busy cores
+# are worth a warning.
+LOOK, BUSY = 1, 0.2
 
 
 def machine():
@@ -41,6 +44,16 @@ def machine():
     return f"{report.plural(cores, 'core')} of {model}, Linux {platform.release().split('-')[0]}."
 
 
+def busy_cores():
+    """How many cores others keep busy now, while nothing is measured."""
+    def used():
+        user, nice, system, *_ = Path("/proc/stat").read_text().split()[1:]
+        return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+    before = used()
+    time.sleep(LOOK)
+    return (used() - before) / LOOK
+
+
 def measure(options):
     series = report.Series()
     failures = 0
@@ -48,9 +61,10 @@ def measure(options):
         for part in options.parts:
             if start and part in parts.ONCE:
                 continue
-            load = os.getloadavg()[0]
-            print(f"{time.strftime('%H:%M:%S')} start {start + 1} of {options.starts}: {part} "
-                  f"(load {load:.1f})", file=sys.stderr, flush=True)
+            busy = busy_cores()
+            print(f"{time.strftime('%H:%M:%S')} start {start + 1} of {options.starts}: {part}"
+                  + (f" (WARNING: others keep {busy:.1f} cores busy)" if busy > BUSY else ""),
+                  file=sys.stderr, flush=True)
             try:
                 parts.PARTS[part](series, options)
             except Failed as failed:
