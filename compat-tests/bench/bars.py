@@ -6,7 +6,7 @@ of their inverses.
 
 from statistics import median
 
-from cluster import RAW, SHM, STOCK, TCP
+from cluster import APART, RAW, SHM, STOCK, TCP
 from parts import PLAIN, SGD
 
 RESNET, KEYS = "ResNet-50", "1000 keys of 4 KB"
@@ -67,7 +67,9 @@ BARS = (
     Ratio(f"`mx.kv`, {KEYS}, shm by stock", ("mx", KEYS, PLAIN), SHM, STOCK, 2.5),
     Ratio(f"`mx.kv`, {KEYS}, SGD, shm by stock", ("mx", KEYS, SGD), SHM, STOCK, 4),
     Time("round trip of a 4 KB push, tcp by raw TCP", TRIP, TCP, RAW, 1.6),
+    Time("the same by raw TCP with a core for each side", TRIP, TCP, APART, 1.6),
     Time("round trip of a 4 KB push, shm by raw TCP", TRIP, SHM, RAW, 1),
+    Time("the same by raw TCP with a core for each side", TRIP, SHM, APART, 1),
     Ratio("4 MB pushes, pipelined, tcp by raw TCP", PUSH, TCP, RAW, 0.9),
     Ratio("4 MB pulls, pipelined, tcp by raw TCP", PULL, TCP, RAW, 0.9),
     Ratio("4 MB pushes, pipelined, shm by stock", PUSH, SHM, STOCK, 2),

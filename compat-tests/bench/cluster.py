@@ -4,8 +4,8 @@ The workers read commands from their standard input (kv_bench.cc, mxkv.py, raw_t
 between. So a cluster on stock and some on ours can live side by side and be measured in turn, moments
 apart: what else the machine does then meets all of them.
 
-A cluster is of one kind: `stock`, or what carries data between nodes of ours (PSLITE_TRANSPORT), or `raw`,
-a program that needs neither.
+A cluster is of one kind: `stock`, or what carries data between nodes of ours (PSLITE_TRANSPORT), or `raw`
+or `raw apart`, a program that needs neither, left to the system or with a core for each process.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from harness import FOREIGN, LIBRARY, free_port  # noqa: E402
 
-STOCK, ZMQ, TCP, SHM, RAW = "stock", "zmq", "tcp", "shm", "raw"
+STOCK, ZMQ, TCP, SHM, RAW, APART = "stock", "zmq", "tcp", "shm", "raw", "raw apart"
 KINDS = (STOCK, ZMQ, TCP, SHM)
 # Seconds for the processes to end by themselves after the last command.
 ENDING = 60
@@ -87,7 +87,7 @@ class Cluster:
             codes = [process.poll() for process in self._processes]
         if any(code != 0 for code in codes):
             raise Failed(f"{self.kind}: exit codes {codes}\n{self._describe()}")
-        expected = {STOCK: "libmxnet.so", RAW: "raw"}.get(self.kind, LIBRARY.name)
+        expected = {STOCK: "libmxnet.so", RAW: "raw", APART: "raw"}.get(self.kind, LIBRARY.name)
         if any(worker["library"] != expected for worker in last):
             raise Failed(f"the workers should be served by {expected}: {last}")
         strayed = any(FALLBACK in path.read_text(errors="replace") for path in self._logs())
@@ -151,4 +151,4 @@ def memory(pid):
     raise Failed(f"process {pid} is gone")
 
 
-__all__ = ["Cluster", "Failed", "KINDS", "LIBRARY", "RAW", "SHM", "STOCK", "TCP", "ZMQ", "memory"]
+__all__ = ["APART", "Cluster", "Failed", "KINDS", "LIBRARY", "RAW", "SHM", "STOCK", "TCP", "ZMQ", "memory"]

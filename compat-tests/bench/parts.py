@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean
 
-from cluster import KINDS, RAW, SHM, STOCK, TCP, ZMQ, Cluster, Failed, memory
+from cluster import APART, KINDS, RAW, SHM, STOCK, TCP, ZMQ, Cluster, Failed, memory
 from harness import PROGRAM, PYTHON, ROOT
 
 HERE = Path(__file__).resolve().parent
@@ -102,8 +102,9 @@ def native(series, options):
     with ExitStack() as stack:
         clusters = [stack.enter_context(Cluster(command, 1, 1, kind))
                     for kind in chosen(options, (STOCK, TCP, SHM))]
-        raw = Cluster([str(build("raw_tcp")), str(KV_LIMIT)], 1, 0, RAW)
-        clusters.insert(0, stack.enter_context(raw))
+        raw = [str(build("raw_tcp")), str(KV_LIMIT)]
+        for kind, more in ((APART, ["apart"]), (RAW, [])):
+            clusters.insert(0, stack.enter_context(Cluster(raw + more, 1, 0, kind)))
         for op, size, window in NATIVE_POINTS:
             one_by_one(series, ("native", op, size, window), f"{op} {size} {window}", clusters, options)
         for one in clusters:

@@ -1,9 +1,11 @@
 // raw_tcp: the floor below kv_bench. The same bytes as its pushes and pulls, between two processes of
 // one host over one TCP connection, with nothing on top: no keys, no threads, no callbacks.
 //
-//   raw_tcp SECONDS
+//   raw_tcp SECONDS [apart]
 //
-// After SECONDS it ends, whatever happens. It forks its server and takes kv_bench's lines, from
+// After SECONDS it ends, whatever happens. With `apart` the two processes run on a core each. Without, the
+// system decides: on one core nobody has to wake another core, and a round trip takes a third of the time;
+// but it may move them apart at any moment. It forks its server and takes kv_bench's lines, from
 // standard input, and answers alike:
 //
 //   OP BYTES WINDOW COUNT   OP is push (BYTES up, a small answer down) or pull (a small request up,
@@ -16,6 +18,7 @@
 // from memory and not from a cache, and all that arrives is compared with what was sent.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -236,6 +239,18 @@ class Worker {
   long requests_ = 0;
 };
 
+// Keeps this process on one core: the first or the last of those it may use.
+void keep_to_core(bool first) {
+  cpu_set_t allowed, one;
+  CPU_ZERO(&one);
+  if (sched_getaffinity(0, sizeof allowed, &allowed)) fail("sched_getaffinity");
+  if (CPU_COUNT(&allowed) < 2) fail("there is one core only");
+  int core = first ? 0 : CPU_SETSIZE - 1;
+  while (!CPU_ISSET(core, &allowed)) core += first ? 1 : -1;
+  CPU_SET(core, &one);
+  if (sched_setaffinity(0, sizeof one, &one)) fail("sched_setaffinity");
+}
+
 sockaddr_in loopback() {
   sockaddr_in address = sockaddr_in();
   address.sin_family = AF_INET;
@@ -246,8 +261,9 @@ sockaddr_in loopback() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int limit = argc == 2 ? std::atoi(argv[1]) : 0;
-  if (limit <= 0) fail("usage: raw_tcp SECONDS");
+  const bool apart = argc == 3 && !std::strcmp(argv[2], "apart");
+  const int limit = argc == 2 || apart ? std::atoi(argv[1]) : 0;
+  if (limit <= 0) fail("usage: raw_tcp SECONDS [apart]");
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = loopback();
   socklen_t length = sizeof address;
@@ -259,6 +275,7 @@ int main(int argc, char** argv) {
   const pid_t server = fork();
   if (server < 0) fail("cannot fork");
   alarm(unsigned(limit));
+  if (apart) keep_to_core(server == 0);
   if (server == 0) {
     serve(accept(listener, nullptr, nullptr));
     return 0;

@@ -3,12 +3,13 @@
 from statistics import median
 
 import bars
-from cluster import KINDS, RAW, SHM, STOCK, TCP, ZMQ
+from cluster import APART, KINDS, RAW, SHM, STOCK, TCP, ZMQ
 
 BEGIN = "<!-- table: written by scripts/bench -->"
 END = "<!-- end of the table -->"
 SIZES = {64: "64 B", 4 << 10: "4 KB", 256 << 10: "256 KB", 4 << 20: "4 MB"}
-TITLES = {STOCK: "stock", ZMQ: "ours, stock wire", TCP: "ours, tcp", SHM: "ours, shm", RAW: "raw TCP"}
+TITLES = {STOCK: "stock", ZMQ: "ours, stock wire", TCP: "ours, tcp", SHM: "ours, shm", RAW: "raw TCP",
+          APART: "raw TCP, a core each"}
 
 
 class Series:
@@ -88,7 +89,7 @@ def mx_table(series):
 
 
 def native_table(series):
-    kinds = (RAW, STOCK, TCP, SHM)
+    kinds = (RAW, APART, STOCK, TCP, SHM)
     rows = []
     for point in series.of("native"):
         _, op, size, window = point
