@@ -269,10 +269,10 @@ impl Van {
             let _ = self.dispatch(message, None);
             return Ok(());
         }
-        if let Some(native) = self.native.as_ref().filter(|native| native.is_connected(to)) {
-            if let Some(result) = self.post_native(native, to, &message) {
-                return result;
-            }
+        if let Some(native) = self.native.as_ref().filter(|native| native.is_connected(to))
+            && let Some(result) = self.post_native(native, to, &message)
+        {
+            return result;
         }
         if let Some(resender) = &self.resender {
             let ours = self.is_ours(to);
