@@ -30,20 +30,20 @@ LIMIT = 400
 
 def test_all_roles_are_clean(tmp_path, monkeypatch):
     import cluster
-    import run as bench
+    import parts as bench
     command = [str(bench.build()), str(bench.wheel()), str(LIMIT)]
     spawn = cluster.Cluster._spawn
 
     def under_valgrind(self, words, role, env):
         options = ["--leak-check=full", "--show-leak-kinds=definite",
                    "--errors-for-leak-kinds=definite", f"--log-file={tmp_path}/{role}"]
-        spawn(self, VALGRIND + options + words, role, env)
+        return spawn(self, VALGRIND + options + words, role, env)
 
     monkeypatch.setattr(cluster.Cluster, "_spawn", under_valgrind)
     # Process starts take many times as long here as elsewhere.
     monkeypatch.setattr(cluster, "ENDING", 120)
     try:
-        with cluster.Cluster(command, 1, 1, OURS) as job:
+        with cluster.Cluster(command, 1, 1, cluster.ZMQ) as job:
             for request in ("push 4096 1 40", "pull 4096 1 40", "pushpull 262144 4 20"):
                 job.ask(request)
             job.end()

@@ -1,8 +1,11 @@
 """A benchmark's cluster, all on this machine, that waits for commands.
 
-The workers read commands from their standard input (kv_bench.cc, mxkv.py) and sleep in between. So a
-cluster on stock and one on ours can live side by side and be measured in turn, moments apart: what
-else the machine does then meets both.
+The workers read commands from their standard input (kv_bench.cc, mxkv.py, raw_tcp.cc) and sleep in
+between. So a cluster on stock and some on ours can live side by side and be measured in turn, moments
+apart: what else the machine does then meets all of them.
+
+A cluster is of one kind: `stock`, or what carries data between nodes of ours (PSLITE_TRANSPORT), or `raw`
+or `raw apart`, a program that needs neither, left to the system or with a core for each process.
 """
 
 import json
@@ -13,10 +16,17 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from harness import FOREIGN, LIBRARY, OURS, STOCK, free_port  # noqa: E402
+from harness import FOREIGN, LIBRARY, free_port  # noqa: E402
 
+STOCK, ZMQ, TCP, SHM, RAW, APART = "stock", "zmq", "tcp", "shm", "raw", "raw apart"
+KINDS = (STOCK, ZMQ, TCP, SHM)
 # Seconds for the processes to end by themselves after the last command.
 ENDING = 60
+# The thread that only a node with the native data plane has, and the memory of its rings.
+NATIVE_THREAD = "pslite-native"
+RING = "/memfd:pslite"
+# What a node says when data for a peer do not go by the native data plane (src/node/van/native.rs).
+FALLBACK = "take the stock wire"
 
 
 class Failed(Exception):
@@ -24,25 +34,32 @@ class Failed(Exception):
 
 
 class Cluster:
-    """Processes that all run `command`, which must end by itself after a time of its own choice."""
+    """Processes that all run `command`, or what `others` has for their role; they must end by themselves
+    after a time of their own choice."""
 
-    def __init__(self, command, workers, servers, library):
-        self.library = library
+    def __init__(self, command, workers, servers, kind, others=None):
+        self.kind = kind
         self._folder = tempfile.TemporaryDirectory(prefix="pslite-bench-")
         self._processes = []
+        self._workers = []
+        self._servers = []
         port = free_port()
-        for role in ["scheduler"] + ["server"] * servers + ["worker"] * workers:
-            self._spawn(command, role, environment(role, workers, servers, library, port))
-        self._workers = self._processes[-workers:]
+        roles = ["scheduler"] + ["server"] * servers if servers else []
+        for role in roles + ["worker"] * workers:
+            process = self._spawn((others or {}).get(role, command), role,
+                                  environment(role, workers, servers, kind, port))
+            {"worker": self._workers, "server": self._servers}.get(role, []).append(process)
 
     def _spawn(self, command, role, env):
         worker = role == "worker"
         name = f"{self._folder.name}/{len(self._processes)}"
         with open(f"{name}.out", "wb") as out, open(f"{name}.err", "wb") as err:
-            self._processes.append(subprocess.Popen(
+            process = subprocess.Popen(
                 command, env=env, stderr=err, cwd=self._folder.name, text=True, bufsize=1,
                 stdin=subprocess.PIPE if worker else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if worker else out))
+                stdout=subprocess.PIPE if worker else out)
+        self._processes.append(process)
+        return process
 
     def ask(self, command):
         """Gives a command to every worker; each one's answer."""
@@ -51,7 +68,7 @@ class Cluster:
                 worker.stdin.write(command + "\n")
             return [self._answer(worker) for worker in self._workers]
         except (BrokenPipeError, ValueError) as error:
-            raise Failed(f"{self.library}: {command}: {error}\n{self._describe()}") from error
+            raise Failed(f"{self.kind}: {command}: {error}\n{self._describe()}") from error
 
     def _answer(self, worker):
         # The library may say something too. The end of the process ends the loop.
@@ -61,33 +78,37 @@ class Cluster:
         raise ValueError(f"a worker ended (exit code {worker.wait(ENDING)})")
 
     def end(self):
-        """Ends the job; fails unless all went well and the right library did it."""
+        """Ends the job; fails unless all went well and the right library and transport did it."""
+        carriers = {carrier(worker.pid) for worker in self._workers}
         last = self.ask("end")
         try:
             codes = [process.wait(ENDING) for process in self._processes]
         except subprocess.TimeoutExpired:
             codes = [process.poll() for process in self._processes]
         if any(code != 0 for code in codes):
-            raise Failed(f"{self.library}: exit codes {codes}\n{self._describe()}")
-        expected = LIBRARY.name if self.library == OURS else "libmxnet.so"
+            raise Failed(f"{self.kind}: exit codes {codes}\n{self._describe()}")
+        expected = {STOCK: "libmxnet.so", RAW: "raw", APART: "raw"}.get(self.kind, LIBRARY.name)
         if any(worker["library"] != expected for worker in last):
             raise Failed(f"the workers should be served by {expected}: {last}")
+        strayed = any(FALLBACK in path.read_text(errors="replace") for path in self._logs())
+        if strayed or carriers != {self.kind if self.kind in (TCP, SHM) else None}:
+            raise Failed(f"{self.kind}: data went by {carriers}\n{self._describe()}")
+
+    def pids(self):
+        """The processes by role; without the scheduler, which has nothing to do with data."""
+        return {"worker": [process.pid for process in self._workers],
+                "server": [process.pid for process in self._servers]}
+
+    def _logs(self):
+        return sorted(Path(self._folder.name).glob("*.err"))
 
     def _describe(self):
         """The last lines that each process said."""
         texts = []
-        for path in sorted(Path(self._folder.name).glob("*.err")):
+        for path in self._logs():
             said = path.read_text(errors="replace").splitlines()[-8:]
             texts.append("\n    ".join([f"process {path.stem}:"] + said))
         return "\n".join(texts)
-
-    def cpu_seconds(self):
-        """Of all processes together, so far."""
-        ticks = 0
-        for process in self._processes:
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self):
         return self
@@ -103,14 +124,31 @@ class Cluster:
         self._folder.cleanup()
 
 
-def environment(role, workers, servers, library, port):
+def environment(role, workers, servers, kind, port):
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     env.update(DMLC_ROLE=role, DMLC_NUM_WORKER=str(workers), DMLC_NUM_SERVER=str(servers),
                DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(port),
                DMLC_NODE_HOST="127.0.0.1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-    if library == OURS:
+    if kind in (ZMQ, TCP, SHM):
         env["LD_PRELOAD"] = str(LIBRARY)
+        env["PSLITE_TRANSPORT"] = kind
     return env
 
 
-__all__ = ["Cluster", "Failed", "LIBRARY", "OURS", "STOCK"]
+def carrier(pid):
+    """What carries a process's data by our native data plane, as the system sees it; None without it."""
+    threads = {task.joinpath("comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()}
+    if NATIVE_THREAD not in threads:
+        return None
+    return SHM if RING in Path(f"/proc/{pid}/maps").read_text() else TCP
+
+
+def memory(pid):
+    """The most that a process ever had in memory, in bytes (VmHWM, proc(5))."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise Failed(f"process {pid} is gone")
+
+
+__all__ = ["APART", "Cluster", "Failed", "KINDS", "LIBRARY", "RAW", "SHM", "STOCK", "TCP", "ZMQ", "memory"]

@@ -2,7 +2,7 @@
 // ps-lite inside the MXNet wheel and for any library preloaded over it: it makes the calls that
 // MXNet's kvstore makes, on objects laid out as MXNet lays them out (abi.h).
 //
-//   kv_bench LIBMXNET SECONDS
+//   kv_bench LIBMXNET SECONDS [keep]
 //
 // One process of a cluster; DMLC_ROLE and the other variables of ps-lite say which. After SECONDS it
 // ends, whatever happens. A worker reads lines from standard input, and answers each with a line of
@@ -12,7 +12,11 @@
 //                           (1: each is waited for); COUNT of them are measured
 //   end                     the worker stops the servers and leaves
 //
+// With `keep` the server keeps the memory that a push brought and answers pulls from it, so that nothing
+// is measured but ps-lite. Without, it copies on both ways, as MXNet's server does.
+//
 // Everything that arrives is compared with what was pushed; a difference ends the process with 1.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,7 +110,8 @@ ps::KVWorker* new_worker(const ps::Symbols& lib) {
 
 class Server {
  public:
-  Server(const ps::Symbols& lib, double limit) : lib_(lib), limit_(limit), app_(nullptr) {}
+  Server(const ps::Symbols& lib, double limit, bool keeps)
+      : lib_(lib), limit_(limit), keeps_(keeps), app_(nullptr) {}
 
   void run() {
     app_ = static_cast<ps::KVServer*>(::operator new(sizeof(ps::KVServer)));
@@ -153,30 +158,40 @@ class Server {
     const size_t key = sent - lib_.ranges(lib_.get())[rank_of(lib_)].begin;
     if (key >= kMaxKeys) fail("a key out of range");
     if (store_.size() <= key) store_.resize(key + 1);
-    std::vector<char>& stored = store_[key];
+    ps::SArray<char>& stored = store_[key];
     if (meta.push) {
       if (data.lens.size_ != 1 || data.vals.size_ != size_t(data.lens.data()[0])) {
         fail("a push whose length is not what it says");
       }
-      stored.resize(data.vals.size_);
-      std::memcpy(stored.data(), data.vals.data(), stored.size());
+      put(data.vals, &stored);
     }
     ps::KVPairs answer;
     if (meta.pull) {
-      const int length = int(stored.size());
+      const int length = int(stored.size_);
       answer.keys = data.keys;
       answer.lens = ps::SArray<int>::copy_of(&length, 1);
-      answer.vals = ps::SArray<char>::copy_of(stored.data(), stored.size());
+      answer.vals = keeps_ ? stored : ps::SArray<char>::copy_of(stored.data(), stored.size_);
     }
     lib_.respond(app, meta, answer);
+  }
+
+  void put(const ps::SArray<char>& vals, ps::SArray<char>* stored) const {
+    if (keeps_) {
+      *stored = vals;
+    } else if (stored->size_ != vals.size_) {
+      *stored = ps::SArray<char>::copy_of(vals.data(), vals.size_);
+    } else {
+      std::memcpy(stored->data(), vals.data(), vals.size_);
+    }
   }
 
   static const size_t kMaxKeys = kArrays * kMaxSizes * kMaxWorkers;
 
   const ps::Symbols& lib_;
   const double limit_;
+  const bool keeps_;
   ps::KVServer* app_;
-  std::vector<std::vector<char>> store_;  // the customer's thread alone
+  std::vector<ps::SArray<char>> store_;  // the customer's thread alone
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
@@ -366,16 +381,23 @@ void run_scheduler(const ps::Symbols& lib) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const int limit = argc == 3 ? std::atoi(argv[2]) : 0;
-  if (limit <= 0) fail("usage: kv_bench LIBMXNET SECONDS");
+  const bool keeps = argc == 4 && !std::strcmp(argv[3], "keep");
+  const int limit = argc == 3 || keeps ? std::atoi(argv[2]) : 0;
+  if (limit <= 0) fail("usage: kv_bench LIBMXNET SECONDS [keep]");
   alarm(unsigned(limit));
+  // The measured server makes and drops memory for every answer. Where glibc gives such memory back to the
+  // system each time, an answer of 4 MB costs 1024 page faults, a third of the speed; whether it does
+  // is the luck of a few hundred bytes (a heap of 64 MB that is just full). With this it never does.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 32 << 20);
   // The server here is not MXNet's: our library's store must not stand in front of it.
   setenv("PSLITE_STORE", "mxnet", 1);
   const char* role = std::getenv("DMLC_ROLE");
   if (!role) fail("DMLC_ROLE is not set");
   const ps::Symbols lib(argv[1]);
   if (!std::strcmp(role, "worker")) Worker(lib).run();
-  else if (!std::strcmp(role, "server")) Server(lib, limit).run();
+  else if (!std::strcmp(role, "server")) Server(lib, limit, keeps).run();
   else run_scheduler(lib);
   return 0;
 } catch (const std::exception& error) {

@@ -1,12 +1,19 @@
 """Seconds of one step of data-parallel training as the kvstore sees it: push and pull every tensor.
 
-Two sets of tensors: the 161 of ResNet-50, and 1000 keys of 4 KB. `dist_sync`, no optimizer on the
-servers: they replace the stored value by the workers' sum, which is checked after every command.
+Three sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, and those of four ResNet-50. `dist_sync`. Without an
+optimizer the servers replace the stored value by the workers' sum; with SGD they apply it. After every
+command all that was pulled last is compared with what the arithmetic says.
 
 A worker reads lines from standard input and answers each with a line of JSON; every worker of a job
-must be given the same: `resnet50 STEPS`, `keys STEPS`, `end`. One script for all roles: importing
-mxnet in a scheduler or a server never returns. Argument: seconds after which the process ends
-itself, whatever happens.
+must be given the same:
+
+    NAME STEPS          resnet50, keys or large: that many steps, begun together
+    NAME STEPS late     each worker begins some seconds after the one before: what the first ones push waits
+    sgd                 from now on the servers have an optimizer
+    end
+
+One script for all roles: importing mxnet in a scheduler or a server never returns. Argument: seconds
+after which the process ends itself, whatever happens.
 """
 
 import json
@@ -18,6 +25,11 @@ signal.alarm(int(sys.argv[1]))
 
 import mxnet as mx  # noqa: E402
 import numpy as np  # noqa: E402
+
+# Powers of two: each step of the arithmetic rounds at most once, whoever computes it in which way.
+LEARNING_RATE, MOMENTUM = 0.5, 0.5
+# Seconds between the workers of a late step.
+LATE = 3
 
 
 def resnet50():
@@ -57,6 +69,21 @@ def step(kv, first, gradients, values):
     mx.nd.waitall()
 
 
+class Expected:
+    """What each element is on the servers, in float32 as there (optimizer_op-inl.h, SGDMomUpdate)."""
+
+    def __init__(self, workers):
+        self.gradient = np.float32(sum(range(1, workers + 1)))
+        self.value = self.momentum = np.float32(0)
+
+    def step(self, sgd):
+        if not sgd:
+            self.value = self.gradient
+            return
+        self.momentum = np.float32(MOMENTUM) * self.momentum - np.float32(LEARNING_RATE) * self.gradient
+        self.value = self.value + self.momentum
+
+
 class Workload:
     """A set of tensors on the servers, with their gradients and values here."""
 
@@ -64,47 +91,69 @@ class Workload:
         self.kv = kv
         self.first = first
         self.sizes = sizes
+        self.expected = Expected(kv.num_workers)
         self.gradients = [mx.nd.zeros((size,)) for size in sizes]
         self.values = [mx.nd.zeros((size,)) for size in sizes]
         kv.init(list(range(first, first + len(sizes))), self.values)
-        self.measure()  # warm-up: makes the connections and the buffers
 
-    def measure(self):
+    def measure(self, sgd, late):
         """Seconds of one step."""
         # MXNet pulls through the buffer that it pushed from: gradients must be made anew.
         for gradient in self.gradients:
             gradient[:] = self.kv.rank + 1
         mx.nd.waitall()
         self.kv._barrier()  # the only way to the kvstore's barrier
+        time.sleep(late * self.kv.rank)
         begin = time.perf_counter()
         step(self.kv, self.first, self.gradients, self.values)
+        self.expected.step(sgd)
         return time.perf_counter() - begin
 
     def check(self):
-        """The servers' sums have arrived; then they are wiped out, for the next check."""
-        total = sum(range(1, self.kv.num_workers + 1))
+        """What the servers have has arrived; then it is wiped out, for the next check."""
         for size, value in zip(self.sizes, self.values):
             numbers = value.asnumpy()
-            assert numbers.shape == (size,) and np.all(numbers == total), (size, numbers[:4], total)
+            assert numbers.shape == (size,) and np.all(numbers == self.expected.value), (
+                size, numbers[:4], self.expected.value)
             value[:] = 0
         mx.nd.waitall()
 
 
+class Job:
+    """The workloads, each made when it is first asked for, and whether the servers have an optimizer."""
+
+    def __init__(self, kv):
+        self.kv = kv
+        self.sgd = False
+        self.workloads = {}
+        self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": resnet50() * 4}
+        assert len(self.sizes["resnet50"]) == 161 and sum(self.sizes["resnet50"]) == 25_557_032
+
+    def set_sgd(self):
+        self.kv.set_optimizer(mx.optimizer.SGD(
+            learning_rate=LEARNING_RATE, momentum=MOMENTUM, wd=0.0, rescale_grad=1.0))
+        self.sgd = True
+        return {}
+
+    def obey(self, words):
+        if words == ["sgd"]:
+            return self.set_sgd()
+        name, steps, late = words[0], int(words[1]), LATE * (words[2:] == ["late"])
+        if name not in self.workloads:
+            self.workloads[name] = Workload(self.kv, 1000 * len(self.workloads), self.sizes[name])
+        workload = self.workloads[name]
+        seconds = sum(workload.measure(self.sgd, late) for _ in range(steps))
+        workload.check()
+        return {"ops_per_s": steps / seconds, "seconds": seconds}
+
+
 def main():
-    sizes = {"resnet50": resnet50(), "keys": [1024] * 1000}
-    assert len(sizes["resnet50"]) == 161 and sum(sizes["resnet50"]) == 25_557_032
     kv = mx.kv.create("dist_sync")
-    workloads = {}
+    job = Job(kv)
     for line in sys.stdin:
-        words = line.split()
-        if words == ["end"]:
+        if line.split() == ["end"]:
             break
-        name, steps = words[0], int(words[1])
-        if name not in workloads:
-            workloads[name] = Workload(kv, 1000 * len(workloads), sizes[name])
-        seconds = sum(workloads[name].measure() for _ in range(steps))
-        workloads[name].check()
-        print(json.dumps({"ops_per_s": steps / seconds, "seconds": seconds}), flush=True)
+        print(json.dumps(job.obey(line.split())), flush=True)
     mx.nd.waitall()
     kv._barrier()
     print(json.dumps({"rank": kv.rank, "library": library()}), flush=True)

@@ -2,35 +2,43 @@
 
 from statistics import median
 
+import bars
+from cluster import APART, KINDS, RAW, SHM, STOCK, TCP, ZMQ
+
 BEGIN = "<!-- table: written by scripts/bench -->"
 END = "<!-- end of the table -->"
 SIZES = {64: "64 B", 4 << 10: "4 KB", 256 << 10: "256 KB", 4 << 20: "4 MB"}
+TITLES = {STOCK: "stock", ZMQ: "ours, stock wire", TCP: "ours, tcp", SHM: "ours, shm", RAW: "raw TCP",
+          APART: "raw TCP, a core each"}
 
 
 class Series:
-    """What was measured: for each point and library, one rate for each round."""
+    """What was measured: for each point and kind of cluster, one rate for each round."""
 
     def __init__(self):
         self.points = {}
 
-    def add(self, point, library, rate):
-        self.points.setdefault(point, {}).setdefault(library, []).append(rate)
+    def add(self, point, kind, rate):
+        self.points.setdefault(point, {}).setdefault(kind, []).append(rate)
 
-    def rates(self, point, library):
-        return self.points[point].get(library, [])
+    def rates(self, point, kind):
+        return self.points.get(point, {}).get(kind, [])
 
-    def ratio(self, point):
-        """Ours by stock, of medians; None if one of them was not run."""
-        ours, stock = self.rates(point, "ours"), self.rates(point, "stock")
-        return median(ours) / median(stock) if ours and stock else None
+    def ratio(self, point, kind, by=STOCK):
+        """One kind by another, of medians; None if one of them was not run."""
+        ours, other = self.rates(point, kind), self.rates(point, by)
+        return median(ours) / median(other) if ours and other else None
+
+    def of(self, part):
+        return [point for point in self.points if point[0] == part]
 
     def slower(self, least):
-        """The points whose ratio is below `least`."""
-        return [p for p in self.points if (r := self.ratio(p)) is not None and r < least]
+        """Where ours is below `least` times stock's speed on stock's own wire."""
+        points = self.of("kv") + self.of("mx")
+        return [p for p in points if (r := self.ratio(p, ZMQ)) is not None and r < least]
 
     def raw(self):
-        return [{"point": list(point), "ratio": self.ratio(point), **rates}
-                for point, rates in self.points.items()]
+        return [{"point": list(point), **rates} for point, rates in self.points.items()]
 
 
 def number(rate):
@@ -40,41 +48,83 @@ def number(rate):
     return f"{rate:.3g}"
 
 
-def cell(series, point):
-    ratio = series.ratio(point)
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def change(series, point):
+    """A cell with both rates."""
+    ratio = series.ratio(point, ZMQ)
     medians = [number(median(rates)) if rates else "-"
-               for rates in (series.rates(point, "stock"), series.rates(point, "ours"))]
+               for rates in (series.rates(point, STOCK), series.rates(point, ZMQ))]
     return f"{'-' if ratio is None else f'**{ratio:.2f}**'} ({medians[0]} → {medians[1]})"
 
 
 def kv_table(series, shape):
     """Rows: mode and operation; columns: sizes."""
-    points = [p for p in series.points if p[0] == "kv" and p[1] == shape]
+    points = [p for p in series.of("kv") if p[1] == shape]
     sizes = sorted({p[4] for p in points})
     rows = list(dict.fromkeys((p[2], p[3]) for p in points))
-    lines = ["| | " + " | ".join(SIZES.get(size, f"{size} B") for size in sizes) + " |",
-             "|---|" + "---|" * len(sizes)]
-    for mode, op in rows:
-        cells = [cell(series, ("kv", shape, mode, op, size)) for size in sizes]
-        lines.append(f"| {mode} {op} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return table([""] + [SIZES.get(size, f"{size} B") for size in sizes],
+                 [[f"{mode} {op}"] + [change(series, ("kv", shape, mode, op, size)) for size in sizes]
+                  for mode, op in rows])
+
+
+def rate(series, point, kind, by):
+    """A cell with one rate, and what it is by another one."""
+    rates = series.rates(point, kind)
+    if not rates:
+        return "-"
+    ratio = series.ratio(point, kind, by)
+    text = number(median(rates))
+    return text if kind == by or ratio is None else f"**{ratio:.2f}** ({text})"
 
 
 def mx_table(series):
-    lines = ["| | steps each second |", "|---|---|"]
-    lines += [f"| {p[1]} | {cell(series, p)} |" for p in series.points if p[0] == "mx"]
-    return "\n".join(lines)
+    kinds = [kind for kind in KINDS if any(series.rates(p, kind) for p in series.of("mx"))]
+    return table([""] + [TITLES[kind] for kind in kinds],
+                 [[", ".join(p[1:])] + [rate(series, p, kind, STOCK) for kind in kinds]
+                  for p in series.of("mx")])
+
+
+def native_table(series):
+    kinds = (RAW, APART, STOCK, TCP, SHM)
+    rows = []
+    for point in series.of("native"):
+        _, op, size, window = point
+        mode = "one at a time" if window == 1 else f"{window} under way"
+        rows.append([f"{op} {SIZES[size]}, {mode}"] + [rate(series, point, kind, RAW) for kind in kinds])
+    return table([""] + [TITLES[kind] for kind in kinds], rows)
+
+
+def memory_table(series):
+    kinds = [kind for kind in KINDS if any(series.rates(p, kind) for p in series.of("memory"))]
+    titles = [TITLES[kind].replace("stock", "stock workers", kind == STOCK) for kind in kinds]
+    return table([""] + titles,
+                 [[p[1]] + [f"{median(series.rates(p, kind)):.2f}" for kind in kinds]
+                  for p in series.of("memory")])
 
 
 def text(series, machine, how):
     """Everything between the markers of docs/benchmarks.md."""
-    parts = [f"{machine} {how} Each cell: **ours / stock** (stock → ours)."]
-    for shape in dict.fromkeys(p[1] for p in series.points if p[0] == "kv"):
+    parts = [f"{machine} {how}"]
+    if bars.measured(series):
+        parts += ["### Bars", bars.table(series)]
+    for shape in dict.fromkeys(p[1] for p in series.of("kv")):
         workers, servers = shape
-        parts += [f"### {plural(workers, 'worker')}, {plural(servers, 'server')}: requests each second",
-                  kv_table(series, shape)]
-    if any(p[0] == "mx" for p in series.points):
-        parts += ["### `mx.kv`, `dist_sync`, 2 workers, 2 servers", mx_table(series)]
+        parts += [f"### {plural(workers, 'worker')}, {plural(servers, 'server')}: requests each second "
+                  "on the stock wire",
+                  "Each cell: **ours / stock** (stock → ours).", kv_table(series, shape)]
+    if series.of("mx"):
+        parts += ["### `mx.kv`, `dist_sync`, 2 workers, 2 servers: steps each second",
+                  "Each cell: **by stock** (steps).", mx_table(series)]
+    if series.of("native"):
+        parts += ["### Beside raw TCP: requests each second",
+                  "1 worker, 1 server. Each cell: **by raw TCP** (requests).", native_table(series)]
+    if series.of("memory"):
+        parts += ["### Memory of a server", "What it held at most, by what it has to hold.",
+                  memory_table(series)]
     return "\n\n".join(parts)
 
 
@@ -82,7 +132,7 @@ def plural(count, word):
     return f"{count} {word}" + ("" if count == 1 else "s")
 
 
-def insert(page, table):
-    """The page with the table between its markers."""
+def insert(page, new):
+    """The page with the tables between its markers."""
     head, rest = page.split(BEGIN, 1)
-    return f"{head}{BEGIN}\n\n{table}\n\n{END}{rest.split(END, 1)[1]}"
+    return f"{head}{BEGIN}\n\n{new}\n\n{END}{rest.split(END, 1)[1]}"

@@ -58,7 +58,7 @@ proptest! {
         let frame = Buffer::copy_of(&[&vec![0; offset][..], &right].concat());
         add(dtype, into.bytes_mut(), &frame.bytes()[offset..]).unwrap();
         let expected = canonical(dtype, &plain(dtype, &left, &right));
-        prop_assert_eq!(&canonical(dtype, into.bytes()), &expected);
+        prop_assert_eq!(canonical(dtype, into.bytes()), &expected[..]);
         let other = Buffer::copy_of(&[&vec![0; 9 - offset][..], &left].concat());
         into.bytes_mut().fill(0x5a);
         let (left, right) = (&other.bytes()[9 - offset..], &frame.bytes()[offset..]);
