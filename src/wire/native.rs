@@ -23,7 +23,7 @@
 //! A large message is cut into parts. Each of them has lengths and metadata again, about a hundred
 //! bytes, so that the parts may come in any order and over any connection.
 //!
-//! Beside a ring of shared memory, a data frame may be lent instead of sent: its bytes are then a [`Lent`], which
+//! Beside a ring of shared memory, the values may be lent instead of sent: its bytes are then a [`Lent`], which
 //! says where in the sender's memory it is.
 
 mod greeting;
@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use greeting::{Hello, Info, TOKEN_BYTES, VERSION, Welcome};
-pub use lent::{LENT, Lent};
+pub use lent::{LENDABLE, LENT, Lent};
 
 /// Size of the header in bytes.
 pub const HEADER: usize = 56;
@@ -208,8 +208,10 @@ impl Header {
 
     fn check(&self) -> Result<(), FrameError> {
         too_long("the number of data frames", u64::from(self.frames), FRAMES_MAX as u64)?;
-        if u32::from(self.lent) >> self.frames != 0 {
-            return Err(FrameError::Inconsistent("a frame is lent that is not there"));
+        if u32::from(self.lent) >> self.frames != 0 || self.lent & !LENDABLE != 0 {
+            return Err(FrameError::Inconsistent(
+                "a frame is lent that is not there, or may not be",
+            ));
         }
         too_long("the metadata", u64::from(self.meta_len), META_MAX as u64)?;
         if self.kind != Kind::Message {

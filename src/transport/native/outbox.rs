@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::lend::Leases;
 use super::types::Unsent;
 use crate::delivery::queue::PriorityFifo;
-use crate::wire::native::{GRANULE, HEADER, Header, Kind, LENT, WINDOW_MAX};
+use crate::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
 
 /// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since it may
 /// learn of an end later than of a beginning.
@@ -353,6 +353,9 @@ impl Stored {
     fn lend(&mut self, leases: &mut Leases) {
         let entries = self.head.as_chunks_mut::<8>().0;
         for (number, (frame, entry)) in self.data.iter().zip(entries).enumerate() {
+            if LENDABLE >> number & 1 == 0 {
+                continue;
+            }
             if let Some(record) = leases.lend(frame) {
                 self.lent |= 1 << number;
                 self.records.push(record);

@@ -446,12 +446,20 @@ fn a_large_frame_is_lent_through_shared_memory_and_its_memory_used_again() {
     // What the receiver keeps stays as it is, whatever is sent later.
     let kept: Vec<_> = (0..20)
         .map(|number| {
-            let data = [pattern(number, GRANULE)];
+            let data = [pattern(1, 8), pattern(number, GRANULE)];
             from.send(8, b"", &data, 0, SendMode::Block).unwrap();
             (data, received.next())
         })
         .collect();
-    assert!(kept.iter().all(|(sent, came)| came.frames[1] == sent[0]));
+    assert!(kept.iter().all(|(sent, came)| came.frames[2] == sent[1]));
+    // Keys are never lent, however many.
+    let data = [pattern(7, 3 * GRANULE), pattern(8, 3 * GRANULE)];
+    let copied = || at.counters().into_iter().find(|counters| !counters.outgoing).unwrap().bytes;
+    let before = copied();
+    from.send(8, b"", &data, 0, SendMode::Block).unwrap();
+    assert!(received.next().frames[1..].iter().eq(&data));
+    let came = copied() - before;
+    assert!((3 * GRANULE as u64..4 * GRANULE as u64).contains(&came), "{came}");
 }
 
 #[test]

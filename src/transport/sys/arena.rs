@@ -7,7 +7,7 @@
 //! who owns it, before it is lent, and not again until it was given back.** `Block` and the lender keep it here
 //! (`native::lend`); there, the peer does, who has the token of the job and runs the same code. A peer that
 //! broke it could garble its own values, which it can do in any other way too: these bytes are plain
-//! numbers, and no length, key or text is ever read from them.
+//! numbers, since only values are lent (`wire::native::LENDABLE`), and no length, key or text is read from them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -44,7 +44,7 @@ fn a_head_says_how_much_it_needs() {
 #[test]
 fn what_cannot_be_is_refused() {
     let granule = GRANULE as u64;
-    let refused: [(Header, [u64; 2]); 10] = [
+    let refused: [(Header, [u64; 2]); 11] = [
         (Header { sequence: 0, ..message() }, [8, 2]),
         (Header { after: 7, ..message() }, [8, 2]),
         (Header { offset: 1, part_len: 9, ..message() }, [8, 2]),
@@ -54,7 +54,8 @@ fn what_cannot_be_is_refused() {
         (Header { part_len: 0, ..message() }, [8, 2]),
         (message(), [u64::MAX, 11]),
         (Header { kind: Kind::Ack, ..message() }, [8, 2]),
-        (Header { lent: 1, ..message() }, [8, 2]),
+        (Header { lent: 1, ..message() }, [24, 2]),
+        (Header { lent: 2, part_len: 32, ..message() }, [8, 2]),
     ];
     for (header, lengths) in refused {
         assert!(parse(&bytes_of(&header, &lengths, b"abc"), DATA_MAX).is_err(), "{header:?}");

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::{Link, LinkState};
 use crate::transport::native::lend::{LEND_MIN, Leases, adopt};
 use crate::transport::native::shared::Shared;
+use crate::wire::native::LENDABLE;
 
 impl LinkState {
     /// Takes back what peers gave back.
@@ -41,15 +42,19 @@ impl Link {
         }
     }
 
-    /// The frames, the large ones in memory that can be lent, if the connection lends. The sender's own
+    /// The frames, the values in memory that can be lent if they are large, if the connection lends. The sender's own
     /// memory cannot be lent: it does not belong to us for long enough.
     pub(super) fn adopt(&self, shared: &Shared, data: &[Bytes]) -> Option<SmallVec<[Bytes; 3]>> {
-        let large = data.iter().any(|frame| frame.len() >= LEND_MIN);
-        if !large || !self.lends.load(Ordering::Relaxed) {
+        let lendable = |number: usize| u32::from(LENDABLE) >> number & 1 != 0;
+        let large = |(number, frame): (usize, &Bytes)| lendable(number) && frame.len() >= LEND_MIN;
+        if !data.iter().enumerate().any(large) || !self.lends.load(Ordering::Relaxed) {
             return None;
         }
         let arena = shared.arena()?;
-        let frames = data.iter().map(|frame| {
+        let frames = data.iter().enumerate().map(|(number, frame)| {
+            if !lendable(number) {
+                return frame.clone();
+            }
             let adopted = adopt(arena, self.number, frame);
             if adopted.as_ptr() != frame.as_ptr() {
                 self.counters.copies.fetch_add(1, Ordering::Relaxed);
