@@ -24,7 +24,7 @@ use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use link::{ASIDE_MAX, Link, close_link, waiting};
 use names::{Names, id_of};
 use received::{Received, Receiver};
-pub(super) use types::bind_error;
+pub(super) use types::{bind_error, bind_in_range};
 
 pub use types::{
     Endpoint, Incoming, LinkEvent, RecvError, SendError, SendMode, TransportError, ZmqOptions,
@@ -141,13 +141,7 @@ impl ZmqTransport {
     /// # Errors
     /// All are taken, or the host is not ours.
     pub fn bind_in_range(&self, host: &str, low: u16, high: u16) -> Result<u16, TransportError> {
-        for port in low..=high {
-            match self.bind(&Endpoint::Tcp { host: host.to_owned(), port }) {
-                Err(TransportError::PortBusy { .. }) => {}
-                other => return other,
-            }
-        }
-        Err(TransportError::RangeBusy { host: host.to_owned(), low, high })
+        bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
     }
 
     /// Opens the connection of that key, in place of an earlier one, whose messages are flushed.

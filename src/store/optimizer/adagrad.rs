@@ -7,7 +7,7 @@ use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, Step};
 use crate::store::Dtype;
 
 /// AdaGrad: operations on arrays for dense gradients, `sparse.adagrad_update` for rows.
@@ -31,10 +31,6 @@ impl Rule for AdaGrad {
 
     fn sparse(&self, decay: f64) -> Sparse {
         if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused("with a weight decay") }
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
@@ -123,10 +119,6 @@ impl Rule for GroupAdaGrad {
 
     fn sparse(&self, decay: f64) -> Sparse {
         if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused("with a weight decay") }
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, mut on: Slices<'_, T>) {

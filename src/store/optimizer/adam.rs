@@ -5,7 +5,7 @@ use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, Step};
 
 /// Adam's parameters: as the operator gets them, and the decays of the moments as Python has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,10 +37,6 @@ impl Rule for Adam {
 
     fn sparse(&self, _: f64) -> Sparse {
         if self.lazy { Sparse::Lazy } else { Sparse::Standard }
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn prepare(&self, step: &mut Step<'_>) {

@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::decimal::{double_parameter, parameter};
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, Step};
 use crate::store::Dtype;
 
 /// A number in an operation with an array.
@@ -57,14 +57,6 @@ impl Rule for Dcasgd {
 
     fn begins_with_weights(&self) -> bool {
         true
-    }
-
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
@@ -118,14 +110,6 @@ impl Rule for AdaDelta {
         dtype == Dtype::F32
     }
 
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
-    }
-
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
         let kernel = Delta {
             rho: scalar(self.rho),
@@ -174,14 +158,6 @@ impl Rule for Adamax {
 
     fn tensors(&self) -> &'static [&'static str] {
         &["mean", "variance"]
-    }
-
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn prepare(&self, step: &mut Step<'_>) {
@@ -240,10 +216,6 @@ impl Rule for Test {
 
     fn sparse(&self, _: f64) -> Sparse {
         Sparse::Refused("it adds arrays in place")
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {

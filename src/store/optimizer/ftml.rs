@@ -5,7 +5,7 @@ use super::attributes::Attributes;
 use super::decimal::{double_parameter, parameter};
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Step};
 
 /// FTML's parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,14 +26,6 @@ impl Rule for Ftml {
 
     fn tensors(&self) -> &'static [&'static str] {
         &["d", "v", "z"]
-    }
-
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {

@@ -5,7 +5,7 @@ use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, Step};
 use crate::store::Dtype;
 
 /// Ftrl's parameters.
@@ -30,10 +30,6 @@ impl Rule for Ftrl {
 
     fn sparse(&self, _: f64) -> Sparse {
         Sparse::Lazy
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {

@@ -7,7 +7,7 @@ use super::decimal::parameter;
 use super::formula::Slices;
 use super::lars::sum_of_squares;
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Passing, Rule, Step};
 
 /// LAMB's parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,10 +43,6 @@ impl Rule for Lamb {
 
     fn needs_whole(&self) -> bool {
         true
-    }
-
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
     }
 
     fn passing(&self, _: bool) -> Passing {

@@ -6,7 +6,7 @@ use super::arrays::scalar;
 use super::attributes::Attributes;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{NUMBERS, Passing, Rule, Sparse, Step};
+use super::rule::{NUMBERS, Rule, Sparse, Step};
 use super::sgd::{momentum, momentum_step, plain};
 
 /// LBSGD's parameters.
@@ -73,10 +73,6 @@ impl Rule for Lbsgd {
 
     fn sparse(&self, _: f64) -> Sparse {
         Sparse::Missing("its native kernel is for dense gradients")
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn prepare(&self, step: &mut Step<'_>) {

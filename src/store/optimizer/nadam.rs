@@ -8,7 +8,7 @@ use super::arrays::{Bounds, scalar};
 use super::attributes::Attributes;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{NUMBERS, Passing, Rule, Sparse, Step};
+use super::rule::{NUMBERS, Rule, Step};
 
 /// Nadam's parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,14 +45,6 @@ impl Rule for Nadam {
     /// The product of all momenta so far.
     fn numbers(&self) -> [f64; NUMBERS] {
         [self.start, 0.0]
-    }
-
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn prepare(&self, step: &mut Step<'_>) {

@@ -4,7 +4,7 @@ use super::OptimizerError;
 use super::attributes::Attributes;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Sparse, Step};
 use super::sgd::{momentum, plain};
 
 /// NAG's parameters.
@@ -24,10 +24,6 @@ impl Rule for Nag {
 
     fn sparse(&self, _: f64) -> Sparse {
         if self.momentum == 0.0 { Sparse::Lazy } else { Sparse::Dense }
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {

@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Step};
 use crate::store::Dtype;
 
 /// RMSProp's parameters.
@@ -37,14 +37,6 @@ impl Rule for RmsProp {
 
     fn takes(&self, dtype: Dtype) -> bool {
         dtype == Dtype::F32
-    }
-
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {

@@ -115,11 +115,16 @@ pub(super) trait Rule: Sized {
         None
     }
 
-    /// What it does with row_sparse gradients, given the weight decay of the key.
-    fn sparse(&self, decay: f64) -> Sparse;
+    /// What it does with row_sparse gradients, given the weight decay of the key. Most have no operator for
+    /// them, and get a dense one.
+    fn sparse(&self, _: f64) -> Sparse {
+        Sparse::Dense
+    }
 
     /// How rate and decay reach the operator.
-    fn passing(&self, sparse: bool) -> Passing;
+    fn passing(&self, _: bool) -> Passing {
+        Passing::Parameter
+    }
 
     /// Called once per update before any element; may change the step's rate.
     fn prepare(&self, _: &mut Step<'_>) {}

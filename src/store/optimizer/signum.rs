@@ -5,7 +5,7 @@ use super::attributes::Attributes;
 use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
-use super::rule::{Passing, Rule, Sparse, Step};
+use super::rule::{Rule, Step};
 use super::sgd::momentum;
 
 /// Signum's parameters.
@@ -22,14 +22,6 @@ impl Rule for Signum {
 
     fn tensors(&self) -> &'static [&'static str] {
         if self.momentum == 0.0 { &[] } else { &["momentum"] }
-    }
-
-    fn sparse(&self, _: f64) -> Sparse {
-        Sparse::Dense
-    }
-
-    fn passing(&self, _: bool) -> Passing {
-        Passing::Parameter
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {

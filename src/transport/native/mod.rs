@@ -152,13 +152,7 @@ impl NativeTransport {
     /// # Errors
     /// All are taken, or the host is not ours.
     pub fn bind_in_range(&self, host: &str, low: u16, high: u16) -> Result<u16, TransportError> {
-        for port in low..=high {
-            match self.bind(&Endpoint::Tcp { host: host.to_owned(), port }) {
-                Err(TransportError::PortBusy { .. }) => {}
-                other => return other,
-            }
-        }
-        Err(TransportError::RangeBusy { host: host.to_owned(), low, high })
+        super::zmq::bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
     }
 
     /// Connects to a peer under that key, in place of an earlier link, whose messages are flushed. Does

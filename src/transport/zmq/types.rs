@@ -171,6 +171,21 @@ pub struct LinkEvent {
     pub up: bool,
 }
 
+/// Listens on the first free port of a range, by whatever listens on one.
+pub(in crate::transport) fn bind_in_range(
+    host: &str,
+    (low, high): (u16, u16),
+    bind: impl Fn(&Endpoint) -> Result<u16, TransportError>,
+) -> Result<u16, TransportError> {
+    for port in low..=high {
+        match bind(&Endpoint::Tcp { host: host.to_owned(), port }) {
+            Err(TransportError::PortBusy { .. }) => {}
+            other => return other,
+        }
+    }
+    Err(TransportError::RangeBusy { host: host.to_owned(), low, high })
+}
+
 pub(in crate::transport) fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
     let Endpoint::Tcp { host, port } = endpoint else {
         return TransportError::Zmq { what: format!("cannot listen on {endpoint}"), source };
