@@ -25,9 +25,6 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 PYTHON = os.environ.get("PSLITE_PYTHON", str(ROOT / ".cache/venv/bin/python"))
 LIBRARY = Path(os.environ.get("PSLITE_LIBRARY", ROOT / "target/release/libpslite_mxnet.so"))
 
-# Runs every test with the stock library in the place of ours: for work on the tests themselves.
-STOCK_ONLY = bool(os.environ.get("PSLITE_TEST_STOCK_ONLY"))
-
 STOCK = "stock"
 OURS = "ours"
 # A server that is `pslite server`: without MXNet, without Python.
@@ -230,7 +227,7 @@ class Cluster:
             # Children of a test, not tests: no cache folder of mxnet in the caller's home.
             "MXNET_HOME": str(self.folder),
         })
-        if self.library_of(role, index) == OURS and not STOCK_ONLY:
+        if self.library_of(role, index) == OURS:
             env["LD_PRELOAD"] = str(LIBRARY)
         if self.library_of(role, index) == NATIVE:
             # Nothing of Python is to be found.
@@ -367,7 +364,7 @@ def assert_library(node):
         return
     assert "libmxnet.so" in node.libraries, f"{node.name} never loaded mxnet\n{node.describe()}"
     mapped = LIBRARY.name in node.libraries
-    assert mapped == (node.library == OURS and not STOCK_ONLY), (
+    assert mapped == (node.library == OURS), (
         f"{node.name} should use {node.library}, mapped: {node.libraries}\n{node.describe()}")
     if node.result is not None:
         assert node.result["pslite"] == mapped, node.result

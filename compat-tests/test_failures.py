@@ -16,7 +16,6 @@ from harness import OURS, STOCK, Cluster
 
 # Stock's failures are shown by running into this many seconds; a healthy run takes 4 to 8.
 STOCK_LIMIT = 20
-ours_only = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours")
 
 
 def failed(cluster):
@@ -39,7 +38,6 @@ def test_stock_swaps_messages_of_equal_priority():
     assert cluster.results[0]["swapped"] > 0, "stock kept the order this time"
 
 
-@ours_only
 def test_messages_of_equal_priority_keep_their_order():
     for _ in range(3):
         cluster = harness.run("order.py", workers=1, servers=1, library=OURS,
@@ -47,7 +45,6 @@ def test_messages_of_equal_priority_keep_their_order():
         assert cluster.results[0]["swapped"] == 0, cluster.describe()
 
 
-@ours_only
 def test_compression_without_waiting():
     """Pull, then push of the same key without waiting (the 2-bit test of MXNet itself)."""
     for _ in range(2):
@@ -58,7 +55,6 @@ def test_compression_without_waiting():
         assert cluster.digests == expected.digests, cluster.describe()
 
 
-@ours_only
 def test_gluon_start_gives_all_workers_the_same_weights():
     for _ in range(3):
         cluster = harness.run("trainer_start.py", library=OURS, servers=1)
@@ -83,7 +79,6 @@ def test_a_node_that_comes_late(late):
     assert cluster.digests == stock_digests("dist_sync")
 
 
-@ours_only
 def test_a_busy_port_is_named():
     """Address, port and who holds it: this process."""
     with socket.socket() as holder:
@@ -111,7 +106,6 @@ def test_stock_does_not_name_a_busy_port():
     assert scheduler.returncode != 0 and str(os.getpid()) not in scheduler.err, cluster.describe()
 
 
-@ours_only
 def test_port_range():
     """With PSLITE_PORT_RANGE every node but the scheduler listens inside it."""
     low = harness.free_port()
@@ -123,7 +117,6 @@ def test_port_range():
         "slow.py", 3, 0.01, library=STOCK).results)
 
 
-@ours_only
 def test_a_full_port_range_is_named():
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -145,7 +138,6 @@ def test_stock_cannot_bind_a_dns_name():
     assert failed(dns_names(STOCK))
 
 
-@ours_only
 def test_a_dns_name_as_host():
     assert dns_names(OURS).check().digests == stock_digests("dist_sync")
 
@@ -168,7 +160,6 @@ def without(missing, library, **options):
     return cluster
 
 
-@ours_only
 @pytest.mark.parametrize("missing,role", MISSING)
 def test_a_missing_role_is_named(missing, role):
     """After 10 seconds every node says what is missing; imports take 2 to 4 of them more."""
@@ -195,7 +186,6 @@ def test_stock_says_nothing_about_a_missing_role():
         assert not any(says_missing(node, "server") for node in cluster.nodes.values())
 
 
-@ours_only
 @pytest.mark.parametrize("missing,role", MISSING)
 def test_start_timeout(missing, role):
     """PSLITE_START_TIMEOUT ends the wait with an MXNetError in every process."""
@@ -215,7 +205,6 @@ def test_stock_hangs_when_a_worker_leaves_without_its_push():
     assert cluster.nodes["worker0"].hung or cluster.nodes["worker1"].hung, cluster.describe()
 
 
-@ours_only
 def test_a_worker_that_leaves_without_its_push():
     """The waiting worker ends with an MXNetError that names who left and what is lacking."""
     with Cluster("leave.py", library=OURS) as cluster:
@@ -268,7 +257,6 @@ def test_stock_hangs_when_a_node_dies(victim):
     assert any(node.hung for node in cluster.nodes.values()), cluster.describe()
 
 
-@ours_only
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("after", [0.0, 0.31, 1.13])
 def test_a_node_dies_in_the_middle(victim, after):
@@ -281,7 +269,6 @@ def test_a_node_dies_in_the_middle(victim, after):
             assert worker.returncode != 0 and "MXNetError" in worker.err, cluster.describe()
 
 
-@ours_only
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("after", [1.6, 2.4])
 def test_a_node_dies_at_the_start(victim, after):
@@ -295,7 +282,6 @@ def test_a_node_dies_at_the_start(victim, after):
         cluster.describe())
 
 
-@ours_only
 @pytest.mark.parametrize("victim", ["server0", "worker1"])
 @pytest.mark.parametrize("limits", [
     {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "4", "PSLITE_RECOVERY_WAIT": "2"},
@@ -351,7 +337,6 @@ def test_stock_recovers_no_second_time():
     assert not recovered(recover(STOCK, 2))
 
 
-@ours_only
 @pytest.mark.parametrize("resend", [{}, {"PS_RESEND": "1"}], ids=["plain", "resend"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_worker_is_restarted(times, resend):
@@ -379,14 +364,12 @@ def test_stock_fails_with_loss():
     pytest.fail("stock completed three runs with 30 % loss")
 
 
-@ours_only
 @pytest.mark.parametrize("name", ["dist_sync", "server_sgd_momentum", "p3"])
 def test_thirty_percent_loss(name):
     """Completes, and nothing was counted twice: the results are exact."""
     assert run_case(name, OURS, env=LOSS).digests == stock_digests(name)
 
 
-@ours_only
 def test_resend_without_loss_for_several_runs():
     for _ in range(5):
         assert run_case("dist_sync", OURS, env={"PS_RESEND": "1"}).digests == (
@@ -405,7 +388,6 @@ def test_stock_drops_messages_of_a_second_customer_with_resend():
     assert failed(two_threads(STOCK, {"PS_RESEND": "1"}, STOCK_LIMIT))
 
 
-@ours_only
 def test_two_customers_with_resend():
     two_threads(OURS, {"PS_RESEND": "1"}, 60).check()
 
@@ -414,7 +396,6 @@ def test_stock_hangs_on_a_second_kvstore():
     assert failed(Cluster("several_kvstores.py", library=STOCK, timeout=STOCK_LIMIT).run())
 
 
-@ours_only
 def test_a_second_kvstore_in_every_process():
     cluster = harness.run("several_kvstores.py", library=OURS)
     assert len(set(cluster.digests.values())) == 1, cluster.describe()
@@ -527,7 +508,6 @@ def test_stock_dies_of_garbage():
     assert failed(attacked(STOCK, STOCK_LIMIT))
 
 
-@ours_only
 def test_garbage_is_dropped_with_a_warning():
     cluster = attacked(OURS, 60).check()
     assert cluster.digests == harness.run("slow.py", 60, 0.01, library=OURS).digests

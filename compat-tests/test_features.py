@@ -5,7 +5,7 @@ import json
 import pytest
 
 import harness
-from cases import CASES, SMALL_BOUND, run_case, stock_digests
+from cases import CASES, run_case, stock_digests
 from harness import OURS, STOCK
 
 
@@ -57,7 +57,7 @@ def test_server_profiler(library):
         cluster.describe())
     names = {e.get("name", "") for p in profiles.values() for e in p["traceEvents"]}
     # MXNet records its own operators; our store what it serves.
-    expected = {"CopyCPU2CPU"} if library == STOCK or harness.STOCK_ONLY else {"push", "pull"}
+    expected = {"CopyCPU2CPU"} if library == STOCK else {"push", "pull"}
     assert expected <= names, sorted(names)[:50]
 
 
@@ -80,8 +80,6 @@ def test_our_library_says_that_it_serves():
     """PS_VERBOSE=1: every process names pslite in its log; without preload none does."""
     stock = run_case("dist_sync", STOCK, env={"PS_VERBOSE": "1"})
     ours = run_case("dist_sync", OURS, env={"PS_VERBOSE": "1"})
-    if harness.STOCK_ONLY:
-        pytest.skip("stock in the place of ours")
     for node in stock.nodes.values():
         assert "pslite" not in node.err.replace(str(harness.ROOT), ""), node.describe()
     for node in ours.nodes.values():
@@ -94,6 +92,5 @@ def test_a_program_without_mxnet_notices_nothing():
     script = "import sys; print(sorted(m for m in sys.modules if 'mxnet' in m), 'done')"
     plain = subprocess.run([harness.PYTHON, "-c", script], capture_output=True, timeout=60)
     loaded = subprocess.run([harness.PYTHON, "-c", script], capture_output=True, timeout=60,
-                            env={"LD_PRELOAD": str(harness.LIBRARY) if not harness.STOCK_ONLY
-                                 else ""})
+                            env={"LD_PRELOAD": str(harness.LIBRARY)})
     assert (loaded.returncode, loaded.stdout, loaded.stderr) == (0, plain.stdout, b"")

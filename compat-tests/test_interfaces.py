@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from harness import OURS, STOCK, STOCK_ONLY, Cluster
+from harness import OURS, STOCK, Cluster
 
 STOCK_LIMIT = 15
 SCHEDULER = "10.77.2.1"
@@ -69,7 +69,6 @@ def test_stock_advertises_an_address_that_nobody_reaches(hosts):
         cluster.describe())
 
 
-@pytest.mark.skipif(STOCK_ONLY, reason="stock in the place of ours")
 @pytest.mark.parametrize("env", [{}, {"DMLC_INTERFACE": "second0"}], ids=["nothing", "interface"])
 def test_the_address_towards_the_scheduler_is_taken(hosts, env):
     """Without a setting the right one is found; an interface may be named."""

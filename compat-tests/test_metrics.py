@@ -7,8 +7,6 @@ import pytest
 import harness
 from harness import NATIVE, OURS
 
-pytestmark = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock has no metrics")
-
 ROUNDS = 10
 VALUE_BYTES = 50 * 20 * 4
 DATA = ("push", "pull", "push-pull")

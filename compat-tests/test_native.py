@@ -12,8 +12,6 @@ import harness
 from cases import CASES, SMALL_BOUND, run_case, stock_digests
 from harness import NATIVE, OURS, STOCK
 
-pytestmark = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours")
-
 
 def servers(kind, others):
     return {"scheduler": others, "server": kind, "worker": others}

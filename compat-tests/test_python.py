@@ -11,7 +11,6 @@ from cases import CASES, stock_digests
 import harness
 from harness import OURS
 
-pytestmark = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours")
 PACKAGE = harness.ROOT / "ffi/python"
 PATH = f"{harness.PROGRAMS}:{PACKAGE}"
 BY_PACKAGE = {"LD_PRELOAD": None, "PYTHONPATH": PATH, "PSLITE_LIBRARY": str(harness.LIBRARY)}

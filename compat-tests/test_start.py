@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 import harness
 from harness import OURS
 
@@ -15,8 +13,6 @@ def test_eight_nodes_start_quickly():
 
     What counts is the last node to come: the others wait for its interpreter, not for the library.
     """
-    if harness.STOCK_ONLY:
-        pytest.skip("stock in the place of ours")
     with harness.Cluster("nothing.py", workers=4, servers=3, library=OURS,
                          env={"PS_VERBOSE": "1"}) as cluster:
         cluster.start()

@@ -14,7 +14,6 @@ import pytest
 import harness
 from harness import OURS
 
-ours_only = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours")
 SCRIPT = harness.ROOT / "scripts/symbol-table"
 
 
@@ -41,7 +40,6 @@ def uses(wheel):
     return table.Uses(wheel, table.exports())
 
 
-@ours_only
 def test_the_library_exports_what_the_map_says_and_nothing_else():
     exports = table.exports()
     assert len(exports) >= 20
@@ -73,7 +71,7 @@ def test_an_export_that_is_forgotten_is_noticed(uses):
 
 def test_the_page_is_up_to_date(wheel):
     done = subprocess.run([sys.executable, str(SCRIPT), "--check", "--wheel", str(wheel.path),
-                           *([] if harness.STOCK_ONLY else ["--library", str(harness.LIBRARY)])],
+                           "--library", str(harness.LIBRARY)],
                           text=True, stderr=subprocess.PIPE, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -81,7 +79,6 @@ def test_the_page_is_up_to_date(wheel):
 BINDING = re.compile(r"binding file (\S+) \[\d+\] to (\S+) \[\d+\]: \w+ symbol `(\w+)'")
 
 
-@ours_only
 def test_the_loader_binds_our_symbols_to_our_library(uses):
     """LD_DEBUG in the worker of a real job. What counts is what is bound until libmxnet is initialised:
     later lookups are dlsym's, by which our library finds what it forwards to."""

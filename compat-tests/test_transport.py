@@ -18,7 +18,6 @@ import harness
 from cases import CASES, SMALL_BOUND, run_case, stock_digests
 from harness import NATIVE, OURS, STOCK
 
-pytestmark = pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours")
 
 SAYS = {"tcp": "over TCP", "shm": "through shared memory"}
 

@@ -20,10 +20,7 @@ import harness  # noqa: E402
 from cases import SMALL_BOUND  # noqa: E402
 from harness import LIBRARY, OURS, ROLES  # noqa: E402
 
-pytestmark = [
-    pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed"),
-    pytest.mark.skipif(harness.STOCK_ONLY, reason="stock in the place of ours"),
-]
+pytestmark = pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
 VALGRIND = ["valgrind", "--num-callers=40"]
 LIMIT = 400
 
@@ -54,7 +51,6 @@ def test_all_roles_are_clean(tmp_path, monkeypatch):
         assert "suppressed: 0 from 0" in report, (role, report[-500:])
         bad = [text for text in findings(report) if " dl_open_worker " not in text]
         assert not bad, (role, "\n\n".join(bad[:5]))
-
 
 
 def findings(report):

@@ -6,7 +6,6 @@ It runs a whole job, once without and once with further fields in every message 
 and must get the same answers.
 """
 
-import socket
 import struct
 import time
 

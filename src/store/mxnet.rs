@@ -1,7 +1,11 @@
 //! MXNet's server (kvstore_dist_server.h), without MXNet: what it does with each push, pull and command.
 //!
 //! May touch `wire` types; the store's owner sends the answers. One call at a time: whoever owns a store
-//! locks it. Where this differs from MXNet is said at the place, and in docs/divergences.md.
+//! locks it. `rows` has what is about row_sparse arrays, `hand_over` what is about another server that takes
+//! over. Where this differs from MXNet is said at the place, and in docs/divergences.md.
+
+mod hand_over;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +15,12 @@ use bytes::Bytes;
 use super::command::Generations;
 use super::compression::{Compression, TwoBit};
 use super::error::StoreError;
-use super::kind::{RequestKind, command_of, kind_of};
+use super::kind::{RequestKind, kind_of};
 use super::optimizer::{Gradient, Optimizer};
 use super::part::{Part, Sum};
 use super::round::{Complete, Quorum};
 use super::tensor::{Layout, Piece, Tensor};
-use super::value::Value;
-use super::{Allocator, Buffer, Dtype, precision, sparse};
+use super::{Allocator, Buffer, Dtype, precision};
 use crate::kv::{KEY_SIZE, KvPairs, key_at};
 use crate::wire::{Key, Meta};
 
@@ -197,86 +200,6 @@ impl Store {
         let vals = piece.value.lend();
         let lens = Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes());
         Ok(Answer { request, kv: KvPairs { keys: keys.slice(..KEY_SIZE), vals, lens } })
-    }
-
-    // ---- row_sparse ----------------------------------------------------------------------------
-
-    /// DataHandleRowSparse.
-    fn push_rows(
-        &mut self,
-        request: Meta,
-        frames: &Frames,
-        dtype: Dtype,
-        answers: &mut Vec<Answer>,
-    ) -> Result<(), StoreError> {
-        let key = self.key(&frames.keys, 0)?;
-        let rows = sparse::rows(&frames.keys, self.config.first_key, key)?;
-        let row_len = sparse::row_len(&frames.lens, rows.len(), frames.vals.len(), dtype)?;
-        if !self.tensors.contains_key(&key) {
-            if rows.is_empty() || !rows.iter().copied().eq(0..rows.len() as i64) {
-                return Err(StoreError::Malformed("the first push of a matrix brings all rows"));
-            }
-            let layout = Layout::Rows { row_len };
-            return self.init(
-                key,
-                Piece::new(self.copy(&frames.vals), dtype, layout),
-                request,
-                answers,
-            );
-        }
-        let piece = self.piece(key)?;
-        let Layout::Rows { row_len: expected } = piece.layout else {
-            return Err(StoreError::Storage { key, is: piece.layout.name() });
-        };
-        if rows.is_empty() && !self.sync {
-            // Nothing to apply.
-            answers.push(done(request));
-            return Ok(());
-        }
-        let length = piece.length();
-        if let Some(row) = rows.iter().find(|row| **row >= length as i64) {
-            return Err(StoreError::Row { key, rows: length, row: *row });
-        }
-        let bytes = rows.len() * expected * dtype.size();
-        if !rows.is_empty() && (row_len != expected || bytes != frames.vals.len()) {
-            return Err(StoreError::Size { key, expected: bytes, got: frames.vals.len() });
-        }
-        self.check(key, Layout::Rows { row_len: expected }, dtype, None)?;
-        let (rows, values) = sparse::ascending(rows, &frames.vals, expected * dtype.size());
-        self.push(key, request, Part::Rows { rows, values }, answers)
-    }
-
-    /// RowSparsePullResponse.
-    fn pull_rows(
-        &self,
-        request: Meta,
-        frames: &Frames,
-        dtype: Dtype,
-    ) -> Result<Answer, StoreError> {
-        let key = self.key(&frames.keys, 0)?;
-        let count = frames.keys.len() / KEY_SIZE;
-        let rows = sparse::rows(&frames.keys, self.config.first_key, key)?;
-        if rows.is_empty() {
-            let kv = KvPairs {
-                keys: frames.keys.clone(),
-                vals: Bytes::new(),
-                lens: sparse::lens(count, 0),
-            };
-            return Ok(Answer { request, kv });
-        }
-        let piece = self.piece(key)?;
-        let Layout::Rows { row_len } = piece.layout else {
-            return Err(StoreError::Storage { key, is: piece.layout.name() });
-        };
-        self.check(key, piece.layout, dtype, None)?;
-        if rows.len().saturating_mul(row_len * dtype.size()) > BYTES_MAX {
-            return Err(StoreError::Malformed("an answer of more than 2 GiB"));
-        }
-        let vals = sparse::gather(piece.value.buffer().bytes(), &rows, row_len * dtype.size())
-            .map_err(|row| StoreError::Row { key, rows: piece.length(), row })?;
-        // In elements, unlike everywhere else: so does MXNet, and its workers don't look.
-        let kv = KvPairs { keys: frames.keys.clone(), vals, lens: sparse::lens(count, row_len) };
-        Ok(Answer { request, kv })
     }
 
     // ---- all kinds -----------------------------------------------------------------------------
@@ -473,65 +396,10 @@ impl Store {
         }
     }
 
-    /// The first row_sparse key, if there is any.
-    pub(super) fn rows_key(&self) -> Option<i64> {
-        let is_rows = |piece: &Piece| matches!(piece.layout, Layout::Rows { .. });
-        let mut tensors = self.tensors.iter();
-        tensors.find(|(_, tensor)| tensor.pieces.iter().any(is_rows)).map(|(key, _)| *key)
-    }
-
-    /// Why the store can never update the key that this request makes, if so: it is row_sparse, and the
-    /// optimizer has no kernel for that here.
-    #[must_use]
-    pub fn cannot_take(&self, request: &Meta, frames: &[Bytes]) -> Option<StoreError> {
-        let optimizer = self.optimizer.as_ref()?;
-        let reason = optimizer.lacks_rows()?;
-        let is_rows = kind_of(request.head).is_ok_and(|(kind, _)| kind == RequestKind::RowSparse);
-        let key = self.key(frames.first()?, 0).ok().filter(|_| is_rows && request.push)?;
-        let class = optimizer.class();
-        (!self.tensors.contains_key(&key)).then_some(StoreError::Rows { class, key, reason })
-    }
-
-    /// True if another server that gets all values, and the optimizer, goes on as this one would: nothing
-    /// else is kept yet.
-    #[must_use]
-    pub fn is_only_values(&self) -> bool {
-        self.pieces().all(|piece| piece.state.is_none() && !piece.round.is_open())
-    }
-
     /// True while pushes wait for others.
     #[must_use]
     pub fn has_open_rounds(&self) -> bool {
         self.pieces().any(|piece| piece.round.is_open())
-    }
-
-    /// For another server that takes over: each key's value, as the push that would initialise it
-    /// (metadata without sender and timestamp, and frames). The store is empty then.
-    pub fn give_away(&mut self) -> Vec<(Meta, Vec<Bytes>)> {
-        let tensors = std::mem::take(&mut self.tensors);
-        let pushes = tensors.iter().flat_map(|(key, tensor)| {
-            tensor.pieces.iter().map(|piece| self.init_push(*key, piece))
-        });
-        pushes.collect()
-    }
-
-    fn init_push(&self, key: i64, piece: &Piece) -> (Meta, Vec<Bytes>) {
-        let first = self.config.first_key.wrapping_add(key as u64);
-        let vals = piece.value.lend();
-        let (kind, keys, lens) = match piece.layout {
-            Layout::Dense => (RequestKind::Default, vec![first], vec![vals.len() as i32]),
-            Layout::Rows { row_len } => {
-                let rows = 0..piece.length() as u64;
-                let keys = std::iter::once(first).chain(rows.map(|row| first.wrapping_add(row)));
-                let mut lens = vec![(row_len * piece.dtype.size()) as i32; piece.length() + 1];
-                lens[0] = 0;
-                (RequestKind::RowSparse, keys.collect(), lens)
-            }
-        };
-        let head = command_of(kind, piece.dtype);
-        let meta = Meta { head, push: true, request: true, ..Meta::default() };
-        let keys = Bytes::copy_from_slice(bytemuck::cast_slice(&keys));
-        (meta, vec![keys, vals, Bytes::copy_from_slice(bytemuck::cast_slice(&lens))])
     }
 
     fn pieces(&self) -> impl Iterator<Item = &Piece> {
@@ -584,53 +452,6 @@ impl Frames {
             all.push(len.ok_or(StoreError::Malformed("the frame of lens holds no lengths"))?);
         }
         Ok(Self { keys, vals, lens: all })
-    }
-}
-
-impl Piece {
-    /// Without an optimizer the sum takes the place of the value.
-    fn replace(&mut self, sum: Sum, dtype: Dtype) -> Result<(), StoreError> {
-        match self.layout {
-            Layout::Dense => self.replace_all(sum, dtype)?,
-            Layout::Rows { row_len } => self.replace_rows(sum, dtype, row_len)?,
-        }
-        self.master_to_value();
-        self.version += 1;
-        Ok(())
-    }
-
-    fn replace_all(&mut self, sum: Sum, dtype: Dtype) -> Result<(), StoreError> {
-        match (&mut self.master, sum) {
-            (None, Sum::Dense(sum)) if sum.len() == self.value.buffer().len() => {
-                self.value = Value::new(sum);
-                Ok(())
-            }
-            (None, sum) => sum.write(dtype, self.value.overwrite()),
-            (Some(master), sum) => sum.write(dtype, master),
-        }
-    }
-
-    /// Rows that nobody pushed are zero then: a row_sparse array has no others.
-    fn replace_rows(&mut self, sum: Sum, dtype: Dtype, row_len: usize) -> Result<(), StoreError> {
-        let (rows, values) = sum.rows(dtype)?;
-        let target = match &mut self.master {
-            Some(master) => master,
-            None => self.value.overwrite(),
-        };
-        target.bytes_mut().fill(0);
-        let size = row_len * dtype.size();
-        for (i, row) in rows.iter().enumerate() {
-            let at = *row as usize * size;
-            target.bytes_mut()[at..at + size]
-                .copy_from_slice(&values.bytes()[i * size..(i + 1) * size]);
-        }
-        Ok(())
-    }
-
-    fn master_to_value(&mut self) {
-        if let Some(master) = &self.master {
-            precision::from_f32(master, self.dtype, self.value.overwrite());
-        }
     }
 }
 

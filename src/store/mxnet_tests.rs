@@ -2,6 +2,7 @@
 //! compat-tests.
 
 use super::*;
+use crate::store::kind::command_of;
 use crate::store::pickle::{Object, Value};
 use crate::wire::NodeId;
 

@@ -2,10 +2,12 @@
 //! round. MXNet's cut gives a server one piece of a key, whose place in the whole it does not know; it
 //! counts from 0 here.
 
+use super::error::StoreError;
 use super::optimizer::State;
+use super::part::Sum;
 use super::round::Round;
 use super::value::Value;
-use super::{Buffer, Dtype};
+use super::{Buffer, Dtype, precision};
 
 /// How a piece's elements are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,51 @@ impl Piece {
     /// Bytes of what the optimizer keeps for it.
     pub(super) fn state_bytes(&self) -> usize {
         self.state.as_ref().map_or(0, State::bytes)
+    }
+
+    /// Without an optimizer the sum takes the place of the value.
+    pub(super) fn replace(&mut self, sum: Sum, dtype: Dtype) -> Result<(), StoreError> {
+        match self.layout {
+            Layout::Dense => self.replace_all(sum, dtype)?,
+            Layout::Rows { row_len } => self.replace_rows(sum, dtype, row_len)?,
+        }
+        self.master_to_value();
+        self.version += 1;
+        Ok(())
+    }
+
+    fn replace_all(&mut self, sum: Sum, dtype: Dtype) -> Result<(), StoreError> {
+        match (&mut self.master, sum) {
+            (None, Sum::Dense(sum)) if sum.len() == self.value.buffer().len() => {
+                self.value = Value::new(sum);
+                Ok(())
+            }
+            (None, sum) => sum.write(dtype, self.value.overwrite()),
+            (Some(master), sum) => sum.write(dtype, master),
+        }
+    }
+
+    /// Rows that nobody pushed are zero then: a row_sparse array has no others.
+    fn replace_rows(&mut self, sum: Sum, dtype: Dtype, row_len: usize) -> Result<(), StoreError> {
+        let (rows, values) = sum.rows(dtype)?;
+        let target = match &mut self.master {
+            Some(master) => master,
+            None => self.value.overwrite(),
+        };
+        target.bytes_mut().fill(0);
+        let size = row_len * dtype.size();
+        for (i, row) in rows.iter().enumerate() {
+            let at = *row as usize * size;
+            target.bytes_mut()[at..at + size]
+                .copy_from_slice(&values.bytes()[i * size..(i + 1) * size]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn master_to_value(&mut self) {
+        if let Some(master) = &self.master {
+            precision::from_f32(master, self.dtype, self.value.overwrite());
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The only I/O of the core. Knows frames of bytes and node ids, not what they mean.
 //!
-//! `zmq` is the stock wire on libzmq; `native` the data plane between our own nodes; `address` finds hosts, interfaces and ports; `port_holder`
-//! names who has a busy port; `counters` is what each of them counts; `sys` is the only unsafe code of the core.
+//! `zmq` is the stock wire on libzmq; `native` the data plane between our own nodes; `address` finds hosts,
+//! interfaces and ports; `port_holder` names who has a busy port; `counters` is what each of them counts;
+//! `sys` is the only unsafe code of the core.
 
 pub mod address;
 pub mod counters;
