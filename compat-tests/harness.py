@@ -171,16 +171,17 @@ class Cluster:
     for each process of the role; servers may be "native", which is `pslite server`. env: for every process. node_env: a dictionary from a role or a
     node's name ("worker1") to more of it. prepare: is called with the folder in which they run.
     prefix: called with a role, the command that its processes are run by. roles: which roles to
-    start, for jobs that lack some.
+    start, for jobs that lack some. place: the hosts of a lab (netlab.cluster.Place).
     """
 
     def __init__(self, script, args=(), workers=2, servers=2, library=STOCK, env=None,
                  node_env=None, timeout=DEFAULT_TIMEOUT, roles=ROLES, port=None,
-                 host="127.0.0.1", command=None, prepare=None, prefix=None):
+                 host="127.0.0.1", command=None, prepare=None, prefix=None, place=None):
         self.script = Path(script) if Path(script).is_absolute() else PROGRAMS / script
         self.command = command or [PYTHON, "-u", str(self.script), *map(str, args)]
         self.counts = {"scheduler": 1, "server": servers, "worker": workers}
         self.prefix = prefix or (lambda role: [])
+        self.place = place
         self.library = library
         self.env = dict(env or {})
         self.node_env = dict(node_env or {})
@@ -232,6 +233,8 @@ class Cluster:
         if self.library_of(role, index) == NATIVE:
             # Nothing of Python is to be found.
             env = {k: v for k, v in env.items() if not k.startswith("PYTHON")} | {"PATH": ""}
+        if self.place:
+            env.update(self.place.variables(role, index))
         env.update(self.env)
         env.update(self.node_env.get(role, {}))
         env.update(self.node_env.get(f"{role}{index}", {}))
@@ -244,8 +247,10 @@ class Cluster:
         assert name not in self.nodes, f"{name} is there already"
         library = self.library_of(role, index)
         command = [str(PROGRAM), role] if library == NATIVE else self.command
-        node = Node(name, role, library, self.prefix(role) + command,
-                    self.environment(role, index, more), self.folder)
+        command = self.prefix(role) + command
+        if self.place:
+            command = self.place.command(role, index, command)
+        node = Node(name, role, library, command, self.environment(role, index, more), self.folder)
         self.nodes[name] = node
         return node
 

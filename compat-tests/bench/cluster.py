@@ -35,9 +35,10 @@ class Failed(Exception):
 
 class Cluster:
     """Processes that all run `command`, or what `others` has for their role; they must end by themselves
-    after a time of their own choice."""
+    after a time of their own choice. place: the hosts of a lab (netlab.cluster.Place); settings: more
+    environment for each of them."""
 
-    def __init__(self, command, workers, servers, kind, others=None):
+    def __init__(self, command, workers, servers, kind, others=None, place=None, settings=None):
         self.kind = kind
         self._folder = tempfile.TemporaryDirectory(prefix="pslite-bench-")
         self._processes = []
@@ -45,10 +46,14 @@ class Cluster:
         self._servers = []
         port = free_port()
         roles = ["scheduler"] + ["server"] * servers if servers else []
+        members = {"scheduler": [], "worker": self._workers, "server": self._servers}
         for role in roles + ["worker"] * workers:
-            process = self._spawn((others or {}).get(role, command), role,
-                                  environment(role, workers, servers, kind, port))
-            {"worker": self._workers, "server": self._servers}.get(role, []).append(process)
+            words = (others or {}).get(role, command)
+            env = environment(role, workers, servers, kind, port)
+            if place:
+                words = place.command(role, len(members[role]), words)
+                env.update(place.variables(role, len(members[role])))
+            members[role].append(self._spawn(words, role, {**env, **(settings or {})}))
 
     def _spawn(self, command, role, env):
         worker = role == "worker"

@@ -1,13 +1,14 @@
 """Seconds of one step of data-parallel training as the kvstore sees it: push and pull every tensor.
 
-Three sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, and those of four ResNet-50. `dist_sync`. Without an
+Four sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, those of four ResNet-50, and ResNet-50 with one
+more that is as large as all of it. `dist_sync`. Without an
 optimizer the servers replace the stored value by the workers' sum; with SGD they apply it. After every
 command all that was pulled last is compared with what the arithmetic says.
 
 A worker reads lines from standard input and answers each with a line of JSON; every worker of a job
 must be given the same:
 
-    NAME STEPS          resnet50, keys or large: that many steps, begun together
+    NAME STEPS          resnet50, keys, large or huge: that many steps, begun together
     NAME STEPS late     each worker begins some seconds after the one before: what the first ones push waits
     sgd                 from now on the servers have an optimizer
     end
@@ -126,7 +127,8 @@ class Job:
         self.kv = kv
         self.sgd = False
         self.workloads = {}
-        self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": resnet50() * 4}
+        self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": resnet50() * 4,
+                      "huge": resnet50() + [sum(resnet50())]}
         assert len(self.sizes["resnet50"]) == 161 and sum(self.sizes["resnet50"]) == 25_557_032
 
     def set_sgd(self):

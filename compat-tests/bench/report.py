@@ -132,7 +132,7 @@ def plural(count, word):
     return f"{count} {word}" + ("" if count == 1 else "s")
 
 
-def insert(page, new):
+def insert(page, new, begin=BEGIN, end=END):
     """The page with the tables between its markers."""
-    head, rest = page.split(BEGIN, 1)
-    return f"{head}{BEGIN}\n\n{new}\n\n{END}{rest.split(END, 1)[1]}"
+    head, rest = page.split(begin, 1)
+    return f"{head}{begin}\n\n{new}\n\n{end}{rest.split(end, 1)[1]}"

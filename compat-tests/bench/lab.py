@@ -1,0 +1,344 @@
+"""Rounds of data-parallel training over links of given rates: stock and ours on the hosts of one lab.
+
+    scripts/bench lab                          every case (about 40 minutes)
+    scripts/bench lab one two --rounds 3       some of them; --help lists the options
+    scripts/bench lab --gate                   exit code 1 if a bar does not hold
+
+A round pushes and pulls every tensor of ResNet-50 through `mx.kv`, `dist_sync`, without an optimizer
+(mxkv.py); its time is the slowest worker's. Clusters of stock and of ours live side by side on the same hosts.
+While links stay as they are, they are asked in turn; where links change, one is asked for the whole time
+and then the other one, under the same changes. The bound T* is netlab/model.py's, from the rates that are set;
+eta is T* by the measured time. Raw numbers: .cache/bench/lab.json. Needs root.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import mean
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.dont_write_bytecode = True
+import lab_report  # noqa: E402
+import report  # noqa: E402
+from cluster import LIBRARY, STOCK, TCP, Cluster, Failed  # noqa: E402
+from harness import PYTHON  # noqa: E402
+from netlab import Lab, LabError, Rates, Unavailable, changes, model  # noqa: E402
+from netlab.cluster import Place, hosts  # noqa: E402
+from netlab.network import CONGESTION  # noqa: E402
+from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
+from parts import CACHE  # noqa: E402
+from run import PAGE, machine  # noqa: E402
+
+#: Bytes of ResNet-50's tensors (mxkv.py), and of those of the set `huge`.
+MODEL = 25_557_032 * 4
+HUGE = 2 * MODEL
+OURS, FIXED = "ours", "planning off"
+PLANNING_OFF = {"PSLITE_PLANNING": "0"}
+# Seconds after which a cluster ends itself, whatever happens.
+LIMIT = 7200
+GOODPUT = HERE.parent / "netlab/goodput.py"
+# Of the case `slowed`: which server, and how much slower.
+LOWERED, SLOWED, CORES = 1, 2, 0.3
+
+
+class Kind:
+    """One of the clusters that a case compares."""
+
+    def __init__(self, name, library, settings=None):
+        self.name = name
+        self.library = library
+        self.settings = settings or {}
+
+
+def kinds(options, fixed=False):
+    found = [Kind(STOCK, STOCK)]
+    if not options.stock_only:
+        found.append(Kind(OURS, TCP, options.set))
+        if fixed:
+            found.append(Kind(FIXED, TCP, {**options.set, **PLANNING_OFF}))
+    return found
+
+
+class Bench:
+    """A lab and its clusters, each on every host."""
+
+    def __init__(self, stack, workers, servers, options, chosen, settings=None):
+        self.workers = workers
+        self.servers = list(servers)
+        self.lab = stack.enter_context(Lab(hosts(workers, servers), options.congestion))
+        command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(LIMIT)]
+        self.clusters = {kind.name: stack.enter_context(Cluster(
+            command, len(workers), len(servers), kind.library, place=Place(self.lab),
+            settings={**(settings or {}), **kind.settings})) for kind in chosen}
+
+    def set_servers(self, servers):
+        self.servers = list(servers)
+        for index, rates in enumerate(servers):
+            self.lab.host(f"server{index}").rates = rates
+
+    def bound(self, size=MODEL):
+        return model.bound(size, self.workers, self.servers)
+
+    def one(self, name, tensors="resnet50"):
+        """Seconds of one round."""
+        return max(answer["seconds"] for answer in self.clusters[name].ask(f"{tensors} 1"))
+
+    def in_turn(self, options, tensors="resnet50", settle=None):
+        """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in turn."""
+        found = {name: [self.one(name, tensors)] for name in self.clusters}  # connections, buffers
+        if OURS in found:
+            found[OURS] += [self.one(OURS, tensors) for _ in range(options.settle if settle is None else settle)]
+        rounds, cores = ({name: [] for name in self.clusters} for _ in range(2))
+        for _ in range(options.rounds):
+            for name in self.clusters:
+                before, begin = busy(), time.monotonic()
+                rounds[name].append(self.one(name, tensors))
+                cores[name].append((busy() - before) / (time.monotonic() - begin))
+        return {"rounds": rounds, "before": found, "cores": {name: mean(used) for name, used in cores.items()}}
+
+    def end(self):
+        for cluster in self.clusters.values():
+            cluster.end()
+
+
+@contextmanager
+def bench(*words, **more):
+    with ExitStack() as stack:
+        yield Bench(stack, *words, **more)
+
+
+def both(rates, options):
+    return [Rates.both(rate * options.scale) for rate in rates]
+
+
+# ---- the cases
+
+def wire(options):
+    """Not ps-lite: what plain TCP carries where every worker sends to every server and the other way round."""
+    rates = {"workers": both([500] * 4, options), "servers": both([500, 500, 500, 50], options)}
+    with Lab(hosts(**rates), options.congestion) as lab:
+        named = {role: [host for name, host in lab.hosts.items() if name.startswith(role)]
+                 for role in ("worker", "server")}
+        into = {host: subprocess.Popen(host.command(
+            [sys.executable, "-u", GOODPUT, "serve", host.address, 7000, 4, 5]), stdout=subprocess.PIPE, text=True)
+            for host in named["worker"] + named["server"]}
+        for process in into.values():
+            process.stdout.readline()
+        before = busy()
+        for source, target in (("worker", "server"), ("server", "worker")):
+            for host in named[source]:
+                host.popen([sys.executable, GOODPUT, "send", "7000", *(peer.address for peer in named[target])])
+        begin = time.monotonic()
+        rows = []
+        for host, process in into.items():
+            got = json.loads(process.communicate(timeout=60)[0])["mbit"]
+            rows.append({"host": host.name, "set": host.rates.down, "mbit": mean(got)})
+        used = (busy() - before) / (time.monotonic() - begin)
+    return {"hosts": rows, "cores": used, "bottleneck": [row["mbit"] / row["set"] for row in rows
+                                                         if row["host"].startswith("server")]}
+
+
+def busy():
+    """Seconds for which this machine's cores have worked."""
+    total = Path("/proc/stat").read_text().splitlines()[0]
+    user, nice, system, _, _, irq, soft, *_ = map(int, total.split()[1:])
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def still(options, workers, servers):
+    with bench(both(workers, options), both(servers, options), options, kinds(options)) as job:
+        found = job.in_turn(options)
+        job.end()
+        return {"phases": [{"title": "", "bound": job.bound(), **found}]}
+
+
+def one(options):
+    return still(options, [500] * 4, [500, 500, 500, 50])
+
+
+def two(options):
+    return still(options, [400] * 4, [200, 200, 50, 50])
+
+
+def equal(options):
+    with bench(both([500] * 4, options), both([500] * 4, options), options, kinds(options, True)) as job:
+        found = job.in_turn(options, settle=0)
+        job.end()
+        return {"phases": [{"title": "", "bound": job.bound(), **found}]}
+
+
+def redrawn(options):
+    """The servers' rates change every so many seconds, whatever the round under way."""
+    numbers = random.Random(options.seed)
+    drawn = [both([round(numbers.uniform(50, 400)) for _ in range(4)], options) for _ in range(options.phases)]
+    timed = [changes.Timed(options.period * phase, tuple(
+        changes.Rate(f"server{index}", rates) for index, rates in enumerate(servers)), f"phase {phase + 1}")
+        for phase, servers in enumerate(drawn)]
+    workers = both([400] * 4, options)
+    phases = [{"title": "/".join(str(rates) for rates in servers), "bound": model.bound(MODEL, workers, servers),
+               "rounds": {}} for servers in drawn]
+    whole = {}
+    with bench(workers, drawn[0], options, kinds(options)) as job:
+        for name in job.clusters:
+            job.set_servers(drawn[0])
+            job.one(name)
+            whole[name] = _under_changes(job, name, timed, phases, options)
+        job.end()
+    return {"phases": phases, "whole": whole, "period": options.period}
+
+
+def _under_changes(job, name, timed, phases, options):
+    """Rounds until the last phase is over; each goes to the phase in which it began and ended, if it did."""
+    every = []
+    timeline = changes.Timeline(job.lab, timed, _complain).start()
+    begin = time.monotonic()
+    try:
+        while (started := time.monotonic() - begin) < options.period * len(phases):
+            every.append(job.one(name))
+            first, last = (int(at // options.period) for at in (started, time.monotonic() - begin))
+            if first == last < len(phases):
+                phases[first]["rounds"].setdefault(name, []).append(every[-1])
+    finally:
+        timeline.stop()
+    return every
+
+
+def _complain(timed, error):
+    if error:
+        print(f"{timed.text}: {error}", file=sys.stderr, flush=True)
+
+
+def huge(options):
+    """The first of PSLD's causes of a slow server: one tensor is half of the model, and all on one server, as
+    it is below the bound from which MXNet cuts."""
+    with bench(both([400] * 4, options), both([200] * 4, options), options, kinds(options),
+               settings={"MXNET_KVSTORE_BIGARRAY_BOUND": "1000000000"}) as job:
+        found = job.in_turn(options, "huge")
+        job.end()
+        return {"phases": [{"title": "a huge tensor", "bound": job.bound(HUGE), **found}]}
+
+
+def slowed(options):
+    """The other two, one after the other: a link that gets slower, and a processor."""
+    workers, servers = both([400] * 4, options), both([200] * 4, options)
+    phases = []
+    with bench(workers, servers, options, kinds(options)) as job:
+        before = processor(job)
+        phases.append({"title": "nothing", "bound": job.bound(), **job.in_turn(options, settle=1)})
+        work = per_round(before, processor(job), phases[-1])
+        slow = list(servers)
+        slow[LOWERED] = Rates.both(servers[LOWERED].up / 4)
+        job.set_servers(slow)
+        phases.append({"title": "one link lowered 4x", "bound": job.bound(), **job.in_turn(options)})
+        job.set_servers(servers)
+        phases.append({"title": "nothing again", "bound": job.bound(), **job.in_turn(options)})
+        job.lab.host(f"server{SLOWED}").cores = CORES
+        bounds = {name: model.bound(MODEL, workers, with_cores(servers, SLOWED, work[name]))
+                  for name in job.clusters}
+        phases.append({"title": f"one server's processor cut to {CORES:.0%}", "bound": bounds[STOCK],
+                       "bounds": bounds, "work": work, **job.in_turn(options)})
+        job.end()
+    return {"phases": phases}
+
+
+def processor(job):
+    """Seconds of processor time that the servers of each cluster have used."""
+    tick = os.sysconf("SC_CLK_TCK")
+
+    def used(pid):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / tick
+    return {name: [used(pid) for pid in cluster.pids()["server"]] for name, cluster in job.clusters.items()}
+
+
+def per_round(before, after, phase):
+    """Processor seconds of a server for one round, with an equal share of the model."""
+    return {name: mean(b - a for a, b in zip(before[name], after[name]))
+            / (len(phase["rounds"][name]) + len(phase["before"][name])) for name in after}
+
+
+def with_cores(servers, index, work):
+    """The servers' rates if one has so little processor that it becomes its bound: the work of an equal
+    share takes `work / CORES` seconds there."""
+    share = 4 * MODEL / len(servers)
+    mbit = share * 8 / (work / CORES) / 1e6 / model.GOODPUT
+    found = list(servers)
+    found[index] = Rates.both(min(mbit, *servers[index]))
+    return found
+
+
+CASES = {"wire": wire, "one": one, "two": two, "redrawn": redrawn, "equal": equal, "huge": huge,
+         "slowed": slowed}
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/bench lab", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="default: all")
+    parser.add_argument("--rounds", type=int, help="default: 5; of equal 200")
+    parser.add_argument("--settle", type=int, default=8, help="rounds of ours before those that count: 8")
+    parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
+    parser.add_argument("--phases", type=int, default=5, help="of redrawn")
+    parser.add_argument("--period", type=float, default=60, help="of redrawn, in seconds")
+    parser.add_argument("--seed", type=int, default=1, help="of redrawn")
+    parser.add_argument("--congestion", default=CONGESTION, help="TCP's algorithm; default: %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")
+    parser.add_argument("--stock-only", action="store_true", help="no ratio: for work on this itself")
+    parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
+    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
+    options = parser.parse_args()
+    options.cases = options.cases or list(CASES)
+    options.set = dict(pair.split("=", 1) for pair in options.set)
+    if not options.stock_only and not LIBRARY.is_file():
+        parser.error(f"no {LIBRARY}: run cargo build --release, or set PSLITE_LIBRARY")
+    if options.docs and (options.stock_only or options.cases != list(CASES)):
+        parser.error("--docs writes all tables: give no case")
+    return options
+
+
+def measure(options):
+    found, failures = {}, 0
+    rounds = options.rounds
+    for case in options.cases:
+        options.rounds = rounds or (200 if case == "equal" else 5)
+        print(f"{time.strftime('%H:%M:%S')} {case}", file=sys.stderr, flush=True)
+        try:
+            found[case] = CASES[case](options)
+        except (Failed, LabError) as error:
+            if isinstance(error, Unavailable):
+                raise
+            print(error, file=sys.stderr, flush=True)
+            failures += 1
+    return found, failures
+
+
+def main():
+    options = parse()
+    raise_on_signals()
+    try:
+        found, failures = measure(options)
+    except Unavailable as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    except Interrupted as interrupted:
+        return interrupted.code
+    CACHE.mkdir(parents=True, exist_ok=True)
+    how = {name: value for name, value in vars(options).items() if name not in ("cases", "docs", "gate")}
+    (CACHE / "lab.json").write_text(json.dumps({"options": how, "cases": found}, indent=1))
+    tables = "\n\n".join([machine(), lab_report.text(found, options.scale)])
+    print(tables)
+    if options.docs and not failures:
+        PAGE.write_text(report.insert(PAGE.read_text(), tables, lab_report.BEGIN, lab_report.END))
+    missed = [bar for bar in lab_report.bars(found) if not bar.holds]
+    return 1 if failures or (options.gate and missed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The tables and bars of lab.py. No process, no clock: numbers in, text out."""
+
+from statistics import mean, median
+from typing import NamedTuple
+
+import report
+from cluster import STOCK
+
+BEGIN = "<!-- lab table: written by scripts/bench lab -->"
+END = "<!-- end of the lab table -->"
+OURS, FIXED = "ours", "planning off"
+# The bars' eta, and that of "within 20 % of the optimum".
+ETA, CLOSE = 0.7, 1 / 1.2
+# Rounds after a change in which it must be reached.
+ROUNDS = 3
+# A round without planning by one with it.
+SAME = 0.01
+TITLES = {
+    "one": "4 workers at 500, servers at 500/500/500/50",
+    "two": "4 workers at 400, servers at 200/200/50/50",
+    "redrawn": "4 workers at 400, servers redrawn from 50 to 400 every {period:g} s",
+    "equal": "4 workers and 4 servers at 500",
+    "huge": "4 workers at 400, servers at 200, half of the model in one tensor",
+    "slowed": "4 workers at 400, servers at 200, one then slower",
+}
+
+
+class Bar(NamedTuple):
+    text: str
+    wanted: str
+    value: float
+    holds: bool
+
+
+def seconds(phase, name):
+    """The median round; None: it was not run, or had no round within the phase."""
+    found = phase["rounds"].get(name)
+    return median(found) if found else None
+
+
+def bound(phase, name):
+    return phase.get("bounds", {}).get(name, phase["bound"])
+
+
+def eta(phase, name):
+    took = seconds(phase, name)
+    return bound(phase, name) / took if took else None
+
+
+def ratio(phase):
+    """Stock's time by ours."""
+    stock, ours = seconds(phase, STOCK), seconds(phase, OURS)
+    return stock / ours if stock and ours else None
+
+
+def reached(phase, least):
+    """Which round of ours since the change was the first with that eta; None: none was."""
+    rounds = phase.get("before", {}).get(OURS, []) + phase["rounds"].get(OURS, [])
+    good = (number for number, took in enumerate(rounds, 1) if bound(phase, OURS) / took >= least)
+    return next(good, None)
+
+
+def whole(case):
+    """Stock's mean round by ours, over all changes."""
+    means = {name: mean(rounds) for name, rounds in case["whole"].items()}
+    return means[STOCK] / means[OURS]
+
+
+def bars(found):
+    """The bars of which there are numbers."""
+    result = []
+
+    def at_least(text, least, value):
+        if value is not None:
+            result.append(Bar(text, f"at least {least:.3g}", value, value >= least))
+    for case, gain in (("one", 7), ("two", 2.7)):
+        for phase in found.get(case, {}).get("phases", ()):
+            at_least(f"{TITLES[case]}: stock by ours", gain, ratio(phase))
+            at_least(f"{TITLES[case]}: eta", ETA, eta(phase, OURS))
+    result += _redrawn(found.get("redrawn")) + _equal(found.get("equal"))
+    for phase in found.get("huge", {}).get("phases", []) + found.get("slowed", {}).get("phases", []):
+        if not phase["title"].startswith("nothing"):
+            at_least(f"{phase['title']}: eta", CLOSE, eta(phase, OURS))
+    return result
+
+
+def _redrawn(case):
+    if not case or OURS not in case["whole"]:
+        return []
+    # The first phase is no change.
+    slowest = [reached(phase, ETA) for phase in case["phases"][1:]]
+    late = sum(number is None or number > ROUNDS for number in slowest)
+    gain = whole(case)
+    return [Bar("redrawn rates: stock by ours, whole run", "at least 1.5", gain, gain >= 1.5),
+            Bar(f"redrawn rates: changes without eta {ETA} within {ROUNDS} rounds", "0", late, late == 0)]
+
+
+def _equal(case):
+    if not case:
+        return []
+    phase, = case["phases"]
+    on, off = seconds(phase, OURS), seconds(phase, FIXED)
+    if not (on and off):
+        return []
+    return [Bar("equal rates: with planning by without, time", f"at most {1 + SAME}", on / off, on / off <= 1 + SAME)]
+
+
+def cell(value, form="{:.2f}"):
+    return "-" if value is None else form.format(value)
+
+
+def case_table(case):
+    names = [name for name in (STOCK, OURS, FIXED)
+             if any(name in phase["rounds"] for phase in case["phases"])]
+    head = (["", "T*"] + [f"{name}: s, eta" for name in names]
+            + ["stock by ours", f"eta {ETA} in round", "cores busy: " + ", ".join(names)])
+    rows = []
+    for phase in case["phases"]:
+        cores = phase.get("cores", {})
+        rows.append([phase["title"], cell(phase["bound"])]
+                    + [f"{cell(seconds(phase, name))}, {cell(eta(phase, name))}" for name in names]
+                    + [cell(ratio(phase)), cell(reached(phase, ETA), "{}"),
+                       ", ".join(cell(cores.get(name), "{:.1f}") for name in names)])
+    if len(case.get("whole", ())) > 1:
+        rows.append(["whole run", "", *(f"{mean(case['whole'][name]):.2f}" for name in names),
+                     f"{whole(case):.2f}", "", ""])
+    return report.table(head, rows)
+
+
+def wire_text(case):
+    least, most = min(case["bottleneck"]), max(case["bottleneck"])
+    slow = min(case["hosts"], key=lambda row: row["set"])
+    return (f"Plain TCP, all workers to all servers and back at once: the servers receive {least:.3f} to {most:.3f} of "
+            f"the rates set (at best 0.956; the slowest, {slow['set']:g} Mbit/s: {slow['mbit']:.1f}), with "
+            f"{case['cores']:.2f} cores busy.")
+
+
+def text(found, scale):
+    parts = [] if scale == 1 else [f"All rates times {scale:g}."]
+    if "wire" in found:
+        parts.append(wire_text(found["wire"]))
+    if bars(found):
+        parts.append(report.table(["what", "bar", "measured", ""], [
+            [bar.text, bar.wanted, f"{bar.value:.2f}", "" if bar.holds else "**does not hold**"]
+            for bar in bars(found)]))
+    for name, case in found.items():
+        if name in TITLES:
+            parts += [f"### {TITLES[name].format(**case)}", case_table(case)]
+    return "\n\n".join(parts)

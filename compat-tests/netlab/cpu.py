@@ -1,0 +1,113 @@
+"""A host's share of the processor: a control group with a quota, version 1 or 2, whichever is there.
+
+The quota is exact for what the processes compute, and for what the kernel does on their behalf in system
+calls; what it does for them in interrupts (a part of the network) is counted for whoever was running.
+"""
+
+import os
+from pathlib import Path
+
+from . import names
+from .tools import LabError, Unavailable
+
+# Microseconds after which a quota begins anew. The kernel's 100 ms would let a server with 30 % work for
+# 30 ms and then sleep for 70, which no slow machine does.
+PERIOD = 20_000
+MOUNTS = Path("/proc/self/mounts")
+
+
+class Controller:
+    """Where the cpu controller is mounted, and how it is spoken to."""
+
+    def __init__(self, root, version):
+        self.root = Path(root)
+        self.version = version
+
+    def group(self, lab, host):
+        return Group(self.root / names.of(lab, host), self.version)
+
+
+def controller(mounts=None):
+    """The machine's cpu controller. Raises Unavailable, with the reason, if there is none to use."""
+    lines = (MOUNTS.read_text() if mounts is None else mounts).splitlines()
+    fields = [line.split() for line in lines]
+    for _, root, kind, options, *_ in fields:
+        if kind == "cgroup" and "cpu" in options.split(","):
+            return _usable(root, 1)
+    for _, root, kind, *_ in fields:
+        if kind == "cgroup2" and "cpu" in _read(root, "cgroup.controllers").split():
+            return _second(root)
+    raise Unavailable("no control group (cgroup) with the cpu controller, version 1 or 2, is mounted")
+
+
+def _second(root):
+    """Version 2: the children of the root have the controller only if the root says so."""
+    if "cpu" not in _read(root, "cgroup.subtree_control").split():
+        try:
+            Path(root, "cgroup.subtree_control").write_text("+cpu")
+        except OSError as error:
+            raise Unavailable(f"{root} does not give its children the cpu controller: {error}") from None
+    return _usable(root, 2)
+
+
+def _usable(root, version):
+    if not os.access(root, os.W_OK) or os.statvfs(root).f_flag & os.ST_RDONLY:
+        raise Unavailable(f"no control group can be made in {root}: it is read-only")
+    return Controller(root, version)
+
+
+def _read(root, name):
+    try:
+        return Path(root, name).read_text()
+    except OSError:
+        return ""
+
+
+class Group:
+    """One control group. Its processes are put in by themselves, as they start (network.py)."""
+
+    def __init__(self, path, version):
+        self.path = path
+        self.version = version
+
+    def create(self):
+        try:
+            self.path.mkdir()
+        except OSError as error:
+            raise LabError(f"no control group {self.path}: {error}") from None
+
+    @property
+    def members(self):
+        """The file into which a process writes its pid to be in the group."""
+        return self.path / "cgroup.procs"
+
+    def limit(self, cores):
+        """At most so many cores, 0.3 for 30 % of one; None: no limit."""
+        quota = None if cores is None else max(1000, round(cores * PERIOD))
+        if self.version == 2:
+            self._write("cpu.max", f"{'max' if quota is None else quota} {PERIOD}")
+        else:
+            self._write("cpu.cfs_period_us", PERIOD)
+            self._write("cpu.cfs_quota_us", -1 if quota is None else quota)
+
+    def _write(self, name, value):
+        try:
+            (self.path / name).write_text(str(value))
+        except OSError as error:
+            raise LabError(f"{self.path / name} does not take {value}: {error}") from None
+
+    @property
+    def cores(self):
+        """The limit that is set; None: none."""
+        if self.version == 2:
+            quota, period = (_read(self.path, "cpu.max") or "max 1").split()
+            return None if quota == "max" else int(quota) / int(period)
+        quota = int(_read(self.path, "cpu.cfs_quota_us") or -1)
+        return None if quota < 0 else quota / int(_read(self.path, "cpu.cfs_period_us"))
+
+    def remove(self):
+        """Removes the group; its processes must have ended."""
+        try:
+            self.path.rmdir()
+        except FileNotFoundError:
+            pass

@@ -1,0 +1,46 @@
+"""The bound of a round's time: what no placement of the model can beat on links of given rates.
+
+Pure arithmetic. Every worker pushes and pulls the whole model once; a server holds the share x of it,
+takes that share from each worker and gives it to each; pushes and pulls overlap, as every link carries
+both directions at once (spec/algorithms.md 1, the bound for pipelined push and pull):
+
+    T = max( max_s W x_s M / min(up_s, down_s),  max_i M / min(up_i, down_i) )
+
+The first term is smallest if all servers end together, x_s in proportion to min(up_s, down_s): then it
+is W M / sum of min(up_s, down_s). No cap for a pair of hosts is in it: a lab has none.
+"""
+
+#: What of a rate on the wire arrives as payload of TCP: 1448 bytes of each frame of 1514.
+#: spec/algorithms.md 1 measured 0.955 with tbf.
+GOODPUT = 0.955
+
+
+def seconds(size, mbit):
+    """How long `size` bytes take at a rate on the wire; None: no time."""
+    return 0.0 if mbit is None else size * 8 / (mbit * 1e6 * GOODPUT)
+
+
+def slower(rates):
+    """A host's slower direction in Mbit/s; None: both are free."""
+    given = [rate for rate in rates if rate is not None]
+    return min(given, default=None)
+
+
+def bound(size, workers, servers):
+    """T*, in seconds, of a round over a model of `size` bytes.
+
+    workers, servers: the hosts' (up, down) in Mbit/s; None: no limit.
+    """
+    by_worker = max(seconds(size, slower(rates)) for rates in workers)
+    speeds = [slower(rates) for rates in servers]
+    if None in speeds:  # it takes everything
+        return by_worker
+    return max(by_worker, len(workers) * seconds(size, sum(speeds)))
+
+
+def static(size, workers, servers, shares=None):
+    """The same for given shares of the servers; None: equal ones, as MXNet's are, about."""
+    shares = shares or [1 / len(servers)] * len(servers)
+    by_worker = max(seconds(size, slower(rates)) for rates in workers)
+    return max([by_worker] + [len(workers) * seconds(size * share, slower(rates))
+                              for share, rates in zip(shares, servers)])

@@ -1,0 +1,397 @@
+"""scripts/lab: rates, cuts and shares of the processor are what they are said to be, and nothing stays.
+
+What needs namespaces is skipped where they cannot be made, with the reason.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness import LIBRARY, OURS, ROOT, STOCK
+from netlab import FREE, Lab, LabError, Rates, Unavailable, changes, cpu, model, names, network
+from netlab.cluster import Place, hosts
+
+SCRIPT = ROOT / "scripts/lab"
+GOODPUT = ROOT / "compat-tests/netlab/goodput.py"
+# What an arriving rate may be off by. The bucket is exact; a machine with no core free is not.
+NEAR = 0.06
+PORT = 7000
+
+
+def missing():
+    """Why there is no lab on this machine; None: there is."""
+    try:
+        Lab({"one": FREE}).close()
+    except Unavailable as error:
+        return str(error)
+    return None
+
+
+REASON = missing()
+needs_lab = pytest.mark.skipif(REASON is not None, reason=f"no lab here: {REASON}")
+
+
+# ---- words and numbers: without a lab
+
+def test_rates_and_changes_are_read():
+    assert changes.rate_list("2x500,50/20,free") == [
+        Rates(500, 500), Rates(500, 500), Rates(50, 20), Rates(None, None)]
+    assert changes.parse("server3=200/50 server1.cpu=0.3") == [
+        changes.Rate("server3", Rates(200, 50)), changes.Cores("server1", 0.3)]
+    assert changes.parse("cut worker0 to server1") == [changes.Ways(True, "worker0", "server1", True)]
+    timed = changes.parse_timed("at=60 mend all")
+    assert (timed.at, timed.text) == (60, "mend all")
+
+
+@pytest.mark.parametrize("text", ["", "server3", "server3=", "server3=-1", "server3=nan", "server3=1e9",
+                                  "cut", "cut a b", "cut a to a", "mend all now", "=5"])
+def test_nonsense_is_no_change(text):
+    with pytest.raises(LabError):
+        changes.parse(text)
+
+
+@pytest.mark.parametrize("text", ["60 server3=5", "at=x server3=5", "at=-1 server3=5", "at=5"])
+def test_a_change_without_a_time_is_refused(text):
+    with pytest.raises(LabError):
+        changes.parse_timed(text)
+
+
+def test_no_placement_beats_the_bound():
+    """The closed form is reached by the shares that it comes from, and no others do better."""
+    numbers = random.Random(4)
+
+    def draw(count):
+        return [Rates(numbers.uniform(20, 500), numbers.uniform(20, 500)) for _ in range(count)]
+    for _ in range(50):
+        workers, servers = draw(4), draw(numbers.randint(1, 6))
+        best = model.bound(1e8, workers, servers)
+        speeds = [model.slower(rates) for rates in servers]
+        shares = [speed / sum(speeds) for speed in speeds]
+        assert model.static(1e8, workers, servers, shares) == pytest.approx(best)
+        for _ in range(50):
+            other = [numbers.random() for _ in servers]
+            other = [share / sum(other) for share in other]
+            assert model.static(1e8, workers, servers, other) >= best * (1 - 1e-9)
+
+
+def test_the_bound_of_the_first_bar():
+    """By hand: 4 workers take 102.2 MB each through 1550 Mbit/s; with equal shares, the slow one's quarter."""
+    size, workers, servers = 102_228_128, [Rates.both(500)] * 4, [Rates.both(r) for r in (500, 500, 500, 50)]
+    assert model.bound(size, workers, servers) == pytest.approx(4 * size * 8 / (1550e6 * 0.955))
+    assert model.static(size, workers, servers) == pytest.approx(size * 8 / (50e6 * 0.955))
+    assert model.bound(size, workers, [FREE]) == pytest.approx(size * 8 / (500e6 * 0.955))
+
+
+def test_names_tell_the_owner():
+    mine = names.new()
+    assert names.owner(mine) == os.getpid()
+    assert names.parse(names.of(mine, "server3")) == (mine, "server3")
+    # The same pid, another process.
+    pid, start = re.search(r"-(\d+)-(\d+)-\d+$", mine).groups()
+    assert names.owner(mine.replace(f"-{pid}-{start}-", f"-{pid}-{int(start) - 1}-")) is None
+    assert names.parse("pslite-lab-x-1-0.server3") is None and names.parse("cni-pslite-lab-1-1-0") is None
+
+
+# ---- links
+
+def python(host, *words, **options):
+    """Runs the measuring program on a host."""
+    return host.popen([sys.executable, "-u", GOODPUT, *words], stdout=subprocess.PIPE, text=True, **options)
+
+
+def receiver(host, flows, seconds, window):
+    process = python(host, "serve", host.address, PORT, flows, seconds, window)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def measured(process):
+    return json.loads(process.communicate(timeout=30)[0])["mbit"]
+
+
+def near(rates, wanted):
+    """True if they are what a link of that rate carries."""
+    return sum(rates) / len(rates) == pytest.approx(wanted * model.GOODPUT, rel=NEAR)
+
+
+@needs_lab
+def test_rates_hold_in_both_directions_and_change_live():
+    """All links full at once: up and down of one host do not share, and a change meets what is under way."""
+    with Lab({"a": Rates(40, 80), "b": Rates(60, 30), "c": FREE, "d": FREE}) as lab:
+        a, b, c, d = lab.hosts.values()
+        into = {"up of a": receiver(c, 1, 5, 0.5), "up of b": receiver(d, 1, 5, 0.5),
+                "down of a": receiver(a, 1, 5, 0.5), "down of b": receiver(b, 1, 5, 0.5)}
+        for source, target in ((a, c), (b, d), (c, a), (d, b)):
+            python(source, "send", PORT, target.address)
+        time.sleep(3)
+        a.rates = Rates(60, 40)
+        b.rates = Rates(60, 60)
+        rates = {what: measured(process) for what, process in into.items()}
+    for what, before, after in (("up of a", 40, 60), ("down of a", 80, 40), ("up of b", 60, 60),
+                                ("down of b", 30, 60)):
+        assert near(rates[what][1:4], before) and near(rates[what][-3:], after), (what, rates[what])
+
+
+@needs_lab
+def test_many_senders_share_one_link():
+    with Lab({"one": Rates(None, 100), "a": FREE, "b": FREE, "c": FREE}) as lab:
+        one, *others = lab.hosts.values()
+        process = receiver(one, 3, 2, 2)
+        for other in others:
+            python(other, "send", PORT, one.address)
+        assert near(measured(process), 100)
+
+
+class Ear:
+    """Hears datagrams on a host."""
+
+    def __init__(self, host):
+        self.host = host
+        self.process = python(host, "hear", host.address, PORT)
+        assert self.process.stdout.readline() == "ready\n"
+        self.descriptor = self.process.stdout.fileno()
+        os.set_blocking(self.descriptor, False)
+
+    def hears(self, other, text):
+        """True if what the other one says now arrives."""
+        for _ in range(3):
+            other.popen([sys.executable, GOODPUT, "say", self.host.address, str(PORT), text]).wait(20)
+        time.sleep(0.1)
+        try:
+            said = os.read(self.descriptor, 4096).decode()
+        except BlockingIOError:
+            return False
+        assert set(said.splitlines()) == {f"{other.address} {text}"}
+        return True
+
+
+@needs_lab
+def test_cuts_are_silent_and_mend():
+    with Lab({"a": FREE, "b": FREE, "c": FREE}) as lab:
+        a, b, c = lab.hosts.values()
+        at_a, at_b = Ear(a), Ear(b)
+        assert at_b.hears(a, "whole") and at_a.hears(b, "whole")
+        assert [host.unreachable() for host in (a, b, c)] == [[], [], []]
+        lab.cut("a", "b")
+        assert not at_b.hears(a, "one way") and at_a.hears(b, "one way") and at_b.hears(c, "one way")
+        assert [host.unreachable() for host in (a, b, c)] == [["b"], [], []]
+        for change in changes.parse("cut a"):
+            change.apply(lab)
+        assert not at_a.hears(b, "both ways") and not at_a.hears(c, "both ways") and at_b.hears(c, "others")
+        for change in changes.parse("mend all"):
+            change.apply(lab)
+        assert at_b.hears(a, "mended") and at_a.hears(c, "mended")
+
+
+@needs_lab
+def test_a_connection_survives_a_cut():
+    """Bytes under way wait, none is lost, nobody gets an error."""
+    with Lab({"a": Rates.both(50), "b": FREE}) as lab:
+        process = receiver(lab.host("b"), 1, 4, 0.25)
+        sender = python(lab.host("a"), "send", PORT, lab.host("b").address)
+        time.sleep(1.5)
+        lab.cut("a", "b")
+        time.sleep(0.7)
+        lab.mend("a", "b")
+        rates = measured(process)
+        assert min(rates) < 1 and near(rates[-3:], 50), rates
+        assert sender.wait(10) == 0
+
+
+# ---- the processor, and what hosts share
+
+BUSY = "import time; e = time.time() + 1.5\nwhile time.time() < e: pass\nprint(time.process_time() / 1.5)"
+
+
+@needs_lab
+def test_shares_of_the_processor():
+    with Lab({"slow": FREE}) as lab:
+        slow = lab.host("slow")
+        if lab.no_cpu:
+            with pytest.raises(Unavailable, match="cgroup|control group"):
+                slow.cores = 0.3
+            pytest.skip(lab.no_cpu)
+
+        def used():
+            done = subprocess.run(slow.command([sys.executable, "-c", BUSY]), capture_output=True,
+                                  text=True, timeout=30, check=True)
+            return float(done.stdout)
+        slow.cores = 0.3
+        assert slow.cores == pytest.approx(0.3)
+        assert 0.1 < used() < 0.36
+        slow.cores = None
+        assert slow.cores is None and used() > 0.36
+
+
+def test_without_a_controller_there_is_a_reason(tmp_path):
+    for mounts in ("tmpfs /tmp tmpfs rw 0 0\n", f"cgroup2 {tmp_path} cgroup2 rw 0 0\ncgroup /x cgroup rw,cpuset 0 0\n"):
+        with pytest.raises(Unavailable, match="no control group"):
+            cpu.controller(mounts)
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io\n")
+    (tmp_path / "cgroup.subtree_control").mkdir()  # cannot be written
+    with pytest.raises(Unavailable, match="does not give its children the cpu controller"):
+        cpu.controller(f"cgroup2 {tmp_path} cgroup2 rw 0 0\n")
+
+
+@pytest.mark.parametrize("kind, options, files", [
+    ("cgroup", "rw,cpu,cpuacct", {"cpu.cfs_period_us": "20000", "cpu.cfs_quota_us": "6000"}),
+    ("cgroup2", "rw", {"cpu.max": "6000 20000"}),
+])
+def test_both_versions_are_spoken(kind, options, files, tmp_path):
+    """The kernel's files, in their words (cgroup-v1/scheduler, cgroup-v2); this machine has but one version."""
+    (tmp_path / "cgroup.controllers").write_text("cpu")
+    (tmp_path / "cgroup.subtree_control").write_text("")
+    group = cpu.controller(f"cgroup {tmp_path} {kind} {options} 0 0\n").group("lab", "host")
+    group.create()
+    group.limit(0.3)
+    assert {path.name: path.read_text() for path in group.path.iterdir()} == files
+    assert group.cores == pytest.approx(0.3)
+    group.limit(None)
+    assert group.cores is None
+    if kind == "cgroup2":
+        assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
+
+
+@needs_lab
+def test_hosts_look_like_machines_of_their_own():
+    with Lab({"a": FREE, "b": FREE}) as lab:
+        look = ["sh", "-c", f"cat /proc/sys/kernel/hostname {network.BOOT_ID}; echo x >/dev/shm/$1; "
+                            "ls /dev/shm; ls /sys/class/net >/dev/null", "look"]
+        seen = [subprocess.run(host.command(look + [host.name]), capture_output=True, text=True,
+                               timeout=20, check=True).stdout.split() for host in lab.hosts.values()]
+    real = Path(network.BOOT_ID).read_text().strip()
+    assert [(one[0], one[2]) for one in seen] == [("a", "a"), ("b", "b")]
+    assert len({real, seen[0][1], seen[1][1]}) == 3
+
+
+# ---- clusters
+
+@needs_lab
+def test_stock_and_ours_train_over_a_lab():
+    """The same sums; ours finds the others on other hosts and takes TCP, and its log says so."""
+    with Lab(hosts([Rates.both(400)] * 2, [Rates.both(400)] * 2)) as lab:
+        runs = {library: harness.run("push_pull.py", "dist_sync", library=library, place=Place(lab),
+                                     env={"PS_VERBOSE": "1"} if library == OURS else None)
+                for library in (STOCK, OURS)}
+    assert runs[STOCK].digests == runs[OURS].digests and len(runs[OURS].digests) == 2
+    for node in runs[OURS].workers:
+        assert len(re.findall(r"data to server \d.* go over TCP to 10\.77\.0\.", node.err)) == 2, node.err
+        assert "shared memory" not in node.err, node.err
+
+
+def lab(*words, **options):
+    """scripts/lab, to its end."""
+    return subprocess.run([SCRIPT, *words], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def left(name):
+    """What is left of a lab."""
+    return [found for found in network.all_labs() if found == name]
+
+
+SAY = 'echo "$DMLC_ROLE $DMLC_NODE_HOST of $DMLC_PS_ROOT_URI: $DMLC_NUM_WORKER/$DMLC_NUM_SERVER $X"; '
+
+
+@needs_lab
+def test_run_starts_each_role_on_its_host():
+    done = lab("run", "--workers", "2x100", "--servers", "50/20", "--library", "stock", "--set", "X=y",
+               "--change", "at=0.2 server:0=10 cut", "--", "sh", "-c", SAY)
+    assert done.returncode == 1 and "is not HOST=RATE" in done.stderr, done
+    done = lab("run", "--workers", "2x100", "--servers", "50/20", "--library", "stock", "--set", "X=y",
+               "--change", "at=0.2 server:0=10", "--", "sh", "-c", SAY + "sleep 0.6")
+    assert done.returncode == 0, done
+    assert sorted(done.stdout.splitlines()) == [
+        "[scheduler] scheduler 10.77.0.1 of 10.77.0.1: 2/1 y", "[server0] server 10.77.0.2 of 10.77.0.1: 2/1 y",
+        "[worker0] worker 10.77.0.3 of 10.77.0.1: 2/1 y", "[worker1] worker 10.77.0.4 of 10.77.0.1: 2/1 y"]
+    assert "lab: at 0.2 s: server:0=10\n" in done.stderr
+    name = re.search(r"lab: (\S+): 4 hosts", done.stderr)[1]
+    assert not left(name)
+
+
+@needs_lab
+@pytest.mark.parametrize("options, command, code, said", [
+    ([], 'test $DMLC_ROLE != worker || exit 7; sleep 30', 7, "worker0 ended with exit code 7"),
+    ([], 'test $DMLC_ROLE = worker || sleep 30', 143, "did not end by itself: scheduler, server0"),
+    (["--timeout", "0.3"], 'sleep 30', 124, "the time of --timeout has passed"),
+])
+def test_run_ends_everything(options, command, code, said):
+    begin = time.monotonic()
+    done = lab("run", "--workers", "100", "--servers", "100", "--library", "stock", "--grace", "0.3",
+               *options, "--", "sh", "-c", command)
+    assert (done.returncode, said in done.stderr) == (code, True), done
+    assert time.monotonic() - begin < 20
+
+
+def start(*words):
+    """scripts/lab in the background; the process and the lab's name."""
+    process = subprocess.Popen([SCRIPT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = process.stderr.readline()
+    found = re.search(r"lab: (\S+): \d+ hosts", line)
+    assert found, line + process.stderr.read()
+    return process, found[1]
+
+
+RUN = ("run", "--workers", "100", "--servers", "100", "--library", "stock", "--")
+
+
+def alive(pids):
+    """Those that run; what has ended may wait for its parent."""
+    return [pid for pid in pids if names.started(pid) and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()]
+
+
+def sleepers(name):
+    return [pid for host in Lab.open(name).hosts.values() for pid in host.pids()]
+
+
+@needs_lab
+def test_ctrl_c_removes_everything():
+    process, name = start(*RUN, "sleep", "100")
+    while len(pids := sleepers(name)) < 3:
+        time.sleep(0.05)
+    listed = lab("list").stdout
+    assert name in listed and re.search(r"server0 +10\.77\.0\.2 +100 +100", listed), listed
+    there = lab("exec", "--lab", str(process.pid), "server0", "--", "cat", "/proc/sys/kernel/hostname")
+    assert (there.returncode, there.stdout) == (0, "server0\n"), there
+    assert lab("change", "--lab", name, "server0=20/30", "cut", "server0").returncode == 1
+    assert lab("change", "--lab", name, "server0=20/30").returncode == 0
+    assert Lab.open(name).host("server0").rates == (20, 30)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert not left(name) and not alive(pids)
+
+
+@needs_lab
+def test_what_a_killed_lab_leaves_is_removed_by_the_next():
+    process, name = start(*RUN, "sleep", "100")
+    while len(pids := sleepers(name)) < 3:
+        time.sleep(0.05)
+    process.kill()
+    process.wait(10)
+    assert left(name) and len(sleepers(name)) == 3
+    with Lab({"one": FREE}) as other:
+        assert not left(name) and left(other.name)
+    assert not alive(pids)
+
+
+def test_without_root_it_says_so():
+    done = subprocess.run(["unshare", "--user", SCRIPT, "list"], capture_output=True, text=True, timeout=20,
+                          check=False) if os.geteuid() == 0 else lab("list")
+    if "unshare" in done.stderr:
+        pytest.skip(f"no user namespaces: {done.stderr.strip()}")
+    assert (done.returncode, done.stderr) == (2, "lab: needs root: only root can make network namespaces\n")
+
+
+def test_ours_needs_a_library():
+    if REASON:
+        pytest.skip(REASON)
+    done = lab("run", "--", "true", env={**os.environ, "PSLITE_LIBRARY": str(LIBRARY.with_name("none.so"))})
+    assert done.returncode == 1 and "no library" in done.stderr, done
