@@ -11,6 +11,7 @@ pub mod delivery;
 pub mod kv;
 pub mod node;
 pub mod observe;
+pub mod placement;
 pub mod sim;
 pub mod store;
 pub mod transport;

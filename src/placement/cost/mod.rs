@@ -1,0 +1,368 @@
+//! How long a round of push and pull takes, given which server holds how much, and how short it could
+//! be: the model of network cards (algorithms.md 1). The core of the network is taken as wide
+//! enough; what limits are the cards, and single pairs of nodes where a cap is known.
+//!
+//! Pure arithmetic on rates in bytes per second, loads in bytes and times in seconds. Must not know
+//! keys or pieces. No input makes it panic: rates that are no numbers count as very slow.
+
+mod bound;
+mod closed;
+mod level;
+mod program;
+mod rows;
+mod simplex;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use super::layout::{PieceLoad, holdings};
+use crate::wire::NodeId;
+use rows::Row;
+
+/// A rate below that share of the fastest one counts as that share: such a server gets next to
+/// nothing either way, and equations stay solvable.
+const SLOWEST: f64 = 1e-4;
+
+/// How push and pull of a round lie in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exchange {
+    /// Both at once, since cards send and receive at once: the longer one counts.
+    #[default]
+    Overlapped,
+    /// First all pushes, then all pulls: both count.
+    Sequential,
+}
+
+/// A worker's card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worker {
+    /// The node.
+    pub id: NodeId,
+    /// Bytes per second that it can send.
+    pub up: f64,
+    /// Bytes per second that it can receive.
+    pub down: f64,
+    /// Nodes of one host share a card (the fastest that any of them names), and what they send each
+    /// other takes none of it. None: a host of its own.
+    pub host: Option<u32>,
+}
+
+/// A server's card, and what else limits it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Server {
+    /// The node.
+    pub id: NodeId,
+    /// Bytes per second that it can send.
+    pub up: f64,
+    /// Bytes per second that it can receive.
+    pub down: f64,
+    /// As [`Worker::host`].
+    pub host: Option<u32>,
+    /// Bytes of values that it has memory for.
+    pub memory: Option<f64>,
+    /// False: it shall hold nothing (it is drained, or kept in reserve).
+    pub usable: bool,
+    /// Seconds that it takes for each second that its card explains; 1 if nothing else is known.
+    pub slowdown: f64,
+    /// Seconds of a round that it takes whatever it holds.
+    pub fixed: f64,
+}
+
+impl Server {
+    /// A server of which only the card is known.
+    #[must_use]
+    pub const fn new(id: NodeId, up: f64, down: f64) -> Self {
+        let (host, memory, usable) = (None, None, true);
+        Self { id, up, down, host, memory, usable, slowdown: 1.0, fixed: 0.0 }
+    }
+}
+
+/// The path between two nodes is narrower than their cards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairCap {
+    /// The worker.
+    pub worker: NodeId,
+    /// The server.
+    pub server: NodeId,
+    /// Bytes per second from the worker to the server.
+    pub push: f64,
+    /// Bytes per second from the server to the worker.
+    pub pull: f64,
+}
+
+/// Whether each piece has a copy at another server, which is brought up to date each round.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Replicas {
+    /// No copies.
+    #[default]
+    None,
+    /// One copy, at the next usable server in ascending order of ids, cyclic.
+    Next {
+        /// Bytes sent to the copy in a round for each byte of value: 1 if the value alone goes.
+        ratio: f64,
+    },
+    /// One copy, at the server that is named: pairs of owner and holder of the copy.
+    Given {
+        /// As in `Next`.
+        ratio: f64,
+        /// Who copies to whom.
+        pairs: Vec<(NodeId, NodeId)>,
+    },
+}
+
+impl Replicas {
+    /// Bytes to the copy for each byte of value; 0 without copies.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        match self {
+            Self::None => 0.0,
+            Self::Next { ratio } | Self::Given { ratio, .. } if ratio.is_finite() => ratio.max(0.0),
+            _ => 1.0,
+        }
+    }
+}
+
+/// The job as the model sees it. Loads are given and returned in the order of [`Model::servers`].
+#[derive(Clone, Debug)]
+pub struct Model {
+    exchange: Exchange,
+    workers: Vec<Worker>,
+    servers: Vec<Server>,
+    replicas: Replicas,
+    /// For each server the index of the one that holds its copy.
+    copies: Vec<Option<usize>>,
+    /// Tightest cap of each server: push, pull.
+    caps: Vec<[f64; 2]>,
+    rows: Vec<Row>,
+}
+
+impl Model {
+    /// The job of these nodes. Caps of pairs that share a host are ignored.
+    #[must_use]
+    pub fn new(
+        exchange: Exchange,
+        mut workers: Vec<Worker>,
+        mut servers: Vec<Server>,
+        caps: &[PairCap],
+        replicas: &Replicas,
+    ) -> Self {
+        let replicas = replicas.clone();
+        servers.sort_by_key(|server| server.id);
+        servers.dedup_by_key(|server| server.id);
+        workers.sort_by_key(|worker| worker.id);
+        workers.dedup_by_key(|worker| worker.id);
+        make_sane(&mut workers, &mut servers);
+        let copies = copies(&servers, &replicas);
+        let caps = tightest(&workers, &servers, caps);
+        let rows = Vec::new();
+        let mut model = Self { exchange, workers, servers, replicas, copies, caps, rows };
+        model.rows = rows::of(&model);
+        model
+    }
+
+    /// The same job with a server used or not.
+    #[must_use]
+    pub fn with_usable(&self, server: NodeId, usable: bool) -> Self {
+        self.with(server, |server| server.usable = usable)
+    }
+
+    /// The same job with a server that many times slower than now.
+    #[must_use]
+    pub fn with_slowdown(&self, server: NodeId, factor: f64) -> Self {
+        self.with(server, |server| server.slowdown *= factor)
+    }
+
+    /// The same job with workers that are no limit.
+    #[must_use]
+    pub fn without_workers(&self) -> Self {
+        let mut model = self.clone();
+        for worker in model.workers.iter_mut().filter(|worker| worker.host.is_none()) {
+            (worker.up, worker.down) = (f64::INFINITY, f64::INFINITY);
+        }
+        model.rows = rows::of(&model);
+        model
+    }
+
+    fn with(&self, server: NodeId, change: impl Fn(&mut Server)) -> Self {
+        let mut model = self.clone();
+        if let Some(server) = self.index_of(server).and_then(|index| model.servers.get_mut(index)) {
+            change(server);
+        }
+        make_sane(&mut model.workers, &mut model.servers);
+        model.copies = copies(&model.servers, &self.replicas);
+        model.rows = rows::of(&model);
+        model
+    }
+
+    /// The servers, in ascending order of ids.
+    #[must_use]
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The workers, in ascending order of ids.
+    #[must_use]
+    pub fn workers(&self) -> &[Worker] {
+        &self.workers
+    }
+
+    /// Where in the order of loads a server stands.
+    #[must_use]
+    pub fn index_of(&self, server: NodeId) -> Option<usize> {
+        self.servers.binary_search_by_key(&server, |server| server.id).ok()
+    }
+
+    /// The bytes that each server holds by a layout, and the bytes whose owner is no server of this model.
+    #[must_use]
+    pub fn loads_of(&self, layout: &[PieceLoad]) -> (Vec<f64>, f64) {
+        let mut loads = vec![0.0; self.servers.len()];
+        let mut homeless = 0.0;
+        for (owner, holding) in holdings(layout) {
+            match self.index_of(owner).and_then(|index| loads.get_mut(index)) {
+                Some(load) => *load += bytes(holding.bytes),
+                None => homeless += bytes(holding.bytes),
+            }
+        }
+        (loads, homeless)
+    }
+
+    /// Seconds of a round.
+    #[must_use]
+    pub fn round_seconds(&self, loads: &[f64]) -> f64 {
+        rows::phases(&self.rows, self, loads).iter().sum()
+    }
+
+    /// Seconds of a round as far as servers decide them: without the times that workers need whoever
+    /// holds what.
+    #[must_use]
+    pub fn servers_seconds(&self, loads: &[f64]) -> f64 {
+        let decided = self.rows.iter().filter(|row| !row.terms.is_empty());
+        rows::phases(decided, self, loads).iter().sum()
+    }
+
+    /// For each server the seconds until it has served all workers; 0 if it holds nothing.
+    #[must_use]
+    pub fn server_seconds(&self, loads: &[f64]) -> Vec<f64> {
+        let seconds = |index: usize| {
+            if loads.get(index).is_none_or(|load| *load <= 0.0) {
+                return 0.0;
+            }
+            let own = self.rows.iter().filter(|row| row.servers.contains(&index));
+            rows::phases(own, self, loads).iter().sum()
+        };
+        (0..self.servers.len()).map(seconds).collect()
+    }
+
+    /// T*: the seconds of a round that no split of `total` bytes over the usable servers can go below.
+    /// Infinite without a usable server; without regard to memory if that does not suffice.
+    #[must_use]
+    pub fn bound(&self, total: f64) -> f64 {
+        bound::bound(self, total)
+    }
+
+    /// The loads towards which to move, from what is held now plus `homeless` bytes: shortest round,
+    /// then as little moved as possible. A byte moved costs `price` seconds of a round. None: nothing
+    /// to do, or no usable server.
+    #[must_use]
+    pub fn target(&self, loads: &[f64], homeless: f64, price: f64) -> Option<Vec<f64>> {
+        if self.servers.iter().filter(|server| server.usable).count() > program::MOST_SERVERS {
+            return level::target(self, loads, homeless);
+        }
+        program::solve(self, &program::Start { loads, homeless, price })
+    }
+
+    /// Sum of the rates at which the usable servers could serve all workers, were they alone.
+    #[must_use]
+    pub fn pooled_rate(&self) -> f64 {
+        self.servers
+            .iter()
+            .filter(|server| server.usable)
+            .map(|server| server.up.min(server.down))
+            .sum()
+    }
+
+    fn worker_count(&self) -> f64 {
+        self.workers.len() as f64
+    }
+}
+
+/// Bytes as the model counts them.
+#[allow(clippy::cast_precision_loss, reason = "sizes far below 2^53; a model needs no more")]
+pub(in crate::placement) const fn bytes(count: u64) -> f64 {
+    count as f64
+}
+
+/// Replaces what is no rate, and what would make the equations unsolvable.
+fn make_sane(workers: &mut [Worker], servers: &mut [Server]) {
+    let cards = workers.iter().map(|w| (w.up, w.down));
+    let cards = cards.chain(servers.iter().map(|s| (s.up, s.down)));
+    let rates = cards.flat_map(|(up, down)| [up, down]).filter(|rate| rate.is_finite());
+    let fastest = rates.fold(0.0, f64::max);
+    let floor = if fastest > 0.0 { fastest * SLOWEST } else { 1.0 };
+    // The order of arguments matters: a NaN becomes the floor.
+    let sane = |rate: &mut f64| *rate = rate.max(floor);
+    workers.iter_mut().flat_map(|w| [&mut w.up, &mut w.down]).for_each(sane);
+    servers.iter_mut().flat_map(|s| [&mut s.up, &mut s.down]).for_each(sane);
+    for server in servers {
+        if !(server.fixed.is_finite() && server.fixed > 0.0) {
+            server.fixed = 0.0;
+        }
+        if !(server.slowdown.is_finite() && server.slowdown > 0.0) {
+            server.slowdown = 1.0;
+        }
+        // Faster than its card: then the card is faster than it seemed.
+        if server.slowdown < 1.0 {
+            server.up /= server.slowdown;
+            server.down /= server.slowdown;
+            server.slowdown = 1.0;
+        }
+    }
+}
+
+/// Who holds whose copy.
+fn copies(servers: &[Server], replicas: &Replicas) -> Vec<Option<usize>> {
+    let usable: Vec<usize> = (0..servers.len())
+        .filter(|index| servers.get(*index).is_some_and(|server| server.usable))
+        .collect();
+    let next = |index: usize| {
+        let after = usable.iter().find(|other| **other > index).or_else(|| usable.first());
+        after.copied().filter(|other| *other != index)
+    };
+    match replicas {
+        Replicas::None => vec![None; servers.len()],
+        Replicas::Next { .. } => (0..servers.len()).map(next).collect(),
+        Replicas::Given { pairs, .. } => {
+            let at = |id: NodeId| servers.iter().position(|server| server.id == id);
+            let named: BTreeMap<NodeId, NodeId> = pairs.iter().copied().collect();
+            let copy = |server: &Server| {
+                let holder = *named.get(&server.id)?;
+                at(holder).filter(|_| holder != server.id)
+            };
+            servers.iter().map(copy).collect()
+        }
+    }
+}
+
+/// The tightest cap of each server in either direction.
+fn tightest(workers: &[Worker], servers: &[Server], caps: &[PairCap]) -> Vec<[f64; 2]> {
+    let mut tightest = vec![[f64::INFINITY; 2]; servers.len()];
+    let hosts: BTreeMap<NodeId, Option<u32>> = workers.iter().map(|w| (w.id, w.host)).collect();
+    for cap in caps {
+        let Ok(index) = servers.binary_search_by_key(&cap.server, |server| server.id) else {
+            continue;
+        };
+        let (Some(server), Some(slot)) = (servers.get(index), tightest.get_mut(index)) else {
+            continue;
+        };
+        let Some(host) = hosts.get(&cap.worker) else { continue };
+        if host.is_some() && *host == server.host {
+            continue;
+        }
+        let floor = server.up.max(server.down) * SLOWEST;
+        slot[0] = slot[0].min(cap.push.max(floor));
+        slot[1] = slot[1].min(cap.pull.max(floor));
+    }
+    tightest
+}

@@ -1,0 +1,236 @@
+//! The model as a list of limits: each says that some bytes have to pass at some rate. The time of a
+//! round, the bound and the linear program all read the same list, so they cannot disagree.
+
+use std::collections::BTreeMap;
+
+use super::{Exchange, Model};
+
+/// Bytes that pass one narrow place in one phase: `base` times the bytes of all servers together,
+/// plus for each term the factor times the bytes of that server.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// 0: the push, or both at once; 1: the pull that follows it.
+    pub(super) phase: usize,
+    /// Bytes per second of the place.
+    pub(super) rate: f64,
+    /// Factor of the bytes of all servers.
+    pub(super) base: f64,
+    /// Factors of the bytes of single servers, by index.
+    pub(super) terms: Vec<(usize, f64)>,
+    /// The servers that are done only when this is done.
+    pub(super) servers: Vec<usize>,
+    /// Whether the fixed seconds of those servers come on top.
+    pub(super) with_fixed: bool,
+}
+
+impl Row {
+    /// The seconds that it takes, given all loads and their sum.
+    pub(super) fn seconds(&self, model: &Model, loads: &[f64], total: f64) -> f64 {
+        let load = |index: usize| loads.get(index).copied().unwrap_or(0.0);
+        let own: f64 = self.terms.iter().map(|(index, factor)| factor * load(*index)).sum();
+        let time = ((self.base * total + own) / self.rate).max(0.0);
+        let used = self.servers.iter().filter(|index| load(**index) > 0.0);
+        time + self.fixed(model, used.copied())
+    }
+
+    /// The fixed seconds, if those servers are in use.
+    pub(super) fn fixed(&self, model: &Model, used: impl Iterator<Item = usize>) -> f64 {
+        if !self.with_fixed {
+            return 0.0;
+        }
+        used.filter_map(|index| model.servers.get(index)).map(|s| s.fixed).fold(0.0, f64::max)
+    }
+}
+
+/// The seconds of both phases: in each the slowest row counts.
+pub(super) fn phases<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    model: &Model,
+    loads: &[f64],
+) -> [f64; 2] {
+    let total: f64 = loads.iter().sum();
+    let mut seconds = [0.0_f64; 2];
+    for row in rows {
+        if let Some(slowest) = seconds.get_mut(row.phase) {
+            *slowest = slowest.max(row.seconds(model, loads, total));
+        }
+    }
+    seconds
+}
+
+/// One card and who shares it.
+#[derive(Default)]
+struct Host {
+    up: f64,
+    down: f64,
+    workers: f64,
+    servers: Vec<usize>,
+}
+
+/// All limits of a model.
+pub(super) fn of(model: &Model) -> Vec<Row> {
+    let last = usize::from(model.exchange == Exchange::Sequential);
+    let hosts = hosts(model);
+    let mut rows = Vec::new();
+    for host in &hosts {
+        let card = Card { model, host };
+        match model.exchange {
+            Exchange::Overlapped => {
+                rows.push(card.row(0, host.up, &[Flow::PushOut, Flow::PullOut, Flow::CopyOut]));
+                rows.push(card.row(0, host.down, &[Flow::PushIn, Flow::PullIn, Flow::CopyIn]));
+            }
+            Exchange::Sequential => {
+                rows.push(card.row(0, host.up, &[Flow::PushOut]));
+                rows.push(card.row(0, host.down, &[Flow::PushIn]));
+                rows.push(card.row(1, host.up, &[Flow::PullOut, Flow::CopyOut]));
+                rows.push(card.row(1, host.down, &[Flow::PullIn, Flow::CopyIn]));
+            }
+        }
+        rows.extend(host.servers.iter().flat_map(|index| slow_server(model, host, *index, last)));
+    }
+    for (index, [push, pull]) in model.caps.iter().enumerate() {
+        for (phase, rate) in [(0, *push), (last, *pull)] {
+            let (terms, servers) = (vec![(index, 1.0)], vec![index]);
+            rows.push(Row { phase, rate, base: 0.0, terms, servers, with_fixed: phase == last });
+        }
+    }
+    rows.retain(|row| row.rate.is_finite() && (row.base > 0.0 || !row.terms.is_empty()));
+    tightest_only(rows)
+}
+
+/// Groups nodes by the card they share.
+fn hosts(model: &Model) -> Vec<Host> {
+    let mut hosts = BTreeMap::<(Option<u32>, usize), Host>::new();
+    let mut place = |host: Option<u32>, up: f64, down: f64, server: Option<usize>| {
+        let own = if host.is_none() { hosts.len() } else { 0 };
+        let at = hosts.entry((host, own)).or_default();
+        at.up = at.up.max(up);
+        at.down = at.down.max(down);
+        match server {
+            Some(index) => at.servers.push(index),
+            None => at.workers += 1.0,
+        }
+    };
+    for worker in &model.workers {
+        place(worker.host, worker.up, worker.down, None);
+    }
+    for (index, server) in model.servers.iter().enumerate() {
+        place(server.host, server.up, server.down, Some(index));
+    }
+    hosts.into_values().collect()
+}
+
+/// What passes a card.
+#[derive(Clone, Copy)]
+enum Flow {
+    /// From its workers to servers elsewhere.
+    PushOut,
+    /// From workers elsewhere to its servers.
+    PushIn,
+    /// From its servers to workers elsewhere.
+    PullOut,
+    /// From servers elsewhere to its workers.
+    PullIn,
+    /// From its servers to copies elsewhere.
+    CopyOut,
+    /// From servers elsewhere to copies here.
+    CopyIn,
+}
+
+struct Card<'a> {
+    model: &'a Model,
+    host: &'a Host,
+}
+
+impl Card<'_> {
+    /// The row of some flows at a rate.
+    fn row(&self, phase: usize, rate: f64, flows: &[Flow]) -> Row {
+        let mut base = 0.0;
+        let mut factors = BTreeMap::<usize, f64>::new();
+        for flow in flows {
+            base += self.base(*flow);
+            for (index, factor) in self.factors(*flow) {
+                *factors.entry(index).or_default() += factor;
+            }
+        }
+        let terms = factors.into_iter().filter(|(_, factor)| *factor != 0.0).collect();
+        let servers = self.host.servers.clone();
+        let with_fixed = self.model.exchange == Exchange::Overlapped || phase == 1;
+        Row { phase, rate, base, terms, servers, with_fixed }
+    }
+
+    /// Each worker here exchanges all bytes with somebody.
+    const fn base(&self, flow: Flow) -> f64 {
+        match flow {
+            Flow::PushOut | Flow::PullIn => self.host.workers,
+            _ => 0.0,
+        }
+    }
+
+    fn factors(&self, flow: Flow) -> Vec<(usize, f64)> {
+        let elsewhere = self.model.worker_count() - self.host.workers;
+        let each = |factor: f64| self.host.servers.iter().map(|index| (*index, factor)).collect();
+        match flow {
+            // What lies on the same host does not pass the card.
+            Flow::PushOut | Flow::PullIn => each(-self.host.workers),
+            Flow::PushIn | Flow::PullOut => each(elsewhere),
+            Flow::CopyOut => self.copies(|owner, copy| owner && !copy),
+            Flow::CopyIn => self.copies(|owner, copy| copy && !owner),
+        }
+    }
+
+    /// The copies of those servers for which it counts whether owner and copy are here.
+    fn copies(&self, counts: impl Fn(bool, bool) -> bool) -> Vec<(usize, f64)> {
+        let here = |index: &usize| self.host.servers.contains(index);
+        let pairs = self.model.copies.iter().enumerate();
+        let pairs = pairs.filter_map(|(owner, copy)| copy.map(|copy| (owner, copy)));
+        pairs
+            .filter(|(owner, copy)| counts(here(owner), here(copy)))
+            .map(|(owner, _)| (owner, self.model.replicas.ratio()))
+            .collect()
+    }
+}
+
+/// What limits a server beyond its card: it takes longer than the card explains.
+fn slow_server(model: &Model, host: &Host, index: usize, last: usize) -> Vec<Row> {
+    let Some(server) = model.servers.get(index) else { return Vec::new() };
+    if server.slowdown <= 1.0 {
+        return Vec::new();
+    }
+    let factor = server.slowdown * (model.worker_count() - host.workers);
+    let row = |phase: usize, rate: f64| Row {
+        phase,
+        rate,
+        base: 0.0,
+        terms: vec![(index, factor)],
+        servers: vec![index],
+        with_fixed: phase == last,
+    };
+    vec![row(0, server.down), row(last, server.up)]
+}
+
+/// Of the rows that limit one server alone, the tightest one in each phase is enough; and of those
+/// that depend on no server.
+fn tightest_only(rows: Vec<Row>) -> Vec<Row> {
+    let alone = |row: &Row| match (row.terms.as_slice(), row.servers.as_slice()) {
+        ([(index, factor)], [own]) if row.base == 0.0 && index == own => {
+            Some(((row.phase, Some(*index)), factor / row.rate))
+        }
+        ([], []) => Some(((row.phase, None), row.base / row.rate)),
+        _ => None,
+    };
+    let mut tightest = BTreeMap::<(usize, Option<usize>), (f64, Row)>::new();
+    let mut kept = Vec::new();
+    for row in rows {
+        let Some((place, slope)) = alone(&row) else {
+            kept.push(row);
+            continue;
+        };
+        match tightest.get(&place) {
+            Some((steepest, _)) if *steepest >= slope => {}
+            _ => drop(tightest.insert(place, (slope, row))),
+        }
+    }
+    kept.extend(tightest.into_values().map(|(_, row)| row));
+    kept
+}

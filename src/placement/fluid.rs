@@ -1,0 +1,385 @@
+//! A small simulation for the tests of this room: rounds of push and pull as fluids that share cards fairly
+//! (max-min), in the time that this takes. It knows nothing of the model under test: flows are between
+//! single nodes, and a round is over when the last one is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::cost::{Exchange, Model, Replicas, Server, Worker};
+use super::layout::{PieceLoad, Plan, apply, holdings};
+use super::links::{Receiver, Sample};
+use super::planner::{Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember};
+use super::stragglers::{Profile, ServerTime};
+use super::testing::Chance;
+use crate::wire::NodeId;
+
+/// One node: what its card and its processor can do, in bytes per second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) up: f64,
+    pub(super) down: f64,
+    /// Bytes of pushes that it can sum.
+    pub(super) cpu: f64,
+}
+
+impl Node {
+    pub(super) const fn new(rate: f64) -> Self {
+        Self { up: rate, down: rate, cpu: f64::INFINITY }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    from: NodeId,
+    to: NodeId,
+    left: f64,
+    done: f64,
+}
+
+/// Bytes of a flow in a stretch of time with one rate.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    from: NodeId,
+    to: NodeId,
+    start: f64,
+    end: f64,
+    bytes: f64,
+}
+
+/// What one round was like.
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    pub(super) seconds: f64,
+    /// By worker and server.
+    times: BTreeMap<(NodeId, NodeId), f64>,
+    handlers: BTreeMap<NodeId, f64>,
+    stretches: Vec<Stretch>,
+}
+
+/// A job on virtual time.
+pub(super) struct Lab {
+    pub(super) workers: BTreeMap<NodeId, Node>,
+    pub(super) servers: BTreeMap<NodeId, Node>,
+    /// Workers that take longer with everything.
+    pub(super) slow_workers: BTreeMap<NodeId, f64>,
+    pub(super) duties: BTreeMap<NodeId, Duty>,
+    pub(super) layout: Vec<PieceLoad>,
+    /// Bytes to the copy for each byte of value.
+    pub(super) copies: f64,
+    /// Measured numbers are off by up to that part.
+    pub(super) noise: f64,
+    /// Whether nodes tell what their links can do.
+    pub(super) links: bool,
+    /// What links of servers seem to be able to do, compared with what they can: for lies.
+    pub(super) seeming: BTreeMap<NodeId, f64>,
+    /// How many times longer everything takes with a layout, for a reason that no model has.
+    pub(super) hidden: fn(&[PieceLoad]) -> f64,
+    /// Rounds between a plan and its effect.
+    pub(super) delay: u32,
+    pub(super) now: f64,
+    pub(super) planner: Planner,
+    pub(super) plans: Vec<Plan>,
+    chance: Chance,
+    receivers: BTreeMap<NodeId, Receiver>,
+    profiles: BTreeMap<NodeId, Profile>,
+    rounds: u64,
+    pending: Option<(u32, Plan)>,
+}
+
+impl Lab {
+    pub(super) fn new(
+        workers: &[f64],
+        servers: &[f64],
+        layout: Vec<PieceLoad>,
+        settings: Settings,
+    ) -> Self {
+        let nodes = |rates: &[f64], id: fn(usize) -> NodeId| -> BTreeMap<NodeId, Node> {
+            rates.iter().enumerate().map(|(rank, rate)| (id(rank), Node::new(*rate))).collect()
+        };
+        let workers = nodes(workers, super::testing::worker_id);
+        let servers = nodes(servers, super::testing::server_id);
+        let copies = settings.replicas.ratio();
+        let mut planner = Planner::new(settings);
+        planner.set_layout(layout.clone()).unwrap();
+        let mut lab = Self {
+            receivers: workers
+                .keys()
+                .chain(servers.keys())
+                .map(|id| (*id, Receiver::new(*id)))
+                .collect(),
+            profiles: workers.keys().map(|id| (*id, Profile::new(*id))).collect(),
+            duties: servers.keys().map(|id| (*id, Duty::Active)).collect(),
+            slow_workers: BTreeMap::new(),
+            workers,
+            servers,
+            layout,
+            copies,
+            noise: 0.0,
+            links: true,
+            seeming: BTreeMap::new(),
+            hidden: |_| 1.0,
+            delay: 1,
+            now: 0.0,
+            planner,
+            plans: Vec::new(),
+            chance: Chance::new(1),
+            rounds: 0,
+            pending: None,
+        };
+        lab.tell_members();
+        lab
+    }
+
+    pub(super) fn tell_members(&mut self) {
+        let worker = |id: &NodeId| WorkerMember { id: *id, host: None };
+        let server = |id: &NodeId| ServerMember {
+            id: *id,
+            host: None,
+            memory: None,
+            duty: self.duties.get(id).copied().unwrap_or_default(),
+        };
+        let workers = self.workers.keys().map(worker).collect();
+        let servers = self.servers.keys().map(server).collect();
+        self.planner.set_members(Members { workers, servers });
+        for id in self.servers.keys() {
+            self.receivers.entry(*id).or_insert_with(|| Receiver::new(*id));
+        }
+    }
+
+    fn noisy(&mut self, number: f64) -> f64 {
+        number * (1.0 + self.noise * (2.0 * self.chance.unit() - 1.0))
+    }
+
+    /// The model with what is true of all nodes.
+    pub(super) fn truth(&self) -> Model {
+        let worker = |(id, node): (&NodeId, &Node)| Worker {
+            id: *id,
+            up: node.up,
+            down: node.down,
+            host: None,
+        };
+        let server = |(id, node): (&NodeId, &Node)| Server {
+            usable: self.duties[id] == Duty::Active,
+            ..Server::new(*id, node.up.min(node.cpu), node.down.min(node.cpu))
+        };
+        let replicas = match self.copies {
+            0.0 => Replicas::None,
+            ratio => Replicas::Next { ratio },
+        };
+        let (workers, servers) = (self.workers.iter().map(worker), self.servers.iter().map(server));
+        Model::new(Exchange::Overlapped, workers.collect(), servers.collect(), &[], &replicas)
+    }
+
+    /// T* with what is true.
+    pub(super) fn best(&self) -> f64 {
+        self.truth().bound(self.layout.iter().map(|piece| piece.bytes as f64).sum())
+    }
+
+    fn flows(&self) -> Vec<Flow> {
+        let held = holdings(&self.layout);
+        let active: Vec<NodeId> =
+            self.servers.keys().copied().filter(|id| self.duties[id] == Duty::Active).collect();
+        let mut flows = Vec::new();
+        for (server, holding) in &held {
+            let bytes = holding.bytes as f64;
+            for worker in self.workers.keys() {
+                for (from, to) in [(*worker, *server), (*server, *worker)] {
+                    flows.push(Flow { from, to, left: bytes, done: 0.0 });
+                }
+            }
+            let next = active.iter().find(|id| *id > server).or_else(|| active.first());
+            if let Some(next) = next.filter(|next| *next != server && self.copies > 0.0) {
+                flows.push(Flow { from: *server, to: *next, left: bytes * self.copies, done: 0.0 });
+            }
+        }
+        flows
+    }
+
+    fn node(&self, id: NodeId) -> Node {
+        self.workers.get(&id).or_else(|| self.servers.get(&id)).copied().unwrap()
+    }
+
+    /// Plays one round with the cards as they are.
+    pub(super) fn measure(&self) -> Round {
+        let mut flows = self.flows();
+        let (mut now, mut stretches) = (0.0, Vec::new());
+        while flows.iter().any(|flow| flow.left > 0.0) {
+            let rates = self.fair_rates(&flows);
+            let step = flows.iter().zip(&rates).filter(|(flow, _)| flow.left > 0.0);
+            let step = step.map(|(flow, rate)| flow.left / rate).fold(f64::INFINITY, f64::min);
+            for (flow, rate) in flows.iter_mut().zip(&rates).filter(|(flow, _)| flow.left > 0.0) {
+                let bytes = rate * step;
+                let (from, to) = (flow.from, flow.to);
+                stretches.push(Stretch { from, to, start: now, end: now + step, bytes });
+                flow.left = if flow.left <= bytes * (1.0 + 1e-9) { 0.0 } else { flow.left - bytes };
+                flow.done = now + step;
+            }
+            now += step;
+        }
+        let mut round =
+            Round { seconds: now, times: BTreeMap::new(), handlers: BTreeMap::new(), stretches };
+        for (server, holding) in holdings(&self.layout) {
+            let work = holding.bytes as f64 * self.workers.len() as f64 / self.node(server).cpu;
+            round.handlers.insert(server, work);
+            for flow in &flows {
+                if flow.to == server && self.workers.contains_key(&flow.from) {
+                    round.times.insert((flow.from, server), flow.done.max(work));
+                }
+            }
+            for flow in flows.iter().filter(|flow| flow.from == server) {
+                if let Some(time) = round.times.get_mut(&(flow.to, server)) {
+                    *time = time.max(flow.done);
+                }
+            }
+        }
+        let hidden = (self.hidden)(&self.layout);
+        round.times.values_mut().for_each(|time| *time *= hidden);
+        round.seconds = round.times.values().copied().fold(now, f64::max);
+        round
+    }
+
+    /// Fair shares: all flows grow alike until a card is full, then the others go on.
+    fn fair_rates(&self, flows: &[Flow]) -> Vec<f64> {
+        let mut rates = vec![0.0; flows.len()];
+        let mut open: Vec<usize> = (0..flows.len()).filter(|i| flows[*i].left > 0.0).collect();
+        let mut cards = BTreeMap::<(NodeId, bool), f64>::new();
+        for index in &open {
+            cards.insert((flows[*index].from, true), self.node(flows[*index].from).up);
+            cards.insert((flows[*index].to, false), self.node(flows[*index].to).down);
+        }
+        while !open.is_empty() {
+            let mut users = BTreeMap::<(NodeId, bool), f64>::new();
+            for index in &open {
+                *users.entry((flows[*index].from, true)).or_default() += 1.0;
+                *users.entry((flows[*index].to, false)).or_default() += 1.0;
+            }
+            let fair = |card: &(NodeId, bool)| cards[card] / users[card];
+            let grow = users.keys().map(fair).fold(f64::INFINITY, f64::min);
+            let full: Vec<(NodeId, bool)> =
+                users.keys().copied().filter(|card| fair(card) <= grow * (1.0 + 1e-9)).collect();
+            for index in &open {
+                rates[*index] += grow;
+            }
+            for (card, count) in &users {
+                *cards.get_mut(card).unwrap() -= grow * count;
+            }
+            let blocked = |i: &usize| {
+                full.contains(&(flows[*i].from, true)) || full.contains(&(flows[*i].to, false))
+            };
+            open.retain(|index| !blocked(index));
+        }
+        rates
+    }
+
+    /// Plays a round and all that nodes tell meanwhile. A plan takes effect when the round is over. Gives the
+    /// seconds.
+    pub(super) fn round(&mut self) -> f64 {
+        if let Some((wait, _)) = &mut self.pending {
+            *wait -= 1;
+        }
+        if let Some((_, plan)) = self.pending.take_if(|(wait, _)| *wait == 0) {
+            self.layout = apply(&self.layout, &plan.moves).unwrap();
+            self.planner.set_layout(self.layout.clone()).unwrap();
+            self.profiles.values_mut().for_each(Profile::switched);
+            self.plans.push(plan);
+        }
+        let round = self.measure();
+        self.replay(&round);
+        self.now += round.seconds;
+        self.rounds += 1;
+        self.tell_times(&round);
+        self.tick();
+        round.seconds
+    }
+
+    /// Samples, reports and looks of the planner, in the order of time.
+    fn replay(&mut self, round: &Round) {
+        const STEP: f64 = 0.1;
+        let steps = (round.seconds / STEP).ceil().max(1.0) as u32;
+        for step in 0..steps {
+            let (start, end) =
+                (f64::from(step) * STEP, (f64::from(step + 1) * STEP).min(round.seconds));
+            for stretch in &round.stretches {
+                let (from, to) = (stretch.start.max(start), stretch.end.min(end));
+                if to > from && self.links {
+                    self.feed(stretch, from, to);
+                }
+            }
+            self.report_links(self.now + end);
+            if step % 3 == 0 {
+                let now = std::mem::replace(&mut self.now, 0.0);
+                self.now = now + end;
+                self.tick();
+                self.now = now;
+            }
+        }
+    }
+
+    fn feed(&mut self, stretch: &Stretch, from: f64, to: f64) {
+        let seeming = self.seeming.get(&stretch.to).or_else(|| self.seeming.get(&stretch.from));
+        let seeming = seeming.copied().unwrap_or(1.0);
+        let bytes = stretch.bytes * (to - from) / (stretch.end - stretch.start) * seeming;
+        let bytes = self.noisy(bytes) as u64;
+        let at = |time: f64| Duration::from_secs_f64(self.now + time);
+        let (first, last) = (at(from), at(to));
+        let sample = Sample { peer: stretch.from, bytes, head: 0, first, last, backlogged: true };
+        self.receivers.get_mut(&stretch.to).unwrap().received(&sample);
+    }
+
+    fn report_links(&mut self, now: f64) {
+        let now = Duration::from_secs_f64(now);
+        for receiver in self.receivers.values_mut() {
+            if let Some(report) = receiver.report(now) {
+                self.planner.report(now, report.into());
+            }
+        }
+    }
+
+    fn tell_times(&mut self, round: &Round) {
+        let now = Duration::from_secs_f64(self.now);
+        let number = self.rounds;
+        for worker in self.workers.keys().copied().collect::<Vec<_>>() {
+            let own = round.times.iter().filter(|((of, _), _)| *of == worker);
+            let slow = self.slow_workers.get(&worker).copied().unwrap_or(1.0);
+            let own: Vec<_> = own.map(|((_, server), time)| (*server, *time * slow)).collect();
+            let times: Vec<ServerTime> = own
+                .into_iter()
+                .map(|(server, seconds)| ServerTime { server, seconds: self.noisy(seconds) })
+                .collect();
+            let seconds = self.noisy(round.seconds);
+            let profile = self.profiles.get_mut(&worker).unwrap();
+            if let Some(report) = profile.round(now, number, seconds, &times) {
+                self.planner.report(now, report.into());
+            }
+        }
+        self.planner.report(now, Report::Progress { round: number });
+        for (server, seconds) in &round.handlers {
+            self.planner.report(now, Report::Handler { server: *server, seconds: *seconds });
+        }
+    }
+
+    fn tick(&mut self) {
+        let chance = &mut self.chance;
+        let plan = self.planner.tick(Duration::from_secs_f64(self.now), &mut || chance.unit());
+        if plan.is_some() {
+            assert!(self.pending.is_none(), "a plan while another one is carried out");
+            self.pending = plan.map(|plan| (self.delay, plan));
+        }
+    }
+
+    /// Plays until that many seconds have passed. Gives the seconds of all rounds.
+    pub(super) fn play(&mut self, seconds: f64) -> Vec<f64> {
+        let end = self.now + seconds;
+        let mut rounds = Vec::new();
+        while self.now < end {
+            rounds.push(self.round());
+        }
+        rounds
+    }
+
+    /// Bytes of values that plans moved since the one of that number, as a part of all.
+    pub(super) fn moved_since(&self, plan: usize) -> f64 {
+        let total: f64 = self.layout.iter().map(|p| (p.bytes + p.state_bytes) as f64).sum();
+        self.plans.iter().skip(plan).map(|plan| plan.moved_bytes as f64).sum::<f64>() / total
+    }
+}

@@ -1,0 +1,150 @@
+//! How fast the links of a job are, from the traffic itself (algorithms.md 2.2).
+//!
+//! [`Receiver`] runs on each node and is told what came in: whoever receives knows with one clock, its
+//! own, how long that took. [`Network`] runs on the scheduler and puts the reports of all nodes
+//! together. Time is given as an argument, counted from wherever the node likes; no clock of another
+//! host is used.
+//!
+//! Pure; must not do I/O. Numbers in reports come from the wire: what is no rate is left out.
+
+mod link;
+mod network;
+mod receiver;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use network::{Card, Network};
+pub use receiver::Receiver;
+
+use std::time::Duration;
+
+use crate::wire::NodeId;
+
+/// Messages are put together until they have as many bytes; a sample with fewer says nothing
+/// (algorithms.md 2.2).
+pub const MIN_SAMPLE: u64 = 64 << 10;
+/// A sample ends with that many bytes, ...
+pub const FULL_SAMPLE: u64 = 1 << 20;
+/// ... or after that time.
+pub const SAMPLE_TIME: Duration = Duration::from_millis(100);
+/// Samples of a link that are kept (algorithms.md 2.2).
+pub const SAMPLES: usize = 8;
+/// Without traffic confidence halves in that time (algorithms.md 2.2).
+pub const HALF_LIFE: Duration = Duration::from_secs(10);
+/// A report at least that often while there is traffic (algorithms.md 2.2).
+pub const REPORT_PERIOD: Duration = Duration::from_secs(1);
+/// A report at once if an estimate changed by that part (algorithms.md 2.2), ...
+pub const REPORT_CHANGE: f64 = 0.10;
+/// ... but never more often than this.
+pub const REPORT_GAP: Duration = Duration::from_millis(100);
+/// A link without traffic for that long should be probed (algorithms.md 2.2).
+pub const PROBE_AFTER: Duration = Duration::from_secs(30);
+/// What a probe should send, at the lowest priority (algorithms.md 2.2).
+pub const PROBE_BYTES: u64 = 256 << 10;
+/// Windows over which the rate of a whole node is the maximum.
+pub const WINDOWS: usize = 4;
+/// Peers that a node remembers, and nodes that the scheduler remembers, at most; more are ignored.
+pub const MOST_PEERS: usize = 16_384;
+/// Links that the scheduler remembers, at most.
+pub const MOST_LINKS: usize = 1 << 18;
+/// Links of which one report tells, at most: those that changed most.
+pub const MOST_REPORTED: usize = 256;
+/// What a link is trusted less, at most, because its traffic is long ago.
+const STALE_DISCOUNT: f64 = 0.25;
+/// What a link is trusted less, at most, because its samples differ.
+const SPREAD_DISCOUNT: f64 = 0.25;
+
+/// A message, or a part of one, that came in. Of a large message each part should be told as it comes,
+/// not the whole at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Who sent it.
+    pub peer: NodeId,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Those of them that were there at `first`: they took no time on this clock.
+    pub head: u64,
+    /// When its first byte was read.
+    pub first: Duration,
+    /// When its last byte was read.
+    pub last: Duration,
+    /// The sender had more for this node when it sent this. Otherwise the link may have waited for the
+    /// application, and nothing is learnt.
+    pub backlogged: bool,
+}
+
+/// What is known of one rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Bytes per second.
+    pub rate: f64,
+    /// Bytes per second that one may count on: the rate, less for samples that differ and for
+    /// traffic that is long ago.
+    pub lower: f64,
+    /// From 1 (traffic right now) towards 0; halves each [`HALF_LIFE`] without traffic.
+    pub confidence: f64,
+    /// On how many samples it rests.
+    pub samples: u32,
+}
+
+impl Estimate {
+    /// Whether this can be an estimate: it may have come over the wire.
+    #[must_use]
+    pub fn is_sane(&self) -> bool {
+        let rate = |rate: f64| rate.is_finite() && rate > 0.0;
+        rate(self.rate)
+            && rate(self.lower)
+            && self.lower <= self.rate * (1.0 + 1e-9)
+            && (0.0..=1.0).contains(&self.confidence)
+    }
+
+    /// An estimate whose samples differ from it by that part of it, after so long without traffic.
+    fn new(rate: f64, spread: f64, samples: u32, idle: Duration) -> Self {
+        let confidence = confidence(idle);
+        let doubt = (spread / f64::from(samples.max(1)).sqrt()).clamp(0.0, SPREAD_DISCOUNT)
+            + STALE_DISCOUNT * (1.0 - confidence);
+        Self { rate, lower: rate * (1.0 - doubt), confidence, samples }
+    }
+
+    /// The same, of a rate that many times as high.
+    fn scaled(&self, factor: f64) -> Self {
+        Self { rate: self.rate * factor, lower: self.lower * factor, ..*self }
+    }
+
+    /// The same estimate after more time without traffic.
+    fn aged(&self, idle: Duration) -> Self {
+        let confidence = self.confidence * confidence(idle);
+        let doubt = STALE_DISCOUNT * (self.confidence - confidence).max(0.0);
+        Self { lower: self.lower - self.rate * doubt, confidence, ..*self }
+    }
+}
+
+/// What is left of a confidence of 1 after that time without traffic.
+fn confidence(idle: Duration) -> f64 {
+    (-idle.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+}
+
+/// What a node tells the scheduler of one link that ends at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkReport {
+    /// Who sends on it.
+    pub peer: NodeId,
+    /// What is known of it.
+    pub estimate: Estimate,
+    /// Bytes per second that came over it in the last full window, as long as anything came; 0: nothing
+    /// did. The sum over all receivers is what the peer was able to send.
+    pub recent: f64,
+}
+
+/// What a node tells the scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The node that measured.
+    pub node: NodeId,
+    /// What it can receive from all peers together, if at least two sent at once.
+    pub down: Option<Estimate>,
+    /// The links that end at it, in ascending order of peers.
+    pub links: Vec<LinkReport>,
+}

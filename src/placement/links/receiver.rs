@@ -1,0 +1,136 @@
+//! What a node knows of the links that end at it, and when it says so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::link::Link;
+use super::window::Windows;
+use super::{
+    Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, PROBE_AFTER, REPORT_CHANGE, REPORT_GAP,
+    REPORT_PERIOD, Report, Sample,
+};
+use crate::wire::NodeId;
+
+/// The estimator of one node. Peers on the same host should not be told to it: what they send takes no
+/// part of the network.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    node: NodeId,
+    links: BTreeMap<NodeId, Link>,
+    windows: Windows,
+    /// When the last report was, and what it said of each rate; the node's own under its own id.
+    reported: Option<(Duration, BTreeMap<NodeId, f64>)>,
+    /// Something came since the last report.
+    heard: bool,
+}
+
+impl Receiver {
+    /// The estimator of that node.
+    #[must_use]
+    pub fn new(node: NodeId) -> Self {
+        let (links, windows) = (BTreeMap::new(), Windows::default());
+        Self { node, links, windows, reported: None, heard: false }
+    }
+
+    /// A link from that peer exists, even if nothing comes: so that it can be probed.
+    pub fn expect(&mut self, peer: NodeId, now: Duration) {
+        if self.links.len() < MOST_PEERS {
+            self.links.entry(peer).or_insert_with(|| Link::new(now));
+        }
+    }
+
+    /// That peer is gone.
+    pub fn forget(&mut self, peer: NodeId) {
+        self.links.remove(&peer);
+        if let Some((_, rates)) = &mut self.reported {
+            rates.remove(&peer);
+        }
+    }
+
+    /// Something came in.
+    pub fn received(&mut self, sample: &Sample) {
+        self.expect(sample.peer, sample.last);
+        let Some(link) = self.links.get_mut(&sample.peer) else { return };
+        link.add(sample);
+        self.windows.add(sample);
+        self.heard = true;
+    }
+
+    /// What is known of the link from a peer.
+    #[must_use]
+    pub fn link(&self, peer: NodeId, now: Duration) -> Option<Estimate> {
+        self.links.get(&peer)?.estimate(now)
+    }
+
+    /// What this node can receive from all peers together. None: two of them never sent at once.
+    #[must_use]
+    pub fn down(&self, now: Duration) -> Option<Estimate> {
+        let (rate, count, last) = self.windows.fastest(now)?;
+        Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last)))
+    }
+
+    /// The peers over whose links nothing came for so long that a probe is worth its bytes: ask them for
+    /// [`super::PROBE_BYTES`] of padding.
+    pub fn wants_probe(&self, now: Duration) -> impl Iterator<Item = NodeId> {
+        let idle = move |link: &Link| now.saturating_sub(link.last()) > PROBE_AFTER;
+        self.links.iter().filter(move |(_, link)| idle(link)).map(|(peer, _)| *peer)
+    }
+
+    /// What to tell the scheduler, if it is time: something came, and the last report is a second old or no
+    /// longer true.
+    pub fn report(&mut self, now: Duration) -> Option<Report> {
+        if !self.heard {
+            return None;
+        }
+        let age = self.reported.as_ref().map(|(at, _)| now.saturating_sub(*at));
+        if age.is_some_and(|age| age < REPORT_GAP) {
+            return None;
+        }
+        let report = self.current(now);
+        let changed = report.rates().any(|(peer, rate)| self.change(peer, rate) > REPORT_CHANGE);
+        let due = age.is_none_or(|age| age >= REPORT_PERIOD);
+        if report.rates().next().is_none() || !(due || changed) {
+            return None;
+        }
+        let report = self.shortened(report);
+        let reported = self.reported.get_or_insert_default();
+        reported.0 = now;
+        reported.1.extend(report.rates());
+        self.heard = false;
+        Some(report)
+    }
+
+    /// Leaves out the links that changed least, if there are too many for one report.
+    fn shortened(&self, mut report: Report) -> Report {
+        if report.links.len() > MOST_REPORTED {
+            let change = |link: &LinkReport| self.change(link.peer, link.estimate.rate);
+            report.links.sort_by(|a, b| change(b).total_cmp(&change(a)));
+            report.links.truncate(MOST_REPORTED);
+            report.links.sort_by_key(|link| link.peer);
+        }
+        report
+    }
+
+    fn current(&self, now: Duration) -> Report {
+        let recent = self.windows.recent(now);
+        let links = self.links.iter().filter_map(|(peer, link)| {
+            let recent = recent.get(peer).copied().unwrap_or(0.0);
+            Some(LinkReport { peer: *peer, estimate: link.estimate(now)?, recent })
+        });
+        Report { node: self.node, down: self.down(now), links: links.collect() }
+    }
+
+    /// How far a rate is from what was reported, as a part of that.
+    fn change(&self, peer: NodeId, rate: f64) -> f64 {
+        let reported = self.reported.as_ref().and_then(|(_, rates)| rates.get(&peer));
+        reported.map_or(f64::INFINITY, |old| (rate - old).abs() / old)
+    }
+}
+
+impl Report {
+    /// All rates, by peer; that of the node itself under its own id.
+    fn rates(&self) -> impl Iterator<Item = (NodeId, f64)> {
+        let links = self.links.iter().map(|link| (link.peer, link.estimate.rate));
+        links.chain(self.down.map(|down| (self.node, down.rate)))
+    }
+}

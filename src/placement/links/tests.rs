@@ -1,0 +1,297 @@
+//! Traffic played to the estimators: what they say against what was played.
+
+use std::time::Duration;
+
+use super::*;
+use crate::placement::testing::Chance;
+
+const MB: f64 = 1e6;
+const PART: u64 = 256 << 10;
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// Parts that come one after the other at a rate, until the time is over; returns when the last ended.
+fn stream(receiver: &mut Receiver, peer: NodeId, rate: f64, from: f64, to: f64) -> f64 {
+    let (mut now, step) = (from, PART as f64 / rate);
+    while now + step <= to {
+        let (first, last) = (seconds(now), seconds(now + step));
+        receiver.received(&Sample { peer, bytes: PART, head: 0, first, last, backlogged: true });
+        now += step;
+    }
+    now
+}
+
+fn within(estimate: Option<Estimate>, rate: f64, part: f64) {
+    let estimate = estimate.unwrap();
+    assert!((estimate.rate - rate).abs() <= part * rate, "{estimate:?}, not {rate}");
+    assert!(estimate.is_sane() && estimate.lower <= estimate.rate);
+}
+
+#[test]
+fn a_stream_is_measured_and_idle_senders_are_not() {
+    let mut receiver = Receiver::new(8);
+    stream(&mut receiver, 9, 20.0 * MB, 0.0, 2.0);
+    within(receiver.link(9, seconds(2.0)), 20.0 * MB, 0.01);
+    assert_eq!(receiver.link(9, seconds(2.0)).unwrap().samples, SAMPLES as u32);
+    // A sender that has nothing more says nothing about the link, however slowly it comes.
+    for i in 0..100 {
+        let (first, last) = (seconds(3.0 + f64::from(i)), seconds(3.9 + f64::from(i)));
+        let sample = Sample { peer: 9, bytes: PART, head: 0, first, last, backlogged: false };
+        receiver.received(&sample);
+        receiver.received(&Sample { peer: 11, ..sample });
+    }
+    within(receiver.link(9, seconds(103.0)), 20.0 * MB, 0.01);
+    assert_eq!(receiver.link(11, seconds(103.0)), None);
+}
+
+/// One part in four lay in a buffer and is read in no time, and each takes 20 % more or less.
+#[test]
+fn odd_samples_do_not_decide() {
+    let (mut receiver, mut chance, mut now) = (Receiver::new(8), Chance::new(3), 0.0);
+    for i in 0..200 {
+        let buffered = i % 4 == 3;
+        let step = PART as f64 / (20.0 * MB) * (0.8 + 0.4 * chance.unit());
+        let read = if buffered { 1e-5 } else { step };
+        let (first, last) = (seconds(now + step - read), seconds(now + step));
+        receiver.received(&Sample { peer: 9, bytes: PART, head: 0, first, last, backlogged: true });
+        now += step;
+    }
+    let estimate = receiver.link(9, seconds(now));
+    within(estimate, 20.0 * MB, 0.06);
+    let estimate = estimate.unwrap();
+    assert!(estimate.lower > 0.9 * estimate.rate, "{estimate:?}");
+}
+
+#[test]
+fn the_head_of_a_message_took_no_time() {
+    let mut receiver = Receiver::new(8);
+    for i in 0..8 {
+        // 2 MB, of which 1 MB was there at once; 0.1 s for the rest; a pause longer than links make.
+        let (first, last) = (seconds(2.0 * f64::from(i)), seconds(2.0 * f64::from(i) + 0.1));
+        let bytes = 2_000_000;
+        receiver.received(&Sample {
+            peer: 9,
+            bytes,
+            head: 1_000_000,
+            first,
+            last,
+            backlogged: true,
+        });
+    }
+    within(receiver.link(9, seconds(14.1)), 10.0 * MB, 1e-6);
+}
+
+#[test]
+fn a_link_that_becomes_slow_is_seen_within_a_second() {
+    let mut receiver = Receiver::new(8);
+    let end = stream(&mut receiver, 9, 40.0 * MB, 0.0, 5.0);
+    let end = stream(&mut receiver, 9, 10.0 * MB, end, 6.0);
+    within(receiver.link(9, seconds(end)), 10.0 * MB, 0.05);
+    let end = stream(&mut receiver, 9, 80.0 * MB, end, 7.0);
+    within(receiver.link(9, seconds(end)), 80.0 * MB, 0.05);
+}
+
+#[test]
+fn confidence_halves_every_ten_seconds() {
+    let mut receiver = Receiver::new(8);
+    let end = stream(&mut receiver, 9, 20.0 * MB, 0.0, 2.0);
+    let fresh = receiver.link(9, seconds(end)).unwrap();
+    let stale = receiver.link(9, seconds(end + 20.0)).unwrap();
+    assert!((fresh.confidence - 1.0).abs() < 1e-9 && (stale.confidence - 0.25).abs() < 1e-9);
+    assert!(
+        stale.lower < 0.85 * fresh.lower
+            && stale.lower > 0.7 * fresh.lower
+            && stale.rate == fresh.rate
+    );
+    let twice = receiver.link(9, seconds(end + 10.0)).unwrap().aged(seconds(10.0));
+    assert!((twice.lower - stale.lower).abs() < 1e-6 * stale.lower, "{twice:?} {stale:?}");
+}
+
+#[test]
+fn a_node_is_measured_when_several_send() {
+    let mut receiver = Receiver::new(8);
+    stream(&mut receiver, 9, 40.0 * MB, 0.0, 3.0);
+    assert_eq!(receiver.down(seconds(3.0)), None);
+    for peer in [9, 11, 13, 15] {
+        stream(&mut receiver, peer, 10.0 * MB, 3.0, 6.0);
+    }
+    within(receiver.down(seconds(6.0)), 40.0 * MB, 0.05);
+    // Half of each second is computing: still the rate while something came.
+    let mut receiver = Receiver::new(8);
+    for second in 0..5 {
+        for peer in [9, 11] {
+            stream(&mut receiver, peer, 20.0 * MB, f64::from(second), f64::from(second) + 0.5);
+        }
+    }
+    within(receiver.down(seconds(5.0)), 40.0 * MB, 0.05);
+    // Some seconds after the card became slow.
+    for peer in [9, 11] {
+        stream(&mut receiver, peer, 5.0 * MB, 5.0, 10.0);
+    }
+    within(receiver.down(seconds(10.0)), 10.0 * MB, 0.05);
+}
+
+#[test]
+fn reports_come_every_second_or_when_something_changed() {
+    let mut receiver = Receiver::new(8);
+    assert_eq!(receiver.report(seconds(0.0)), None);
+    let mut times = Vec::new();
+    for tick in 0..400 {
+        let now = f64::from(tick) * 0.01;
+        let rate = if tick < 200 { 40.0 } else { 10.0 } * MB;
+        let (first, last) = (seconds(now), seconds(now + 0.01));
+        let bytes = (rate * 0.01) as u64;
+        receiver.received(&Sample { peer: 9, bytes, head: 0, first, last, backlogged: true });
+        if receiver.report(last).is_some() {
+            times.push(tick);
+        }
+    }
+    // Once a second, and some more while the change at 2 s was seen.
+    let steady = times.iter().filter(|tick| **tick < 200).count();
+    assert!((2..=3).contains(&steady), "{times:?}");
+    assert!(times.iter().any(|tick| (201..270).contains(tick)), "{times:?}");
+    assert!(times.len() < 12 && times.windows(2).all(|pair| pair[1] - pair[0] >= 10), "{times:?}");
+    assert_eq!(receiver.report(seconds(60.0)).map(|report| report.links.len()), Some(1));
+    assert_eq!(receiver.report(seconds(90.0)), None, "nothing came since");
+}
+
+/// A node with a thousand senders tells of those that changed.
+#[test]
+fn a_report_is_never_long() {
+    let mut receiver = Receiver::new(8);
+    let mut told = std::collections::BTreeSet::new();
+    for second in 0..4 {
+        for peer in 0..1000 {
+            let at = f64::from(second) + 0.5;
+            stream(&mut receiver, 9 + 2 * peer, 20.0 * MB, at, at + 0.2);
+        }
+        let report = receiver.report(seconds(f64::from(second) + 0.9)).unwrap();
+        assert_eq!(report.links.len(), MOST_REPORTED);
+        told.extend(report.links.iter().map(|link| link.peer));
+    }
+    assert_eq!(told.len(), 1000);
+}
+
+#[test]
+fn idle_links_want_a_probe() {
+    let mut receiver = Receiver::new(8);
+    receiver.expect(9, seconds(0.0));
+    receiver.expect(11, seconds(0.0));
+    stream(&mut receiver, 11, 20.0 * MB, 0.0, 20.0);
+    assert_eq!(receiver.wants_probe(seconds(29.0)).count(), 0);
+    assert_eq!(receiver.wants_probe(seconds(31.0)).collect::<Vec<_>>(), [9]);
+    assert_eq!(receiver.wants_probe(seconds(51.0)).collect::<Vec<_>>(), [9, 11]);
+    receiver.forget(9);
+    assert_eq!(receiver.wants_probe(seconds(51.0)).collect::<Vec<_>>(), [11]);
+}
+
+/// Messages that make no sense: times that run backwards, no bytes, more head than bytes.
+#[test]
+fn nonsense_does_no_harm() {
+    let mut receiver = Receiver::new(8);
+    for (bytes, head, first, last) in [
+        (0, 0, 1.0, 2.0),
+        (u64::MAX, 0, 1.0, 2.0),
+        (PART, u64::MAX, 1.0, 3.0),
+        (PART, 0, 9.0, 1.0),
+        (PART, 0, 5.0, 5.0),
+    ] {
+        let (first, last) = (seconds(first), seconds(last));
+        for peer in [9, 11] {
+            receiver.received(&Sample { peer, bytes, head, first, last, backlogged: true });
+        }
+    }
+    let last = Duration::MAX;
+    receiver.received(&Sample {
+        peer: 9,
+        bytes: PART,
+        head: 0,
+        first: Duration::ZERO,
+        last,
+        backlogged: true,
+    });
+    let report = receiver.report(Duration::MAX);
+    let mut network = Network::default();
+    network.report(seconds(1.0), &report.unwrap());
+}
+
+fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> Report {
+    let sure = |rate: f64| Estimate { rate, lower: rate, confidence: 1.0, samples: 8 };
+    let links = links.iter().map(|(peer, rate, recent)| LinkReport {
+        peer: *peer,
+        estimate: sure(*rate),
+        recent: *recent,
+    });
+    Report { node, down: Some(sure(down)), links: links.collect() }
+}
+
+#[test]
+fn reports_become_cards() {
+    let mut network = Network::default();
+    assert!(network.is_empty() && network.cards(&[9, 11]).is_none());
+    network.report(seconds(1.0), &report(8, 40.0, &[(9, 10.0, 10.0), (11, 30.0, 30.0)]));
+    network.report(seconds(1.0), &report(10, 20.0, &[(9, 10.0, 10.0), (11, 12.0, 12.0)]));
+    network.report(seconds(1.0), &report(12, 60.0, &[(9, 30.0, 10.0), (11, 30.0, 18.0)]));
+    let cards = network.cards(&[9, 11]).unwrap();
+    assert_eq!(cards.iter().map(|card| card.up).collect::<Vec<_>>(), [30.0, 60.0]);
+    // Nobody reported what workers receive: what is known of any link stands in.
+    assert!(cards.iter().all(|card| !card.known && card.down == 21.0));
+    let servers = network.cards(&[8, 10, 12, 14]).unwrap();
+    assert_eq!(servers.iter().map(|card| card.down).collect::<Vec<_>>(), [40.0, 20.0, 60.0, 40.0]);
+    // One sender shows what a node can receive at least.
+    network.report(seconds(1.0), &Report { down: None, ..report(14, 1.0, &[(9, 5.0, 5.0)]) });
+    network.report(seconds(1.0), &Report { down: None, ..report(16, 1.0, &[(9, 70.0, 70.0)]) });
+    let servers = network.cards(&[8, 10, 12, 14, 16]).unwrap();
+    assert_eq!(
+        servers.iter().map(|card| card.down).collect::<Vec<_>>(),
+        [40.0, 20.0, 60.0, 40.0, 70.0]
+    );
+    network.forget(9);
+    assert_eq!((network.link(9, 8), network.up(9)), (None, None));
+    assert!(network.link(11, 8).is_some());
+}
+
+#[test]
+fn what_is_old_is_trusted_less_unless_all_is_old() {
+    let mut network = Network::default();
+    network.report(seconds(0.0), &report(8, 40.0, &[(9, 10.0, 0.0)]));
+    network.report(seconds(0.0), &report(10, 40.0, &[(9, 10.0, 0.0)]));
+    assert_eq!(network.down(8), network.down(10));
+    network.report(seconds(20.0), &report(10, 40.0, &[(9, 10.0, 0.0)]));
+    let (old, fresh) = (network.down(8).unwrap(), network.down(10).unwrap());
+    assert!(old.confidence == 0.25 && old.lower < 0.85 * fresh.lower && fresh.confidence == 1.0);
+}
+
+#[test]
+fn only_links_that_cards_do_not_explain_are_narrow() {
+    let mut network = Network::default();
+    let (workers, servers) = ([9, 11, 13], [8, 10]);
+    // Three workers with 60 each, servers with 90: each link gets 30, but the one from 9 to 10 gets 5.
+    for server in servers {
+        let rate = |worker| if (worker, server) == (9, 10) { 5.0 } else { 30.0 };
+        let links = workers.map(|worker| (worker, rate(worker), rate(worker)));
+        network.report(seconds(1.0), &report(server, 90.0, &links));
+    }
+    for worker in workers {
+        let links = servers.map(|server| (server, 30.0, 30.0));
+        network.report(seconds(1.0), &report(worker, 60.0, &links));
+    }
+    let pairs = network.narrow_pairs(&workers, &servers);
+    assert_eq!(pairs.len(), 1);
+    assert_eq!((pairs[0].worker, pairs[0].server, pairs[0].push), (9, 10, 5.0));
+    assert!(pairs[0].pull.is_infinite());
+}
+
+#[test]
+fn numbers_from_the_wire_that_are_none_are_left_out() {
+    let mut network = Network::default();
+    let mut bad =
+        report(8, f64::NAN, &[(9, -1.0, 5.0), (11, f64::INFINITY, f64::NAN), (13, 5.0, f64::NAN)]);
+    bad.links[2].estimate.confidence = 7.0;
+    network.report(seconds(1.0), &bad);
+    assert!(network.is_empty(), "{network:?}");
+    network.report(Duration::MAX, &report(8, 5.0, &[(9, 1.0, f64::NAN), (11, 2.0, -3.0)]));
+    assert_eq!(network.link(9, 8).map(|link| link.rate), Some(1.0));
+}

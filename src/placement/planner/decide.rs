@@ -1,0 +1,291 @@
+//! When to plan: what must move moves at once; what would be worth it has to stay so for a while; what turned
+//! out worse goes back.
+
+use std::time::Duration;
+
+use super::Planner;
+use super::look::{Basis, Look};
+use crate::placement::layout::{PieceLoad, Plan, holdings};
+use crate::placement::shares;
+use crate::placement::stragglers::{self, Cause, Scaling, Verdict};
+use crate::wire::NodeId;
+
+/// A plan that seems worth it.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// Since when.
+    since: Duration,
+    /// Seconds of the round it would give, when it came up.
+    predicted: f64,
+    /// How often it had to wait anew because the network was still changing.
+    restarts: u32,
+}
+
+/// A switch that is being judged.
+#[derive(Clone, Debug)]
+pub(super) struct OnTrial {
+    /// The layout before it.
+    pub(super) layout: Vec<PieceLoad>,
+    /// What to expect of it, for people.
+    predicted: f64,
+    /// How the rounds of each report since compare with it.
+    pub(super) factors: Vec<f64>,
+}
+
+/// A prediction that changed by that part since a plan came up: the network is still changing.
+const DRIFT: f64 = 0.1;
+/// A round that differs by that part from the predicted one, by the model: the network is another one.
+const CHANGED: f64 = 0.25;
+/// How long the first plan waits for the first times of workers.
+const BASELINE: Duration = Duration::from_secs(10);
+/// So often a plan waits anew for that.
+const MOST_RESTARTS: u32 = 3;
+/// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
+const MOVE_LIMIT: Duration = Duration::from_secs(120);
+const MOVE_ROUNDS: f64 = 10.0;
+/// The longest wait after plans that were rolled back, in rounds.
+const LONGEST_HOLD: u64 = 320;
+/// Rounds for which a move has to pay, at least and at most.
+const HORIZON: (f64, f64) = (10.0, 1000.0);
+
+impl Planner {
+    /// What to move, if anything. To be called often (every 100 ms is enough); gives no other plan until the
+    /// layout was set again. `random` gives numbers evenly from [0, 1).
+    pub fn tick(&mut self, now: Duration, random: &mut dyn FnMut() -> f64) -> Option<Plan> {
+        if self.moving.is_some_and(|deadline| now >= deadline) {
+            self.moving = None;
+            self.on_trial = None;
+        }
+        let early =
+            self.last_look.is_some_and(|last| now.saturating_sub(last) < self.settings.period);
+        if self.moving.is_some() || (early && !self.is_forced()) {
+            return None;
+        }
+        self.last_look = Some(now);
+        let look = self.look(now)?;
+        self.first_look.get_or_insert(now);
+        let news = self.digest(now, &look);
+        // What was just learnt counts.
+        let look = if news { self.look(now)? } else { look };
+        if news {
+            self.consider_scaling(now, &look);
+        }
+        let rolled_back = self.judge(&look);
+        let mut plan = match rolled_back {
+            Some(plan) => Some(plan),
+            None => self.next_plan(now, &look, random),
+        }?;
+        self.started(now, &look, &mut plan);
+        Some(plan)
+    }
+
+    /// Some pieces must move: at once.
+    fn is_forced(&self) -> bool {
+        let usable = |id: &NodeId| {
+            let member = self.members.servers.iter().find(|member| member.id == *id);
+            member.is_some_and(|member| self.is_usable(member))
+        };
+        self.members.servers.iter().any(|member| self.is_usable(member))
+            && holdings(&self.layout).keys().any(|owner| !usable(owner))
+    }
+
+    fn parameters(&self, look: &Look) -> shares::Parameters {
+        let round = look.model.round_seconds(&look.loads);
+        let steady = self.settings.steady.as_secs_f64() / round;
+        // Not clamp: a round of no length gives no number.
+        let horizon = steady.max(HORIZON.0).min(HORIZON.1);
+        shares::Parameters { horizon, ..self.settings.shares.clone() }
+    }
+
+    fn next_plan(
+        &mut self,
+        now: Duration,
+        look: &Look,
+        random: &mut dyn FnMut() -> f64,
+    ) -> Option<Plan> {
+        let forced = self.is_forced();
+        let joining =
+            look.model.servers().iter().zip(&look.loads).any(|(s, load)| s.usable && *load <= 0.0);
+        let nothing_known = look.basis == Basis::Nothing && !joining;
+        let held = self.newest_round() < self.hold_until || !self.settings.enabled || nothing_known;
+        if !forced && (held || self.is_without_baseline(now)) {
+            self.candidate = None;
+            return None;
+        }
+        let parameters = self.parameters(look);
+        let plan =
+            shares::plan(&self.layout, &look.model, self.rounds(look), &parameters).ok().flatten();
+        let Some(plan) = plan else {
+            self.candidate = None;
+            return None;
+        };
+        if !forced && !self.is_settled(now, plan.predicted) {
+            return None;
+        }
+        let plan =
+            if forced || joining { plan } else { self.vary(plan, look, &parameters, random) };
+        self.on_trial = (!forced && !joining).then(|| OnTrial {
+            layout: self.layout.clone(),
+            predicted: plan.predicted,
+            factors: Vec::new(),
+        });
+        let plan = Plan { bound: look.bound(), ..plan };
+        match look.basis {
+            // Its seconds are of a network that was made up.
+            Basis::Nothing => Some(Plan { before: 0.0, predicted: 0.0, ..plan }),
+            _ => Some(plan),
+        }
+    }
+
+    /// Rounds since the last switch. As many as you like before the first one, and if the network is no longer
+    /// the one that it was made for: then there is no reason to stay with it.
+    fn rounds(&self, look: &Look) -> u64 {
+        let now = look.model.round_seconds(&look.loads);
+        match self.expected {
+            Some(expected) if (now - expected).abs() <= CHANGED * expected => {
+                self.newest_round().saturating_add(1).saturating_sub(self.switch_round)
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Whether it is too early to move anything: without times from before a switch nobody can say
+    /// whether it was for the better. Not for ever: perhaps no worker measures.
+    fn is_without_baseline(&self, now: Duration) -> bool {
+        let since = self.first_look.unwrap_or(now);
+        self.times.is_empty() && now.saturating_sub(since) < BASELINE
+    }
+
+    /// Whether a plan has been worth it for long enough, with a network that holds still.
+    fn is_settled(&mut self, now: Duration, predicted: f64) -> bool {
+        let fresh = |restarts| Candidate { since: now, predicted, restarts };
+        let candidate = self.candidate.get_or_insert_with(|| fresh(0));
+        let drifted = (predicted - candidate.predicted).abs() > DRIFT * candidate.predicted;
+        if drifted && candidate.restarts < MOST_RESTARTS {
+            *candidate = fresh(candidate.restarts + 1);
+        }
+        now.saturating_sub(candidate.since) >= self.settings.settle
+    }
+
+    /// Rarely something else than the best known, where a straggler is not understood (algorithms.md 4.5).
+    fn vary(
+        &self,
+        plan: Plan,
+        look: &Look,
+        parameters: &shares::Parameters,
+        random: &mut dyn FnMut() -> f64,
+    ) -> Plan {
+        if self.stragglers.stragglers().next().is_none() {
+            return plan;
+        }
+        let factors = self.stragglers.explore(random);
+        if factors.is_empty() {
+            return plan;
+        }
+        let varied = factors.iter().fold(look.model.clone(), |model, (server, factor)| {
+            model.with_slowdown(*server, 1.0 / factor)
+        });
+        let target = varied.target(&look.loads, look.homeless, 0.0);
+        let other = target.and_then(|target| {
+            shares::plan_towards(&self.layout, &look.model, &target, parameters).ok().flatten()
+        });
+        match other {
+            Some(other) => {
+                Plan { reason: format!("{}; trying other shares", other.reason), ..other }
+            }
+            None => plan,
+        }
+    }
+
+    /// Looks at the rounds since the last switch. Gives the way back if they are longer than they would
+    /// be without it.
+    fn judge(&mut self, look: &Look) -> Option<Plan> {
+        let trial = self.on_trial.as_ref()?;
+        let rounds = self.times.rounds_since(self.switch_round);
+        let verdict = stragglers::verdict(&trial.factors, rounds);
+        if verdict == Verdict::Open {
+            return None;
+        }
+        let trial = self.on_trial.take()?;
+        let Verdict::Worse(factor) = verdict else {
+            self.hold = super::FIRST_HOLD;
+            return None;
+        };
+        let measured = self.times.round_seconds(self.switch_round)?;
+        let (old_loads, old_homeless) = look.model.loads_of(&trial.layout);
+        let usable = |loads: &[f64]| {
+            look.model
+                .servers()
+                .iter()
+                .zip(loads)
+                .all(|(server, load)| server.usable || *load <= 0.0)
+        };
+        if old_homeless > 0.0 || !usable(&old_loads) {
+            return None;
+        }
+        let moves = shares::way_back(&self.layout, &trial.layout);
+        self.hold_until = self.newest_round().saturating_add(self.hold);
+        self.hold = self.hold.saturating_mul(2).min(LONGEST_HOLD);
+        self.stragglers.failed();
+        self.rollbacks += 1;
+        let reason = format!(
+            "rounds take {measured:.3} s where {:.3} s were expected, {:.0} % more than before: back to \
+             the former layout",
+            trial.predicted,
+            (factor - 1.0) * 100.0
+        );
+        let moved_bytes = shares::moved_bytes(&self.layout, &moves);
+        let (before, predicted) = (measured, measured / factor);
+        let plan = Plan { moves, before, predicted, bound: look.bound(), moved_bytes, reason };
+        (!plan.moves.is_empty()).then_some(plan)
+    }
+
+    /// A plan goes out.
+    fn started(&mut self, now: Duration, look: &Look, plan: &mut Plan) {
+        // Only plans for a slow server are tried.
+        self.relieved = self.on_trial.as_ref().and_then(|_| self.slowest(now, look));
+        if let Some((server, cause)) = self.relieved.filter(|(_, cause)| *cause != Cause::Unknown) {
+            plan.reason = format!("{} (node {server}: {cause})", plan.reason);
+        }
+        let rates =
+            look.plain.servers().iter().map(|server| (server.id, server.up.min(server.down)));
+        self.usual_rates = rates.collect();
+        let limit = Duration::try_from_secs_f64(plan.before * MOVE_ROUNDS).unwrap_or(MOVE_LIMIT);
+        self.moving = Some(now.saturating_add(limit.max(MOVE_LIMIT)));
+        self.expected = Some(plan.predicted);
+        self.candidate = None;
+        self.plans += 1;
+        self.moved_bytes = self.moved_bytes.saturating_add(plan.moved_bytes);
+        self.reason.clone_from(&plan.reason);
+    }
+
+    fn consider_scaling(&mut self, now: Duration, look: &Look) {
+        let Some(round) = self.times.round_seconds(self.switch_round) else { return };
+        if look.basis != Basis::Links || self.on_trial.is_some() {
+            return;
+        }
+        let spare = |member: &&super::ServerMember| {
+            !self.is_usable(member) && member.duty != super::Duty::Draining
+        };
+        let reserve: Vec<NodeId> =
+            self.members.servers.iter().filter(spare).map(|m| m.id).collect();
+        let move_rate = look.model.pooled_rate() / look.model.servers().len().max(1) as f64;
+        let sizes = (look.total(), round, move_rate);
+        self.scaling = self.scaler.look(now, &look.model, &reserve, sizes);
+        let Some(step) = self.scaling.filter(|_| self.settings.autoscale && self.settings.enabled)
+        else {
+            return;
+        };
+        match step {
+            Scaling::Out(server) => {
+                self.retired.remove(&server);
+                self.drafted.insert(server);
+            }
+            Scaling::In(server) => {
+                self.drafted.remove(&server);
+                self.retired.insert(server);
+            }
+        }
+        self.scaler.stepped(now);
+    }
+}

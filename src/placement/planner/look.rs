@@ -1,0 +1,188 @@
+//! The job as it is at one moment, as a model: cards from the links, corrected by what workers see.
+
+use std::time::Duration;
+
+use super::Planner;
+use crate::placement::cost::{Model, Replicas, Server, Worker, bytes};
+use crate::placement::layout::PieceLoad;
+use crate::placement::links::Card;
+use crate::placement::stragglers::{Correction, Seen, Stragglers};
+use crate::wire::NodeId;
+
+/// What the rates of the model rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// Measured links.
+    Links,
+    /// The times of workers alone: no link has been measured.
+    Times,
+    /// Nothing: all servers are taken as equal, and no time means anything.
+    Nothing,
+}
+
+/// One look.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) basis: Basis,
+    /// Cards alone.
+    pub(super) plain: Model,
+    /// With what workers see.
+    pub(super) model: Model,
+    pub(super) loads: Vec<f64>,
+    pub(super) homeless: f64,
+}
+
+impl Look {
+    pub(super) fn total(&self) -> f64 {
+        self.loads.iter().sum::<f64>() + self.homeless
+    }
+
+    /// What each server should take: seconds by its card, or its share of the bytes.
+    pub(super) fn expected(&self) -> Vec<(NodeId, f64)> {
+        let ids = self.plain.servers().iter().map(|server| server.id);
+        match self.basis {
+            Basis::Links => ids.zip(self.plain.server_seconds(&self.loads)).collect(),
+            _ => {
+                let total = self.total().max(f64::MIN_POSITIVE);
+                ids.zip(&self.loads).map(|(id, load)| (id, load / total)).collect()
+            }
+        }
+    }
+
+    /// T* of this moment; none if no link has been measured.
+    pub(super) fn bound(&self) -> Option<f64> {
+        (self.basis == Basis::Links).then(|| self.model.bound(self.total()))
+    }
+}
+
+/// A rate for servers of which nothing is known.
+const ANY_RATE: f64 = 1e9;
+
+impl Planner {
+    /// The job now. None: nobody is in it, or there is nothing to hold.
+    pub(super) fn look(&self, now: Duration) -> Option<Look> {
+        if self.members.servers.is_empty() || self.layout.is_empty() {
+            return None;
+        }
+        let (basis, workers, servers) = self.nodes();
+        let corrected = servers.iter().map(|server| self.corrected(server, basis, now)).collect();
+        let plain = self.model(basis, workers.clone(), servers);
+        let model = self.model(basis, workers, corrected);
+        let (loads, homeless) = plain.loads_of(&self.layout);
+        Some(Look { basis, plain, model, loads, homeless })
+    }
+
+    fn model(&self, basis: Basis, workers: Vec<Worker>, servers: Vec<Server>) -> Model {
+        let caps = match basis {
+            Basis::Links => {
+                let sends = workers.iter().map(|worker| worker.id);
+                let holds = servers.iter().filter(|server| server.usable).map(|server| server.id);
+                self.network.narrow_pairs(&sends.collect::<Vec<_>>(), &holds.collect::<Vec<_>>())
+            }
+            _ => Vec::new(),
+        };
+        Model::new(self.settings.exchange, workers, servers, &caps, &self.settings.replicas)
+    }
+
+    /// The nodes with their cards.
+    fn nodes(&self) -> (Basis, Vec<Worker>, Vec<Server>) {
+        let workers: Vec<NodeId> = self.members.workers.iter().map(|worker| worker.id).collect();
+        let servers: Vec<NodeId> = self.members.servers.iter().map(|server| server.id).collect();
+        let cards = self.network.cards(&workers).zip(self.network.cards(&servers));
+        let (basis, (worker_cards, server_cards)) = match cards {
+            Some(cards) => (Basis::Links, cards),
+            None => self.cards_by_time(workers.len(), &servers),
+        };
+        let host = |host: Option<u32>| host.filter(|_| basis == Basis::Links);
+        let workers = self.members.workers.iter().zip(worker_cards);
+        let workers = workers.map(|(member, card)| Worker {
+            id: member.id,
+            up: card.up,
+            down: card.down,
+            host: host(member.host),
+        });
+        let part = self.values_part();
+        let servers = self.members.servers.iter().zip(server_cards);
+        let servers = servers.map(|(member, card)| Server {
+            host: host(member.host),
+            memory: member.memory.map(|memory| bytes(memory) * part),
+            usable: self.is_usable(member),
+            ..Server::new(member.id, card.up, card.down)
+        });
+        (basis, workers.collect(), servers.collect())
+    }
+
+    /// Cards that explain the times of workers: a server serves all workers with all bytes in as many seconds
+    /// as its slope says. Workers are no limit.
+    fn cards_by_time(&self, workers: usize, servers: &[NodeId]) -> (Basis, (Vec<Card>, Vec<Card>)) {
+        let card = |rate: f64| Card { up: rate, down: rate, known: false };
+        let open = vec![card(f64::INFINITY); workers];
+        let total: f64 = self.layout.iter().map(|piece| bytes(piece.bytes)).sum();
+        #[allow(clippy::cast_precision_loss, reason = "a count of workers")]
+        let all = total * workers as f64;
+        let Some(usual) =
+            self.stragglers.usual_slope().filter(|_| !self.against_cards && all > 0.0)
+        else {
+            return (Basis::Nothing, (open, vec![card(ANY_RATE); servers.len()]));
+        };
+        let slope = |server: &NodeId| self.stragglers.slope(*server).unwrap_or(usual);
+        (Basis::Times, (open, servers.iter().map(|server| card(all / slope(server))).collect()))
+    }
+
+    /// What part of a server's memory can be values: optimizer state and copies need the rest.
+    fn values_part(&self) -> f64 {
+        let sum = |of: fn(&PieceLoad) -> u64| {
+            self.layout.iter().map(|piece| bytes(of(piece))).sum::<f64>()
+        };
+        let (values, states) = (sum(|piece| piece.bytes), sum(|piece| piece.state_bytes));
+        let copies = if self.settings.replicas == Replicas::None { 1.0 } else { 2.0 };
+        if values > 0.0 { values / (values + states) / copies } else { 1.0 }
+    }
+
+    /// A server as workers see it.
+    fn corrected(&self, server: &Server, basis: Basis, now: Duration) -> Server {
+        let Correction { slowdown, fixed } = match basis {
+            Basis::Links if !self.against_cards => Correction::NONE,
+            Basis::Nothing => Correction::NONE,
+            _ => self.stragglers.correction(server.id, now),
+        };
+        // Without cards the slowdown is in the rates already.
+        let slowdown = if basis == Basis::Links { slowdown } else { 1.0 };
+        Server { slowdown, fixed, ..server.clone() }
+    }
+
+    /// Gives what workers reported to planner C, if there is enough of it; and notes how rounds compare with
+    /// the model.
+    pub(super) fn digest(&mut self, now: Duration, look: &Look) -> bool {
+        if !self.times.is_news(self.members.workers.len()) || self.moving.is_some() {
+            return false;
+        }
+        let against_cards = look.basis == Basis::Links;
+        if against_cards != self.against_cards {
+            // What was learnt is in other units.
+            self.stragglers = Stragglers::new(self.settings.stragglers.clone());
+            self.trial.forget();
+            self.against_cards = against_cards;
+        }
+        let times = self.times.server_seconds(self.switch_round);
+        let seen = look.expected().into_iter().filter_map(|(server, expected)| {
+            Some(Seen { server, seconds: *times.get(&server)?, expected })
+        });
+        self.stragglers.observe(now, &seen.collect::<Vec<_>>());
+        if let Some(measured) = self.times.round_seconds(self.switch_round)
+            && look.basis != Basis::Nothing
+        {
+            self.compare(measured, look);
+        }
+        true
+    }
+
+    /// Notes how rounds compare with the model; during a trial, how they compare with the old layout.
+    fn compare(&mut self, measured: f64, look: &Look) {
+        let Some(trial) = &mut self.on_trial else {
+            return self.trial.note(measured, look.model.round_seconds(&look.loads));
+        };
+        let (old, _) = look.model.loads_of(&trial.layout);
+        trial.factors.extend(self.trial.compare(measured, look.model.round_seconds(&old)));
+    }
+}

@@ -1,0 +1,313 @@
+//! The planner of a job: what nodes report goes in, plans come out (algorithms.md 4.9: A gives the prior,
+//! C corrects it, one planner with one set of shares).
+//!
+//! Runs on the scheduler. Pure: time and chance are arguments, nothing is sent. Whoever runs it carries the
+//! plans out, and says when pieces have moved. Must not know how pieces travel.
+
+mod decide;
+mod look;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use status::{ServerStatus, Status};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::cost::{Exchange, Replicas};
+use super::layout::{LayoutError, PieceLoad, sort};
+use super::links::{self, Network};
+use super::shares;
+use super::stragglers::{
+    Cause, Parameters, Scaler, Scaling, ScalingParameters, Stragglers, Times, Trial, WorkerReport,
+};
+use crate::wire::NodeId;
+use decide::{Candidate, OnTrial};
+
+/// How to plan.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// False: nothing moves unless it must (a server is drained or gone).
+    pub enabled: bool,
+    /// Whether pushes and pulls of a round overlap.
+    pub exchange: Exchange,
+    /// Copies of the pieces.
+    pub replicas: Replicas,
+    /// Planner A. Its horizon is set by [`Settings::steady`].
+    pub shares: shares::Parameters,
+    /// Planner C.
+    pub stragglers: Parameters,
+    /// When one server more or fewer would do.
+    pub scaling: ScalingParameters,
+    /// Servers in reserve are taken into use, and servers that are not needed emptied, without being asked.
+    pub autoscale: bool,
+    /// Between two looks at the job, at least (algorithms.md 2.4 looks every 5 s; a look costs
+    /// less than a millisecond, and a change of the network should not cost several rounds).
+    pub period: Duration,
+    /// A plan has to be worth it for that long: longer than it takes until all nodes have noticed a change.
+    pub settle: Duration,
+    /// How long the network is expected to stay as it is; what a move costs has to come back in that time.
+    pub steady: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            exchange: Exchange::Overlapped,
+            replicas: Replicas::None,
+            shares: shares::Parameters::default(),
+            stragglers: Parameters::default(),
+            scaling: ScalingParameters::default(),
+            autoscale: false,
+            period: Duration::from_secs(1),
+            settle: Duration::from_secs(2),
+            steady: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a server is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Duty {
+    /// It holds pieces.
+    #[default]
+    Active,
+    /// It shall be emptied.
+    Draining,
+    /// It is there, but holds nothing until more servers are needed.
+    Reserve,
+}
+
+/// A worker of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerMember {
+    /// The node.
+    pub id: NodeId,
+    /// Nodes of one host have one number. None: it is alone.
+    pub host: Option<u32>,
+}
+
+/// A live server of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerMember {
+    /// The node.
+    pub id: NodeId,
+    /// As of workers.
+    pub host: Option<u32>,
+    /// Bytes that it has for values, optimizer state and copies. None: enough.
+    pub memory: Option<u64>,
+    /// What it is for.
+    pub duty: Duty,
+}
+
+/// Who is in the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Live workers.
+    pub workers: Vec<WorkerMember>,
+    /// Live servers.
+    pub servers: Vec<ServerMember>,
+}
+
+/// What nodes tell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// A node: its links.
+    Links(links::Report),
+    /// A worker: its last rounds.
+    Rounds(WorkerReport),
+    /// Some worker has finished that round; may come more often than `Rounds`.
+    Progress {
+        /// The round.
+        round: u64,
+    },
+    /// A server: seconds of a round that it spends with requests, waiting for its processor included.
+    Handler {
+        /// The server.
+        server: NodeId,
+        /// Seconds of a round.
+        seconds: f64,
+    },
+}
+
+/// The planner.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    settings: Settings,
+    members: Members,
+    layout: Vec<PieceLoad>,
+    network: Network,
+    times: Times,
+    handlers: BTreeMap<NodeId, f64>,
+    stragglers: Stragglers,
+    /// Whether the stragglers were measured against cards.
+    against_cards: bool,
+    trial: Trial,
+    on_trial: Option<OnTrial>,
+    candidate: Option<Candidate>,
+    scaler: Scaler,
+    scaling: Option<Scaling>,
+    /// Servers in reserve that are in use, and active ones that are not, by our own decision.
+    drafted: BTreeSet<NodeId>,
+    retired: BTreeSet<NodeId>,
+    progress: u64,
+    /// The first round of which nothing is left from before the last switch.
+    switch_round: u64,
+    first_look: Option<Duration>,
+    last_look: Option<Duration>,
+    /// Seconds of the round that the last plan would give.
+    expected: Option<f64>,
+    /// A plan is being carried out: until when it is waited for.
+    moving: Option<Duration>,
+    /// No plan before that round, since the last one was rolled back; and how long to wait next time.
+    hold_until: u64,
+    hold: u64,
+    plans: u64,
+    rollbacks: u64,
+    moved_bytes: u64,
+    /// Bytes per second of each server when pieces last moved.
+    usual_rates: BTreeMap<NodeId, f64>,
+    relieved: Option<(NodeId, Cause)>,
+    reason: String,
+}
+
+/// Rounds without a plan after one was rolled back; doubles each time.
+const FIRST_HOLD: u64 = 20;
+/// Pieces of a layout, at most.
+pub const MOST_PIECES: usize = 1 << 20;
+
+impl Planner {
+    /// A planner that knows nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let stragglers = Stragglers::new(settings.stragglers.clone());
+        let scaler = Scaler::new(settings.scaling.clone());
+        Self {
+            settings,
+            members: Members::default(),
+            layout: Vec::new(),
+            network: Network::default(),
+            times: Times::default(),
+            handlers: BTreeMap::new(),
+            stragglers,
+            against_cards: false,
+            trial: Trial::default(),
+            on_trial: None,
+            candidate: None,
+            scaler,
+            scaling: None,
+            drafted: BTreeSet::new(),
+            retired: BTreeSet::new(),
+            progress: 0,
+            switch_round: 0,
+            first_look: None,
+            last_look: None,
+            expected: None,
+            moving: None,
+            hold_until: 0,
+            hold: FIRST_HOLD,
+            plans: 0,
+            rollbacks: 0,
+            moved_bytes: 0,
+            usual_rates: BTreeMap::new(),
+            relieved: None,
+            reason: String::new(),
+        }
+    }
+
+    /// Who is in the job now. What is known of those who are gone is forgotten.
+    pub fn set_members(&mut self, members: Members) {
+        let now: BTreeSet<NodeId> = ids(&members).collect();
+        for gone in ids(&self.members).filter(|id| !now.contains(id)) {
+            self.network.forget(gone);
+            self.times.forget(gone);
+            self.stragglers.forget(gone);
+            self.handlers.remove(&gone);
+            self.usual_rates.remove(&gone);
+            self.drafted.remove(&gone);
+            self.retired.remove(&gone);
+        }
+        self.members = members;
+        self.candidate = None;
+    }
+
+    /// Where all pieces are: at the start, when keys are added, and when the moves of a plan are done (or were
+    /// given up). Ends the plan that is being carried out.
+    ///
+    /// # Errors
+    /// It is no layout; the old one stays.
+    pub fn set_layout(&mut self, mut layout: Vec<PieceLoad>) -> Result<(), LayoutError> {
+        sort(&mut layout)?;
+        layout.truncate(MOST_PIECES);
+        if self.moving.is_none() && layout == self.layout {
+            return Ok(());
+        }
+        if self.moving.take().is_some() {
+            self.switch_round = self.newest_round().saturating_add(1);
+        } else {
+            // Nobody asked us: what is on trial is no longer what is measured.
+            self.on_trial = None;
+        }
+        self.layout = layout;
+        self.candidate = None;
+        Ok(())
+    }
+
+    /// A node told something.
+    pub fn report(&mut self, now: Duration, report: Report) {
+        match report {
+            Report::Links(report) => self.network.report(now, &report),
+            Report::Rounds(report) => {
+                if self.members.workers.iter().any(|worker| worker.id == report.worker) {
+                    self.times.report(report);
+                }
+            }
+            Report::Progress { round } => self.progress = self.progress.max(round),
+            Report::Handler { server, seconds } => {
+                let known = self.members.servers.iter().any(|member| member.id == server);
+                if known && seconds.is_finite() && seconds >= 0.0 {
+                    self.handlers.insert(server, seconds);
+                }
+            }
+        }
+    }
+
+    /// Planning on or off; what must move moves in any case.
+    pub const fn set_enabled(&mut self, enabled: bool) {
+        self.settings.enabled = enabled;
+    }
+
+    fn newest_round(&self) -> u64 {
+        self.progress.max(self.times.newest_round())
+    }
+
+    /// Whether a server may hold pieces.
+    fn is_usable(&self, server: &ServerMember) -> bool {
+        match server.duty {
+            Duty::Active => !self.retired.contains(&server.id),
+            Duty::Draining => false,
+            Duty::Reserve => self.drafted.contains(&server.id),
+        }
+    }
+}
+
+/// All nodes of a job.
+fn ids(members: &Members) -> impl Iterator<Item = NodeId> {
+    let workers = members.workers.iter().map(|worker| worker.id);
+    workers.chain(members.servers.iter().map(|server| server.id))
+}
+
+impl From<links::Report> for Report {
+    fn from(report: links::Report) -> Self {
+        Self::Links(report)
+    }
+}
+
+impl From<WorkerReport> for Report {
+    fn from(report: WorkerReport) -> Self {
+        Self::Rounds(report)
+    }
+}

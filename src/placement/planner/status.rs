@@ -1,0 +1,152 @@
+//! What to show people: who holds how much and why, what was predicted, what was measured.
+
+use std::time::Duration;
+
+use super::Planner;
+use super::look::{Basis, Look};
+use crate::placement::layout::holdings;
+use crate::placement::statistics::median;
+use crate::placement::stragglers::{Cause, Evidence, Scaling, cause};
+use crate::wire::NodeId;
+
+/// One server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerStatus {
+    /// The node.
+    pub id: NodeId,
+    /// Bytes of values that it holds.
+    pub bytes: u64,
+    /// The same, as a part of all.
+    pub share: f64,
+    /// Pieces that it holds.
+    pub pieces: usize,
+    /// Bytes per second that the planner counts on it to send and to receive. None: not measured.
+    pub rates: Option<(f64, f64)>,
+    /// Seconds of a round that it should take by its card.
+    pub expected: Option<f64>,
+    /// Seconds of a round that workers wait for it.
+    pub measured: Option<f64>,
+    /// How many times slower it is than its card says.
+    pub slowdown: f64,
+    /// It is a straggler: why.
+    pub straggler: Option<Cause>,
+    /// It may hold pieces.
+    pub usable: bool,
+}
+
+/// The job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// All servers, in ascending order of ids.
+    pub servers: Vec<ServerStatus>,
+    /// Seconds of a round with this layout, by the model. None: nothing is known of the network.
+    pub predicted: Option<f64>,
+    /// Seconds of a round as workers measure it.
+    pub measured: Option<f64>,
+    /// T*: seconds that no layout can go below. None: no link has been measured.
+    pub bound: Option<f64>,
+    /// `bound / measured`: 1 is perfect (algorithms.md 1).
+    pub eta: Option<f64>,
+    /// Workers that hold the others up.
+    pub slow_workers: Vec<NodeId>,
+    /// What would be gained by another number of servers.
+    pub scaling: Option<Scaling>,
+    /// A plan is being carried out.
+    pub moving: bool,
+    /// Plans so far, those that went back included.
+    pub plans: u64,
+    /// Plans that went back.
+    pub rollbacks: u64,
+    /// Bytes that plans moved.
+    pub moved_bytes: u64,
+    /// The server that the last plan relieved, and what kept it. None: it was not made for a server that is
+    /// slow.
+    pub relieved: Option<(NodeId, Cause)>,
+    /// Why the last plan was made.
+    pub reason: String,
+}
+
+impl Planner {
+    /// How the job stands.
+    #[must_use]
+    pub fn status(&self, now: Duration) -> Status {
+        let look = self.look(now);
+        let timed = look.as_ref().filter(|look| look.basis != Basis::Nothing);
+        let bound = timed.and_then(Look::bound);
+        let measured = self.times.round_seconds(self.switch_round);
+        Status {
+            servers: look.as_ref().map(|look| self.server_statuses(now, look)).unwrap_or_default(),
+            predicted: timed.map(|look| look.model.round_seconds(&look.loads)),
+            measured,
+            bound,
+            eta: bound.zip(measured).map(|(bound, measured)| bound / measured),
+            slow_workers: self.times.slow_workers(),
+            scaling: self.scaling,
+            moving: self.moving.is_some(),
+            plans: self.plans,
+            rollbacks: self.rollbacks,
+            moved_bytes: self.moved_bytes,
+            relieved: self.relieved,
+            reason: self.reason.clone(),
+        }
+    }
+
+    fn server_statuses(&self, now: Duration, look: &Look) -> Vec<ServerStatus> {
+        let held = holdings(&self.layout);
+        let total = look.total().max(f64::MIN_POSITIVE);
+        let expected = look.expected();
+        let slow: Vec<NodeId> = self.stragglers.stragglers().collect();
+        let links = look.basis == Basis::Links;
+        let mut statuses = Vec::new();
+        for (index, server) in look.plain.servers().iter().enumerate() {
+            let id = server.id;
+            let holding = held.get(&id).copied().unwrap_or_default();
+            statuses.push(ServerStatus {
+                id,
+                bytes: holding.bytes,
+                share: look.loads.get(index).map_or(0.0, |load| load / total),
+                pieces: holding.pieces,
+                rates: links.then_some((server.up, server.down)),
+                expected: expected.get(index).map(|(_, seconds)| *seconds).filter(|_| links),
+                measured: self.stragglers.seconds(id),
+                slowdown: self.stragglers.correction(id, now).slowdown,
+                straggler: slow.contains(&id).then(|| self.cause_of(index, now, look)),
+                usable: server.usable,
+            });
+        }
+        statuses
+    }
+
+    /// The server that decides how long the round is, and what keeps it.
+    pub(super) fn slowest(&self, now: Duration, look: &Look) -> Option<(NodeId, Cause)> {
+        let seconds = look.model.server_seconds(&look.loads);
+        let (index, _) = seconds.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
+        let id = look.model.servers().get(index)?.id;
+        Some((id, self.cause_of(index, now, look)))
+    }
+
+    /// What keeps a server: compared with what its card could do, and how much of the bytes it had for that,
+    /// when pieces last moved; before that, with the others.
+    fn cause_of(&self, index: usize, now: Duration, look: &Look) -> Cause {
+        let servers = look.plain.servers();
+        let rates = || servers.iter().map(|server| server.up.min(server.down));
+        let median = median(rates()).unwrap_or(1.0);
+        let usual = |id: &NodeId| self.usual_rates.get(id).copied().unwrap_or(median);
+        let times = servers.iter().zip(&look.loads).map(|(server, load)| load / usual(&server.id));
+        let times: Vec<f64> = times.collect();
+        let loaded = times.iter().filter(|time| **time > 0.0);
+        #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
+        let mean = times.iter().sum::<f64>() / loaded.count().max(1) as f64;
+        let (Some(server), Some(time)) = (servers.get(index), times.get(index)) else {
+            return Cause::Unknown;
+        };
+        let links = look.basis == Basis::Links;
+        cause(&Evidence {
+            seconds: self.stragglers.seconds(server.id).unwrap_or(f64::INFINITY),
+            handler_seconds: self.handlers.get(&server.id).copied(),
+            slowdown: self.stragglers.correction(server.id, now).slowdown,
+            load: time / mean,
+            rate: if links { server.up.min(server.down) / usual(&server.id) } else { 1.0 },
+        })
+    }
+}

@@ -1,0 +1,269 @@
+//! From loads to pieces: whoever has too much gives it up, in whole pieces as far as that goes, and
+//! whoever has too little gets it, the largest first (algorithms.md 2.4, minimal-movement rounding and
+//! best-fit decreasing). Large pieces are cut where whole ones do not fit.
+
+use std::collections::BTreeMap;
+
+use super::Parameters;
+use crate::placement::cost::{Model, bytes};
+use crate::placement::layout::{Move, PieceLoad};
+use crate::wire::{Key, NodeId};
+
+/// A load within that part of its target is good enough.
+const TOLERANCE: f64 = 0.01;
+
+/// Of a model so small that servers hold less than some pieces, a server may hold that part of an
+/// even share.
+const SMALL_MODEL: f64 = 4.0;
+
+/// A layout in the making: pieces in order of key and element, and what all servers hold.
+struct Draft<'a> {
+    model: &'a Model,
+    parameters: &'a Parameters,
+    target: &'a [f64],
+    /// A server with a target below it gets nothing: it would have to be given more than it should.
+    least: f64,
+    pieces: Vec<PieceLoad>,
+    loads: Vec<f64>,
+    /// How many pieces each key has.
+    counts: BTreeMap<Key, usize>,
+}
+
+/// The layout whose loads come near the target, with as little moved as possible. The pieces must be
+/// sorted.
+pub(super) fn round(
+    pieces: &[PieceLoad],
+    model: &Model,
+    target: &[f64],
+    parameters: &Parameters,
+) -> Vec<PieceLoad> {
+    let (loads, _) = model.loads_of(pieces);
+    let mut counts = BTreeMap::new();
+    for piece in pieces {
+        *counts.entry(piece.key).or_default() += 1;
+    }
+    let total: f64 = pieces.iter().map(|piece| bytes(piece.bytes)).sum();
+    #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
+    let even = total / model.servers().iter().filter(|server| server.usable).count().max(1) as f64;
+    let least = bytes(parameters.min_piece).min(even / SMALL_MODEL);
+    let mut draft = Draft { model, parameters, target, least, pieces: Vec::new(), loads, counts };
+    let released = draft.release(pieces);
+    draft.place(released);
+    draft.pieces
+}
+
+/// What changed between two layouts of the same elements, both sorted or not.
+pub(super) fn moves(before: &[PieceLoad], after: &[PieceLoad]) -> Vec<Move> {
+    let mut moves: Vec<Move> = Vec::new();
+    for piece in after {
+        let at = before.partition_point(|old| (old.key, old.to) <= (piece.key, piece.from));
+        let Some(old) = before.get(at).filter(|old| old.owner != piece.owner) else { continue };
+        let (key, from, to) = (piece.key, piece.from, piece.to);
+        moves.push(Move { key, from, to, owner: old.owner, to_server: piece.owner });
+    }
+    moves.sort();
+    // Two parts of one piece that go the same way are one.
+    moves.dedup_by(|next, last| {
+        let same = next.key == last.key && next.from == last.to && next.to_server == last.to_server;
+        let piece =
+            |step: &Move| before.partition_point(|old| (old.key, old.to) <= (step.key, step.from));
+        let joined = same && piece(next) == piece(last);
+        if joined {
+            last.to = next.to;
+        }
+        joined
+    });
+    moves
+}
+
+impl Draft<'_> {
+    fn target_of(&self, index: usize) -> f64 {
+        let usable = self.model.servers().get(index).is_some_and(|server| server.usable);
+        let target = self.target.get(index).copied().unwrap_or(0.0);
+        if usable && target >= self.least { target } else { 0.0 }
+    }
+
+    fn load_of(&self, index: usize) -> f64 {
+        self.loads.get(index).copied().unwrap_or(0.0)
+    }
+
+    fn add(&mut self, index: usize, amount: f64) {
+        if let Some(load) = self.loads.get_mut(index) {
+            *load += amount;
+        }
+    }
+
+    /// Takes what is too much from everybody; all else is kept. What nobody may keep is taken whole.
+    fn release(&mut self, pieces: &[PieceLoad]) -> Vec<PieceLoad> {
+        let mut by_owner = BTreeMap::<NodeId, Vec<&PieceLoad>>::new();
+        for piece in pieces {
+            by_owner.entry(piece.owner).or_default().push(piece);
+        }
+        let mut released = Vec::new();
+        for (owner, mut own) in by_owner {
+            own.sort_by_key(|piece| (std::cmp::Reverse(piece.bytes), piece.key, piece.from));
+            match self.model.index_of(owner) {
+                Some(index) => self.release_from(index, &own, &mut released),
+                None => released.extend(own.into_iter().cloned()),
+            }
+        }
+        released
+    }
+
+    /// Takes from one server, whose pieces come in descending order of size, what is above its target.
+    fn release_from(&mut self, index: usize, own: &[&PieceLoad], released: &mut Vec<PieceLoad>) {
+        let target = self.target_of(index);
+        let slack = target * TOLERANCE;
+        let mut excess = self.load_of(index) - target;
+        let mut kept = Vec::with_capacity(own.len());
+        for piece in own {
+            let size = bytes(piece.bytes);
+            // A server that shall hold nothing gives up pieces without bytes, too.
+            if target <= 0.0 || (excess > slack && size > 0.0 && size <= excess + slack) {
+                excess -= size;
+                self.add(index, -size);
+                released.push((*piece).clone());
+            } else {
+                kept.push((*piece).clone());
+            }
+        }
+        if excess > slack && target > 0.0 {
+            self.cut_off(index, excess, &mut kept, released);
+        }
+        self.pieces.extend(kept);
+    }
+
+    /// Cuts what is still too much off the largest piece that can be cut.
+    fn cut_off(
+        &mut self,
+        index: usize,
+        excess: f64,
+        kept: &mut Vec<PieceLoad>,
+        released: &mut Vec<PieceLoad>,
+    ) {
+        let at = kept.iter().position(|piece| self.cut_at(piece, excess).is_some());
+        let Some((position, cut)) =
+            at.and_then(|at| Some((at, self.cut_at(kept.get(at)?, excess)?)))
+        else {
+            return;
+        };
+        let piece = kept.remove(position);
+        self.count_cut(piece.key);
+        let (stays, goes) = parts(&piece, cut);
+        self.add(index, -bytes(goes.bytes));
+        kept.push(stays);
+        released.push(goes);
+    }
+
+    fn count_cut(&mut self, key: Key) {
+        *self.counts.entry(key).or_default() += 1;
+    }
+
+    /// Where to cut a piece so that about that many bytes lie behind the cut, and neither part is a
+    /// sliver. None: it cannot be cut so.
+    fn cut_at(&self, piece: &PieceLoad, amount: f64) -> Option<u64> {
+        let least = self.parameters.min_piece;
+        let pieces = self.counts.get(&piece.key).copied().unwrap_or(0);
+        if !piece.divisible
+            || piece.bytes < least.saturating_mul(2)
+            || pieces >= self.parameters.max_pieces
+        {
+            return None;
+        }
+        let align = piece.align.max(1);
+        let amount = amount.clamp(bytes(least), bytes(piece.bytes - least));
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a u64"
+        )]
+        let behind = (amount / bytes(piece.bytes) * bytes(piece.elements())).round() as u64;
+        let wanted = piece.to.saturating_sub(behind);
+        let (below, above) = (wanted / align * align, wanted.div_ceil(align) * align);
+        let fits = |cut: &u64| {
+            *cut > piece.from
+                && *cut < piece.to
+                && piece.bytes_of(piece.from, *cut) >= least
+                && piece.bytes_of(*cut, piece.to) >= least
+        };
+        let nearest =
+            if wanted - below <= above - wanted { [below, above] } else { [above, below] };
+        nearest.into_iter().find(fits)
+    }
+
+    /// Gives away what was taken: the largest first, to whoever lacks most; cut if that is too little.
+    fn place(&mut self, mut released: Vec<PieceLoad>) {
+        released.sort_by_key(|piece| (piece.bytes, std::cmp::Reverse((piece.key, piece.from))));
+        while let Some(piece) = released.pop() {
+            let Some(index) = self.neediest() else {
+                // Nobody may hold anything: it stays where it is.
+                self.pieces.push(piece);
+                continue;
+            };
+            let room = self.target_of(index) - self.load_of(index);
+            let slack = self.target_of(index) * TOLERANCE;
+            if bytes(piece.bytes) > room + slack
+                && room >= bytes(self.parameters.min_piece)
+                && let Some(cut) = self.cut_at(&piece, room)
+            {
+                self.count_cut(piece.key);
+                let (rest, fits) = parts(&piece, cut);
+                self.give(index, fits);
+                let at = released.partition_point(|other| {
+                    (other.bytes, std::cmp::Reverse((other.key, other.from)))
+                        < (rest.bytes, std::cmp::Reverse((rest.key, rest.from)))
+                });
+                released.insert(at, rest);
+                continue;
+            }
+            let index = self.best_for(&piece).unwrap_or(index);
+            self.give(index, piece);
+        }
+    }
+
+    fn give(&mut self, index: usize, mut piece: PieceLoad) {
+        let Some(owner) = self.model.servers().get(index).map(|server| server.id) else { return };
+        self.add(index, bytes(piece.bytes));
+        piece.owner = owner;
+        self.pieces.push(piece);
+    }
+
+    fn usable(&self) -> impl Iterator<Item = usize> {
+        let servers = self.model.servers().iter().enumerate();
+        servers.filter(|(_, server)| server.usable).map(|(index, _)| index)
+    }
+
+    /// Who lacks most.
+    fn neediest(&self) -> Option<usize> {
+        let lacks = |index: usize| self.target_of(index) - self.load_of(index);
+        self.usable().reduce(|best, index| if lacks(index) > lacks(best) { index } else { best })
+    }
+
+    /// Who is, with the piece, furthest below his target, or least above it, as a part of it: the former
+    /// owner if he is as good as any.
+    fn best_for(&self, piece: &PieceLoad) -> Option<usize> {
+        let home = self.model.index_of(piece.owner);
+        let filled = |index: usize| {
+            (self.load_of(index) + bytes(piece.bytes))
+                / self.target_of(index).max(self.least).max(1.0)
+        };
+        let fits = |index: &usize| filled(*index) <= 1.0 + TOLERANCE;
+        let lacks = |index: usize| self.target_of(index) - self.load_of(index);
+        // Largest room among those that it fits; otherwise whoever is harmed least.
+        let room = self.usable().filter(fits);
+        let best = room.reduce(|a, b| if lacks(b) > lacks(a) { b } else { a });
+        best.or_else(|| self.usable().reduce(|a, b| if filled(b) < filled(a) { b } else { a })).map(
+            |best| match home
+                .filter(|home| self.model.servers().get(*home).is_some_and(|s| s.usable))
+            {
+                Some(home) if filled(home) <= filled(best) => home,
+                _ => best,
+            },
+        )
+    }
+}
+
+/// The parts before and behind a cut.
+fn parts(piece: &PieceLoad, cut: u64) -> (PieceLoad, PieceLoad) {
+    (piece.cut(piece.from, cut, piece.owner), piece.cut(cut, piece.to, piece.owner))
+}

@@ -1,0 +1,104 @@
+//! Why a server is slow. Three causes call for the same cure, other shares, but people want to know
+//! which one it is (algorithms.md 4.1 and 4.3).
+
+use std::fmt;
+
+/// What keeps a straggler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It holds more than its part.
+    Assignment,
+    /// Its link has become slower than those of the others.
+    Bandwidth,
+    /// It computes, or something else computes on its host.
+    Computation,
+    /// None of these shows.
+    Unknown,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Assignment => "imbalanced assignment",
+            Self::Bandwidth => "bandwidth contention",
+            Self::Computation => "computation interference",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// What is known of a straggler, and of the usual server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// Seconds of a round that workers wait for it.
+    pub seconds: f64,
+    /// Seconds of a round that it spends with requests: receiving not counted, waiting for its
+    /// processor counted. None: it does not say.
+    pub handler_seconds: Option<f64>,
+    /// How much longer it takes than its card explains, compared with the others.
+    pub slowdown: f64,
+    /// Bytes that it holds, over what the mean server holds.
+    pub load: f64,
+    /// The rate of its card, over the median of all; 1 if unknown.
+    pub rate: f64,
+}
+
+/// Handlers that take that part of the time are what takes it (algorithms.md 4.3: network-bound if
+/// the handler's time is far below).
+const BUSY: f64 = 0.5;
+/// A card that explains less than that part of the time is not what takes it.
+const UNEXPLAINED: f64 = 1.5;
+/// A difference from the usual server that counts.
+const DIFFERENT: f64 = 1.2;
+
+/// The cause that the evidence speaks for.
+#[must_use]
+pub fn cause(evidence: &Evidence) -> Cause {
+    let busy = evidence.handler_seconds.is_some_and(|handler| handler >= BUSY * evidence.seconds);
+    let (heavy, narrow) = (evidence.load, 1.0 / evidence.rate.max(f64::MIN_POSITIVE));
+    // The processor of whoever holds too much is busy as well.
+    if busy && heavy < evidence.slowdown.max(DIFFERENT) {
+        return Cause::Computation;
+    }
+    if narrow.max(heavy) >= DIFFERENT && narrow.max(heavy) >= evidence.slowdown {
+        return if narrow > heavy { Cause::Bandwidth } else { Cause::Assignment };
+    }
+    if evidence.slowdown >= UNEXPLAINED || busy {
+        return Cause::Computation;
+    }
+    if narrow.max(heavy) < DIFFERENT {
+        return Cause::Unknown;
+    }
+    if narrow > heavy { Cause::Bandwidth } else { Cause::Assignment }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_causes() {
+        let usual = Evidence {
+            seconds: 1.0,
+            handler_seconds: Some(0.1),
+            slowdown: 1.0,
+            load: 1.0,
+            rate: 1.0,
+        };
+        assert_eq!(cause(&usual), Cause::Unknown);
+        assert_eq!(cause(&Evidence { load: 2.2, ..usual }), Cause::Assignment);
+        assert_eq!(cause(&Evidence { rate: 0.25, ..usual }), Cause::Bandwidth);
+        assert_eq!(cause(&Evidence { slowdown: 3.3, ..usual }), Cause::Computation);
+        // Its receiver is slow, so that its links look slow; but its handlers say where the time goes.
+        let starved = Evidence { rate: 0.3, handler_seconds: Some(0.8), ..usual };
+        assert_eq!(cause(&starved), Cause::Computation);
+        // Who holds twice as much computes twice as long.
+        let heavy = Evidence { load: 2.2, handler_seconds: Some(0.7), slowdown: 1.1, ..usual };
+        assert_eq!(cause(&heavy), Cause::Assignment);
+        assert_eq!(
+            cause(&Evidence { handler_seconds: None, load: 1.5, rate: 0.25, ..usual }),
+            Cause::Bandwidth
+        );
+        assert_eq!(cause(&Evidence { rate: 0.0, ..usual }), Cause::Bandwidth);
+    }
+}

@@ -1,0 +1,176 @@
+//! What is learnt of servers from the times of workers.
+
+use std::time::Duration;
+
+use super::*;
+use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
+use crate::placement::testing::Chance;
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn seen(times: &[f64]) -> Vec<Seen> {
+    let seen = |(rank, seconds): (usize, &f64)| Seen {
+        server: crate::wire::server_id(rank),
+        seconds: *seconds,
+        expected: 1.0,
+    };
+    times.iter().enumerate().map(seen).collect()
+}
+
+#[test]
+fn a_straggler_is_slow_twice_in_a_row() {
+    let mut stragglers = Stragglers::new(Parameters::default());
+    let named = |stragglers: &Stragglers| stragglers.stragglers().collect::<Vec<_>>();
+    for times in [[1.0, 1.0, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 2.0]] {
+        stragglers.observe(at(1), &seen(&times));
+        assert!(named(&stragglers).is_empty());
+        assert_eq!(stragglers.correction(14, at(1)), Correction::NONE);
+    }
+    stragglers.observe(at(2), &seen(&[1.0, 1.0, 1.0, 2.0]));
+    assert_eq!(named(&stragglers), [14]);
+    assert!(stragglers.correction(14, at(2)).slowdown > 1.5);
+    // It stays corrected while it is slower than its card says, straggler or not.
+    stragglers.observe(
+        at(3),
+        &[seen(&[1.0; 3]), vec![Seen { server: 14, seconds: 1.0, expected: 0.5 }]].concat(),
+    );
+    assert!(named(&stragglers).is_empty());
+    assert!(stragglers.correction(14, at(3)).slowdown > 1.5);
+    for second in 4..20 {
+        stragglers.observe(at(second), &seen(&[1.0; 4]));
+    }
+    assert_eq!(stragglers.correction(14, at(20)), Correction::NONE);
+}
+
+#[test]
+fn noise_is_no_straggler() {
+    let mut chance = Chance::new(5);
+    let mut stragglers = Stragglers::new(Parameters::default());
+    for second in 0..500 {
+        let times: Vec<f64> = (0..8).map(|_| 1.0 + 0.04 * chance.normal()).collect();
+        stragglers.observe(at(second), &seen(&times));
+        assert_eq!(stragglers.stragglers().count(), 0);
+    }
+    assert!(stragglers.exploration() < 1e-6, "curiosity goes while all is well");
+}
+
+#[test]
+fn what_is_not_seen_any_more_fades() {
+    let mut stragglers = Stragglers::new(Parameters::default());
+    for second in 0..5 {
+        stragglers.observe(at(second), &seen(&[1.0, 1.0, 1.0, 4.0]));
+    }
+    let slowdown = |second| stragglers.correction(14, at(second)).slowdown;
+    assert!((slowdown(5) - 4.0).abs() < 0.2 && slowdown(30) == slowdown(5));
+    assert!((slowdown(4 + 30 + 60) - 2.0).abs() < 0.1, "{}", slowdown(94));
+    assert!(slowdown(3600) < 1.01);
+}
+
+/// Times that are the same for all are the workers' own.
+#[test]
+fn what_all_have_is_no_fault() {
+    let mut stragglers = Stragglers::new(Parameters::default());
+    for second in 0..9 {
+        stragglers.observe(at(second), &seen(&[7.0, 7.0, 7.0, 14.0]));
+    }
+    assert!((stragglers.correction(14, at(9)).slowdown - 2.0).abs() < 0.05);
+    assert_eq!(stragglers.correction(8, at(9)), Correction::NONE);
+}
+
+#[test]
+fn experiments_are_rare_and_only_with_what_is_odd() {
+    let mut stragglers = Stragglers::new(Parameters::default());
+    let mut chance = Chance::new(9);
+    let count = |stragglers: &Stragglers, chance: &mut Chance| {
+        (0..2000).filter(|_| !stragglers.explore(&mut || chance.unit()).is_empty()).count()
+    };
+    for second in 0..4 {
+        stragglers.observe(at(second), &seen(&[1.0, 1.0, 1.0, 2.0]));
+    }
+    assert_eq!(count(&stragglers, &mut chance), 0, "all is as predicted");
+    stragglers.observe(at(5), &seen(&[1.0, 1.0, 1.0, 2.8]));
+    let often = count(&stragglers, &mut chance);
+    assert!((50..150).contains(&often), "{often} of 2000");
+    stragglers.failed();
+    let rarer = count(&stragglers, &mut chance);
+    assert!((20..80).contains(&rarer), "{rarer} of 2000");
+    let tried = stragglers.explore(&mut || 0.0);
+    assert_eq!(tried.keys().copied().collect::<Vec<_>>(), [14]);
+}
+
+fn report(worker: NodeId, rounds: (u64, u64), times: &[(NodeId, f64)]) -> WorkerReport {
+    let servers =
+        times.iter().map(|(server, seconds)| ServerTime { server: *server, seconds: *seconds });
+    let (first_round, last_round) = rounds;
+    WorkerReport { worker, first_round, last_round, round_seconds: 2.0, servers: servers.collect() }
+}
+
+#[test]
+fn the_median_over_workers_counts() {
+    let mut times = Times::default();
+    assert!(!times.is_news(3));
+    times.report(report(9, (0, 4), &[(8, 1.0), (10, 2.0)]));
+    times.report(report(11, (0, 4), &[(8, 1.1), (10, 2.2)]));
+    times.report(report(13, (0, 4), &[(8, 9.0), (10, 9.0)]));
+    assert!(times.is_news(3) && !times.is_news(3));
+    let seconds = times.server_seconds(0);
+    assert_eq!((seconds[&8], seconds[&10]), (1.1, 2.2));
+    assert_eq!(times.slow_workers(), [13]);
+    assert_eq!((times.newest_round(), times.rounds_since(0), times.rounds_since(1)), (4, 5, 0));
+    assert!(times.server_seconds(1).is_empty(), "all rounds are from before");
+    times.forget(13);
+    assert!(times.slow_workers().is_empty());
+}
+
+#[test]
+fn a_profile_reports_medians() {
+    let mut profile = Profile::new(9);
+    let time = |seconds| [ServerTime { server: 8, seconds }];
+    let mut reports = Vec::new();
+    for (round, seconds) in [1.0, 1.2, 9.0, 1.1, 1.0, 2.0, 2.0].into_iter().enumerate() {
+        reports.extend(profile.round(at(round as u64), round as u64, seconds, &time(seconds)));
+    }
+    assert_eq!(reports.len(), 1);
+    assert_eq!((reports[0].first_round, reports[0].last_round), (0, 4));
+    assert_eq!((reports[0].round_seconds, reports[0].servers[0].seconds), (1.1, 1.1));
+    // Long rounds do not wait for five of them; those before a switch do not count.
+    profile.switched();
+    let report = profile.round(at(11), 7, 5.0, &time(4.0)).unwrap();
+    assert_eq!((report.first_round, report.last_round, report.round_seconds), (7, 7, 5.0));
+}
+
+#[test]
+fn one_server_more_or_fewer() {
+    let job = |rates: [f64; 3], reserve: bool| {
+        let workers = [9, 11].map(|id| Worker { id, up: 400.0, down: 400.0, host: None });
+        let server = |(rank, rate): (usize, f64)| Server {
+            usable: rank < 2 || !reserve,
+            ..Server::new(crate::wire::server_id(rank), rate, rate)
+        };
+        let servers = rates.into_iter().enumerate().map(server).collect();
+        Model::new(Exchange::Overlapped, workers.to_vec(), servers, &[], &Replicas::None)
+    };
+    let mut scaler = Scaler::new(ScalingParameters::default());
+    // 10 s with two servers, 6.7 s with three.
+    let two = job([100.0; 3], true);
+    let mut look = |second, round| scaler.look(at(second), &two, &[12], (1000.0, round, 100.0));
+    assert_eq!([look(1, 11.0), look(2, 11.0)], [None, None]);
+    assert_eq!(look(3, 11.0), Some(Scaling::Out(12)));
+    assert_eq!(look(4, 40.0), None, "exchanging is not what takes the time");
+    // The third one brings less than 2 %.
+    let three = job([100.0, 100.0, 2.0], false);
+    let mut look = |second| scaler.look(at(second), &three, &[], (1000.0, 11.0, 100.0));
+    assert_eq!([look(5), look(6), look(7)], [None, None, Some(Scaling::In(12))]);
+    scaler.stepped(at(7));
+    let mut look = |second| scaler.look(at(second), &three, &[], (1000.0, 11.0, 100.0));
+    assert!((8..37).all(|second| look(second).is_none()), "a pause after each step");
+    assert!(look(37).is_some());
+    // All are needed.
+    let three = job([100.0, 100.0, 20.0], false);
+    assert!(
+        (40..50)
+            .all(|second| scaler.look(at(second), &three, &[], (1000.0, 11.0, 100.0)).is_none())
+    );
+}

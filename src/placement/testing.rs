@@ -1,0 +1,106 @@
+//! What the tests of this room share: layouts, models, chance.
+
+use super::cost::{Exchange, Model, Replicas, Server, Worker};
+use super::layout::PieceLoad;
+use crate::wire::{Key, NodeId};
+
+/// A sequence of numbers that its seed decides (SplitMix64, as in `sim`).
+#[derive(Clone, Debug)]
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Even over [0, 1).
+    pub(super) fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Around 0 with deviation 1 (Box and Muller).
+    pub(super) fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+pub(super) fn server_id(rank: usize) -> NodeId {
+    crate::wire::server_id(rank)
+}
+
+pub(super) fn worker_id(rank: usize) -> NodeId {
+    crate::wire::worker_id(rank)
+}
+
+/// Workers and servers with equal rates in both directions, in bytes per second.
+pub(super) fn model_of(workers: &[f64], servers: &[f64]) -> Model {
+    let worker =
+        |(i, rate): (usize, &f64)| Worker { id: worker_id(i), up: *rate, down: *rate, host: None };
+    let server = |(i, rate): (usize, &f64)| Server::new(server_id(i), *rate, *rate);
+    Model::new(
+        Exchange::Overlapped,
+        workers.iter().enumerate().map(worker).collect(),
+        servers.iter().enumerate().map(server).collect(),
+        &[],
+        &Replicas::None,
+    )
+}
+
+pub(super) fn piece(key: Key, from: u64, to: u64, owner: NodeId) -> PieceLoad {
+    let bytes = (to - from) * 4;
+    let (state_bytes, divisible, align) = (bytes, true, 16);
+    PieceLoad { key, from, to, bytes, state_bytes, owner, divisible, align }
+}
+
+/// Keys of one size, dealt out in turn.
+pub(super) fn spread(total: f64, keys: usize, owners: &[NodeId]) -> Vec<PieceLoad> {
+    let elements = (total / keys as f64 / 4.0) as u64;
+    (0..keys).map(|key| piece(key as Key, 0, elements, owners[key % owners.len()])).collect()
+}
+
+/// The 161 tensors of ResNet-50 (He et al. 2015) that are trained, in elements: 25,557,032 together.
+pub(super) fn resnet50() -> Vec<u64> {
+    let mut sizes = Vec::new();
+    let convolution = |sizes: &mut Vec<u64>, from: u64, to: u64, side: u64| {
+        sizes.extend([from * to * side * side, to, to]);
+    };
+    convolution(&mut sizes, 3, 64, 7);
+    let mut from = 64;
+    for (blocks, width) in [(3, 64), (4, 128), (6, 256), (3, 512)] {
+        for block in 0..blocks {
+            convolution(&mut sizes, from, width, 1);
+            convolution(&mut sizes, width, width, 3);
+            convolution(&mut sizes, width, width * 4, 1);
+            if block == 0 {
+                convolution(&mut sizes, from, width * 4, 1);
+            }
+            from = width * 4;
+        }
+    }
+    sizes.extend([2048 * 1000, 1000]);
+    sizes
+}
+
+/// ResNet-50 as MXNet places it (kvstore_dist.h:650-680): tensors below 10^6 elements go whole to
+/// server `key * 9973 % servers`, others in equal parts to all.
+pub(super) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
+    let mut layout = Vec::new();
+    let parts = servers as u64;
+    for (key, size) in (0..).zip(resnet50()) {
+        if size < 1_000_000 {
+            layout.push(piece(key, 0, size, server_id((key * 9973 % parts) as usize)));
+            continue;
+        }
+        let cut = |rank: u64| (size as f64 / parts as f64 * rank as f64).round() as u64;
+        for rank in 0..parts {
+            let to = if rank + 1 == parts { size } else { cut(rank + 1) };
+            layout.push(piece(key, cut(rank), to, server_id(rank as usize)));
+        }
+    }
+    layout
+}
