@@ -2,12 +2,14 @@
 //! van.cc:191-221). Unlike stock it counts members, not messages, and says which barrier it
 //! releases, so that one group's release does not free another's waiters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::journal::{Change, Entry, Passed, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::{
     ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP,
+    server_id,
 };
 
 /// A customer of this process that waits.
@@ -17,12 +19,15 @@ pub(super) struct Ticket {
     pub(super) customer_id: i32,
     pub(super) group: i32,
     pub(super) leaving: bool,
+    /// The number of the message that entered the barrier.
+    pub(super) timestamp: i32,
 }
 
 /// Who is in a barrier at the scheduler.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entered {
-    pub(super) members: BTreeSet<(NodeId, i32)>,
+    /// Nodes and their customers, with the number of the message by which each came in.
+    pub(super) members: BTreeMap<(NodeId, i32), i32>,
 }
 
 /// The domain of the customers that the job was formed with. A customer that came later has a
@@ -30,7 +35,7 @@ pub(super) struct Entered {
 const FIRST: i32 = -1;
 
 impl Cluster {
-    pub(super) fn enter(&mut self, _now: Duration, ticket: Ticket, out: &mut Vec<Action>) {
+    pub(super) fn enter(&mut self, _now: Duration, mut ticket: Ticket, out: &mut Vec<Action>) {
         let number = ticket.ticket;
         match self.check_entry(&ticket) {
             Err(failure) => out.push(Action::BarrierDone { ticket: number, result: Err(failure) }),
@@ -39,15 +44,27 @@ impl Cluster {
                 if ticket.leaving {
                     self.announce_leaving(ticket.customer_id, out);
                 }
-                let mut control = Control::new(Command::Barrier);
-                control.barrier_group = ticket.group;
-                let timestamp = self.next_timestamp();
-                let meta = Self::meta_of_barrier(ticket.customer_id, timestamp, true);
-                let mut message = Message::control(control);
-                message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
+                ticket.timestamp = self.next_timestamp();
+                Self::send(out, SCHEDULER, Self::entry(&ticket));
                 self.tickets.push(ticket);
-                Self::send(out, SCHEDULER, message);
             }
+        }
+    }
+
+    /// The request to be let in.
+    fn entry(ticket: &Ticket) -> Message {
+        let mut control = Control::new(Command::Barrier);
+        control.barrier_group = ticket.group;
+        let meta = Self::meta_of_barrier(ticket.customer_id, ticket.timestamp, true);
+        let mut message = Message::control(control);
+        message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
+        message
+    }
+
+    /// Says again where this node waits: the scheduler may not have heard, or be another one.
+    pub(super) fn enter_again(&self, out: &mut Vec<Action>) {
+        for ticket in &self.tickets {
+            Self::send(out, SCHEDULER, Self::entry(ticket));
         }
     }
 
@@ -102,11 +119,55 @@ impl Cluster {
             );
         };
         let domain = self.domain_of(from, customer_id);
+        let timestamp = message.meta.timestamp;
+        let came_out = self.passed.get(&(from, customer_id, group));
+        let released = self.elastic.policy.released.contains(&from);
+        if self.elastic.on && (came_out == Some(&timestamp) || released) {
+            return self.let_out(from, group, customer_id, out);
+        }
         let entered = self.entered.entry((group, domain)).or_default();
-        entered.members.insert((from, customer_id));
-        if entered.members.len() >= self.expected(group, domain) {
-            self.entered.remove(&(group, domain));
+        entered.members.insert((from, customer_id), timestamp);
+        if self.is_full(group, domain) {
             self.release(group, domain, customer_id, out);
+        }
+    }
+
+    fn is_full(&self, group: i32, domain: i32) -> bool {
+        let Some(entered) = self.entered.get(&(group, domain)) else { return false };
+        if !self.elastic.on || domain != FIRST {
+            return entered.members.len() >= self.expected(group, domain);
+        }
+        let workers = entered.members.keys().filter(|(id, _)| self.is_worker(*id)).count();
+        let here = |id: NodeId| entered.members.keys().any(|(member, _)| *member == id);
+        let servers = self.servers_expected(entered);
+        (group & WORKER_GROUP == 0 || workers >= self.config.num_workers)
+            && (group & SERVER_GROUP == 0 || servers.into_iter().all(here))
+            && (group & SCHEDULER == 0 || self.config.standing_scheduler || here(SCHEDULER))
+    }
+
+    fn is_worker(&self, id: NodeId) -> bool {
+        self.node(id).is_some_and(|node| node.role == Role::Worker)
+    }
+
+    /// The servers that a barrier of an elastic job waits for: those of the beginning that are left, and in the
+    /// exit barrier all.
+    fn servers_expected(&self, entered: &Entered) -> Vec<NodeId> {
+        let exits = entered.members.keys().any(|member| self.left.contains(member));
+        let first = server_id(self.config.num_servers);
+        self.live_servers().into_iter().filter(|id| exits || *id < first).collect()
+    }
+
+    /// Scheduler: a server died, or left: barriers do not wait for it any more.
+    pub(super) fn settle_barriers(&mut self, out: &mut Vec<Action>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let full = |key: &&(i32, i32)| self.is_full(key.0, key.1);
+        let all: Vec<(i32, i32)> = self.entered.keys().filter(full).copied().collect();
+        for (group, domain) in all {
+            let entered = self.entered.get(&(group, domain));
+            let customer = entered.and_then(|entered| entered.members.keys().next()).map(|m| m.1);
+            self.release(group, domain, customer.unwrap_or(0), out);
         }
     }
 
@@ -134,23 +195,52 @@ impl Cluster {
     }
 
     fn release(&mut self, group: i32, domain: i32, customer_id: i32, out: &mut Vec<Action>) {
+        let entered = self.entered.remove(&(group, domain)).unwrap_or_default();
         let group_of = if domain == FIRST { group } else { WORKER_GROUP };
-        if group == ALL_GROUP && domain == FIRST {
-            self.releases_of_all += 1;
+        let all = group == ALL_GROUP && domain == FIRST;
+        self.releases_of_all += u32::from(all);
+        let mut ids = self.ids_of(group_of).unwrap_or_default();
+        if self.elastic.on {
+            self.note_passed(group, all, &entered, out);
+            let entered: BTreeSet<NodeId> = entered.members.keys().map(|(id, _)| *id).collect();
+            ids = entered.into_iter().collect();
         }
-        for id in self.ids_of(group_of).unwrap_or_default() {
+        for id in ids {
             let absent = !self.members.contains_key(&id) || self.lost.contains_key(&id);
             if absent || (id == self.me.id && self.config.standing_scheduler) {
                 continue;
             }
-            let mut control = Control::new(Command::Barrier);
-            control.barrier_group = group;
-            let timestamp = self.next_timestamp();
-            let meta = Self::meta_of_barrier(customer_id, timestamp, false);
-            let mut message = Message::control(control);
-            message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
-            Self::send(out, id, message);
+            self.let_out(id, group, customer_id, out);
         }
+    }
+
+    fn let_out(&mut self, id: NodeId, group: i32, customer_id: i32, out: &mut Vec<Action>) {
+        let mut control = Control::new(Command::Barrier);
+        control.barrier_group = group;
+        let timestamp = self.next_timestamp();
+        let meta = Self::meta_of_barrier(customer_id, timestamp, false);
+        let mut message = Message::control(control);
+        message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
+        Self::send(out, id, message);
+    }
+
+    /// Whoever asks again after this was let out, and only has not heard of it.
+    fn note_passed(&mut self, group: i32, all: bool, entered: &Entered, out: &mut Vec<Action>) {
+        let others = entered.members.iter().filter(|((id, _), _)| *id != SCHEDULER);
+        let entries: Vec<Entry> = others
+            .map(|((node, customer), timestamp)| Entry {
+                node: *node,
+                customer: *customer,
+                group,
+                timestamp: *timestamp,
+            })
+            .collect();
+        self.passed.extend(
+            entries
+                .iter()
+                .map(|entry| ((entry.node, entry.customer, entry.group), entry.timestamp)),
+        );
+        out.push(Action::Record(Record::new(Change::Passed(Passed { entries, all }))));
     }
 
     /// The scheduler's word that a barrier is passed.
@@ -181,6 +271,8 @@ impl Cluster {
         let mut broken = None;
         for ((group, domain), entered) in &self.entered {
             let missing = self.missing(*group, *domain, entered);
+            let missing: Vec<NodeId> =
+                missing.into_iter().filter(|id| !self.is_gone(*id)).collect();
             let dead = missing.iter().filter(|id| !self.may_be_replaced(**id));
             let dead = dead.filter_map(|id| self.lost.get(id).map(|lost| (*id, lost.1.clone())));
             let gone = missing.iter().filter(|id| self.has_left(**id));
@@ -199,7 +291,7 @@ impl Cluster {
     /// True if every customer of that node has taken leave and it waits in the exit barrier: it
     /// enters no other one.
     fn has_left(&self, id: NodeId) -> bool {
-        let is_in = |entered: &Entered| entered.members.iter().any(|(member, _)| *member == id);
+        let is_in = |entered: &Entered| entered.members.keys().any(|(member, _)| *member == id);
         self.entered.get(&(ALL_GROUP, FIRST)).is_some_and(is_in)
             && self
                 .customers
@@ -212,7 +304,7 @@ impl Cluster {
         let ids = self.ids_of(group).unwrap_or_default();
         ids.into_iter()
             .filter(|id| self.members.contains_key(id))
-            .filter(|id| !entered.members.iter().any(|(member, _)| member == id))
+            .filter(|id| !entered.members.keys().any(|(member, _)| member == id))
             .filter(|id| *id != self.me.id || !self.config.standing_scheduler)
             .collect()
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::elastic::WordKind;
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
 
 impl Cluster {
@@ -15,9 +16,28 @@ impl Cluster {
         control: &Control,
         out: &mut Vec<Action>,
     ) {
-        let Some(from) = from else { return };
+        let Some(from) = from else { return self.asked_by_operator(now, control, out) };
+        if self.is_scheduler() && self.is_gone(from) {
+            return self.back_from_the_dead(now, from, out);
+        }
+        if !self.is_known(from, control.nodes.first()) {
+            return; // Of another job, at the same address.
+        }
+        if from == SCHEDULER {
+            self.scheduler_heard(now, out);
+        }
         if let Some(notice) = &control.notice {
             return self.noticed(now, from, notice, out);
+        }
+        if let Some(word) = &control.word {
+            if self.heard.contains_key(&from) {
+                self.heard.insert(from, now);
+            }
+            self.worded(now, from, word, out);
+            let answers = word.kind == WordKind::Report as i32 && word.report.is_empty();
+            if !answers {
+                return; // Not a sign of life with a word in it.
+            }
         }
         if self.members.contains_key(&from) && from != self.me.id {
             self.heard.insert(from, now);
@@ -47,9 +67,12 @@ impl Cluster {
         }
     }
 
-    fn sign_of_life(&mut self) -> crate::wire::Message {
+    pub(super) fn sign_of_life(&mut self) -> crate::wire::Message {
         let mut control = Control::new(Command::Heartbeat);
         control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
+        if self.elastic.on && self.ready && !self.is_scheduler() {
+            control.word = Some(Box::new(self.known_epoch()));
+        }
         self.control(control)
     }
 
@@ -83,21 +106,26 @@ impl Cluster {
         if self.is_scheduler() || !self.ready || !self.me.is_ours() {
             return;
         }
+        self.elastic.my_leaves.insert(customer_id);
         let listens = |node: &&Node| {
             node.is_ours()
                 && (node.role == Role::Scheduler
                     || (node.role == Role::Server && self.me.role == Role::Worker))
         };
-        let to: Vec<NodeId> = self.members.values().filter(listens).map(|node| node.id).collect();
+        let all = self.members.values().filter(listens).map(|node| node.id);
+        let to: Vec<NodeId> = all.filter(|id| !self.is_gone(*id)).collect();
         for id in to {
-            let kind = NoticeKind::Leaving;
-            let notice =
-                Notice { kind, node: self.me.id, customer: customer_id, text: String::new() };
-            self.notice(id, notice, out);
+            self.announce_leaving_to(id, customer_id, out);
         }
     }
 
+    pub(super) fn announce_leaving_to(&mut self, to: NodeId, customer: i32, out: &mut Vec<Action>) {
+        let kind = NoticeKind::Leaving;
+        self.notice(to, Notice { kind, node: self.me.id, customer, text: String::new() }, out);
+    }
+
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.check_guests(now, out);
         if self.failure.is_some() || self.finalizing {
             return;
         }
@@ -105,6 +133,8 @@ impl Cluster {
         self.check_links(now, out);
         self.check_silence(now, out);
         self.check_recovery(now, out);
+        self.check_collection(now, out);
+        self.check_scheduler(now, out);
         self.check_barriers(out);
         if !self.ready
             && self
@@ -166,6 +196,10 @@ impl Cluster {
             .collect();
         for (id, silence) in silent {
             self.heard.remove(&id);
+            if id == SCHEDULER && self.scheduler_may_return() {
+                self.scheduler_in_doubt(now.saturating_sub(silence));
+                continue;
+            }
             let reason = format!("no sign of life for {} s", silence.as_secs());
             self.node_lost(now, id, &reason, out);
         }
@@ -183,7 +217,8 @@ impl Cluster {
     }
 
     fn declare_lost(&mut self, now: Duration, id: NodeId, text: String, out: &mut Vec<Action>) {
-        let over = self.finalizing || self.failure.is_some();
+        let released = self.elastic.policy.released.contains(&id);
+        let over = self.finalizing || self.failure.is_some() || released;
         if over || id == self.me.id || self.lost.contains_key(&id) {
             return;
         }
@@ -197,11 +232,25 @@ impl Cluster {
             return;
         }
         out.push(Action::NodeLost { id, reason: text.clone() });
+        if self.others_serve_for(id) {
+            if self.is_scheduler() {
+                self.server_lost(now, id, &text, out);
+            } else {
+                self.tell_of_lost(id, text, out);
+            }
+            return;
+        }
         if self.config.heartbeat_timeout.is_some() && id != SCHEDULER {
             return;
         }
         let failure = Failure { kind: FailureKind::PeerLost, text };
         self.fail_everywhere(id, failure, out);
+    }
+
+    /// A server is dead for this node: so it has to be for all.
+    pub(super) fn tell_of_lost(&mut self, id: NodeId, text: String, out: &mut Vec<Action>) {
+        let kind = NoticeKind::NodeLost;
+        self.notice(SCHEDULER, Notice { kind, node: id, customer: EMPTY, text }, out);
     }
 
     fn report(&mut self, out: &mut Vec<Action>) {

@@ -3,12 +3,25 @@
 //!
 //! Takes `(now, event)` and returns actions; touches no clock, socket, thread or random source.
 //! Time is the duration since an arbitrary start. `registration` forms the job, `barrier` holds the
-//! barriers, `liveness` notices death, `recovery` replaces the dead.
+//! barriers, `liveness` notices death, `recovery` replaces the dead. If all nodes are ours, servers come and
+//! go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`collect`) from what servers claim
+//! (`claims`), lets servers in (`join`) and out (`drain`), and keeps a `journal`.
 
 mod barrier;
+pub mod claims;
+#[cfg(test)]
+mod claims_tests;
+mod collect;
+mod drain;
+mod elastic;
+mod guests;
+mod join;
+pub mod journal;
 mod liveness;
 mod recovery;
 mod registration;
+mod resume;
+mod status;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -16,13 +29,16 @@ mod types;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub use types::{Action, ClusterConfig, Event, Failure, FailureKind, Level};
+pub use status::{NodeStatus, Status};
+pub use types::{Action, ClusterConfig, Event, Failure, FailureKind, Level, Policy, RoundTimes};
 
 use crate::wire::{
-    Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER,
-    SERVER_GROUP, WORKER_GROUP, ability, server_id, worker_id,
+    ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
+    SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
 };
 use barrier::{Entered, Ticket};
+use elastic::Elastic;
+use guests::Guests;
 use registration::Registrant;
 
 /// One node's view of the job.
@@ -63,6 +79,11 @@ pub struct Cluster {
     next_heartbeat: Option<Duration>,
     next_report: Duration,
     progress: String,
+    /// Which of its entries each customer has got out of again, in each group.
+    passed: BTreeMap<(NodeId, i32, i32), i32>,
+    elastic: Elastic,
+    /// Scheduler: links to those who have no place here.
+    guests: Guests,
 }
 
 impl Cluster {
@@ -99,6 +120,9 @@ impl Cluster {
             next_heartbeat: None,
             next_report,
             progress: String::new(),
+            passed: BTreeMap::new(),
+            elastic: Elastic::default(),
+            guests: Guests::default(),
             config,
         }
     }
@@ -106,26 +130,45 @@ impl Cluster {
     /// Takes one event in; what is to be done goes to `out`, in order.
     pub fn handle(&mut self, now: Duration, event: Event, out: &mut Vec<Action>) {
         match event {
-            Event::Start => self.form_if_complete(now, out),
+            Event::Start => {
+                self.go_on_with_job(now, out);
+                self.form_if_complete(now, out);
+            }
             Event::Register { customer_id } => self.register(now, customer_id, out),
             Event::Received { from, message } => self.received(now, from, &message, out),
             Event::EnterBarrier { ticket, customer_id, group, leaving } => {
-                self.enter(now, Ticket { ticket, customer_id, group, leaving }, out);
+                self.enter(now, Ticket { ticket, customer_id, group, leaving, timestamp: 0 }, out);
             }
             Event::Leaving { customer_id } => self.announce_leaving(customer_id, out),
+            Event::Claims { epoch, claims, fixed } => self.claim(epoch, claims, fixed, out),
+            Event::Report(report) => self.report_measured(report, out),
+            Event::Orders(orders) => self.order(&orders, out),
+            Event::Drain { id } => {
+                if let Err(why) = self.drain(now, id, out) {
+                    Self::log(out, Level::Warning, why);
+                }
+            }
+            Event::RoundTimes(times) => self.elastic.books.times = times,
+            Event::LinkDown { id: SCHEDULER } if self.scheduler_may_return() => {
+                self.scheduler_in_doubt(now);
+            }
             Event::LinkDown { id } => {
                 self.down.entry(id).or_insert(now);
             }
             Event::LinkUp { id } => {
                 self.down.remove(&id);
                 self.scheduler_seen |= id == SCHEDULER;
+                self.reconnected(now, id, out);
             }
             Event::Unreachable { id } => {
                 let reason = "it confirms no message any more".to_owned();
                 self.node_lost(now, id, &reason, out);
             }
             Event::Tick => self.tick(now, out),
-            Event::Finalizing => self.finalizing = true,
+            Event::Finalizing => {
+                self.finalizing = true;
+                self.end_journal(out);
+            }
         }
     }
 
@@ -203,7 +246,8 @@ impl Cluster {
     }
 
     /// The ids behind a group or an id: workers, then servers, then the scheduler
-    /// (postoffice.cc:44-65).
+    /// (postoffice.cc:44-65). Servers that join, leave or die in an elastic job: see
+    /// [`Self::first_servers`].
     #[must_use]
     pub fn ids_of(&self, group: i32) -> Option<Vec<NodeId>> {
         if (1..=7).contains(&group) {
@@ -212,15 +256,16 @@ impl Cluster {
                 ids.extend((0..self.config.num_workers).map(worker_id));
             }
             if group & SERVER_GROUP != 0 {
-                ids.extend((0..self.config.num_servers).map(server_id));
+                ids.extend(self.first_servers());
             }
             if group & SCHEDULER != 0 {
                 ids.push(SCHEDULER);
             }
             return (!ids.is_empty()).then_some(ids);
         }
-        let all = self.ids_of(7)?;
-        all.contains(&group).then(|| vec![group])
+        let joined = self.elastic.on && self.members.contains_key(&group);
+        let known = joined || self.ids_of(ALL_GROUP)?.contains(&group);
+        known.then(|| vec![group])
     }
 
     /// Members that are silent for that long, or known to be lost (postoffice.cc:196-215).
@@ -240,7 +285,8 @@ impl Cluster {
     pub fn next_deadline(&self) -> Option<Duration> {
         let down = self.down.values().map(|at| at.saturating_add(self.config.link_down_limit));
         let report = (!self.ready || !self.entered.is_empty()).then_some(self.next_report);
-        down.chain(self.next_heartbeat).chain(report).min()
+        let guests = self.guests.next_deadline();
+        down.chain(self.next_heartbeat).chain(report).chain(guests).min()
     }
 
     // ---- helpers of all parts --------------------------------------------------------------------
@@ -287,6 +333,7 @@ impl Cluster {
             return;
         }
         self.failure = Some(failure.clone());
+        self.end_journal(out);
         for ticket in std::mem::take(&mut self.tickets) {
             out.push(Action::BarrierDone { ticket: ticket.ticket, result: Err(failure.clone()) });
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::journal::{Change, Member, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind};
 
@@ -13,6 +14,13 @@ const WAITING_MAX: usize = 1024;
 impl Cluster {
     /// Scheduler: somebody registers although the job is complete.
     pub(super) fn newcomer(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
+        if self.elastic.on && !node.is_elastic() {
+            let text = format!(
+                "{} cannot join the job: all nodes of it follow keys that move, and it does not",
+                node.describe()
+            );
+            return self.turn_away(now, node, text, out);
+        }
         if self.config.heartbeat_timeout.is_none() {
             let text = format!(
                 "{} registered, but the job is complete and PS_HEARTBEAT_TIMEOUT, which allows the dead to be replaced, is not set",
@@ -68,12 +76,16 @@ impl Cluster {
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         self.customers.insert(id, BTreeSet::from([node.customer_id]));
         self.replaced(now, &node, out);
-        let mut list: Vec<Node> =
-            self.members.values().filter(|member| member.id != self.me.id).cloned().collect();
-        list.push(self.me.clone());
-        for other in self.others() {
+        if self.elastic.on {
+            let customers = vec![node.customer_id];
+            let member = Member::new(&node, customers, Vec::new());
+            out.push(Action::Record(Record::new(Change::Replaced(member))));
+            self.passed.retain(|(entered, _, _), _| *entered != id);
+        }
+        self.introduce(&node, out);
+        for other in self.others().into_iter().filter(|other| *other != id) {
             let mut control = Control::new(Command::AddNode);
-            control.nodes = if other == id { list.clone() } else { vec![node.clone()] };
+            control.nodes = vec![node.clone()];
             let message = self.control(control);
             Self::send(out, other, message);
         }
@@ -101,6 +113,9 @@ impl Cluster {
 
     /// Gives places to those who wait, and gives up on the dead that nobody replaces.
     pub(super) fn check_recovery(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if !self.ready {
+            return;
+        }
         let waiting = std::mem::take(&mut self.waiting);
         for node in waiting {
             match self.place_for(&node) {
@@ -112,7 +127,7 @@ impl Cluster {
         let given_up = self
             .lost
             .iter()
-            .filter(|(id, _)| self.may_be_replaced(**id))
+            .filter(|(id, _)| self.may_be_replaced(**id) && !self.others_serve_for(**id))
             .find(|(_, (at, _))| now >= at.saturating_add(wait))
             .map(|(id, (_, text))| (*id, text.clone()));
         if let Some((id, text)) = given_up {

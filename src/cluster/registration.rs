@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::{
-    Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, server_id, worker_id,
+    Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, SERVER_GROUP,
+    WORKER_GROUP, server_id, worker_id,
 };
 
 /// One process that registered, and which of its customers did.
@@ -61,6 +62,7 @@ impl Cluster {
         match from {
             // A further customer of a member: stock ignores it too (van.cc:131).
             Some(_) => {}
+            None if self.is_joiner(node) => self.join(now, node, out),
             None if self.ready => self.newcomer(now, node, out),
             None => self.registrant(now, node, out),
         }
@@ -173,6 +175,8 @@ impl Cluster {
         }
         self.next_report = now.saturating_add(self.config.report_interval);
         out.push(Action::Ready);
+        self.first_policy(out);
+        self.early_joiners(now, out);
     }
 
     fn move_link(&mut self, from: NodeId, to: NodeId) {
@@ -183,7 +187,12 @@ impl Cluster {
 
     /// Everybody but me, workers then servers, each process once (van.cc:96).
     pub(super) fn others(&self) -> Vec<NodeId> {
-        let ids = self.ids_of(6).unwrap_or_default();
+        let mut ids = self.ids_of(WORKER_GROUP).unwrap_or_default();
+        if self.elastic.on {
+            ids.extend(self.live_servers());
+        } else {
+            ids.extend(self.ids_of(SERVER_GROUP).unwrap_or_default());
+        }
         ids.into_iter()
             .filter(|id| {
                 *id != self.me.id && self.members.contains_key(id) && !self.lost.contains_key(id)
@@ -193,10 +202,14 @@ impl Cluster {
 
     /// The scheduler's list, or its word about one replaced node (van.cc:157-171).
     fn list(&mut self, now: Duration, nodes: &[Node], out: &mut Vec<Action>) {
-        if self.ready {
+        if self.ready || self.elastic.listed {
             let me = self.me.id;
             for node in nodes.iter().filter(|node| node.is_recovery && node.id != me) {
-                self.replaced(now, node, out);
+                if self.elastic.on && node.role == Role::Server {
+                    self.joined(node, out);
+                } else {
+                    self.replaced(now, node, out);
+                }
             }
             return;
         }
@@ -214,6 +227,7 @@ impl Cluster {
             native_port: self.me.native_port,
             ..me
         };
+        let mut new = Vec::new();
         for node in nodes {
             if node.role == Role::Scheduler {
                 // Its address is the one that worked; what it can comes from the list.
@@ -223,20 +237,30 @@ impl Cluster {
                     ..self.config.scheduler.clone()
                 };
                 self.members.insert(SCHEDULER, known);
-            } else if self.members.insert(node.id, node.clone()).is_none()
-                && node.role != self.me.role
-            {
-                out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
+            } else if self.members.insert(node.id, node.clone()).is_none() {
+                new.push(node.clone());
             }
+        }
+        self.decide_elastic();
+        // Servers of an elastic job give each other pieces.
+        let servers_meet = self.elastic.on && self.me.role == Role::Server;
+        let meets =
+            |node: &Node| node.role != self.me.role || (servers_meet && node.id != self.me.id);
+        for node in new.into_iter().filter(meets) {
+            out.push(Action::Connect { node, identity: Some(self.me.id) });
         }
         let scheduler = self.config.scheduler.clone();
         out.push(Action::Connect { node: scheduler, identity: Some(self.me.id) });
         self.down.clear();
-        self.ready = true;
         self.next_heartbeat =
             self.config.heartbeat_interval.map(|interval| now.saturating_add(interval));
         self.expect_signs_of_life(now);
-        out.push(Action::Ready);
+        if self.elastic.on {
+            self.elastic.listed = true; // The first policy follows on the same connection.
+        } else {
+            self.ready = true;
+            out.push(Action::Ready);
+        }
     }
 
     /// Who is here and who is missing, for people.

@@ -49,6 +49,9 @@ fn config(role: Role, host: &str, port: i32, workers: usize, servers: usize) -> 
         report_interval: 10 * SECOND,
         recovery_wait: 60 * SECOND,
         standing_scheduler: false,
+        replicas: None,
+        planned: false,
+        scheduler_wait: 60 * SECOND,
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::wire::elastic::{Claim, KeyRoute, Order};
 use crate::wire::{Message, Node, NodeId, Role};
 
 /// What a node was told about itself and the job.
@@ -35,6 +36,56 @@ pub struct ClusterConfig {
     pub recovery_wait: Duration,
     /// A scheduler without an application: always counts itself in.
     pub standing_scheduler: bool,
+    /// Scheduler: copies of each piece beside the owner's, 0 or 1. None: 1 if there are two servers or more.
+    pub replicas: Option<u32>,
+    /// Scheduler: its owner says what moves ([`Event::Orders`]), also what a drained server has. Else the
+    /// machine spreads that by itself.
+    pub planned: bool,
+    /// How long nodes of an elastic job wait for a scheduler that keeps a journal to be started again.
+    pub scheduler_wait: Duration,
+}
+
+/// Who serves in an elastic job (`docs/elastic.md`): the same at every node that knows the same epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Grows with each policy; 0: none has come.
+    pub epoch: u64,
+    /// The servers that live, ascending.
+    pub servers: Vec<NodeId>,
+    /// Those of them that are being emptied: no new piece, no home and no new replica goes there.
+    pub draining: Vec<NodeId>,
+    /// For each rank of the application's view: the server that new keys of its range go to.
+    pub homes: Vec<NodeId>,
+    /// Servers that are dead: nothing is taken from them any more.
+    pub lost: Vec<NodeId>,
+    /// Servers that were emptied, and left.
+    pub released: Vec<NodeId>,
+    /// Copies of each piece that are kept beside the owner's.
+    pub replicas: u32,
+    /// Worker customers of the job.
+    pub workers: u32,
+}
+
+/// How long a round takes, as the scheduler's owner knows it: shown by `pslite status`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoundTimes {
+    /// What the planner expects of the placement in force.
+    pub predicted: Option<Duration>,
+    /// What was seen lately.
+    pub measured: Option<Duration>,
+    /// The lower bound T*: no placement can be faster.
+    pub bound: Option<Duration>,
+    /// For people: what limits it.
+    pub limit: String,
+}
+
+impl RoundTimes {
+    /// The lower bound by what was measured: 1 is the best that can be.
+    #[must_use]
+    pub fn eta(&self) -> Option<f64> {
+        let measured = self.measured.filter(|time| !time.is_zero())?;
+        Some(self.bound?.as_secs_f64() / measured.as_secs_f64())
+    }
 }
 
 /// What happens to a node.
@@ -90,10 +141,33 @@ pub enum Event {
     Tick,
     /// This node is past its exit barrier: losses mean nothing any more.
     Finalizing,
+    /// Server: all that it holds. Answers [`Action::Collect`] with its epoch, and comes by itself, with the
+    /// newest epoch known, when this server is able to serve (of one that joins: once the commands are here)
+    /// and after changes.
+    Claims {
+        /// Which collection, or policy, it belongs to.
+        epoch: u64,
+        /// The pieces.
+        claims: Vec<Claim>,
+        /// Why this server's values do not move, if so: an application's own handler keeps them.
+        fixed: Option<String>,
+    },
+    /// Any node: measurements for the scheduler's owner, in an encoding of its own.
+    Report(bytes::Bytes),
+    /// Scheduler: what is to move, and who has it. Ignored unless [`super::Cluster::may_order`].
+    Orders(Vec<(NodeId, Order)>),
+    /// Scheduler: empty that server and release it.
+    Drain {
+        /// The server.
+        id: NodeId,
+    },
+    /// Scheduler: what `pslite status` shows of the time of a round.
+    RoundTimes(RoundTimes),
 }
 
 /// What a node has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "actions are not kept")]
 pub enum Action {
     /// Open or replace the link to `node.id`.
     Connect {
@@ -158,6 +232,41 @@ pub enum Action {
     },
     /// The job cannot go on. Comes once.
     Failed(Failure),
+    /// A server joined the job. It is in no policy before it has all commands.
+    NodeJoined {
+        /// The server.
+        node: Node,
+    },
+    /// Elastic job, every node: a policy is in force.
+    Policy {
+        /// Who serves.
+        policy: Policy,
+        /// Where pieces are. Routes that are known already may come again.
+        routes: Vec<KeyRoute>,
+    },
+    /// Server: take nothing more from servers that are lost (their [`Action::NodeLost`] came before), make
+    /// no new keys until the next policy, and say what you hold ([`Event::Claims`]).
+    Collect {
+        /// To be said in the answer.
+        epoch: u64,
+    },
+    /// Server: these parts of its pieces are to move. An order takes the place of an earlier one for the same
+    /// elements that is not begun; one that names the server itself only takes it back.
+    Orders {
+        /// What moves, and where to.
+        moves: Vec<Order>,
+    },
+    /// Server: it was emptied and is not in the job any more. It is to end without a barrier.
+    Leave,
+    /// Scheduler: what a node measured.
+    Report {
+        /// The node.
+        from: NodeId,
+        /// In the encoding of [`Event::Report`].
+        report: bytes::Bytes,
+    },
+    /// Scheduler: to be in the journal before the actions that follow.
+    Record(super::journal::Record),
     /// A line for people.
     Log {
         /// How much it matters.

@@ -27,7 +27,8 @@ pub struct Assembled {
 #[derive(Clone, Debug)]
 pub struct PullAssembly {
     keys: Bytes,
-    parts: SmallVec<[KvPairs; 4]>,
+    /// With the values that are not in one piece with the part's own.
+    parts: SmallVec<[(KvPairs, Vec<Bytes>); 4]>,
 }
 
 impl PullAssembly {
@@ -37,9 +38,9 @@ impl PullAssembly {
         Self { keys, parts: SmallVec::new() }
     }
 
-    /// Adds one server's answer. Checks wait for [`Self::finish`], as in stock.
-    pub fn add(&mut self, part: KvPairs) {
-        self.parts.push(part);
+    /// Adds one server's answer; `more`: further values, behind the part's own. Checks wait for [`Self::finish`], as in stock.
+    pub fn add(&mut self, part: KvPairs, more: Vec<Bytes>) {
+        self.parts.push((part, more));
     }
 
     /// Checks and orders the parts.
@@ -50,13 +51,13 @@ impl PullAssembly {
     pub fn finish(mut self, want_lens: bool) -> Result<Assembled, KvError> {
         let key = key_at(&self.keys, 0).unwrap_or(0);
         let expected = self.keys.len() / KEY_SIZE;
-        for part in &self.parts {
+        for (part, _) in &self.parts {
             check_part(part, want_lens, key, expected)?;
         }
         // Nearly every pull of MXNet asks one server for one key.
-        let whole = matches!(&self.parts[..], [only] if only.keys == self.keys);
+        let whole = matches!(&self.parts[..], [(only, _)] if only.keys == self.keys);
         if !whole {
-            self.parts.sort_by_key(|part| key_at(&part.keys, 0));
+            self.parts.sort_by_key(|(part, _)| key_at(&part.keys, 0));
             self.check_cover(key, expected)?;
         }
         Ok(self.gather(want_lens))
@@ -67,7 +68,7 @@ impl PullAssembly {
     fn check_cover(&self, key: Key, expected: usize) -> Result<(), KvError> {
         let mut covered = 0;
         let mut gap = false;
-        for part in &self.parts {
+        for (part, _) in &self.parts {
             let found = part.key_count();
             let (begin, end) = span(&self.keys, part);
             if end.saturating_sub(begin) != found {
@@ -89,9 +90,11 @@ impl PullAssembly {
     fn gather(self, want_lens: bool) -> Assembled {
         let mut assembled =
             Assembled { vals: Vec::with_capacity(self.parts.len()), ..Assembled::default() };
-        for part in self.parts {
-            assembled.total_vals += part.vals.len();
-            assembled.vals.push(part.vals);
+        for (part, more) in self.parts {
+            for vals in std::iter::once(part.vals).chain(more) {
+                assembled.total_vals += vals.len();
+                assembled.vals.push(vals);
+            }
             if want_lens {
                 assembled.total_lens += part.lens.len();
                 assembled.lens.push(part.lens);

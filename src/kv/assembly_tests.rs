@@ -10,7 +10,7 @@ fn part(keys: &[u64], vals: &[u8], lens: &[i32]) -> KvPairs {
 
 fn assemble(keys: &[u64], want_lens: bool, parts: &[KvPairs]) -> Result<Assembled, KvError> {
     let mut assembly = PullAssembly::new(keys_frame(keys));
-    parts.iter().for_each(|part| assembly.add(part.clone()));
+    parts.iter().for_each(|part| assembly.add(part.clone(), Vec::new()));
     assembly.finish(want_lens)
 }
 
@@ -115,7 +115,7 @@ proptest! {
             parts.rotate_left(turn);
         }
         let mut assembly = PullAssembly::new(kv.keys.clone());
-        parts.into_iter().for_each(|part| assembly.add(part));
+        parts.into_iter().for_each(|part| assembly.add(part, Vec::new()));
         let assembled = assembly.finish(with_lens).unwrap();
         prop_assert_eq!(assembled.total_vals, kv.vals.len());
         prop_assert_eq!(assembled.vals.concat(), kv.vals.to_vec());
@@ -134,7 +134,7 @@ proptest! {
     ) {
         let mut assembly = PullAssembly::new(keys.into());
         for (keys, lens) in parts {
-            assembly.add(KvPairs { keys: keys.into(), vals: Bytes::new(), lens: lens.into() });
+            assembly.add(KvPairs { keys: keys.into(), vals: Bytes::new(), lens: lens.into() }, Vec::new());
         }
         let _ = assembly.finish(want_lens);
     }

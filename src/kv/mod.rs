@@ -7,7 +7,10 @@
 //! (libzmq hands out pointers into its read buffer), so nothing here casts them to `&[u64]`.
 
 pub mod assembly;
+pub mod flights;
 pub mod ranges;
+pub mod rounds;
+pub mod routes;
 pub mod slicer;
 pub mod tracker;
 pub mod unanswered;
@@ -159,6 +162,16 @@ pub enum KvError {
         needed: usize,
         /// Bytes there.
         have: usize,
+    },
+    /// The values are not those of a key that is cut into pieces.
+    #[error("key {key} has {expected} bytes of values, and {got} were pushed")]
+    PieceMismatch {
+        /// The key.
+        key: Key,
+        /// Bytes of all of its pieces.
+        expected: u64,
+        /// Bytes pushed.
+        got: usize,
     },
     /// Without lens every key must have equally many values.
     #[error(

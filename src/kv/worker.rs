@@ -91,6 +91,8 @@ pub struct Finished<D> {
 pub struct Response<'a> {
     /// What the server sent; empty for a push.
     pub pairs: KvPairs,
+    /// Further values, behind those of `pairs`: they came in several messages.
+    pub more: Vec<Bytes>,
     /// The reason if the request failed there (`Meta::error`); empty if it did not.
     pub error: &'a str,
 }
@@ -195,7 +197,7 @@ impl<D> WorkerRequests<D> {
             return self.refuse(ts, from, response.error);
         }
         if let Some((assembly, _)) = self.open.get_mut(&ts).and_then(|open| open.pull.as_mut()) {
-            assembly.add(response.pairs);
+            assembly.add(response.pairs, response.more);
         }
         self.finish_if_settled(ts)
     }

@@ -4,7 +4,7 @@ use crate::kv::slicer::tests::{keys_frame, lens_frame};
 fn answer(keys: &[u64], vals: &[u8]) -> Response<'static> {
     let pairs =
         KvPairs { keys: keys_frame(keys), vals: Bytes::copy_from_slice(vals), lens: Bytes::new() };
-    Response { pairs, error: "" }
+    Response { pairs, ..Response::default() }
 }
 
 fn refusal(error: &str) -> Response<'_> {

@@ -49,10 +49,22 @@ pub(super) fn bind(
         hostname,
         port: i32::from(port),
         is_recovery: false,
-        abilities: if settings.stock_level { 0 } else { ability::PSLITE },
+        abilities: abilities(settings),
         incarnation: if settings.stock_level { 0 } else { incarnation },
         native_port: 0,
     })
+}
+
+/// What this node tells others that it can.
+fn abilities(settings: &Settings) -> u64 {
+    if settings.stock_level {
+        return 0;
+    }
+    let mut all = ability::PSLITE;
+    if settings.elastic {
+        all |= ability::ELASTIC;
+    }
+    all
 }
 
 /// Makes the native data plane and listens: its port, on the address where the node listens, from

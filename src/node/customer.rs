@@ -17,6 +17,8 @@ use super::line::Line;
 use super::service::Delivery;
 use super::shell::{HAND_OVER, Shell};
 use super::van::{Van, lock};
+use crate::kv::flights::Flights;
+use crate::kv::rounds::{Round, Rounds};
 use crate::kv::worker::Response;
 use crate::kv::{
     Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
@@ -71,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) answered: Condvar,
     /// Some worker's customer has left.
     pub(crate) left: AtomicBool,
+    /// Parts of requests wait to be sent.
+    pub(crate) waits: AtomicBool,
     /// Serves requests in place of the handler, if this is a server with a store.
     pub(crate) shell: OnceLock<Shell>,
     van: VanSlot,
@@ -82,9 +86,14 @@ pub(crate) struct Requests {
     pub(crate) value_size: Option<usize>,
     /// What the application owes answers to, if this is a KVServer.
     pub(crate) ledger: Option<Unanswered>,
-    ranges: Vec<KeyRange>,
+    pub(super) ranges: Vec<KeyRange>,
     /// Where the times of responses are counted.
     traffic: Option<Arc<Traffic>>,
+    /// Which parts of requests are where, if keys may move in this job.
+    pub(crate) flights: Option<Flights>,
+    pub(super) rounds: Rounds,
+    /// Rounds that are over and not reported yet.
+    pub(super) measured: Vec<Round>,
 }
 
 impl Requests {
@@ -175,6 +184,9 @@ impl Shared {
         let refused = result.as_ref().err().map(ToString::to_string);
         (payload.done)(result);
         let mut state = lock(&self.requests);
+        if let Some(flights) = &mut state.flights {
+            flights.forget(ts); // Some of a request that failed may be under way.
+        }
         if let Some(text) = refused {
             state.requests.fail(ts, text);
         }
@@ -224,9 +236,13 @@ impl Customer {
                 ledger: None,
                 ranges: Vec::new(),
                 traffic: None,
+                flights: None,
+                rounds: Rounds::default(),
+                measured: Vec::new(),
             }),
             answered: Condvar::new(),
             left: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
             shell: OnceLock::new(),
             van,
         });
@@ -449,43 +465,46 @@ impl CustomerHandle {
         let slices = slice(&request.kv, value_size, &state.ranges)
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
         state.asked(van.traffic(), timestamp);
+        state.follow_pieces(&van);
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
             nobody_asked = state.requests.skip(timestamp, server_id(rank)).or(nobody_asked);
         }
-        drop(state);
         if let Some(finished) = nobody_asked {
+            drop(state);
             // Nothing was asked for, so nothing is missing (kv_app.h:590).
             self.shared.finish(Finished { outcome: Ok(None), ..finished });
             return Ok(());
         }
-        for (rank, slice) in slices.into_iter().enumerate() {
-            let Some(kv) = slice else { continue };
-            van.send(self.request_message(timestamp, request, server_id(rank), kv))?;
+        let meta = self.request_meta(timestamp, request);
+        let slices = slices.into_iter().enumerate();
+        let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
+        if state.flights.is_some() {
+            let messages = state.begin_flights(van.now(), &meta, slices)?;
+            self.shared.note_waits(&state);
+            drop(state);
+            return self.shared.send_parts(&van, messages);
+        }
+        drop(state);
+        for (rank, kv) in slices {
+            let meta = Meta { recver: server_id(rank), ..meta.clone() };
+            van.send(with_data(meta, kv))?;
         }
         Ok(())
     }
 
-    fn request_message(
-        &self,
-        timestamp: i32,
-        request: &Request,
-        to: NodeId,
-        kv: KvPairs,
-    ) -> Message {
-        let meta = Meta {
+    fn request_meta(&self, timestamp: i32, request: &Request) -> Meta {
+        Meta {
             head: request.cmd,
             app_id: self.shared.app_id,
             customer_id: self.shared.customer_id,
             timestamp,
-            recver: to,
             request: true,
             push: request.push,
             pull: request.pull,
             priority: request.priority,
             ..Meta::default()
-        };
-        with_data(meta, kv)
+        }
     }
 
     // ---- KVServer ----------------------------------------------------------------------------------
@@ -527,13 +546,16 @@ fn response_meta(request: &Meta, app_id: i32) -> Meta {
         push: request.push,
         pull: request.pull,
         error: request.error.clone(),
+        // Without values it is waited for by somebody who then asks for more.
+        overtakes: request.placed.is_some() && !request.pull,
+        placed: request.placed.clone(),
         ..Meta::default()
     }
 }
 
 /// Adds the frames: with keys there is always a frame of values, if only an empty one
 /// (kv_app.h:604).
-fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
+pub(super) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
     let mut data = Frames::new();
     if !kv.keys.is_empty() {
         let lens = (!kv.lens.is_empty()).then_some(kv.lens);

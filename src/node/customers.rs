@@ -1,12 +1,16 @@
 //! Which customers this process has, and what waits for those that it does not have yet.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use super::customer::Shared;
 use super::error::{NodeError, Result};
 use super::service::Delivery;
+use super::shell::Shell;
 use super::van::lock;
+use crate::kv::rounds::Round;
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
 /// receiving thread and then ends the process (postoffice.cc:125); these wait aside.
@@ -65,12 +69,43 @@ impl Customers {
         map.values().for_each(|customer| customer.line.set_bounded(bounded));
     }
 
+    /// The rounds of workers that are over since the last call.
+    pub(crate) fn take_rounds(&self) -> Vec<Round> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let take = |customer: &Arc<Shared>| std::mem::take(&mut lock(&customer.requests).measured);
+        map.values().flat_map(take).collect()
+    }
+
+    /// How long requests have taken at the stores of this process; `None`: there is none.
+    pub(crate) fn busy(&self) -> Option<Duration> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let busy = map.values().filter_map(|customer| customer.shell.get().map(Shell::busy));
+        busy.reduce(|one, other| one + other)
+    }
+
+    /// True if some customer is a server with a store.
+    pub(crate) fn have_store(&self) -> bool {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        map.values().any(|customer| customer.shell.get().is_some())
+    }
+
     /// How many messages wait, for customers that exist and for those that do not yet.
     pub(crate) fn queued(&self) -> usize {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let waiting: usize = map.values().map(|customer| customer.line.len()).sum();
         drop(map);
         waiting + lock(&self.parked).len()
+    }
+
+    /// Tells those customers whose messages may go now, and servers, whose claims may have changed.
+    pub(crate) fn retry_waiting(&self) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        for customer in map.values() {
+            let serves = customer.shell.get().is_some();
+            if customer.waits.swap(false, Ordering::Relaxed) || serves {
+                customer.line.push(i32::MAX, Delivery::Retry);
+            }
+        }
     }
 
     /// Tells every customer.

@@ -2,15 +2,18 @@
 //! (`cluster`, `kv`, `delivery`) and the sockets (`transport`).
 //!
 //! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
-//! what it does with what comes, `line` in which order, `customers` where they are found; `shell` puts
+//! what it does with what comes, `flights` where the
+//! parts of its requests are, `line` in which order, `customers` where they are found; `shell` puts
 //! the `store` into a server, `lending` the transport's memory into the `store`. Rules of the protocol do not live here but in the state machines.
 
 mod address;
 pub mod customer;
 mod customers;
 pub mod error;
+mod flights;
 mod lending;
 mod line;
+mod planning;
 pub mod postoffice;
 mod service;
 pub mod settings;

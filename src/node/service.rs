@@ -2,25 +2,44 @@
 //! requests that they answer, losses to those who wait for the lost. One item at a time (`line`), on the
 //! customer's thread or on the one that receives.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::customer::Shared;
+use super::customer::{Payload, Requests, Shared};
 use super::error::NodeError;
-use super::shell::Owner;
+use super::shell::{Owner, Shell};
 use super::van::lock;
 use crate::kv::unanswered::{Held, Stuck};
 use crate::kv::worker::Response;
-use crate::kv::{KvPairs, Unanswered, key_at, server_key_ranges};
+use crate::kv::{Finished, KvPairs, Unanswered, key_at, server_key_ranges};
 use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
+use crate::wire::elastic::{Order, Word};
 use crate::wire::{Frames, Message, Meta, NodeId};
 
 /// What reaches a customer.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are messages")]
 pub(crate) enum Delivery {
     Message(Message),
-    NodeLost { id: NodeId, reason: String },
-    CustomerLeft { id: NodeId, customer_id: i32 },
+    NodeLost {
+        id: NodeId,
+        reason: String,
+    },
+    CustomerLeft {
+        id: NodeId,
+        customer_id: i32,
+    },
+    /// A policy: where pieces are.
+    Policy(Arc<Word>),
+    /// The scheduler asks a server what it holds.
+    Collect(Arc<Word>),
+    /// The scheduler orders moves.
+    Orders(Arc<[Order]>),
+    /// The scheduler lets a server go.
+    Leave,
+    /// Parts of requests that wait may go.
+    Retry,
     Failed(NodeError),
 }
 
@@ -55,6 +74,14 @@ impl Shared {
                     self.left.store(true, Ordering::Relaxed);
                 }
             }
+            Delivery::Policy(word) => self.new_policy(&word),
+            Delivery::Collect(word) => self.with_shell(|shell| shell.collect(self, &word)),
+            Delivery::Orders(orders) => self.with_shell(|shell| shell.orders(self, &orders)),
+            Delivery::Leave => self.with_shell(|shell| shell.leave(self)),
+            Delivery::Retry => {
+                self.retry();
+                self.with_shell(|shell| shell.claim_changes(self));
+            }
             Delivery::Failed(error) => self.all_lost(&error),
         }
         self.end_stuck_requests();
@@ -68,7 +95,7 @@ impl Shared {
         if !request && is_kv && lock(&self.requests).value_size.is_some() {
             return self.response(message);
         }
-        if request && is_kv {
+        if request && is_kv && message.meta.transfer.is_none() {
             self.note_request(&message);
         }
         if request
@@ -102,8 +129,6 @@ impl Shared {
     /// A response to a KVWorker's request (kv_app.h:616).
     fn response(&self, message: Message) {
         let meta = message.meta;
-        let kind = MessageKind::of_request(&meta);
-        let mut error = meta.error;
         let mut frames = message.data.into_iter();
         let pairs = match (frames.next(), frames.next(), frames.next()) {
             (Some(keys), Some(vals), lens) => {
@@ -111,11 +136,13 @@ impl Shared {
             }
             _ => KvPairs::default(),
         };
-        if meta.pull && pairs.keys.is_empty() && error.is_empty() {
-            error = format!("node {} answered a pull without keys", meta.sender);
+        let mut state = lock(&self.requests);
+        if state.flights.is_some() {
+            drop(state);
+            return self.part_response(meta, pairs);
         }
-        let finished = lock(&self.requests)
-            .answered((meta.timestamp, meta.sender, kind), Response { pairs, error: &error });
+        let finished = state.whole_answered(meta, pairs);
+        drop(state);
         if let Some(finished) = finished {
             self.finish(finished);
         }
@@ -130,10 +157,35 @@ impl Shared {
             if let Some(ledger) = &mut state.ledger {
                 ledger.forget_node(id);
             }
-            state.requests.fail_node(id, reason)
+            match &mut state.flights {
+                None => state.requests.fail_node(id, reason),
+                Some(flights) => {
+                    if let Ok(van) = self.van() {
+                        flights.lost(van.now(), id);
+                    }
+                    self.note_waits(&state);
+                    // Commands: what is left of the servers has obeyed them.
+                    let bound = state.bound_to(id);
+                    let ended = bound.into_iter().filter_map(|ts| state.requests.skip(ts, id));
+                    ended.collect()
+                }
+            }
         };
         finished.into_iter().for_each(|finished| self.finish(finished));
         self.answered.notify_all();
+    }
+
+    fn new_policy(&self, word: &Word) {
+        if lock(&self.requests).value_size.is_some() {
+            self.policy(word);
+        }
+        self.with_shell(|shell| shell.policy(self, word));
+    }
+
+    fn with_shell(&self, step: impl FnOnce(&Shell)) {
+        if let Some(shell) = self.shell.get() {
+            step(shell);
+        }
     }
 
     fn all_lost(&self, error: &NodeError) {
@@ -187,6 +239,23 @@ fn refusal(request: &Held, app_id: i32, error: String) -> Meta {
         pull: request.pull,
         error,
         ..Meta::default()
+    }
+}
+
+impl Requests {
+    /// One server has answered its slice.
+    pub(super) fn whole_answered(
+        &mut self,
+        meta: Meta,
+        pairs: KvPairs,
+    ) -> Option<Finished<Payload>> {
+        let kind = MessageKind::of_request(&meta);
+        let mut error = meta.error;
+        if meta.pull && pairs.keys.is_empty() && error.is_empty() {
+            error = format!("node {} answered a pull without keys", meta.sender);
+        }
+        let response = Response { pairs, error: &error, ..Response::default() };
+        self.answered((meta.timestamp, meta.sender, kind), response)
     }
 }
 

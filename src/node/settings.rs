@@ -74,6 +74,12 @@ pub struct Settings {
     pub deterministic: bool,
     /// `PSLITE_LEVEL=stock`: advertise nothing, behave as stock does on the wire.
     pub stock_level: bool,
+    /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
+    pub planning: bool,
+    /// `PSLITE_ELASTIC`: this node follows keys that move, and servers that come and go.
+    pub elastic: bool,
+    /// `PSLITE_REPLICAS`: copies of each piece beside the owner's. The scheduler's counts.
+    pub replicas: Option<u32>,
     /// `PSLITE_METRICS`: where the numbers of the event list are written, and how often.
     pub metrics: Option<MetricsFile>,
 }
@@ -134,6 +140,9 @@ impl Settings {
             native_store: env.native_store()?,
             deterministic: env.number("PSLITE_DETERMINISTIC", 0)? != 0,
             stock_level: env.stock_level()?,
+            planning: env.number("PSLITE_PLANNING", 1)? != 0,
+            elastic: env.number("PSLITE_ELASTIC", 0)? != 0,
+            replicas: env.replicas()?,
             metrics: env.metrics()?,
         })
     }
@@ -266,6 +275,17 @@ impl Reader<'_> {
         }
     }
 
+    fn replicas(&self) -> Result<Option<u32>> {
+        match self.text("PSLITE_REPLICAS").as_deref() {
+            None => Ok(None),
+            Some("0") => Ok(Some(0)),
+            Some("1") => Ok(Some(1)),
+            Some(other) => {
+                Err(NodeError::Config(format!("PSLITE_REPLICAS={other} is neither 0 nor 1")))
+            }
+        }
+    }
+
     fn metrics(&self) -> Result<Option<MetricsFile>> {
         let Some(text) = self.text("PSLITE_METRICS") else { return Ok(None) };
         let wrong = || {
@@ -329,6 +349,7 @@ mod tests {
             ("DMLC_PS_VAN_TYPE", "ibverbs"),
             ("PS_RESEND", "yes"),
             ("PSLITE_METRICS", "m.jsonl:0"),
+            ("PSLITE_REPLICAS", "2"),
             ("DMLC_PS_ROOT_URI", "<unset>"),
         ] {
             let error = Settings::read(&lookup(&[(name, value)])).unwrap_err().to_string();

@@ -5,20 +5,23 @@
 //! command but those that concern values, and takes over the values for good when an optimizer comes
 //! that the store does not know.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+mod pieces;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::customer::Shared;
-use super::error::{NodeError, Result};
+use super::error::Result;
 use super::lending::Lending;
 use super::van::lock;
 use crate::kv::{KvPairs, key_at, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::observe::{MessageKind, Traffic};
 use crate::store::command::Head;
+use crate::store::elastic::{Due, Outbound};
 use crate::store::profile::{Profiler, Served, TraceFile};
 use crate::store::{Answer, Store, StoreConfig};
 use crate::wire::{Frames, Message, Meta, NodeId};
@@ -48,6 +51,10 @@ struct Serving {
     profiler: Mutex<Profiler>,
     /// Requests are being recorded: looked at for every one.
     profiles: AtomicBool,
+    /// Nanoseconds that requests have taken here.
+    busy: AtomicU64,
+    /// One more than the number of the claims that the scheduler was sent last.
+    claimed: AtomicU64,
 }
 
 /// Whose a message is.
@@ -79,7 +86,8 @@ impl Shell {
 
     /// Deals with a request of a worker, or leaves it to the application.
     pub(crate) fn take(&self, customer: &Shared, message: &Message) -> Owner {
-        if self.handed_over.load(Ordering::Acquire) {
+        let is_transfer = message.meta.transfer.is_some();
+        if self.handed_over.load(Ordering::Acquire) && !is_transfer {
             return Owner::Application;
         }
         let serving = match self.serving(customer) {
@@ -89,6 +97,10 @@ impl Shell {
                 return Owner::Application;
             }
         };
+        if let Some(transfer) = &message.meta.transfer {
+            self.transfer(customer, serving, message, transfer);
+            return Owner::Store;
+        }
         if self.handed_over.load(Ordering::Acquire) {
             return Owner::Application; // From the beginning: PSLITE_STORE=mxnet.
         }
@@ -101,21 +113,28 @@ impl Shell {
             return self.cannot_take(customer, serving, &message.meta, &error.to_string());
         }
         let begin = Instant::now();
-        let mut answers = Vec::new();
-        store.request(message.meta.clone(), &message.data, &mut answers);
+        let mut out = Outbound::default();
+        store.serve(message.meta.clone(), &message.data, &mut out);
         drop(store);
         let took = begin.elapsed();
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        serving.busy.fetch_add(nanos, Ordering::Relaxed);
         serving.traffic.served(message.meta.sender, MessageKind::of(&message.meta), took);
         if serving.profiles.load(Ordering::Relaxed)
             && let Ok(van) = customer.van()
         {
-            let event = served(serving, message, &answers, (van.now().saturating_sub(took), took));
+            let times = (van.now().saturating_sub(took), took);
+            let event = served(serving, message, &out.answers, times);
             lock(&serving.profiler).served(event);
         }
-        for answer in answers {
-            respond(customer, answer);
-        }
+        pieces::send(customer, out);
         Owner::Store
+    }
+
+    /// How long requests have taken here so far.
+    pub(crate) fn busy(&self) -> Duration {
+        let busy = self.served.get().map(|serving| serving.busy.load(Ordering::Relaxed));
+        Duration::from_nanos(busy.unwrap_or(0))
     }
 
     /// A node is gone, or another process has its id.
@@ -136,14 +155,18 @@ impl Shell {
         }
         let rank = van.with_cluster(|cluster, _| crate::wire::id_to_rank(cluster.me().id));
         let ranges = server_key_ranges(settings.num_servers);
-        let range = usize::try_from(rank).ok().and_then(|rank| ranges.get(rank));
-        let range = range.ok_or_else(|| {
-            NodeError::Invalid(format!("this node has rank {rank}, which is that of no server"))
-        })?;
+        let policy = van.policy();
+        // One that joined has no range of its own.
+        let first_key = usize::try_from(rank).ok().and_then(|rank| ranges.get(rank));
+        let first_key = first_key.map_or(0, |range| range.begin);
+        let workers = policy.as_ref().map_or(settings.num_workers, |told| told.workers as usize);
         let config = StoreConfig {
-            workers: settings.num_workers,
-            first_key: range.begin,
+            workers,
+            servers: settings.num_servers,
+            id: van.my_id(),
             deterministic: settings.deterministic,
+            elastic: van.is_elastic(),
+            replicas: policy.as_ref().map_or(0, |policy| policy.replicas),
         };
         let mut store = Store::new(config);
         if let Some(memory) = van.lent_memory() {
@@ -151,12 +174,14 @@ impl Shell {
         }
         Ok(self.served.get_or_init(|| Serving {
             rank,
-            first_key: range.begin,
+            first_key,
             traffic: Arc::clone(van.traffic()),
             store: Mutex::new(store),
             optimizer: Mutex::default(),
             profiler: Mutex::default(),
             profiles: AtomicBool::new(false),
+            busy: AtomicU64::new(0),
+            claimed: AtomicU64::new(0),
         }))
     }
 
@@ -166,11 +191,17 @@ impl Shell {
             Head::Controller => return self.optimizer(customer, serving, meta),
             Head::Profiler => return self.profiler(customer, serving, meta),
             Head::Stop => (self.on_stop)(Ok(())),
-            _ => {
-                if let Err(error) = lock(&serving.store).command(head, &meta.body) {
-                    return self.refuse(customer, meta, &error.to_string());
+            _ => match self.obey(customer, serving, meta) {
+                Ok(Due::Now) => {}
+                Ok(Due::Later) => {
+                    if self.has_application {
+                        let meta = Meta { sender: HAND_OVER, ..meta.clone() };
+                        (customer.handler)(Message { meta, data: Frames::new() });
+                    }
+                    return Owner::Store;
                 }
-            }
+                Err(error) => return self.refuse(customer, meta, &error.to_string()),
+            },
         }
         if self.has_application {
             return Owner::Application;
@@ -181,12 +212,12 @@ impl Shell {
 
     fn optimizer(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
         let store = &serving.store;
-        let from = (meta.sender, meta.customer_id);
-        let made = lock(store).optimizer(from, &meta.body);
-        match made {
-            Ok(()) => {
+        match self.obey(customer, serving, meta) {
+            Ok(due) => {
                 *lock(&serving.optimizer) = Some(meta.clone());
-                answer_command(customer, meta, "");
+                if due == Due::Now {
+                    answer_command(customer, meta, "");
+                }
                 Owner::Store
             }
             Err(error) if self.has_application && !lock(store).has_open_rounds() => {
@@ -300,6 +331,9 @@ fn write_trace(rank: i32, file: &TraceFile) -> std::result::Result<(), String> {
 }
 
 fn respond(customer: &Shared, answer: Answer) {
+    if answer.request.simple_app {
+        return answer_command(customer, &answer.request, &answer.request.error);
+    }
     if let Err(error) = customer.respond(&answer.request, answer.kv) {
         log::write(Level::Warning, &error.to_string());
     }

@@ -2,6 +2,7 @@
 //! sending of every message. It applies what the membership state machine decides (`membership`) and
 //! hands data messages to their customers.
 
+mod elastic;
 mod membership;
 mod metrics;
 mod native;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use super::address;
 use super::customers::Customers;
 use super::error::{NodeError, Result};
+use super::planning::{Measuring, Planning};
 use super::postoffice::OnFailure;
 use super::settings::Settings;
 use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
@@ -24,6 +26,7 @@ use crate::observe::log::{self, Level, RateLimit};
 use crate::observe::{MessageKind, Traffic};
 use crate::transport::native::{LentMemory, NativeTransport};
 use crate::transport::zmq::{LinkEvent, SendError, SendMode, ZmqOptions, ZmqTransport};
+use crate::wire::elastic::Word;
 use crate::wire::{self, Message, Node, NodeId, Role, SCHEDULER};
 use receive::{Detour, Watch};
 
@@ -33,6 +36,8 @@ const FRAME_BYTES_MAX: usize = 1 << 31;
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a node that resends waits for the last acknowledgements.
 const LAST_ACKS: Duration = Duration::from_secs(10);
+/// How long nodes would wait for a scheduler that keeps a journal; none does yet.
+const SCHEDULER_WAIT: Duration = Duration::from_secs(60);
 /// The longest sleep of the thread that keeps time.
 const TICK: Duration = Duration::from_millis(50);
 /// Resends of one message before its peer counts as unreachable. The wait doubles up to a cap, so
@@ -62,6 +67,14 @@ pub(crate) struct Van {
     detour: Detour,
     on_failure: OnFailure,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Keys may move in this job.
+    elastic: AtomicBool,
+    /// The newest policy.
+    policy: Mutex<Option<Arc<Word>>>,
+    /// What this node measures for the scheduler.
+    measuring: Mutex<Option<Measuring>>,
+    /// The scheduler's planner.
+    planning: Mutex<Option<Planning>>,
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<NativeTransport>,
     native_detour: Detour,
@@ -133,6 +146,10 @@ impl Van {
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
             garbage: RateLimit::new(Duration::from_secs(5)),
+            elastic: AtomicBool::new(false),
+            policy: Mutex::default(),
+            measuring: Mutex::default(),
+            planning: Mutex::default(),
             native: native.map(|(transport, _)| transport),
             detour: Detour::default(),
             native_detour: Detour::default(),
@@ -302,6 +319,16 @@ impl Van {
         lock(&self.core).cluster.is_ours(id)
     }
 
+    /// True if keys may move in this job.
+    pub(crate) fn is_elastic(&self) -> bool {
+        self.elastic.load(Ordering::Relaxed)
+    }
+
+    /// The newest word of the scheduler on places.
+    pub(crate) fn policy(&self) -> Option<Arc<Word>> {
+        lock(&self.policy).clone()
+    }
+
     /// Back-pressure while the peer confirms nothing: what is unconfirmed is kept in memory.
     fn wait_for_room(&self, resender: &Mutex<Resender>, to: NodeId) -> Result<()> {
         while lock(resender).is_full(to) {
@@ -419,6 +446,11 @@ impl Van {
             self.watch_native();
             self.resend_due();
             self.transport.flush();
+            if self.is_elastic() {
+                self.customers.retry_waiting();
+                self.measure();
+                self.plan();
+            }
             self.event(Event::Tick);
             let sleep = self.sleep();
             std::thread::park_timeout(sleep);
@@ -586,5 +618,8 @@ fn cluster_config(
         report_interval: settings.report_interval,
         recovery_wait: settings.recovery_wait,
         standing_scheduler,
+        replicas: settings.replicas,
+        planned: true,
+        scheduler_wait: SCHEDULER_WAIT,
     }
 }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::cluster::Cluster;
+use super::network::Process;
+use crate::cluster::{Action, Cluster, Event};
 use crate::kv::KvPairs;
 use crate::wire::{DataType, Frames, Message, Meta, NodeId};
 
@@ -48,6 +49,7 @@ impl Default for Program {
 
 /// What an application is told.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a few of them exist at a time")]
 pub(super) enum Input {
     Ready,
     Barrier {
@@ -71,40 +73,78 @@ pub(super) enum Input {
     },
     /// The time that it asked for has come.
     Wake,
+    /// Time has passed.
+    Tick,
+    /// What the membership of an elastic job decides.
+    Elastic(Box<Action>),
 }
 
 /// What an application asks for.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a few of them exist at a time")]
 pub(super) enum Output {
     Send(Box<Message>),
-    Barrier { ticket: u64, group: i32, leaving: bool },
+    Barrier {
+        ticket: u64,
+        group: i32,
+        leaving: bool,
+    },
     WakeAfter(Duration),
+    /// What the membership of an elastic job is to know.
+    Elastic(Event),
     End(Result<(), String>),
 }
 
 /// What an application sees.
 pub(super) struct View<'a> {
     pub(super) now: Duration,
+    pub(super) process: Process,
     pub(super) cluster: &'a Cluster,
 }
 
-/// Adds the frames: with keys there is always a frame of values (kv_app.h:604).
+/// What runs on a node.
+pub(super) trait Application {
+    /// What judges the job.
+    type Ledger: Judge;
+
+    /// It is told whenever time has passed.
+    const TICKS: bool;
+
+    /// Something reaches it.
+    fn input(
+        &mut self,
+        view: &View<'_>,
+        input: Input,
+        ledger: &mut Self::Ledger,
+        out: &mut Vec<Output>,
+    );
+}
+
+/// What judges a job.
+pub(super) trait Judge {
+    /// Something is wrong.
+    fn fault(&mut self, text: String);
+}
+
+/// Adds the frames: with keys there is always a frame of values, if only an empty one (kv_app.h:604).
 pub(super) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
     let mut data = Frames::new();
     if !kv.keys.is_empty() {
-        meta.data_type.push(DataType::UInt64 as i32);
-        meta.data_type.push(DataType::UInt64 as i32);
-        data.push(kv.keys);
-        data.push(kv.vals);
+        meta.data_type.extend([DataType::UInt64 as i32, DataType::Other as i32]);
+        data.extend([kv.keys, kv.vals]);
+        if !kv.lens.is_empty() {
+            meta.data_type.push(DataType::Int32 as i32);
+            data.push(kv.lens);
+        }
     }
     Message { meta, data }
 }
 
-/// The keys and values of a message.
+/// The keys, values and lens of a message.
 pub(super) fn pairs(data: Frames) -> KvPairs {
     let mut frames = data.into_iter();
-    match (frames.next(), frames.next()) {
-        (Some(keys), Some(vals)) => KvPairs { keys, vals, ..KvPairs::default() },
+    match (frames.next(), frames.next(), frames.next()) {
+        (Some(keys), Some(vals), lens) => KvPairs { keys, vals, lens: lens.unwrap_or_default() },
         _ => KvPairs::default(),
     }
 }
@@ -121,6 +161,7 @@ pub(super) fn answer(request: &Meta, error: String) -> Meta {
         pull: request.pull,
         simple_app: request.simple_app,
         error,
+        placed: request.placed.clone(),
         ..Meta::default()
     }
 }

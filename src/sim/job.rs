@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::app::Program;
+use super::disk::Disk;
 use super::ledger::{Ledger, WORKERS_MAX};
 use super::network::{Happening, Network, NetworkConfig, Process, Sealed};
-use super::node::{App, End, Node, Options, World};
+use super::node::{End, Node, Options, World};
 use super::random::Random;
+use super::roles::App;
 use super::server::Server;
+use super::steps::Steps;
 use super::trace::{Trace, fnv1a};
 use super::worker::Worker;
 use crate::cluster::ClusterConfig;
@@ -177,7 +180,9 @@ struct Job<'a> {
     network: Network,
     trace: Trace,
     ledger: Ledger,
-    nodes: Vec<Option<Node>>,
+    disk: Disk,
+    steps_of_death: Steps,
+    nodes: Vec<Option<Node<App>>>,
     /// How often each process was started.
     starts: Vec<u64>,
     known: Vec<bool>,
@@ -201,6 +206,8 @@ impl<'a> Job<'a> {
             network,
             trace: Trace::new(config.keep_trace),
             ledger: Ledger::new(config.workers),
+            disk: Disk::default(),
+            steps_of_death: Steps::default(),
             nodes: (0..processes).map(|_| None).collect(),
             starts: vec![0; processes],
             known: vec![false; processes],
@@ -248,13 +255,15 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn with(&mut self, process: Process, act: impl FnOnce(&mut Node, &mut World<'_>)) {
+    fn with(&mut self, process: Process, act: impl FnOnce(&mut Node<App>, &mut World<'_, Ledger>)) {
         let Some(node) = self.nodes.get_mut(process).and_then(Option::as_mut) else { return };
         let mut world = World {
             now: self.now,
             network: &mut self.network,
             trace: &mut self.trace,
             ledger: &mut self.ledger,
+            disk: &mut self.disk,
+            steps: &mut self.steps_of_death,
         };
         act(node, &mut world);
         self.known[process] |= node.is_ready();
@@ -262,10 +271,10 @@ impl<'a> Job<'a> {
 
     fn happened(&mut self, happening: Happening) {
         match happening {
-            Happening::Arrived { to, from, sealed } => {
+            Happening::Arrived { to, from, kept, sealed } => {
                 let hash = hash(&sealed);
                 self.trace.line(self.now, format_args!("p{to} gets {hash:016x} from {from:?}"));
-                self.with(to, |node, world| node.arrived(world, from, sealed));
+                self.with(to, |node, world| node.arrived(world, from, kept, sealed));
             }
             Happening::Link { process, connection, up } => {
                 self.with(process, |node, world| node.link(world, connection, up));
@@ -313,6 +322,8 @@ impl<'a> Job<'a> {
             network: &mut self.network,
             trace: &mut self.trace,
             ledger: &mut self.ledger,
+            disk: &mut self.disk,
+            steps: &mut self.steps_of_death,
         };
         let node = Node::start(process, cluster, options, app, &mut world);
         self.nodes[process] = Some(node);
@@ -397,5 +408,8 @@ fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> Clu
         report_interval: 10 * second,
         recovery_wait: 20 * second,
         standing_scheduler: false,
+        replicas: None,
+        planned: false,
+        scheduler_wait: 60 * second,
     }
 }

@@ -6,6 +6,7 @@
 //! it; the third says the round. The ledger knows what the sum must be, and knows nothing of how
 //! the servers made it.
 
+use super::app::Judge;
 use super::random::mix;
 use crate::wire::Key;
 
@@ -66,13 +67,6 @@ impl Ledger {
         ));
     }
 
-    /// Something else that must not be.
-    pub fn fault(&mut self, text: String) {
-        if self.faults.len() < FAULTS_KEPT {
-            self.faults.push(text);
-        }
-    }
-
     /// What is wrong.
     #[must_use]
     pub fn faults(&self) -> &[String] {
@@ -83,6 +77,14 @@ impl Ledger {
     #[must_use]
     pub const fn checked(&self) -> u64 {
         self.checked
+    }
+}
+
+impl Judge for Ledger {
+    fn fault(&mut self, text: String) {
+        if self.faults.len() < FAULTS_KEPT {
+            self.faults.push(text);
+        }
     }
 }
 

@@ -9,12 +9,16 @@
 //! are right, `job` runs it all.
 
 mod app;
+mod disk;
+pub mod elastic;
 pub mod job;
 pub mod ledger;
 pub mod network;
 mod node;
 pub mod random;
+mod roles;
 mod server;
+mod steps;
 pub mod trace;
 mod worker;
 
@@ -24,11 +28,10 @@ pub use ledger::Ledger;
 pub use network::{Network, NetworkConfig};
 pub use node::End;
 pub use random::Random;
+pub use steps::{DeathAt, Step};
 pub use trace::Trace;
 
 #[cfg(test)]
 mod death_tests;
-#[cfg(test)]
-mod network_tests;
 #[cfg(test)]
 mod tests;

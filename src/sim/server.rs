@@ -65,7 +65,12 @@ impl Server {
                 self.unanswered.customer_left(id, customer_id);
                 self.left = true;
             }
-            Input::Barrier { .. } | Input::Message(_) | Input::Unsent { .. } | Input::Wake => {}
+            Input::Barrier { .. }
+            | Input::Message(_)
+            | Input::Unsent { .. }
+            | Input::Wake
+            | Input::Tick
+            | Input::Elastic(_) => {}
         }
         self.end_stuck_requests(view, out);
     }

@@ -33,6 +33,14 @@ impl Trace {
         }
     }
 
+    /// Adds a line that only helps to read the others: it is not part of what was the same.
+    pub fn note(&mut self, now: Duration, line: Arguments<'_>) {
+        if let Some(text) = &mut self.text {
+            // Writing into a String does not fail.
+            let _ = writeln!(text, "{:>14}   {line}", now.as_nanos());
+        }
+    }
+
     /// The hash over all lines so far.
     #[must_use]
     pub const fn hash(&self) -> u64 {

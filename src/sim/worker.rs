@@ -2,7 +2,7 @@
 //! round after round, as MXNet's `dist_sync` store does. One that took the place of a dead worker
 //! asks the servers how far the job is and goes on from there.
 
-use super::app::{APP, Input, Output, Program, STOP, View, frame, pairs, with_data, words};
+use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, pairs, with_data, words};
 use super::ledger::{Ledger, WORDS, gradient};
 use super::random::Random;
 use crate::kv::worker::Response;
@@ -99,7 +99,7 @@ impl Worker {
                 let finished = self.requests.fail(meta.timestamp, reason);
                 finished.into_iter().for_each(|one| self.finished(one, ledger, out));
             }
-            Input::Message(_) | Input::CustomerLeft { .. } => {}
+            Input::Message(_) | Input::CustomerLeft { .. } | Input::Tick | Input::Elastic(_) => {}
         }
     }
 
@@ -187,7 +187,7 @@ impl Worker {
 
     fn response(&mut self, message: Message, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let Message { meta, data } = message;
-        let response = Response { pairs: pairs(data), error: &meta.error };
+        let response = Response { pairs: pairs(data), error: &meta.error, ..Response::default() };
         let finished = self.requests.on_response(meta.timestamp, meta.sender, response);
         if let Some(finished) = finished {
             self.finished(finished, ledger, out);

@@ -98,12 +98,19 @@ impl Buffer {
     /// A copy in memory of that maker, if it has any.
     #[must_use]
     pub fn copy_in(maker: Option<&dyn Allocator>, bytes: &[u8]) -> Self {
-        let given = maker.and_then(|maker| maker.take(bytes.len()));
-        let Some(mut memory) = given.filter(|memory| memory.bytes().len() == bytes.len()) else {
-            return Self::copy_of(bytes);
-        };
-        memory.bytes_mut().copy_from_slice(bytes);
-        Self { memory: Kind::Given(memory), len: bytes.len() }
+        let mut buffer = Self::new_in(maker, bytes.len());
+        buffer.bytes_mut().copy_from_slice(bytes);
+        buffer
+    }
+
+    /// So many bytes in memory of that maker, if it has any; whatever is in there.
+    #[must_use]
+    pub fn new_in(maker: Option<&dyn Allocator>, len: usize) -> Self {
+        let given = maker.and_then(|maker| maker.take(len));
+        match given.filter(|memory| memory.bytes().len() == len) {
+            Some(memory) => Self { memory: Kind::Given(memory), len },
+            None => Self::zeroed(len),
+        }
     }
 
     /// Sees which readers of memory of this kind are done.

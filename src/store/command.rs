@@ -1,7 +1,9 @@
 //! The commands that MXNet's workers send to servers (kvstore_dist_server.h:45).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::elastic::marks::is_later;
 use super::error::StoreError;
 use super::mxnet::Store;
 use super::optimizer::Optimizer;
@@ -41,23 +43,101 @@ impl From<i32> for Head {
     }
 }
 
+impl Head {
+    /// Its number on the wire.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::Controller => 0,
+            Self::MultiPrecision => 1,
+            Self::Stop => 2,
+            Self::SyncMode => 3,
+            Self::Compression => 4,
+            Self::Profiler => 5,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+/// Former optimizers that are kept, for copies of what a server owns that has not heard of the newest.
+const KEPT_MAX: usize = 4;
+
 /// Which optimizers came from whom. Every worker sends each one: the n-th from any worker is
 /// generation n, and only the first arrival of a generation counts. In MXNet each arrival replaces
 /// the optimizer and forgets its states.
 #[derive(Debug, Default)]
 pub(super) struct Generations {
-    sent: BTreeMap<(NodeId, i32), u64>,
+    sent: BTreeMap<(NodeId, i32), Sent>,
     applied: u64,
+    /// The last ones.
+    kept: BTreeMap<u64, Arc<Optimizer>>,
+}
+
+/// What a customer has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// How many optimizers.
+    pub(super) count: u64,
+    /// With what timestamp the last of them, if that is known.
+    pub(super) last: Option<i32>,
 }
 
 impl Generations {
-    /// True if what this customer sends now is a generation that nobody has sent before.
-    pub(super) fn is_new(&mut self, from: (NodeId, i32)) -> bool {
+    /// True if what this customer sends now is a generation that nobody has sent before. A command whose
+    /// timestamp is known counts once, on whatever ways it comes.
+    pub(super) fn is_new(&mut self, from: (NodeId, i32), timestamp: Option<i32>) -> bool {
         let sent = self.sent.entry(from).or_default();
-        *sent += 1;
-        let new = *sent > self.applied;
-        self.applied = self.applied.max(*sent);
+        if let (Some(timestamp), Some(last)) = (timestamp, sent.last)
+            && !is_later(timestamp, last)
+        {
+            return false;
+        }
+        *sent = Sent { count: sent.count.saturating_add(1), last: timestamp.or(sent.last) };
+        let new = sent.count > self.applied;
+        self.applied = self.applied.max(sent.count);
         new
+    }
+
+    /// Which generation applies gradients now; 0: none.
+    pub(super) const fn current(&self) -> u64 {
+        self.applied
+    }
+
+    /// Another server says that this generation applies now. True if that is news.
+    pub(super) const fn advance(&mut self, generation: u64) -> bool {
+        let new = generation > self.applied;
+        if new {
+            self.applied = generation;
+        }
+        new
+    }
+
+    /// Another server says what a customer has sent. True if that is news.
+    pub(super) fn learn(&mut self, from: (NodeId, i32), news: Sent) -> bool {
+        let sent = self.sent.entry(from).or_default();
+        let new = news.count > sent.count;
+        if new {
+            *sent = news;
+        }
+        new
+    }
+
+    /// What a customer has sent.
+    pub(super) fn sent(&self, from: (NodeId, i32)) -> Sent {
+        self.sent.get(&from).copied().unwrap_or_default()
+    }
+
+    /// The optimizer of the current generation.
+    pub(super) fn keep(&mut self, optimizer: Arc<Optimizer>) {
+        self.kept.insert(self.applied, optimizer);
+        while self.kept.len() > KEPT_MAX {
+            self.kept.pop_first();
+        }
+    }
+
+    /// The optimizer of a generation, if it is one of the last.
+    pub(super) fn optimizer(&self, generation: u64) -> Option<&Arc<Optimizer>> {
+        self.kept.get(&generation)
     }
 
     /// Somebody else has that id from now on, and begins anew.
@@ -86,6 +166,26 @@ impl Store {
     /// # Errors
     /// It is malformed, or none that runs here; the optimizer before it stays.
     pub fn optimizer(&mut self, from: (NodeId, i32), body: &[u8]) -> Result<(), StoreError> {
+        self.optimizer_at(from, None, body).map(|_| ())
+    }
+
+    /// The same of a command whose timestamp is known. True if it counts.
+    pub(super) fn optimizer_at(
+        &mut self,
+        from: (NodeId, i32),
+        timestamp: Option<i32>,
+        body: &[u8],
+    ) -> Result<bool, StoreError> {
+        let optimizer = self.read_optimizer(body)?;
+        let new = self.generations.is_new(from, timestamp);
+        if new {
+            self.set_optimizer(optimizer);
+        }
+        Ok(new)
+    }
+
+    /// Reads an optimizer that can update what is here.
+    pub(super) fn read_optimizer(&self, body: &[u8]) -> Result<Optimizer, StoreError> {
         let refused = |reason: String| StoreError::Optimizer(reason);
         let value = pickle::read(body).map_err(|error| refused(error.to_string()))?;
         let optimizer =
@@ -95,15 +195,20 @@ impl Store {
         {
             return Err(StoreError::Rows { class: optimizer.class(), key, reason });
         }
-        if self.generations.is_new(from) {
-            self.set_optimizer(optimizer);
+        if !optimizer.is_elementwise()
+            && let Some(key) = self.cut_key()
+        {
+            let class = optimizer.class();
+            let reason = format!("{class} needs whole tensors, and key {key} has been cut");
+            return Err(refused(reason));
         }
-        Ok(())
+        Ok(optimizer)
     }
 
     /// The node is gone, or another process has its id.
     pub fn forget_node(&mut self, node: NodeId) {
         self.generations.forget(node);
+        self.forget_worker(node);
     }
 }
 
@@ -116,9 +221,22 @@ mod tests {
         let mut generations = Generations::default();
         let order = [(9, true), (11, false), (11, true), (13, false), (9, false), (13, false)];
         for (worker, new) in order {
-            assert_eq!(generations.is_new((worker, 0)), new, "{worker}");
+            assert_eq!(generations.is_new((worker, 0), None), new, "{worker}");
         }
         generations.forget(9);
-        assert!(!generations.is_new((9, 0)), "one that comes late resets nothing");
+        assert!(!generations.is_new((9, 0), None), "one that comes late resets nothing");
+    }
+
+    #[test]
+    fn a_command_that_comes_on_two_ways_counts_once() {
+        let mut generations = Generations::default();
+        assert!(generations.is_new((9, 0), Some(5)));
+        assert!(!generations.is_new((9, 0), Some(5)));
+        assert_eq!(generations.sent((9, 0)), Sent { count: 1, last: Some(5) });
+        let second = Sent { count: 2, last: Some(8) };
+        assert!(generations.learn((9, 0), second) && !generations.learn((9, 0), second));
+        assert!(generations.advance(2) && !generations.advance(2));
+        assert!(!generations.is_new((9, 0), Some(8)) && generations.is_new((9, 0), Some(9)));
+        assert_eq!(generations.current(), 3);
     }
 }

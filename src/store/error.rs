@@ -79,6 +79,16 @@ pub enum StoreError {
         /// Why not.
         reason: &'static str,
     },
+    /// A request for a whole key that is in several pieces, or on other servers, from a node that does not
+    /// follow pieces.
+    #[error("key {key} is not in one piece on this server")]
+    Elsewhere {
+        /// The key.
+        key: i64,
+    },
+    /// What another server sent is malformed, or does not fit what is here.
+    #[error("a transfer between servers is malformed: {0}")]
+    Transfer(&'static str),
     /// One worker is many rounds ahead of the others.
     #[error("{waiting} pushes of this key wait for the other workers already")]
     TooEarly {

@@ -3,6 +3,9 @@
 
 use super::Dtype;
 use super::error::StoreError;
+use crate::kv::flights::Form;
+use crate::kv::{KvPairs, key_at};
+use crate::wire::{Key, Meta};
 
 /// The kind of a request (RequestType).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,22 @@ pub const fn command_of(kind: RequestKind, dtype: Dtype) -> i32 {
     };
     let diagonal = first + dtype as i32;
     diagonal * (diagonal + 1) / 2 + dtype as i32
+}
+
+/// How one slice of a request is cut, and which wire key it is about. `first`: the first key of the range that it
+/// lies in.
+#[must_use]
+pub fn form_of(meta: &Meta, kv: &KvPairs, first: Key) -> (Form, Key) {
+    let key = |at| key_at(&kv.keys, at).unwrap_or(0);
+    match (kind_of(meta.head), kv.key_count()) {
+        (Ok((RequestKind::Default, dtype)), 1) => {
+            (Form::Dense { size: dtype.size() as u64 }, key(0))
+        }
+        (Ok((RequestKind::Compressed, _)), 2) if meta.push => (Form::TwoBit { first }, key(1)),
+        // Its answer is as that of a pull of the values.
+        (Ok((RequestKind::Compressed, _)), 1) => (Form::Dense { size: 4 }, key(0)),
+        _ => (Form::Whole, key(0)),
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod buffer;
 pub mod command;
 pub mod compression;
 pub mod dtype;
+pub mod elastic;
 pub mod error;
 pub mod kernels;
 pub mod kind;
@@ -20,8 +21,10 @@ mod round;
 mod sparse;
 mod tensor;
 mod value;
+mod view;
 
 pub use buffer::{Allocator, Buffer, Memory};
 pub use dtype::Dtype;
+pub use elastic::{Outbound, Outgoing};
 pub use error::StoreError;
 pub use mxnet::{Answer, Store, StoreConfig};

@@ -1,9 +1,10 @@
 //! MXNet's server (kvstore_dist_server.h), without MXNet: what it does with each push, pull and command.
 //!
 //! May touch `wire` types; the store's owner sends the answers. One call at a time: whoever owns a store
-//! locks it. `rows` has what is about row_sparse arrays, `hand_over` what is about another server that takes
-//! over. Where this differs from MXNet is said at the place, and in docs/divergences.md.
+//! locks it. `apply` has rounds and updates, `rows` what is about row_sparse arrays, `hand_over` what is about
+//! another server that takes over; what is about pieces that move is in [`super::elastic`]. Where this differs from MXNet is said at the place, and in docs/divergences.md.
 
+mod apply;
 mod hand_over;
 mod rows;
 
@@ -14,15 +15,16 @@ use bytes::Bytes;
 
 use super::command::Generations;
 use super::compression::{Compression, TwoBit};
+use super::elastic::{Elastic, Outbound, Place};
 use super::error::StoreError;
 use super::kind::{RequestKind, kind_of};
-use super::optimizer::{Gradient, Optimizer};
-use super::part::{Part, Sum};
-use super::round::{Complete, Quorum};
+use super::optimizer::Optimizer;
+use super::part::Part;
 use super::tensor::{Layout, Piece, Tensor};
-use super::{Allocator, Buffer, Dtype, precision};
+use super::view::View;
+use super::{Allocator, Buffer, Dtype};
 use crate::kv::{KEY_SIZE, KvPairs, key_at};
-use crate::wire::{Key, Meta};
+use crate::wire::{Key, Meta, NodeId, server_id};
 
 /// Keys that one server holds; more are refused.
 pub const TENSORS_MAX: usize = 1 << 22;
@@ -34,10 +36,17 @@ const BYTES_MAX: usize = i32::MAX as usize;
 pub struct StoreConfig {
     /// Workers of the job.
     pub workers: usize,
-    /// The first key of this server's range: keys are counted from here.
-    pub first_key: Key,
+    /// Servers of the application's view (`DMLC_NUM_SERVER`): keys are counted from the begin of the range of
+    /// the one whose range they lie in.
+    pub servers: usize,
+    /// This server. One that is none of the first `servers` ids joins a job that runs.
+    pub id: NodeId,
     /// Sum in the order of ranks instead of arrival, so that runs repeat bit for bit.
     pub deterministic: bool,
+    /// All nodes follow pieces that move (docs/elastic.md).
+    pub elastic: bool,
+    /// Copies of each piece beside the owner's, until the first policy says so: 0 or 1.
+    pub replicas: u32,
 }
 
 /// An answer to be sent.
@@ -51,19 +60,22 @@ pub struct Answer {
 
 /// The server's tensors and how it treats them.
 pub struct Store {
-    config: StoreConfig,
+    pub(super) config: StoreConfig,
+    pub(super) view: View,
     /// `dist_sync`: MXNet's server is asynchronous until it is told otherwise.
-    sync: bool,
+    pub(super) sync: bool,
     /// Values of other types than float32 have a float32 copy, which the optimizer works on.
-    multi_precision: bool,
+    pub(super) multi_precision: bool,
     compression: Compression,
     /// Sums for the optimizer: as long as the longest value.
-    scratch: Buffer,
-    optimizer: Option<Optimizer>,
+    pub(super) scratch: Buffer,
+    pub(super) optimizer: Option<Arc<Optimizer>>,
     /// Makes the memory of values, if not this process.
-    memory: Option<Arc<dyn Allocator>>,
+    pub(super) memory: Option<Arc<dyn Allocator>>,
     pub(super) generations: Generations,
-    tensors: BTreeMap<i64, Tensor>,
+    pub(super) tensors: BTreeMap<Key, Tensor>,
+    /// What a job needs whose pieces move; no other has it.
+    pub(super) elastic: Option<Box<Elastic>>,
 }
 
 /// One request's frames, checked.
@@ -73,12 +85,29 @@ struct Frames {
     lens: Vec<usize>,
 }
 
+/// A piece of this server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub(super) key: Key,
+    /// Its place among the key's pieces here.
+    pub(super) index: usize,
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    key: Key,
+    /// `None`: the push makes the key.
+    at: Option<At>,
+}
+
 impl Store {
     /// An empty store.
     #[must_use]
     pub fn new(config: StoreConfig) -> Self {
         Self {
             config,
+            view: View::new(config.servers),
             sync: false,
             multi_precision: false,
             compression: Compression::None,
@@ -87,6 +116,7 @@ impl Store {
             memory: None,
             generations: Generations::default(),
             tensors: BTreeMap::new(),
+            elastic: config.elastic.then(|| Box::new(Elastic::new(&config))),
         }
     }
 
@@ -95,33 +125,58 @@ impl Store {
         self.memory = Some(memory);
     }
 
-    /// Serves a push, a pull, or both in one. The answers that are due now, of earlier requests too.
+    /// Serves a push, a pull, or both in one, of a job whose pieces do not move. The answers that are due now,
+    /// of earlier requests too.
     pub fn request(&mut self, request: Meta, frames: &[Bytes], answers: &mut Vec<Answer>) {
+        let mut out = Outbound { answers: std::mem::take(answers), transfers: Vec::new() };
+        self.serve(request, frames, &mut out);
+        *answers = out.answers;
+    }
+
+    /// Serves a push, a pull, or both in one. What is due now: answers, of earlier requests too, and transfers.
+    pub fn serve(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
         let meta = request.clone();
-        if let Err(error) = self.try_request(request, frames, answers) {
-            let request = Meta { error: error.to_string(), ..meta };
-            answers.push(Answer { request, kv: KvPairs::default() });
+        if let Err(error) = self.try_serve(request, frames, out) {
+            out.answers.push(refused(meta, &error));
         }
     }
 
-    fn try_request(
+    fn try_serve(
         &mut self,
         request: Meta,
-        frames: &[Bytes],
-        answers: &mut Vec<Answer>,
+        raw: &[Bytes],
+        out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let (kind, dtype) = kind_of(request.head)?;
-        let frames = Frames::read(frames)?;
-        match (kind, request.push) {
-            (RequestKind::RowSparse, true) => self.push_rows(request, &frames, dtype, answers),
-            (RequestKind::RowSparse, false) => {
-                answers.push(self.pull_rows(request, &frames, dtype)?);
-                Ok(())
+        let frames = Frames::read(raw)?;
+        let compressed = kind == RequestKind::Compressed && request.push;
+        let key = self.key(&frames.keys, usize::from(compressed))?;
+        let mut place = self.place(key, &request)?;
+        if let Place::Within(index) = place {
+            place = self.place_within(At { key, index }, &request, out)?;
+        }
+        let at = match place {
+            Place::Here(index) => Some(At { key, index }),
+            Place::New => None,
+            Place::Later | Place::Within(_) => {
+                self.park(key, request, raw, out);
+                return Ok(());
             }
-            (RequestKind::Compressed, true) => self.push_compressed(request, &frames, answers),
-            (RequestKind::Default, true) => self.push_dense(request, &frames, dtype, answers),
+            Place::Again(routes) => {
+                self.answer_again(request, routes, out);
+                return Ok(());
+            }
+        };
+        let target = Target { key, at };
+        match (kind, request.push) {
+            (RequestKind::RowSparse, true) => self.push_rows(request, &frames, dtype, target, out),
+            (RequestKind::RowSparse, false) => self.pull_rows(request, &frames, dtype, target, out),
+            (RequestKind::Compressed, true) => self.push_compressed(request, &frames, target, out),
+            (RequestKind::Default, true) => self.push_dense(request, &frames, dtype, target, out),
             (_, false) => {
-                answers.push(self.pull(request, &frames.keys)?);
+                let at = self.known(target)?;
+                let answer = self.pull(request, &frames.keys, at)?;
+                self.deliver(key, answer, out);
                 Ok(())
             }
         }
@@ -135,7 +190,8 @@ impl Store {
         request: Meta,
         frames: &Frames,
         dtype: Dtype,
-        answers: &mut Vec<Answer>,
+        target: Target,
+        out: &mut Outbound,
     ) -> Result<(), StoreError> {
         if frames.lens.len() != 1 || frames.lens[0] != frames.vals.len() {
             return Err(StoreError::Malformed("a push has one key, one length and as many bytes"));
@@ -143,13 +199,12 @@ impl Store {
         if !frames.vals.len().is_multiple_of(dtype.size()) {
             return Err(StoreError::Malformed("a value is no whole number of elements"));
         }
-        let key = self.key(&frames.keys, 0)?;
-        if !self.tensors.contains_key(&key) {
+        let Some(at) = target.at else {
             let piece = Piece::new(self.copy(&frames.vals), dtype, Layout::Dense);
-            return self.init(key, piece, request, answers);
-        }
-        self.check(key, Layout::Dense, dtype, Some(frames.vals.len()))?;
-        self.push(key, request, Part::Dense(frames.vals.clone()), answers)
+            return self.init(target.key, piece, request, out);
+        };
+        self.check(at, Layout::Dense, dtype, Some(frames.vals.len()))?;
+        self.push(at, request, Part::Dense(frames.vals.clone()), out)
     }
 
     /// DataHandleCompressed.
@@ -157,7 +212,8 @@ impl Store {
         &mut self,
         request: Meta,
         frames: &Frames,
-        answers: &mut Vec<Answer>,
+        target: Target,
+        out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let &[0, size] = &frames.lens[..] else {
             return Err(StoreError::Malformed("a compressed push has two keys, the first empty"));
@@ -166,11 +222,11 @@ impl Store {
             return Err(StoreError::Malformed("a length is not that of the value"));
         }
         // The first key is no key, but how many elements there were before they were compressed.
-        let elements = usize::try_from(self.key(&frames.keys, 0)?)
-            .ok()
+        let elements = key_at(&frames.keys, 0)
+            .and_then(|count| count.checked_sub(self.view.begin(target.key)))
+            .and_then(|elements| usize::try_from(elements).ok())
             .filter(|elements| *elements <= BYTES_MAX / Dtype::F32.size())
             .ok_or(StoreError::Malformed("the length of a compressed push is out of range"))?;
-        let key = self.key(&frames.keys, 1)?;
         let Compression::TwoBit(compression) = self.compression else {
             return Err(StoreError::Malformed("a compressed push, and no compression was set"));
         };
@@ -181,23 +237,17 @@ impl Store {
         }
         let mut gradient = Buffer::zeroed(elements * Dtype::F32.size());
         compression.decompress(&frames.vals, gradient.elements_mut())?;
-        if !self.tensors.contains_key(&key) {
-            return self.init(
-                key,
-                Piece::new(self.copy(gradient.bytes()), Dtype::F32, Layout::Dense),
-                request,
-                answers,
-            );
-        }
-        self.check(key, Layout::Dense, Dtype::F32, Some(gradient.len()))?;
-        self.push(key, request, Part::Dense(gradient.into_bytes()), answers)
+        let Some(at) = target.at else {
+            let piece = Piece::new(self.copy(gradient.bytes()), Dtype::F32, Layout::Dense);
+            return self.init(target.key, piece, request, out);
+        };
+        self.check(at, Layout::Dense, Dtype::F32, Some(gradient.len()))?;
+        self.push(at, request, Part::Dense(gradient.into_bytes()), out)
     }
 
     /// DefaultStorageResponse.
-    fn pull(&self, request: Meta, keys: &Bytes) -> Result<Answer, StoreError> {
-        let key = self.key(keys, 0)?;
-        let piece = self.piece(key)?;
-        let vals = piece.value.lend();
+    fn pull(&self, request: Meta, keys: &Bytes, at: At) -> Result<Answer, StoreError> {
+        let vals = self.piece(at)?.value.lend();
         let lens = Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes());
         Ok(Answer { request, kv: KvPairs { keys: keys.slice(..KEY_SIZE), vals, lens } })
     }
@@ -212,119 +262,33 @@ impl Store {
     /// The first push of a key: its value.
     fn init(
         &mut self,
-        key: i64,
+        key: Key,
         mut piece: Piece,
         request: Meta,
-        answers: &mut Vec<Answer>,
+        out: &mut Outbound,
     ) -> Result<(), StoreError> {
         if self.tensors.len() >= TENSORS_MAX {
             return Err(StoreError::Full(TENSORS_MAX));
         }
-        if self.multi_precision && piece.dtype != Dtype::F32 {
-            piece.master = Some(precision::to_f32(piece.dtype, piece.value.buffer().bytes()));
+        if self.multi_precision {
+            piece.make_master();
         }
-        let wants_value = request.pull;
         self.tensors.insert(key, Tensor::whole(piece));
-        answers.push(if wants_value {
-            self.answer_with_value(key, request)?
-        } else {
-            done(request)
-        });
+        let at = At { key, index: 0 };
+        let answer = self.answer_push(at, request)?;
+        self.made(at, answer, out);
         Ok(())
     }
 
-    fn push(
-        &mut self,
-        key: i64,
-        request: Meta,
-        part: Part,
-        answers: &mut Vec<Answer>,
-    ) -> Result<(), StoreError> {
-        let quorum = Quorum {
-            workers: if self.sync { self.config.workers.max(1) } else { 1 },
-            keeps_order: self.sync && self.config.deterministic,
-        };
-        let mut next = Some((request, part));
-        while let Some((request, part)) = next.take() {
-            let piece = piece_mut(&mut self.tensors, key)?;
-            let part = if piece.master.is_some() { part.into_f32(piece.dtype) } else { part };
-            let dtype = if piece.master.is_some() { Dtype::F32 } else { piece.dtype };
-            let Piece { round, value, .. } = piece;
-            let complete = round.push(request, part, dtype, &quorum, value.buffer())?;
-            let Some(complete) = complete else { continue };
-            self.apply(key, dtype, complete, answers)?;
-            next = piece_mut(&mut self.tensors, key)?.round.next_push();
-        }
-        Ok(())
-    }
-
-    /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied.
-    fn apply(
-        &mut self,
-        key: i64,
-        dtype: Dtype,
-        complete: Complete,
-        answers: &mut Vec<Answer>,
-    ) -> Result<(), StoreError> {
-        let Complete { sum, askers } = complete;
-        let applied = self.apply_sum(key, dtype, sum);
-        for request in askers {
-            answers.push(match &applied {
-                Ok(()) if request.pull => self.answer_with_value(key, request)?,
-                Ok(()) => done(request),
-                Err(error) => Answer {
-                    request: Meta { error: error.to_string(), ..request },
-                    kv: KvPairs::default(),
-                },
-            });
-        }
-        Ok(())
-    }
-
-    fn apply_sum(&mut self, key: i64, dtype: Dtype, sum: Sum) -> Result<(), StoreError> {
-        let piece = piece_mut(&mut self.tensors, key)?;
-        let Some(optimizer) = &self.optimizer else {
-            if !self.sync {
-                return Err(StoreError::NoOptimizer);
-            }
-            return piece.replace(sum, dtype);
-        };
-        let rows;
-        let gradient = match piece.layout {
-            Layout::Dense => {
-                self.scratch.resize(piece.length() * dtype.size());
-                sum.write(dtype, &mut self.scratch)?;
-                Gradient::Dense(&self.scratch)
-            }
-            Layout::Rows { row_len } => {
-                rows = sum.rows(dtype)?;
-                Gradient::RowSparse { rows: &rows.0, values: &rows.1, row_len }
-            }
-        };
-        let target = match &mut piece.master {
-            Some(master) => master,
-            None => piece.value.change(),
-        };
-        optimizer.update(key, dtype, target, &gradient, &mut piece.state)?;
-        piece.master_to_value();
-        piece.version += 1;
-        Ok(())
-    }
-
-    fn answer_with_value(&self, key: i64, request: Meta) -> Result<Answer, StoreError> {
-        let wire_key = self.config.first_key.wrapping_add(key as u64);
-        self.pull(request, &Bytes::copy_from_slice(&wire_key.to_ne_bytes()))
-    }
-
-    /// What the request says must be what the key is.
+    /// What the request says must be what the piece is.
     fn check(
         &self,
-        key: i64,
+        at: At,
         layout: Layout,
         dtype: Dtype,
         bytes: Option<usize>,
     ) -> Result<(), StoreError> {
-        let piece = self.piece(key)?;
+        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
         if piece.layout != layout {
             return Err(StoreError::Storage { key, is: piece.layout.name() });
         }
@@ -338,17 +302,32 @@ impl Store {
         }
     }
 
-    /// The key at an index of the frame of keys, counted from the start of this server's range.
-    fn key(&self, keys: &[u8], index: usize) -> Result<i64, StoreError> {
+    /// The key at an index of the frame of keys, which must be one that the application can have, and, where
+    /// nothing moves, in this server's range.
+    fn key(&self, keys: &[u8], index: usize) -> Result<Key, StoreError> {
         let key = key_at(keys, index).ok_or(StoreError::Malformed("a key is missing"))?;
-        key.checked_sub(self.config.first_key)
-            .and_then(|key| i64::try_from(key).ok())
-            .ok_or(StoreError::Malformed("a key is not in this server's range"))
+        let rank = self.view.checked_local(key).and_then(|_| self.view.rank(key));
+        let mine = |rank| self.elastic.is_some() || server_id(rank) == self.config.id;
+        match rank.is_some_and(mine) {
+            true => Ok(key),
+            false => Err(StoreError::Malformed("a key is not in this server's range")),
+        }
     }
 
-    fn piece(&self, key: i64) -> Result<&Piece, StoreError> {
-        let tensor = self.tensors.get(&key).ok_or(StoreError::Unknown { key })?;
-        tensor.pieces.first().ok_or(StoreError::Unknown { key })
+    /// The piece that a request needs.
+    fn known(&self, target: Target) -> Result<At, StoreError> {
+        target.at.ok_or_else(|| StoreError::Unknown { key: self.view.local(target.key) })
+    }
+
+    pub(super) fn piece(&self, at: At) -> Result<&Piece, StoreError> {
+        let piece = self.tensors.get(&at.key).and_then(|tensor| tensor.pieces.get(at.index));
+        piece.ok_or_else(|| StoreError::Unknown { key: self.view.local(at.key) })
+    }
+
+    pub(super) fn piece_mut(&mut self, at: At) -> Result<&mut Piece, StoreError> {
+        let unknown = StoreError::Unknown { key: self.view.local(at.key) };
+        let tensor = self.tensors.get_mut(&at.key);
+        tensor.and_then(|tensor| tensor.pieces.get_mut(at.index)).ok_or(unknown)
     }
 
     // ---- commands ------------------------------------------------------------------------------
@@ -372,10 +351,10 @@ impl Store {
             ));
         }
         self.multi_precision = true;
-        let pieces = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
-        for piece in pieces.filter(|piece| piece.dtype != Dtype::F32) {
-            piece.master = Some(precision::to_f32(piece.dtype, piece.value.buffer().bytes()));
-        }
+        self.tensors
+            .values_mut()
+            .flat_map(|tensor| &mut tensor.pieces)
+            .for_each(Piece::make_master);
         Ok(())
     }
 
@@ -390,6 +369,8 @@ impl Store {
 
     /// kController: from now on this applies gradients, and it begins without any state.
     pub fn set_optimizer(&mut self, optimizer: Optimizer) {
+        let optimizer = Arc::new(optimizer);
+        self.generations.keep(Arc::clone(&optimizer));
         self.optimizer = Some(optimizer);
         for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
             piece.state = None;
@@ -402,7 +383,7 @@ impl Store {
         self.pieces().any(|piece| piece.round.is_open())
     }
 
-    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.tensors.values().flat_map(|tensor| &tensor.pieces)
     }
 
@@ -427,13 +408,12 @@ impl Store {
     }
 }
 
-fn piece_mut(tensors: &mut BTreeMap<i64, Tensor>, key: i64) -> Result<&mut Piece, StoreError> {
-    let tensor = tensors.get_mut(&key).ok_or(StoreError::Unknown { key })?;
-    tensor.pieces.first_mut().ok_or(StoreError::Unknown { key })
+pub(super) fn done(request: Meta) -> Answer {
+    Answer { request, kv: KvPairs::default() }
 }
 
-fn done(request: Meta) -> Answer {
-    Answer { request, kv: KvPairs::default() }
+pub(super) fn refused(request: Meta, error: &StoreError) -> Answer {
+    done(Meta { error: error.to_string(), ..request })
 }
 
 impl Frames {

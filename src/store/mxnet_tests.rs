@@ -6,7 +6,7 @@ use crate::store::kind::command_of;
 use crate::store::pickle::{Object, Value};
 use crate::wire::NodeId;
 
-const FIRST: Key = 1000;
+const FIRST: Key = u64::MAX / 2;
 
 /// SGD that adds half of the gradient.
 fn adding() -> Optimizer {
@@ -37,7 +37,14 @@ fn made(class: &str, more: Vec<(String, Value)>) -> Optimizer {
 }
 
 fn store(workers: usize, sync: bool) -> Store {
-    let mut store = Store::new(StoreConfig { workers, first_key: FIRST, deterministic: false });
+    let mut store = Store::new(StoreConfig {
+        workers,
+        servers: 2,
+        id: 10,
+        deterministic: false,
+        elastic: false,
+        replicas: 0,
+    });
     if sync {
         store.set_sync();
     }
@@ -295,9 +302,9 @@ fn a_new_optimizer_begins_without_state() {
     assert!(store.optimizer((9, 0), b"cos\nsystem\n(S'true'\ntR.").is_err());
     store.push_f32(9, 3, &[1.0]);
     store.push_f32(9, 3, &[2.0]);
-    assert!(store.piece(3).unwrap().state.is_some());
+    assert!(store.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_some());
     store.set_optimizer(adding());
-    assert!(store.piece(3).unwrap().state.is_none());
+    assert!(store.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_none());
 }
 
 /// Its owner asks before the first push of a row_sparse key; dense keys, and keys that are known, are fine.

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::error::StoreError;
-use super::{Buffer, Dtype, kernels, precision};
+use super::value::Value;
+use super::{Allocator, Buffer, Dtype, kernels, precision};
 use crate::wire::NodeId;
 
 /// The values of one push.
@@ -24,6 +25,8 @@ pub(super) enum Sum {
     One(Part),
     Two(Bytes, Bytes),
     Dense(Buffer),
+    /// Another server gets the same memory.
+    Shared(Value),
     Rows {
         rows: Vec<i64>,
         values: Buffer,
@@ -83,12 +86,48 @@ impl Sum {
         Ok(sum)
     }
 
+    /// The sum in memory that another server can get too, and that server's share of it: the rows, if there
+    /// are any, and the values. What one push brought is passed on as it came.
+    pub(super) fn share(
+        self,
+        dtype: Dtype,
+        maker: Option<&dyn Allocator>,
+    ) -> Result<(Self, Vec<i64>, Bytes), StoreError> {
+        let share = |sum: Buffer| {
+            let sum = Value::new(sum);
+            let lent = sum.lend();
+            Ok((Self::Shared(sum), Vec::new(), lent))
+        };
+        match self.in_order(dtype, &Buffer::default())? {
+            Self::One(Part::Dense(one)) => {
+                Ok((Self::One(Part::Dense(one.clone())), Vec::new(), one))
+            }
+            Self::Two(a, b) => {
+                let mut sum = Buffer::new_in(maker, a.len());
+                add_two(&a, &b, dtype, &mut sum)?;
+                share(sum)
+            }
+            Self::Dense(sum) => share(sum),
+            Self::One(Part::Rows { rows, values }) => {
+                let part = Part::Rows { rows: rows.clone(), values: values.clone() };
+                Ok((Self::One(part), rows, values))
+            }
+            Self::Rows { rows, values } => {
+                let values = values.into_bytes();
+                let part = Part::Rows { rows: rows.clone(), values: values.clone() };
+                Ok((Self::One(part), rows, values))
+            }
+            Self::Nothing | Self::Shared(_) | Self::Ordered(_) => Err(MIXED),
+        }
+    }
+
     /// Writes the sum of dense parts.
     pub(super) fn write(self, dtype: Dtype, into: &mut Buffer) -> Result<(), StoreError> {
         match self.in_order(dtype, &Buffer::default())? {
             Self::One(Part::Dense(one)) => copy(&one, into),
             Self::Two(a, b) => add_two(&a, &b, dtype, into),
             Self::Dense(sum) => copy(sum.bytes(), into),
+            Self::Shared(sum) => copy(sum.buffer().bytes(), into),
             _ => Err(MIXED),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::error::StoreError;
 use super::part::{Part, Sum};
 use super::{Buffer, Dtype};
-use crate::wire::Meta;
+use crate::wire::{Meta, NodeId};
 
 /// Pushes of one key that wait for its next rounds; those beyond are refused.
 pub(super) const LATER_MAX: usize = 1024;
@@ -62,9 +62,21 @@ impl Round {
         self.later.remove(next)
     }
 
+    /// True if that push of a customer is here: in the open round, or too early.
+    pub(super) fn has_push(&self, customer: (NodeId, i32), timestamp: i32) -> bool {
+        let mut all = self.askers.iter().chain(self.later.iter().map(|(request, _)| request));
+        all.any(|meta| (meta.sender, meta.customer_id) == customer && meta.timestamp == timestamp)
+    }
+
     fn has(&self, request: &Meta) -> bool {
         let who = |meta: &Meta| (meta.sender, meta.customer_id);
         self.askers.iter().any(|asker| who(asker) == who(request))
+    }
+
+    /// Gives up the round. All whose pushes it had, and those that came too early; none of them counted.
+    pub(super) fn give_up(&mut self) -> impl Iterator<Item = Meta> {
+        let Self { askers, later, .. } = std::mem::take(self);
+        askers.into_iter().chain(later.into_iter().map(|(request, _)| request))
     }
 
     /// True if somebody has pushed to it.

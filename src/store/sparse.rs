@@ -8,10 +8,9 @@ use super::error::StoreError;
 use crate::kv::{KEY_SIZE, key_at};
 use crate::wire::Key;
 
-/// The numbers of the rows that a request names.
-pub(super) fn rows(keys: &[u8], first_key: Key, key: i64) -> Result<Vec<i64>, StoreError> {
+/// The numbers of the rows that a request names, of the matrix with that key.
+pub(super) fn rows(keys: &[u8], start: Key) -> Result<Vec<i64>, StoreError> {
     let wrong = || StoreError::Malformed("the key of a row is below that of its matrix");
-    let start = first_key.checked_add(key as u64).ok_or_else(wrong)?;
     (1..keys.len() / KEY_SIZE)
         .map(|i| {
             let row = key_at(keys, i).and_then(|row| row.checked_sub(start));
@@ -92,9 +91,9 @@ mod tests {
     #[test]
     fn rows_are_counted_from_the_key_of_the_matrix() {
         let keys: Vec<u8> = [107_u64, 107, 110].iter().flat_map(|key| key.to_ne_bytes()).collect();
-        assert_eq!(rows(&keys, 100, 7), Ok(vec![0, 3]));
-        assert!(rows(&keys, 100, 8).is_err());
-        assert!(rows(&keys, u64::MAX, 8).is_err());
+        assert_eq!(rows(&keys, 107), Ok(vec![0, 3]));
+        assert!(rows(&keys, 108).is_err());
+        assert!(rows(&keys, u64::MAX).is_err());
     }
 
     #[test]

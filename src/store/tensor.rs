@@ -1,13 +1,18 @@
 //! One tensor of the server, as pieces: ranges of elements, or of rows, each with its value and its
-//! round. MXNet's cut gives a server one piece of a key, whose place in the whole it does not know; it
-//! counts from 0 here.
+//! round. The whole is what lies under one wire key; a server may hold all pieces of it, some, or none.
+//! May touch what belongs to a piece; must not know other servers.
 
+use super::elastic::marks::Marks;
 use super::error::StoreError;
 use super::optimizer::State;
 use super::part::Sum;
 use super::round::Round;
 use super::value::Value;
-use super::{Buffer, Dtype, precision};
+use super::{Allocator, Buffer, Dtype, precision};
+use crate::wire::{Meta, NodeId};
+
+/// Where a piece may be cut: a compressed word has that many elements, and a cut goes between words.
+pub(super) const ALIGN: u64 = 16;
 
 /// How a piece's elements are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +48,39 @@ pub(super) struct Piece {
     /// Rounds that were applied.
     pub(super) version: u64,
     pub(super) round: Round,
+    /// How often it changed its owner or its borders (docs/elastic.md).
+    pub(super) term: u64,
+    /// The last push of each customer that counted.
+    pub(super) marks: Marks,
+    /// What its replica has.
+    pub(super) copied: Copied,
+    /// Who keeps a copy, as it was, until this one is safe.
+    pub(super) source: Option<Source>,
+}
+
+/// The former owner of a piece that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) server: NodeId,
+    /// It was told that the piece has come, and has not said yet that it knows.
+    pub(super) told: bool,
+}
+
+/// What the replica has of a piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Copied {
+    /// Nothing.
+    #[default]
+    Not,
+    /// All that was sent; it said that it has that version, if it said anything.
+    Sent { confirmed: Option<u64> },
 }
 
 /// A tensor, or this server's part of it.
 #[derive(Debug, Default)]
 pub(super) struct Tensor {
+    /// Elements, or rows, of the whole.
+    pub(super) length: u64,
     /// In the order of their places.
     pub(super) pieces: Vec<Piece>,
 }
@@ -69,6 +102,68 @@ impl Piece {
             state: None,
             version: 0,
             round: Round::default(),
+            term: 1,
+            marks: Marks::default(),
+            copied: Copied::Not,
+            source: None,
+        }
+    }
+
+    /// The float32 copy that a multi-precision server works on, of a value of another type.
+    pub(super) fn make_master(&mut self) {
+        if self.dtype != Dtype::F32 && self.master.is_none() {
+            self.master = Some(precision::to_f32(self.dtype, self.value.buffer().bytes()));
+        }
+    }
+
+    /// True if the replica has all that was answered.
+    pub(super) const fn is_safe(&self) -> bool {
+        matches!(self.copied, Copied::Sent { confirmed: Some(_) })
+    }
+
+    /// True if pushes that made that version must not be answered yet: the replica may not have it, or the
+    /// piece is kept elsewhere, as it was before, in case this server dies.
+    pub(super) fn withholds(&self, version: u64) -> bool {
+        let confirmed =
+            matches!(self.copied, Copied::Sent { confirmed: Some(has) } if has >= version);
+        (self.copied != Copied::Not || self.source.is_some()) && !confirmed
+    }
+
+    /// Its parts between `cuts`, which lie within it in ascending order. It must be dense, and nobody may have
+    /// pushed to its round.
+    pub(super) fn cut(self, cuts: &[u64], maker: Option<&dyn Allocator>) -> Vec<Self> {
+        let begins = std::iter::once(self.from).chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain(std::iter::once(self.to));
+        begins.zip(ends).map(|(from, to)| self.part(from, to, maker)).collect()
+    }
+
+    /// A copy of the elements, or rows, from `from` up to `to`, which lie within it.
+    pub(super) fn part(&self, from: u64, to: u64, maker: Option<&dyn Allocator>) -> Self {
+        let unit = match self.layout {
+            Layout::Dense => 1,
+            Layout::Rows { row_len } => row_len,
+        };
+        let elements = (from - self.from) as usize * unit..(to - self.from) as usize * unit;
+        let size = self.dtype.size();
+        let bytes = elements.start * size..elements.end * size;
+        let master = self.master.as_ref().map(|master| {
+            let size = Dtype::F32.size();
+            Buffer::copy_of(&master.bytes()[elements.start * size..elements.end * size])
+        });
+        Self {
+            from,
+            to,
+            dtype: self.dtype,
+            layout: self.layout,
+            value: Value::new(Buffer::copy_in(maker, &self.value.buffer().bytes()[bytes])),
+            master,
+            state: self.state.as_ref().map(|state| state.part(elements)),
+            version: self.version,
+            round: Round::default(),
+            term: self.term,
+            marks: self.marks.clone(),
+            copied: self.copied,
+            source: self.source,
         }
     }
 
@@ -94,7 +189,6 @@ impl Piece {
             Layout::Rows { row_len } => self.replace_rows(sum, dtype, row_len)?,
         }
         self.master_to_value();
-        self.version += 1;
         Ok(())
     }
 
@@ -102,6 +196,10 @@ impl Piece {
         match (&mut self.master, sum) {
             (None, Sum::Dense(sum)) if sum.len() == self.value.buffer().len() => {
                 self.value = Value::new(sum);
+                Ok(())
+            }
+            (None, Sum::Shared(sum)) if sum.buffer().len() == self.value.buffer().len() => {
+                self.value = sum;
                 Ok(())
             }
             (None, sum) => sum.write(dtype, self.value.overwrite()),
@@ -133,8 +231,43 @@ impl Piece {
     }
 }
 
+impl Piece {
+    /// True if the customer's push before this one has not come here (docs/elastic.md, "What counts").
+    pub(super) fn is_early(&self, request: &Meta) -> bool {
+        let after = request.placed.as_ref().map_or(0, |placed| placed.after);
+        let Some(before) = after.checked_sub(1) else { return false };
+        let (customer, before) = ((request.sender, request.customer_id), before as i32);
+        !self.marks.has(customer, before) && !self.round.has_push(customer, before)
+    }
+}
+
 impl Tensor {
     pub(super) fn whole(piece: Piece) -> Self {
-        Self { pieces: vec![piece] }
+        Self { length: piece.to, pieces: vec![piece] }
+    }
+
+    /// Where its only piece is, if that is all of it.
+    pub(super) fn whole_piece(&self) -> Option<usize> {
+        match &self.pieces[..] {
+            [piece] if piece.from == 0 && piece.to == self.length => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Where the piece with exactly these borders is.
+    pub(super) fn exactly(&self, from: u64, to: u64) -> Option<usize> {
+        self.pieces.iter().position(|piece| piece.from == from && piece.to == to)
+    }
+
+    /// The piece in which all elements from `from` up to `to` lie, and more.
+    pub(super) fn containing(&self, from: u64, to: u64) -> Option<(usize, &Piece)> {
+        let mut pieces = self.pieces.iter().enumerate();
+        pieces.find(|(_, piece)| piece.from <= from && from < to && to <= piece.to)
+    }
+
+    /// Takes a piece in, at its place.
+    pub(super) fn insert(&mut self, piece: Piece) {
+        let at = self.pieces.partition_point(|other| other.from < piece.from);
+        self.pieces.insert(at, piece);
     }
 }

@@ -72,6 +72,8 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
             13 => meta.priority = field.int32()?,
             100 => meta.sequence = field.varint()?,
             101 => meta.error = text(field.bytes()?, TEXT_BYTES_MAX, "the error")?,
+            102 => meta.placed = Some(elastic(field.bytes()?)?),
+            103 => meta.transfer = Some(Box::new(elastic(field.bytes()?)?)),
             _ => {}
         }
     }
@@ -113,6 +115,7 @@ fn control(bytes: &[u8]) -> Result<Option<Control>> {
             4 => control.signature = field.varint()?,
             100 => control.notice = notice(field.bytes()?)?,
             101 => control.ack_sequence = field.varint()?,
+            102 => control.word = Some(Box::new(elastic(field.bytes()?)?)),
             _ => {}
         }
     }
@@ -178,6 +181,10 @@ fn notice(bytes: &[u8]) -> Result<Option<Notice>> {
         }
     }
     Ok(NoticeKind::from_wire(kind).map(|kind| Notice { kind, node: about, customer, text: words }))
+}
+
+fn elastic<T: prost::Message + Default>(bytes: &[u8]) -> Result<T> {
+    super::elastic::read(bytes).ok_or(DecodeError::Malformed)
 }
 
 fn text(bytes: &[u8], limit: usize, what: &'static str) -> Result<String> {

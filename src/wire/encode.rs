@@ -2,6 +2,7 @@
 //! stock's presence rules (van.cc:477-515). Written by hand because it runs once per message;
 //! a test holds it equal to prost.
 
+use super::elastic;
 use super::message::{Command, Control, EMPTY, Meta, Node, Notice};
 
 /// Appends the bytes of `meta` to `out`.
@@ -36,6 +37,14 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
     if !meta.error.is_empty() {
         bytes(out, 101, meta.error.as_bytes());
     }
+    if let Some(placed) = &meta.placed {
+        tag(out, 102, 2);
+        elastic::write(placed, out);
+    }
+    if let Some(transfer) = &meta.transfer {
+        tag(out, 103, 2);
+        elastic::write(&**transfer, out);
+    }
 }
 
 fn encode_control(control: &Control, out: &mut Vec<u8>) {
@@ -54,6 +63,10 @@ fn encode_control(control: &Control, out: &mut Vec<u8>) {
     }
     if control.ack_sequence != 0 {
         uint64(out, 101, control.ack_sequence);
+    }
+    if let Some(word) = &control.word {
+        tag(out, 102, 2);
+        elastic::write(&**word, out);
     }
 }
 

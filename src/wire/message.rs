@@ -4,6 +4,7 @@
 //! integer keeps the width and the "unset" value of the wire, because the values of stock peers
 //! must survive a round trip.
 
+use super::elastic::{Placed, Transfer, Word};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -137,6 +138,12 @@ pub mod ability {
     pub const PSLITE: u64 = 1;
     /// The node sends signs of life to the scheduler: its silence means something from the start.
     pub const SIGNS_OF_LIFE: u64 = 2;
+    /// The node follows pieces that move (`docs/elastic.md`).
+    pub const ELASTIC: u64 = 4;
+    /// A server that registers to join a job that runs.
+    pub const JOINS: u64 = 8;
+    /// A scheduler that keeps a journal: if it is lost, another one may go on with the job.
+    pub const JOURNAL: u64 = 16;
 }
 
 /// One node as the wire describes it.
@@ -174,6 +181,12 @@ impl Node {
     #[must_use]
     pub const fn sends_signs_of_life(&self) -> bool {
         self.is_ours() && self.abilities & ability::SIGNS_OF_LIFE != 0
+    }
+
+    /// True if this node follows pieces that move.
+    #[must_use]
+    pub const fn is_elastic(&self) -> bool {
+        self.is_ours() && self.abilities & ability::ELASTIC != 0
     }
 
     /// `host:port`.
@@ -254,6 +267,8 @@ pub struct Control {
     pub notice: Option<Notice>,
     /// Extension 101: the sequence number that an ACK between our nodes confirms; 0 if none.
     pub ack_sequence: u64,
+    /// Extension 102: a word about pieces that move.
+    pub word: Option<Box<Word>>,
 }
 
 impl Control {
@@ -267,6 +282,7 @@ impl Control {
             signature: 0,
             notice: None,
             ack_sequence: 0,
+            word: None,
         }
     }
 }
@@ -286,6 +302,8 @@ pub struct Meta {
     pub sender: NodeId,
     /// Who is to receive it: not in the bytes.
     pub recver: NodeId,
+    /// Not in the bytes: it may overtake what waits for the same receiver.
+    pub overtakes: bool,
     /// A request, not a response.
     pub request: bool,
     /// It carries values to the server (or answers such a one).
@@ -306,6 +324,10 @@ pub struct Meta {
     pub sequence: u64,
     /// Extension 101: the request failed at the server, with this reason. Empty if it did not.
     pub error: String,
+    /// Extension 102: which part of the key this is about.
+    pub placed: Option<Placed>,
+    /// Extension 103: it is no request of a worker, but goes from server to server.
+    pub transfer: Option<Box<Transfer>>,
 }
 
 impl Default for Meta {
@@ -317,6 +339,7 @@ impl Default for Meta {
             timestamp: EMPTY,
             sender: EMPTY,
             recver: EMPTY,
+            overtakes: false,
             request: false,
             push: false,
             pull: false,
@@ -327,6 +350,8 @@ impl Default for Meta {
             priority: 0,
             sequence: 0,
             error: String::new(),
+            placed: None,
+            transfer: None,
         }
     }
 }

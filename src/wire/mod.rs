@@ -1,8 +1,9 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
 //! crate. `message` has the types, `encode` and `decode` the bytes; `native` has the frames between two of
-//! our own nodes.
+//! our own nodes, `elastic` what they say about pieces that move.
 
 pub mod decode;
+pub mod elastic;
 pub mod encode;
 pub mod message;
 pub mod native;

@@ -136,6 +136,8 @@ pub struct Header {
     pub ack: u64,
     /// Which link that is; 0 for none.
     pub ack_link: u32,
+    /// The sender has more for this peer, so that what follows comes as fast as the link can carry it.
+    pub more: bool,
 }
 
 impl Header {
@@ -153,6 +155,7 @@ impl Header {
             offset: 0,
             ack: 0,
             ack_link: 0,
+            more: false,
         }
     }
 
@@ -172,6 +175,7 @@ impl Header {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         bytes[48..52].copy_from_slice(&self.ack_link.to_le_bytes());
+        bytes[52] = u8::from(self.more);
         bytes
     }
 
@@ -198,8 +202,9 @@ impl Header {
             offset: u64_at(32),
             ack: u64_at(40),
             ack_link: u32_at(48),
+            more: bytes[52] == 1,
         };
-        if bytes[52..] != [0; 4] {
+        if bytes[52] > 1 || bytes[53..] != [0; 3] {
             return Err(FrameError::Inconsistent("a reserved field is not zero"));
         }
         header.check()?;

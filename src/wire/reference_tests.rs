@@ -59,6 +59,8 @@ struct PbControl {
     notice: Option<PbNotice>,
     #[prost(uint64, optional, tag = "101")]
     ack_sequence: Option<u64>,
+    #[prost(message, optional, tag = "102")]
+    word: Option<elastic::Word>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -93,6 +95,10 @@ struct PbMeta {
     sequence: Option<u64>,
     #[prost(string, optional, tag = "101")]
     error: Option<String>,
+    #[prost(message, optional, tag = "102")]
+    placed: Option<elastic::Placed>,
+    #[prost(message, optional, tag = "103")]
+    transfer: Option<elastic::Transfer>,
 }
 
 // ---- what is written when (van.cc:477-515; our own fields only if they say something) -----------
@@ -132,6 +138,7 @@ fn pb_control(control: &Control) -> PbControl {
         msg_sig: some(control.signature, control.command == Command::Ack),
         notice: control.notice.as_ref().map(pb_notice),
         ack_sequence: some(control.ack_sequence, control.ack_sequence != 0),
+        word: control.word.as_deref().cloned(),
     }
 }
 
@@ -152,6 +159,8 @@ fn pb_meta(meta: &Meta) -> PbMeta {
         priority: Some(meta.priority),
         sequence: some(meta.sequence, meta.sequence != 0),
         error: some(meta.error.clone(), !meta.error.is_empty()),
+        placed: meta.placed.clone(),
+        transfer: meta.transfer.as_deref().cloned(),
     }
 }
 
@@ -191,6 +200,7 @@ fn read_control(control: PbControl) -> Option<Box<Control>> {
         signature: control.msg_sig.unwrap_or(0),
         notice: control.notice.and_then(read_notice),
         ack_sequence: control.ack_sequence.unwrap_or(0),
+        word: control.word.map(Box::new),
     }))
 }
 
@@ -202,6 +212,7 @@ fn read_meta(meta: PbMeta) -> Meta {
         timestamp: meta.timestamp.unwrap_or(EMPTY),
         sender: EMPTY,
         recver: EMPTY,
+        overtakes: false,
         request: meta.request.unwrap_or(false),
         push: meta.push.unwrap_or(false),
         pull: meta.pull.unwrap_or(false),
@@ -212,6 +223,8 @@ fn read_meta(meta: PbMeta) -> Meta {
         priority: meta.priority.unwrap_or(0),
         sequence: meta.sequence.unwrap_or(0),
         error: meta.error.unwrap_or_default(),
+        placed: meta.placed,
+        transfer: meta.transfer.map(Box::new),
     }
 }
 
@@ -259,17 +272,80 @@ fn notice() -> impl Strategy<Value = PbNotice> {
         .prop_map(|(kind, node, customer, text)| PbNotice { kind, node, customer, text })
 }
 
+fn route() -> impl Strategy<Value = elastic::Route> {
+    (long(), long(), long(), number()).prop_map(|(from, to, term, owner)| elastic::Route {
+        from,
+        to,
+        term,
+        owner,
+    })
+}
+
+fn placed() -> impl Strategy<Value = elastic::Placed> {
+    use proptest::collection::vec;
+    (any::<u32>(), long(), long(), long(), long(), any::<bool>(), vec(route(), 0..4)).prop_map(
+        |(slice, from, to, term, epoch, again, routes)| elastic::Placed {
+            slice,
+            from,
+            to,
+            term,
+            epoch,
+            again,
+            routes,
+            after: slice ^ 1,
+        },
+    )
+}
+
+fn transfer() -> impl Strategy<Value = elastic::Transfer> {
+    use proptest::collection::vec;
+    let mark = (number(), number(), number());
+    let mark = mark.prop_map(|(worker, customer, timestamp)| elastic::Mark {
+        worker,
+        customer,
+        timestamp,
+    });
+    (0..12_i32, long(), long(), vec(mark, 0..4), vec(long(), 0..4), vec(any::<i64>(), 0..4))
+        .prop_map(|(kind, key, to, marks, cuts, rows)| elastic::Transfer {
+            kind,
+            key,
+            to,
+            marks,
+            cuts,
+            rows,
+            state: (kind > 6).then(|| Bytes::from_static(b"state")),
+            ..elastic::Transfer::default()
+        })
+}
+
+fn word() -> impl Strategy<Value = elastic::Word> {
+    use proptest::collection::vec;
+    let route = (long(), route()).prop_map(|(key, route)| elastic::KeyRoute { key, route });
+    (0..12_i32, long(), vec(number(), 0..4), vec(route, 0..4), words()).prop_map(
+        |(kind, epoch, servers, routes, text)| elastic::Word {
+            kind,
+            epoch,
+            servers,
+            routes,
+            text,
+            ..elastic::Word::default()
+        },
+    )
+}
+
 fn control() -> impl Strategy<Value = PbControl> {
     use proptest::collection::vec;
     use proptest::option::of;
-    (0..6_i32, vec(node(), 0..4), of(number()), of(long()), of(notice()), of(long())).prop_map(
-        |(cmd, node, barrier_group, msg_sig, notice, ack_sequence)| PbControl {
+    let own = (of(notice()), of(long()), of(word()));
+    (0..6_i32, vec(node(), 0..4), of(number()), of(long()), own).prop_map(
+        |(cmd, node, barrier_group, msg_sig, (notice, ack_sequence, word))| PbControl {
             cmd,
             node,
             barrier_group,
             msg_sig,
             notice,
             ack_sequence,
+            word,
         },
     )
 }
@@ -281,12 +357,12 @@ fn meta() -> impl Strategy<Value = PbMeta> {
     let numbers = (of(number()), of(number()), of(number()), of(number()), of(number()));
     let flags = (flag(), flag(), flag(), flag());
     let rest = (of(vec(any::<u8>(), 0..200)), of(control()), vec(number(), 0..=DATA_TYPES_MAX));
-    let own = (of(long()), of(words()), of(number()));
+    let own = (of(long()), of(words()), of(number()), of(placed()), of(transfer()));
     (numbers, flags, rest, own).prop_map(|(numbers, flags, rest, own)| {
         let (head, app_id, timestamp, customer_id, priority) = numbers;
         let (request, push, simple_app, pull) = flags;
         let (body, control, data_type) = rest;
-        let (sequence, error, data_size) = own;
+        let (sequence, error, data_size, placed, transfer) = own;
         PbMeta {
             head,
             body,
@@ -303,6 +379,8 @@ fn meta() -> impl Strategy<Value = PbMeta> {
             priority,
             sequence,
             error,
+            placed,
+            transfer,
         }
     })
 }
@@ -328,7 +406,7 @@ fn valid_meta() -> impl Strategy<Value = Meta> {
 /// A field that neither stock nor we have at any place: in the gaps of the numbers that are in use,
 /// or above our own. 11 is stock's `data_size`, which the zmq van never sends or reads.
 fn unknown_field() -> impl Strategy<Value = Vec<u8>> {
-    let number = prop_oneof![Just(11_u32), 14..100_u32, 103..200_u32, 103..536_870_912_u32];
+    let number = prop_oneof![Just(11_u32), 14..100_u32, 104..200_u32, 104..536_870_912_u32];
     let content = proptest::collection::vec(any::<u8>(), 0..200);
     (number, 0..4_u8, any::<u64>(), content).prop_map(|(number, kind, value, content)| {
         let mut out = Vec::new();

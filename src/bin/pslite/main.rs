@@ -10,6 +10,7 @@ mod exec;
 mod run;
 mod scheduler;
 mod server;
+mod sim;
 mod told;
 
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Server(told::JobArguments),
     /// Check what keeps a job from starting: address, port, NIC, counts, versions
     Doctor(doctor::DoctorArguments),
+    /// Play jobs whose keys move, and whose servers come and go, on virtual time, and check every result
+    Sim(sim::SimArguments),
     /// Become one process of a job (used by `run`)
     #[command(name = exec::COMMAND, hide = true)]
     Exec(exec::ExecArguments),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Scheduler(arguments) => scheduler::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
+        Command::Sim(arguments) => sim::sim(&arguments),
         Command::Exec(arguments) => return exec::run(&arguments),
     };
     result.unwrap_or_else(|error| {

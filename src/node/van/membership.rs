@@ -16,7 +16,7 @@ use crate::wire::{self, EMPTY, Message, Node, NodeId, SCHEDULER};
 impl Van {
     /// Feeds one event and applies what follows from it, in order, under the lock: sending control
     /// messages never blocks.
-    pub(super) fn event(&self, event: Event) {
+    pub(crate) fn event(&self, event: Event) {
         let mut core = lock(&self.core);
         let failed_before = core.failure.is_some();
         let now = self.now();
@@ -77,6 +77,13 @@ impl Van {
             }
             Action::Failed(failure) => self.failed(core, failure),
             Action::Log { level, text } => log::write(log_level(level), &text),
+            Action::NodeJoined { .. }
+            | Action::Policy { .. }
+            | Action::Collect { .. }
+            | Action::Orders { .. }
+            | Action::Leave
+            | Action::Report { .. }
+            | Action::Record(_) => return self.elastic(core, action),
         }
         None
     }
@@ -138,6 +145,9 @@ impl Van {
     fn lost(&self, core: &mut Core, id: NodeId, reason: String) {
         log::write(Level::Error, &reason);
         core.lost.insert(id, reason.clone());
+        if let Some(measuring) = &mut *lock(&self.measuring) {
+            measuring.forget(id);
+        }
         self.trouble.store(true, Ordering::Release);
         if let Some(resender) = &self.resender {
             lock(resender).forget(id);

@@ -49,6 +49,9 @@ impl Van {
         message: &Message,
     ) -> Option<Result<()>> {
         let sent = Self::with_encoded(message, to, |meta| {
+            if message.meta.overtakes {
+                return native.send_first(to, meta, &message.data, SendMode::Block);
+            }
             native.send(to, meta, &message.data, message.meta.priority, SendMode::Block)
         });
         match sent {

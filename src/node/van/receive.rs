@@ -290,7 +290,11 @@ impl Van {
     ) -> Option<AtOnce> {
         let frames = message.data.len();
         let sound = message.meta.app_id != EMPTY
-            && (message.meta.simple_app || frames == 0 || frames == 2 || frames == 3);
+            && (message.meta.simple_app
+                || message.meta.transfer.is_some()
+                || frames == 0
+                || frames == 2
+                || frames == 3);
         if !sound {
             return incoming.and_then(|incoming| {
                 self.drop_garbage(incoming, "neither control nor a message to an application")

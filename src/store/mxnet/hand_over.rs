@@ -7,14 +7,22 @@ use super::Store;
 use crate::store::error::StoreError;
 use crate::store::kind::{RequestKind, command_of, kind_of};
 use crate::store::tensor::{Layout, Piece};
-use crate::wire::Meta;
+use crate::wire::{Key, Meta};
 
 impl Store {
     /// The first row_sparse key, if there is any.
     pub(in crate::store) fn rows_key(&self) -> Option<i64> {
         let is_rows = |piece: &Piece| matches!(piece.layout, Layout::Rows { .. });
         let mut tensors = self.tensors.iter();
-        tensors.find(|(_, tensor)| tensor.pieces.iter().any(is_rows)).map(|(key, _)| *key)
+        let found = tensors.find(|(_, tensor)| tensor.pieces.iter().any(is_rows));
+        found.map(|(key, _)| self.view.local(*key))
+    }
+
+    /// The first key that is not here in one piece, if there is any.
+    pub(in crate::store) fn cut_key(&self) -> Option<i64> {
+        let mut tensors = self.tensors.iter();
+        let found = tensors.find(|(_, tensor)| tensor.whole_piece().is_none());
+        found.map(|(key, _)| self.view.local(*key))
     }
 
     /// Why the store can never update the key that this request makes, if so: it is row_sparse, and the
@@ -26,7 +34,8 @@ impl Store {
         let is_rows = kind_of(request.head).is_ok_and(|(kind, _)| kind == RequestKind::RowSparse);
         let key = self.key(frames.first()?, 0).ok().filter(|_| is_rows && request.push)?;
         let class = optimizer.class();
-        (!self.tensors.contains_key(&key)).then_some(StoreError::Rows { class, key, reason })
+        let new = !self.knows(key);
+        new.then(|| StoreError::Rows { class, key: self.view.local(key), reason })
     }
 
     /// True if another server that gets all values, and the optimizer, goes on as this one would: nothing
@@ -41,13 +50,12 @@ impl Store {
     pub fn give_away(&mut self) -> Vec<(Meta, Vec<Bytes>)> {
         let tensors = std::mem::take(&mut self.tensors);
         let pushes = tensors.iter().flat_map(|(key, tensor)| {
-            tensor.pieces.iter().map(|piece| self.init_push(*key, piece))
+            tensor.pieces.iter().map(|piece| Self::init_push(*key, piece))
         });
         pushes.collect()
     }
 
-    fn init_push(&self, key: i64, piece: &Piece) -> (Meta, Vec<Bytes>) {
-        let first = self.config.first_key.wrapping_add(key as u64);
+    fn init_push(first: Key, piece: &Piece) -> (Meta, Vec<Bytes>) {
         let vals = piece.value.lend();
         let (kind, keys, lens) = match piece.layout {
             Layout::Dense => (RequestKind::Default, vec![first], vec![vals.len() as i32]),

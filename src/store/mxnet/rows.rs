@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 
-use super::{Answer, BYTES_MAX, Frames, Store, done};
+use super::{Answer, BYTES_MAX, Frames, Store, Target, done};
 use crate::kv::{KEY_SIZE, KvPairs};
+use crate::store::elastic::Outbound;
 use crate::store::error::StoreError;
 use crate::store::part::Part;
 use crate::store::tensor::{Layout, Piece};
@@ -18,30 +19,26 @@ impl Store {
         request: Meta,
         frames: &Frames,
         dtype: Dtype,
-        answers: &mut Vec<Answer>,
+        target: Target,
+        out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        let key = self.key(&frames.keys, 0)?;
-        let rows = sparse::rows(&frames.keys, self.config.first_key, key)?;
+        let rows = sparse::rows(&frames.keys, target.key)?;
         let row_len = sparse::row_len(&frames.lens, rows.len(), frames.vals.len(), dtype)?;
-        if !self.tensors.contains_key(&key) {
+        let Some(at) = target.at else {
             if rows.is_empty() || !rows.iter().copied().eq(0..rows.len() as i64) {
                 return Err(StoreError::Malformed("the first push of a matrix brings all rows"));
             }
             let layout = Layout::Rows { row_len };
-            return self.init(
-                key,
-                Piece::new(self.copy(&frames.vals), dtype, layout),
-                request,
-                answers,
-            );
-        }
-        let piece = self.piece(key)?;
+            let piece = Piece::new(self.copy(&frames.vals), dtype, layout);
+            return self.init(target.key, piece, request, out);
+        };
+        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
         let Layout::Rows { row_len: expected } = piece.layout else {
             return Err(StoreError::Storage { key, is: piece.layout.name() });
         };
         if rows.is_empty() && !self.sync {
             // Nothing to apply.
-            answers.push(done(request));
+            self.deliver(at.key, done(request), out);
             return Ok(());
         }
         let length = piece.length();
@@ -52,9 +49,9 @@ impl Store {
         if !rows.is_empty() && (row_len != expected || bytes != frames.vals.len()) {
             return Err(StoreError::Size { key, expected: bytes, got: frames.vals.len() });
         }
-        self.check(key, Layout::Rows { row_len: expected }, dtype, None)?;
+        self.check(at, Layout::Rows { row_len: expected }, dtype, None)?;
         let (rows, values) = sparse::ascending(rows, &frames.vals, expected * dtype.size());
-        self.push(key, request, Part::Rows { rows, values }, answers)
+        self.push(at, request, Part::Rows { rows, values }, out)
     }
 
     /// RowSparsePullResponse.
@@ -63,30 +60,37 @@ impl Store {
         request: Meta,
         frames: &Frames,
         dtype: Dtype,
-    ) -> Result<Answer, StoreError> {
-        let key = self.key(&frames.keys, 0)?;
+        target: Target,
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
         let count = frames.keys.len() / KEY_SIZE;
-        let rows = sparse::rows(&frames.keys, self.config.first_key, key)?;
-        if rows.is_empty() {
-            let kv = KvPairs {
-                keys: frames.keys.clone(),
-                vals: Bytes::new(),
-                lens: sparse::lens(count, 0),
-            };
-            return Ok(Answer { request, kv });
-        }
-        let piece = self.piece(key)?;
+        let rows = sparse::rows(&frames.keys, target.key)?;
+        let (row_len, vals) =
+            if rows.is_empty() { (0, Bytes::new()) } else { self.gather(target, &rows, dtype)? };
+        // In elements, unlike everywhere else: so does MXNet, and its workers don't look.
+        let kv = KvPairs { keys: frames.keys.clone(), vals, lens: sparse::lens(count, row_len) };
+        self.deliver(target.key, Answer { request, kv }, out);
+        Ok(())
+    }
+
+    /// Elements of a row, and these rows.
+    fn gather(
+        &self,
+        target: Target,
+        rows: &[i64],
+        dtype: Dtype,
+    ) -> Result<(usize, Bytes), StoreError> {
+        let at = self.known(target)?;
+        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
         let Layout::Rows { row_len } = piece.layout else {
             return Err(StoreError::Storage { key, is: piece.layout.name() });
         };
-        self.check(key, piece.layout, dtype, None)?;
+        self.check(at, piece.layout, dtype, None)?;
         if rows.len().saturating_mul(row_len * dtype.size()) > BYTES_MAX {
             return Err(StoreError::Malformed("an answer of more than 2 GiB"));
         }
-        let vals = sparse::gather(piece.value.buffer().bytes(), &rows, row_len * dtype.size())
+        let vals = sparse::gather(piece.value.buffer().bytes(), rows, row_len * dtype.size())
             .map_err(|row| StoreError::Row { key, rows: piece.length(), row })?;
-        // In elements, unlike everywhere else: so does MXNet, and its workers don't look.
-        let kv = KvPairs { keys: frames.keys.clone(), vals, lens: sparse::lens(count, row_len) };
-        Ok(Answer { request, kv })
+        Ok((row_len, vals))
     }
 }

@@ -84,4 +84,12 @@ pub enum OptimizerError {
         /// The names that were handed in.
         found: Vec<String>,
     },
+    /// A state that came from another server and is malformed.
+    #[error("a state of {class} that came from another server is malformed: {problem}")]
+    Travelled {
+        /// The class, without its module.
+        class: &'static str,
+        /// What is wrong.
+        problem: &'static str,
+    },
 }

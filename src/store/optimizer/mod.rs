@@ -31,6 +31,7 @@ mod schedule;
 mod sgd;
 mod signum;
 mod state;
+mod state_codec;
 
 use std::array;
 
@@ -106,6 +107,13 @@ impl Optimizer {
             Sparse::Missing(reason) => Some(reason),
             _ => None,
         }
+    }
+
+    /// True if it updates each element for itself, so that a tensor can be cut anywhere and the result is the
+    /// same. LARS and LAMB need the norms of whole tensors.
+    #[must_use]
+    pub fn is_elementwise(&self) -> bool {
+        !self.method.needs_whole()
     }
 
     /// True if it keeps float32 copies of float16 weights. MXNet's kvstore then tells the server to

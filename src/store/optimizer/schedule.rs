@@ -20,9 +20,9 @@ pub(super) struct Schedule {
 /// How far a key is: what MXNet keeps in the attributes of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Progress {
-    base: f64,
-    count: i64,
-    steps_done: usize,
+    pub(super) base: f64,
+    pub(super) count: i64,
+    pub(super) steps_done: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]

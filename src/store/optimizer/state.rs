@@ -49,6 +49,23 @@ impl State {
         self.tensors().map(|(_, _, tensor)| tensor.len()).sum()
     }
 
+    /// The state of some of the elements. Its tensors have an element for each of the key's, as every update
+    /// checks.
+    pub(in crate::store) fn part(&self, elements: std::ops::Range<usize>) -> Self {
+        let part = |tensor: &Buffer, of: Dtype| {
+            Buffer::copy_of(&tensor.bytes()[elements.start * of.size()..elements.end * of.size()])
+        };
+        Self {
+            names: self.names,
+            dtype: self.dtype,
+            tensors: self.tensors.iter().map(|tensor| part(tensor, self.dtype)).collect(),
+            master: self.master.as_ref().map(|master| part(master, Dtype::F32)),
+            numbers: self.numbers,
+            count: self.count,
+            progress: self.progress,
+        }
+    }
+
     /// Puts named tensors in their places.
     pub(super) fn fill(
         &mut self,

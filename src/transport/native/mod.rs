@@ -20,6 +20,7 @@ mod link;
 mod outbox;
 mod pipe;
 mod pool;
+mod rates;
 mod reader;
 mod receipt;
 mod receiver;
@@ -43,6 +44,7 @@ use bytes::Bytes;
 
 use crate::wire::native::TOKEN_BYTES;
 
+pub use self::rates::RateSample;
 pub use super::counters::PeerCounters;
 pub(crate) use super::sys::arena::Block;
 use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
@@ -273,6 +275,32 @@ impl NativeTransport {
         priority: i32,
         mode: SendMode,
     ) -> Result<usize, SendError> {
+        let class = if self.shared.options.priority_mode { priority } else { 0 };
+        self.send_as(key, meta, data, class, mode)
+    }
+
+    /// Sends a message before all that waits for the same peer and does not go this way.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_first(
+        &self,
+        key: i32,
+        meta: &[u8],
+        data: &[Bytes],
+        mode: SendMode,
+    ) -> Result<usize, SendError> {
+        self.send_as(key, meta, data, i32::MAX, mode)
+    }
+
+    fn send_as(
+        &self,
+        key: i32,
+        meta: &[u8],
+        data: &[Bytes],
+        class: i32,
+        mode: SendMode,
+    ) -> Result<usize, SendError> {
         let shared = &self.shared;
         let link = self.peer(key).ok_or(SendError::NoSuchPeer)?;
         if shared.is_stopping() && mode == SendMode::Block {
@@ -284,7 +312,6 @@ impl NativeTransport {
             let text = format!("a message of {bytes} bytes is larger than any may be");
             return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
-        let class = if shared.options.priority_mode { priority } else { 0 };
         let stopping = || shared.is_stopping();
         if link.send(shared, meta, data, class, mode, stopping)? {
             shared.command(Command::Look(link.number));
@@ -344,6 +371,12 @@ impl NativeTransport {
     #[must_use]
     pub fn bytes(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
+    /// How fast parts of messages came in over TCP since the last call.
+    #[must_use]
+    pub fn take_rates(&self) -> std::collections::VecDeque<RateSample> {
+        self.shared.rates.take()
     }
 
     /// What was counted about each peer.

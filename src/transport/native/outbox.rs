@@ -216,6 +216,7 @@ impl Outbox {
             offset,
             ack,
             ack_link,
+            more: !self.is_idle(),
         };
         Some(Part { sequence, header: header.encode(), offset, len, done: 0 })
     }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -13,6 +14,7 @@ use super::counters::{Counters, add};
 use super::landing::Landing;
 use super::pipe::InPipe;
 use super::pool::Pool;
+use super::rates::{BYTES_MIN, RateSample, Rates};
 use super::session::{Session, SessionError};
 use super::types::{NativeIncoming, Sink};
 use crate::wire::native::{HEADER, Head, Kind, Parsed, parse};
@@ -31,6 +33,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) sink: Option<&'a dyn Sink>,
     pub(super) data_max: u64,
     pub(super) counters: &'a Counters,
+    pub(super) rates: &'a Rates,
     /// Messages that are complete.
     pub(super) ready: &'a mut VecDeque<NativeIncoming>,
 }
@@ -55,6 +58,10 @@ struct Body {
     at: u64,
     left: u64,
     len: u64,
+    /// Who sends has more.
+    more: bool,
+    /// When its head was here, and how much of it.
+    first: Option<(Instant, u64)>,
 }
 
 /// See the module.
@@ -201,8 +208,14 @@ impl Reader {
         if body.left > 0 {
             return Ok(false);
         }
-        let Body { sequence, len, .. } = *body;
+        let Body { sequence, len, more, first, .. } = *body;
         self.body = None;
+        if let Some((first, head)) = first
+            && let Some(peer) = around.session.node
+        {
+            let last = Instant::now();
+            around.rates.add(RateSample { peer, bytes: len, head, first, last, more });
+        }
         if sequence != 0 {
             asides.data += len;
             around.session.landed(sequence, len, around.ready)?;
@@ -229,7 +242,17 @@ impl Reader {
         }
         asides.parts += 1;
         let len = u64::from(header.part_len);
-        let mut body = Body { sequence: header.sequence, at: header.offset, left: len, len };
+        let here = self.buffer.get(self.start..self.end).unwrap_or_default().len() as u64;
+        let measured = !self.exact && (header.more || len >= BYTES_MIN);
+        let first = measured.then(|| (Instant::now(), here.min(len)));
+        let mut body = Body {
+            sequence: header.sequence,
+            at: header.offset,
+            left: len,
+            len,
+            more: header.more,
+            first,
+        };
         if !around.session.wants(header.sequence)? {
             add(&around.counters.duplicates, 1);
             body.sequence = 0;
@@ -248,6 +271,12 @@ impl Reader {
             landing.write(0, &here[..len as usize]);
             self.start += len as usize;
             asides.data += len;
+            if let Some((first, head)) = first
+                && let Some(peer) = around.session.node
+            {
+                let more = header.more;
+                around.rates.add(RateSample { peer, bytes: len, head, first, last: first, more });
+            }
             add(&counters.copies, u64::from(len > 0));
             add(&counters.copied_bytes, len);
             return around.session.complete(header.sequence, header.after, landing, around.ready);

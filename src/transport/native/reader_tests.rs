@@ -17,6 +17,7 @@ struct Rig {
     session: Session,
     pool: Arc<Pool>,
     counters: Counters,
+    rates: Rates,
     ready: VecDeque<NativeIncoming>,
     asides: Asides,
 }
@@ -29,6 +30,7 @@ impl Rig {
             session: Session::new(1, None, Arc::from("test")),
             pool: Pool::new(1 << 20),
             counters: Counters::default(),
+            rates: Rates::default(),
             ready: VecDeque::new(),
             asides: Asides::default(),
         }
@@ -43,6 +45,7 @@ impl Rig {
                 sink: None,
                 data_max: 1 << 30,
                 counters: &self.counters,
+                rates: &self.rates,
                 ready: &mut self.ready,
             };
             match self.reader.step(&mut self.pipe, &mut around, &mut self.asides) {

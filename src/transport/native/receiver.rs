@@ -235,6 +235,7 @@ impl Receiver {
             sink: shared.sink.get().map(|sink| &**sink),
             data_max: shared.options.data_max,
             counters: &receipt.counters,
+            rates: &shared.rates,
             ready,
         };
         let mut result = Ok(false);

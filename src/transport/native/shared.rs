@@ -9,6 +9,7 @@ use super::link::Link;
 use super::lock;
 use super::pipe::Bell;
 use super::pool::Pool;
+use super::rates::Rates;
 use super::receipt::Receipts;
 use super::receiver::Arrival;
 use super::same_host::SameHost;
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) pool: Arc<Pool>,
     pub(super) sink: OnceLock<Arc<dyn Sink>>,
     pub(super) receipts: Receipts,
+    pub(super) rates: Rates,
     /// Connections on their way from the I/O thread to the receiving one.
     pub(super) arrivals: Mutex<Vec<Arrival>>,
     pub(super) receive_bell: Bell,
@@ -53,6 +55,7 @@ impl Shared {
             sink: OnceLock::new(),
             token: options.token.map(OnceLock::from).unwrap_or_default(),
             receipts: Receipts::default(),
+            rates: Rates::default(),
             arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
             receive_syscalls: AtomicU64::new(0),

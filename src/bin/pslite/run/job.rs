@@ -64,10 +64,21 @@ enum Phase {
     GivenUp,
 }
 
+/// What the end of a process means for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// When all of these have ended, the job has.
+    Worker,
+    /// The others cannot do without it.
+    Needed,
+    /// The others may be able to do without it; if not, they end by themselves.
+    Replaceable,
+}
+
 #[derive(Debug)]
 struct Process {
     label: String,
-    is_worker: bool,
+    part: Part,
     outcome: Option<Outcome>,
 }
 
@@ -79,21 +90,31 @@ pub(crate) struct Job {
     limit: Option<Duration>,
     phase: Phase,
     failure: Option<u8>,
+    /// The code of the first replaceable process that failed: it counts unless all workers end well.
+    missed: Option<u8>,
     signals: u32,
 }
 
 impl Job {
-    /// A job of processes, each with its name and whether it is a worker.
+    /// A job of processes, each with its name and its part.
     pub(crate) fn new(
-        processes: Vec<(String, bool)>,
+        processes: Vec<(String, Part)>,
         grace: Duration,
         limit: Option<Duration>,
     ) -> Self {
         let processes = processes
             .into_iter()
-            .map(|(label, is_worker)| Process { label, is_worker, outcome: None })
+            .map(|(label, part)| Process { label, part, outcome: None })
             .collect();
-        Self { processes, grace, limit, phase: Phase::Running, failure: None, signals: 0 }
+        Self {
+            processes,
+            grace,
+            limit,
+            phase: Phase::Running,
+            failure: None,
+            missed: None,
+            signals: 0,
+        }
     }
 
     /// A process has ended.
@@ -101,7 +122,15 @@ impl Job {
         let Some(process) = self.processes.get_mut(index) else { return Vec::new() };
         process.outcome = Some(outcome);
         let ours = matches!(self.phase, Phase::Terminating(_) | Phase::Killing(_));
+        let part = process.part;
         let mut actions = Vec::new();
+        if !outcome.is_ok() && self.phase == Phase::Running && part == Part::Replaceable {
+            self.missed.get_or_insert(outcome.code());
+            let label = &self.processes[index].label;
+            let text = format!("{label} {}; the others go on if they can", outcome.text());
+            return vec![Action::Say(text)];
+        }
+        let Some(process) = self.processes.get(index) else { return actions };
         if !outcome.is_ok() && !ours {
             let mut text = format!("{} {}", process.label, outcome.text());
             if self.phase == Phase::Running && self.running().next().is_some() {
@@ -122,7 +151,7 @@ impl Job {
     }
 
     fn workers_are_done(&self) -> bool {
-        let mut workers = self.processes.iter().filter(|p| p.is_worker).peekable();
+        let mut workers = self.processes.iter().filter(|p| p.part == Part::Worker).peekable();
         workers.peek().is_some() && workers.all(|p| p.outcome.is_some())
     }
 
@@ -216,10 +245,12 @@ impl Job {
         self.phase == Phase::GivenUp || self.running().next().is_none()
     }
 
-    /// 0 iff every process ended with 0; else the code of the first that did not.
+    /// 0 iff every process ended with 0, but for those that nobody missed; else the code of the first
+    /// that did not.
     pub(crate) fn exit_code(&self) -> u8 {
         let unknown = self.processes.iter().any(|process| process.outcome.is_none());
-        self.failure.unwrap_or(u8::from(unknown))
+        let missed = self.missed.filter(|_| !self.workers_are_done());
+        self.failure.or(missed).unwrap_or(u8::from(unknown))
     }
 }
 
@@ -233,14 +264,19 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(15);
     const OK: Outcome = Outcome::Exited(0);
+    use Part::{Needed, Replaceable, Worker};
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
     fn job() -> Job {
-        let names =
-            [("scheduler", false), ("server 0", false), ("worker 0", true), ("worker 1", true)];
+        let names = [
+            ("scheduler", Needed),
+            ("server 0", Needed),
+            ("worker 0", Worker),
+            ("worker 1", Worker),
+        ];
         Job::new(names.iter().map(|(l, w)| ((*l).to_owned(), *w)).collect(), GRACE, None)
     }
 
@@ -294,9 +330,39 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_not_missed_does_not_count() {
+        let names = [("scheduler", Needed), ("server 0", Replaceable), ("worker 0", Worker)];
+        let processes = names.iter().map(|(label, part)| ((*label).to_owned(), *part)).collect();
+        let mut job = Job::new(processes, GRACE, None);
+        let said = job.ended(at(1), 1, Outcome::Signaled(Signal::SIGKILL));
+        assert_eq!(
+            said,
+            [Action::Say("server 0 was ended by SIGKILL; the others go on if they can".into())]
+        );
+        assert_eq!(job.deadline(), None);
+        assert_eq!(job.exit_code(), 137, "so far");
+        job.ended(at(9), 2, OK);
+        job.ended(at(9), 0, OK);
+        assert!(job.is_finished());
+        assert_eq!(job.exit_code(), 0);
+    }
+
+    #[test]
+    fn a_server_that_is_missed_ends_the_workers_and_they_count() {
+        let names = [("scheduler", Needed), ("server 0", Replaceable), ("worker 0", Worker)];
+        let processes = names.iter().map(|(label, part)| ((*label).to_owned(), *part)).collect();
+        let mut job = Job::new(processes, GRACE, None);
+        job.ended(at(1), 1, Outcome::Signaled(Signal::SIGKILL));
+        job.ended(at(2), 2, Outcome::Exited(255));
+        assert_eq!(job.deadline(), Some(at(17)));
+        job.ended(at(3), 0, OK);
+        assert_eq!(job.exit_code(), 255);
+    }
+
+    #[test]
     fn servers_alone_may_run_for_ever() {
         let mut job =
-            Job::new(vec![("server 0".into(), false), ("server 1".into(), false)], GRACE, None);
+            Job::new(vec![("server 0".into(), Needed), ("server 1".into(), Needed)], GRACE, None);
         job.ended(at(1), 0, OK);
         assert_eq!(job.deadline(), None);
     }
@@ -319,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_limit_ends_all() {
-        let mut job = Job::new(vec![("worker 0".into(), true)], GRACE, Some(at(5)));
+        let mut job = Job::new(vec![("worker 0".into(), Worker)], GRACE, Some(at(5)));
         assert_eq!(job.deadline(), Some(at(5)));
         assert_eq!(signals(&job.tick(at(5))), [(0, Signal::SIGTERM)]);
         assert_eq!(signals(&job.tick(at(10))), [(0, Signal::SIGKILL)]);

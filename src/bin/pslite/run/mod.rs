@@ -91,10 +91,28 @@ const MAX_SECONDS: f64 = 1e9;
 /// The arguments contradict each other, or a process cannot be started.
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan::Plan::new(arguments)?;
+    let servers = plan.processes.iter().filter(|p| p.role == Role::Server).count();
     let job = job::Job::new(
-        plan.processes.iter().map(|p| (p.label.clone(), p.role == Role::Worker)).collect(),
+        plan.processes.iter().map(|p| (p.label.clone(), part_of(p, servers))).collect(),
         arguments.grace,
         arguments.timeout,
     );
     children::supervise(plan, job)
+}
+
+/// A server of an elastic job has a replica, unless that is switched off (docs/elastic.md).
+fn part_of(process: &plan::Process, servers: usize) -> job::Part {
+    let is = |name: &str, wanted: &str| {
+        let own = process.variables.get(std::ffi::OsStr::new(name)).cloned();
+        own.or_else(|| std::env::var_os(name)).is_some_and(|value| value == wanted)
+    };
+    let replicated = servers > 1
+        && is("PSLITE_ELASTIC", "1")
+        && !is("PSLITE_REPLICAS", "0")
+        && !is("PSLITE_LEVEL", "stock");
+    match process.role {
+        Role::Worker => job::Part::Worker,
+        Role::Server if replicated => job::Part::Replaceable,
+        Role::Server | Role::Scheduler => job::Part::Needed,
+    }
 }

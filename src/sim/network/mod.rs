@@ -1,13 +1,23 @@
 //! A seeded network on virtual time: connections in one direction, as the stock wire has them
 //! (one DEALER for each peer). What is sent arrives later, in order as over TCP; on request some of
 //! it is lost, repeated or overtaken. Processes crash, vanish and come back; links are cut and
-//! mended. Knows bytes, addresses and names of connections; not what the bytes mean.
+//! mended, in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses and
+//! names of connections; not what the bytes mean.
+//!
+//! `travel` has how long messages take and what becomes of them, `faults` what goes wrong on purpose.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod faults;
+#[cfg(test)]
+mod tests;
+mod travel;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::random::Random;
 use crate::wire::{Frames, NodeId};
+
+pub use travel::Rates;
 
 /// The number of a process.
 pub type Process = usize;
@@ -16,7 +26,7 @@ pub type Process = usize;
 pub type ConnectionId = u64;
 
 /// Messages that wait in a connection that does not stand; more are dropped, as at libzmq's
-/// high-water mark.
+/// high-water mark. (A kept connection drops nothing: the native data plane lets its sender wait.)
 const QUEUE_MAX: usize = 1000;
 
 /// How the network behaves.
@@ -65,6 +75,8 @@ pub enum Happening {
         to: Process,
         /// The name of its connection.
         from: Option<NodeId>,
+        /// The connection is a kept one.
+        kept: bool,
         /// The message.
         sealed: Sealed,
     },
@@ -79,6 +91,17 @@ pub enum Happening {
     },
 }
 
+impl Happening {
+    /// Whom it happens to.
+    #[must_use]
+    pub const fn process(&self) -> Process {
+        match self {
+            Self::Arrived { to, .. } => *to,
+            Self::Link { process, .. } => *process,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -91,19 +114,37 @@ struct Connection {
     from: Process,
     address: String,
     identity: Option<NodeId>,
+    /// What it carries arrives once and in order, however often it breaks, as over a link of the native data
+    /// plane. Nothing is lost, repeated or overtaken here.
+    kept: bool,
     state: State,
-    /// Counts breaks: what was under way when it broke is lost.
+    /// Counts breaks: what was under way when it broke is lost, or comes again.
     epoch: u32,
-    queue: Vec<Sealed>,
+    /// Sent while it does not stand.
+    queue: VecDeque<Sealed>,
+    /// Under way, in order.
+    flying: VecDeque<Sealed>,
+    /// How many of these would have arrived, but for a stall.
+    overdue: usize,
     last_arrival: Duration,
     closed: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Item {
-    Packet { connection: ConnectionId, epoch: u32, sealed: Sealed },
-    Up { connection: ConnectionId, epoch: u32 },
-    Down { connection: ConnectionId },
+    /// A message arrives: that one, or else the first that is under way.
+    Packet {
+        connection: ConnectionId,
+        epoch: u32,
+        alone: Option<Sealed>,
+    },
+    Up {
+        connection: ConnectionId,
+        epoch: u32,
+    },
+    Down {
+        connection: ConnectionId,
+    },
 }
 
 /// All connections and what is under way.
@@ -113,7 +154,11 @@ pub struct Network {
     random: Random,
     connections: BTreeMap<ConnectionId, Connection>,
     listeners: BTreeMap<String, Process>,
+    /// Directions in which nothing goes, and connections break.
     cuts: BTreeSet<(Process, Process)>,
+    /// Directions in which nothing goes, and nobody notices.
+    stalls: BTreeSet<(Process, Process)>,
+    lines: BTreeMap<Process, travel::Line>,
     agenda: BTreeMap<(Duration, u64), Item>,
     items: u64,
     lost: u64,
@@ -130,6 +175,8 @@ impl Network {
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
             cuts: BTreeSet::new(),
+            stalls: BTreeSet::new(),
+            lines: BTreeMap::new(),
             agenda: BTreeMap::new(),
             items: 0,
             lost: 0,
@@ -160,14 +207,39 @@ impl Network {
         address: &str,
         identity: Option<NodeId>,
     ) -> ConnectionId {
+        self.open(now, from, address, identity, false)
+    }
+
+    /// Opens a connection that keeps what it carries until it has arrived.
+    pub fn connect_kept(
+        &mut self,
+        now: Duration,
+        from: Process,
+        address: &str,
+        identity: NodeId,
+    ) -> ConnectionId {
+        self.open(now, from, address, Some(identity), true)
+    }
+
+    fn open(
+        &mut self,
+        now: Duration,
+        from: Process,
+        address: &str,
+        identity: Option<NodeId>,
+        kept: bool,
+    ) -> ConnectionId {
         let id = self.connections.len() as ConnectionId;
         let connection = Connection {
             from,
             address: address.to_owned(),
             identity,
+            kept,
             state: State::Waiting,
             epoch: 0,
-            queue: Vec::new(),
+            queue: VecDeque::new(),
+            flying: VecDeque::new(),
+            overdue: 0,
             last_arrival: now,
             closed: false,
         };
@@ -181,8 +253,8 @@ impl Network {
         let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.closed) else { return };
         if connection.state == State::Up {
             self.launch(now, id, &sealed);
-        } else if connection.queue.len() < QUEUE_MAX {
-            connection.queue.push(sealed);
+        } else if connection.kept || connection.queue.len() < QUEUE_MAX {
+            connection.queue.push_back(sealed);
         }
     }
 
@@ -190,42 +262,6 @@ impl Network {
     pub fn close(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.closed = true;
-        }
-    }
-
-    /// The process ended properly: its messages arrive, its connections and those to it go.
-    pub fn end(&mut self, now: Duration, process: Process) {
-        self.remove(now, process, true);
-    }
-
-    /// The process was killed: the system closes its connections, and the tail of what it had sent
-    /// is lost.
-    pub fn crash(&mut self, now: Duration, process: Process) {
-        self.lose_tail(now, process);
-        self.remove(now, process, true);
-    }
-
-    /// The host of the process has lost its power: nobody closes its connections.
-    pub fn vanish(&mut self, now: Duration, process: Process) {
-        self.lose_tail(now, process);
-        self.remove(now, process, false);
-    }
-
-    /// Nothing goes between two processes any more; what was under way is lost.
-    pub fn cut(&mut self, now: Duration, a: Process, b: Process) {
-        self.cuts.insert((a, b));
-        self.cuts.insert((b, a));
-        for id in self.between(a, b) {
-            self.sever(now, id);
-        }
-    }
-
-    /// The connections between two processes come up again.
-    pub fn mend(&mut self, now: Duration, a: Process, b: Process) {
-        self.cuts.remove(&(a, b));
-        self.cuts.remove(&(b, a));
-        for id in self.between(a, b) {
-            self.shake(now, id);
         }
     }
 
@@ -239,9 +275,7 @@ impl Network {
     pub fn pop(&mut self, now: Duration) -> Option<Happening> {
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
             let happening = match entry.remove() {
-                Item::Packet { connection, epoch, sealed } => {
-                    self.arrive(connection, epoch, sealed)
-                }
+                Item::Packet { connection, epoch, alone } => self.arrive(connection, epoch, alone),
                 Item::Up { connection, epoch } => self.come_up(now, connection, epoch),
                 Item::Down { connection } => self.link(connection, false),
             };
@@ -250,12 +284,6 @@ impl Network {
             }
         }
         None
-    }
-
-    fn arrive(&self, id: ConnectionId, epoch: u32, sealed: Sealed) -> Option<Happening> {
-        let connection = self.connections.get(&id).filter(|c| c.epoch == epoch)?;
-        let to = *self.listeners.get(&connection.address)?;
-        Some(Happening::Arrived { to, from: connection.identity, sealed })
     }
 
     fn come_up(&mut self, now: Duration, id: ConnectionId, epoch: u32) -> Option<Happening> {
@@ -277,30 +305,8 @@ impl Network {
         Some(Happening::Link { process: connection.from, connection: id, up })
     }
 
-    fn launch(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let named = connection.identity.is_some();
-        if named && self.random.percent(self.config.loss) {
-            self.lost += 1;
-            return;
-        }
-        let copies = 1 + u64::from(named && self.random.percent(self.config.repeat));
-        self.repeated += copies - 1;
-        for _ in 0..copies {
-            let mut at = now + self.config.latency + self.random.time(self.config.jitter);
-            if !self.config.reorder {
-                at = at.max(connection.last_arrival);
-                connection.last_arrival = at;
-            }
-            let packet =
-                Item::Packet { connection: id, epoch: connection.epoch, sealed: sealed.clone() };
-            // Equal times keep the order of sending: the number decides.
-            self.items += 1;
-            self.agenda.insert((at, self.items), packet);
-        }
-    }
-
     fn plan(&mut self, at: Duration, item: Item) {
+        // Equal times keep the order of planning: the number decides.
         self.items += 1;
         self.agenda.insert((at, self.items), item);
     }
@@ -318,67 +324,18 @@ impl Network {
         }
     }
 
-    fn sever(&mut self, now: Duration, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let stood = connection.state == State::Up;
-        connection.state = State::Waiting;
-        connection.epoch += 1;
-        if stood {
-            self.plan(now + self.config.latency, Item::Down { connection: id });
-        }
-    }
-
     fn is_reachable(&self, id: ConnectionId) -> bool {
         // A closed connection flushes what it holds, but needs no other life.
         let wanted = |c: &&Connection| !c.closed || !c.queue.is_empty();
         let Some(connection) = self.connections.get(&id).filter(wanted) else { return false };
-        let to = self.listeners.get(&connection.address);
-        to.is_some_and(|to| !self.cuts.contains(&(connection.from, *to)))
+        let Some(to) = self.listeners.get(&connection.address) else { return false };
+        // A handshake needs both directions.
+        let ways = [(connection.from, *to), (*to, connection.from)];
+        ways.iter().all(|way| !self.cuts.contains(way) && !self.stalls.contains(way))
     }
 
     fn to(&self, address: &str) -> Vec<ConnectionId> {
         let to = self.connections.iter().filter(|(_, c)| c.address == address);
         to.map(|(id, _)| *id).collect()
-    }
-
-    fn between(&self, a: Process, b: Process) -> Vec<ConnectionId> {
-        let listens = |connection: &Connection| self.listeners.get(&connection.address).copied();
-        let ends = |c: &Connection| {
-            [(Some(a), Some(b)), (Some(b), Some(a))].contains(&(Some(c.from), listens(c)))
-        };
-        self.connections.iter().filter(|(_, c)| ends(c)).map(|(id, _)| *id).collect()
-    }
-
-    fn remove(&mut self, now: Duration, process: Process, tell: bool) {
-        let addresses: Vec<String> = self
-            .listeners
-            .iter()
-            .filter(|(_, listener)| **listener == process)
-            .map(|(address, _)| address.clone())
-            .collect();
-        for address in addresses {
-            self.listeners.remove(&address);
-            for id in self.to(&address).into_iter().filter(|_| tell) {
-                self.sever(now, id);
-            }
-        }
-        for connection in self.connections.values_mut().filter(|c| c.from == process) {
-            connection.closed = true;
-        }
-    }
-
-    /// Of what the process has sent only what arrives before a moment of chance does arrive.
-    fn lose_tail(&mut self, now: Duration, process: Process) {
-        let until = now + self.random.time(2 * (self.config.latency + self.config.jitter));
-        for connection in self.connections.values_mut().filter(|c| c.from == process) {
-            connection.queue.clear();
-        }
-        let connections = &self.connections;
-        self.agenda.retain(|(at, _), item| match item {
-            Item::Packet { connection, .. } => {
-                *at <= until || connections.get(connection).is_none_or(|c| c.from != process)
-            }
-            _ => true,
-        });
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::network::*;
-use super::random::Random;
+use super::*;
+use crate::sim::random::Random;
 use crate::wire::Frames;
 
 const MS: Duration = Duration::from_millis(1);
@@ -119,4 +119,64 @@ fn who_ends_properly_loses_nothing_and_who_crashes_loses_a_tail() {
         }
     }
     assert!(tails > 3, "{tails}");
+}
+
+#[test]
+fn a_kept_connection_loses_nothing_and_keeps_the_order() {
+    let bad = NetworkConfig { loss: 40, repeat: 40, reorder: true, ..NetworkConfig::default() };
+    let mut network = network(bad);
+    let mut now = Duration::ZERO;
+    let link = network.connect_kept(now, 0, "b:1", 9);
+    drain(&mut network, &mut now);
+    (0..30).for_each(|number| network.send(now, link, numbered(number)));
+    let mut arrived = Vec::new();
+    for number in 30..50 {
+        // Something arrives, then it breaks, and what is sent meanwhile waits behind what was under way.
+        now = network.next().unwrap();
+        if let Some(Happening::Arrived { sealed, .. }) = network.pop(now) {
+            arrived.push(sealed.meta[0]);
+        }
+        network.cut(now, 0, 1);
+        network.send(now, link, numbered(number));
+        network.mend(now, 0, 1);
+    }
+    arrived.extend(drain(&mut network, &mut now).0);
+    assert_eq!(arrived, (0..50).collect::<Vec<u8>>());
+}
+
+#[test]
+fn a_stall_makes_one_direction_late_and_breaks_nothing() {
+    let mut network = network(NetworkConfig::default());
+    let mut now = Duration::ZERO;
+    let there = network.connect(now, 0, "b:1", Some(9));
+    let back = network.connect(now, 1, "a:1", Some(8));
+    drain(&mut network, &mut now);
+    network.send(now, there, numbered(1));
+    network.stall(0, 1);
+    network.send(now, there, numbered(2));
+    network.send(now, back, numbered(3));
+    assert_eq!(drain(&mut network, &mut now), (vec![3], vec![]));
+    network.flow(now, 0, 1);
+    network.send(now, there, numbered(4));
+    assert_eq!(drain(&mut network, &mut now), (vec![1, 2, 4], vec![]));
+}
+
+#[test]
+fn a_line_takes_its_time_for_data_and_control_overtakes() {
+    let mut network = network(NetworkConfig { jitter: Duration::ZERO, ..NetworkConfig::default() });
+    let mut now = Duration::ZERO;
+    let data = network.connect_kept(now, 0, "b:1", 9);
+    let control = network.connect(now, 0, "b:1", Some(9));
+    drain(&mut network, &mut now);
+    let begin = now;
+    network.set_rates(0, Some(Rates { up: 1_000_000, down: 1 }));
+    network.set_rates(1, Some(Rates { up: 1, down: 500_000 }));
+    for number in 0..2 {
+        let data_of = vec![bytes::Bytes::from(vec![0; 10_000])].into_iter().collect();
+        network.send(now, data, Sealed { meta: vec![number], data: data_of });
+    }
+    network.send(now, control, numbered(9));
+    assert_eq!(drain(&mut network, &mut now).0, [9, 0, 1]);
+    // Twice 20 ms through the narrower line; the first began when its first byte can have come.
+    assert!((40 * MS..41 * MS).contains(&(now - begin)), "{:?}", now - begin);
 }

@@ -1,0 +1,125 @@
+"""Servers that die while the wheel trains: the result is that of an undisturbed run, to the bit."""
+
+import functools
+import random
+import signal
+import time
+
+import pytest
+
+import harness
+from harness import NATIVE, OURS, Cluster
+
+ROUNDS = 60
+PACE = 0.05
+MIXED = {"scheduler": OURS, "server": [OURS, NATIVE, OURS, NATIVE], "worker": OURS}
+
+
+def cluster(kind="dist_sync", optimizer="sgd", rounds=ROUNDS, env=None, **more):
+    more = {"library": MIXED, **more}
+    return Cluster("elastic.py", (kind, optimizer, rounds, PACE), env={"PSLITE_ELASTIC": 1, "PS_VERBOSE": 1, **(env or {})}, **more)
+
+
+@functools.lru_cache(maxsize=None)
+def undisturbed(optimizer, servers=2, rounds=ROUNDS):
+    """The workers' digests of a run on stock that nothing happens to."""
+    run = harness.run("elastic.py", "dist_sync", optimizer, rounds, 0, servers=servers)
+    assert len(set(run.digests.values())) == 1, run.describe()
+    return run.digests
+
+
+def reach(job, round_number):
+    """Waits until a worker has done that round."""
+    worker = job.nodes["worker0"]
+    assert worker.wait_for(f"round {round_number}\n", 60), job.describe()
+
+
+def ended_well(job, gone=()):
+    assert job.wait(), job.describe()
+    job._read_all()
+    for node in job.nodes.values():
+        if node.name not in gone:
+            assert node.returncode == 0 and not node.hung, job.describe()
+    return job
+
+
+@pytest.mark.parametrize("optimizer", ("none", "sgd", "adam"))
+def test_nothing_happens(optimizer):
+    with cluster(optimizer=optimizer) as job:
+        job.start()
+        ended_well(job)
+    assert job.digests == undisturbed(optimizer)
+
+
+@pytest.mark.parametrize("optimizer", ("sgd", "adam"))
+@pytest.mark.parametrize("victim", ("server0", "server1"))
+def test_a_server_that_is_killed_is_not_missed(optimizer, victim):
+    with cluster(optimizer=optimizer) as job:
+        job.start()
+        reach(job, 10)
+        time.sleep(random.uniform(0, 0.2))
+        job.nodes[victim].signal(signal.SIGKILL)
+        ended_well(job, gone=(victim,))
+    assert job.digests == undisturbed(optimizer), job.describe()
+
+
+def test_a_server_that_is_stopped_is_not_missed_and_does_not_come_back():
+    """Its connections stay, so only its silence tells; when it wakes up it is told that it is out."""
+    # The others wait for it in the middle, until it is dead.
+    with cluster(rounds=200, env={"PSLITE_SILENCE_LIMIT": 8}) as job:
+        job.start()
+        reach(job, 10)
+        job.nodes["server1"].signal(signal.SIGSTOP)
+        assert job.nodes["worker0"].wait_for("policy 2", 30), job.describe()
+        job.nodes["server1"].signal(signal.SIGCONT)
+        ended_well(job, gone=("server1",))
+    assert job.nodes["server1"].returncode != 0, job.describe()
+    # It may find that it was alone for too long before it is told that others serve in its place.
+    said = ("others serve in its place", "no sign of life")
+    assert any(text in job.nodes["server1"].output for text in said), job.describe()
+    assert job.digests == undisturbed("sgd", rounds=200), job.describe()
+
+
+@pytest.mark.parametrize("kind", ("worker0", "scheduler"))
+def test_the_death_of_others_ends_the_job_as_before(kind):
+    with cluster(rounds=400) as job:
+        job.start()
+        reach(job, 5)
+        job.nodes[kind].signal(signal.SIGKILL)
+        assert job.wait(20), job.describe()
+        job._read_all()
+    for worker in job.workers:
+        if worker.name != kind:
+            assert worker.returncode != 0 and kind.rstrip("0") in worker.err, job.describe()
+
+
+def test_without_replicas_the_death_of_a_server_ends_the_job_and_says_why():
+    with cluster(env={"PSLITE_REPLICAS": 0}) as job:
+        job.start()
+        reach(job, 5)
+        job.nodes["server1"].signal(signal.SIGKILL)
+        job.wait()
+        job._read_all()
+    for worker in job.workers:
+        assert not worker.hung and worker.returncode != 0, job.describe()
+        assert "PSLITE_REPLICAS" in worker.output, job.describe()
+
+
+def test_two_servers_die_one_after_the_other():
+    with cluster(servers=3) as job:
+        job.start()
+        for victim, when in (("server2", 8), ("server0", 25)):
+            reach(job, when)
+            job.nodes[victim].signal(signal.SIGKILL)
+        ended_well(job, gone=("server2", "server0"))
+    assert job.digests == undisturbed("sgd", servers=3), job.describe()
+
+
+def test_dist_async_survives_too():
+    with cluster(kind="dist_async") as job:
+        job.start()
+        reach(job, 10)
+        job.nodes["server1"].signal(signal.SIGKILL)
+        ended_well(job, gone=("server1",))
+    # The order of updates is open, but the workers end with one barrier and pull the same values.
+    assert all(result is not None for result in job.results), job.describe()

@@ -1,0 +1,173 @@
+//! `pslite sim`: plays elastic jobs on virtual time, seed by seed, and says what was wrong, with the one command that
+//! shows it again.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use pslite::sim::elastic::{ElasticReport, Fixed, Plant, Scenario, job, run};
+
+/// Jobs that play on virtual time, and what to play.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SimArguments {
+    /// The seed of one job
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Seeds, the last one not included: 0..1000
+    #[arg(long, value_name = "A..B", default_value = "0..100")]
+    seeds: String,
+    /// What the jobs are to show; else each seed takes its turn
+    #[arg(long, value_parser = scenario)]
+    scenario: Option<Scenario>,
+    /// Workers; else the seed decides
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Servers that a job begins with; else the seed decides
+    #[arg(long)]
+    servers: Option<usize>,
+    /// Print all that happens
+    #[arg(long)]
+    trace: bool,
+    /// Play each job twice, and see that both go the same way
+    #[arg(long)]
+    twice: bool,
+    /// Print the lines of those jobs only in which something is wrong
+    #[arg(long, short)]
+    quiet: bool,
+    /// Plant a mistake (for tests of the simulation)
+    #[arg(long, hide = true, value_parser = plant)]
+    plant: Option<Plant>,
+}
+
+fn scenario(name: &str) -> Result<Scenario, String> {
+    let known = Scenario::ALL.into_iter().find(|scenario| scenario.name() == name);
+    let names: Vec<&str> = Scenario::ALL.iter().map(|scenario| scenario.name()).collect();
+    known.ok_or_else(|| format!("there are {}", names.join(", ")))
+}
+
+fn plant(name: &str) -> Result<Plant, String> {
+    let known = Plant::ALL.into_iter().find(|plant| format!("{plant:?}") == name);
+    known.ok_or_else(|| format!("there are {:?}", Plant::ALL))
+}
+
+/// Plays them. The exit code is 1 if something was wrong.
+pub(crate) fn sim(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
+    let (from, to) = match arguments.seed {
+        Some(seed) => (seed, seed.saturating_add(1)),
+        None => seeds(&arguments.seeds)?,
+    };
+    let mut summary = Summary::default();
+    for seed in from..to {
+        play(arguments, seed, &mut summary);
+    }
+    println!("{summary}");
+    Ok(if summary.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn seeds(text: &str) -> anyhow::Result<(u64, u64)> {
+    let (from, to) = text.split_once("..").context("--seeds wants A..B")?;
+    let (from, to) = (from.parse()?, to.parse()?);
+    if from >= to {
+        bail!("--seeds {text} are none");
+    }
+    Ok((from, to))
+}
+
+fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
+    let fixed = Fixed {
+        scenario: arguments.scenario,
+        workers: arguments.workers,
+        servers: arguments.servers,
+    };
+    let scenario = fixed.scenario.unwrap_or(Scenario::of_seed(seed));
+    let mut config = job(seed, &fixed);
+    config.keep_trace = arguments.trace;
+    config.plant = arguments.plant;
+    let report = run(&config);
+    if let Some(text) = report.trace.text() {
+        print!("{text}");
+    }
+    let again = arguments.twice.then(|| run(&config).trace.hash());
+    let same = again.is_none_or(|hash| hash == report.trace.hash());
+    let right = report.is_right() && same;
+    if !right || !arguments.quiet {
+        println!("{}", line(seed, scenario, &report));
+    }
+    if !same {
+        println!("  the second run of the seed went another way");
+    }
+    for fault in report.ledger.faults() {
+        println!("  {fault}");
+    }
+    if !right {
+        println!("  again: {}", command(arguments, seed));
+    }
+    summary.add(seed, scenario, &report, right);
+}
+
+fn line(seed: u64, scenario: Scenario, report: &ElasticReport) -> String {
+    format!(
+        "seed {seed} {}: {}, {:.2} s, {} steps, {} pulls right, policy {}, {} deaths, trace {:016x}",
+        scenario.name(),
+        if report.is_right() { "ok" } else { "WRONG" },
+        report.took.as_secs_f64(),
+        report.steps,
+        report.ledger.checked(),
+        report.epoch,
+        report.deaths,
+        report.trace.hash(),
+    )
+}
+
+fn command(arguments: &SimArguments, seed: u64) -> String {
+    let mut command = format!("pslite sim --trace --seed {seed}");
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            command.push_str(&format!(" --{name} {value}"));
+        }
+    };
+    add("scenario", arguments.scenario.map(|scenario| scenario.name().to_owned()));
+    add("workers", arguments.workers.map(|number| number.to_string()));
+    add("servers", arguments.servers.map(|number| number.to_string()));
+    add("plant", arguments.plant.map(|plant| format!("{plant:?}")));
+    command
+}
+
+#[derive(Default)]
+struct Summary {
+    runs: BTreeMap<Scenario, u64>,
+    steps: u64,
+    pulls: u64,
+    deaths: usize,
+    wrong: Vec<u64>,
+}
+
+impl Summary {
+    fn add(&mut self, seed: u64, scenario: Scenario, report: &ElasticReport, right: bool) {
+        *self.runs.entry(scenario).or_default() += 1;
+        self.steps += report.steps;
+        self.pulls += report.ledger.checked();
+        self.deaths += report.deaths;
+        if !right {
+            self.wrong.push(seed);
+        }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all: u64 = self.runs.values().sum();
+        let runs: Vec<String> =
+            self.runs.iter().map(|(scenario, n)| format!("{} {n}", scenario.name())).collect();
+        write!(
+            f,
+            "{all} jobs ({}): {} wrong, {} steps, {} pulls, {} deaths",
+            runs.join(", "),
+            self.wrong.len(),
+            self.steps,
+            self.pulls,
+            self.deaths
+        )
+    }
+}

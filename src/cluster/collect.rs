@@ -1,0 +1,448 @@
+//! The scheduler makes policies: it asks all servers what they hold, and says from their answers who owns
+//! what (`docs/elastic.md`, "Death"). Every change of who serves goes this way: a death, a server that
+//! joined, one that is to be emptied or is empty. Whatever happens meanwhile begins it anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::claims::{Evidence, Lost, Resolution, is_sound, place, resolve};
+use super::journal::{About, Change, Homes, Keys, Record};
+use super::types::Policy;
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::elastic::{Claim, Word, WordKind};
+use crate::wire::{NodeId, Role};
+
+/// After that time a server that has not answered is asked again, with its next sign of life.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Parts of keys that an error names.
+const NAMED_MAX: usize = 4;
+
+/// Claims that are being collected.
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub(super) epoch: u64,
+    since: Duration,
+    asked: BTreeSet<NodeId>,
+    answers: BTreeMap<NodeId, Vec<Claim>>,
+    /// What servers said after their answers. It is not of the same moment, so it waits.
+    later: BTreeMap<NodeId, Vec<Claim>>,
+    /// Something changed that this collection does not regard.
+    again: bool,
+}
+
+impl Cluster {
+    // ---- the beginning of an elastic job -----------------------------------------------------------------
+
+    /// Scheduler: the job is complete. If it is elastic, its first policy follows.
+    pub(super) fn first_policy(&mut self, out: &mut Vec<Action>) {
+        self.decide_elastic();
+        if !self.elastic.on {
+            return;
+        }
+        let servers = self.live_servers();
+        let replicas = self.config.replicas.unwrap_or(u32::from(servers.len() > 1));
+        self.elastic.listed = true;
+        let books = &mut self.elastic.books;
+        books.epoch = 1;
+        books.ever = self.config.num_servers;
+        self.elastic.policy = Policy {
+            epoch: 1,
+            homes: servers.clone(),
+            servers,
+            replicas,
+            workers: self.config.num_workers as u32,
+            ..Policy::default()
+        };
+        let state = self.state_for_journal();
+        out.push(Action::Record(Record::new(Change::Job(Box::new(state)))));
+        self.tell_policy(&[], out);
+    }
+
+    /// Sends the policy to everybody, and to its own owner.
+    fn tell_policy(&mut self, but: &[NodeId], out: &mut Vec<Action>) {
+        let word = self.policy_word();
+        for id in self.others().into_iter().filter(|id| !but.contains(id)) {
+            self.word(id, word.clone(), out);
+        }
+        let policy = self.elastic.policy.clone();
+        out.push(Action::Policy { policy, routes: word.routes });
+    }
+
+    // ---- claims ------------------------------------------------------------------------------------------
+
+    /// A server says what it holds.
+    pub(super) fn claims_came(
+        &mut self,
+        now: Duration,
+        from: NodeId,
+        word: &Word,
+        out: &mut Vec<Action>,
+    ) {
+        let is_server = self.node(from).is_some_and(|node| node.role == Role::Server);
+        if !is_server || self.is_gone(from) {
+            return;
+        }
+        self.note_claimed(from, word, out);
+        let books = &mut self.elastic.books;
+        let claims: Vec<Claim> =
+            word.claims.iter().filter(|claim| is_sound(claim)).copied().collect();
+        match &mut books.collection {
+            Some(collection) if collection.answers.contains_key(&from) => {
+                collection.later.insert(from, claims);
+            }
+            Some(collection) => {
+                if collection.epoch == word.epoch && collection.asked.contains(&from) {
+                    collection.answers.insert(from, claims);
+                }
+            }
+            None => {
+                books.claims.insert(from, claims);
+                self.replace_pieces(out);
+                self.empty_drained(out);
+            }
+        }
+        self.go_on(now, out);
+    }
+
+    /// The first claims of a server, and of each key, are in the journal.
+    fn note_claimed(&mut self, from: NodeId, word: &Word, out: &mut Vec<Action>) {
+        let books = &mut self.elastic.books;
+        if !word.text.is_empty() {
+            if books.fixed.insert(from, word.text.clone()).is_none() {
+                let about = About { id: from, text: word.text.clone() };
+                out.push(Action::Record(Record::new(Change::Fixed(about))));
+                self.forget_keys_of(from, out);
+            }
+            let books = &mut self.elastic.books;
+            if let Some(collection) = &mut books.collection {
+                collection.asked.remove(&from);
+                collection.answers.remove(&from);
+            }
+            return;
+        }
+        if books.claimed.insert(from) {
+            out.push(Action::Record(Record::new(Change::Claimed(from))));
+        }
+        let mut keys = Keys::default();
+        for claim in word.claims.iter().filter(|claim| is_sound(claim)) {
+            let known = books.pieces.entry(claim.key).or_default();
+            if known.length < claim.length {
+                known.length = claim.length;
+                keys.keys.insert(claim.key, claim.length);
+            }
+        }
+        if !keys.keys.is_empty() {
+            out.push(Action::Record(Record::new(Change::Keys(keys))));
+        }
+    }
+
+    /// What that server has does not move from now on: it is nothing that could be missed.
+    fn forget_keys_of(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        let books = &mut self.elastic.books;
+        books.claims.remove(&id);
+        let mut keys = Keys::default();
+        books.pieces.retain(|key, known| {
+            let its = known.pieces.iter().any(|piece| piece.owner == id);
+            if its {
+                keys.keys.insert(*key, 0);
+            }
+            !its
+        });
+        if !keys.keys.is_empty() {
+            out.push(Action::Record(Record::new(Change::Keys(keys))));
+        }
+    }
+
+    fn replace_pieces(&mut self, out: &mut Vec<Action>) {
+        let books = &mut self.elastic.books;
+        books.pieces = place(&books.claims, &books.pieces);
+        self.forget_done_orders(out);
+    }
+
+    // ---- collecting --------------------------------------------------------------------------------------
+
+    /// Asks all servers; if that was being done, begins anew. Who serves is changed when all have answered.
+    pub(super) fn collect(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let serving = self.elastic.policy.servers.iter().copied();
+        let books = &self.elastic.books;
+        let able = books.joining.intersection(&books.claimed).copied();
+        let asked: BTreeSet<NodeId> = serving
+            .chain(able)
+            .filter(|id| !self.is_gone(*id) && !books.fixed.contains_key(id))
+            .collect();
+        self.elastic.books.epoch += 1;
+        let epoch = self.elastic.books.epoch;
+        out.push(Action::Record(Record::new(Change::Epoch(epoch))));
+        self.elastic.books.collection = Some(Collection {
+            epoch,
+            since: now,
+            asked: asked.clone(),
+            answers: BTreeMap::new(),
+            later: BTreeMap::new(),
+            again: false,
+        });
+        for id in asked {
+            self.ask(id, out);
+        }
+        self.go_on(now, out);
+    }
+
+    /// Something changed: there is to be another policy.
+    pub(super) fn collect_soon(&mut self, now: Duration, out: &mut Vec<Action>) {
+        match &mut self.elastic.books.collection {
+            Some(collection) => collection.again = true,
+            None => self.collect(now, out),
+        }
+    }
+
+    fn ask(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        let Some(collection) = &self.elastic.books.collection else { return };
+        let epoch = collection.epoch;
+        let lost = self.lost_servers();
+        let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
+        let text = lost.last().and_then(text).unwrap_or_default();
+        let kind = WordKind::Collect as i32;
+        self.word(id, Word { kind, epoch, lost, text, ..Word::default() }, out);
+    }
+
+    /// A server that has not answered may not have heard.
+    pub(super) fn ask_again(&mut self, now: Duration, id: NodeId, out: &mut Vec<Action>) {
+        let waits = self.elastic.books.collection.as_ref().is_some_and(|collection| {
+            collection.asked.contains(&id)
+                && !collection.answers.contains_key(&id)
+                && now >= collection.since.saturating_add(ASK_AGAIN)
+        });
+        if waits {
+            self.ask(id, out);
+        }
+    }
+
+    /// A server that lives but does not say what it holds is as good as dead.
+    pub(super) fn check_collection(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let limit = self.config.silence_limit;
+        let silent = self.elastic.books.collection.as_ref().and_then(|collection| {
+            let over = now >= collection.since.saturating_add(limit);
+            let silent = |id: &&NodeId| !collection.answers.contains_key(*id);
+            collection.asked.iter().filter(|_| over).find(silent).copied()
+        });
+        if let Some(id) = silent {
+            let reason = format!("it did not say what it holds for {} s", limit.as_secs());
+            self.node_lost(now, id, &reason, out);
+        }
+    }
+
+    /// Does what can be done now: ends the collection if all have answered, else looks whether a server is
+    /// ready to join or to leave.
+    fn go_on(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let complete = self.elastic.books.collection.as_ref().is_some_and(|collection| {
+            collection.asked.iter().all(|id| collection.answers.contains_key(id))
+        });
+        if complete && let Some(collection) = self.elastic.books.collection.take() {
+            return self.decide(now, collection, out);
+        }
+        if self.elastic.books.collection.is_none() && self.is_change_due() {
+            self.collect(now, out);
+        }
+    }
+
+    fn is_change_due(&self) -> bool {
+        let books = &self.elastic.books;
+        let joins = books.joining.iter().any(|id| books.claimed.contains(id));
+        let drains = books.draining.iter().any(|id| {
+            !self.elastic.policy.draining.contains(id) || self.is_empty(*id, &books.claims)
+        });
+        (joins || drains) && self.all_have_claimed()
+    }
+
+    /// Before every server has said whether its values can move, nothing is changed that can wait.
+    fn all_have_claimed(&self) -> bool {
+        let books = &self.elastic.books;
+        let said = |id: &NodeId| books.claimed.contains(id) || books.fixed.contains_key(id);
+        self.elastic.policy.servers.iter().all(said)
+    }
+
+    // ---- the policy --------------------------------------------------------------------------------------
+
+    fn decide(&mut self, now: Duration, collection: Collection, out: &mut Vec<Action>) {
+        let Collection { epoch, answers, later, again, .. } = collection;
+        let books = &self.elastic.books;
+        let replicas = self.elastic.policy.replicas;
+        let Resolution { pieces, lost } = resolve(Evidence {
+            claims: &answers,
+            former: &books.pieces,
+            orders: &books.orders,
+            replicas,
+            epoch,
+        });
+        let broken =
+            if lost.is_empty() { self.unknown_losses(&answers) } else { Some(named(&lost)) };
+        if let Some(text) = broken {
+            return self.fail_for_lost_values(&text, out);
+        }
+        let books = &mut self.elastic.books;
+        books.pieces = pieces;
+        books.claims = answers;
+        self.forget_done_orders(out);
+        let released = self.empty_servers();
+        let joined: Vec<NodeId> = {
+            let books = &mut self.elastic.books;
+            let able = books.joining.intersection(&books.claimed).copied();
+            let able = able.filter(|id| books.claims.contains_key(id)).collect();
+            released.iter().for_each(|id| {
+                books.draining.remove(id);
+                books.released.insert(*id);
+                books.claims.remove(id);
+            });
+            able
+        };
+        joined.iter().for_each(|id| {
+            self.elastic.books.joining.remove(id);
+        });
+        self.new_policy(epoch, &joined, &released);
+        let homes = self.elastic.policy.homes.clone();
+        let change = Homes { homes, joined: joined.clone(), released: released.clone() };
+        out.push(Action::Record(Record::new(Change::Homes(change))));
+        self.log_policy(&joined, &released, out);
+        self.tell_policy(&released, out);
+        for id in released {
+            self.word(id, Word { kind: WordKind::Leave as i32, epoch, ..Word::default() }, out);
+            self.heard.remove(&id);
+        }
+        self.settle_barriers(out);
+        self.elastic.books.claims.extend(later);
+        self.replace_pieces(out);
+        self.early_joiners(now, out);
+        self.empty_drained(out);
+        if again { self.collect(now, out) } else { self.go_on(now, out) }
+    }
+
+    fn new_policy(&mut self, epoch: u64, joined: &[NodeId], released: &[NodeId]) {
+        let former = std::mem::take(&mut self.elastic.policy);
+        let mut servers: Vec<NodeId> = former.servers.iter().chain(joined).copied().collect();
+        servers.retain(|id| !self.lost.contains_key(id) && !released.contains(id));
+        servers.sort_unstable();
+        let books = &self.elastic.books;
+        let draining: Vec<NodeId> = books.draining.iter().copied().collect();
+        let stays = |id: &NodeId| servers.contains(id) && !draining.contains(id);
+        let homes = former.homes.iter().map(|home| {
+            let next = || {
+                let able =
+                    || servers.iter().filter(|id| stays(id) && !books.fixed.contains_key(id));
+                able().find(|id| *id > home).or_else(|| able().next())
+            };
+            if stays(home) { *home } else { next().copied().unwrap_or(*home) }
+        });
+        let policy = Policy {
+            epoch,
+            homes: homes.collect(),
+            lost: self.lost_servers(),
+            released: books.released.iter().copied().collect(),
+            servers,
+            draining,
+            replicas: former.replicas,
+            workers: former.workers,
+        };
+        self.elastic.policy = policy;
+    }
+
+    fn log_policy(&self, joined: &[NodeId], released: &[NodeId], out: &mut Vec<Action>) {
+        let names = |ids: &[NodeId]| {
+            let names: Vec<String> = ids.iter().map(|id| self.describe(*id)).collect();
+            names.join(", ")
+        };
+        let policy = &self.elastic.policy;
+        let mut text = format!("policy {}: {} servers", policy.epoch, policy.servers.len());
+        for (what, ids) in
+            [("joined", joined), ("left", released), ("being emptied", &policy.draining)]
+        {
+            if !ids.is_empty() {
+                text.push_str(&format!("; {what}: {}", names(ids)));
+            }
+        }
+        Self::log(out, Level::Info, text);
+    }
+
+    /// Servers that are dead, ascending.
+    fn lost_servers(&self) -> Vec<NodeId> {
+        let server = |id: &&NodeId| self.node(**id).is_some_and(|node| node.role == Role::Server);
+        self.lost.keys().filter(server).copied().collect()
+    }
+
+    // ---- death -------------------------------------------------------------------------------------------
+
+    /// Scheduler: a server of an elastic job is dead. The job goes on if what it had is elsewhere.
+    pub(super) fn server_lost(
+        &mut self,
+        now: Duration,
+        id: NodeId,
+        text: &str,
+        out: &mut Vec<Action>,
+    ) {
+        let about = About { id, text: text.to_owned() };
+        out.push(Action::Record(Record::new(Change::Lost(about))));
+        let books = &mut self.elastic.books;
+        books.claims.remove(&id);
+        books.draining.remove(&id);
+        if !books.joining.remove(&id) {
+            let why = match books.fixed.get(&id) {
+                Some(why) => Some(format!("what it kept does not move ({why})")),
+                None if !books.claimed.contains(&id) => {
+                    Some("it has never said what it holds".to_owned())
+                }
+                None => None,
+            };
+            let nobody = self.elastic.policy.servers.iter().all(|id| self.is_gone(*id));
+            if let Some(why) = why.or_else(|| nobody.then(|| "no server is left".to_owned())) {
+                let failure =
+                    Failure { kind: FailureKind::PeerLost, text: format!("{text}; {why}") };
+                return self.fail_everywhere(id, failure, out);
+            }
+        }
+        self.settle_barriers(out);
+        self.collect(now, out);
+    }
+
+    /// What the dead may have had without anybody's knowing: keys that were made after their last claims. With
+    /// one copy of each these are safe as long as the one that held the copies lives.
+    fn unknown_losses(&self, answers: &BTreeMap<NodeId, Vec<Claim>>) -> Option<String> {
+        let policy = &self.elastic.policy;
+        let died: Vec<NodeId> =
+            policy.servers.iter().filter(|id| self.lost.contains_key(id)).copied().collect();
+        let copies = |of: NodeId| {
+            let all = answers.values().flatten();
+            all.into_iter().any(|claim| claim.peer == of)
+        };
+        if died.len() <= policy.replicas as usize {
+            return None;
+        }
+        let gone = died.iter().find(|id| policy.homes.contains(id) && !copies(**id))?;
+        Some(format!("nobody has a copy of the keys that were new at {}", self.describe(*gone)))
+    }
+
+    fn fail_for_lost_values(&mut self, lost: &str, out: &mut Vec<Action>) {
+        let servers = &self.elastic.policy.servers;
+        let died: Vec<NodeId> =
+            servers.iter().filter(|id| self.lost.contains_key(id)).copied().collect();
+        let reasons: Vec<String> =
+            died.iter().filter_map(|id| self.lost.get(id)).map(|(_, text)| text.clone()).collect();
+        let kept = match self.elastic.policy.replicas {
+            0 => ", since no copies were kept (PSLITE_REPLICAS=0)",
+            _ => "",
+        };
+        let text = format!("{}; {lost}{kept}", reasons.join("; "));
+        let about = died.first().copied().unwrap_or(crate::wire::EMPTY);
+        self.fail_everywhere(about, Failure { kind: FailureKind::PeerLost, text }, out);
+    }
+}
+
+fn named(lost: &[Lost]) -> String {
+    let part = |lost: &Lost| format!("{}..{} of key {}", lost.from, lost.to, lost.key);
+    let mut parts: Vec<String> = lost.iter().take(NAMED_MAX).map(part).collect();
+    if lost.len() > NAMED_MAX {
+        parts.push(format!("{} more", lost.len() - NAMED_MAX));
+    }
+    format!("no server has the elements {} any more", parts.join(", "))
+}

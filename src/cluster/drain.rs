@@ -1,0 +1,275 @@
+//! The scheduler's orders to move pieces, and servers that are to be emptied (`docs/elastic.md`, "Joining and
+//! leaving"). What is best moved where is the planner's business, which gives its orders from outside; only
+//! without one the pieces of a drained server are spread here, evenly by their bytes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::claims::Piece;
+use super::journal::{Change, Ordered, Orders, Record};
+use super::{Action, Cluster, Level};
+use crate::wire::elastic::{Claim, Holding, Order, Word, WordKind};
+use crate::wire::{NodeId, Role};
+
+impl Cluster {
+    /// Scheduler: true if orders are taken now: a policy is in force, and no other is being made.
+    #[must_use]
+    pub const fn may_order(&self) -> bool {
+        let books = &self.elastic.books;
+        self.elastic.on && self.ready && books.collection.is_none() && self.failure.is_none()
+    }
+
+    /// Scheduler: orders of which it is not known that they were carried out, and who has them.
+    #[must_use]
+    pub fn open_orders(&self) -> &[(NodeId, Order)] {
+        &self.elastic.books.orders
+    }
+
+    /// Scheduler: servers that pieces may be moved to: they live, and are not being emptied.
+    #[must_use]
+    pub fn able_servers(&self) -> Vec<NodeId> {
+        let policy = &self.elastic.policy;
+        let able = |id: &NodeId| {
+            !self.is_gone(*id)
+                && !policy.draining.contains(id)
+                && !self.elastic.books.draining.contains(id)
+                && !self.elastic.books.fixed.contains_key(id)
+        };
+        policy.servers.iter().copied().filter(able).collect()
+    }
+
+    /// Sends orders to the owners. Those that make no sense any more are left out.
+    pub(super) fn order(&mut self, orders: &[(NodeId, Order)], out: &mut Vec<Action>) {
+        if !self.is_scheduler() || !self.may_order() {
+            return;
+        }
+        let able = self.able_servers();
+        let sound = |(owner, order): &&(NodeId, Order)| {
+            let known = self.elastic.books.pieces.get(&order.key);
+            self.elastic.policy.servers.contains(owner)
+                && !self.is_gone(*owner)
+                && (able.contains(&order.owner) || order.owner == *owner)
+                && order.from < order.to
+                && known.is_some_and(|key| order.to <= key.length)
+        };
+        let orders: Vec<(NodeId, Order)> = orders.iter().filter(sound).copied().collect();
+        self.send_orders(&orders, out);
+    }
+
+    fn send_orders(&mut self, orders: &[(NodeId, Order)], out: &mut Vec<Action>) {
+        if orders.is_empty() {
+            return;
+        }
+        let open = &mut self.elastic.books.orders;
+        for (owner, order) in orders {
+            open.retain(|(_, earlier)| !overlap(earlier, order));
+            if order.owner != *owner {
+                open.push((*owner, *order));
+            }
+        }
+        self.record_orders(out);
+        let mut by_owner: BTreeMap<NodeId, Vec<Order>> = BTreeMap::new();
+        for (owner, order) in orders {
+            by_owner.entry(*owner).or_default().push(*order);
+        }
+        let epoch = self.elastic.policy.epoch;
+        for (owner, moves) in by_owner {
+            let kind = WordKind::Orders as i32;
+            self.word(owner, Word { kind, epoch, moves, ..Word::default() }, out);
+        }
+    }
+
+    /// The orders that a server has and has not carried out, once more.
+    pub(super) fn repeat_orders(&mut self, to: NodeId, out: &mut Vec<Action>) {
+        let of = |(owner, _): &&(NodeId, Order)| *owner == to;
+        let moves: Vec<Order> =
+            self.elastic.books.orders.iter().filter(of).map(|(_, order)| *order).collect();
+        if !moves.is_empty() {
+            let (kind, epoch) = (WordKind::Orders as i32, self.elastic.policy.epoch);
+            self.word(to, Word { kind, epoch, moves, ..Word::default() }, out);
+        }
+    }
+
+    fn record_orders(&self, out: &mut Vec<Action>) {
+        let of = |(owner, order): &(NodeId, Order)| Ordered { owner: *owner, order: *order };
+        let orders = self.elastic.books.orders.iter().map(of).collect();
+        out.push(Action::Record(Record::new(Change::Orders(Orders { orders }))));
+    }
+
+    /// An order is done once its server has nothing more of what it was to give away.
+    pub(super) fn forget_done_orders(&mut self, out: &mut Vec<Action>) {
+        let gone: Vec<NodeId> = self.lost.keys().copied().collect();
+        let books = &mut self.elastic.books;
+        let before = books.orders.len();
+        let pieces = &books.pieces;
+        books.orders.retain(|(owner, order)| {
+            let has = |piece: &Piece| {
+                piece.owner == *owner && piece.from < order.to && order.from < piece.to
+            };
+            let open = pieces.get(&order.key).is_some_and(|key| key.pieces.iter().any(has));
+            open && !gone.contains(owner) && !gone.contains(&order.owner)
+        });
+        if books.orders.len() != before {
+            self.record_orders(out);
+        }
+    }
+
+    // ---- emptying a server -------------------------------------------------------------------------------
+
+    /// Scheduler: that server is to be emptied. What stands against it, if something does.
+    pub(super) fn drain(
+        &mut self,
+        now: Duration,
+        id: NodeId,
+        out: &mut Vec<Action>,
+    ) -> Result<String, String> {
+        if !self.elastic.on || !self.ready {
+            return Err(self.why_not_elastic());
+        }
+        let who = self.describe(id);
+        let books = &self.elastic.books;
+        if self.node(id).is_none_or(|node| node.role != Role::Server) {
+            return Err(format!("{who} is no server of this job"));
+        }
+        if self.is_gone(id) {
+            return Err(format!("{who} is not in the job any more"));
+        }
+        if books.draining.contains(&id) {
+            return Ok(format!("{who} is being emptied already"));
+        }
+        if let Some(why) = books.fixed.get(&id) {
+            return Err(format!("{who} cannot be emptied: what it keeps does not move ({why})"));
+        }
+        if !books.claimed.contains(&id) {
+            return Err(format!("{who} cannot be emptied: it has not said what it holds"));
+        }
+        if self.able_servers().iter().all(|able| *able == id) {
+            return Err(format!("{who} cannot be emptied: there is no other server"));
+        }
+        Self::log(out, Level::Info, format!("{who} is to be emptied"));
+        self.elastic.books.draining.insert(id);
+        out.push(Action::Record(Record::new(Change::Draining(id))));
+        self.take_back_orders_to(id, out);
+        self.collect_soon(now, out);
+        Ok(format!("{who} is being emptied"))
+    }
+
+    /// Nothing more is to come to that server. What is on its way will be ordered away from there.
+    fn take_back_orders_to(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        let to = |(_, order): &&(NodeId, Order)| order.owner == id;
+        let back = |(owner, order): &(NodeId, Order)| (*owner, Order { owner: *owner, ..*order });
+        let orders: Vec<(NodeId, Order)> =
+            self.elastic.books.orders.iter().filter(to).map(back).collect();
+        self.send_orders(&orders, out);
+    }
+
+    /// Why this job is not elastic, for people.
+    pub(super) fn why_not_elastic(&self) -> String {
+        if !self.ready {
+            return "the job is not complete yet".to_owned();
+        }
+        let not = self.members.values().find(|node| !node.is_elastic());
+        let who = not.map_or_else(|| "a node".to_owned(), |node| node.describe());
+        format!("servers of this job cannot come and go: {who} does not follow keys that move")
+    }
+
+    /// True if, as these claims say, nothing is on that server or on its way there.
+    pub(super) fn is_empty(&self, id: NodeId, claims: &BTreeMap<NodeId, Vec<Claim>>) -> bool {
+        let comes = |claim: &Claim| claim.peer == id && claim.holding == Holding::Leaving as i32;
+        let ordered = |(_, order): &(NodeId, Order)| order.owner == id;
+        claims.get(&id).is_some_and(Vec::is_empty)
+            && !claims.values().flatten().any(comes)
+            && !self.elastic.books.orders.iter().any(ordered)
+    }
+
+    /// Servers that may go: the policy in force says that they are being emptied, and nothing is there.
+    pub(super) fn empty_servers(&self) -> Vec<NodeId> {
+        let books = &self.elastic.books;
+        let draining = self.elastic.policy.draining.iter().copied();
+        draining
+            .filter(|id| books.draining.contains(id) && self.is_empty(*id, &books.claims))
+            .collect()
+    }
+
+    /// Where nobody plans: orders away what servers that are being emptied still own.
+    pub(super) fn empty_drained(&mut self, out: &mut Vec<Action>) {
+        if self.config.planned || !self.may_order() {
+            return;
+        }
+        let targets = self.able_servers();
+        let books = &self.elastic.books;
+        let all = || books.pieces.values().flat_map(|key| &key.pieces);
+        let goes = |piece: &&Piece| {
+            books.draining.contains(&piece.owner)
+                && piece.leaving_to.is_none()
+                && !books.orders.iter().any(|(owner, order)| {
+                    *owner == piece.owner
+                        && order.key == piece.key
+                        && order.from <= piece.from
+                        && piece.to <= order.to
+                })
+        };
+        let moving: Vec<Piece> = all().filter(goes).copied().collect();
+        if moving.is_empty() {
+            return;
+        }
+        let load = |id: &NodeId| {
+            let owned = all().filter(|piece| piece.leaving_to.unwrap_or(piece.owner) == *id);
+            (*id, owned.map(Piece::weight).sum())
+        };
+        let orders = spread(&moving, targets.iter().map(load).collect());
+        self.send_orders(&orders, out);
+    }
+}
+
+fn overlap(a: &Order, b: &Order) -> bool {
+    a.key == b.key && a.from < b.to && b.from < a.to
+}
+
+/// Spreads pieces over servers so that these come to own about as many bytes each: the heaviest piece first,
+/// each to the one that has least. A piece that is more than a fair part of all is cut.
+#[must_use]
+pub(super) fn spread(pieces: &[Piece], mut loads: BTreeMap<NodeId, u64>) -> Vec<(NodeId, Order)> {
+    if loads.is_empty() {
+        return Vec::new();
+    }
+    let parts = loads.len() as u64;
+    let total: u64 = pieces.iter().map(Piece::weight).fold(0, u64::saturating_add);
+    let fair = total.div_ceil(parts);
+    let mut cut: Vec<Piece> = pieces.iter().flat_map(|piece| cut_to(piece, fair, parts)).collect();
+    cut.sort_by_key(|piece| (std::cmp::Reverse(piece.weight()), piece.key, piece.from));
+    let mut orders: Vec<(NodeId, Order)> = Vec::new();
+    for piece in cut {
+        let Some((to, load)) = loads.iter_mut().min_by_key(|(id, load)| (**load, **id)) else {
+            break;
+        };
+        *load = load.saturating_add(piece.weight());
+        let order = Order { key: piece.key, from: piece.from, to: piece.to, owner: *to };
+        orders.push((piece.owner, order));
+    }
+    orders.sort_by_key(|(owner, order)| (*owner, order.key, order.from));
+    orders
+}
+
+/// Cuts a piece into at most `parts`, none of which is much more than `fair` bytes, where it may be cut.
+fn cut_to(piece: &Piece, fair: u64, parts: u64) -> Vec<Piece> {
+    let wanted = piece.weight().div_ceil(fair.max(1)).clamp(1, parts);
+    let length = piece.to - piece.from;
+    if wanted == 1 || piece.align == 0 || length <= piece.align {
+        return vec![*piece];
+    }
+    let step = length.div_ceil(wanted).next_multiple_of(piece.align);
+    let mut all = Vec::new();
+    let mut from = piece.from;
+    while from < piece.to {
+        // Cuts lie at multiples of the alignment, counted from the key's begin.
+        let to = (from + step) / piece.align * piece.align;
+        let to = if to <= from { piece.to } else { to.min(piece.to) };
+        let part =
+            |bytes: u64| (u128::from(bytes) * u128::from(to - from) / u128::from(length)) as u64;
+        let (bytes, state_bytes) = (part(piece.bytes), part(piece.state_bytes));
+        all.push(Piece { from, to, bytes, state_bytes, ..*piece });
+        from = to;
+    }
+    all
+}

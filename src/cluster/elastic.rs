@@ -1,0 +1,374 @@
+//! Elastic jobs (`docs/elastic.md`): who serves is said by the scheduler in policies, which every node keeps.
+//! Here is what all nodes have in common: when a job is elastic, the policy, and the words between the
+//! scheduler and the others. The scheduler's own part is in `collect`, `join` and `drain`.
+//!
+//! A job is elastic if every member says that it follows pieces that move. In any other job nothing of this
+//! happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::claims::Pieces;
+use super::collect::Collection;
+use super::types::{Policy, RoundTimes};
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::elastic::{Claim, KeyRoute, Order, Word, WordKind};
+use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
+
+/// What a node knows of an elastic job.
+#[derive(Debug, Default)]
+pub(super) struct Elastic {
+    /// All members follow pieces that move.
+    pub(super) on: bool,
+    /// The list of nodes is here. (The job is complete with the first policy.)
+    pub(super) listed: bool,
+    /// The policy in force.
+    pub(super) policy: Policy,
+    /// Scheduler: what it decides by.
+    pub(super) books: Books,
+    /// My customers that took leave.
+    pub(super) my_leaves: BTreeSet<i32>,
+    /// Since when nothing was heard of a scheduler that may be lost and come back, and whether that was said.
+    pub(super) scheduler_gone: Option<(Duration, bool)>,
+    /// A scheduler that has yet to go on with the job of its journal.
+    pub(super) resumes: bool,
+}
+
+/// What the scheduler of an elastic job knows of its servers.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    /// The newest epoch that anybody was told of.
+    pub(super) epoch: u64,
+    /// Servers that ever had an id.
+    pub(super) ever: usize,
+    /// Servers that joined and are in no policy yet.
+    pub(super) joining: BTreeSet<NodeId>,
+    /// Servers that have sent claims.
+    pub(super) claimed: BTreeSet<NodeId>,
+    /// Servers whose values do not move, and why.
+    pub(super) fixed: BTreeMap<NodeId, String>,
+    /// Servers that are being emptied.
+    pub(super) draining: BTreeSet<NodeId>,
+    /// Servers that were emptied and have left.
+    pub(super) released: BTreeSet<NodeId>,
+    /// The newest claims of each server.
+    pub(super) claims: BTreeMap<NodeId, Vec<Claim>>,
+    /// Where all pieces are.
+    pub(super) pieces: Pieces,
+    /// Orders that may still be carried out, with the owners that have them.
+    pub(super) orders: Vec<(NodeId, Order)>,
+    /// Claims are being collected for the next policy.
+    pub(super) collection: Option<Collection>,
+    /// How long a round takes.
+    pub(super) times: RoundTimes,
+}
+
+impl Cluster {
+    // ---- what the owner of this machine may ask -------------------------------------------------------
+
+    /// True if keys of this job may move and its servers may come and go.
+    #[must_use]
+    pub const fn is_elastic(&self) -> bool {
+        self.elastic.on
+    }
+
+    /// The policy in force; its epoch is 0 before there is one.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.elastic.policy
+    }
+
+    /// True if nothing is to be taken from that node any more: it is dead, or was released.
+    #[must_use]
+    pub fn is_gone(&self, id: NodeId) -> bool {
+        let policy = &self.elastic.policy;
+        self.elastic.on && (self.lost.contains_key(&id) || policy.released.contains(&id))
+    }
+
+    /// Servers that joined and are in no policy yet: they are sent the commands of workers.
+    #[must_use]
+    pub fn joining(&self) -> Vec<NodeId> {
+        let known = |id: &NodeId| self.elastic.policy.servers.contains(id);
+        let servers = self.live_servers().into_iter();
+        servers.filter(|id| self.elastic.on && !known(id)).collect()
+    }
+
+    /// Scheduler: where every piece is, as far as servers have said.
+    #[must_use]
+    pub const fn pieces(&self) -> &Pieces {
+        &self.elastic.books.pieces
+    }
+
+    // ---- who is in the job ----------------------------------------------------------------------------
+
+    /// Decides whether the job is elastic: called once, when all members are known.
+    pub(super) fn decide_elastic(&mut self) {
+        self.elastic.on = self.members.values().all(Node::is_elastic);
+    }
+
+    /// Servers that are in the job now, those that join included.
+    pub(super) fn live_servers(&self) -> Vec<NodeId> {
+        let server = |node: &&Node| node.role == Role::Server;
+        let all = self.members.values().filter(server).map(|node| node.id);
+        all.filter(|id| !self.is_gone(*id)).collect()
+    }
+
+    /// The servers that workers send their commands to: those of the job's beginning that are left. If none is,
+    /// the one with the lowest id, which passes them on to all others.
+    pub(super) fn first_servers(&self) -> Vec<NodeId> {
+        let first = 0..self.config.num_servers;
+        if !self.elastic.on || self.members.is_empty() {
+            return first.map(server_id).collect();
+        }
+        let first: Vec<NodeId> = first.map(server_id).filter(|id| !self.is_gone(*id)).collect();
+        if first.is_empty() { self.live_servers().into_iter().take(1).collect() } else { first }
+    }
+
+    /// True if the death of that node is no end of anything: it is a server, and others serve in its place.
+    pub(super) fn others_serve_for(&self, id: NodeId) -> bool {
+        self.elastic.on && self.node(id).is_some_and(|node| node.role == Role::Server)
+    }
+
+    // ---- words ----------------------------------------------------------------------------------------
+
+    /// Sends a word: it rides in a sign of life.
+    pub(super) fn word(&mut self, to: NodeId, word: Word, out: &mut Vec<Action>) {
+        let mut control = Control::new(Command::Heartbeat);
+        control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
+        control.word = Some(Box::new(word));
+        let message = self.control(control);
+        Self::send(out, to, message);
+    }
+
+    /// A word of a member of this job, or of its scheduler.
+    pub(super) fn worded(
+        &mut self,
+        now: Duration,
+        from: NodeId,
+        word: &Word,
+        out: &mut Vec<Action>,
+    ) {
+        if !self.elastic.on || self.failure.is_some() {
+            return;
+        }
+        let kind = WordKind::try_from(word.kind).unwrap_or(WordKind::Unknown);
+        if self.is_scheduler() {
+            match kind {
+                WordKind::Claims => self.claims_came(now, from, word, out),
+                WordKind::Report => self.reported(now, from, word, out),
+                _ => {}
+            }
+        } else if from == SCHEDULER {
+            match kind {
+                WordKind::Policy => self.policy_came(now, word, out),
+                WordKind::Collect => self.collect_came(now, word, out),
+                WordKind::Orders => out.push(Action::Orders { moves: word.moves.clone() }),
+                WordKind::Leave => out.push(Action::Leave),
+                _ => {}
+            }
+        }
+    }
+
+    /// Not the scheduler: says what this server holds.
+    pub(super) fn claim(
+        &mut self,
+        epoch: u64,
+        claims: Vec<Claim>,
+        fixed: Option<String>,
+        out: &mut Vec<Action>,
+    ) {
+        if self.elastic.on && self.ready && self.config.role == Role::Server {
+            let text = fixed.unwrap_or_default();
+            let kind = WordKind::Claims as i32;
+            self.word(SCHEDULER, Word { kind, epoch, claims, text, ..Word::default() }, out);
+        }
+    }
+
+    /// Sends measurements to the scheduler, which hands them to its owner.
+    pub(super) fn report_measured(&mut self, report: bytes::Bytes, out: &mut Vec<Action>) {
+        if self.elastic.on && self.ready {
+            let word = Word { report, ..self.known_epoch() };
+            self.word(SCHEDULER, word, out);
+        }
+    }
+
+    /// A word that says which policy this node knows, so that the scheduler can repeat what got lost.
+    pub(super) fn known_epoch(&self) -> Word {
+        let (kind, epoch) = (WordKind::Report as i32, self.elastic.policy.epoch);
+        Word { kind, epoch, ..Word::default() }
+    }
+
+    /// Scheduler: a node measured something, or only says what it knows.
+    fn reported(&mut self, now: Duration, from: NodeId, word: &Word, out: &mut Vec<Action>) {
+        if self.is_gone(from) || !self.members.contains_key(&from) {
+            return;
+        }
+        if !word.report.is_empty() {
+            out.push(Action::Report { from, report: word.report.clone() });
+        }
+        if word.epoch < self.elastic.policy.epoch {
+            self.repeat(from, out);
+        }
+        self.ask_again(now, from, out);
+    }
+
+    // ---- policies -------------------------------------------------------------------------------------
+
+    /// The policy as a word, with the routes of all pieces.
+    pub(super) fn policy_word(&self) -> Word {
+        let policy = &self.elastic.policy;
+        let pieces = self.elastic.books.pieces.values().flat_map(|key| &key.pieces);
+        let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
+        Word {
+            kind: WordKind::Policy as i32,
+            epoch: policy.epoch,
+            servers: policy.servers.clone(),
+            draining: policy.draining.clone(),
+            homes: policy.homes.clone(),
+            lost: policy.lost.clone(),
+            released: policy.released.clone(),
+            replicas: policy.replicas,
+            workers: policy.workers,
+            routes: pieces.map(super::claims::Piece::route).collect(),
+            text: policy.lost.last().and_then(text).unwrap_or_default(),
+            ..Word::default()
+        }
+    }
+
+    /// Scheduler: tells a node again what may not have reached it: who joined, the policy, what is asked of it.
+    pub(super) fn repeat(&mut self, to: NodeId, out: &mut Vec<Action>) {
+        if self.elastic.policy.epoch == 0 {
+            return;
+        }
+        let joined = |node: &&Node| {
+            node.role == Role::Server && node.is_recovery && node.id != to && !self.is_gone(node.id)
+        };
+        let nodes: Vec<Node> = self.members.values().filter(joined).cloned().collect();
+        if !nodes.is_empty() {
+            let mut control = Control::new(Command::AddNode);
+            control.nodes = nodes;
+            let message = self.control(control);
+            Self::send(out, to, message);
+        }
+        let word = self.policy_word();
+        self.word(to, word, out);
+        self.repeat_orders(to, out);
+    }
+
+    /// Not the scheduler: its word that from now on these servers serve.
+    fn policy_came(&mut self, now: Duration, word: &Word, out: &mut Vec<Action>) {
+        if word.epoch <= self.elastic.policy.epoch || !self.elastic.listed {
+            return;
+        }
+        self.told_lost(now, &word.lost, &word.text, out);
+        let me = self.me.id;
+        for id in word.released.iter().filter(|id| **id != me) {
+            if !self.elastic.policy.released.contains(id) {
+                self.heard.remove(id);
+                self.down.remove(id);
+                out.push(Action::Disconnect { id: *id });
+            }
+        }
+        let policy = Policy {
+            epoch: word.epoch,
+            servers: word.servers.clone(),
+            draining: word.draining.clone(),
+            homes: word.homes.clone(),
+            lost: word.lost.clone(),
+            released: word.released.clone(),
+            replicas: word.replicas,
+            workers: word.workers,
+        };
+        self.elastic.policy = policy.clone();
+        if !self.ready {
+            self.ready = true;
+            out.push(Action::Ready);
+        }
+        let routes: Vec<KeyRoute> = word.routes.clone();
+        out.push(Action::Policy { policy, routes });
+    }
+
+    /// A server: the scheduler asks what it holds.
+    fn collect_came(&mut self, now: Duration, word: &Word, out: &mut Vec<Action>) {
+        if word.epoch <= self.elastic.policy.epoch || self.config.role != Role::Server {
+            return;
+        }
+        self.told_lost(now, &word.lost, &word.text, out);
+        if self.failure.is_none() {
+            out.push(Action::Collect { epoch: word.epoch });
+        }
+    }
+
+    /// The scheduler says who is dead.
+    fn told_lost(&mut self, now: Duration, lost: &[NodeId], text: &str, out: &mut Vec<Action>) {
+        if lost.contains(&self.me.id) {
+            let text = format!(
+                "the scheduler took this server for dead, and others serve in its place: {text}"
+            );
+            return self.fail(Failure { kind: FailureKind::Remote, text }, out);
+        }
+        for id in lost {
+            if self.lost.contains_key(id) || !self.members.contains_key(id) {
+                continue;
+            }
+            let who = self.describe(*id);
+            let reason = if text.contains(&who) {
+                text.to_owned()
+            } else {
+                format!("lost {who}: the scheduler says so")
+            };
+            self.heard.remove(id);
+            self.down.remove(id);
+            self.lost.insert(*id, (now, reason.clone()));
+            out.push(Action::NodeLost { id: *id, reason });
+        }
+    }
+
+    /// Somebody joined: every node but the scheduler hears of it by the list (`registration`).
+    pub(super) fn joined(&mut self, node: &Node, out: &mut Vec<Action>) {
+        if self.members.insert(node.id, node.clone()).is_some() {
+            return;
+        }
+        out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
+        Self::log(out, Level::Info, format!("{} joins the job", node.describe()));
+        out.push(Action::NodeJoined { node: node.clone() });
+    }
+
+    /// A connection stands again. What was under way when it broke may be lost, and behind it may be a
+    /// scheduler that was started anew: so all is said again that must not be missed.
+    pub(super) fn reconnected(&mut self, now: Duration, id: NodeId, out: &mut Vec<Action>) {
+        if !self.elastic.on || !self.ready || self.failure.is_some() || self.finalizing {
+            return;
+        }
+        if self.is_scheduler() {
+            if self.members.contains_key(&id) && !self.is_gone(id) {
+                self.repeat(id, out);
+                self.ask_again(now, id, out);
+            }
+        } else if id == SCHEDULER {
+            if self.scheduler_may_return() {
+                self.scheduler_in_doubt(now);
+            }
+            let message = self.sign_of_life();
+            Self::send(out, SCHEDULER, message);
+            for customer in self.elastic.my_leaves.clone() {
+                self.announce_leaving_to(SCHEDULER, customer, out);
+            }
+            self.enter_again(out);
+            self.tell_again_of_lost(out);
+        }
+    }
+
+    /// Servers that are dead for this node, and not yet for the scheduler.
+    fn tell_again_of_lost(&mut self, out: &mut Vec<Action>) {
+        let policy = &self.elastic.policy;
+        let unknown = |id: &&NodeId| policy.servers.contains(id);
+        let lost: Vec<(NodeId, String)> = {
+            let ids = self.lost.keys().filter(unknown).copied();
+            ids.filter_map(|id| Some((id, self.lost.get(&id)?.1.clone()))).collect()
+        };
+        for (id, text) in lost {
+            self.tell_of_lost(id, text, out);
+        }
+    }
+}

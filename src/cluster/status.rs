@@ -1,0 +1,145 @@
+//! How the job is, for operators: who is in it, in which state, and who has how much.
+
+use serde::{Deserialize, Serialize};
+
+use super::Cluster;
+use super::claims::Piece;
+use crate::wire::{Node, NodeId, Role, id_to_rank};
+
+/// What `pslite status` shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The scheduler's `host:port`.
+    pub scheduler: String,
+    /// Where the job is: `forming`, `running`, `changing` (a policy is being made), `failed`.
+    pub phase: String,
+    /// Worker customers of the job.
+    pub workers: usize,
+    /// Servers that the job began, or begins, with: as many ranks does the application see.
+    pub servers: usize,
+    /// Servers come and go.
+    pub elastic: bool,
+    /// The newest policy.
+    pub epoch: u64,
+    /// Copies of each piece.
+    pub replicas: u32,
+    /// Everybody.
+    pub nodes: Vec<NodeStatus>,
+    /// Seconds that a round is expected to take with the placement in force; none if nobody knows.
+    pub predicted: Option<f64>,
+    /// Seconds that it took lately.
+    pub measured: Option<f64>,
+    /// The lower bound T*, in seconds: no placement can be faster.
+    pub bound: Option<f64>,
+    /// `bound` by `measured`: 1 is the best that can be.
+    pub eta: Option<f64>,
+    /// What limits a round.
+    pub limit: String,
+    /// Why the job cannot go on, or who is missing.
+    pub note: String,
+}
+
+/// One node of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// What it does: `server` or `worker`.
+    pub role: String,
+    /// Its rank.
+    pub rank: i32,
+    /// Its id.
+    pub id: NodeId,
+    /// `host:port`.
+    pub address: String,
+    /// `live`, `joining`, `draining`, `fixed` (its values do not move), `dead`, `released`; `registered`
+    /// before the job is complete.
+    pub state: String,
+    /// Of a server: pieces that it owns.
+    pub pieces: usize,
+    /// Of a server: bytes of the values that it owns.
+    pub bytes: u64,
+    /// Of a server: bytes of what belongs to these values.
+    pub state_bytes: u64,
+}
+
+impl Cluster {
+    /// How the job is, as far as this node knows; the scheduler knows most.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let phase = match (&self.failure, self.ready) {
+            (Some(_), _) => "failed",
+            (None, false) => "forming",
+            (None, true) if self.elastic.books.collection.is_some() => "changing",
+            (None, true) => "running",
+        };
+        let note = match &self.failure {
+            Some(failure) => failure.text.clone(),
+            None if !self.ready => self.waiting_text(),
+            None => String::new(),
+        };
+        let registered = self.registrants.values().map(|registrant| &registrant.node);
+        let others = self.members.values().filter(|node| node.role != Role::Scheduler);
+        let times = &self.elastic.books.times;
+        Status {
+            scheduler: self.config.scheduler.address(),
+            phase: phase.to_owned(),
+            workers: self.config.num_workers,
+            servers: self.config.num_servers,
+            elastic: self.elastic.on,
+            epoch: self.elastic.policy.epoch,
+            replicas: self.elastic.policy.replicas,
+            nodes: others.chain(registered).map(|node| self.status_of(node)).collect(),
+            predicted: times.predicted.map(|time| time.as_secs_f64()),
+            measured: times.measured.map(|time| time.as_secs_f64()),
+            bound: times.bound.map(|time| time.as_secs_f64()),
+            eta: times.eta(),
+            limit: times.limit.clone(),
+            note,
+        }
+    }
+
+    fn status_of(&self, node: &Node) -> NodeStatus {
+        let (id, books) = (node.id, &self.elastic.books);
+        let state = if self.elastic.policy.released.contains(&id) {
+            "released"
+        } else if self.lost.contains_key(&id) {
+            "dead"
+        } else if !self.ready {
+            "registered"
+        } else if books.draining.contains(&id) {
+            "draining"
+        } else if books.joining.contains(&id) {
+            "joining"
+        } else if books.fixed.contains_key(&id) {
+            "fixed"
+        } else {
+            "live"
+        };
+        let all = books.pieces.values().flat_map(|key| &key.pieces);
+        let own: Vec<&Piece> = all.filter(|piece| piece.owner == id).collect();
+        NodeStatus {
+            role: node.role.name().to_owned(),
+            rank: if self.ready { id_to_rank(id) } else { 0 },
+            id,
+            address: node.address(),
+            state: state.to_owned(),
+            pieces: own.len(),
+            bytes: own.iter().map(|piece| piece.bytes).sum(),
+            state_bytes: own.iter().map(|piece| piece.state_bytes).sum(),
+        }
+    }
+}
+
+impl Status {
+    /// One JSON object on one line.
+    #[must_use]
+    pub fn json(&self) -> String {
+        // Texts and numbers only: there is nothing that JSON cannot say.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads what [`Self::json`] wrote; none if the text is something else.
+    #[must_use]
+    pub fn from_json(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}

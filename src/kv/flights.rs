@@ -1,0 +1,442 @@
+//! A worker's messages about pieces: where each part of a request is sent, again and again if need be,
+//! until it is answered (`docs/elastic.md`, "A request").
+//!
+//! Pure. A request is cut by rank first (`slicer`); what is here is one *slice* of it, about one wire key. May
+//! touch `routes` and `wire` types. Whoever owns this sends what it is given, and feeds the tracker once a
+//! slice is answered as a whole.
+
+mod form;
+mod order;
+
+pub use form::Form;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use self::order::Order;
+use super::routes::{KeyRoutes, Routes};
+use super::{KvError, KvPairs};
+use crate::wire::elastic::{Placed, Route, Word};
+use crate::wire::{Key, Meta, NodeId};
+
+/// How long a part waits for better news before it is sent again as things are known.
+pub const RETRY: Duration = Duration::from_millis(20);
+
+/// One slice of a request.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// What each of its messages says, but for the receiver and the part.
+    pub meta: Meta,
+    /// The rank in whose key range it lies.
+    pub rank: u32,
+    /// The wire key that it is about.
+    pub key: Key,
+    /// How its values are laid out.
+    pub form: Form,
+    /// Keys and, for a push, values and lens.
+    pub kv: KvPairs,
+}
+
+/// A message to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// What it says: with the receiver, and the part.
+    pub meta: Meta,
+    /// Keys, values and lens of that part.
+    pub kv: KvPairs,
+}
+
+/// What an answer brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// Nobody waits for it.
+    Unknown,
+    /// Other parts of the slice are open.
+    Open,
+    /// The slice is answered.
+    Whole {
+        /// The rank that it is about.
+        rank: u32,
+        /// Keys, the first part's values, and lens.
+        pairs: KvPairs,
+        /// The values of the other parts.
+        more: Vec<Bytes>,
+    },
+    /// The server refused it.
+    Refused {
+        /// The rank that it is about.
+        rank: u32,
+    },
+}
+
+/// Where a part stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// At its owner.
+    Sent,
+    /// To be sent, from then on, once it may.
+    Waiting(Duration),
+    /// Answered, with these values.
+    Done(Bytes),
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    from: u64,
+    /// 0: all, whatever that is.
+    to: u64,
+    term: u64,
+    owner: NodeId,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+struct Flight {
+    slice: Slice,
+    parts: SmallVec<[Part; 1]>,
+    /// The keys and lens of an answer with values.
+    answer: KvPairs,
+}
+
+/// All slices of a worker's customer that are not answered yet.
+#[derive(Clone, Debug, Default)]
+pub struct Flights {
+    routes: Routes,
+    lost: BTreeSet<NodeId>,
+    /// By the order in which they began.
+    open: BTreeMap<u64, Flight>,
+    next: u64,
+    /// By timestamp and rank.
+    names: BTreeMap<(i32, u32), u64>,
+    order: Order,
+    /// Something waits: looked at before anything else.
+    waiting: bool,
+}
+
+impl Flights {
+    /// No slices; new keys go to these servers, by rank.
+    #[must_use]
+    pub fn new(homes: Vec<NodeId>) -> Self {
+        Self { routes: Routes::new(homes), ..Self::default() }
+    }
+
+    /// What is known of places.
+    #[must_use]
+    pub const fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// True if a slice of that request is not answered yet.
+    #[must_use]
+    pub fn has(&self, timestamp: i32) -> bool {
+        self.names.range((timestamp, 0)..=(timestamp, u32::MAX)).next().is_some()
+    }
+
+    /// True if some part waits to be sent.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.waiting
+    }
+
+    /// Begins a slice.
+    ///
+    /// # Errors
+    /// Its values do not fit the pieces of its key. Then nothing has begun.
+    pub fn begin(
+        &mut self,
+        now: Duration,
+        slice: Slice,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), KvError> {
+        if slice.meta.push
+            && let Some(known) = self.routes.of(slice.key).and_then(KeyRoutes::whole)
+            && let [.., last] = known
+        {
+            slice.form.check(&slice.kv, slice.key, last.to)?;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.names.insert((slice.meta.timestamp, slice.rank), number);
+        if slice.meta.push {
+            self.order.add(slice.key, number);
+        }
+        let wait = State::Waiting(now);
+        let parts = self.places(&slice, 0, 0, &wait);
+        self.open.insert(number, Flight { slice, parts, answer: KvPairs::default() });
+        self.send_waiting(now, number, out)
+    }
+
+    /// The parts of `[from, to)` of a slice's key, as they are known now.
+    fn places(&self, slice: &Slice, from: u64, to: u64, state: &State) -> SmallVec<[Part; 1]> {
+        let known = self.routes.of(slice.key);
+        let routes = match known {
+            Some(known) if to == 0 => known.whole().map(SmallVec::from_slice).unwrap_or_default(),
+            Some(known) if known.covers(from, to) => known.within(from, to),
+            _ => SmallVec::<[Route; 2]>::new(),
+        };
+        let part = |from, to, term, owner| Part { from, to, term, owner, state: state.clone() };
+        if routes.is_empty() {
+            let home = self.routes.home(slice.rank as usize).unwrap_or_default();
+            return SmallVec::from_iter([part(from, to, 0, home)]);
+        }
+        routes.iter().map(|route| part(route.from, route.to, route.term, route.owner)).collect()
+    }
+
+    /// Takes an answer. What is to be sent because of it goes to `out`.
+    ///
+    /// # Errors
+    /// The values of a part that has to go elsewhere do not fit the key's pieces.
+    pub fn answered(
+        &mut self,
+        now: Duration,
+        (timestamp, from): (i32, NodeId),
+        placed: Option<&Placed>,
+        (pairs, refused): (KvPairs, bool),
+        out: &mut Vec<Outgoing>,
+    ) -> Result<Answered, KvError> {
+        let Some((number, at)) = self.find(timestamp, from, placed) else {
+            return Ok(Answered::Unknown);
+        };
+        let Some(flight) = self.open.get_mut(&number) else { return Ok(Answered::Unknown) };
+        let (key, rank) = (flight.slice.key, flight.slice.rank);
+        if let Some(placed) = placed {
+            self.routes.learn(key, &placed.routes);
+        }
+        let again = placed.is_some_and(|placed| placed.again);
+        if refused {
+            self.end(number);
+            self.send_freed(now, out)?;
+            return Ok(Answered::Refused { rank });
+        }
+        if again {
+            self.turned_away(now, number, at, from);
+            self.retry(now, out)?;
+            return Ok(Answered::Open);
+        }
+        let Some(part) = flight.parts.get_mut(at) else { return Ok(Answered::Unknown) };
+        part.state = State::Done(pairs.vals);
+        flight.answer.keys = pairs.keys;
+        flight.answer.lens = pairs.lens;
+        let open = flight.parts.iter().any(|part| !matches!(part.state, State::Done(_)));
+        let answer = if open { Answered::Open } else { self.whole(number) };
+        self.send_freed(now, out)?;
+        Ok(answer)
+    }
+
+    /// The part that an answer is about. A server without pieces says nothing about parts.
+    fn find(&self, timestamp: i32, from: NodeId, placed: Option<&Placed>) -> Option<(u64, usize)> {
+        let sent = |part: &Part| part.owner == from && part.state == State::Sent;
+        let part = |number: &u64, is: &dyn Fn(&Part) -> bool| {
+            let flight = self.open.get(number)?;
+            Some((*number, flight.parts.iter().position(is)?))
+        };
+        match placed {
+            Some(placed) => {
+                let number = self.names.get(&(timestamp, placed.slice))?;
+                part(number, &|part| sent(part) && (part.from, part.to) == (placed.from, placed.to))
+            }
+            None => {
+                let all = self.names.range((timestamp, 0)..=(timestamp, u32::MAX));
+                all.map(|(_, number)| number).find_map(|number| part(number, &sent))
+            }
+        }
+    }
+
+    /// A server did nothing with a part: it is cut anew, by what is known now.
+    fn turned_away(&mut self, now: Duration, number: u64, at: usize, from: NodeId) {
+        let Some(flight) = self.open.get(&number) else { return };
+        let Some(part) = flight.parts.get(at) else { return };
+        let mut parts = self.places(&flight.slice, part.from, part.to, &State::Waiting(now));
+        let former = (part.from, part.to, part.term);
+        for part in &mut parts {
+            // Nothing new: asked again at once, it would say the same.
+            if part.owner == from && (part.from, part.to, part.term) == former {
+                part.state = State::Waiting(now.saturating_add(RETRY));
+            }
+        }
+        if let Some(flight) = self.open.get_mut(&number) {
+            flight.parts.remove(at);
+            flight.parts.insert_many(at, parts);
+        }
+    }
+
+    fn whole(&mut self, number: u64) -> Answered {
+        let Some(flight) = self.end(number) else { return Answered::Unknown };
+        if flight.slice.meta.push {
+            self.order.done(flight.slice.key, flight.slice.meta.timestamp);
+        }
+        let mut vals = flight.parts.into_iter().map(|part| match part.state {
+            State::Done(vals) => vals,
+            State::Sent | State::Waiting(_) => Bytes::new(),
+        });
+        let first = vals.next().unwrap_or_default();
+        let more: Vec<Bytes> = vals.collect();
+        let lens = if more.is_empty() {
+            flight.answer.lens
+        } else {
+            form::one_len(first.len() + more.iter().map(Bytes::len).sum::<usize>())
+        };
+        let pairs = KvPairs { keys: flight.answer.keys, vals: first, lens };
+        Answered::Whole { rank: flight.slice.rank, pairs, more }
+    }
+
+    fn end(&mut self, number: u64) -> Option<Flight> {
+        let flight = self.open.remove(&number)?;
+        self.names.remove(&(flight.slice.meta.timestamp, flight.slice.rank));
+        self.order.remove(flight.slice.key, number);
+        Some(flight)
+    }
+
+    /// The request is over, whatever of it is still under way.
+    pub fn forget(&mut self, timestamp: i32) {
+        let all = self.names.range((timestamp, 0)..=(timestamp, u32::MAX));
+        let numbers: Vec<u64> = all.map(|(_, number)| *number).collect();
+        numbers.into_iter().for_each(|number| drop(self.end(number)));
+    }
+
+    /// A server is gone: what was sent to it waits for news of where to send it.
+    pub fn lost(&mut self, now: Duration, server: NodeId) {
+        self.lost.insert(server);
+        let parts = self.open.values_mut().flat_map(|flight| &mut flight.parts);
+        for part in parts.filter(|part| part.owner == server && part.state == State::Sent) {
+            part.state = State::Waiting(now);
+            self.waiting = true;
+        }
+    }
+
+    /// A new policy: what waits is cut anew and sent.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn policy(
+        &mut self,
+        now: Duration,
+        word: &Word,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), KvError> {
+        self.routes.policy(word);
+        self.lost.extend(&word.lost);
+        for server in word.lost.clone() {
+            self.lost(now, server);
+        }
+        self.place_waiting(now);
+        self.retry(now, out)
+    }
+
+    /// Cuts anew what waits.
+    fn place_waiting(&mut self, now: Duration) {
+        let numbers: Vec<u64> = self.open.keys().copied().collect();
+        for number in numbers {
+            let Some(flight) = self.open.get(&number) else { continue };
+            let mut parts = SmallVec::new();
+            for part in &flight.parts {
+                match part.state {
+                    State::Waiting(_) => {
+                        let wait = State::Waiting(now);
+                        parts.extend(self.places(&flight.slice, part.from, part.to, &wait));
+                    }
+                    _ => parts.push(part.clone()),
+                }
+            }
+            if let Some(flight) = self.open.get_mut(&number) {
+                flight.parts = parts;
+            }
+        }
+    }
+
+    /// Sends what has waited long enough. To be called now and then while [`Self::waits`].
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn retry(&mut self, now: Duration, out: &mut Vec<Outgoing>) -> Result<(), KvError> {
+        self.waiting = false;
+        let numbers: Vec<u64> = self.open.keys().copied().collect();
+        numbers.into_iter().try_for_each(|number| self.send_waiting(now, number, out))
+    }
+
+    /// Something was answered: what waited for that may go.
+    fn send_freed(&mut self, now: Duration, out: &mut Vec<Outgoing>) -> Result<(), KvError> {
+        if self.waiting { self.retry(now, out) } else { Ok(()) }
+    }
+
+    /// Sends those parts of a slice that wait, if they may go.
+    fn send_waiting(
+        &mut self,
+        now: Duration,
+        number: u64,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), KvError> {
+        let Some(flight) = self.open.get(&number) else { return Ok(()) };
+        let mut go: SmallVec<[usize; 4]> = SmallVec::new();
+        for (at, part) in flight.parts.iter().enumerate() {
+            let State::Waiting(since) = part.state else { continue };
+            if since > now || self.lost.contains(&part.owner) || self.is_blocked(number, part) {
+                self.waiting = true;
+            } else {
+                go.push(at);
+            }
+        }
+        // A pull need not wait behind the values of other keys that are pushed. It stays behind those of its own.
+        let overtakes = !flight.slice.meta.push && !self.order.is_open(flight.slice.key);
+        let after = if flight.slice.meta.push { self.before(number) } else { 0 };
+        for at in go {
+            let Some(flight) = self.open.get_mut(&number) else { break };
+            let slice = &flight.slice;
+            let Some(part) = flight.parts.get_mut(at) else { continue };
+            let kv = slice.form.cut(&slice.kv, slice.meta.push, part.from, part.to)?;
+            part.state = State::Sent;
+            let placed = Placed {
+                slice: slice.rank,
+                from: part.from,
+                to: part.to,
+                term: part.term,
+                epoch: self.routes.epoch(),
+                after,
+                ..Placed::default()
+            };
+            let meta =
+                Meta { recver: part.owner, placed: Some(placed), overtakes, ..slice.meta.clone() };
+            out.push(Outgoing { meta, kv });
+        }
+        Ok(())
+    }
+
+    /// True if a part of a push would overtake an earlier push of the same elements.
+    fn is_blocked(&self, number: u64, part: &Part) -> bool {
+        let Some(flight) = self.open.get(&number).filter(|flight| flight.slice.meta.push) else {
+            return false;
+        };
+        let earlier = self.order.before(flight.slice.key, number);
+        let mut parts =
+            earlier.filter_map(|number| self.open.get(&number)).flat_map(|flight| &flight.parts);
+        parts.any(|other| {
+            let apart =
+                part.to != 0 && other.to != 0 && (other.to <= part.from || part.to <= other.from);
+            let under_way = match other.state {
+                State::Sent => other.owner != part.owner,
+                State::Waiting(_) => true,
+                State::Done(_) => false,
+            };
+            !apart && under_way
+        })
+    }
+
+    /// One more than the timestamp of the push of the same key before this one; 0: there was none.
+    fn before(&self, number: u64) -> u32 {
+        let Some(flight) = self.open.get(&number) else { return 0 };
+        let key = flight.slice.key;
+        let open = self.order.before(key, number).last();
+        let timestamp = match open.and_then(|number| self.open.get(&number)) {
+            Some(earlier) => Some(earlier.slice.meta.timestamp),
+            None => self.order.last(key),
+        };
+        timestamp.map_or(0, |timestamp| (timestamp as u32).wrapping_add(1))
+    }
+}
+
+#[cfg(test)]
+#[path = "flights_tests.rs"]
+mod tests;

@@ -1,0 +1,229 @@
+use super::*;
+use crate::kv::key_at;
+
+const A: NodeId = 8;
+const B: NodeId = 10;
+const NOW: Duration = Duration::from_secs(1);
+
+fn slice(timestamp: i32, push: bool, values: &[u8]) -> Slice {
+    let keys = Bytes::copy_from_slice(&7_u64.to_ne_bytes());
+    let (vals, lens) = if push {
+        (Bytes::copy_from_slice(values), form::one_len(values.len()))
+    } else {
+        (Bytes::new(), Bytes::new())
+    };
+    let kv = KvPairs { keys, vals, lens };
+    let meta = Meta { timestamp, push, pull: !push, request: true, ..Meta::default() };
+    Slice { meta, rank: 0, key: 7, form: Form::Dense { size: 1 }, kv }
+}
+
+fn placed(message: &Outgoing) -> &Placed {
+    message.meta.placed.as_ref().unwrap()
+}
+
+fn route(from: u64, to: u64, term: u64, owner: NodeId) -> Route {
+    Route { from, to, term, owner }
+}
+
+/// What a server answers to a message.
+fn answer(
+    flights: &mut Flights,
+    to: &Outgoing,
+    routes: &[Route],
+    again: bool,
+) -> (Answered, Vec<Outgoing>) {
+    let placed = Placed { again, routes: routes.to_vec(), ..placed(to).clone() };
+    let mut out = Vec::new();
+    let answered = flights
+        .answered(
+            NOW,
+            (to.meta.timestamp, to.meta.recver),
+            Some(&placed),
+            (KvPairs::default(), false),
+            &mut out,
+        )
+        .unwrap();
+    (answered, out)
+}
+
+fn begin(flights: &mut Flights, slice: Slice) -> Vec<Outgoing> {
+    let mut out = Vec::new();
+    flights.begin(NOW, slice, &mut out).unwrap();
+    out
+}
+
+fn parts(out: &[Outgoing]) -> Vec<(NodeId, u64, u64, &[u8])> {
+    out.iter().map(|o| (o.meta.recver, placed(o).from, placed(o).to, &o.kv.vals[..])).collect()
+}
+
+/// Flights that know a key of 8 elements, half of it at each of two servers.
+fn halves() -> Flights {
+    let mut flights = Flights::new(vec![A, B]);
+    let first = begin(&mut flights, slice(0, true, b"01234567"));
+    assert_eq!(parts(&first), [(A, 0, 0, &b"01234567"[..])]);
+    let routes = [route(0, 4, 2, A), route(4, 8, 2, B)];
+    assert!(matches!(answer(&mut flights, &first[0], &routes, false).0, Answered::Whole { .. }));
+    flights
+}
+
+#[test]
+fn a_key_that_is_not_known_goes_home_and_then_to_its_owners() {
+    let mut flights = halves();
+    let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    assert_eq!(parts(&out), [(A, 0, 4, &b"abcd"[..]), (B, 4, 8, &b"efgh"[..])]);
+    assert!(out.iter().all(|o| placed(o).after == 1), "the push before it had timestamp 0");
+    assert_eq!(answer(&mut flights, &out[1], &[], false).0, Answered::Open);
+    assert!(flights.has(1));
+    assert!(matches!(answer(&mut flights, &out[0], &[], false).0, Answered::Whole { rank: 0, .. }));
+    assert!(!flights.has(1));
+    assert_eq!(answer(&mut flights, &out[0], &[], false).0, Answered::Unknown, "said twice");
+}
+
+#[test]
+fn values_are_put_together_in_order() {
+    let mut flights = halves();
+    let out = begin(&mut flights, slice(1, false, b""));
+    let mut brought = Vec::new();
+    for (message, vals) in out.iter().zip(["xxxx", "yyyy"]).rev() {
+        let pairs = KvPairs {
+            keys: message.kv.keys.clone(),
+            vals: Bytes::from_static(vals.as_bytes()),
+            lens: form::one_len(4),
+        };
+        let mut more = Vec::new();
+        let who = (message.meta.timestamp, message.meta.recver);
+        let answered =
+            flights.answered(NOW, who, Some(placed(message)), (pairs, false), &mut more).unwrap();
+        brought.push(answered);
+    }
+    assert_eq!(brought[0], Answered::Open);
+    let Answered::Whole { rank: 0, pairs, more } = &brought[1] else { panic!("{brought:?}") };
+    assert_eq!(key_at(&pairs.keys, 0), Some(7));
+    assert_eq!((&pairs.vals[..], &more[0][..]), (&b"xxxx"[..], &b"yyyy"[..]));
+    assert_eq!(pairs.lens, form::one_len(8));
+}
+
+#[test]
+fn a_part_that_was_turned_away_is_cut_anew() {
+    let mut flights = halves();
+    let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    let routes = [route(4, 6, 3, A), route(6, 8, 3, B)];
+    let (answered, again) = answer(&mut flights, &out[1], &routes, true);
+    assert_eq!(answered, Answered::Open);
+    assert_eq!(parts(&again), [(A, 4, 6, &b"ef"[..]), (B, 6, 8, &b"gh"[..])]);
+}
+
+#[test]
+fn a_server_that_says_nothing_new_is_asked_again_later() {
+    let mut flights = halves();
+    let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    assert!(answer(&mut flights, &out[1], &[], true).1.is_empty());
+    assert!(flights.waits());
+    let mut out = Vec::new();
+    flights.retry(NOW + RETRY / 2, &mut out).unwrap();
+    assert!(out.is_empty() && flights.waits());
+    flights.retry(NOW + RETRY, &mut out).unwrap();
+    assert_eq!(parts(&out), [(B, 4, 8, &b"efgh"[..])]);
+    assert!(!flights.waits());
+}
+
+#[test]
+fn what_a_dead_server_had_waits_for_a_policy() {
+    let mut flights = halves();
+    begin(&mut flights, slice(1, true, b"abcdefgh"));
+    flights.lost(NOW, B);
+    let mut out = Vec::new();
+    flights.retry(NOW + RETRY, &mut out).unwrap();
+    assert!(out.is_empty());
+    let taken = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
+    let word =
+        Word { epoch: 1, homes: vec![A, A], routes: vec![taken], lost: vec![B], ..Word::default() };
+    flights.policy(NOW, &word, &mut out).unwrap();
+    assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
+    assert_eq!(placed(&out[0]).epoch, 1);
+    // A new key of the dead server's rank has a new home.
+    let other = Slice { rank: 1, key: 9, ..slice(2, true, b"zz") };
+    assert_eq!(begin(&mut flights, other)[0].meta.recver, A);
+}
+
+#[test]
+fn a_later_push_does_not_overtake_one_that_waits() {
+    let mut flights = halves();
+    let first = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    let second = begin(&mut flights, slice(2, true, b"ABCDEFGH"));
+    assert_eq!(placed(&second[0]).after, 2);
+    // The first is turned away and goes to another server: the second, turned away too, follows it there.
+    let moved = [route(4, 8, 3, A)];
+    let (_, out) = answer(&mut flights, &first[1], &moved, true);
+    assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
+    // A third one, which knows already, does not go before the second, which is still at the old owner.
+    let third = begin(&mut flights, slice(3, true, b"........"));
+    assert_eq!(parts(&third), [(A, 0, 4, &b"...."[..])]);
+    let (_, out) = answer(&mut flights, &second[1], &moved, true);
+    assert_eq!(parts(&out), [(A, 4, 8, &b"EFGH"[..]), (A, 4, 8, &b"...."[..])]);
+}
+
+#[test]
+fn a_push_of_another_size_is_refused_where_the_key_is_cut() {
+    let mut flights = halves();
+    let mut out = Vec::new();
+    let begun = flights.begin(NOW, slice(1, true, b"abc"), &mut out);
+    assert_eq!(begun, Err(KvError::PieceMismatch { key: 7, expected: 8, got: 3 }));
+    assert!(out.is_empty() && !flights.has(1));
+}
+
+#[test]
+fn a_server_without_pieces_answers_for_the_slice() {
+    let mut flights = Flights::new(vec![A, B]);
+    let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    assert_eq!(out[0].meta.recver, A);
+    let mut more = Vec::new();
+    let answer = (KvPairs::default(), false);
+    let answered = flights.answered(NOW, (1, A), None, answer, &mut more).unwrap();
+    assert!(matches!(answered, Answered::Whole { rank: 0, .. }));
+}
+
+#[test]
+fn a_refusal_ends_the_slice() {
+    let mut flights = halves();
+    let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    let mut more = Vec::new();
+    let answered = flights
+        .answered(NOW, (1, B), Some(placed(&out[1])), (KvPairs::default(), true), &mut more)
+        .unwrap();
+    assert_eq!(answered, Answered::Refused { rank: 0 });
+    assert!(!flights.has(1));
+    // The next push does not name it as the one before.
+    assert_eq!(placed(&begin(&mut flights, slice(2, true, b"abcdefgh"))[0]).after, 1);
+}
+
+#[test]
+fn compressed_values_are_cut_at_words() {
+    let first = 1000_u64;
+    let keys: Vec<u8> = [first + 40, 7].iter().flat_map(|key| key.to_ne_bytes()).collect();
+    let kv = KvPairs {
+        keys: keys.into(),
+        vals: Bytes::from_static(b"aaaabbbbcccc"),
+        lens: Bytes::copy_from_slice(bytemuck::cast_slice(&[0_i32, 12])),
+    };
+    let form = Form::TwoBit { first };
+    let cut = form.cut(&kv, true, 16, 40).unwrap();
+    assert_eq!((key_at(&cut.keys, 0), key_at(&cut.keys, 1)), (Some(first + 24), Some(7)));
+    assert_eq!(&cut.vals[..], b"bbbbcccc");
+    assert_eq!(&cut.lens[..], bytemuck::cast_slice::<i32, u8>(&[0, 8]));
+    assert_eq!(form.check(&kv, 7, 40), Ok(()));
+    assert!(form.check(&kv, 7, 49).is_err());
+    assert!(form.cut(&kv, true, 16, 64).is_err());
+}
+
+#[test]
+fn a_pull_overtakes_values_of_other_keys_only() {
+    let mut flights = halves();
+    assert!(begin(&mut flights, slice(1, false, b"")).iter().all(|pull| pull.meta.overtakes));
+    let push = begin(&mut flights, slice(2, true, b"abcdefgh"));
+    assert!(push.iter().all(|push| !push.meta.overtakes));
+    assert!(begin(&mut flights, slice(3, false, b"")).iter().all(|pull| !pull.meta.overtakes));
+    answer(&mut flights, &push[0], &[], false);
+    answer(&mut flights, &push[1], &[], false);
+    assert!(begin(&mut flights, slice(4, false, b"")).iter().all(|pull| pull.meta.overtakes));
+}

@@ -1,0 +1,200 @@
+//! A worker's requests about keys that move: gives the parts of each to the state machine in `kv`, sends what
+//! it says, and puts the answers together. May touch `kv`, `store::kind` (what a request is about) and the van.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::customer::{Payload, Requests, Shared, with_data};
+use super::error::{NodeError, Result};
+use super::van::{Van, lock};
+use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
+use crate::kv::worker::Response;
+use crate::kv::{Finished, KvError, KvPairs};
+use crate::observe::MessageKind;
+use crate::store::kind::form_of;
+use crate::wire::elastic::Word;
+use crate::wire::{Meta, NodeId, server_id};
+
+/// Rounds that wait to be reported; the clock takes them twenty times a second.
+const ROUNDS_KEPT: usize = 1024;
+
+impl Requests {
+    /// From now on, if this job's keys may move.
+    pub(super) fn follow_pieces(&mut self, van: &Van) {
+        if self.flights.is_some() || !van.is_elastic() {
+            return;
+        }
+        let homes = (0..van.settings().num_servers).map(server_id).collect();
+        let mut flights = Flights::new(homes);
+        if let Some(word) = van.policy() {
+            let nothing_is_open = flights.policy(van.now(), &word, &mut Vec::new());
+            debug_assert!(nothing_is_open.is_ok(), "no slice was begun");
+        }
+        self.flights = Some(flights);
+    }
+
+    /// Begins the slices of a request; what is to be sent.
+    pub(super) fn begin_flights(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        slices: impl Iterator<Item = (usize, KvPairs)>,
+    ) -> Result<Vec<Outgoing>> {
+        let mut messages = Vec::new();
+        let Some(flights) = &mut self.flights else { return Ok(messages) };
+        for (rank, kv) in slices {
+            let begun = messages.len();
+            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
+            let (form, key) = form_of(meta, &kv, first);
+            let slice = Slice { meta: meta.clone(), rank: rank as u32, key, form, kv };
+            if let Err(error) = flights.begin(now, slice, &mut messages) {
+                flights.forget(meta.timestamp);
+                return Err(NodeError::Invalid(error.to_string()));
+            }
+            if meta.push
+                && let Some(round) = self.rounds.pushed(now, key)
+                && self.measured.len() < ROUNDS_KEPT
+            {
+                self.measured.push(round);
+            }
+            for message in &messages[begun..] {
+                self.rounds.sent(now, message.meta.recver);
+            }
+        }
+        Ok(messages)
+    }
+
+    /// A part was answered. The end of the request, if that was all of it.
+    fn part_answered(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        pairs: KvPairs,
+        out: &mut Vec<Outgoing>,
+    ) -> Option<Finished<Payload>> {
+        self.rounds.answered(now, meta.sender);
+        let flights = self.flights.as_mut()?;
+        let who = (meta.timestamp, meta.sender);
+        let empty = meta.pull && pairs.keys.is_empty();
+        let again = meta.placed.as_ref().is_some_and(|placed| placed.again);
+        let no_keys = format!("node {} answered a pull without keys", meta.sender);
+        let error = if meta.error.is_empty() && empty && !again { &no_keys } else { &meta.error };
+        let refused = !error.is_empty();
+        let answered = flights.answered(now, who, meta.placed.as_ref(), (pairs, refused), out);
+        let (rank, response) = match answered {
+            Ok(Answered::Unknown | Answered::Open) => return None,
+            Ok(Answered::Whole { rank, pairs, more }) => {
+                (rank, Response { pairs, more, ..Response::default() })
+            }
+            Ok(Answered::Refused { rank }) => (rank, Response { error, ..Response::default() }),
+            Err(error) => return self.misfit(meta.timestamp, &error),
+        };
+        let kind = MessageKind::of_request(meta);
+        self.answered((meta.timestamp, server_id(rank as usize), kind), response)
+    }
+
+    /// The values of a request do not fit the pieces that its key has now.
+    fn misfit(&mut self, timestamp: i32, error: &KvError) -> Option<Finished<Payload>> {
+        if let Some(flights) = &mut self.flights {
+            flights.forget(timestamp);
+        }
+        self.requests.fail(timestamp, error.to_string())
+    }
+
+    /// The requests that wait for a server which is gone, and no other one can answer them.
+    pub(super) fn bound_to(&self, server: NodeId) -> Vec<i32> {
+        let waiting = self.requests.tracker().waiting_for(server);
+        let moves = |ts: &i32| self.flights.as_ref().is_some_and(|flights| flights.has(*ts));
+        waiting.into_iter().filter(|ts| !moves(ts)).collect()
+    }
+}
+
+impl Shared {
+    /// Sends parts. A server that is lost meanwhile answers nothing: they wait then.
+    pub(super) fn send_parts(&self, van: &Arc<Van>, messages: Vec<Outgoing>) -> Result<()> {
+        for Outgoing { meta, kv } in messages {
+            let to = meta.recver;
+            if let Err(error) = van.send(with_data(meta, kv)) {
+                van.failure().map_or(Ok(()), Err)?;
+                if !matches!(error, NodeError::PeerLost(_)) {
+                    return Err(error);
+                }
+                let mut state = lock(&self.requests);
+                if let Some(flights) = &mut state.flights {
+                    flights.lost(van.now(), to);
+                }
+                self.note_waits(&state);
+            }
+        }
+        Ok(())
+    }
+
+    /// A response, where the parts of requests are followed.
+    pub(super) fn part_response(&self, meta: Meta, pairs: KvPairs) {
+        let Ok(van) = self.van() else { return };
+        let mut out = Vec::new();
+        let mut state = lock(&self.requests);
+        let is_part = state.flights.as_ref().is_some_and(|flights| flights.has(meta.timestamp));
+        let finished = if is_part {
+            state.part_answered(van.now(), &meta, pairs, &mut out)
+        } else if meta.placed.is_none() {
+            state.whole_answered(meta, pairs)
+        } else {
+            None // Said twice, or too late.
+        };
+        self.note_waits(&state);
+        drop(state);
+        self.send_again(&van, out);
+        if let Some(finished) = finished {
+            self.finish(finished);
+        }
+    }
+
+    /// A new policy, at a worker.
+    pub(super) fn policy(&self, word: &Word) {
+        self.flights_step(|flights, now, out| flights.policy(now, word, out));
+    }
+
+    /// What waits may go now.
+    pub(super) fn retry(&self) {
+        self.flights_step(|flights, now, out| flights.retry(now, out));
+    }
+
+    fn flights_step(
+        &self,
+        step: impl FnOnce(
+            &mut Flights,
+            Duration,
+            &mut Vec<Outgoing>,
+        ) -> std::result::Result<(), KvError>,
+    ) {
+        let Ok(van) = self.van() else { return };
+        let mut out = Vec::new();
+        let mut state = lock(&self.requests);
+        state.follow_pieces(&van);
+        let Some(flights) = &mut state.flights else { return };
+        let stepped = step(flights, van.now(), &mut out);
+        self.note_waits(&state);
+        drop(state);
+        self.send_again(&van, out);
+        if let Err(error) = stepped {
+            let failed = lock(&self.requests).requests.fail_all(error.to_string());
+            failed.into_iter().for_each(|finished| self.finish(finished));
+            self.answered.notify_all();
+        }
+    }
+
+    /// Sends on the thread that handles answers: nobody can be told of an error but those who wait, and
+    /// who fails the job tells them.
+    fn send_again(&self, van: &Arc<Van>, messages: Vec<Outgoing>) {
+        if let Err(error) = self.send_parts(van, messages) {
+            crate::observe::log::write(crate::observe::log::Level::Verbose, &error.to_string());
+        }
+    }
+
+    pub(super) fn note_waits(&self, state: &Requests) {
+        let waits = state.flights.as_ref().is_some_and(Flights::waits);
+        self.waits.store(waits, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,189 @@
+//! What nodes tell the scheduler's planner, as bytes: the reports of `placement` in protobuf, written and read
+//! by prost. Numbers from the wire are not believed here; the planner leaves out what makes no sense.
+
+use prost::Message as _;
+
+use crate::placement::links::{self, Estimate, LinkReport};
+use crate::placement::stragglers::{ServerTime, WorkerReport};
+use crate::wire::NodeId;
+
+/// A rate.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Rate {
+    #[prost(double, tag = "1")]
+    rate: f64,
+    #[prost(double, tag = "2")]
+    lower: f64,
+    #[prost(double, tag = "3")]
+    confidence: f64,
+    #[prost(uint32, tag = "4")]
+    samples: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Link {
+    #[prost(int32, tag = "1")]
+    peer: NodeId,
+    #[prost(message, optional, tag = "2")]
+    rate: Option<Rate>,
+    #[prost(double, tag = "3")]
+    recent: f64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Links {
+    #[prost(message, optional, tag = "1")]
+    down: Option<Rate>,
+    #[prost(message, repeated, tag = "2")]
+    links: Vec<Link>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Server {
+    #[prost(int32, tag = "1")]
+    server: NodeId,
+    #[prost(double, tag = "2")]
+    seconds: f64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Rounds {
+    #[prost(uint64, tag = "1")]
+    first: u64,
+    #[prost(uint64, tag = "2")]
+    last: u64,
+    #[prost(double, tag = "3")]
+    seconds: f64,
+    #[prost(message, repeated, tag = "4")]
+    servers: Vec<Server>,
+}
+
+/// All that one message tells.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Told {
+    #[prost(message, optional, tag = "1")]
+    links: Option<Links>,
+    #[prost(message, optional, tag = "2")]
+    rounds: Option<Rounds>,
+    #[prost(uint64, optional, tag = "3")]
+    progress: Option<u64>,
+    #[prost(double, optional, tag = "4")]
+    busy: Option<f64>,
+}
+
+/// What a node measured since it last told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Measured {
+    /// Its links.
+    pub(super) links: Option<links::Report>,
+    /// A worker: its last rounds.
+    pub(super) rounds: Option<WorkerReport>,
+    /// A worker: the last round that is over.
+    pub(super) progress: Option<u64>,
+    /// A server: the part of the time that it spends with requests.
+    pub(super) busy: Option<f64>,
+}
+
+impl Measured {
+    /// True if it says nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Its bytes.
+    pub(super) fn encode(&self) -> bytes::Bytes {
+        let rate = |e: &Estimate| Rate {
+            rate: e.rate,
+            lower: e.lower,
+            confidence: e.confidence,
+            samples: e.samples,
+        };
+        let links = self.links.as_ref().map(|report| Links {
+            down: report.down.as_ref().map(rate),
+            links: report
+                .links
+                .iter()
+                .map(|l| Link { peer: l.peer, rate: Some(rate(&l.estimate)), recent: l.recent })
+                .collect(),
+        });
+        let rounds = self.rounds.as_ref().map(|report| Rounds {
+            first: report.first_round,
+            last: report.last_round,
+            seconds: report.round_seconds,
+            servers: report
+                .servers
+                .iter()
+                .map(|time| Server { server: time.server, seconds: time.seconds })
+                .collect(),
+        });
+        Told { links, rounds, progress: self.progress, busy: self.busy }.encode_to_vec().into()
+    }
+
+    /// Reads what that node told; `None` if it is nothing of the kind.
+    pub(super) fn decode(node: NodeId, bytes: &[u8]) -> Option<Self> {
+        let told = Told::decode(bytes).ok()?;
+        let estimate = |rate: Rate| Estimate {
+            rate: rate.rate,
+            lower: rate.lower,
+            confidence: rate.confidence,
+            samples: rate.samples,
+        };
+        let links = told.links.map(|links| links::Report {
+            node,
+            down: links.down.map(estimate),
+            links: links
+                .links
+                .into_iter()
+                .filter_map(|link| {
+                    let estimate = estimate(link.rate?);
+                    Some(LinkReport { peer: link.peer, estimate, recent: link.recent })
+                })
+                .collect(),
+        });
+        let rounds = told.rounds.map(|rounds| WorkerReport {
+            worker: node,
+            first_round: rounds.first,
+            last_round: rounds.last,
+            round_seconds: rounds.seconds,
+            servers: rounds
+                .servers
+                .into_iter()
+                .map(|time| ServerTime { server: time.server, seconds: time.seconds })
+                .collect(),
+        });
+        Some(Self { links, rounds, progress: told.progress, busy: told.busy })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_was_written() {
+        let estimate = Estimate { rate: 5e7, lower: 4e7, confidence: 0.5, samples: 8 };
+        let links = links::Report {
+            node: 9,
+            down: Some(estimate),
+            links: vec![LinkReport { peer: 8, estimate, recent: 1e6 }],
+        };
+        let rounds = WorkerReport {
+            worker: 9,
+            first_round: 3,
+            last_round: 7,
+            round_seconds: 0.25,
+            servers: vec![ServerTime { server: 8, seconds: 0.2 }],
+        };
+        let all = Measured {
+            links: Some(links),
+            rounds: Some(rounds),
+            progress: Some(7),
+            busy: Some(0.5),
+        };
+        assert_eq!(Measured::decode(9, &all.encode()), Some(all));
+        let nothing = Measured::default();
+        assert!(nothing.is_empty());
+        assert_eq!(Measured::decode(9, &nothing.encode()), Some(nothing));
+        assert_eq!(Measured::decode(9, b"\xff\xff"), None);
+    }
+}

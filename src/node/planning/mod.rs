@@ -1,0 +1,9 @@
+//! The planner's place in a running job: what nodes measure and tell (`measuring`, `measured`), and what the
+//! scheduler makes of it (`plans`). Rules of placement are in `placement`; here is only who says what when.
+
+mod measured;
+mod measuring;
+mod plans;
+
+pub(super) use measuring::Measuring;
+pub(super) use plans::Planning;

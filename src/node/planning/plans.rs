@@ -1,0 +1,184 @@
+//! The planner on the scheduler: is given what nodes told and who is in the job, and its plans become orders.
+//! Called under the van's lock; sends nothing itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::measured::Measured;
+use crate::cluster::{Cluster, RoundTimes};
+use crate::observe::log::{self, Level};
+use crate::placement::cost::Replicas;
+use crate::placement::layout::{Move, PieceLoad, Plan};
+use crate::placement::planner::{
+    Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
+};
+use crate::wire::elastic::Order;
+use crate::wire::{NodeId, Role};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Planning {
+    planner: Planner,
+    members: Members,
+    layout: Vec<PieceLoad>,
+    /// A plan was ordered, and the planner does not know yet what became of it.
+    ordered: bool,
+    round_seconds: f64,
+    random: u64,
+}
+
+impl Planning {
+    /// A planner that knows nothing. `enabled`: it may move what need not move.
+    pub(crate) fn new(enabled: bool, replicas: u32, seed: u64) -> Self {
+        let replicas = if replicas == 0 { Replicas::None } else { Replicas::Next { ratio: 1.0 } };
+        Self {
+            planner: Planner::new(Settings { enabled, replicas, ..Settings::default() }),
+            members: Members::default(),
+            layout: Vec::new(),
+            ordered: false,
+            round_seconds: 0.0,
+            random: seed,
+        }
+    }
+
+    /// A node told what it measured.
+    pub(crate) fn report(&mut self, now: Duration, from: NodeId, bytes: &[u8]) {
+        let Some(measured) = Measured::decode(from, bytes) else { return };
+        let Measured { links, rounds, progress, busy } = measured;
+        if let Some(links) = links {
+            self.planner.report(now, Report::Links(links));
+        }
+        if let Some(rounds) = rounds {
+            self.round_seconds = rounds.round_seconds;
+            self.planner.report(now, Report::Rounds(rounds));
+        }
+        if let Some(round) = progress {
+            self.planner.report(now, Report::Progress { round });
+        }
+        if let Some(busy) = busy {
+            let seconds = busy * self.round_seconds;
+            self.planner.report(now, Report::Handler { server: from, seconds });
+        }
+    }
+
+    /// What is to move now, with the servers that have it.
+    pub(crate) fn look(&mut self, now: Duration, cluster: &Cluster) -> Vec<(NodeId, Order)> {
+        let members = members(cluster);
+        if members != self.members {
+            self.planner.set_members(members.clone());
+            self.members = members;
+        }
+        if !cluster.may_order() || !cluster.open_orders().is_empty() {
+            return Vec::new();
+        }
+        let Some(layout) = layout(cluster) else { return Vec::new() };
+        if self.ordered || layout != self.layout {
+            self.ordered = false;
+            if let Err(error) = self.planner.set_layout(layout.clone()) {
+                log::write(Level::Warning, &format!("what servers hold cannot be: {error}"));
+            }
+            self.layout = layout;
+        }
+        let random = &mut self.random;
+        let Some(plan) = self.planner.tick(now, &mut || next(random)) else { return Vec::new() };
+        self.ordered = true;
+        log::write(Level::Info, &told(&plan));
+        plan.moves.iter().map(order).collect()
+    }
+
+    /// For `pslite status`.
+    pub(crate) fn times(&self, now: Duration) -> RoundTimes {
+        let status = self.planner.status(now);
+        let seconds = |seconds: Option<f64>| {
+            seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        };
+        RoundTimes {
+            predicted: seconds(status.predicted),
+            measured: seconds(status.measured),
+            bound: seconds(status.bound),
+            limit: note(&status),
+        }
+    }
+}
+
+/// Servers that hold the others up, and why.
+fn note(status: &Status) -> String {
+    let stragglers = status.servers.iter().filter_map(|server| {
+        let cause = server.straggler?;
+        let rank = crate::wire::id_to_rank(server.id);
+        Some(format!(
+            "server {rank} is {:.1} times as slow as its links: {cause:?}",
+            server.slowdown
+        ))
+    });
+    let slow = status
+        .slow_workers
+        .iter()
+        .map(|id| format!("worker {} holds the others up", crate::wire::id_to_rank(*id)));
+    stragglers.chain(slow).collect::<Vec<_>>().join("; ")
+}
+
+fn told(plan: &Plan) -> String {
+    let megabytes = plan.moved_bytes as f64 / 1e6;
+    let bound = plan.bound.map_or(String::new(), |bound| format!(", at best {bound:.3} s"));
+    format!(
+        "moving {megabytes:.1} MB in {} pieces: a round takes {:.3} s, then {:.3} s{bound} ({})",
+        plan.moves.len(),
+        plan.before,
+        plan.predicted,
+        plan.reason
+    )
+}
+
+fn order(of: &Move) -> (NodeId, Order) {
+    (of.owner, Order { key: of.key, from: of.from, to: of.to, owner: of.to_server })
+}
+
+/// Who is in the job. Nodes with the same host name are on one host.
+fn members(cluster: &Cluster) -> Members {
+    let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut members = Members::default();
+    let able = cluster.able_servers();
+    let policy = cluster.policy();
+    for node in cluster.members().values().filter(|node| !cluster.is_gone(node.id)) {
+        let number = hosts.len() as u32;
+        let host = Some(*hosts.entry(&node.hostname).or_insert(number));
+        let id = node.id;
+        match node.role {
+            Role::Worker => members.workers.push(WorkerMember { id, host }),
+            Role::Server if policy.servers.contains(&id) => {
+                let duty = if able.contains(&id) { Duty::Active } else { Duty::Draining };
+                members.servers.push(ServerMember { id, host, memory: None, duty });
+            }
+            Role::Server | Role::Scheduler => {}
+        }
+    }
+    members
+}
+
+/// Where all pieces are; `None` while some is on its way.
+fn layout(cluster: &Cluster) -> Option<Vec<PieceLoad>> {
+    let pieces = cluster.pieces().values().flat_map(|key| &key.pieces);
+    let load = |piece: &crate::cluster::claims::Piece| {
+        (piece.leaving_to.is_none()).then_some(PieceLoad {
+            key: piece.key,
+            from: piece.from,
+            to: piece.to,
+            bytes: piece.bytes,
+            state_bytes: piece.state_bytes,
+            owner: piece.owner,
+            divisible: piece.align != 0,
+            align: piece.align.max(1),
+        })
+    };
+    pieces.map(load).collect()
+}
+
+/// A number from [0, 1): a SplitMix64 step.
+fn next(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,148 @@
+//! What the store of a server does about pieces that move (`docs/elastic.md`): words of the scheduler and
+//! transfers of other servers go in, answers, transfers and claims go out. Nothing is decided here.
+
+use std::sync::atomic::Ordering;
+
+use super::{Head, Serving, Shell, respond};
+use crate::cluster::Event;
+use crate::node::customer::Shared;
+use crate::node::van::lock;
+use crate::observe::log::{self, Level};
+use crate::store::elastic::{Due, Outbound, Outgoing};
+use crate::store::{Store, StoreError};
+use crate::wire::elastic::{Claim, Order, Transfer, Word};
+use crate::wire::{Frames, Message, Meta};
+
+/// Why the values of a server that was handed over do not move.
+const HANDED_OVER: &str = "MXNet's own server, in Python, keeps its values";
+
+impl Shell {
+    /// Another server sent something.
+    pub(super) fn transfer(
+        &self,
+        customer: &Shared,
+        serving: &Serving,
+        message: &Message,
+        transfer: &Transfer,
+    ) {
+        let mut out = Outbound::default();
+        let from = message.meta.sender;
+        let taken = lock(&serving.store).transfer(from, transfer, &message.data, &mut out);
+        send(customer, out);
+        if let Err(error) = taken {
+            let text = format!("server {from} sent a piece that cannot be used: {error}");
+            log::write(Level::Error, &text);
+            (self.on_stop)(Err(text));
+        }
+        self.claim_changes(customer);
+    }
+
+    /// A new policy.
+    pub(crate) fn policy(&self, customer: &Shared, word: &Word) {
+        self.with_store(customer, |store, out| store.policy(word, out));
+        self.claim_changes(customer);
+    }
+
+    /// The scheduler orders moves.
+    pub(crate) fn orders(&self, customer: &Shared, orders: &[Order]) {
+        self.with_store(customer, |store, out| store.orders(orders, out));
+        self.claim_changes(customer);
+    }
+
+    /// The scheduler asks what is here, since servers are lost.
+    pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
+        let mut claims = Vec::new();
+        self.with_store(customer, |store, _| claims = store.collect(word));
+        self.say(customer, word.epoch, claims);
+    }
+
+    /// Tells the scheduler what is here, if that has changed since it was told.
+    pub(crate) fn claim_changes(&self, customer: &Shared) {
+        let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
+        if !van.is_elastic() {
+            return;
+        }
+        let store = lock(&serving.store);
+        let number = store.claims_number() + 1;
+        if serving.claimed.swap(number, Ordering::Relaxed) == number {
+            return;
+        }
+        let claims = store.claims();
+        drop(store);
+        let epoch = van.policy().map_or(0, |policy| policy.epoch);
+        self.say(customer, epoch, claims);
+    }
+
+    fn say(&self, customer: &Shared, epoch: u64, claims: Vec<Claim>) {
+        let Ok(van) = customer.van() else { return };
+        let fixed = self.handed_over.load(Ordering::Acquire).then(|| HANDED_OVER.to_owned());
+        van.event(Event::Claims { epoch, claims, fixed });
+    }
+
+    /// This server was emptied: whoever runs it ends.
+    pub(crate) fn leave(&self, customer: &Shared) {
+        (self.on_stop)(Ok(()));
+        if self.has_application {
+            let head = Head::Stop.number();
+            let meta = Meta {
+                head,
+                sender: super::HAND_OVER,
+                request: true,
+                simple_app: true,
+                app_id: customer.app_id,
+                ..Meta::default()
+            };
+            (customer.handler)(Message { meta, data: Frames::new() });
+        }
+    }
+
+    /// Makes the store if it is not there yet: a server that joins gets transfers first.
+    fn with_store(&self, customer: &Shared, step: impl FnOnce(&mut Store, &mut Outbound)) {
+        let Ok(serving) = self.serving(customer) else { return };
+        if self.handed_over.load(Ordering::Acquire) {
+            return;
+        }
+        let mut out = Outbound::default();
+        step(&mut lock(&serving.store), &mut out);
+        send(customer, out);
+    }
+
+    /// Obeys a command. In a job whose pieces move its answer may have to wait for servers that joined.
+    pub(super) fn obey(
+        &self,
+        customer: &Shared,
+        serving: &Serving,
+        meta: &Meta,
+    ) -> Result<Due, StoreError> {
+        let mut out = Outbound::default();
+        let due = lock(&serving.store).obey(meta, &mut out);
+        send(customer, out);
+        due
+    }
+}
+
+/// Sends what the store says, in order: answers first.
+pub(super) fn send(customer: &Shared, out: Outbound) {
+    for answer in out.answers {
+        respond(customer, answer);
+    }
+    if out.transfers.is_empty() {
+        return;
+    }
+    let Ok(van) = customer.van() else { return };
+    for Outgoing { to, transfer, frames } in out.transfers {
+        let meta = Meta {
+            app_id: customer.app_id,
+            customer_id: customer.app_id,
+            recver: to,
+            request: true,
+            transfer: Some(Box::new(transfer)),
+            ..Meta::default()
+        };
+        let message = Message { meta, data: frames.into_iter().collect() };
+        // A server that is gone: the scheduler says what follows from that.
+        if let Err(error) = van.send(message) {
+            log::write(Level::Verbose, &error.to_string());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the membership of an elastic job decides beyond links and barriers, handed to those who do it
+//! (`docs/elastic.md`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Core, Van, lock};
+use crate::cluster::{Action, Event, Policy};
+use crate::node::planning::{Measuring, Planning};
+use crate::node::service::Delivery;
+use crate::observe::log::{self, Level};
+use crate::wire::Role;
+use crate::wire::elastic::{KeyRoute, Word, WordKind};
+
+/// Why the values of a server do not move that has no store of ours.
+const OWN_HANDLER: &str = "an application's own handler keeps its values";
+
+impl Van {
+    /// Applies an action of an elastic job; what it leads to, if anything.
+    pub(super) fn elastic(&self, core: &Core, action: Action) -> Option<Event> {
+        match action {
+            Action::Policy { policy, routes } => self.new_policy(core, policy, routes),
+            Action::Collect { epoch } => {
+                if !self.customers.have_store() {
+                    let fixed = Some(OWN_HANDLER.to_owned());
+                    return Some(Event::Claims { epoch, claims: Vec::new(), fixed });
+                }
+                let lost = core.lost.keys().copied().collect();
+                let word = Word { epoch, lost, ..Word::default() };
+                self.customers.broadcast(&Delivery::Collect(Arc::new(word)));
+            }
+            Action::Orders { moves } => {
+                self.customers.broadcast(&Delivery::Orders(moves.into()));
+            }
+            Action::Leave => {
+                log::write(Level::Info, "this server was emptied; it leaves the job");
+                self.customers.broadcast(&Delivery::Leave);
+            }
+            Action::Report { from, report } => {
+                if let Some(planning) = &mut *lock(&self.planning) {
+                    planning.report(self.now(), from, &report);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Tells the scheduler what was measured. Called by the clock.
+    pub(super) fn measure(&self) {
+        let now = self.now();
+        let rounds = self.customers.take_rounds();
+        let served = self.customers.busy();
+        let report = {
+            let mut measuring = lock(&self.measuring);
+            let measuring = measuring.get_or_insert_with(|| Measuring::new(self.my_id(), now));
+            if let Some(native) = &self.native {
+                let samples: Vec<_> = native.take_rates().into();
+                measuring.received(self.started, &samples);
+            }
+            measuring.tell(now, &rounds, served)
+        };
+        if let Some(report) = report {
+            self.event(Event::Report(report));
+        }
+    }
+
+    /// The scheduler: orders what its planner wants to move. Called by the clock.
+    pub(super) fn plan(&self) {
+        if self.settings.role != Role::Scheduler {
+            return;
+        }
+        // The planner is locked within the core's lock, never the other way round.
+        let (orders, times) = {
+            let core = lock(&self.core);
+            let mut planning = lock(&self.planning);
+            let now = self.now();
+            let planning = planning.get_or_insert_with(|| {
+                let replicas = core.cluster.policy().replicas;
+                let seed = self.random.load(Ordering::Relaxed);
+                Planning::new(self.settings.planning, replicas, seed)
+            });
+            (planning.look(now, &core.cluster), planning.times(now))
+        };
+        if !orders.is_empty() {
+            self.event(Event::Orders(orders));
+        }
+        self.event(Event::RoundTimes(times));
+    }
+
+    fn new_policy(&self, core: &Core, policy: Policy, routes: Vec<KeyRoute>) {
+        let Policy { epoch, servers, draining, homes, mut lost, released, replicas, workers } =
+            policy;
+        let names: Vec<String> =
+            servers.iter().map(|id| crate::wire::id_to_rank(*id).to_string()).collect();
+        let text = format!("policy {epoch}: servers {} serve", names.join(", "));
+        // The first one says nothing new.
+        log::write(if epoch > 1 { Level::Info } else { Level::Verbose }, &text);
+        lost.extend(&released);
+        lost.extend(core.lost.keys().filter(|id| !servers.contains(id)));
+        lost.sort_unstable();
+        lost.dedup();
+        let kind = WordKind::Policy as i32;
+        let word = Word {
+            kind,
+            epoch,
+            servers,
+            draining,
+            homes,
+            lost,
+            released,
+            replicas,
+            workers,
+            routes,
+            ..Word::default()
+        };
+        let word = Arc::new(word);
+        *lock(&self.policy) = Some(Arc::clone(&word));
+        if let Some(measuring) = &mut *lock(&self.measuring) {
+            measuring.switched();
+        }
+        self.elastic.store(true, Ordering::Relaxed);
+        self.customers.broadcast(&Delivery::Policy(word));
+    }
+}

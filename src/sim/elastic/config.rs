@@ -1,0 +1,139 @@
+//! An elastic job and its fate, as a test or a seed describes it.
+
+use std::time::Duration;
+
+use super::sabotage::Plant;
+use super::script::Program;
+use super::workload::Tensors;
+use crate::sim::network::{NetworkConfig, Process, Rates};
+use crate::sim::steps::DeathAt;
+
+/// What happens to the job, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The process is started (again): same address, new incarnation.
+    Start(Process),
+    /// The process is killed; the system closes its connections. A server only if what it has is safe elsewhere,
+    /// unless the job may fail; else as soon as that is so.
+    Crash(Process),
+    /// The host of the process goes down; nobody closes anything. Servers as above.
+    Vanish(Process),
+    /// The next process at which that step happens dies there, under the same condition.
+    Death(DeathAt),
+    /// Two processes do not reach each other any more; their connections break.
+    Cut(Process, Process),
+    /// They do again.
+    Mend(Process, Process),
+    /// Nothing goes from the first to the second any more, and nobody notices.
+    Stall(Process, Process),
+    /// It does again.
+    Flow(Process, Process),
+    /// The process does nothing for that long. What reaches it waits.
+    Pause(Process, Duration),
+    /// The lines of the process have these rates from now on; none: no limit.
+    Rates(Process, Option<Rates>),
+    /// All directions are open, all pauses over, and nobody dies any more.
+    Heal,
+}
+
+/// A job and its fate.
+#[derive(Clone, Debug)]
+pub struct ElasticConfig {
+    /// Decides everything that chance decides.
+    pub seed: u64,
+    /// Workers: processes `1 + servers ..`.
+    pub workers: usize,
+    /// Servers that the job begins with: processes `1 ..= servers`. The scheduler is process 0.
+    pub servers: usize,
+    /// Servers that may join: the processes after the workers, each when it is started.
+    pub joiners: usize,
+    /// Copies of each piece.
+    pub replicas: u32,
+    /// Sums are made in the order of ranks.
+    pub deterministic: bool,
+    /// What the workers do.
+    pub program: Program,
+    /// On what.
+    pub tensors: Tensors,
+    /// The longest that a worker computes between two pushes of a tensor.
+    pub compute: Duration,
+    /// So many percent of pushes are followed by a pull.
+    pub pulls: u32,
+    /// How messages travel.
+    pub network: NetworkConfig,
+    /// Data have connections of their own, which keep what they carry. Else they take the stock wire.
+    pub native: bool,
+    /// The resender's timeout, if it is on.
+    pub resend: Option<Duration>,
+    /// The longest time between two random moves; none: nothing moves but by need.
+    pub move_every: Option<Duration>,
+    /// When some server is to be emptied.
+    pub drains: Vec<Duration>,
+    /// The scheduler keeps a journal, and goes on with it when it is started again.
+    pub journal: bool,
+    /// What goes wrong, and when.
+    pub faults: Vec<(Duration, Fault)>,
+    /// When faults end. Without any, moves end then.
+    pub heal: Duration,
+    /// Pauses and partitions are too short for anybody to be taken for dead.
+    pub mild: bool,
+    /// Deaths may be too many for the copies: the job may end with an error, but with no wrong value.
+    pub may_fail: bool,
+    /// What is wrong in the code.
+    pub plant: Option<Plant>,
+    /// A job that takes longer hangs.
+    pub time_max: Duration,
+    /// A job that has more steps hangs.
+    pub steps_max: u64,
+    /// Keep the text of the trace, not its hash alone.
+    pub keep_trace: bool,
+}
+
+impl ElasticConfig {
+    /// The number of processes.
+    #[must_use]
+    pub const fn processes(&self) -> usize {
+        1 + self.servers + self.workers + self.joiners
+    }
+
+    /// All processes of servers: those of the beginning, and joiners.
+    pub fn server_processes(&self) -> impl Iterator<Item = Process> {
+        let joiners = 1 + self.servers + self.workers..self.processes();
+        (1..=self.servers).chain(joiners)
+    }
+
+    /// True if the process is a server.
+    #[must_use]
+    pub const fn is_server(&self, process: Process) -> bool {
+        (process >= 1 && process <= self.servers) || process > self.servers + self.workers
+    }
+
+    /// True if the process is a server that joins.
+    #[must_use]
+    pub const fn is_joiner(&self, process: Process) -> bool {
+        process > self.servers + self.workers
+    }
+
+    /// True if the process is a worker.
+    #[must_use]
+    pub const fn is_worker(&self, process: Process) -> bool {
+        process > self.servers && process <= self.servers + self.workers
+    }
+
+    /// True if a fault can cost a server.
+    #[must_use]
+    pub const fn is_deadly(&self, fault: &Fault) -> bool {
+        match fault {
+            Fault::Crash(process) | Fault::Vanish(process) => self.is_server(*process),
+            Fault::Death(_) => true,
+            Fault::Stall(..) | Fault::Cut(..) | Fault::Pause(..) => !self.mild,
+            _ => false,
+        }
+    }
+
+    /// Values count pushes: where the order of pushes may be any.
+    #[must_use]
+    pub const fn counts(&self) -> bool {
+        !self.program.sync && self.workers > 1
+    }
+}

@@ -1,0 +1,399 @@
+//! Runs an elastic job: starts its processes, lets things happen in the order of their times, plays the faults, and
+//! says how everybody ended. Bounded in virtual time and in steps.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::config::{ElasticConfig, Fault};
+use super::guard::Guard;
+use super::ledger::Ledger;
+use super::ledger::reference::Plan;
+use super::nodes::{App, Maker, cluster_config};
+use super::sabotage::Sabotage;
+use crate::cluster::Cluster;
+use crate::cluster::journal::{Record, State};
+use crate::kv::server_key_ranges;
+use crate::sim::app::Judge;
+use crate::sim::disk::Disk;
+use crate::sim::network::{Happening, Network, Process, Sealed};
+use crate::sim::node::{End, Node, Options, World};
+use crate::sim::random::Random;
+use crate::sim::steps::Steps;
+use crate::sim::trace::{Trace, fnv1a};
+
+/// The longest wait of chance before a process starts.
+const START_SPREAD: Duration = Duration::from_millis(20);
+/// A death that is not allowed yet is tried again after that time.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// What a run showed.
+pub struct ElasticReport {
+    /// How each process ended.
+    pub ends: Vec<End>,
+    /// What the oracle saw.
+    pub ledger: Ledger,
+    /// Virtual time.
+    pub took: Duration,
+    /// Things that happened.
+    pub steps: u64,
+    /// Servers that died, or were declared dead.
+    pub deaths: usize,
+    /// The newest policy.
+    pub epoch: u64,
+    /// The trace.
+    pub trace: Trace,
+}
+
+impl ElasticReport {
+    /// True if nothing is wrong.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        self.ledger.faults().is_empty()
+    }
+}
+
+/// Runs a job to its end.
+#[must_use]
+pub fn run(config: &ElasticConfig) -> ElasticReport {
+    let mut job = Job::new(config);
+    job.play();
+    job.report()
+}
+
+pub(super) struct Job<'a> {
+    pub(super) config: &'a ElasticConfig,
+    pub(super) now: Duration,
+    random: Random,
+    network: Network,
+    trace: Trace,
+    pub(super) ledger: Ledger,
+    disk: Disk,
+    steps_of_death: Steps,
+    maker: Maker,
+    pub(super) nodes: Vec<Option<Node<App>>>,
+    /// How often each process was started.
+    starts: Vec<u64>,
+    /// Until when processes pause, and what reached them meanwhile.
+    pauses: BTreeMap<Process, (Duration, Vec<Happening>)>,
+    agenda: BTreeMap<(Duration, u64), Fault>,
+    planned: u64,
+    guard: Guard,
+    deaths: usize,
+    epoch: u64,
+    steps: u64,
+}
+
+impl<'a> Job<'a> {
+    fn new(config: &'a ElasticConfig) -> Self {
+        let mut random = Random::new(config.seed);
+        let network = Network::new(config.network, random.split());
+        let ranges = server_key_ranges(config.servers);
+        let tensors = config.tensors.make(&ranges);
+        let plan = Plan {
+            workers: config.workers,
+            ranges,
+            compression: config.program.compression(),
+            rules: config.program.rules(),
+        };
+        let mut job = Self {
+            config,
+            now: Duration::ZERO,
+            random,
+            network,
+            trace: Trace::new(config.keep_trace),
+            ledger: Ledger::new(plan, tensors.clone(), config.counts()),
+            disk: Disk::default(),
+            steps_of_death: Steps::default(),
+            maker: Maker::new(config, tensors),
+            nodes: (0..config.processes()).map(|_| None).collect(),
+            starts: vec![0; config.processes()],
+            pauses: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+            planned: 0,
+            guard: Guard::default(),
+            deaths: 0,
+            epoch: 0,
+            steps: 0,
+        };
+        for process in 0..=config.servers + config.workers {
+            let at = job.random.time(START_SPREAD);
+            job.plan(at, Fault::Start(process));
+        }
+        for (at, fault) in &config.faults {
+            job.plan(*at, *fault);
+        }
+        job.plan(config.heal, Fault::Heal);
+        job
+    }
+
+    fn plan(&mut self, at: Duration, fault: Fault) {
+        self.planned += 1;
+        self.agenda.insert((at, self.planned), fault);
+    }
+
+    fn play(&mut self) {
+        while self.steps < self.config.steps_max && !self.is_over() {
+            let planned = self.agenda.keys().next().map(|(at, _)| *at);
+            let wake = (0..self.nodes.len()).filter_map(|process| self.next_wake(process)).min();
+            let times = [self.network.next(), planned, wake];
+            let Some(next) = times.into_iter().flatten().min() else { return };
+            if next > self.config.time_max {
+                return;
+            }
+            self.now = self.now.max(next);
+            self.steps += 1;
+            self.step();
+        }
+    }
+
+    /// All who were ever in the job have ended. One that only wanted to join is not waited for.
+    fn is_over(&self) -> bool {
+        let over = |node: &Node<App>| node.is_over() || !node.is_ready();
+        self.starts.iter().take(1 + self.config.servers + self.config.workers).all(|n| *n > 0)
+            && self.nodes.iter().flatten().all(over)
+            && self.nodes.iter().skip(1 + self.config.servers).flatten().any(Node::is_over)
+    }
+
+    fn next_wake(&self, process: Process) -> Option<Duration> {
+        let wake = self.nodes[process].as_ref()?.next_wake()?;
+        Some(self.pauses.get(&process).map_or(wake, |(until, _)| wake.max(*until)))
+    }
+
+    /// One thing that is due: messages first, then the plan, then the clocks.
+    fn step(&mut self) {
+        if let Some(happening) = self.network.pop(self.now) {
+            match self.pauses.get_mut(&happening.process()) {
+                Some((_, waiting)) => waiting.push(happening),
+                None => self.happened(happening),
+            }
+            return;
+        }
+        if let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let fault = entry.remove();
+            return self.fault(fault);
+        }
+        let due: Vec<Process> = (0..self.nodes.len())
+            .filter(|process| self.next_wake(*process).is_some_and(|at| at <= self.now))
+            .collect();
+        for process in due {
+            self.resume(process);
+            self.with(process, Node::wake);
+        }
+    }
+
+    /// The end of a pause: what reached the process meanwhile happens now.
+    fn resume(&mut self, process: Process) {
+        let (_, waiting) = self.pauses.remove(&process).unwrap_or_default();
+        waiting.into_iter().for_each(|happening| self.happened(happening));
+    }
+
+    fn with(&mut self, process: Process, act: impl FnOnce(&mut Node<App>, &mut World<'_, Ledger>)) {
+        let Some(node) = self.nodes.get_mut(process).and_then(Option::as_mut) else { return };
+        let mut world = World {
+            now: self.now,
+            network: &mut self.network,
+            trace: &mut self.trace,
+            ledger: &mut self.ledger,
+            disk: &mut self.disk,
+            steps: &mut self.steps_of_death,
+        };
+        act(node, &mut world);
+        let (doomed, over, id) = (node.is_doomed(), node.is_over(), node.cluster().me().id);
+        self.epoch = self.epoch.max(node.cluster().policy().epoch);
+        if doomed {
+            self.trace.line(self.now, format_args!("p{process} dies at a step"));
+            self.kill(process, Network::end);
+        } else if over && self.config.is_server(process) {
+            self.ledger.gone(id);
+        }
+    }
+
+    fn happened(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrived { to, from, kept, sealed } => {
+                let hash = hash(&sealed);
+                self.trace.line(self.now, format_args!("p{to} gets {hash:016x} from {from:?}"));
+                self.with(to, |node, world| node.arrived(world, from, kept, sealed));
+            }
+            Happening::Link { process, connection, up } => {
+                self.with(process, |node, world| node.link(world, connection, up));
+            }
+        }
+    }
+
+    // ---- faults ----------------------------------------------------------------------------------------
+
+    pub(super) fn lives(&self, process: Process) -> bool {
+        self.nodes.get(process).and_then(Option::as_ref).is_some_and(|node| !node.is_over())
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        let deadly = self.config.is_deadly(&fault);
+        if deadly && !self.may_die() {
+            if self.now < self.config.heal {
+                self.plan(self.now + TRY_AGAIN, fault);
+            }
+            return;
+        }
+        if deadly {
+            // Not two at a time.
+            self.steps_of_death.disarm();
+        }
+        self.trace.line(self.now, format_args!("{fault:?}"));
+        match fault {
+            Fault::Start(process) if !self.lives(process) => self.start(process),
+            Fault::Crash(process) if self.lives(process) => self.kill(process, Network::crash),
+            Fault::Vanish(process) if self.lives(process) => self.kill(process, Network::vanish),
+            Fault::Death(death) => self.steps_of_death.arm(death),
+            Fault::Cut(a, b) => self.network.cut(self.now, a, b),
+            Fault::Mend(a, b) => self.network.mend(self.now, a, b),
+            Fault::Stall(from, to) => self.network.stall(from, to),
+            Fault::Flow(from, to) => self.network.flow(self.now, from, to),
+            Fault::Pause(process, time) => {
+                let until = self.now + time;
+                self.pauses.entry(process).or_default().0 = until;
+            }
+            Fault::Rates(process, rates) => self.network.set_rates(process, rates),
+            Fault::Heal => self.heal(),
+            // One that has ended cannot die, one that lives cannot start.
+            Fault::Start(_) | Fault::Crash(_) | Fault::Vanish(_) => {}
+        }
+    }
+
+    /// True if a fault that may cost a server may come now.
+    fn may_die(&mut self) -> bool {
+        let mut guard = std::mem::take(&mut self.guard);
+        let may = guard.allows(self);
+        self.guard = guard;
+        may
+    }
+
+    fn heal(&mut self) {
+        self.steps_of_death.disarm();
+        self.network.heal(self.now);
+        let paused: Vec<Process> = self.pauses.keys().copied().collect();
+        paused.into_iter().for_each(|process| self.resume(process));
+        (0..self.nodes.len()).for_each(|process| self.network.set_rates(process, None));
+        if !self.lives(0) && self.config.journal && !self.ended() {
+            self.start(0);
+        }
+    }
+
+    /// True if a scheduler that is started has nothing to go on with.
+    fn ended(&self) -> bool {
+        self.journal().ended
+    }
+
+    fn kill(&mut self, process: Process, how: fn(&mut Network, Duration, Process)) {
+        how(&mut self.network, self.now, process);
+        let Some(node) = self.nodes.get_mut(process).and_then(Option::as_mut) else { return };
+        node.kill();
+        self.pauses.remove(&process);
+        if self.config.is_server(process) {
+            let id = node.cluster().me().id;
+            self.deaths += 1;
+            self.ledger.gone(id);
+        }
+    }
+
+    fn journal(&self) -> State {
+        let mut state = State::default();
+        for bytes in self.disk.journal() {
+            if let Some(record) = Record::from_bytes(bytes) {
+                let kept = record
+                    .change
+                    .as_ref()
+                    .is_some_and(|change| !Sabotage::loses(self.config.plant, change));
+                if kept {
+                    state.apply(&record);
+                }
+            }
+        }
+        state
+    }
+
+    fn start(&mut self, process: Process) {
+        let again = self.starts[process] > 0;
+        self.starts[process] += 1;
+        self.ledger.started(process);
+        let incarnation = (process as u64 + 1) * 1000 + self.starts[process];
+        let cluster = cluster_config(self.config, process, incarnation, again);
+        let options = Options {
+            resend: self.config.resend,
+            first_sequence: self.starts[process] << 32 | 1,
+            drain: true,
+            deliver_repetitions: false,
+            ignore_broken_links: false,
+        };
+        let app = self.maker.app(self.config, process, self.random.split());
+        let machine = if process == 0 && again {
+            match Cluster::resume(cluster.clone(), &self.journal(), self.now) {
+                Ok(machine) => machine,
+                Err(error) => {
+                    return self.ledger.fault(format!("the journal is no good: {error}"));
+                }
+            }
+        } else {
+            Cluster::new(cluster.clone(), self.now)
+        };
+        let mut world = World {
+            now: self.now,
+            network: &mut self.network,
+            trace: &mut self.trace,
+            ledger: &mut self.ledger,
+            disk: &mut self.disk,
+            steps: &mut self.steps_of_death,
+        };
+        let node = Node::join(process, machine, &cluster, options, app, &mut world);
+        self.nodes[process] = Some(node);
+    }
+
+    // ---- the end ---------------------------------------------------------------------------------------
+
+    fn report(mut self) -> ElasticReport {
+        let (hung, failed) = self.judge();
+        self.ledger.ended(&hung, &failed);
+        let ends = self.nodes.iter().map(|n| n.as_ref().map_or(End::Running, Node::end)).collect();
+        ElasticReport {
+            ends,
+            ledger: self.ledger,
+            took: self.now,
+            steps: self.steps,
+            deaths: self.deaths,
+            epoch: self.epoch,
+            trace: self.trace,
+        }
+    }
+
+    /// Who hangs, and who ended with an error that was not due.
+    fn judge(&self) -> (Vec<String>, Vec<String>) {
+        let (mut hung, mut failed) = (Vec::new(), Vec::new());
+        for (process, node) in self.nodes.iter().enumerate() {
+            let Some(node) = node else { continue };
+            let id = node.cluster().me().id;
+            let detail = match node.app() {
+                App::Worker(worker) => worker.describe(),
+                _ => format!("id {id}"),
+            };
+            // Who came too late, or was given up, is not missed.
+            let out =
+                self.config.is_server(process) && (self.ledger.is_gone(id) || !node.is_ready());
+            match node.end() {
+                End::Running if !node.is_over() && !out => {
+                    hung.push(format!("p{process} ({detail})"));
+                }
+                End::Failed(text) if !self.config.may_fail && !out => {
+                    failed.push(format!("p{process} ({detail}): {text}"));
+                }
+                _ => {}
+            }
+        }
+        (hung, failed)
+    }
+}
+
+fn hash(sealed: &Sealed) -> u64 {
+    // The offset basis of FNV-1a.
+    let hash = fnv1a(0xCBF2_9CE4_8422_2325, &sealed.meta);
+    sealed.data.iter().fold(hash, |hash, frame| fnv1a(hash, frame))
+}

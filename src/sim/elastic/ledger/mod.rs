@@ -1,0 +1,298 @@
+//! The oracle of elastic jobs. It knows what workers pushed and what they were told, what each server says that it
+//! owns, and which policies there were; it knows nothing of how servers move pieces. One file for each of what must
+//! hold: `once`, `durable`, `owners`, `versions`, `waits`, `epochs`. `reference` has the values that are right.
+
+mod durable;
+mod epochs;
+mod once;
+mod owners;
+pub(super) mod reference;
+mod versions;
+mod waits;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use self::epochs::Epochs;
+use self::owners::Owners;
+use self::reference::{Plan, Reference};
+use self::waits::Waits;
+use super::workload::{Slice, Tensor};
+use crate::cluster::Policy;
+use crate::sim::app::Judge;
+use crate::wire::elastic::{Claim, KeyRoute};
+use crate::wire::{Key, NodeId};
+
+/// Faults that are kept; one is enough to fail.
+const FAULTS_KEPT: usize = 20;
+
+/// What must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Invariant {
+    /// Each push is applied exactly once to each element that it covers.
+    Once,
+    /// No push is lost after its callback.
+    Durable,
+    /// Each element has one owner at a time, who alone applies its rounds.
+    OneOwner,
+    /// A pull brings the version that it must bring, to the bit.
+    Version,
+    /// Every wait ends, with an error only where one is due.
+    Ends,
+    /// Epochs and terms grow, and name one thing each.
+    Grows,
+    /// A message cannot be read, or the simulation itself is wrong.
+    Sound,
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What does not hold.
+    pub invariant: Invariant,
+    /// How that showed.
+    pub text: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.invariant, self.text)
+    }
+}
+
+/// How far a worker is with a tensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    /// Pushes that it began.
+    begun: u64,
+    /// Pushes whose callback it got.
+    done: u64,
+    /// The last round of which it got a callback.
+    last: u64,
+}
+
+/// What a pull may bring.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// The first version that may be seen.
+    from: u64,
+    /// How many pushes of each worker must be in it.
+    done: Vec<u64>,
+}
+
+/// See the module.
+pub struct Ledger {
+    plan: Plan,
+    tensors: Vec<Tensor>,
+    /// Values count pushes: an asynchronous job of several workers.
+    counts: bool,
+    slices: BTreeMap<Key, (usize, Slice)>,
+    /// Of each tensor, by worker.
+    progress: Vec<Vec<Progress>>,
+    reference: Reference,
+    owners: Owners,
+    epochs: Epochs,
+    waits: Waits,
+    faults: Vec<Fault>,
+    checked: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(plan: Plan, tensors: Vec<Tensor>, counts: bool) -> Self {
+        let slices = tensors
+            .iter()
+            .enumerate()
+            .flat_map(|(index, tensor)| tensor.slices.iter().map(move |s| (s.key, (index, *s))))
+            .collect();
+        Self {
+            progress: vec![vec![Progress::default(); plan.workers]; tensors.len()],
+            reference: Reference::new(plan.clone()),
+            plan,
+            tensors,
+            counts,
+            slices,
+            owners: Owners::default(),
+            epochs: Epochs::default(),
+            waits: Waits::default(),
+            faults: Vec::new(),
+            checked: 0,
+        }
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// How many pulled values were looked at.
+    #[must_use]
+    pub const fn checked(&self) -> u64 {
+        self.checked
+    }
+
+    fn found(&mut self, invariant: Invariant, faults: impl IntoIterator<Item = String>) {
+        for text in faults {
+            if self.faults.len() < FAULTS_KEPT {
+                self.faults.push(Fault { invariant, text });
+            }
+        }
+    }
+
+    // ---- what workers do -------------------------------------------------------------------------------
+
+    /// A worker begins a push.
+    pub(super) fn push_begun(&mut self, worker: usize, tensor: usize) {
+        if let Some(progress) = self.of(worker, tensor) {
+            progress.begun += 1;
+        }
+    }
+
+    /// It was told that the push of that round is done.
+    pub(super) fn push_done(&mut self, worker: usize, tensor: usize, round: u64) {
+        if let Some(progress) = self.of(worker, tensor) {
+            progress.done += 1;
+            progress.last = progress.last.max(round);
+        }
+    }
+
+    fn of(&mut self, worker: usize, tensor: usize) -> Option<&mut Progress> {
+        self.progress.get_mut(tensor)?.get_mut(worker)
+    }
+
+    /// A worker begins a pull, which brings its own push of a round too if that is part of it.
+    pub(super) fn pull_begun(&self, tensor: usize, own: Option<(usize, u64)>) -> Bounds {
+        let progress = self.progress.get(tensor).map_or(&[][..], |all| all);
+        let last = progress.iter().map(|progress| progress.last).max().unwrap_or(0);
+        let mut done: Vec<u64> = progress.iter().map(|progress| progress.done).collect();
+        if let Some(done) = own.and_then(|(worker, _)| done.get_mut(worker)) {
+            *done += 1;
+        }
+        Bounds { from: last.max(own.map_or(0, |(_, round)| round)), done }
+    }
+
+    /// It has the values.
+    pub(super) fn pulled(&mut self, worker: usize, tensor: usize, bounds: &Bounds, values: &[u8]) {
+        self.checked += 1;
+        let Some(of) = self.tensors.get(tensor).cloned() else { return };
+        let all: usize = of.slices.iter().map(|slice| of.bytes(slice)).sum();
+        if values.len() != all {
+            let text = format!("worker {worker} pulled {} of {all} bytes", values.len());
+            return self.found(Invariant::Version, [text]);
+        }
+        let progress = self.progress[tensor].clone();
+        let mut from = 0;
+        for slice in &of.slices {
+            let to = from + of.bytes(slice);
+            let name = format!("worker {worker}, tensor {tensor}, key {}", slice.key);
+            let part = &values[from..to];
+            if self.counts {
+                let counts = once::counts(part, self.plan.workers);
+                let once = once::check(&name, &counts, &progress);
+                let durable = durable::check_counts(&name, &counts, &bounds.done);
+                self.found(Invariant::Once, once);
+                self.found(Invariant::Durable, durable);
+            } else {
+                let to = progress.iter().map(|progress| progress.begun).min().unwrap_or(0);
+                self.check_version(&name, (&of, slice), (bounds.from, to), part);
+            }
+            from = to;
+        }
+    }
+
+    fn check_version(
+        &mut self,
+        name: &str,
+        (tensor, slice): (&Tensor, &Slice),
+        (from, to): (u64, u64),
+        values: &[u8],
+    ) {
+        let mut known = Vec::new();
+        for round in 0..=to.max(from) {
+            match self.reference.value(tensor, slice, round) {
+                Ok(value) => known.push(value),
+                Err(error) => return self.found(Invariant::Sound, [error]),
+            }
+        }
+        let wrong = versions::wrong(values, &known, from, to);
+        let durable = durable::check_versions(name, &wrong, from);
+        let versions = versions::check(name, &wrong, from, to);
+        self.found(Invariant::Durable, durable);
+        self.found(Invariant::Version, versions);
+    }
+
+    /// Somebody begins to wait for a request.
+    pub(super) fn wait_begun(&mut self, process: usize, timestamp: i32, what: String) {
+        self.waits.begun(process, timestamp, what);
+    }
+
+    /// The wait has ended.
+    pub(super) fn wait_ended(&mut self, process: usize, timestamp: i32) {
+        self.waits.ended(process, timestamp);
+    }
+
+    // ---- what servers hold -----------------------------------------------------------------------------
+
+    /// A server lives and holds these pieces.
+    pub(super) fn holds(&mut self, server: NodeId, claims: &[Claim]) {
+        let (found, pieces) = self.owners.holds(server, claims, |key| {
+            let (tensor, slice) = self.slices.get(&key)?;
+            self.tensors.get(*tensor).map(|of| of.align(slice))
+        });
+        self.found(Invariant::OneOwner, found);
+        for piece in pieces {
+            let terms = self.epochs.owns(server, &piece);
+            self.found(Invariant::Grows, terms);
+            let Some((tensor, _)) = self.slices.get(&piece.key) else { continue };
+            let progress = &self.progress[*tensor];
+            let counted = !self.counts;
+            let durable = durable::check_owner(server, &piece, progress).filter(|_| counted);
+            let once = once::check_owner(server, &piece, progress).filter(|_| counted);
+            self.found(Invariant::Durable, durable);
+            self.found(Invariant::Once, once);
+        }
+    }
+
+    /// Nothing of a server counts any more: it was declared dead, or has ended.
+    pub(super) fn gone(&mut self, server: NodeId) {
+        self.owners.gone(server);
+    }
+
+    /// True if that server was declared dead, or has ended.
+    pub(super) fn is_gone(&self, server: NodeId) -> bool {
+        self.owners.is_gone(server)
+    }
+
+    // ---- what is said of places --------------------------------------------------------------------------
+
+    /// A process starts.
+    pub(super) fn started(&mut self, process: usize) {
+        self.epochs.started(process);
+    }
+
+    /// A process has a policy in force.
+    pub(super) fn policy(&mut self, process: usize, policy: &Policy) {
+        let found = self.epochs.policy(process, policy);
+        self.found(Invariant::Grows, found);
+    }
+
+    /// Somebody says where a piece is.
+    pub(super) fn route(&mut self, said: &KeyRoute) {
+        let found = self.epochs.route(said);
+        self.found(Invariant::Grows, found);
+    }
+
+    // ---- the end -----------------------------------------------------------------------------------------
+
+    /// How the job ended: `hung` and `failed` name processes; those that were to complete must have.
+    pub(super) fn ended(&mut self, hung: &[String], failed: &[String]) {
+        let found = self.waits.check(hung, failed);
+        self.found(Invariant::Ends, found);
+    }
+}
+
+impl Judge for Ledger {
+    fn fault(&mut self, text: String) {
+        self.found(Invariant::Sound, [text]);
+    }
+}

@@ -1,0 +1,35 @@
+//! Whole jobs whose pieces move (docs/elastic.md), on virtual time: the real membership, store and requests of a
+//! scheduler, servers and workers, joined as `node` joins them. One seed decides what the job does and what happens
+//! to it: moves, servers that join, are emptied, die or seem to, a scheduler that dies, lines that stall or break.
+//!
+//! `scenario` makes a job of a seed, `config` says what a job is, `job` plays it. `workload`, `optimizer` and
+//! `script` are what workers do, `worker`, `server` and `scheduler` the applications, `ledger` is the oracle.
+//! `guard` says when a server may be lost, `sabotage` has the mistakes that the oracle must find.
+//!
+//! Like all of `sim`: no clock, no socket, no thread.
+
+mod config;
+mod guard;
+mod job;
+mod ledger;
+mod nodes;
+mod optimizer;
+mod requests;
+mod sabotage;
+mod scenario;
+mod scheduler;
+mod script;
+mod server;
+#[cfg(test)]
+mod tests;
+mod worker;
+mod workload;
+
+pub use config::{ElasticConfig, Fault};
+pub use job::{ElasticReport, run};
+pub use ledger::{Fault as Found, Invariant, Ledger};
+pub use optimizer::Rule;
+pub use sabotage::Plant;
+pub use scenario::{Fixed, Scenario, job};
+pub use script::Program;
+pub use workload::Tensors;

@@ -1,0 +1,149 @@
+//! What runs on the nodes of an elastic job, and how their membership is configured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::ElasticConfig;
+use super::ledger::Ledger;
+use super::sabotage::Sabotage;
+use super::scheduler::{Scheduler, SchedulerConfig};
+use super::script::Stage;
+use super::server::{Server, ServerConfig};
+use super::worker::{Worker, WorkerConfig};
+use super::workload::Tensor;
+use crate::cluster::ClusterConfig;
+use crate::sim::app::{Application, Input, Output, View};
+use crate::sim::network::Process;
+use crate::sim::random::Random;
+use crate::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
+
+/// The application of a node.
+#[allow(clippy::large_enum_variant, reason = "a few of them exist at a time")]
+pub(super) enum App {
+    Scheduler(Scheduler),
+    Server(Server),
+    Worker(Worker),
+}
+
+impl Application for App {
+    type Ledger = Ledger;
+
+    const TICKS: bool = true;
+
+    fn input(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        match self {
+            Self::Scheduler(scheduler) => scheduler.input(view, input, ledger, out),
+            Self::Server(server) => server.input(view, input, ledger, out),
+            Self::Worker(worker) => worker.input(view, input, ledger, out),
+        }
+    }
+}
+
+/// Makes applications.
+pub(super) struct Maker {
+    tensors: Arc<Vec<Tensor>>,
+    stages: Arc<Vec<Stage>>,
+}
+
+impl Maker {
+    pub(super) fn new(config: &ElasticConfig, tensors: Vec<Tensor>) -> Self {
+        Self { tensors: Arc::new(tensors), stages: Arc::new(config.program.stages()) }
+    }
+
+    pub(super) fn app(&self, config: &ElasticConfig, process: Process, random: Random) -> App {
+        let sabotage = Sabotage::new(config.plant);
+        if process == 0 {
+            let orders = SchedulerConfig {
+                move_every: config.move_every,
+                until: config.heal,
+                drains: config.drains.clone(),
+                servers_min: 2,
+            };
+            return App::Scheduler(Scheduler::new(orders, random));
+        }
+        if config.is_server(process) {
+            let config = ServerConfig {
+                workers: config.workers,
+                servers: config.servers,
+                replicas: config.replicas,
+                deterministic: config.deterministic,
+            };
+            return App::Server(Server::new(config, sabotage));
+        }
+        let config = WorkerConfig {
+            servers: config.servers,
+            tensors: Arc::clone(&self.tensors),
+            stages: Arc::clone(&self.stages),
+            counts: config.counts(),
+            compute: config.compute,
+            pulls: config.pulls,
+        };
+        App::Worker(Worker::new(config, random, sabotage))
+    }
+}
+
+pub(super) const fn role(config: &ElasticConfig, process: Process) -> Role {
+    match process {
+        0 => Role::Scheduler,
+        process if config.is_worker(process) => Role::Worker,
+        _ => Role::Server,
+    }
+}
+
+fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: bool) -> Described {
+    let role = role(config, process);
+    let (hostname, port) = match role {
+        Role::Scheduler => ("scheduler", 9000),
+        Role::Server => ("server", 7000 + process as i32),
+        Role::Worker => ("worker", 8000 + process as i32),
+    };
+    let mut abilities = ability::PSLITE | ability::ELASTIC;
+    // A server that is started again has nothing, and asks for a place as one that joins.
+    if config.is_joiner(process) || (again && config.is_server(process)) {
+        abilities |= ability::JOINS;
+    }
+    if process == 0 && config.journal {
+        abilities |= ability::JOURNAL;
+    }
+    let native = config.native && role != Role::Scheduler;
+    Described {
+        role,
+        id: if role == Role::Scheduler { SCHEDULER } else { EMPTY },
+        customer_id: 0,
+        hostname: hostname.to_owned(),
+        port,
+        is_recovery: false,
+        abilities,
+        incarnation,
+        native_port: if native { 1 } else { 0 },
+    }
+}
+
+/// The limits are those of `node`, but for what is noticed sooner, so that a job needs few events.
+pub(super) fn cluster_config(
+    config: &ElasticConfig,
+    process: Process,
+    incarnation: u64,
+    again: bool,
+) -> ClusterConfig {
+    let second = Duration::from_secs(1);
+    ClusterConfig {
+        role: role(config, process),
+        num_workers: config.workers,
+        num_servers: config.servers,
+        node: describe(config, process, incarnation, again),
+        // Nobody knows more of it than its address.
+        scheduler: Described { abilities: 0, native_port: 0, ..describe(config, 0, 0, false) },
+        heartbeat_interval: Some(second / 5),
+        heartbeat_timeout: None,
+        silence_limit: 2 * second,
+        link_down_limit: second / 2,
+        start_timeout: None,
+        report_interval: 10 * second,
+        recovery_wait: 20 * second,
+        standing_scheduler: false,
+        replicas: Some(config.replicas),
+        planned: false,
+        scheduler_wait: 60 * second,
+    }
+}

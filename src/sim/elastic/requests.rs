@@ -1,0 +1,233 @@
+//! The requests of a simulated worker: the real bookkeeping of `kv`, joined as `node`'s customer joins it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::sabotage::Sabotage;
+use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
+use crate::kv::worker::Response;
+use crate::kv::{
+    Assembled, Finished, KeyRange, KvError, KvPairs, Pending, WorkerRequests, server_key_ranges,
+    slice,
+};
+use crate::sim::app::{APP, Output, pairs, with_data};
+use crate::store::kind::form_of;
+use crate::wire::elastic::Word;
+use crate::wire::{Frames, Key, Message, Meta, NodeId, server_id};
+
+/// What is over: whose, and with what values or error.
+pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
+
+/// See the module. `D` says what a request is for.
+pub(super) struct Requests<D> {
+    ranges: Vec<KeyRange>,
+    requests: WorkerRequests<D>,
+    flights: Flights,
+    /// Which wire key each slice of a request is about.
+    keys: BTreeMap<(i32, u32), Key>,
+    sabotage: Sabotage,
+}
+
+impl<D> Requests<D> {
+    pub(super) fn new(servers: usize, sabotage: Sabotage) -> Self {
+        let homes = (0..servers).map(server_id).collect();
+        Self {
+            ranges: server_key_ranges(servers),
+            requests: WorkerRequests::new(),
+            flights: Flights::new(homes),
+            keys: BTreeMap::new(),
+            sabotage,
+        }
+    }
+
+    /// Pushes, pulls, or both.
+    ///
+    /// # Errors
+    /// The request does not fit the ranges, or what is known of the pieces.
+    pub(super) fn values(
+        &mut self,
+        now: Duration,
+        (head, push, pull): (i32, bool, bool),
+        kv: &KvPairs,
+        payload: D,
+        out: &mut Vec<Output>,
+    ) -> Result<i32, String> {
+        let ranks: Vec<NodeId> = (0..self.ranges.len()).map(server_id).collect();
+        let timestamp = self.requests.new_request(&ranks);
+        let pending = if pull {
+            Pending::pull(kv.keys.clone(), false, payload)
+        } else {
+            Pending::push(payload)
+        };
+        let slices = slice(kv, 1, &self.ranges).map_err(|error| error.to_string())?;
+        if self.requests.expect(timestamp, pending).is_err() {
+            return Err("a new request is over already".to_owned());
+        }
+        let meta = Meta { head, push, pull, ..meta(timestamp) };
+        let mut messages = Vec::new();
+        for (rank, kv) in slices.into_iter().enumerate() {
+            let Some(kv) = kv else {
+                // Each tensor has a key: somebody is asked.
+                drop(self.requests.skip(timestamp, server_id(rank)));
+                continue;
+            };
+            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
+            let (form, key) = form_of(&meta, &kv, first);
+            self.keys.insert((timestamp, rank as u32), key);
+            let slice = Slice { meta: meta.clone(), rank: rank as u32, key, form, kv };
+            let begun = self.flights.begin(now, slice, &mut messages);
+            begun.map_err(|error| error.to_string())?;
+        }
+        send(messages, out);
+        Ok(timestamp)
+    }
+
+    /// The wire key that a slice of a request in flight is about.
+    pub(super) fn key_of(&self, timestamp: i32, slice: u32) -> Option<Key> {
+        self.keys.get(&(timestamp, slice)).copied()
+    }
+
+    /// A command to these servers. `None` if there is none of them.
+    pub(super) fn command(
+        &mut self,
+        servers: &[NodeId],
+        head: i32,
+        body: &Bytes,
+        payload: D,
+        out: &mut Vec<Output>,
+    ) -> Option<i32> {
+        let timestamp = self.requests.new_request(servers);
+        self.requests.expect(timestamp, Pending::push(payload)).ok()?;
+        for server in servers {
+            let meta = Meta {
+                head,
+                body: body.clone(),
+                simple_app: true,
+                recver: *server,
+                ..meta(timestamp)
+            };
+            out.push(Output::Send(Box::new(Message { meta, data: Frames::new() })));
+        }
+        Some(timestamp)
+    }
+
+    /// An answer came.
+    pub(super) fn answered(
+        &mut self,
+        now: Duration,
+        message: Message,
+        out: &mut Vec<Output>,
+    ) -> Option<Over<D>> {
+        let Message { mut meta, data } = message;
+        let pairs = pairs(data);
+        let finished = if meta.simple_app {
+            let response = Response { error: &meta.error, ..Response::default() };
+            self.requests.on_response(meta.timestamp, meta.sender, response)
+        } else if self.flights.has(meta.timestamp) {
+            if let Some(placed) = &mut meta.placed {
+                let key = self.keys.get(&(meta.timestamp, placed.slice));
+                key.into_iter().for_each(|key| self.sabotage.taught(*key, placed));
+            }
+            self.part_answered(now, &meta, pairs, out)
+        } else {
+            None // Said twice, or too late.
+        };
+        finished.map(|finished| self.over(finished))
+    }
+
+    fn part_answered(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        pairs: KvPairs,
+        out: &mut Vec<Output>,
+    ) -> Option<Finished<D>> {
+        let again = meta.placed.as_ref().is_some_and(|placed| placed.again);
+        let empty = meta.pull && pairs.keys.is_empty() && !again;
+        let no_keys = format!("node {} answered a pull without keys", meta.sender);
+        let error = if meta.error.is_empty() && empty { &no_keys } else { &meta.error };
+        let who = (meta.timestamp, meta.sender);
+        let brought = (pairs, !error.is_empty());
+        let mut messages = Vec::new();
+        let answered =
+            self.flights.answered(now, who, meta.placed.as_ref(), brought, &mut messages);
+        send(messages, out);
+        let (rank, response) = match answered {
+            Ok(Answered::Unknown | Answered::Open) => return None,
+            Ok(Answered::Whole { rank, pairs, more }) => {
+                (rank, Response { pairs, more, ..Response::default() })
+            }
+            Ok(Answered::Refused { rank }) => (rank, Response { error, ..Response::default() }),
+            Err(error) => {
+                self.flights.forget(meta.timestamp);
+                return self.requests.fail(meta.timestamp, error.to_string());
+            }
+        };
+        self.requests.on_response(meta.timestamp, server_id(rank as usize), response)
+    }
+
+    fn over(&mut self, finished: Finished<D>) -> Over<D> {
+        let Finished { ts, payload, outcome } = finished;
+        self.flights.forget(ts);
+        self.keys.retain(|(of, _), _| *of != ts);
+        self.requests.complete(ts);
+        let result = outcome.map(Option::unwrap_or_default).map_err(|error| error.to_string());
+        (ts, payload, result)
+    }
+
+    /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are left.
+    pub(super) fn lost(&mut self, now: Duration, server: NodeId) -> Vec<Over<D>> {
+        self.flights.lost(now, server);
+        let waiting = self.requests.tracker().waiting_for(server);
+        let bound: Vec<i32> = waiting.into_iter().filter(|ts| !self.flights.has(*ts)).collect();
+        let ended: Vec<Finished<D>> =
+            bound.into_iter().filter_map(|ts| self.requests.skip(ts, server)).collect();
+        ended.into_iter().map(|finished| self.over(finished)).collect()
+    }
+
+    /// A message could not be sent: its receiver is gone.
+    pub(super) fn unsent(&mut self, now: Duration, meta: &Meta) -> Vec<Over<D>> {
+        self.lost(now, meta.recver)
+    }
+
+    /// A new policy.
+    ///
+    /// # Errors
+    /// What waits does not fit its pieces.
+    pub(super) fn policy(
+        &mut self,
+        now: Duration,
+        word: &Word,
+        out: &mut Vec<Output>,
+    ) -> Result<(), KvError> {
+        let mut messages = Vec::new();
+        let done = self.flights.policy(now, word, &mut messages);
+        send(messages, out);
+        done
+    }
+
+    /// What waits may go now.
+    ///
+    /// # Errors
+    /// As [`Self::policy`].
+    pub(super) fn retry(&mut self, now: Duration, out: &mut Vec<Output>) -> Result<(), KvError> {
+        if !self.flights.waits() {
+            return Ok(());
+        }
+        let mut messages = Vec::new();
+        let done = self.flights.retry(now, &mut messages);
+        send(messages, out);
+        done
+    }
+}
+
+fn send(messages: Vec<Outgoing>, out: &mut Vec<Output>) {
+    let message = |Outgoing { meta, kv }| Output::Send(Box::new(with_data(meta, kv)));
+    out.extend(messages.into_iter().map(message));
+}
+
+fn meta(timestamp: i32) -> Meta {
+    Meta { app_id: APP, customer_id: APP, timestamp, request: true, ..Meta::default() }
+}

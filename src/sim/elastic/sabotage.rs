@@ -1,0 +1,295 @@
+//! Mistakes planted on purpose, for the tests of the oracle: each breaks one rule of docs/elastic.md, and must be
+//! caught. None is in the code that it breaks: messages and words are altered on their way in and out of it.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+
+use bytes::Bytes;
+
+use crate::cluster::journal::Change;
+use crate::store::{Outbound, Outgoing};
+use crate::wire::elastic::{Claim, Holding, Mark, Placed, Route, Transfer, TransferKind, Word};
+use crate::wire::{Frames, Key, Meta, NodeId};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Plant {
+    /// A server counts a push that comes again as a new one.
+    DuplicateCounted,
+    /// A server takes what it sent to its replica for confirmed, and sends it late.
+    AnswerBeforeReplica,
+    /// A worker believes routes that it knew before.
+    StaleRouteWins,
+    /// A replica skips the sum of every fourth round.
+    ReplicaSkipsRound,
+    /// A piece that leaves takes pushes of the next round for counted.
+    MoveShipsOpenRound,
+    /// A request that has to wait for a policy is forgotten.
+    ParkedRequestLost,
+    /// A piece comes without marks.
+    MarksNotMoved,
+    /// A piece comes without the state of its optimizer.
+    StateNotMoved,
+    /// A replica does not note which pushes a round had.
+    RoundWithoutMarks,
+    /// Servers go on taking pieces and rounds from one that was declared dead.
+    TakesFromTheDead,
+    /// A server goes back to the policy before the newest.
+    OldEpochAccepted,
+    /// A server that joined serves before it has the commands.
+    JoinerServesEarly,
+    /// A server claims copies as if it were their owner.
+    ReplicaClaimsToOwn,
+    /// A server answers with claims of an earlier time.
+    OldClaims,
+    /// A former owner's copy is forgotten before the new owner is safe.
+    ForgottenBeforeSafe,
+    /// The scheduler does not note which epochs it gave out.
+    EpochsNotNoted,
+    /// The scheduler does not note who died.
+    DeathsNotNoted,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::DuplicateCounted,
+        Self::AnswerBeforeReplica,
+        Self::StaleRouteWins,
+        Self::ReplicaSkipsRound,
+        Self::MoveShipsOpenRound,
+        Self::ParkedRequestLost,
+        Self::MarksNotMoved,
+        Self::StateNotMoved,
+        Self::RoundWithoutMarks,
+        Self::TakesFromTheDead,
+        Self::OldEpochAccepted,
+        Self::JoinerServesEarly,
+        Self::ReplicaClaimsToOwn,
+        Self::OldClaims,
+        Self::ForgottenBeforeSafe,
+        Self::EpochsNotNoted,
+        Self::DeathsNotNoted,
+    ];
+}
+
+/// Between two rounds that [`Plant::ReplicaSkipsRound`] skips.
+const SKIPPED_EVERY: u64 = 4;
+
+/// What a planted mistake does at one node; nothing, if none is planted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sabotage {
+    plant: Option<Plant>,
+    /// What comes at the next tick, as if from these servers.
+    forged: Vec<(NodeId, Transfer)>,
+    /// Sent at the next tick.
+    late: Vec<Outgoing>,
+    policies: Vec<Word>,
+    claims: Vec<Claim>,
+    routes: BTreeMap<Key, Vec<Route>>,
+}
+
+impl Sabotage {
+    pub(super) fn new(plant: Option<Plant>) -> Self {
+        Self { plant, ..Self::default() }
+    }
+
+    fn is(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    // ---- at a server -------------------------------------------------------------------------------
+
+    /// True if what comes from a server that was declared dead is taken.
+    pub(super) fn takes_from_the_dead(&self) -> bool {
+        self.is(Plant::TakesFromTheDead)
+    }
+
+    /// Who is dead, as the store is told.
+    pub(super) fn lost(&self, lost: Vec<NodeId>) -> Vec<NodeId> {
+        if self.is(Plant::TakesFromTheDead) { Vec::new() } else { lost }
+    }
+
+    /// The policies that the store is given for one that came.
+    pub(super) fn policy(&mut self, word: Word) -> Vec<Word> {
+        if !self.is(Plant::OldEpochAccepted) {
+            return vec![Word { lost: self.lost(word.lost.clone()), ..word }];
+        }
+        let epoch = word.epoch;
+        let old = self.policies.last().map(|old| Word { epoch, ..old.clone() });
+        self.policies.push(word.clone());
+        std::iter::once(word).chain(old).collect()
+    }
+
+    /// What the scheduler is told.
+    pub(super) fn claims(&mut self, mut claims: Vec<Claim>) -> Vec<Claim> {
+        if self.is(Plant::ReplicaClaimsToOwn) {
+            for claim in &mut claims {
+                claim.holding = claim.holding.max(Holding::Owner as i32);
+            }
+        }
+        if self.is(Plant::OldClaims) {
+            return std::mem::replace(&mut self.claims, claims);
+        }
+        claims
+    }
+
+    /// A request as the store is given it, and whether it comes again as another one.
+    pub(super) fn request(&self, meta: Meta, epoch: u64) -> Vec<Meta> {
+        let newer = meta.placed.as_ref().is_some_and(|placed| placed.epoch > epoch);
+        if self.is(Plant::ParkedRequestLost) && newer {
+            return Vec::new();
+        }
+        if self.is(Plant::DuplicateCounted) && meta.push && meta.timestamp % 16 == 5 {
+            // An answer to that nobody awaits.
+            let twice = Meta { timestamp: meta.timestamp + (1 << 20), ..meta.clone() };
+            return vec![meta, twice];
+        }
+        vec![meta]
+    }
+
+    /// What another server sent, as the store is given it.
+    pub(super) fn incoming(
+        &self,
+        transfer: &Transfer,
+        data: &Frames,
+        joined: bool,
+    ) -> Option<(Transfer, Vec<Bytes>)> {
+        let (mut transfer, mut frames) = (transfer.clone(), data.to_vec());
+        match (self.plant, transfer.kind()) {
+            (Some(Plant::MarksNotMoved), TransferKind::Move)
+            | (Some(Plant::RoundWithoutMarks), TransferKind::Round) => transfer.marks.clear(),
+            (Some(Plant::StateNotMoved), TransferKind::Move) if transfer.state.take().is_some() => {
+                frames.truncate(2);
+            }
+            (Some(Plant::ReplicaSkipsRound), TransferKind::Round)
+                if transfer.version % SKIPPED_EVERY == 0 =>
+            {
+                if let Some(values) = frames.get_mut(1) {
+                    *values = vec![0; values.len()].into();
+                }
+            }
+            (Some(Plant::JoinerServesEarly), TransferKind::Command) if joined => return None,
+            _ => {}
+        }
+        Some((transfer, frames))
+    }
+
+    /// What the store says, as it is sent.
+    pub(super) fn outgoing(&mut self, mut sent: Outbound) -> Outbound {
+        match self.plant {
+            Some(Plant::AnswerBeforeReplica) => self.confirm_at_once(&mut sent),
+            Some(Plant::ForgottenBeforeSafe) => self.forget_at_once(&sent),
+            Some(Plant::MoveShipsOpenRound) => ship_early_pushes(&mut sent),
+            _ => {}
+        }
+        sent
+    }
+
+    /// To the replica later, and confirmed now.
+    fn confirm_at_once(&mut self, sent: &mut Outbound) {
+        let is_copy = |kind: TransferKind| {
+            matches!(
+                kind,
+                TransferKind::Round | TransferKind::Seed | TransferKind::Cut | TransferKind::Drop
+            )
+        };
+        let (copies, rest) =
+            take(&mut sent.transfers).into_iter().partition(|one| is_copy(one.transfer.kind()));
+        sent.transfers = rest;
+        let copies: Vec<Outgoing> = copies;
+        for Outgoing { to, transfer, .. } in &copies {
+            if matches!(transfer.kind(), TransferKind::Round | TransferKind::Seed) {
+                let kind = TransferKind::Confirmed.into();
+                let Transfer { key, from, to: end, term, version, .. } = *transfer;
+                let told =
+                    Transfer { kind, key, from, to: end, term, version, ..Transfer::default() };
+                self.forged.push((*to, told));
+            }
+        }
+        self.late.extend(copies);
+    }
+
+    /// As if the new owner had said that the piece is safe.
+    fn forget_at_once(&mut self, sent: &Outbound) {
+        for Outgoing { to, transfer, .. } in &sent.transfers {
+            if transfer.kind() == TransferKind::Move {
+                let kind = TransferKind::Moved.into();
+                let Transfer { key, from, to: end, term, .. } = *transfer;
+                let moved = Transfer { kind, key, from, to: end, term, ..Transfer::default() };
+                self.forged.push((*to, moved));
+            }
+        }
+    }
+
+    /// What the store is to be given besides, as if it had come.
+    pub(super) fn forged(&mut self) -> Vec<(NodeId, Transfer)> {
+        take(&mut self.forged)
+    }
+
+    /// What was held back, at a tick.
+    pub(super) fn late(&mut self) -> Vec<Outgoing> {
+        take(&mut self.late)
+    }
+
+    /// As if the server with the lowest id had said that there are no commands.
+    pub(super) fn end_of_commands(&self, servers: &[NodeId]) -> Option<(NodeId, Transfer)> {
+        let first = servers.first().filter(|_| self.is(Plant::JoinerServesEarly))?;
+        let kind = TransferKind::CommandsEnd.into();
+        Some((*first, Transfer { kind, number: u64::MAX, ..Transfer::default() }))
+    }
+
+    // ---- at a worker -------------------------------------------------------------------------------
+
+    /// What an answer teaches.
+    pub(super) fn taught(&mut self, key: Key, placed: &mut Placed) {
+        if !self.is(Plant::StaleRouteWins) {
+            return;
+        }
+        let known = self.routes.entry(key).or_default();
+        for route in &mut placed.routes {
+            let before = known.iter().find(|old| old.from <= route.from && route.from < old.to);
+            if let Some(old) = before.filter(|old| old.owner != route.owner) {
+                route.owner = old.owner;
+            } else {
+                known.push(*route);
+            }
+        }
+    }
+
+    // ---- at the scheduler --------------------------------------------------------------------------
+
+    /// True if a record does not reach the journal.
+    pub(super) const fn loses(plant: Option<Plant>, change: &Change) -> bool {
+        match plant {
+            Some(Plant::EpochsNotNoted) => matches!(change, Change::Epoch(_)),
+            Some(Plant::DeathsNotNoted) => matches!(change, Change::Lost(_)),
+            _ => false,
+        }
+    }
+}
+
+/// Pushes that are told to come again count as if they had been in the piece that leaves.
+fn ship_early_pushes(sent: &mut Outbound) {
+    let again = |request: &&Meta| request.placed.as_ref().is_some_and(|placed| placed.again);
+    let early: Vec<Mark> = sent
+        .answers
+        .iter()
+        .map(|answer| &answer.request)
+        .filter(again)
+        .filter(|request| request.push)
+        .map(|request| Mark {
+            worker: request.sender,
+            customer: request.customer_id,
+            timestamp: request.timestamp,
+        })
+        .collect();
+    for Outgoing { transfer, .. } in &mut sent.transfers {
+        if transfer.kind() == TransferKind::Move {
+            transfer.marks.retain(|mark| {
+                !early.iter().any(|e| (e.worker, e.customer) == (mark.worker, mark.customer))
+            });
+            transfer.marks.extend(&early);
+        }
+    }
+}

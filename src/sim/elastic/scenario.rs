@@ -1,0 +1,420 @@
+//! Jobs by name and seed: what a seed makes of each scenario.
+
+use std::time::Duration;
+
+use super::config::{ElasticConfig, Fault};
+use super::optimizer::Rule;
+use super::script::Program;
+use super::workload::{COUNTED_WORKERS_MAX, Tensors};
+use crate::sim::network::{NetworkConfig, Process, Rates};
+use crate::sim::random::Random;
+use crate::sim::steps::{DeathAt, Step};
+use crate::wire::elastic::{TransferKind, WordKind};
+
+const MS: Duration = Duration::from_millis(1);
+/// When everybody has surely met.
+const BEGIN: Duration = Duration::from_millis(300);
+/// For how long things go wrong.
+const WRONG: Duration = Duration::from_secs(5);
+/// What is noticed as death takes less than that, in `nodes::cluster_config`.
+const NOTICED: Duration = Duration::from_millis(2500);
+/// The longest fault that nobody takes for a death.
+const UNNOTICED: Duration = Duration::from_millis(250);
+/// After its faults a job has so long to end.
+const TO_END: Duration = Duration::from_secs(60);
+
+/// Pushes of a tensor by one worker: fewer than what `COUNT_BASE` can count.
+const ROUNDS_MAX: u64 = 60;
+
+/// What a job is to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scenario {
+    /// Nothing happens.
+    Calm,
+    /// Pieces move.
+    Moves,
+    /// Lines have different rates, which change.
+    Rates,
+    /// Servers join.
+    Joins,
+    /// Servers are emptied.
+    Drains,
+    /// Processes pause, and connections break, too shortly for anybody to be taken for dead.
+    Hiccups,
+    /// Servers die at random moments.
+    Deaths,
+    /// A server dies exactly before or after a step.
+    Steps,
+    /// Servers are taken for dead, and are not.
+    FalseDeaths,
+    /// Servers die, and are started again.
+    Restarts,
+    /// The scheduler dies, and goes on with its journal.
+    Scheduler,
+    /// All data take a stock wire that loses, repeats and mixes up.
+    Resend,
+    /// More servers die than there are copies.
+    TooManyDeaths,
+    /// Everything at once.
+    Storm,
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Calm,
+        Self::Moves,
+        Self::Rates,
+        Self::Joins,
+        Self::Drains,
+        Self::Hiccups,
+        Self::Deaths,
+        Self::Steps,
+        Self::FalseDeaths,
+        Self::Restarts,
+        Self::Scheduler,
+        Self::Resend,
+        Self::TooManyDeaths,
+        Self::Storm,
+    ];
+
+    /// Its name, as the command line has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Moves => "moves",
+            Self::Rates => "rates",
+            Self::Joins => "joins",
+            Self::Drains => "drains",
+            Self::Hiccups => "hiccups",
+            Self::Deaths => "deaths",
+            Self::Steps => "steps",
+            Self::FalseDeaths => "false-deaths",
+            Self::Restarts => "restarts",
+            Self::Scheduler => "scheduler",
+            Self::Resend => "resend",
+            Self::TooManyDeaths => "too-many-deaths",
+            Self::Storm => "storm",
+        }
+    }
+
+    /// That which a seed stands for if none is named: all in turn.
+    #[must_use]
+    pub const fn of_seed(seed: u64) -> Self {
+        Self::ALL[(seed % Self::ALL.len() as u64) as usize]
+    }
+}
+
+/// What is fixed beside the seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fixed {
+    /// The scenario; else the seed chooses.
+    pub scenario: Option<Scenario>,
+    /// Workers; else the seed chooses.
+    pub workers: Option<usize>,
+    /// Servers; else the seed chooses.
+    pub servers: Option<usize>,
+}
+
+/// The job of a seed.
+#[must_use]
+pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
+    let scenario = fixed.scenario.unwrap_or(Scenario::of_seed(seed));
+    let mut draw = Draw(Random::new(seed ^ 0xE1A5_71C0_0000_0000));
+    let mut config = draw.peaceful(seed, fixed, scenario);
+    match scenario {
+        Scenario::Calm => config.move_every = None,
+        Scenario::Moves => {}
+        Scenario::Rates => draw.rates(&mut config),
+        Scenario::Joins => draw.joins(&mut config),
+        Scenario::Drains => {
+            draw.joins(&mut config);
+            draw.drains(&mut config);
+        }
+        Scenario::Hiccups => draw.hiccups(&mut config),
+        Scenario::Deaths => draw.deaths(&mut config, 2),
+        Scenario::Steps => draw.steps(&mut config),
+        Scenario::FalseDeaths => draw.false_deaths(&mut config),
+        Scenario::Restarts => draw.restarts(&mut config),
+        Scenario::Scheduler => draw.scheduler(&mut config),
+        Scenario::Resend => draw.resend(&mut config),
+        Scenario::TooManyDeaths => {
+            config.may_fail = true;
+            draw.deaths(&mut config, 4);
+        }
+        Scenario::Storm => {
+            draw.rates(&mut config);
+            draw.joins(&mut config);
+            draw.drains(&mut config);
+            draw.hiccups(&mut config);
+            draw.scheduler(&mut config);
+            match draw.0.below(3) {
+                0 => draw.deaths(&mut config, 2),
+                1 => draw.steps(&mut config),
+                _ => draw.false_deaths(&mut config),
+            }
+        }
+    }
+    config
+}
+
+struct Draw(Random);
+
+impl Draw {
+    fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.0.below(to - from + 1)
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.0.below(all.len() as u64) as usize]
+    }
+
+    /// A moment at which things go wrong.
+    fn moment(&mut self) -> Duration {
+        BEGIN + self.0.time(WRONG)
+    }
+
+    /// A job to which nothing happens but that its pieces move.
+    fn peaceful(&mut self, seed: u64, fixed: &Fixed, scenario: Scenario) -> ElasticConfig {
+        let deadly = !matches!(
+            scenario,
+            Scenario::Calm | Scenario::Moves | Scenario::Rates | Scenario::Joins | Scenario::Drains
+        );
+        let servers =
+            fixed.servers.unwrap_or_else(|| self.between(if deadly { 2 } else { 1 }, 4) as usize);
+        let sync = self.0.percent(75);
+        let workers = fixed.workers.unwrap_or_else(|| self.between(1, 4) as usize);
+        let workers = if sync { workers } else { workers.min(COUNTED_WORKERS_MAX) };
+        let replicas = u32::from(servers > 1 && (deadly || self.0.percent(70)));
+        let program = self.program(sync, workers);
+        // Long enough that most of what happens happens in the middle.
+        let compute = WRONG * self.of(&[1, 2, 2]) / program.rounds as u32;
+        ElasticConfig {
+            seed,
+            workers,
+            servers,
+            joiners: 0,
+            replicas,
+            deterministic: self.0.percent(50),
+            tensors: self.tensors(program.compressed),
+            program,
+            compute,
+            pulls: self.of(&[30, 70, 100]),
+            network: NetworkConfig {
+                jitter: MS * self.of(&[1, 1, 5, 20]),
+                ..NetworkConfig::default()
+            },
+            native: true,
+            resend: None,
+            move_every: Some(MS * self.of(&[20, 100, 400])),
+            drains: Vec::new(),
+            journal: false,
+            faults: Vec::new(),
+            heal: BEGIN + WRONG,
+            mild: true,
+            may_fail: false,
+            plant: None,
+            time_max: BEGIN + WRONG + TO_END,
+            steps_max: 2_000_000,
+            keep_trace: false,
+        }
+    }
+
+    /// An asynchronous job counts pushes, which plain SGD does without error; one worker alone may do what it likes.
+    fn program(&mut self, sync: bool, workers: usize) -> Program {
+        let counts = !sync && workers > 1;
+        let rules = [
+            Rule::Momentum { rate: 0.25, momentum: 0.5 },
+            Rule::Adam { rate: 0.01 },
+            Rule::Sgd { rate: 0.125 },
+        ];
+        let rule = match counts {
+            true => Some(Rule::Sgd { rate: -1.0 }),
+            false if sync && self.0.percent(25) => None,
+            false => Some(self.of(&rules)),
+        };
+        let second = !counts && rule.is_some() && self.0.percent(30);
+        Program {
+            sync,
+            rounds: self.between(10, ROUNDS_MAX),
+            rule,
+            second_rule: second.then(|| self.of(&rules)),
+            compressed: !counts && self.0.percent(50),
+        }
+    }
+
+    fn tensors(&mut self, compressed: bool) -> Tensors {
+        let lengths = [1, 7, 16, 33, 64, 100, 257];
+        let dense = (0..self.between(1, 3)).map(|_| self.of(&lengths)).collect();
+        Tensors {
+            dense,
+            cut: self.0.percent(50).then(|| self.of(&[64, 130, 300])),
+            two_bit: compressed.then(|| self.of(&[16, 50, 128])),
+            rows: self.0.percent(50).then(|| (self.between(1, 12), self.of(&[1, 4]))),
+            both: self.0.percent(50),
+            pipelined: self.0.percent(60),
+        }
+    }
+
+    // ---- what happens --------------------------------------------------------------------------------
+
+    fn rates(&mut self, config: &mut ElasticConfig) {
+        for process in 1..config.processes() {
+            for _ in 0..2 {
+                let mut rate = || self.of(&[20_000, 100_000, 1_000_000]);
+                let rates = Rates { up: rate(), down: rate() };
+                let at = self.moment();
+                config.faults.push((at, Fault::Rates(process, Some(rates))));
+            }
+        }
+    }
+
+    fn joins(&mut self, config: &mut ElasticConfig) {
+        config.joiners = self.between(1, 3) as usize;
+        for process in config.processes() - config.joiners..config.processes() {
+            let at = if self.0.percent(15) { MS * 10 } else { self.moment() };
+            config.faults.push((at, Fault::Start(process)));
+        }
+    }
+
+    fn drains(&mut self, config: &mut ElasticConfig) {
+        config.drains = (0..self.between(1, 3)).map(|_| self.moment()).collect();
+        config.drains.sort_unstable();
+    }
+
+    fn any(&mut self, config: &ElasticConfig) -> Process {
+        self.0.below(config.processes() as u64) as Process
+    }
+
+    fn server(&mut self, config: &ElasticConfig) -> Process {
+        let all: Vec<Process> = config.server_processes().collect();
+        self.of(&all)
+    }
+
+    fn hiccups(&mut self, config: &mut ElasticConfig) {
+        for _ in 0..self.between(3, 10) {
+            let (a, b) = (self.any(config), self.any(config));
+            let (at, time) = (self.moment(), self.0.time(UNNOTICED));
+            let faults = match self.0.below(3) {
+                0 => [(at, Fault::Stall(a, b)), (at + time, Fault::Flow(a, b))],
+                // The stock wire loses what is under way when a connection breaks: that is the resender's matter,
+                // but for words of an elastic job, which are said again.
+                1 if a != b && config.is_server(a) && config.is_server(b) => {
+                    [(at, Fault::Cut(a, b)), (at + time, Fault::Mend(a, b))]
+                }
+                _ => [(at, Fault::Pause(a, time)); 2],
+            };
+            config.faults.extend(faults);
+        }
+    }
+
+    fn deaths(&mut self, config: &mut ElasticConfig, most: u64) {
+        for _ in 0..self.between(1, most) {
+            let (process, at) = (self.server(config), self.moment());
+            let fault =
+                if self.0.percent(70) { Fault::Crash(process) } else { Fault::Vanish(process) };
+            config.faults.push((at, fault));
+        }
+    }
+
+    fn steps(&mut self, config: &mut ElasticConfig) {
+        let steps = [
+            Step::Transfer(TransferKind::Move),
+            Step::Transfer(TransferKind::Moved),
+            Step::Transfer(TransferKind::Seed),
+            Step::Transfer(TransferKind::Round),
+            Step::Transfer(TransferKind::Confirmed),
+            Step::Transfer(TransferKind::Cut),
+            Step::Transfer(TransferKind::Drop),
+            Step::Transfer(TransferKind::Command),
+            Step::Transfer(TransferKind::CommandsEnd),
+            Step::Word(WordKind::Policy),
+            Step::Word(WordKind::Collect),
+            Step::Word(WordKind::Claims),
+            Step::Word(WordKind::Orders),
+            Step::Word(WordKind::Leave),
+            Step::Request,
+            Step::Answer,
+        ];
+        if self.0.percent(40) {
+            self.joins(config);
+        }
+        if self.0.percent(30) {
+            self.drains(config);
+        }
+        for _ in 0..self.between(1, 2) {
+            let step = self.of(&steps);
+            // Words of the scheduler reach servers; what they send is theirs.
+            let sender = self.0.percent(50)
+                && !matches!(
+                    step,
+                    Step::Word(
+                        WordKind::Policy | WordKind::Collect | WordKind::Orders | WordKind::Leave
+                    ) | Step::Request
+                );
+            let received = matches!(step, Step::Word(WordKind::Claims) | Step::Answer);
+            let death = DeathAt {
+                step,
+                sender: sender || received,
+                after: self.0.percent(50),
+                skip: self.0.below(12) as u32,
+            };
+            config.faults.push((self.moment(), Fault::Death(death)));
+        }
+    }
+
+    fn false_deaths(&mut self, config: &mut ElasticConfig) {
+        config.mild = false;
+        for _ in 0..self.between(1, 2) {
+            let (server, at) = (self.server(config), self.moment());
+            let time = NOTICED + self.0.time(NOTICED);
+            let peer = if self.0.percent(60) { 0 } else { self.server(config) };
+            let faults = match self.0.below(4) {
+                0 => [(at, Fault::Pause(server, time)); 2],
+                1 => [(at, Fault::Stall(server, peer)), (at + time, Fault::Flow(server, peer))],
+                2 => [(at, Fault::Stall(peer, server)), (at + time, Fault::Flow(peer, server))],
+                _ if peer != server => {
+                    [(at, Fault::Cut(server, peer)), (at + time, Fault::Mend(server, peer))]
+                }
+                _ => continue,
+            };
+            config.faults.extend(faults);
+        }
+    }
+
+    fn restarts(&mut self, config: &mut ElasticConfig) {
+        for _ in 0..self.between(1, 3) {
+            let (process, at) = (self.server(config), self.moment());
+            let pause =
+                if self.0.percent(50) { self.0.time(MS * 300) } else { self.0.time(NOTICED) };
+            config.faults.push((at, Fault::Crash(process)));
+            // A crash may have to wait until it is allowed; one that lives cannot start.
+            for again in 1..4 {
+                config.faults.push((at + pause * again, Fault::Start(process)));
+            }
+        }
+    }
+
+    fn scheduler(&mut self, config: &mut ElasticConfig) {
+        config.journal = true;
+        for _ in 0..self.between(1, 2) {
+            let at = self.moment();
+            let away =
+                if self.0.percent(50) { self.0.time(MS * 100) } else { self.0.time(NOTICED) };
+            config.faults.extend([(at, Fault::Crash(0)), (at + away, Fault::Start(0))]);
+        }
+        if self.0.percent(50) {
+            self.joins(config);
+        }
+        if self.0.percent(50) {
+            self.deaths(config, 1);
+        }
+    }
+
+    fn resend(&mut self, config: &mut ElasticConfig) {
+        config.native = false;
+        config.resend = Some(MS * 100);
+        config.network = NetworkConfig { loss: 10, repeat: 10, reorder: true, ..config.network };
+    }
+}

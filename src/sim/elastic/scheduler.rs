@@ -1,0 +1,126 @@
+//! The scheduler of a simulated elastic job: beside MXNet's two barriers it orders moves and drains at random, as a
+//! planner would that knows nothing.
+
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use crate::cluster::claims::Piece;
+use crate::cluster::{Action, Event};
+use crate::sim::app::{Input, Output, View};
+use crate::sim::random::Random;
+use crate::wire::elastic::Order;
+use crate::wire::{ALL_GROUP, NodeId};
+
+/// Enters the job.
+const START: u64 = 1;
+/// Leaves it.
+const EXIT: u64 = 2;
+/// Orders at a time.
+const ORDERS_MAX: u64 = 3;
+/// Where pieces may be cut.
+const ALIGN: u64 = 16;
+
+/// What the scheduler orders.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SchedulerConfig {
+    /// The longest time between two moves; none: nothing moves.
+    pub(super) move_every: Option<Duration>,
+    /// Until then.
+    pub(super) until: Duration,
+    /// When a server is to be emptied.
+    pub(super) drains: Vec<Duration>,
+    /// Servers that are left at least.
+    pub(super) servers_min: usize,
+}
+
+/// See the module.
+pub(super) struct Scheduler {
+    config: SchedulerConfig,
+    random: Random,
+    next_move: Duration,
+}
+
+impl Scheduler {
+    pub(super) const fn new(config: SchedulerConfig, random: Random) -> Self {
+        Self { config, random, next_move: Duration::ZERO }
+    }
+
+    pub(super) fn input(
+        &mut self,
+        view: &View<'_>,
+        input: Input,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        match input {
+            Input::Ready if view.cluster.me().is_recovery => {
+                out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
+            }
+            Input::Ready => {
+                out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });
+            }
+            Input::Barrier { ticket: EXIT, result } => out.push(Output::End(result)),
+            Input::Barrier { result: Ok(()), .. } => {
+                out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
+            }
+            Input::Barrier { result: Err(text), .. } | Input::Failed(text) => {
+                out.push(Output::End(Err(text)));
+            }
+            Input::NodeLost { id, .. } => ledger.gone(id),
+            Input::Elastic(action) => {
+                if let Action::Policy { policy, routes } = *action {
+                    ledger.policy(view.process, &policy);
+                    routes.iter().for_each(|route| ledger.route(route));
+                }
+            }
+            Input::Tick => self.tick(view, out),
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+        if !view.cluster.may_order() || view.now >= self.config.until {
+            return;
+        }
+        if self.config.drains.first().is_some_and(|at| *at <= view.now) {
+            self.config.drains.remove(0);
+            self.drain(view, out);
+        }
+        let Some(every) = self.config.move_every.filter(|_| self.next_move <= view.now) else {
+            return;
+        };
+        self.next_move = view.now + self.random.time(every);
+        let count = 1 + self.random.below(ORDERS_MAX);
+        let orders: Vec<(NodeId, Order)> = (0..count).filter_map(|_| self.order(view)).collect();
+        if !orders.is_empty() {
+            out.push(Output::Elastic(Event::Orders(orders)));
+        }
+    }
+
+    fn drain(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+        let able = view.cluster.able_servers();
+        if able.len() > self.config.servers_min.max(1) {
+            let id = able[self.random.below(able.len() as u64) as usize];
+            out.push(Output::Elastic(Event::Drain { id }));
+        }
+    }
+
+    /// Some part of some piece, to some server.
+    fn order(&mut self, view: &View<'_>) -> Option<(NodeId, Order)> {
+        let pieces: Vec<&Piece> =
+            view.cluster.pieces().values().flat_map(|key| &key.pieces).collect();
+        let piece = pieces.get(self.random.below(pieces.len() as u64) as usize)?;
+        let able = view.cluster.able_servers();
+        let owner = *able.get(self.random.below(able.len() as u64) as usize)?;
+        let border = |random: &mut Random| {
+            let at = piece.from + random.below(piece.to - piece.from + 1);
+            // Now and then it is none where a cut is possible.
+            if random.percent(90) { at / ALIGN * ALIGN } else { at }
+        };
+        let (a, b) = (border(&mut self.random), border(&mut self.random));
+        let whole = self.random.percent(30);
+        let (from, to) = if whole { (piece.from, piece.to) } else { (a.min(b), a.max(b)) };
+        let order = Order { key: piece.key, from, to, owner };
+        (from < to).then_some((piece.owner, order))
+    }
+}

@@ -1,0 +1,287 @@
+//! A server of a simulated elastic job: the real store, given what comes as `node` gives it, and sending what it
+//! says. After each step the ledger sees what it holds.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::sabotage::Sabotage;
+use crate::cluster::{Action, Event, Policy};
+use crate::sim::app::{APP, Input, Judge, Output, View, answer, with_data};
+use crate::store::command::Head;
+use crate::store::elastic::Due;
+use crate::store::{Answer, Outbound, Outgoing, Store, StoreConfig};
+use crate::wire::elastic::{KeyRoute, Word, WordKind};
+use crate::wire::{ALL_GROUP, Frames, Message, Meta, NodeId, worker_id};
+
+/// Enters the job.
+const START: u64 = 1;
+/// Leaves it.
+const EXIT: u64 = 2;
+/// After that time a word has reached the scheduler.
+const HEARD: Duration = Duration::from_millis(100);
+
+/// What a server is told before it starts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerConfig {
+    pub(super) workers: usize,
+    pub(super) servers: usize,
+    pub(super) replicas: u32,
+    /// Sums are made in the order of ranks.
+    pub(super) deterministic: bool,
+}
+
+/// One server.
+pub(super) struct Server {
+    config: ServerConfig,
+    sabotage: Sabotage,
+    /// Made once the id is known.
+    store: Option<Store>,
+    /// Servers that are dead.
+    lost: BTreeSet<NodeId>,
+    /// Workers that send no more.
+    left: BTreeSet<NodeId>,
+    /// What was claimed last.
+    claimed: Option<u64>,
+    /// When something was claimed for the first time.
+    claims_since: Option<Duration>,
+    leaving: bool,
+}
+
+impl Server {
+    pub(super) const fn new(config: ServerConfig, sabotage: Sabotage) -> Self {
+        Self {
+            config,
+            sabotage,
+            store: None,
+            lost: BTreeSet::new(),
+            left: BTreeSet::new(),
+            claimed: None,
+            claims_since: None,
+            leaving: false,
+        }
+    }
+
+    /// The store, to look at.
+    pub(super) const fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// True if the scheduler has heard by now what it holds.
+    pub(super) fn has_claimed(&self, now: Duration) -> bool {
+        self.claims_since.is_some_and(|since| now >= since + HEARD)
+    }
+
+    pub(super) fn input(
+        &mut self,
+        view: &View<'_>,
+        input: Input,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        match input {
+            Input::Ready => self.ready(view, out),
+            Input::Barrier { ticket: EXIT, result } => out.push(Output::End(result)),
+            Input::Barrier { result: Err(text), .. } | Input::Failed(text) => {
+                out.push(Output::End(Err(text)));
+            }
+            Input::Message(message) => self.message(view, message, ledger, out),
+            Input::Elastic(action) => self.membership(view, *action, ledger, out),
+            Input::NodeLost { id, .. } => self.node_lost(id),
+            Input::CustomerLeft { id, .. } => {
+                self.left.insert(id);
+                self.leave_after_workers(out);
+            }
+            Input::Tick => {
+                out.extend(self.sabotage.late().into_iter().map(transfer_message));
+                self.claim(view.now, out);
+            }
+            Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
+        }
+        if let Some(store) = &self.store {
+            ledger.holds(view.cluster.me().id, &store.claims());
+        }
+    }
+
+    fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+        let me = view.cluster.me();
+        let ServerConfig { workers, servers, replicas, deterministic } = self.config;
+        let config =
+            StoreConfig { workers, servers, id: me.id, deterministic, elastic: true, replicas };
+        self.store = Some(Store::new(config));
+        if !me.is_recovery {
+            out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });
+        }
+    }
+
+    fn node_lost(&mut self, id: NodeId) {
+        let worker = id % 2 == 1;
+        if !worker {
+            self.lost.insert(id);
+        }
+        if let Some(store) = self.store.as_mut().filter(|_| worker) {
+            store.forget_node(id);
+        }
+    }
+
+    /// Nobody commands a server that joined to stop: it goes when no worker needs it.
+    fn leave_after_workers(&mut self, out: &mut Vec<Output>) {
+        let all = (0..self.config.workers).all(|rank| self.left.contains(&worker_id(rank)));
+        if all && !std::mem::replace(&mut self.leaving, all) {
+            out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
+        }
+    }
+
+    // ---- the membership --------------------------------------------------------------------------------
+
+    fn membership(
+        &mut self,
+        view: &View<'_>,
+        action: Action,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let mut sent = Outbound::default();
+        let Some(store) = &mut self.store else { return };
+        match action {
+            Action::Policy { policy, routes } => {
+                ledger.policy(view.process, &policy);
+                routes.iter().for_each(|route| ledger.route(route));
+                for word in self.sabotage.policy(word_of(&policy, routes)) {
+                    store.policy(&word, &mut sent);
+                }
+                let joined = view.cluster.me().is_recovery;
+                let forged = self.sabotage.end_of_commands(&policy.servers).filter(|_| joined);
+                if let Some((from, end)) = forged {
+                    let _ = store.transfer(from, &end, &[], &mut sent);
+                }
+            }
+            Action::Collect { epoch } => {
+                let lost = self.sabotage.lost(self.lost.iter().copied().collect());
+                let word = Word { epoch, lost, ..Word::default() };
+                let claims = self.sabotage.claims(store.collect(&word));
+                out.push(Output::Elastic(Event::Claims { epoch, claims, fixed: None }));
+            }
+            Action::Orders { moves } => store.orders(&moves, &mut sent),
+            Action::Leave => out.push(Output::End(Ok(()))),
+            _ => {}
+        }
+        self.send(sent, out);
+    }
+
+    /// Says what it holds, if that has changed.
+    fn claim(&mut self, now: Duration, out: &mut Vec<Output>) {
+        let Some(store) = &self.store else { return };
+        let number = store.claims_number();
+        if store.epoch() > 0 && self.claimed.replace(number) != Some(number) {
+            self.claims_since.get_or_insert(now);
+            let (epoch, claims) = (store.epoch(), self.sabotage.claims(store.claims()));
+            out.push(Output::Elastic(Event::Claims { epoch, claims, fixed: None }));
+        }
+    }
+
+    // ---- messages --------------------------------------------------------------------------------------
+
+    fn message(
+        &mut self,
+        view: &View<'_>,
+        message: Message,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Message { meta, data } = message;
+        let Some(store) = self.store.as_mut().filter(|_| meta.request) else { return };
+        if view.cluster.is_gone(meta.sender) && !self.sabotage.takes_from_the_dead() {
+            return;
+        }
+        let joined = view.cluster.me().is_recovery;
+        let mut sent = Outbound::default();
+        if let Some(transfer) = &meta.transfer {
+            let came = self.sabotage.incoming(transfer, &data, joined);
+            let Some((transfer, frames)) = came else { return };
+            if let Err(error) = store.transfer(meta.sender, &transfer, &frames, &mut sent) {
+                let text = format!("from {}: {error} ({transfer:?})", meta.sender);
+                ledger.fault(text.clone());
+                out.push(Output::End(Err(text)));
+            }
+        } else if meta.simple_app {
+            self.command(&meta, &mut sent, out);
+        } else {
+            for meta in self.sabotage.request(meta, store.epoch()) {
+                store.serve(meta, &data, &mut sent);
+            }
+        }
+        self.send(sent, out);
+    }
+
+    fn command(&mut self, meta: &Meta, sent: &mut Outbound, out: &mut Vec<Output>) {
+        let Some(store) = &mut self.store else { return };
+        let (due, error) = match Head::from(meta.head) {
+            Head::Stop => (Due::Now, String::new()),
+            _ => match store.obey(meta, sent) {
+                Ok(due) => (due, String::new()),
+                Err(error) => (Due::Now, error.to_string()),
+            },
+        };
+        if due == Due::Now {
+            out.push(Output::Send(Box::new(command_answer(meta, error))));
+        }
+        if Head::from(meta.head) == Head::Stop && !std::mem::replace(&mut self.leaving, true) {
+            out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
+        }
+    }
+
+    /// Sends what the store says, in its order.
+    fn send(&mut self, sent: Outbound, out: &mut Vec<Output>) {
+        let Outbound { answers, transfers } = self.sabotage.outgoing(sent);
+        for Answer { request, kv } in answers {
+            let message = if request.simple_app {
+                command_answer(&request, request.error.clone())
+            } else {
+                with_data(answer(&request, request.error.clone()), kv)
+            };
+            out.push(Output::Send(Box::new(message)));
+        }
+        out.extend(transfers.into_iter().map(transfer_message));
+        let forged = self.sabotage.forged();
+        let Some(store) = self.store.as_mut().filter(|_| !forged.is_empty()) else { return };
+        let mut sent = Outbound::default();
+        for (from, transfer) in forged {
+            let _ = store.transfer(from, &transfer, &[], &mut sent);
+        }
+        self.send(sent, out);
+    }
+}
+
+fn transfer_message(Outgoing { to, transfer, frames }: Outgoing) -> Output {
+    let meta = Meta {
+        app_id: APP,
+        customer_id: APP,
+        recver: to,
+        request: true,
+        transfer: Some(Box::new(transfer)),
+        ..Meta::default()
+    };
+    Output::Send(Box::new(Message { meta, data: frames.into_iter().collect() }))
+}
+
+/// A policy as the store and a worker's flights take it.
+pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> Word {
+    Word {
+        kind: WordKind::Policy as i32,
+        epoch: policy.epoch,
+        servers: policy.servers.clone(),
+        draining: policy.draining.clone(),
+        homes: policy.homes.clone(),
+        lost: policy.lost.clone(),
+        released: policy.released.clone(),
+        replicas: policy.replicas,
+        workers: policy.workers,
+        routes,
+        ..Word::default()
+    }
+}
+
+fn command_answer(request: &Meta, error: String) -> Message {
+    Message { meta: answer(request, error), data: Frames::new() }
+}

@@ -1,0 +1,354 @@
+//! A worker of a simulated elastic job: goes through the stages of the program, pushes and pulls each tensor at its
+//! own pace, and has the ledger look at what comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ledger::{Bounds, Ledger};
+use super::requests::{Over, Requests};
+use super::sabotage::Sabotage;
+use super::script::Stage;
+use super::server::word_of;
+use super::workload::{Push, Tensor};
+use crate::cluster::Action;
+use crate::kv::{KeyRange, server_key_ranges};
+use crate::sim::app::{Input, Output, View};
+use crate::sim::random::Random;
+use crate::wire::elastic::KeyRoute;
+use crate::wire::{ALL_GROUP, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
+
+/// Enters the job.
+const START: u64 = 1;
+/// Leaves it.
+const EXIT: u64 = 2;
+/// Between two stages.
+const MEET: u64 = 3;
+
+/// What a worker is told before it starts.
+#[derive(Clone, Debug)]
+pub(super) struct WorkerConfig {
+    pub(super) servers: usize,
+    pub(super) tensors: Arc<Vec<Tensor>>,
+    pub(super) stages: Arc<Vec<Stage>>,
+    /// Values count pushes.
+    pub(super) counts: bool,
+    /// The longest that it computes between two pushes of a tensor.
+    pub(super) compute: Duration,
+    /// So many percent of the pushes are followed by a pull.
+    pub(super) pulls: u32,
+}
+
+/// What a request is for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    Push { tensor: usize, round: u64 },
+    Pull { tensor: usize, bounds: Bounds },
+    Both { tensor: usize, round: u64, bounds: Bounds },
+    Command,
+}
+
+/// How far it is with a tensor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    begun: u64,
+    done: u64,
+    pulls: u64,
+    /// It computes until then.
+    until: Duration,
+}
+
+/// One worker.
+pub(super) struct Worker {
+    config: WorkerConfig,
+    ranges: Vec<KeyRange>,
+    random: Random,
+    rank: usize,
+    requests: Requests<Purpose>,
+    pace: Vec<Pace>,
+    stage: usize,
+    /// Requests that this stage waits for, training apart.
+    open: usize,
+}
+
+impl Worker {
+    pub(super) fn new(config: WorkerConfig, random: Random, sabotage: Sabotage) -> Self {
+        Self {
+            ranges: server_key_ranges(config.servers),
+            random,
+            rank: 0,
+            requests: Requests::new(config.servers, sabotage),
+            pace: vec![Pace::default(); config.tensors.len()],
+            stage: 0,
+            open: 0,
+            config,
+        }
+    }
+
+    /// How far it is, for people.
+    pub(super) fn describe(&self) -> String {
+        let rounds: Vec<String> =
+            self.pace.iter().map(|pace| format!("{}/{}", pace.done, pace.begun)).collect();
+        format!(
+            "stage {} {:?}, rounds {}",
+            self.stage,
+            self.config.stages.get(self.stage),
+            rounds.join(" ")
+        )
+    }
+
+    pub(super) fn input(
+        &mut self,
+        view: &View<'_>,
+        input: Input,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        match input {
+            Input::Ready => {
+                self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
+                out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });
+            }
+            Input::Barrier { ticket: EXIT, result } => out.push(Output::End(result)),
+            Input::Barrier { result: Err(text), .. } | Input::Failed(text) => {
+                out.push(Output::End(Err(text)));
+            }
+            Input::Barrier { ticket: START, .. } => self.begin_stage(view, ledger, out),
+            Input::Barrier { .. } => self.next_stage(view, ledger, out),
+            Input::Message(message) if !message.meta.request => {
+                self.answered(view, message, ledger, out);
+            }
+            Input::NodeLost { id, .. } => {
+                let over = self.requests.lost(view.now, id);
+                over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+            }
+            Input::Unsent { meta, .. } => {
+                let over = self.requests.unsent(view.now, &meta);
+                over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+            }
+            Input::Elastic(action) => self.membership(view, *action, ledger, out),
+            Input::Wake => self.train(view, ledger, out),
+            Input::Tick => {
+                if let Err(error) = self.requests.retry(view.now, out) {
+                    out.push(Output::End(Err(error.to_string())));
+                }
+            }
+            Input::Message(_) | Input::CustomerLeft { .. } => {}
+        }
+    }
+
+    fn membership(
+        &mut self,
+        view: &View<'_>,
+        action: Action,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let Action::Policy { policy, routes } = action else { return };
+        ledger.policy(view.process, &policy);
+        routes.iter().for_each(|route| ledger.route(route));
+        if let Err(error) = self.requests.policy(view.now, &word_of(&policy, routes), out) {
+            out.push(Output::End(Err(error.to_string())));
+        }
+    }
+
+    fn answered(
+        &mut self,
+        view: &View<'_>,
+        message: crate::wire::Message,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(placed) = &message.meta.placed
+            && let Some(key) = self.requests.key_of(message.meta.timestamp, placed.slice)
+        {
+            for route in &placed.routes {
+                ledger.route(&KeyRoute { key, route: *route });
+            }
+        }
+        if let Some(over) = self.requests.answered(view.now, message, out) {
+            self.over(view, over, ledger, out);
+        }
+    }
+
+    // ---- stages ----------------------------------------------------------------------------------------
+
+    fn next_stage(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        self.stage += 1;
+        self.begin_stage(view, ledger, out);
+    }
+
+    fn begin_stage(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let stages = Arc::clone(&self.config.stages);
+        let Some(stage) = stages.get(self.stage) else { return };
+        match stage {
+            Stage::Command { head, body, everybody } => {
+                if self.rank == 0 || *everybody {
+                    let servers: Vec<NodeId> =
+                        view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
+                    let purpose = Purpose::Command;
+                    let asked = self.requests.command(&servers, *head, body, purpose, out);
+                    self.waits(view, asked, format!("command {head} to {servers:?}"), ledger);
+                }
+            }
+            Stage::Meet => {
+                return out.push(Output::Barrier {
+                    ticket: MEET,
+                    group: WORKER_GROUP,
+                    leaving: false,
+                });
+            }
+            Stage::Init => {
+                for tensor in 0..self.config.tensors.len() {
+                    if self.rank == 0 {
+                        self.push(view, tensor, 0, ledger, out);
+                        self.open += 1;
+                    }
+                }
+            }
+            Stage::Train { .. } => return self.train(view, ledger, out),
+            Stage::Look => {
+                for tensor in 0..self.config.tensors.len() {
+                    self.pull(view, tensor, ledger, out);
+                }
+            }
+            Stage::Exit => {
+                return out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
+            }
+        }
+        self.end_stage_if_over(view, ledger, out);
+    }
+
+    fn waits(&mut self, view: &View<'_>, asked: Option<i32>, what: String, ledger: &mut Ledger) {
+        if let Some(timestamp) = asked {
+            self.open += 1;
+            ledger.wait_begun(view.process, timestamp, what);
+        }
+    }
+
+    fn end_stage_if_over(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let pulls = self.pace.iter().any(|pace| pace.pulls > 0);
+        if self.open == 0 && !pulls {
+            self.next_stage(view, ledger, out);
+        }
+    }
+
+    // ---- training --------------------------------------------------------------------------------------
+
+    fn train(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let stages = Arc::clone(&self.config.stages);
+        let Some(Stage::Train { round }) = stages.get(self.stage) else { return };
+        for tensor in 0..self.pace.len() {
+            let window = self.config.tensors[tensor].window;
+            let pace = self.pace[tensor];
+            let free = pace.begun - pace.done < window && (window > 1 || pace.pulls == 0);
+            if pace.begun < *round && free && pace.until <= view.now {
+                self.pace[tensor].begun += 1;
+                self.pace[tensor].until = view.now + self.random.time(self.config.compute);
+                self.push(view, tensor, pace.begun + 1, ledger, out);
+            }
+        }
+        let over = |pace: &Pace| pace.done == *round && pace.pulls == 0;
+        if self.pace.iter().all(over) {
+            return self.next_stage(view, ledger, out);
+        }
+        let next = self.pace.iter().map(|pace| pace.until).filter(|until| *until > view.now).min();
+        out.extend(next.map(|next| Output::WakeAfter(next - view.now)));
+    }
+
+    fn push(
+        &mut self,
+        view: &View<'_>,
+        tensor: usize,
+        round: u64,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        let of = &self.config.tensors[tensor];
+        let push = Push { worker: self.rank, round, counts: self.config.counts };
+        let kv = of.push(push, &self.ranges);
+        let both = of.both && round > 0;
+        let purpose = if both {
+            let bounds = ledger.pull_begun(tensor, Some((self.rank, round)));
+            Purpose::Both { tensor, round, bounds }
+        } else {
+            Purpose::Push { tensor, round }
+        };
+        if round > 0 {
+            ledger.push_begun(self.rank, tensor);
+        }
+        let what = format!("push {round} of tensor {tensor}");
+        let kind = (of.head(round == 0), true, both);
+        self.ask(view, kind, &kv, purpose, what, ledger, out);
+    }
+
+    fn pull(&mut self, view: &View<'_>, tensor: usize, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        self.pace[tensor].pulls += 1;
+        let of = &self.config.tensors[tensor];
+        let purpose = Purpose::Pull { tensor, bounds: ledger.pull_begun(tensor, None) };
+        let (kind, kv) = ((of.head(false), false, true), of.pull());
+        self.ask(view, kind, &kv, purpose, format!("pull of tensor {tensor}"), ledger, out);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one request, in full")]
+    fn ask(
+        &mut self,
+        view: &View<'_>,
+        kind: (i32, bool, bool),
+        kv: &crate::kv::KvPairs,
+        purpose: Purpose,
+        what: String,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        match self.requests.values(view.now, kind, kv, purpose, out) {
+            Ok(timestamp) => ledger.wait_begun(view.process, timestamp, what),
+            Err(error) => out.push(Output::End(Err(error))),
+        }
+    }
+
+    // ---- ends ------------------------------------------------------------------------------------------
+
+    fn over(
+        &mut self,
+        view: &View<'_>,
+        (timestamp, purpose, result): Over<Purpose>,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        ledger.wait_ended(view.process, timestamp);
+        let assembled = match result {
+            Ok(assembled) => assembled,
+            Err(error) => return out.push(Output::End(Err(format!("{purpose:?}: {error}")))),
+        };
+        match purpose {
+            Purpose::Command => {
+                self.open -= 1;
+                return self.end_stage_if_over(view, ledger, out);
+            }
+            Purpose::Push { round: 0, .. } => {
+                self.open -= 1;
+                return self.end_stage_if_over(view, ledger, out);
+            }
+            Purpose::Push { tensor, round } => {
+                self.pace[tensor].done += 1;
+                ledger.push_done(self.rank, tensor, round);
+                if self.random.percent(self.config.pulls) {
+                    self.pull(view, tensor, ledger, out);
+                }
+            }
+            Purpose::Pull { tensor, bounds } => {
+                self.pace[tensor].pulls -= 1;
+                ledger.pulled(self.rank, tensor, &bounds, &assembled.vals.concat());
+            }
+            Purpose::Both { tensor, round, bounds } => {
+                self.pace[tensor].done += 1;
+                ledger.push_done(self.rank, tensor, round);
+                ledger.pulled(self.rank, tensor, &bounds, &assembled.vals.concat());
+            }
+        }
+        match self.config.stages.get(self.stage) {
+            Some(Stage::Train { .. }) => self.train(view, ledger, out),
+            _ => self.end_stage_if_over(view, ledger, out),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What the workers of a simulated elastic job push and pull: tensors of every kind that MXNet sends, with
+//! gradients that say whose they are. Pure functions of worker, tensor and round; the bytes are those that
+//! MXNet's workers send (docs/mxnet.md).
+
+use bytes::Bytes;
+
+use crate::kv::{KeyRange, KvPairs};
+use crate::sim::random::mix;
+use crate::store::Dtype;
+use crate::store::kind::{RequestKind, command_of};
+use crate::wire::Key;
+
+/// Numbers that one worker's pushes are counted in, in the value of an asynchronous job: a float32 counts
+/// without error up to 2^24.
+pub(super) const COUNT_BASE: f32 = 64.0;
+/// Workers that an asynchronous job can tell apart: 64^4 is 2^24.
+pub(super) const COUNTED_WORKERS_MAX: usize = 4;
+/// Elements of a word of a compressed push.
+const WORD_ELEMENTS: u64 = 16;
+
+/// How a tensor is stored and sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorKind {
+    /// All of it with each push.
+    Dense,
+    /// As dense, in 2 bits for each element.
+    TwoBit,
+    /// Some rows of so many elements with each push.
+    Rows {
+        /// Elements of a row.
+        row_len: u64,
+    },
+}
+
+/// The part of a tensor that lies under one wire key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The rank in whose range it lies.
+    pub rank: usize,
+    /// The wire key.
+    pub key: Key,
+    /// Elements, or rows.
+    pub length: u64,
+}
+
+/// One tensor of the application.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// How it is stored.
+    pub kind: TensorKind,
+    /// Where MXNet puts it: one slice, or one for each rank if it is large.
+    pub slices: Vec<Slice>,
+    /// It is pushed and pulled in one request.
+    pub both: bool,
+    /// Pushes of it that a worker may have under way at a time.
+    pub window: u64,
+}
+
+/// Whose gradient, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// The worker's rank.
+    pub worker: usize,
+    /// Counted from 1; 0 is the push that makes the tensor.
+    pub round: u64,
+    /// What it adds in an asynchronous job is a count of pushes; in a synchronous one it is as good as random.
+    pub counts: bool,
+}
+
+impl Tensor {
+    /// Bytes of one element of a value.
+    pub const ELEMENT: usize = 4;
+
+    /// The command of its pushes and pulls (`GetCommandType`). The first push of a compressed tensor is not
+    /// compressed.
+    #[must_use]
+    pub const fn head(&self, init: bool) -> i32 {
+        let kind = match self.kind {
+            TensorKind::TwoBit if !init => RequestKind::Compressed,
+            TensorKind::Dense | TensorKind::TwoBit => RequestKind::Default,
+            TensorKind::Rows { .. } => RequestKind::RowSparse,
+        };
+        command_of(kind, Dtype::F32)
+    }
+
+    /// The frames of a push of the whole tensor.
+    #[must_use]
+    pub fn push(&self, push: Push, ranges: &[KeyRange]) -> KvPairs {
+        let parts: Vec<KvPairs> =
+            self.slices.iter().map(|slice| self.push_slice(slice, push, ranges)).collect();
+        join(&parts)
+    }
+
+    /// The frames of a push of one slice.
+    #[must_use]
+    pub fn push_slice(&self, slice: &Slice, push: Push, ranges: &[KeyRange]) -> KvPairs {
+        match self.kind {
+            TensorKind::TwoBit if push.round > 0 => compressed(slice, push, ranges),
+            TensorKind::Dense | TensorKind::TwoBit => {
+                let values: Vec<f32> =
+                    (0..slice.length).map(|at| gradient(slice.key, at, push)).collect();
+                let lens = [(values.len() * Self::ELEMENT) as i32];
+                pairs(&[slice.key], &values, &lens)
+            }
+            TensorKind::Rows { row_len } => {
+                let rows = pushed_rows(slice, push);
+                let elements = rows.iter().flat_map(|row| row * row_len..(row + 1) * row_len);
+                let values: Vec<f32> = elements.map(|at| gradient(slice.key, at, push)).collect();
+                let mut lens = vec![(row_len as usize * Self::ELEMENT) as i32; rows.len() + 1];
+                lens[0] = 0;
+                pairs(&row_keys(slice.key, &rows), &values, &lens)
+            }
+        }
+    }
+
+    /// The frames of a pull of the whole tensor: all rows, if it has rows.
+    #[must_use]
+    pub fn pull(&self) -> KvPairs {
+        let keys = |slice: &Slice| match self.kind {
+            TensorKind::Rows { .. } => {
+                row_keys(slice.key, &(0..slice.length).collect::<Vec<u64>>())
+            }
+            _ => vec![slice.key],
+        };
+        let keys: Vec<Key> = self.slices.iter().flat_map(keys).collect();
+        KvPairs { keys: frame(&keys), ..KvPairs::default() }
+    }
+
+    /// Bytes of a slice's value.
+    #[must_use]
+    pub const fn bytes(&self, slice: &Slice) -> usize {
+        let row_len = match self.kind {
+            TensorKind::Rows { row_len } => row_len,
+            _ => 1,
+        };
+        (slice.length * row_len) as usize * Self::ELEMENT
+    }
+
+    /// Elements between two places where a piece of it can end.
+    #[must_use]
+    pub const fn align(&self, slice: &Slice) -> u64 {
+        match self.kind {
+            TensorKind::Rows { .. } => slice.length,
+            _ => WORD_ELEMENTS,
+        }
+    }
+}
+
+/// One element of a push.
+fn gradient(key: Key, at: u64, push: Push) -> f32 {
+    match (push.counts, push.round) {
+        (true, 0) => 0.0,
+        (true, _) => COUNT_BASE.powi(push.worker as i32),
+        (false, round) => {
+            // Whole and small: sums of a few are exact in whatever order. Never zero: each push shows.
+            let drawn = draw(key, at, push.worker as u64, round);
+            let size = 1.0 + (drawn >> 1 & 7) as f32;
+            if drawn & 1 == 0 { size } else { -size }
+        }
+    }
+}
+
+fn draw(key: Key, at: u64, worker: u64, round: u64) -> u64 {
+    mix(mix(mix(key ^ round << 40) ^ at << 8) ^ worker)
+}
+
+/// The rows of a push: all of the first one, and where pushes are counted; else about half of them.
+fn pushed_rows(slice: &Slice, push: Push) -> Vec<u64> {
+    let all = push.round == 0 || push.counts;
+    let drawn = |row: &u64| all || draw(slice.key, *row, push.worker as u64, push.round) & 16 == 0;
+    (0..slice.length).filter(drawn).collect()
+}
+
+/// `kCompressedPushPull`: two bits for each element, behind a key that says how many there are.
+fn compressed(slice: &Slice, push: Push, ranges: &[KeyRange]) -> KvPairs {
+    const CODES: [u8; 4] = [0b00, 0b10, 0b11, 0b11];
+    let code = |at: u64| {
+        let drawn = draw(slice.key, at, push.worker as u64, push.round);
+        if at < slice.length { CODES[(drawn & 3) as usize] } else { 0 }
+    };
+    let bytes = 0..slice.length.div_ceil(WORD_ELEMENTS) * 4;
+    let values: Vec<u8> =
+        bytes.map(|byte| (0..4).fold(0, |bits, at| bits << 2 | code(byte * 4 + at))).collect();
+    let first = ranges.get(slice.rank).map_or(0, |range| range.begin);
+    let lens = [0, values.len() as i32];
+    pairs(&[first + slice.length, slice.key], &values, &lens)
+}
+
+/// The key of a matrix, then one key for each row (`EncodeRowSparseKey`).
+fn row_keys(key: Key, rows: &[u64]) -> Vec<Key> {
+    std::iter::once(key).chain(rows.iter().map(|row| key + row)).collect()
+}
+
+fn frame<T: bytemuck::NoUninit>(values: &[T]) -> Bytes {
+    Bytes::copy_from_slice(bytemuck::cast_slice(values))
+}
+
+fn pairs<T: bytemuck::NoUninit>(keys: &[Key], values: &[T], lens: &[i32]) -> KvPairs {
+    KvPairs { keys: frame(keys), vals: frame(values), lens: frame(lens) }
+}
+
+fn join(parts: &[KvPairs]) -> KvPairs {
+    let all = |frame: fn(&KvPairs) -> &Bytes| -> Bytes {
+        parts.iter().flat_map(|part| frame(part).iter().copied()).collect::<Vec<u8>>().into()
+    };
+    KvPairs { keys: all(|p| &p.keys), vals: all(|p| &p.vals), lens: all(|p| &p.lens) }
+}
+
+/// How the tensors of a job are to be.
+#[derive(Clone, Debug)]
+pub struct Tensors {
+    /// Elements of each dense tensor, in turn.
+    pub dense: Vec<u64>,
+    /// Elements of a tensor that MXNet cuts into one slice for each rank; none: there is none.
+    pub cut: Option<u64>,
+    /// Elements of a compressed one.
+    pub two_bit: Option<u64>,
+    /// Rows and elements of each, of a row_sparse one.
+    pub rows: Option<(u64, u64)>,
+    /// Every second one is pushed and pulled in one request.
+    pub both: bool,
+    /// Every third one has two pushes under way.
+    pub pipelined: bool,
+}
+
+impl Tensors {
+    /// The tensors of a job with servers of these ranges.
+    #[must_use]
+    pub fn make(&self, ranges: &[KeyRange]) -> Vec<Tensor> {
+        let mut all: Vec<(TensorKind, Vec<u64>)> =
+            self.dense.iter().map(|length| (TensorKind::Dense, vec![*length])).collect();
+        all.extend(self.two_bit.map(|length| (TensorKind::TwoBit, vec![length])));
+        all.extend(self.rows.map(|(rows, row_len)| (TensorKind::Rows { row_len }, vec![rows])));
+        all.extend(self.cut.map(|length| (TensorKind::Dense, cut_evenly(length, ranges.len()))));
+        let tensors = all.into_iter().enumerate();
+        tensors.map(|(index, (kind, lengths))| self.place(index, kind, &lengths, ranges)).collect()
+    }
+
+    /// A whole tensor goes where MXNet's hash says, a cut one to all ranks (kvstore_dist.h, EncodeDefaultKey).
+    fn place(
+        &self,
+        index: usize,
+        kind: TensorKind,
+        lengths: &[u64],
+        ranges: &[KeyRange],
+    ) -> Tensor {
+        let slice = |rank: usize, length: &u64| {
+            let begin = ranges.get(rank).map_or(0, |range| range.begin);
+            Slice { rank, key: begin + index as Key, length: *length }
+        };
+        let slices = match lengths {
+            [length] => vec![slice(index * 9973 % ranges.len().max(1), length)],
+            _ => lengths.iter().enumerate().map(|(rank, length)| slice(rank, length)).collect(),
+        };
+        let rows = matches!(kind, TensorKind::Rows { .. });
+        let both = self.both && index % 2 == 1 && kind == TensorKind::Dense;
+        let window = if self.pipelined && index.is_multiple_of(3) && !rows { 2 } else { 1 };
+        Tensor { kind, slices, both, window }
+    }
+}
+
+fn cut_evenly(length: u64, ranks: usize) -> Vec<u64> {
+    let ranks = ranks.max(1) as u64;
+    let border = |rank: u64| length * rank / ranks;
+    (0..ranks).map(|rank| border(rank + 1) - border(rank)).collect()
+}

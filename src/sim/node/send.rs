@@ -1,0 +1,63 @@
+//! Messages onto their connections, and deaths at a step on the way.
+
+use super::{Node, World};
+use crate::sim::app::{Application, Input};
+use crate::sim::network::Sealed;
+use crate::sim::steps::Fate;
+use crate::wire::{Message, NodeId, encode_meta};
+
+impl<A: Application> Node<A> {
+    /// A message of the application: over the native data plane if the peer has one.
+    pub(super) fn send_data(&mut self, world: &mut World<'_, A::Ledger>, mut message: Message) {
+        let to = message.meta.recver;
+        message.meta.sender = self.cluster.me().id;
+        let failure = self.cluster.failure().map(|failure| failure.text.clone());
+        if let Some(reason) = self.lost.get(&to).cloned().or(failure) {
+            self.inbox.push_back(Input::Unsent { meta: Box::new(message.meta), reason });
+            return;
+        }
+        let native = self.native.contains_key(&to);
+        let ours = self.cluster.is_ours(to);
+        if let Some(resender) = self.resender.as_mut().filter(|_| !native) {
+            resender.outgoing(world.now, to, &mut message, ours);
+        }
+        self.leave(world, to, &message, native);
+    }
+
+    /// Sends a message for the first time, unless the process dies at that.
+    pub(super) fn leave(
+        &mut self,
+        world: &mut World<'_, A::Ledger>,
+        to: NodeId,
+        message: &Message,
+        native: bool,
+    ) {
+        if self.doomed {
+            return;
+        }
+        let fate = world.steps.fate(self.cluster.me().role, true, message);
+        self.doomed = fate != Fate::Lives;
+        if fate == Fate::DiesBefore {
+            return;
+        }
+        let connection = if native { self.native.get(&to) } else { self.connections.get(&to) };
+        if let Some(connection) = connection {
+            world.network.send(world.now, *connection, seal(message));
+        }
+    }
+
+    /// Sends over the stock wire what is no step of anything, or was sent before.
+    pub(super) fn post(&mut self, world: &mut World<'_, A::Ledger>, to: NodeId, message: &Message) {
+        if self.doomed {
+            return;
+        }
+        let Some(connection) = self.connections.get(&to) else { return };
+        world.network.send(world.now, *connection, seal(message));
+    }
+}
+
+fn seal(message: &Message) -> Sealed {
+    let mut meta = Vec::with_capacity(64);
+    encode_meta(&message.meta, &mut meta);
+    Sealed { meta, data: message.data.clone() }
+}

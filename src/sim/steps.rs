@@ -1,0 +1,90 @@
+//! Deaths of servers at a named step: exactly before or after a message of one kind leaves a process, or is handled there.
+
+use crate::wire::elastic::{TransferKind, WordKind};
+use crate::wire::{Message, Role};
+
+/// What a message does for a job whose pieces move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// One server tells another about a piece, or a command.
+    Transfer(TransferKind),
+    /// A word between the scheduler and another node.
+    Word(WordKind),
+    /// A worker's push or pull.
+    Request,
+    /// Its answer.
+    Answer,
+}
+
+impl Step {
+    /// What a message does, if it is about pieces at all.
+    #[must_use]
+    pub fn of(message: &Message) -> Option<Self> {
+        let meta = &message.meta;
+        if let Some(transfer) = &meta.transfer {
+            return Some(Self::Transfer(transfer.kind()));
+        }
+        if let Some(word) = meta.control.as_ref().and_then(|control| control.word.as_ref()) {
+            let bare = word.kind() == WordKind::Report && word.report.is_empty();
+            return (!bare).then(|| Self::Word(word.kind()));
+        }
+        let about_values = meta.control.is_none() && !meta.simple_app;
+        about_values.then_some(if meta.request { Self::Request } else { Self::Answer })
+    }
+}
+
+/// When somebody dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeathAt {
+    /// At which step.
+    pub step: Step,
+    /// The sender dies, not the receiver.
+    pub sender: bool,
+    /// After the message has left, or was handled; not before.
+    pub after: bool,
+    /// So many such steps pass before.
+    pub skip: u32,
+}
+
+/// What a message means for who sends or handles it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Lives,
+    DiesBefore,
+    DiesAfter,
+}
+
+/// Waits for the step at which somebody is to die.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    armed: Option<DeathAt>,
+}
+
+impl Steps {
+    /// Somebody dies at that step, instead of at one that was armed before.
+    pub(super) const fn arm(&mut self, death: DeathAt) {
+        self.armed = Some(death);
+    }
+
+    /// Nobody dies any more.
+    pub(super) const fn disarm(&mut self) {
+        self.armed = None;
+    }
+
+    /// What a message means for a node that sends it, or gets it. Only servers die here.
+    pub(super) fn fate(&mut self, role: Role, sends: bool, message: &Message) -> Fate {
+        let Some(death) = &mut self.armed else { return Fate::Lives };
+        let struck =
+            role == Role::Server && death.sender == sends && Step::of(message) == Some(death.step);
+        if !struck {
+            return Fate::Lives;
+        }
+        if death.skip > 0 {
+            death.skip -= 1;
+            return Fate::Lives;
+        }
+        let after = death.after;
+        self.armed = None;
+        if after { Fate::DiesAfter } else { Fate::DiesBefore }
+    }
+}

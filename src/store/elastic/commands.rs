@@ -1,0 +1,317 @@
+//! Commands of workers, and what servers tell each other of them (docs/elastic.md, "Joining and leaving"). A
+//! server that joined hears of none itself. One that did not may hear of one later than the server that sends
+//! it a piece. So before each transfer that depends on commands goes what the receiver may not know. May touch
+//! what the store may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Elastic, Outbound, Outgoing};
+use crate::store::command::{Generations, Head, Sent};
+use crate::store::error::StoreError;
+use crate::store::mxnet::{Store, done};
+use crate::store::optimizer::Optimizer;
+use crate::wire::elastic::{Mark, Transfer, TransferKind};
+use crate::wire::{Meta, NodeId, server_id};
+
+/// When the answer to a command may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Now.
+    Now,
+    /// When the servers that joined have obeyed too: it comes in an [`Outbound`].
+    Later,
+}
+
+/// What workers told the servers, so far as it still matters.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// This server joined a job that ran.
+    joins: bool,
+    /// Counts changes; 0: there was none. Each setting has the number of its last change.
+    stamp: u64,
+    sync: u64,
+    multi_precision: u64,
+    compression: (u64, Bytes),
+    optimizer: (u64, Bytes),
+    /// When it was last counted how many optimizers a customer has sent.
+    counts: BTreeMap<(NodeId, i32), u64>,
+    /// Up to which change each server was told.
+    told: BTreeMap<NodeId, u64>,
+    /// Commands that are answered when these servers have obeyed up to that change.
+    unanswered: Vec<(Meta, u64, BTreeSet<NodeId>)>,
+    /// By which policy the server with the lowest id became so.
+    sponsored_since: u64,
+    /// Up to which policy each server has said that there are no more commands.
+    ended: BTreeMap<NodeId, u64>,
+}
+
+impl Settings {
+    pub(super) const fn new(joins: bool) -> Self {
+        Self {
+            joins,
+            stamp: 0,
+            sync: 0,
+            multi_precision: 0,
+            compression: (0, Bytes::new()),
+            optimizer: (0, Bytes::new()),
+            counts: BTreeMap::new(),
+            told: BTreeMap::new(),
+            unanswered: Vec::new(),
+            sponsored_since: 0,
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// What a server lacks that was told up to the change `told`.
+    fn since(&self, told: u64, generations: &Generations) -> Vec<(Transfer, Vec<Bytes>)> {
+        let command = |head: i32, number: u64, body: &[Bytes]| {
+            let kind = TransferKind::Command.into();
+            (Transfer { kind, head, number, ..Transfer::default() }, body.to_vec())
+        };
+        let mut commands = Vec::new();
+        if self.sync > told {
+            commands.push(command(Head::SyncMode.number(), 0, &[Bytes::new()]));
+        }
+        if self.compression.0 > told {
+            let body = std::slice::from_ref(&self.compression.1);
+            commands.push(command(Head::Compression.number(), 0, body));
+        }
+        if self.optimizer.0 > told {
+            let body = std::slice::from_ref(&self.optimizer.1);
+            commands.push(command(Head::Controller.number(), generations.current(), body));
+        }
+        if self.multi_precision > told {
+            commands.push(command(Head::MultiPrecision.number(), 0, &[Bytes::new()]));
+        }
+        for (&(worker, customer), _) in self.counts.iter().filter(|(_, stamp)| **stamp > told) {
+            let Sent { count, last: Some(timestamp) } = generations.sent((worker, customer)) else {
+                continue; // The worker was forgotten.
+            };
+            let (transfer, body) = command(Head::Controller.number(), count, &[]);
+            let marks = vec![Mark { worker, customer, timestamp }];
+            commands.push((Transfer { worker, customer, marks, ..transfer }, body));
+        }
+        commands
+    }
+
+    /// Remembers a command that was obeyed.
+    fn note(&mut self, head: Head, body: &Bytes) {
+        let stamp = self.stamp + 1;
+        match head {
+            Head::SyncMode if self.sync == 0 => self.sync = stamp,
+            Head::MultiPrecision if self.multi_precision == 0 => self.multi_precision = stamp,
+            Head::Compression if self.compression.0 == 0 || self.compression.1 != *body => {
+                self.compression = (stamp, body.clone());
+            }
+            Head::Controller => self.optimizer = (stamp, body.clone()),
+            _ => return,
+        }
+        self.stamp = stamp;
+    }
+
+    /// Remembers that a customer has sent an optimizer.
+    fn count(&mut self, from: (NodeId, i32)) {
+        self.stamp += 1;
+        self.counts.insert(from, self.stamp);
+    }
+}
+
+impl Elastic {
+    /// True on a server that joined and has not heard yet what workers told the others.
+    pub(super) fn waits_for_commands(&self) -> bool {
+        let Settings { joins, sponsored_since, ended, .. } = &self.settings;
+        *joins
+            && self.servers.first().is_none_or(|sponsor| {
+                let ended = ended.get(sponsor);
+                *sponsor != self.me && ended.is_none_or(|epoch| epoch < sponsored_since)
+            })
+    }
+}
+
+impl Store {
+    /// A command of a worker, in a job whose pieces move: obeys it, unless it is stop or the profiler's, which
+    /// are its owner's, and sees to it that servers that joined obey it before it is answered.
+    ///
+    /// # Errors
+    /// It cannot be obeyed; nothing has changed.
+    pub fn obey(&mut self, request: &Meta, out: &mut Outbound) -> Result<Due, StoreError> {
+        let (head, body) = (Head::from(request.head), &request.body);
+        let from = (request.sender, request.customer_id);
+        let before = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
+        if head == Head::Controller {
+            let new = self.optimizer_at(from, Some(request.timestamp), body)?;
+            if let Some(elastic) = &mut self.elastic {
+                if new {
+                    elastic.settings.note(head, body);
+                }
+                elastic.settings.count(from);
+            }
+        } else {
+            self.command(head, body)?;
+            if let Some(elastic) = &mut self.elastic {
+                elastic.settings.note(head, body);
+            }
+        }
+        let stamp = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
+        if stamp == before {
+            return Ok(Due::Now);
+        }
+        let told = self.tell_joined(out);
+        match &mut self.elastic {
+            Some(elastic) if !told.is_empty() => {
+                elastic.settings.unanswered.push((request.clone(), stamp, told));
+                Ok(Due::Later)
+            }
+            _ => Ok(Due::Now),
+        }
+    }
+
+    /// Tells servers that joined what they do not know yet, if that is this server's task. Who was told.
+    fn tell_joined(&mut self, out: &mut Outbound) -> BTreeSet<NodeId> {
+        let Some(elastic) = &self.elastic else { return BTreeSet::new() };
+        if elastic.servers.first() != Some(&elastic.me) {
+            return BTreeSet::new();
+        }
+        let last = server_id(self.view.ranks());
+        let joined = elastic.servers.iter().copied().filter(|server| *server >= last);
+        let joined: BTreeSet<NodeId> = joined.filter(|server| *server != elastic.me).collect();
+        let end = Transfer {
+            kind: TransferKind::CommandsEnd.into(),
+            version: elastic.settings.stamp,
+            number: elastic.epoch,
+            ..Transfer::default()
+        };
+        for server in &joined {
+            self.send(*server, end.clone(), Vec::new(), out);
+        }
+        joined
+    }
+
+    /// Tells a server what it may not know of the commands of workers.
+    pub(super) fn tell(&mut self, server: NodeId, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let settings = &mut elastic.settings;
+        let stamp = settings.stamp;
+        let told = settings.told.insert(server, stamp).unwrap_or(0);
+        if told == stamp {
+            return;
+        }
+        for (transfer, frames) in settings.since(told, &self.generations) {
+            let transfer = Transfer { version: stamp, ..transfer };
+            out.transfers.push(Outgoing { to: server, transfer, frames });
+        }
+    }
+
+    /// Another server tells what a worker told it.
+    pub(super) fn take_command(
+        &mut self,
+        transfer: &Transfer,
+        frames: &[Bytes],
+    ) -> Result<(), StoreError> {
+        let malformed = StoreError::Transfer;
+        let head = Head::from(transfer.head);
+        match (head, frames.first()) {
+            (Head::Controller, None) => return self.take_count(transfer),
+            (Head::Controller, Some(body)) => {
+                if transfer.number <= self.generations.current() {
+                    return Ok(());
+                }
+                let optimizer = self.read_optimizer(body)?;
+                self.generations.advance(transfer.number);
+                self.set_optimizer(optimizer);
+            }
+            (Head::SyncMode | Head::MultiPrecision | Head::Compression, Some(body)) => {
+                self.command(head, body)?;
+            }
+            _ => return Err(malformed("its command is none that servers tell each other")),
+        }
+        if let (Some(elastic), Some(body)) = (&mut self.elastic, frames.first()) {
+            elastic.settings.note(head, body);
+        }
+        Ok(())
+    }
+
+    fn take_count(&mut self, transfer: &Transfer) -> Result<(), StoreError> {
+        let [mark] = transfer.marks[..] else {
+            return Err(StoreError::Transfer("a count of commands has one mark"));
+        };
+        let from = (mark.worker, mark.customer);
+        let sent = Sent { count: transfer.number, last: Some(mark.timestamp) };
+        if self.generations.learn(from, sent)
+            && let Some(elastic) = &mut self.elastic
+        {
+            elastic.settings.count(from);
+        }
+        Ok(())
+    }
+
+    /// There are no more commands so far.
+    pub(super) fn take_commands_end(
+        &mut self,
+        from: NodeId,
+        transfer: &Transfer,
+        out: &mut Outbound,
+    ) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let ended = elastic.settings.ended.entry(from).or_default();
+        *ended = transfer.number.max(*ended);
+        let kind = TransferKind::Confirmed.into();
+        let told = Transfer { kind, version: transfer.version, ..Transfer::default() };
+        self.send(from, told, Vec::new(), out);
+        self.unpark_all(out);
+    }
+
+    /// A server that joined has obeyed all commands up to a change.
+    pub(super) fn told(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        for (_, stamp, servers) in &mut elastic.settings.unanswered {
+            if *stamp <= transfer.version {
+                servers.remove(&from);
+            }
+        }
+        self.answer_commands(out);
+    }
+
+    fn answer_commands(&mut self, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let all = std::mem::take(&mut elastic.settings.unanswered);
+        let (due, rest) = all.into_iter().partition(|(.., servers)| servers.is_empty());
+        elastic.settings.unanswered = rest;
+        let due: Vec<(Meta, u64, BTreeSet<NodeId>)> = due;
+        out.answers.extend(due.into_iter().map(|(request, ..)| done(request)));
+    }
+
+    /// By a new policy this server may have to tell who joined, or be told anew: by the one that has now the
+    /// lowest id.
+    pub(super) fn policy_for_joiners(&mut self, former: &[NodeId], out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        if former.first() != elastic.servers.first() {
+            elastic.settings.sponsored_since = elastic.epoch;
+        }
+        let servers: BTreeSet<NodeId> = elastic.servers.iter().copied().collect();
+        elastic.settings.told.retain(|server, _| servers.contains(server));
+        for (.., waits) in &mut elastic.settings.unanswered {
+            waits.retain(|server| servers.contains(server));
+        }
+        self.answer_commands(out);
+        self.tell_joined(out);
+    }
+
+    /// The optimizer of a generation; `None` if nobody had sent one.
+    ///
+    /// # Errors
+    /// It did not come, or is too old.
+    pub(super) fn optimizer_of(
+        &self,
+        generation: u64,
+    ) -> Result<Option<&Arc<Optimizer>>, StoreError> {
+        match self.generations.optimizer(generation) {
+            None if generation == 0 => Ok(None),
+            None => Err(StoreError::Transfer("it names an optimizer that is not here")),
+            optimizer => Ok(optimizer),
+        }
+    }
+}

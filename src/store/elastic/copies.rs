@@ -1,0 +1,166 @@
+//! What a server does as the replica of another one (docs/elastic.md, "Replicas"). May touch what the store
+//! may.
+
+use bytes::Bytes;
+
+use super::travel::about;
+use super::{Elastic, Outbound};
+use crate::store::Dtype;
+use crate::store::error::StoreError;
+use crate::store::mxnet::Store;
+use crate::store::part::{Part, Sum};
+use crate::store::tensor::{Layout, Piece};
+use crate::wire::NodeId;
+use crate::wire::elastic::{Transfer, TransferKind};
+
+/// A copy of what another server owns.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) piece: Piece,
+    /// Elements, or rows, of the whole key.
+    pub(super) length: u64,
+    /// Which optimizer updates it.
+    pub(super) generation: u64,
+}
+
+impl Store {
+    pub(super) fn take_seed(
+        &mut self,
+        from: NodeId,
+        transfer: &Transfer,
+        frames: &[Bytes],
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let piece = self.read_piece(transfer, frames, transfer.number)?;
+        let (key, range) = (transfer.key, (piece.from, piece.to));
+        let (term, version) = (piece.term, piece.version);
+        let copy = Copy { piece, length: transfer.length, generation: transfer.number };
+        let Some(elastic) = &mut self.elastic else { return Ok(()) };
+        let copies = elastic.copies.entry((from, key)).or_default();
+        copies.retain(|copy| copy.piece.to <= range.0 || range.1 <= copy.piece.from);
+        copies.push(copy);
+        elastic.changed();
+        let confirmed = Transfer { version, ..about(TransferKind::Confirmed, key, range, term) };
+        self.send(from, confirmed, Vec::new(), out);
+        Ok(())
+    }
+
+    pub(super) fn take_round(
+        &mut self,
+        from: NodeId,
+        transfer: &Transfer,
+        frames: &[Bytes],
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let malformed = StoreError::Transfer;
+        let [_, values] = frames else { return Err(malformed("frames are missing")) };
+        let dtype = Dtype::from_number(transfer.dtype.into())
+            .ok_or(malformed("its element type is unknown"))?;
+        let optimizer = self.optimizer_of(transfer.number)?.cloned();
+        let key = self.view.local(transfer.key);
+        let copy = find_copy(self.elastic.as_deref_mut(), from, transfer)?;
+        let piece = &mut copy.piece;
+        if piece.version.checked_add(1) != Some(transfer.version) || piece.term != transfer.term {
+            return Err(malformed("it is not the next round of the copy"));
+        }
+        if transfer.number < copy.generation {
+            return Err(malformed("its optimizer is older than that of the round before"));
+        }
+        if dtype == Dtype::F32 {
+            piece.make_master();
+        }
+        let sum = read_sum(piece, dtype, &transfer.rows, values)?;
+        if transfer.number > copy.generation {
+            (copy.generation, piece.state) = (transfer.number, None);
+        }
+        piece.apply(key, optimizer.as_deref(), dtype, sum, &mut self.scratch)?;
+        piece.marks.add(&transfer.marks);
+        let confirmed = Transfer {
+            version: transfer.version,
+            ..about(
+                TransferKind::Confirmed,
+                transfer.key,
+                (transfer.from, transfer.to),
+                transfer.term,
+            )
+        };
+        self.send(from, confirmed, Vec::new(), out);
+        Ok(())
+    }
+
+    pub(super) fn take_cut(&mut self, from: NodeId, transfer: &Transfer) -> Result<(), StoreError> {
+        let malformed = StoreError::Transfer;
+        let maker = self.memory.clone();
+        let copy = find_copy(self.elastic.as_deref_mut(), from, transfer)?;
+        let mut borders = vec![transfer.from];
+        borders.extend(&transfer.cuts);
+        borders.push(transfer.to);
+        if borders.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(malformed("its cuts are not within the piece, in ascending order"));
+        }
+        if copy.piece.layout != Layout::Dense {
+            return Err(malformed("a row_sparse key is not cut"));
+        }
+        let parts = borders.windows(2).map(|borders| {
+            let mut piece = copy.piece.part(borders[0], borders[1], maker.as_deref());
+            if !transfer.gone.contains(&piece.from) {
+                piece.term = transfer.term;
+            }
+            Copy { piece, length: copy.length, generation: copy.generation }
+        });
+        let parts: Vec<Copy> = parts.collect();
+        self.take_drop(from, transfer);
+        if let Some(elastic) = &mut self.elastic {
+            elastic.copies.entry((from, transfer.key)).or_default().extend(parts);
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_drop(&mut self, from: NodeId, transfer: &Transfer) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let place = (from, transfer.key);
+        if let Some(copies) = elastic.copies.get_mut(&place) {
+            copies.retain(|copy| (copy.piece.from, copy.piece.to) != (transfer.from, transfer.to));
+            if copies.is_empty() {
+                elastic.copies.remove(&place);
+            }
+            elastic.changed();
+        }
+    }
+}
+
+fn find_copy<'a>(
+    elastic: Option<&'a mut Elastic>,
+    from: NodeId,
+    transfer: &Transfer,
+) -> Result<&'a mut Copy, StoreError> {
+    let copies = elastic.and_then(|elastic| elastic.copies.get_mut(&(from, transfer.key)));
+    let range = (transfer.from, transfer.to);
+    let copy = copies.into_iter().flatten().find(|copy| (copy.piece.from, copy.piece.to) == range);
+    copy.ok_or(StoreError::Transfer("there is no copy of that piece here"))
+}
+
+/// The sum of a round as it came, checked.
+fn read_sum(piece: &Piece, dtype: Dtype, rows: &[i64], values: &Bytes) -> Result<Sum, StoreError> {
+    let malformed = StoreError::Transfer;
+    if dtype != piece.sum_dtype() {
+        return Err(malformed("its sum is of another type than the copy"));
+    }
+    match piece.layout {
+        Layout::Dense if rows.is_empty() && values.len() == piece.length() * dtype.size() => {
+            Ok(Sum::One(Part::Dense(values.clone())))
+        }
+        Layout::Dense => Err(malformed("its sum has another length than the copy")),
+        Layout::Rows { row_len } => {
+            let ascending = rows.windows(2).all(|pair| pair[0] < pair[1]);
+            let inside = |row: &i64| usize::try_from(*row).is_ok_and(|row| row < piece.length());
+            if !ascending || !rows.iter().all(inside) {
+                return Err(malformed("its rows are not those of the copy, in ascending order"));
+            }
+            if values.len() != rows.len() * row_len * dtype.size() {
+                return Err(malformed("its rows have another length than those of the copy"));
+            }
+            Ok(Sum::One(Part::Rows { rows: rows.to_vec(), values: values.clone() }))
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Pieces that move: the server's side of docs/elastic.md. Only a job whose nodes all follow pieces has it
+//! (`StoreConfig::elastic`); in any other one nothing here is called.
+//!
+//! Pure like all of the store. It is given requests, transfers of other servers and words of the scheduler,
+//! and answers with an [`Outbound`]: answers to workers, transfers to other servers. Its owner promises:
+//!
+//! - messages of one server to another arrive once and in order; between different pairs any order will do;
+//! - after [`Store::collect`] it gives nothing of a lost server any more (the store ignores it all the same);
+//! - answers and transfers of one call leave in the order in which they stand there.
+//!
+//! What its owner calls:
+//!
+//! | call | when |
+//! |---|---|
+//! | [`Store::serve`] | a push or pull came, with `meta.placed`; an answer's `request.placed` is what goes back |
+//! | [`Store::obey`] | a command came; it says whether the answer is due now or comes in an `Outbound` |
+//! | [`Store::transfer`] | another server sent a transfer; an error is a malformed one, and ends the job |
+//! | [`Store::orders`] | the scheduler orders moves |
+//! | [`Store::collect`] | the scheduler's word `Collect`; what it returns goes back as `Claims` |
+//! | [`Store::policy`] | the scheduler's word `Policy` |
+//! | [`Store::claims`] | to report to the scheduler, when [`Store::claims_number`] has changed |
+//! | [`Store::forget_node`] | a worker is gone, or another process has its id |
+//!
+//! `requests` has which piece a request is about, and what waits for one that is on its way; `moves` orders and
+//! moves; `replicas` what an owner's replica gets and the answers that wait for it, `copies` the replica's side; `promotion` deaths and policies;
+//! `commands` what joiners are told; `travel` a piece as a transfer; `routes` and `marks` are small.
+
+mod commands;
+mod copies;
+pub(super) mod marks;
+mod moves;
+mod promotion;
+mod replicas;
+mod requests;
+mod routes;
+mod travel;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use self::commands::Settings;
+use self::copies::Copy;
+use self::moves::Leaving;
+use self::replicas::{Seeds, Waiting};
+use self::requests::Parked;
+use self::routes::Routes;
+use super::mxnet::Answer;
+use super::{Dtype, Store, StoreConfig, StoreError};
+use crate::wire::elastic::{Order, Route, Transfer, TransferKind};
+use crate::wire::{Key, NodeId, server_id};
+
+pub use self::commands::Due;
+
+/// Requests that wait for a piece or a policy; over it they are answered *again*.
+pub const PARKED_MAX: usize = 1 << 14;
+/// Bytes of their frames.
+pub const PARKED_BYTES_MAX: usize = 256 << 20;
+/// Bytes of pieces that are on their way to a new replica, unless one piece is larger.
+pub const SEED_BYTES_MAX: usize = 32 << 20;
+/// Pieces of one key that one server holds; orders that would make more are not followed.
+pub const PIECES_MAX: usize = 1 << 12;
+/// Orders about one key that wait for the end of a round; of more the oldest are forgotten.
+pub const ORDERS_MAX: usize = 1 << 10;
+/// Routes of one key that one server remembers; those of higher terms are kept.
+pub const ROUTES_MAX: usize = 1 << 14;
+/// Rounds of one key whose answers wait for the replica; over it pushes are answered *again*.
+pub const WAITING_MAX: usize = 1 << 12;
+
+/// What is to be sent.
+#[derive(Debug, Default)]
+pub struct Outbound {
+    /// To workers.
+    pub answers: Vec<Answer>,
+    /// To other servers.
+    pub transfers: Vec<Outgoing>,
+}
+
+/// A transfer to another server.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The server.
+    pub to: NodeId,
+    /// What it says.
+    pub transfer: Transfer,
+    /// Its data frames: the key, then values.
+    pub frames: Vec<Bytes>,
+}
+
+/// Where a request is served.
+pub(super) enum Place {
+    /// By the piece at that index of the key's pieces.
+    Here(usize),
+    /// By a part of the piece at that index.
+    Within(usize),
+    /// Nowhere yet: a push makes the key.
+    New,
+    /// When the piece is here, or a policy.
+    Later,
+    /// Where these routes say.
+    Again(Vec<Route>),
+}
+
+/// The sum of a round, as the replica gets it.
+pub(super) struct Shipped {
+    pub(super) dtype: Dtype,
+    pub(super) rows: Vec<i64>,
+    pub(super) values: Bytes,
+}
+
+/// What one server knows of the others, and of pieces on their way.
+pub(super) struct Elastic {
+    /// This server.
+    me: NodeId,
+    /// The policy that it knows.
+    epoch: u64,
+    /// The servers that live, ascending.
+    servers: Vec<NodeId>,
+    /// By rank: where new keys go.
+    homes: Vec<NodeId>,
+    /// Servers that are dead or released, of which nothing counts any more.
+    lost: BTreeSet<NodeId>,
+    /// Copies of each piece beside the owner's.
+    replicas: u32,
+    /// Where the copies of what this server owns are.
+    replica: Option<NodeId>,
+    /// It has said what it holds, and the policy that follows from it is not here yet.
+    collecting: Option<u64>,
+    /// Where pieces are that are not here.
+    routes: BTreeMap<Key, Routes>,
+    parked: Parked,
+    /// Answers that wait for the replica.
+    waiting: BTreeMap<Key, Vec<Waiting>>,
+    /// What was ordered and waits for the end of a round.
+    orders: BTreeMap<Key, Vec<Order>>,
+    /// What has left and is not safe yet where it went.
+    leaving: BTreeMap<Key, Vec<Leaving>>,
+    /// Copies of what other servers own.
+    copies: BTreeMap<(NodeId, Key), Vec<Copy>>,
+    seeds: Seeds,
+    settings: Settings,
+    /// Changes with everything that claims say.
+    claims_number: u64,
+}
+
+impl Elastic {
+    pub(super) fn new(config: &StoreConfig) -> Self {
+        let servers: Vec<NodeId> = (0..config.servers).map(server_id).collect();
+        let joins = !servers.contains(&config.id);
+        let mut elastic = Self {
+            me: config.id,
+            epoch: 0,
+            homes: servers.clone(),
+            // Who joins learns from its first policy who lives.
+            servers: if joins { Vec::new() } else { servers },
+            lost: BTreeSet::new(),
+            replicas: config.replicas,
+            replica: None,
+            collecting: None,
+            routes: BTreeMap::new(),
+            parked: Parked::default(),
+            waiting: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            seeds: Seeds::default(),
+            settings: Settings::new(joins),
+            claims_number: 0,
+        };
+        elastic.choose_replica();
+        elastic
+    }
+
+    /// True if nothing of that server counts.
+    fn is_gone(&self, server: NodeId) -> bool {
+        self.lost.contains(&server)
+    }
+
+    /// What claims say has changed.
+    fn changed(&mut self) {
+        self.claims_number += 1;
+    }
+
+    /// Remembers where a part of a key is.
+    fn learn(&mut self, key: Key, route: Route) {
+        self.routes.entry(key).or_default().learn(route);
+    }
+}
+
+impl Store {
+    /// What another server sent. Of one that is gone nothing counts.
+    ///
+    /// # Errors
+    /// It is malformed, or cannot be: the two servers do not agree any more, and the job cannot go on.
+    pub fn transfer(
+        &mut self,
+        from: NodeId,
+        transfer: &Transfer,
+        frames: &[Bytes],
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let Some(elastic) = &self.elastic else {
+            return Err(StoreError::Transfer("no piece moves in this job"));
+        };
+        if elastic.is_gone(from) {
+            return Ok(());
+        }
+        match transfer.kind() {
+            TransferKind::Move => self.take_move(from, transfer, frames, out)?,
+            TransferKind::Moved => self.take_moved(from, transfer, out),
+            TransferKind::Seed => self.take_seed(from, transfer, frames, out)?,
+            TransferKind::Round => self.take_round(from, transfer, frames, out)?,
+            TransferKind::Confirmed if transfer.to == 0 => self.told(from, transfer, out),
+            TransferKind::Confirmed => self.confirmed(from, transfer, out),
+            TransferKind::Cut => self.take_cut(from, transfer)?,
+            TransferKind::Drop => self.take_drop(from, transfer),
+            TransferKind::Command => self.take_command(transfer, frames)?,
+            TransferKind::CommandsEnd => self.take_commands_end(from, transfer, out),
+            TransferKind::Unknown => return Err(StoreError::Transfer("its kind is unknown")),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

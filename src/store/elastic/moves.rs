@@ -1,0 +1,411 @@
+//! Moves: orders, cutting, a piece that leaves and one that comes (docs/elastic.md, "A move"). May touch what
+//! the store may.
+
+use bytes::Bytes;
+
+use super::travel::about;
+use super::{ORDERS_MAX, Outbound, PIECES_MAX};
+use crate::store::error::StoreError;
+use crate::store::mxnet::{At, Store, TENSORS_MAX, refused};
+use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
+use crate::wire::elastic::{Order, Route, Transfer, TransferKind};
+use crate::wire::{Key, NodeId};
+
+/// A piece that has left and is kept until it is safe where it went.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    /// The new owner.
+    pub(super) to: NodeId,
+    /// The term that it had here.
+    pub(super) term: u64,
+    /// The replica has a copy of it.
+    pub(super) copied: bool,
+    /// As it was sent.
+    pub(super) transfer: Transfer,
+    pub(super) frames: Vec<Bytes>,
+}
+
+/// A part of a piece, and where it is to go if it does not stay.
+type Segment = (u64, u64, Option<NodeId>);
+
+/// The parts of a piece `[from, to)` under these orders, of which later ones count more. Cuts are possible at
+/// multiples of [`ALIGN`]; if there may be none, only orders about the whole piece count.
+fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool) -> Vec<Segment> {
+    let mut parts: Vec<Segment> = vec![(from, to, None)];
+    for order in orders {
+        let down = |at: u64| at / ALIGN * ALIGN;
+        let begin = if order.from <= from { from } else { down(order.from).max(from) };
+        let end = if order.to >= to { to } else { down(order.to).max(from) };
+        let apart = order.from >= to || order.to <= from;
+        if apart || begin >= end || (!divisible && (begin, end) != (from, to)) {
+            continue;
+        }
+        let outside = parts.iter().flat_map(|&(from, to, owner)| {
+            [(from, to.min(begin), owner), (from.max(end), to, owner)]
+        });
+        let mut all: Vec<Segment> = outside.filter(|(from, to, _)| from < to).collect();
+        all.push((begin, end, Some(order.owner)));
+        all.sort_unstable();
+        parts = all;
+    }
+    parts.dedup_by(|next, before| {
+        let same = next.2 == before.2;
+        if same {
+            before.1 = next.1;
+        }
+        same
+    });
+    parts
+}
+
+impl Store {
+    /// The scheduler orders moves. They begin when the open rounds end; those that nobody can follow, because
+    /// what they are about is not here or the new owner is not known, are forgotten.
+    pub fn orders(&mut self, orders: &[Order], out: &mut Outbound) {
+        for order in orders {
+            let Some(elastic) = &mut self.elastic else { return };
+            let possible = order.owner != elastic.me
+                && elastic.servers.contains(&order.owner)
+                && !elastic.is_gone(order.owner)
+                && order.from < order.to;
+            if possible && self.tensors.contains_key(&order.key) {
+                let waiting = elastic.orders.entry(order.key).or_default();
+                if waiting.len() >= ORDERS_MAX {
+                    waiting.remove(0);
+                }
+                waiting.push(*order);
+            }
+        }
+        let mut keys: Vec<Key> = orders.iter().map(|order| order.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.carry_out_all(key, out);
+        }
+    }
+
+    /// Moves what was ordered of a key and can go now.
+    pub(super) fn carry_out_all(&mut self, key: Key, out: &mut Outbound) {
+        let Some(tensor) = self.tensors.get(&key) else { return };
+        for from in tensor.pieces.iter().map(|piece| piece.from).collect::<Vec<_>>() {
+            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+            if let Some(index) = pieces.iter().position(|piece| piece.from == from) {
+                self.carry_out(At { key, index }, out);
+            }
+        }
+        self.forget_orders(key);
+    }
+
+    /// Forgets orders that no piece waits to follow.
+    fn forget_orders(&mut self, key: Key) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let Some(orders) = elastic.orders.get_mut(&key) else { return };
+        let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+        orders.retain(|order| {
+            let about = |piece: &&Piece| piece.from < order.to && order.from < piece.to;
+            pieces.iter().filter(about).any(is_busy)
+        });
+        if orders.is_empty() {
+            elastic.orders.remove(&key);
+        }
+    }
+
+    /// Cuts and moves a piece as it was ordered. True if it is not here any more as it was.
+    pub(super) fn carry_out(&mut self, at: At, out: &mut Outbound) -> bool {
+        let Some(elastic) = &self.elastic else { return false };
+        let Some(orders) = elastic.orders.get(&at.key) else { return false };
+        let Some(tensor) = self.tensors.get_mut(&at.key) else { return false };
+        let Some(piece) = tensor.pieces.get(at.index).filter(|piece| !is_busy(piece)) else {
+            return false;
+        };
+        let elementwise =
+            self.optimizer.as_ref().is_none_or(|optimizer| optimizer.is_elementwise());
+        let divisible = elementwise && may_be_cut(piece);
+        let parts = segments((piece.from, piece.to), orders, divisible);
+        let leaves = parts.iter().any(|(.., owner)| owner.is_some());
+        if !leaves || tensor.pieces.len() + parts.len() > PIECES_MAX {
+            return false;
+        }
+        self.divide(at, &parts, out);
+        self.forget_orders(at.key);
+        true
+    }
+
+    /// A worker asks for a part of a piece: an owner that died had cut it and told workers so, and nobody else.
+    /// Cuts it alike. False if it cannot be cut like that.
+    pub(in crate::store) fn cut_alike(
+        &mut self,
+        at: At,
+        from: u64,
+        to: u64,
+        out: &mut Outbound,
+    ) -> bool {
+        let Some(tensor) = self.tensors.get(&at.key) else { return false };
+        let Some(piece) = tensor.pieces.get(at.index) else { return false };
+        let aligned = |border: u64| border.is_multiple_of(ALIGN) || border == piece.to;
+        let inside = piece.from <= from && from < to && to <= piece.to;
+        let possible = inside && aligned(from) && aligned(to) && may_be_cut(piece);
+        if !possible || tensor.pieces.len() + 2 > PIECES_MAX {
+            return false;
+        }
+        let parts = [(piece.from, from, None), (from, to, None), (to, piece.to, None)];
+        let parts: Vec<Segment> = parts.into_iter().filter(|(from, to, _)| from < to).collect();
+        self.divide(at, &parts, out);
+        true
+    }
+
+    /// Cuts a piece, and sends away what is to go. Whoever has pushed to its open round, or for the next one,
+    /// shall send that again.
+    fn divide(&mut self, at: At, parts: &[Segment], out: &mut Outbound) {
+        let Some(tensor) = self.tensors.get_mut(&at.key) else { return };
+        let length = tensor.length;
+        let mut piece = tensor.pieces.remove(at.index);
+        if tensor.pieces.is_empty() {
+            self.tensors.remove(&at.key);
+        }
+        let pushes: Vec<_> = piece.round.give_up().collect();
+        self.tell_cut(at.key, &piece, parts, out);
+        self.split(at.key, length, piece, parts, out);
+        for request in pushes {
+            match request.placed.clone() {
+                Some(placed) => {
+                    let routes = self.routes(at.key, &placed);
+                    self.answer_again(request, routes, out);
+                }
+                None => {
+                    let key = self.view.local(at.key);
+                    out.answers.push(refused(request, &StoreError::Elsewhere { key }));
+                }
+            }
+        }
+    }
+
+    /// The replica cuts its copy alike.
+    fn tell_cut(&mut self, key: Key, piece: &Piece, parts: &[Segment], out: &mut Outbound) {
+        let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);
+        let Some(replica) = replica.filter(|_| parts.len() > 1 && piece.copied != Copied::Not)
+        else {
+            return;
+        };
+        let gone = parts.iter().filter(|(.., owner)| owner.is_some());
+        let cut = Transfer {
+            cuts: parts.iter().skip(1).map(|(from, ..)| *from).collect(),
+            gone: gone.map(|(from, ..)| *from).collect(),
+            ..about(TransferKind::Cut, key, (piece.from, piece.to), piece.term + 1)
+        };
+        self.send(replica, cut, Vec::new(), out);
+    }
+
+    fn split(
+        &mut self,
+        key: Key,
+        length: u64,
+        piece: Piece,
+        parts: &[Segment],
+        out: &mut Outbound,
+    ) {
+        let cuts: Vec<u64> = parts.iter().skip(1).map(|(from, ..)| *from).collect();
+        let pieces =
+            if cuts.is_empty() { vec![piece] } else { piece.cut(&cuts, self.memory.as_deref()) };
+        for (mut piece, (.., owner)) in pieces.into_iter().zip(parts) {
+            piece.term += 1;
+            match owner {
+                Some(owner) => self.leave(key, length, piece, *owner, out),
+                None => {
+                    let tensor = self.tensors.entry(key).or_default();
+                    tensor.length = length;
+                    tensor.insert(piece);
+                }
+            }
+        }
+        if let Some(elastic) = &mut self.elastic {
+            elastic.changed();
+        }
+    }
+
+    /// Sends a piece to its new owner, and keeps it until it is safe there.
+    fn leave(&mut self, key: Key, length: u64, piece: Piece, to: NodeId, out: &mut Outbound) {
+        let route = Route { from: piece.from, to: piece.to, term: piece.term, owner: to };
+        let copied = piece.copied != Copied::Not;
+        let (transfer, frames) = self.write_gone(TransferKind::Move, key, length, piece);
+        let Some(elastic) = &mut self.elastic else { return };
+        elastic.learn(key, route);
+        elastic.leaving.entry(key).or_default().push(Leaving {
+            to,
+            term: route.term - 1,
+            copied,
+            transfer: transfer.clone(),
+            frames: frames.clone(),
+        });
+        self.send(to, transfer, frames, out);
+    }
+
+    /// A piece comes.
+    pub(super) fn take_move(
+        &mut self,
+        from: NodeId,
+        transfer: &Transfer,
+        frames: &[Bytes],
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let malformed = StoreError::Transfer;
+        let (key, generation) = (transfer.key, self.generations.current());
+        if transfer.number > generation {
+            return Err(malformed("it names an optimizer that did not come"));
+        }
+        let mut piece = self.read_piece(transfer, frames, generation)?;
+        if self.multi_precision {
+            piece.make_master();
+        }
+        piece.source = Some(Source { server: from, told: false });
+        self.take_in(key, transfer.length, piece)?;
+        let from = transfer.from;
+        let tensor = self.tensors.get(&key);
+        let index = tensor.and_then(|tensor| tensor.exactly(from, transfer.to)).unwrap_or(0);
+        self.seed(At { key, index }, out);
+        self.settle(key, out);
+        self.unpark(key, out);
+        Ok(())
+    }
+
+    /// A piece is this server's from now on.
+    pub(super) fn take_in(
+        &mut self,
+        key: Key,
+        length: u64,
+        piece: Piece,
+    ) -> Result<(), StoreError> {
+        let malformed = StoreError::Transfer;
+        if self.tensors.len() >= TENSORS_MAX {
+            return Err(StoreError::Full(TENSORS_MAX));
+        }
+        let tensor = self.tensors.entry(key).or_default();
+        if tensor.pieces.is_empty() {
+            tensor.length = length;
+        }
+        if tensor.length != length || tensor.pieces.len() >= PIECES_MAX {
+            return Err(malformed("its key is of another length, or in too many pieces"));
+        }
+        if tensor.pieces.iter().any(|own| own.from < piece.to && piece.from < own.to) {
+            return Err(malformed("this server owns a part of it already"));
+        }
+        tensor.insert(piece);
+        if let Some(elastic) = &mut self.elastic {
+            elastic.changed();
+        }
+        Ok(())
+    }
+
+    /// Tells former owners that pieces are safe here, and moves on what was ordered to. Between claims and
+    /// policy nobody is told: the former owner must still claim what this server's claims may not have had.
+    /// Without replicas it is told at once, and keeps its copy until it has said that it knows.
+    pub(super) fn settle(&mut self, key: Key, out: &mut Outbound) {
+        let Some(elastic) = &self.elastic else { return };
+        if elastic.collecting.is_some() {
+            return;
+        }
+        let alone = elastic.replicas == 0;
+        let tensor = self.tensors.get_mut(&key).into_iter();
+        let due = tensor.flat_map(|tensor| &mut tensor.pieces).filter(|p| alone || p.is_safe());
+        let settled: Vec<_> = due
+            .filter_map(|piece| {
+                let source = piece.source.filter(|source| !source.told)?;
+                piece.source = alone.then_some(Source { told: true, ..source });
+                let range = (piece.from, piece.to);
+                Some((source.server, about(TransferKind::Moved, key, range, piece.term)))
+            })
+            .collect();
+        let any = !settled.is_empty();
+        for (source, moved) in settled {
+            self.send(source, moved, Vec::new(), out);
+        }
+        if any {
+            self.carry_out_all(key, out);
+            self.unpark(key, out);
+        }
+    }
+
+    /// Without replicas: a former owner has forgotten what is here now.
+    pub(super) fn settled(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+        let key = transfer.key;
+        let tensor = self.tensors.get_mut(&key).into_iter();
+        for piece in tensor.flat_map(|tensor| &mut tensor.pieces) {
+            let same = (piece.from, piece.to) == (transfer.from, transfer.to);
+            if same && piece.source == Some(Source { server: from, told: true }) {
+                piece.source = None;
+            }
+        }
+        // First the answers: they are about what is here, and may go.
+        self.release_settled(key, out);
+        self.carry_out_all(key, out);
+        self.unpark(key, out);
+    }
+
+    /// What had left is safe where it went.
+    pub(super) fn take_moved(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let Some(leaving) = elastic.leaving.get_mut(&transfer.key) else { return };
+        let place = leaving.iter().position(|leaving| {
+            let Transfer { from, to, term, .. } = leaving.transfer;
+            (from, to, term) == (transfer.from, transfer.to, transfer.term)
+        });
+        let Some(place) = place.filter(|place| leaving[*place].to == from) else { return };
+        let gone = leaving.swap_remove(place);
+        if leaving.is_empty() {
+            elastic.leaving.remove(&transfer.key);
+        }
+        elastic.changed();
+        if elastic.replicas == 0 {
+            let range = (transfer.from, transfer.to);
+            let known = about(TransferKind::Confirmed, transfer.key, range, transfer.term);
+            self.send(from, known, Vec::new(), out);
+        }
+        self.drop_copy(transfer.key, &gone, out);
+    }
+
+    /// The replica needs its copy of what had left no more.
+    pub(super) fn drop_copy(&mut self, key: Key, gone: &Leaving, out: &mut Outbound) {
+        let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);
+        if let Some(replica) = replica.filter(|_| gone.copied) {
+            let range = (gone.transfer.from, gone.transfer.to);
+            self.send(replica, about(TransferKind::Drop, key, range, gone.term), Vec::new(), out);
+        }
+    }
+}
+
+/// True if it must not leave yet: workers are pushing to it, or the server that it came from still keeps it.
+fn is_busy(piece: &Piece) -> bool {
+    piece.round.is_open() || piece.source.is_some()
+}
+
+/// True if a piece can be cut. Before its first round nobody knows what optimizer will come, and it may need
+/// the whole.
+pub(super) fn may_be_cut(piece: &Piece) -> bool {
+    piece.layout == Layout::Dense && piece.version > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_cut_between_words_and_the_last_one_counts() {
+        let order = |from, to, owner| Order { key: 0, from, to, owner };
+        let parts = |orders: &[Order]| segments((16, 100), orders, true);
+        assert_eq!(parts(&[]), [(16, 100, None)]);
+        assert_eq!(parts(&[order(0, 200, 8)]), [(16, 100, Some(8))]);
+        assert_eq!(
+            parts(&[order(40, 70, 8)]),
+            [(16, 32, None), (32, 64, Some(8)), (64, 100, None)]
+        );
+        assert_eq!(
+            parts(&[order(0, 64, 8), order(32, 100, 10)]),
+            [(16, 32, Some(8)), (32, 100, Some(10))]
+        );
+        assert_eq!(parts(&[order(0, 64, 8), order(64, 100, 8)]), [(16, 100, Some(8))]);
+        assert_eq!(parts(&[order(17, 31, 8), order(100, 120, 8)]), [(16, 100, None)]);
+        let whole = |orders: &[Order]| segments((16, 100), orders, false);
+        assert_eq!(whole(&[order(16, 64, 8)]), [(16, 100, None)]);
+        assert_eq!(whole(&[order(16, 100, 8), order(16, 64, 10)]), [(16, 100, Some(8))]);
+    }
+}

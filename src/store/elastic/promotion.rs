@@ -1,0 +1,331 @@
+//! Deaths and policies: what a server says that it holds, and what it takes over (docs/elastic.md, "Death").
+//! May touch what the store may.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::copies::Copy;
+use super::moves::{Leaving, may_be_cut};
+use super::replicas::Waiting;
+use super::{Elastic, Outbound};
+use crate::store::mxnet::{At, Store};
+use crate::store::optimizer::Optimizer;
+use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, Transfer, Word};
+use crate::wire::{Key, NodeId};
+
+impl Elastic {
+    /// Takes over what a policy says of servers. False if a newer one is known, or expected.
+    fn obey(&mut self, word: &Word, ranks: usize) -> bool {
+        if word.epoch < self.epoch || self.collecting.is_some_and(|epoch| word.epoch < epoch) {
+            return false;
+        }
+        self.epoch = word.epoch;
+        let mut servers = word.servers.clone();
+        servers.sort_unstable();
+        servers.dedup();
+        // Those that were there and are not any more are released.
+        let former = std::mem::replace(&mut self.servers, servers);
+        self.lost.extend(&word.lost);
+        self.lost.extend(former.iter().filter(|server| !self.servers.contains(server)));
+        self.servers.retain(|server| !self.lost.contains(server));
+        if word.homes.len() == ranks {
+            self.homes.clone_from(&word.homes);
+        }
+        self.replicas = word.replicas.min(1);
+        self.collecting = None;
+        true
+    }
+}
+
+impl Store {
+    /// Servers are dead: takes nothing from them any more, and says what it holds. Until the policy comes that
+    /// follows from it, no new keys are made here, and no former owner is told that its piece has come.
+    pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
+        if let Some(elastic) = &mut self.elastic {
+            elastic.lost.extend(&word.lost);
+            if word.epoch > elastic.epoch {
+                elastic.collecting = elastic.collecting.max(Some(word.epoch));
+            }
+        }
+        self.list_claims(true)
+    }
+
+    /// What it holds, but for keys whose first push is not answered yet: those may still turn out never to
+    /// have been.
+    #[must_use]
+    pub fn claims(&self) -> Vec<Claim> {
+        self.list_claims(false)
+    }
+
+    /// Another number than before if [`Self::claims`] may say something else than before.
+    #[must_use]
+    pub fn claims_number(&self) -> u64 {
+        self.elastic.as_ref().map_or(0, |elastic| elastic.claims_number)
+    }
+
+    /// The newest policy that it knows.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.elastic.as_ref().map_or(0, |elastic| elastic.epoch)
+    }
+
+    /// True if it owns nothing and keeps nothing for others to arrive: a drained server may go.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.tensors.is_empty() && self.elastic.as_ref().is_none_or(|e| e.leaving.is_empty())
+    }
+
+    fn list_claims(&self, all: bool) -> Vec<Claim> {
+        let Some(elastic) = &self.elastic else { return Vec::new() };
+        let optimizer = self.optimizer.as_deref();
+        let mut claims = Vec::new();
+        for (key, tensor) in &self.tensors {
+            let unanswered =
+                |piece: &Piece| piece.version == 0 && elastic.waiting.contains_key(key);
+            for piece in tensor.pieces.iter().filter(|piece| all || !unanswered(piece)) {
+                claims.push(Claim {
+                    holding: Holding::Owner.into(),
+                    safe: piece.is_safe(),
+                    ..claim(*key, tensor.length, piece, optimizer)
+                });
+            }
+        }
+        for leaving in elastic.leaving.values().flatten() {
+            claims.push(claim_leaving(leaving, optimizer));
+        }
+        for ((peer, key), copies) in &elastic.copies {
+            claims.extend(copies.iter().map(|copy| Claim {
+                holding: Holding::Replica.into(),
+                peer: *peer,
+                ..claim(*key, copy.length, &copy.piece, optimizer)
+            }));
+        }
+        claims
+    }
+
+    /// A new policy: who lives, where new keys go, where pieces are. Takes over what is this server's now,
+    /// chooses another replica if the former one is gone, and serves what waited for the policy. One that is
+    /// older than what is known is ignored.
+    pub fn policy(&mut self, word: &Word, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let former = (elastic.servers.clone(), elastic.replica);
+        if !elastic.obey(word, self.view.ranks()) {
+            return;
+        }
+        let mut promoted = BTreeSet::new();
+        for KeyRoute { key, route } in &word.routes {
+            self.promote(*key, route, &mut promoted);
+            if let Some(elastic) = &mut self.elastic {
+                elastic.learn(*key, *route);
+            }
+        }
+        self.forget_lost(&promoted, out);
+        self.change_replica(former.1, out);
+        self.policy_for_joiners(&former.0, out);
+        let keys: Vec<Key> = self.tensors.keys().copied().collect();
+        for key in keys {
+            self.release_settled(key, out);
+            self.settle(key, out);
+        }
+        self.unpark_all(out);
+    }
+
+    /// Takes over a piece, or a part of it, of which there is a copy here of a server that is gone.
+    fn promote(&mut self, key: Key, route: &Route, promoted: &mut BTreeSet<(Key, u64)>) {
+        let Some(elastic) = &self.elastic else { return };
+        let within = |from: u64, to: u64| from <= route.from && route.to <= to;
+        let owned = self.tensors.get(&key).is_some_and(|tensor| {
+            tensor.pieces.iter().any(|own| own.from < route.to && route.from < own.to)
+        });
+        // Only who wins without being the owner gets this term; other routes may be older than what is known.
+        if route.owner != elastic.me || route.term != elastic.epoch << 32 || owned {
+            return;
+        }
+        let copies =
+            elastic.copies.iter().filter(|((peer, of), _)| *of == key && elastic.is_gone(*peer));
+        let best = copies
+            .flat_map(|(_, copies)| copies)
+            .filter(|copy| within(copy.piece.from, copy.piece.to))
+            .max_by_key(|copy| (copy.piece.term, copy.piece.version));
+        let leaving = elastic.leaving.get(&key).into_iter().flatten().filter(|leaving| {
+            elastic.is_gone(leaving.to) && within(leaving.transfer.from, leaving.transfer.to)
+        });
+        let leaving = leaving.max_by_key(|leaving| (leaving.term, leaving.transfer.version));
+        let rank_of_copy = best.map(|copy| (copy.piece.term, copy.piece.version));
+        let rank_of_leaving = leaving.map(|leaving| (leaving.term, leaving.transfer.version));
+        let found = if rank_of_leaving >= rank_of_copy {
+            leaving.and_then(|leaving| {
+                promoted.insert((key, leaving.transfer.from));
+                self.read_leaving(leaving)
+            })
+        } else {
+            best.map(|copy| self.copy_of(copy))
+        };
+        // Nothing found: it is on its way here.
+        let Some((piece, length)) = found.filter(|(piece, _)| piece.term < route.term) else {
+            return;
+        };
+        self.take_over(key, length, piece, route);
+    }
+
+    fn read_leaving(&self, leaving: &Leaving) -> Option<(Piece, u64)> {
+        let Leaving { transfer, frames, term, .. } = leaving;
+        let mut piece = self.read_piece(transfer, frames, self.generations.current()).ok()?;
+        piece.term = *term;
+        Some((piece, transfer.length))
+    }
+
+    fn copy_of(&self, copy: &Copy) -> (Piece, u64) {
+        let piece = &copy.piece;
+        let mut piece = piece.part(piece.from, piece.to, self.memory.as_deref());
+        if copy.generation != self.generations.current() {
+            piece.state = None;
+        }
+        (piece, copy.length)
+    }
+
+    fn take_over(&mut self, key: Key, length: u64, piece: Piece, route: &Route) {
+        let whole = (piece.from, piece.to) == (route.from, route.to);
+        if !whole && piece.layout != Layout::Dense {
+            return;
+        }
+        let mut piece =
+            if whole { piece } else { piece.part(route.from, route.to, self.memory.as_deref()) };
+        piece.term = route.term;
+        (piece.copied, piece.source) = (Copied::Not, None);
+        if self.multi_precision {
+            piece.make_master();
+        }
+        // It overlaps nothing that is here.
+        let _ = self.take_in(key, length, piece);
+    }
+
+    /// Forgets what is kept of, or for, servers that are gone.
+    fn forget_lost(&mut self, promoted: &BTreeSet<(Key, u64)>, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let Elastic { lost, copies, leaving, orders, .. } = &mut **elastic;
+        copies.retain(|(peer, _), _| !lost.contains(peer));
+        let mut gone = Vec::new();
+        leaving.retain(|key, all| {
+            let (lost, kept) =
+                std::mem::take(all).into_iter().partition(|leaving| lost.contains(&leaving.to));
+            *all = kept;
+            let lost: Vec<Leaving> = lost;
+            gone.extend(lost.into_iter().map(|leaving| (*key, leaving)));
+            !all.is_empty()
+        });
+        // They were given before what the policy knows; the scheduler gives new ones.
+        orders.clear();
+        for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
+            piece.source = piece.source.filter(|source| !lost.contains(&source.server));
+        }
+        elastic.changed();
+        for (key, leaving) in gone {
+            // The replica's copy of what was taken back is replaced by the next seed.
+            if !promoted.contains(&(key, leaving.transfer.from)) {
+                self.drop_copy(key, &leaving, out);
+            }
+        }
+    }
+
+    /// Chooses the replica anew, and sends it what it has not got.
+    fn change_replica(&mut self, former: Option<NodeId>, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        elastic.choose_replica();
+        if elastic.replica != former {
+            elastic.seeds.clear();
+            elastic.leaving.values_mut().flatten().for_each(|leaving| leaving.copied = false);
+            for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
+                piece.copied = Copied::Not;
+            }
+            self.release_unsafe(out);
+        }
+        let mut first = Vec::new();
+        let Some(elastic) = &mut self.elastic else { return };
+        for (key, leaving) in &elastic.leaving {
+            for leaving in leaving.iter().filter(|leaving| !leaving.copied) {
+                elastic.seeds.push(*key, leaving.transfer.from, leaving.transfer.to);
+            }
+        }
+        for (&key, tensor) in &self.tensors {
+            let pieces = tensor.pieces.iter().enumerate();
+            for (index, piece) in pieces.filter(|(_, piece)| piece.copied == Copied::Not) {
+                match piece.source {
+                    // Nobody is answered for it before it is safe.
+                    Some(_) => first.push(At { key, index }),
+                    None => elastic.seeds.push(key, piece.from, piece.to),
+                }
+            }
+        }
+        for at in first {
+            self.seed(at, out);
+        }
+        self.send_seeds(out);
+    }
+
+    /// The former replica confirms nothing any more; answers wait on only for pieces that a former owner keeps
+    /// as they were.
+    fn release_unsafe(&mut self, out: &mut Outbound) {
+        let Some(elastic) = &self.elastic else { return };
+        for key in elastic.waiting.keys().copied().collect::<Vec<_>>() {
+            let is_settled = |pieces: &[&Piece], waiting: &Waiting| {
+                let came = |piece: &Piece| {
+                    (piece.from, piece.to) == (waiting.from, waiting.to) && piece.source.is_some()
+                };
+                !pieces.iter().any(|piece| came(piece))
+            };
+            self.release(key, is_settled, out);
+        }
+    }
+
+    /// The worker is gone, or another process has its id: its pushes are no duplicates.
+    pub(in crate::store) fn forget_worker(&mut self, worker: NodeId) {
+        let Some(elastic) = &mut self.elastic else { return };
+        elastic.parked.forget(worker);
+        let copies = elastic.copies.values_mut().flatten().map(|copy| &mut copy.piece);
+        let pieces = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
+        pieces.chain(copies).for_each(|piece| piece.marks.forget(worker));
+        for leaving in elastic.leaving.values_mut().flatten() {
+            leaving.transfer.marks.retain(|mark| mark.worker != worker);
+        }
+    }
+}
+
+fn claim(key: Key, length: u64, piece: &Piece, optimizer: Option<&Optimizer>) -> Claim {
+    let values = piece.value.buffer().len();
+    let cut = may_be_cut(piece) && optimizer.is_none_or(Optimizer::is_elementwise);
+    Claim {
+        key,
+        from: piece.from,
+        to: piece.to,
+        term: piece.term,
+        version: piece.version,
+        length,
+        bytes: values as u64,
+        state_bytes: (piece.bytes() - values + piece.state_bytes()) as u64,
+        align: if cut { ALIGN } else { 0 },
+        ..Claim::default()
+    }
+}
+
+fn claim_leaving(leaving: &Leaving, optimizer: Option<&Optimizer>) -> Claim {
+    let Transfer { key, from, to, version, length, row_len, .. } = leaving.transfer;
+    let bytes = |frames: &[Bytes]| frames.iter().map(Bytes::len).sum::<usize>() as u64;
+    let cut = row_len == 0 && version > 0 && optimizer.is_none_or(Optimizer::is_elementwise);
+    Claim {
+        key,
+        from,
+        to,
+        term: leaving.term,
+        version,
+        length,
+        holding: Holding::Leaving.into(),
+        bytes: bytes(leaving.frames.get(1..2).unwrap_or_default()),
+        state_bytes: bytes(leaving.frames.get(2..).unwrap_or_default()),
+        align: if cut { ALIGN } else { 0 },
+        peer: leaving.to,
+        ..Claim::default()
+    }
+}

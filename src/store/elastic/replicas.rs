@@ -1,0 +1,345 @@
+//! What an owner sends to its replica, and what waits for it (docs/elastic.md, "Replicas"). May touch what
+//! the store may.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::marks::Marks;
+use super::travel::{about, key_frame};
+use super::{Elastic, Outbound, Outgoing, SEED_BYTES_MAX, Shipped};
+use crate::store::error::StoreError;
+use crate::store::mxnet::{Answer, At, Store};
+use crate::store::tensor::{Copied, Piece};
+use crate::wire::elastic::{Mark, Transfer, TransferKind};
+use crate::wire::{Key, Meta, NodeId};
+
+/// Answers to pushes that are safe when the replica has that version of that part of the key.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    version: u64,
+    answers: Vec<Answer>,
+}
+
+/// Pieces that a new replica is to get.
+#[derive(Debug, Default)]
+pub(super) struct Seeds {
+    queue: VecDeque<(Key, u64, u64)>,
+    /// What is on its way, with its bytes.
+    under_way: Vec<(Key, u64, u64, usize)>,
+}
+
+impl Seeds {
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// True if no new replica lacks anything.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.under_way.is_empty()
+    }
+
+    pub(super) fn push(&mut self, key: Key, from: u64, to: u64) {
+        self.queue.push_back((key, from, to));
+    }
+
+    fn next(&mut self) -> Option<(Key, u64, u64)> {
+        let bytes: usize = self.under_way.iter().map(|(.., bytes)| bytes).sum();
+        if bytes < SEED_BYTES_MAX { self.queue.pop_front() } else { None }
+    }
+
+    fn arrived(&mut self, key: Key, from: u64, to: u64) {
+        self.under_way.retain(|(k, f, t, _)| (*k, *f, *t) != (key, from, to));
+    }
+}
+
+impl Elastic {
+    /// The next live server by id, cyclic; the one that was chosen stays until it is gone.
+    pub(super) fn choose_replica(&mut self) {
+        if self.replica.is_some_and(|replica| self.replicas > 0 && self.servers.contains(&replica))
+        {
+            return;
+        }
+        let next = self.servers.iter().find(|server| **server > self.me);
+        let next = next.or_else(|| self.servers.first()).copied();
+        self.replica = next.filter(|server| *server != self.me && self.replicas > 0);
+    }
+}
+
+impl Store {
+    /// True if a replica gets what is done to this piece.
+    pub(in crate::store) fn is_copied(&self, at: At) -> bool {
+        self.elastic.is_some() && self.piece(at).is_ok_and(|piece| piece.copied != Copied::Not)
+    }
+
+    /// A push made a key.
+    pub(in crate::store) fn made(&mut self, at: At, answer: Answer, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else {
+            out.answers.push(answer);
+            return;
+        };
+        elastic.changed();
+        let term = (elastic.epoch << 32) + 1;
+        if let Ok(piece) = self.piece_mut(at) {
+            piece.term = term;
+            piece.marks.add(Marks::of(&answer.request).as_slice());
+        }
+        self.seed(at, out);
+        self.answer_when_safe(at, vec![answer], out);
+    }
+
+    /// A round was applied: its pushes count. False if the piece was cut or has left with it.
+    pub(in crate::store) fn round_done(
+        &mut self,
+        at: At,
+        answers: Vec<Answer>,
+        shipped: Option<Shipped>,
+        out: &mut Outbound,
+    ) -> bool {
+        let marks: Vec<Mark> =
+            answers.iter().filter_map(|answer| Marks::of(&answer.request)).collect();
+        let Ok(piece) = self.piece_mut(at) else { return false };
+        piece.marks.add(&marks);
+        let (range, version, first) = ((piece.from, piece.to), piece.version, piece.version == 1);
+        if let (true, Some(elastic)) = (first, &mut self.elastic) {
+            // From now on it can be cut, and there is a state.
+            elastic.changed();
+        }
+        if let Some(shipped) = shipped {
+            self.ship(at, marks, shipped, out);
+        }
+        let waits = self.waits(at);
+        let stays = !self.carry_out(at, out);
+        self.hold(at.key, range, waits.then_some(version), answers, out);
+        stays
+    }
+
+    /// A round could not be applied: nothing has changed. False as above.
+    pub(in crate::store) fn round_failed(
+        &mut self,
+        at: At,
+        answers: Vec<Answer>,
+        out: &mut Outbound,
+    ) -> bool {
+        let stays = !self.carry_out(at, out);
+        for answer in answers {
+            self.deliver(at.key, answer, out);
+        }
+        stays
+    }
+
+    /// A push that has counted before.
+    pub(in crate::store) fn answer_duplicate(
+        &mut self,
+        at: At,
+        request: Meta,
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let answer = self.answer_push(at, request)?;
+        self.answer_when_safe(at, vec![answer], out);
+        Ok(())
+    }
+
+    fn answer_when_safe(&mut self, at: At, answers: Vec<Answer>, out: &mut Outbound) {
+        let Ok(piece) = self.piece(at) else { return };
+        let (range, version) = ((piece.from, piece.to), piece.version);
+        let waits = self.waits(at);
+        self.hold(at.key, range, waits.then_some(version), answers, out);
+    }
+
+    /// True if what was done to the piece last must not be answered yet.
+    fn waits(&self, at: At) -> bool {
+        self.elastic.is_some() && self.piece(at).is_ok_and(|piece| piece.withholds(piece.version))
+    }
+
+    fn hold(
+        &mut self,
+        key: Key,
+        (from, to): (u64, u64),
+        until: Option<u64>,
+        answers: Vec<Answer>,
+        out: &mut Outbound,
+    ) {
+        match (until, &mut self.elastic) {
+            (Some(version), Some(elastic)) => {
+                let waiting = elastic.waiting.entry(key).or_default();
+                waiting.push(Waiting { from, to, version, answers });
+            }
+            _ => answers.into_iter().for_each(|answer| self.deliver(key, answer, out)),
+        }
+    }
+
+    /// Sends the answers about a key that need not wait any more. `is_safe` is given the pieces that are here
+    /// of what was waited for.
+    pub(super) fn release(
+        &mut self,
+        key: Key,
+        is_safe: impl Fn(&[&Piece], &Waiting) -> bool,
+        out: &mut Outbound,
+    ) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let Some(waiting) = elastic.waiting.remove(&key) else { return };
+        let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+        let (safe, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|waiting| {
+            let here = |piece: &&Piece| piece.from < waiting.to && waiting.from < piece.to;
+            is_safe(&pieces.iter().filter(here).collect::<Vec<_>>(), waiting)
+        });
+        if !rest.is_empty() {
+            elastic.waiting.insert(key, rest);
+        }
+        for answer in safe.into_iter().flat_map(|waiting| waiting.answers) {
+            self.deliver(key, answer, out);
+        }
+    }
+
+    /// Sends the answers about a key that waited for a former owner only.
+    pub(super) fn release_settled(&mut self, key: Key, out: &mut Outbound) {
+        let is_safe = |pieces: &[&Piece], waiting: &Waiting| {
+            !pieces.is_empty() && !pieces.iter().any(|piece| piece.withholds(waiting.version))
+        };
+        self.release(key, is_safe, out);
+    }
+
+    /// Sends the whole piece to the replica, if there is one.
+    pub(super) fn seed(&mut self, at: At, out: &mut Outbound) -> usize {
+        let Some(replica) = self.elastic.as_ref().and_then(|elastic| elastic.replica) else {
+            return 0;
+        };
+        let length = self.tensors.get(&at.key).map_or(0, |tensor| tensor.length);
+        let Ok(piece) = self.piece(at) else { return 0 };
+        if piece.from == piece.to {
+            return 0; // It has no element that could be lost.
+        }
+        let (transfer, frames) = self.write_piece(TransferKind::Seed, at.key, length, piece);
+        if let Ok(piece) = self.piece_mut(at) {
+            piece.copied = Copied::Sent { confirmed: None };
+        }
+        let bytes = frames.iter().map(Bytes::len).sum();
+        self.send(replica, transfer, frames, out);
+        bytes
+    }
+
+    fn ship(&mut self, at: At, marks: Vec<Mark>, shipped: Shipped, out: &mut Outbound) {
+        let Some(replica) = self.elastic.as_ref().and_then(|elastic| elastic.replica) else {
+            return;
+        };
+        let Ok(piece) = self.piece(at) else { return };
+        let transfer = Transfer {
+            version: piece.version,
+            dtype: shipped.dtype as i32,
+            marks,
+            rows: shipped.rows,
+            number: self.generations.current(),
+            ..about(TransferKind::Round, at.key, (piece.from, piece.to), piece.term)
+        };
+        self.send(replica, transfer, vec![key_frame(at.key), shipped.values], out);
+    }
+
+    /// Sends a transfer, and before it what it needs of the commands of workers. Nothing goes to who is gone.
+    pub(super) fn send(
+        &mut self,
+        to: NodeId,
+        transfer: Transfer,
+        frames: Vec<Bytes>,
+        out: &mut Outbound,
+    ) {
+        if self.elastic.as_ref().is_none_or(|elastic| elastic.is_gone(to)) {
+            return;
+        }
+        self.tell(to, out);
+        out.transfers.push(Outgoing { to, transfer, frames });
+    }
+
+    /// The replica has all up to a version; or, without replicas, a former owner knows that the piece is here.
+    pub(super) fn confirmed(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        if elastic.replicas == 0 {
+            return self.settled(from, transfer, out);
+        }
+        if elastic.replica != Some(from) {
+            return;
+        }
+        let &Transfer { key, from, to, version, .. } = transfer;
+        elastic.seeds.arrived(key, from, to);
+        let within = |piece: &Piece| from <= piece.from && piece.to <= to;
+        let mut news = false;
+        let tensor = self.tensors.get_mut(&key);
+        for piece in tensor.into_iter().flat_map(|tensor| &mut tensor.pieces).filter(|p| within(p))
+        {
+            if let Copied::Sent { confirmed } = &mut piece.copied {
+                news |= confirmed.is_none();
+                *confirmed = Some(version).max(*confirmed);
+            }
+        }
+        if news {
+            elastic.changed();
+        }
+        let is_safe = |_: &[&Piece], waiting: &Waiting| {
+            from <= waiting.from && waiting.to <= to && waiting.version <= version
+        };
+        self.release(key, is_safe, out);
+        if news {
+            self.settle(key, out);
+        }
+        self.send_seeds(out);
+    }
+
+    /// Sends pieces to a new replica, as many as may be on their way.
+    pub(super) fn send_seeds(&mut self, out: &mut Outbound) {
+        loop {
+            let Some(elastic) = &mut self.elastic else { return };
+            let Some((key, from, to)) = elastic.seeds.next() else { return };
+            let mut sent = self.seed_leaving(key, (from, to), out);
+            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+            let due: Vec<_> = pieces
+                .iter()
+                .enumerate()
+                .filter(|(_, piece)| from <= piece.from && piece.to <= to)
+                .filter(|(_, piece)| piece.copied == Copied::Not)
+                .map(|(index, piece)| (At { key, index }, (key, piece.from, piece.to)))
+                .collect();
+            for (at, (key, from, to)) in due {
+                let bytes = self.seed(at, out);
+                sent.extend((bytes > 0).then_some((key, from, to, bytes)));
+            }
+            if let Some(elastic) = &mut self.elastic {
+                elastic.seeds.under_way.extend(sent);
+            }
+        }
+    }
+
+    /// What has left and is not safe there yet is copied too.
+    fn seed_leaving(
+        &mut self,
+        key: Key,
+        (from, to): (u64, u64),
+        out: &mut Outbound,
+    ) -> Vec<(Key, u64, u64, usize)> {
+        let Some(elastic) = &mut self.elastic else { return Vec::new() };
+        let Some(replica) = elastic.replica else { return Vec::new() };
+        let leaving = elastic.leaving.get_mut(&key).into_iter().flatten();
+        let due = leaving.filter(|leaving| {
+            !leaving.copied && from <= leaving.transfer.from && leaving.transfer.to <= to
+        });
+        let seeds: Vec<_> = due
+            .map(|leaving| {
+                leaving.copied = true;
+                let kind = TransferKind::Seed.into();
+                (
+                    Transfer { kind, term: leaving.term, ..leaving.transfer.clone() },
+                    leaving.frames.clone(),
+                )
+            })
+            .collect();
+        let mut sent = Vec::new();
+        for (transfer, frames) in seeds {
+            let bytes = frames.iter().map(Bytes::len).sum();
+            sent.push((key, transfer.from, transfer.to, bytes));
+            self.send(replica, transfer, frames, out);
+        }
+        sent
+    }
+}

@@ -1,0 +1,222 @@
+//! Which piece a request is about, what waits for a piece or a policy, and what an answer teaches
+//! (docs/elastic.md, "A request"). May touch what the store may.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::routes::Routes;
+use super::{Elastic, Outbound, PARKED_BYTES_MAX, PARKED_MAX, Place, WAITING_MAX};
+use crate::store::error::StoreError;
+use crate::store::mxnet::{Answer, At, Store, done};
+use crate::wire::elastic::{Placed, Route};
+use crate::wire::{Key, Meta, NodeId};
+
+/// Requests that wait.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    /// In the order in which they came.
+    of: BTreeMap<Key, VecDeque<(Meta, Vec<Bytes>)>>,
+    count: usize,
+    bytes: usize,
+}
+
+impl Parked {
+    /// False if there is no room.
+    fn push(&mut self, key: Key, request: &Meta, frames: &[Bytes]) -> bool {
+        let bytes: usize = frames.iter().map(Bytes::len).sum();
+        if self.count >= PARKED_MAX || self.bytes.saturating_add(bytes) > PARKED_BYTES_MAX {
+            return false;
+        }
+        (self.count, self.bytes) = (self.count + 1, self.bytes + bytes);
+        self.of.entry(key).or_default().push_back((request.clone(), frames.to_vec()));
+        true
+    }
+
+    fn take(&mut self, key: Key) -> VecDeque<(Meta, Vec<Bytes>)> {
+        let requests = self.of.remove(&key).unwrap_or_default();
+        let frames = requests.iter().flat_map(|(_, frames)| frames);
+        self.bytes -= frames.map(Bytes::len).sum::<usize>();
+        self.count -= requests.len();
+        requests
+    }
+
+    pub(super) fn forget(&mut self, worker: NodeId) {
+        for key in self.of.keys().copied().collect::<Vec<_>>() {
+            for (request, frames) in self.take(key) {
+                if request.sender != worker {
+                    self.push(key, &request, &frames);
+                }
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Where a request about that key is served.
+    pub(in crate::store) fn place(&self, key: Key, request: &Meta) -> Result<Place, StoreError> {
+        let tensor = self.tensors.get(&key);
+        let Some(elastic) = &self.elastic else {
+            return Ok(tensor.map_or(Place::New, |_| Place::Here(0)));
+        };
+        let Some(placed) = &request.placed else {
+            return match tensor {
+                None if !self.knows(key) => Ok(Place::New),
+                tensor => tensor
+                    .and_then(|tensor| tensor.whole_piece())
+                    .map(Place::Here)
+                    .ok_or_else(|| StoreError::Elsewhere { key: self.view.local(key) }),
+            };
+        };
+        if elastic.waits_for_commands() || elastic.epoch < placed.epoch {
+            return Ok(Place::Later);
+        }
+        let whole = placed.to == 0;
+        let here = tensor.and_then(|tensor| {
+            let index =
+                if whole { tensor.whole_piece() } else { tensor.exactly(placed.from, placed.to) };
+            index.filter(|index| tensor.pieces[*index].term >= placed.term)
+        });
+        if let Some(index) = here {
+            let waiting = elastic.waiting.get(&key).map_or(0, Vec::len);
+            let full = request.push && waiting >= WAITING_MAX;
+            return Ok(if full { Place::Again(Vec::new()) } else { Place::Here(index) });
+        }
+        let within = tensor.and_then(|tensor| tensor.containing(placed.from, placed.to));
+        if let Some((index, piece)) = within.filter(|_| !whole)
+            && piece.term >= placed.term
+        {
+            // Its former owner knows it by these borders.
+            let settled = piece.source.is_none();
+            return Ok(if settled { Place::Within(index) } else { Place::Later });
+        }
+        if whole && !self.knows(key) {
+            return Ok(self.place_new(elastic, key));
+        }
+        let mut routes = self.routes(key, placed);
+        routes.retain(|route| {
+            route.term > placed.term || (route.term == placed.term && route.owner != elastic.me)
+        });
+        Ok(if routes.is_empty() { Place::Later } else { Place::Again(routes) })
+    }
+
+    /// Where it is served once the piece in which it lies is cut as the worker believes that it is.
+    pub(in crate::store) fn place_within(
+        &mut self,
+        at: At,
+        request: &Meta,
+        out: &mut Outbound,
+    ) -> Result<Place, StoreError> {
+        let (from, to) = request.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
+        if self.cut_alike(at, from, to, out) {
+            return self.place(at.key, request);
+        }
+        Err(StoreError::Malformed("a part of a piece that cannot be cut like that"))
+    }
+
+    /// Of a key that this server has never heard of.
+    fn place_new(&self, elastic: &Elastic, key: Key) -> Place {
+        let home = self.view.rank(key).and_then(|rank| elastic.homes.get(rank));
+        if home != Some(&elastic.me) {
+            // The worker does not know the policy yet by which it is somewhere else.
+            Place::Again(Vec::new())
+        } else if elastic.collecting.is_some() {
+            // The next policy may say that it is somewhere else, or that another server is its home.
+            Place::Later
+        } else {
+            Place::New
+        }
+    }
+
+    /// True if the key exists, as far as this server has heard.
+    pub(in crate::store) fn knows(&self, key: Key) -> bool {
+        let routes = self.elastic.as_ref().and_then(|elastic| elastic.routes.get(&key));
+        self.tensors.contains_key(&key) || routes.is_some_and(|routes| !routes.is_empty())
+    }
+
+    /// The newest that is known about the part of a key that a request names.
+    pub(super) fn routes(&self, key: Key, placed: &Placed) -> Vec<Route> {
+        let Some(elastic) = &self.elastic else { return Vec::new() };
+        let (from, to) = if placed.to == 0 { (0, u64::MAX) } else { (placed.from, placed.to) };
+        let known = elastic.routes.get(&key);
+        let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or_default();
+        let own = pieces.iter().map(|piece| Route {
+            from: piece.from,
+            to: piece.to,
+            term: piece.term,
+            owner: elastic.me,
+        });
+        let own = own.filter(|route| route.from < to && from < route.to);
+        match known.filter(|routes| routes.about(from, to).next().is_some()) {
+            None => own.collect(),
+            Some(known) => {
+                let mut all: Routes = known.clone();
+                own.for_each(|route| all.learn(route));
+                all.about(from, to).copied().collect()
+            }
+        }
+    }
+
+    /// Keeps a request until there is news, if there is room.
+    pub(in crate::store) fn park(
+        &mut self,
+        key: Key,
+        request: Meta,
+        frames: &[Bytes],
+        out: &mut Outbound,
+    ) {
+        let Some(elastic) = &mut self.elastic else { return };
+        if !elastic.parked.push(key, &request, frames) {
+            self.answer_again(request, Vec::new(), out);
+        }
+    }
+
+    /// Looks again at what was parked for a key.
+    pub(super) fn unpark(&mut self, key: Key, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        for (request, frames) in elastic.parked.take(key) {
+            self.serve(request, &frames, out);
+        }
+    }
+
+    /// Looks again at all that was parked.
+    pub(super) fn unpark_all(&mut self, out: &mut Outbound) {
+        let Some(elastic) = &self.elastic else { return };
+        for key in elastic.parked.of.keys().copied().collect::<Vec<_>>() {
+            self.unpark(key, out);
+        }
+    }
+
+    /// Nothing was done: the worker shall send it again, as the routes say, once it has this policy.
+    pub(in crate::store) fn answer_again(
+        &self,
+        mut request: Meta,
+        routes: Vec<Route>,
+        out: &mut Outbound,
+    ) {
+        let epoch = self.elastic.as_ref().map_or(0, |elastic| elastic.epoch);
+        if let Some(placed) = &mut request.placed {
+            (placed.again, placed.routes, placed.epoch) = (true, routes, epoch);
+        }
+        out.answers.push(done(request));
+    }
+
+    /// Sends an answer, and with it what the worker does not know yet of where the key is.
+    pub(in crate::store) fn deliver(&self, key: Key, mut answer: Answer, out: &mut Outbound) {
+        if let (Some(elastic), Some(placed)) = (&self.elastic, &mut answer.request.placed) {
+            placed.epoch = elastic.epoch;
+            if placed.to == 0 || !self.owns_exactly(key, placed) {
+                placed.routes = self.routes(key, placed);
+            }
+        }
+        out.answers.push(answer);
+    }
+
+    /// True if the worker knows all there is to know of the part that it asked for.
+    fn owns_exactly(&self, key: Key, placed: &Placed) -> bool {
+        self.tensors.get(&key).is_some_and(|tensor| {
+            let index = tensor.exactly(placed.from, placed.to);
+            index.is_some_and(|index| tensor.pieces[index].term == placed.term)
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! Rounds of pushes and what they do to a piece (kvstore_dist_server.h, ApplyUpdates). May touch what the
+//! store may.
+
+use bytes::Bytes;
+
+use super::{Answer, At, Store, done, refused};
+use crate::store::elastic::{Outbound, Shipped};
+use crate::store::error::StoreError;
+use crate::store::optimizer::{Gradient, Optimizer};
+use crate::store::part::{Part, Sum};
+use crate::store::round::{Complete, Quorum};
+use crate::store::tensor::{Layout, Piece};
+use crate::store::{Buffer, Dtype};
+use crate::wire::Meta;
+
+impl Store {
+    /// A push to a piece that is here, and the pushes for the next round that have become due with it.
+    pub(super) fn push(
+        &mut self,
+        at: At,
+        request: Meta,
+        part: Part,
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let quorum = Quorum {
+            workers: if self.sync { self.config.workers.max(1) } else { 1 },
+            keeps_order: self.sync && self.config.deterministic,
+        };
+        let mut next = Some((request, part));
+        while let Some((request, part)) = next.take() {
+            let piece = self.piece_mut(at)?;
+            if piece.marks.count(&request) {
+                self.answer_duplicate(at, request, out)?;
+            } else if piece.is_early(&request) {
+                // The push before it is on its way here: this one must not count first.
+                self.answer_again(request, Vec::new(), out);
+            } else {
+                let part = if piece.master.is_some() { part.into_f32(piece.dtype) } else { part };
+                let dtype = piece.sum_dtype();
+                let Piece { round, value, .. } = piece;
+                let complete = round.push(request, part, dtype, &quorum, value.buffer())?;
+                if let Some(complete) = complete
+                    && !self.apply(at, dtype, complete, out)
+                {
+                    // It was cut or has left: who came early was told so.
+                    return Ok(());
+                }
+            }
+            next = self.piece_mut(at)?.round.next_push();
+        }
+        Ok(())
+    }
+
+    /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied. False if the piece
+    /// is not here any more.
+    fn apply(&mut self, at: At, dtype: Dtype, complete: Complete, out: &mut Outbound) -> bool {
+        let Complete { sum, askers } = complete;
+        let applied = self.share(at, dtype, sum).and_then(|(sum, shipped)| {
+            self.apply_sum(at, dtype, sum)?;
+            Ok(shipped)
+        });
+        if self.elastic.is_none() {
+            for request in askers {
+                let answer = self.answer_applied(at, request, applied.as_ref().err());
+                out.answers.push(answer);
+            }
+            return true;
+        }
+        let answers = askers
+            .into_iter()
+            .map(|request| self.answer_applied(at, request, applied.as_ref().err()))
+            .collect();
+        match applied {
+            Ok(shipped) => self.round_done(at, answers, shipped, out),
+            Err(_) => self.round_failed(at, answers, out),
+        }
+    }
+
+    /// The sum, and what the replica gets of it, if it gets anything.
+    fn share(&self, at: At, dtype: Dtype, sum: Sum) -> Result<(Sum, Option<Shipped>), StoreError> {
+        if !self.is_copied(at) {
+            return Ok((sum, None));
+        }
+        let (sum, rows, values) = sum.share(dtype, self.memory.as_deref())?;
+        Ok((sum, Some(Shipped { dtype, rows, values })))
+    }
+
+    fn apply_sum(&mut self, at: At, dtype: Dtype, sum: Sum) -> Result<(), StoreError> {
+        if self.optimizer.is_none() && !self.sync {
+            return Err(StoreError::NoOptimizer);
+        }
+        let key = self.view.local(at.key);
+        let optimizer = self.optimizer.clone();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let piece = self.piece_mut(at);
+        let applied = piece
+            .and_then(|piece| piece.apply(key, optimizer.as_deref(), dtype, sum, &mut scratch));
+        self.scratch = scratch;
+        applied
+    }
+
+    fn answer_applied(&self, at: At, request: Meta, error: Option<&StoreError>) -> Answer {
+        if let Some(error) = error {
+            return refused(request, error);
+        }
+        let meta = request.clone();
+        self.answer_push(at, request).unwrap_or_else(|error| refused(meta, &error))
+    }
+
+    /// The answer to a push that counted, with the value if it was asked for.
+    pub(in crate::store) fn answer_push(
+        &self,
+        at: At,
+        request: Meta,
+    ) -> Result<Answer, StoreError> {
+        if request.pull {
+            self.pull(request, &Bytes::copy_from_slice(&at.key.to_ne_bytes()), at)
+        } else {
+            Ok(done(request))
+        }
+    }
+}
+
+impl Piece {
+    /// The type in which pushes are summed.
+    pub(in crate::store) const fn sum_dtype(&self) -> Dtype {
+        if self.master.is_some() { Dtype::F32 } else { self.dtype }
+    }
+
+    /// Applies the sum of a round: by the optimizer, or, if there is none, in the value's place. `key` is the
+    /// application's, `scratch` memory for a sum.
+    pub(in crate::store) fn apply(
+        &mut self,
+        key: i64,
+        optimizer: Option<&Optimizer>,
+        dtype: Dtype,
+        sum: Sum,
+        scratch: &mut Buffer,
+    ) -> Result<(), StoreError> {
+        match optimizer {
+            Some(optimizer) => self.update(key, optimizer, dtype, sum, scratch)?,
+            None => self.replace(sum, dtype)?,
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        key: i64,
+        optimizer: &Optimizer,
+        dtype: Dtype,
+        sum: Sum,
+        scratch: &mut Buffer,
+    ) -> Result<(), StoreError> {
+        let rows;
+        let gradient = match (self.layout, &sum) {
+            (Layout::Dense, Sum::Shared(sum)) => Gradient::Dense(sum.buffer()),
+            (Layout::Dense, _) => {
+                scratch.resize(self.length() * dtype.size());
+                sum.write(dtype, scratch)?;
+                Gradient::Dense(scratch)
+            }
+            (Layout::Rows { row_len }, _) => {
+                rows = sum.rows(dtype)?;
+                Gradient::RowSparse { rows: &rows.0, values: &rows.1, row_len }
+            }
+        };
+        let target = match &mut self.master {
+            Some(master) => master,
+            None => self.value.change(),
+        };
+        optimizer.update(key, dtype, target, &gradient, &mut self.state)?;
+        self.master_to_value();
+        Ok(())
+    }
+}

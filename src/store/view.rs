@@ -1,0 +1,72 @@
+//! The application's view of keys: each lies in the range of one rank, and the application counts it from the
+//! begin of that range. May touch `kv`'s ranges; must not know which server keeps what.
+
+use crate::kv::server_key_ranges;
+use crate::wire::Key;
+
+/// The ranges of all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// Keys of one rank (postoffice.cc:169-180).
+    width: u64,
+    ranks: usize,
+}
+
+impl View {
+    /// The view of a job of so many servers, at least one.
+    pub(super) fn new(servers: usize) -> Self {
+        let ranges = server_key_ranges(servers.max(1));
+        Self { width: ranges.first().map_or(u64::MAX, |range| range.size()), ranks: ranges.len() }
+    }
+
+    /// How many ranks there are.
+    pub(super) const fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// The rank in whose range the key lies; the largest keys are nobody's.
+    pub(super) fn rank(&self, key: Key) -> Option<usize> {
+        let rank = usize::try_from(key / self.width).ok()?;
+        (rank < self.ranks).then_some(rank)
+    }
+
+    /// The first key of the range in which a key lies.
+    pub(super) const fn begin(&self, key: Key) -> Key {
+        key / self.width * self.width
+    }
+
+    /// The key as the application knows it, if it is anybody's and a number that MXNet can have.
+    pub(super) fn checked_local(&self, key: Key) -> Option<i64> {
+        self.rank(key)?;
+        i64::try_from(key - self.begin(key)).ok()
+    }
+
+    /// The key as the application knows it, of one that was checked.
+    pub(super) const fn local(&self, key: Key) -> i64 {
+        (key - self.begin(key)) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_counted_from_the_begin_of_their_rank() {
+        for servers in 1..20 {
+            let view = View::new(servers);
+            for (rank, range) in server_key_ranges(servers).iter().enumerate() {
+                for (key, local) in [(range.begin, 0), (range.begin + 7, 7)] {
+                    assert_eq!(
+                        (view.rank(key), view.checked_local(key)),
+                        (Some(rank), Some(local))
+                    );
+                    assert_eq!((view.local(key), view.begin(key)), (local, range.begin));
+                }
+                assert_eq!(view.rank(range.end - 1), Some(rank));
+            }
+            assert_eq!((view.rank(u64::MAX), view.checked_local(u64::MAX)), (None, None));
+        }
+        assert_eq!(View::new(1).checked_local(1 << 63), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! What came in how fast: a sample for each part of a message that came over TCP, for whoever wants to know what
+//! the links can carry. The receiver's clock alone counts. Nothing is concluded here.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use super::lock;
+use crate::wire::NodeId;
+
+/// Samples that wait to be fetched; the oldest go first.
+const SAMPLES_MAX: usize = 8192;
+/// Parts with less data say nothing alone.
+pub(super) const BYTES_MIN: u64 = 4096;
+
+/// One part of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct RateSample {
+    /// Who sent it.
+    pub peer: NodeId,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Those of them that had arrived by `first`.
+    pub head: u64,
+    /// When it was seen first.
+    pub first: Instant,
+    /// When all of it was there.
+    pub last: Instant,
+    /// The sender had more for this node when it sent this.
+    pub more: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    samples: Mutex<VecDeque<RateSample>>,
+}
+
+impl Rates {
+    pub(super) fn add(&self, sample: RateSample) {
+        let mut samples = lock(&self.samples);
+        if samples.len() >= SAMPLES_MAX {
+            samples.pop_front();
+        }
+        samples.push_back(sample);
+    }
+
+    /// All since the last time.
+    pub(super) fn take(&self) -> VecDeque<RateSample> {
+        std::mem::take(&mut lock(&self.samples))
+    }
+}

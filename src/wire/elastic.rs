@@ -1,0 +1,335 @@
+//! What our own nodes say to each other about pieces of keys that move: beside a request (`Placed`),
+//! between two servers (`Transfer`), and between the scheduler and all others (`Word`). Bytes to types and
+//! back; what it means is in `docs/elastic.md`. Stock nodes never get any of it.
+//!
+//! Numbers are those of protobuf, written and read by prost. Lists are bounded by the message that carries
+//! them; whoever reads them checks ranges before use.
+
+use bytes::Bytes;
+
+use super::message::{Key, NodeId};
+
+/// Which part of a key a request, or its answer, is about, and what the answer teaches.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Placed {
+    /// Which of the slices of a request this is (the rank whose key range it lies in): echoed in the answer.
+    #[prost(uint32, tag = "1")]
+    pub slice: u32,
+    /// The first element. Elements are counted from the begin of the wire key's value; of a row_sparse key
+    /// they are rows.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// One past the last element; 0: the whole key, whose length the sender does not know.
+    #[prost(uint64, tag = "3")]
+    pub to: u64,
+    /// The term under which the sender knows the piece; 0 if it does not know it.
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
+    /// The newest policy that the sender knows. Who gets the answer *again* needs that policy before it sends
+    /// again what the routes do not cover.
+    #[prost(uint64, tag = "5")]
+    pub epoch: u64,
+    /// In an answer: nothing was done; send it again, as `routes` say.
+    #[prost(bool, tag = "6")]
+    pub again: bool,
+    /// In an answer: where parts of the key are now, as far as this server knows.
+    #[prost(message, repeated, tag = "7")]
+    pub routes: Vec<Route>,
+    /// Of a push: one more than the timestamp of this customer's push of the key before it; 0: there was
+    /// none. A piece that has not got that one yet must not count this one.
+    #[prost(uint32, tag = "8")]
+    pub after: u32,
+}
+
+/// Who owns a part of a key. Of two routes for an element, that with the higher term is right.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Route {
+    /// The first element.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// One past the last element.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+    /// How often the piece has changed its owner or its borders (docs/elastic.md).
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    /// The server.
+    #[prost(int32, tag = "4")]
+    pub owner: NodeId,
+}
+
+/// A route of a named key.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct KeyRoute {
+    /// The wire key.
+    #[prost(uint64, tag = "1")]
+    pub key: Key,
+    /// Where.
+    #[prost(message, required, tag = "2")]
+    pub route: Route,
+}
+
+/// One worker's customer, and the last of its pushes that counted.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Mark {
+    /// The worker.
+    #[prost(int32, tag = "1")]
+    pub worker: NodeId,
+    /// Its customer.
+    #[prost(int32, tag = "2")]
+    pub customer: i32,
+    /// The push's timestamp.
+    #[prost(int32, tag = "3")]
+    pub timestamp: i32,
+}
+
+/// What a transfer between two servers is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum TransferKind {
+    /// Nothing: a kind that this version does not know.
+    Unknown = 0,
+    /// To the new owner: the piece with all that belongs to it.
+    Move = 1,
+    /// To the old owner: the piece is here, and safe.
+    Moved = 2,
+    /// To the replica: a copy of the piece as of its last round.
+    Seed = 3,
+    /// To the replica: the sum of one round, to be applied as the owner did.
+    Round = 4,
+    /// From the replica: all up to `version` of the piece is here.
+    Confirmed = 5,
+    /// To the replica: the piece is cut at `cuts`; its parts have `term` now, but for those in `gone`, which
+    /// keep the term before.
+    Cut = 6,
+    /// To the replica: the copy is not needed any more.
+    Drop = 7,
+    /// To a server that joined: a command of a worker, in the order in which the sender obeyed it.
+    Command = 8,
+    /// To a server that joined: there are no further commands so far; it may serve.
+    CommandsEnd = 9,
+}
+
+/// A message between two servers. The values are data frames: the key, the value, then the master copy if
+/// there is one, then the optimizer's tensors.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Transfer {
+    /// What it is.
+    #[prost(enumeration = "TransferKind", tag = "1")]
+    pub kind: i32,
+    /// The wire key.
+    #[prost(uint64, tag = "2")]
+    pub key: Key,
+    /// The first element.
+    #[prost(uint64, tag = "3")]
+    pub from: u64,
+    /// One past the last element.
+    #[prost(uint64, tag = "4")]
+    pub to: u64,
+    /// The piece's term.
+    #[prost(uint64, tag = "5")]
+    pub term: u64,
+    /// Rounds applied; of `Round`: this one included. Of `Command`, `CommandsEnd`, and of the `Confirmed` that
+    /// answers that (its `to` is 0): up to which change of the sender's settings.
+    #[prost(uint64, tag = "6")]
+    pub version: u64,
+    /// Elements of the whole wire key.
+    #[prost(uint64, tag = "7")]
+    pub length: u64,
+    /// MXNet's number of the element type.
+    #[prost(int32, tag = "8")]
+    pub dtype: i32,
+    /// Elements of a row; 0: dense.
+    #[prost(uint64, tag = "9")]
+    pub row_len: u64,
+    /// Which pushes are counted: all of `Move` and `Seed`, those of one round of `Round`.
+    #[prost(message, repeated, tag = "10")]
+    pub marks: Vec<Mark>,
+    /// The second data frame after the key is a master copy.
+    #[prost(bool, tag = "11")]
+    pub has_master: bool,
+    /// What the optimizer keeps, if anything: the sender's own encoding (`store::optimizer`).
+    #[prost(bytes = "bytes", optional, tag = "12")]
+    pub state: Option<Bytes>,
+    /// `Cut`: where, in ascending order.
+    #[prost(uint64, repeated, tag = "13")]
+    pub cuts: Vec<u64>,
+    /// `Cut`: the begins of those parts that leave.
+    #[prost(uint64, repeated, tag = "14")]
+    pub gone: Vec<u64>,
+    /// `Round`: rows of the sum, if the key is row_sparse.
+    #[prost(int64, repeated, tag = "15")]
+    pub rows: Vec<i64>,
+    /// `Command`: the head; the body is the first data frame.
+    #[prost(int32, tag = "16")]
+    pub head: i32,
+    /// Which optimizer `state` is of, or the sum is for: how many one worker had sent with it. `Command`, of an
+    /// optimizer: the same; without a frame: how many optimizers the customer of the one mark has sent, the
+    /// last of them with that timestamp. `CommandsEnd`: the policy that the sender knows.
+    #[prost(uint64, tag = "17")]
+    pub number: u64,
+    /// `Command` without a frame: the worker.
+    #[prost(int32, tag = "18")]
+    pub worker: NodeId,
+    /// `Command`: its customer.
+    #[prost(int32, tag = "19")]
+    pub customer: i32,
+}
+
+/// How a server holds a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Holding {
+    /// As a copy of another server's.
+    Replica = 0,
+    /// It was the owner, and keeps it until the new one confirms.
+    Leaving = 1,
+    /// It is the owner.
+    Owner = 2,
+}
+
+/// One piece that a server holds.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Claim {
+    /// The wire key.
+    #[prost(uint64, tag = "1")]
+    pub key: Key,
+    /// The first element.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// One past the last element.
+    #[prost(uint64, tag = "3")]
+    pub to: u64,
+    /// The piece's term.
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
+    /// Rounds applied.
+    #[prost(uint64, tag = "5")]
+    pub version: u64,
+    /// How it is held.
+    #[prost(enumeration = "Holding", tag = "6")]
+    pub holding: i32,
+    /// Elements of the whole wire key.
+    #[prost(uint64, tag = "7")]
+    pub length: u64,
+    /// Bytes of its values.
+    #[prost(uint64, tag = "8")]
+    pub bytes: u64,
+    /// Bytes of all else that moves with it.
+    #[prost(uint64, tag = "9")]
+    pub state_bytes: u64,
+    /// Cuts are possible at multiples of that many elements; 0: it is indivisible.
+    #[prost(uint64, tag = "10")]
+    pub align: u64,
+    /// Of an owner: a replica has all that was answered.
+    #[prost(bool, tag = "11")]
+    pub safe: bool,
+    /// Of one that leaves: where to. Of a replica: whose it is a copy of.
+    #[prost(int32, tag = "12")]
+    pub peer: NodeId,
+}
+
+/// What a word between the scheduler and another node says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum WordKind {
+    /// Nothing: a kind that this version does not know.
+    Unknown = 0,
+    /// Scheduler to all: the policy of `epoch`: `servers`, `homes`, `routes`, `lost`.
+    Policy = 1,
+    /// Scheduler to servers: `lost` are dead; take nothing from them any more and say what you hold.
+    Collect = 2,
+    /// Server to scheduler: all that it holds, under `epoch`. With a `text`: nothing that it has can move, for
+    /// that reason.
+    Claims = 3,
+    /// Scheduler to a server: move `moves` away.
+    Orders = 4,
+    /// Scheduler to a server that was emptied: go.
+    Leave = 5,
+    /// Operator to scheduler: empty `node` and release it.
+    Drain = 6,
+    /// Operator to scheduler: say how the job is, in JSON.
+    Status = 7,
+    /// Scheduler to operator: `text`.
+    Told = 8,
+    /// Any node to scheduler: what it measured, as `report` says.
+    Report = 9,
+}
+
+/// One order to move.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Order {
+    /// The wire key.
+    #[prost(uint64, tag = "1")]
+    pub key: Key,
+    /// The first element.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// One past the last element.
+    #[prost(uint64, tag = "3")]
+    pub to: u64,
+    /// The new owner.
+    #[prost(int32, tag = "4")]
+    pub owner: NodeId,
+}
+
+/// A word between the scheduler and another node: rides in a heartbeat (extension 102 of `PBControl`).
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Word {
+    /// What it says.
+    #[prost(enumeration = "WordKind", tag = "1")]
+    pub kind: i32,
+    /// The policy that it belongs to.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The servers that live, ascending.
+    #[prost(int32, repeated, tag = "3")]
+    pub servers: Vec<NodeId>,
+    /// For each rank of the application's view: the server that new keys of its range go to.
+    #[prost(int32, repeated, tag = "4")]
+    pub homes: Vec<NodeId>,
+    /// Where pieces are.
+    #[prost(message, repeated, tag = "5")]
+    pub routes: Vec<KeyRoute>,
+    /// Servers that are dead.
+    #[prost(int32, repeated, tag = "6")]
+    pub lost: Vec<NodeId>,
+    /// What a server holds.
+    #[prost(message, repeated, tag = "7")]
+    pub claims: Vec<Claim>,
+    /// What is to move.
+    #[prost(message, repeated, tag = "8")]
+    pub moves: Vec<Order>,
+    /// The node that it is about.
+    #[prost(int32, tag = "9")]
+    pub node: NodeId,
+    /// For people.
+    #[prost(string, tag = "10")]
+    pub text: String,
+    /// What a node measured: its own encoding (`placement`).
+    #[prost(bytes = "bytes", tag = "11")]
+    pub report: Bytes,
+    /// Copies of each piece that are kept beside the owner's.
+    #[prost(uint32, tag = "12")]
+    pub replicas: u32,
+    /// `Policy`: those of `servers` that are being emptied.
+    #[prost(int32, repeated, tag = "13")]
+    pub draining: Vec<NodeId>,
+    /// `Policy`: worker customers of the job.
+    #[prost(uint32, tag = "14")]
+    pub workers: u32,
+    /// `Policy`: servers that were emptied and are not in the job any more.
+    #[prost(int32, repeated, tag = "15")]
+    pub released: Vec<NodeId>,
+}
+
+/// Reads one of them; `None` if the bytes are none.
+pub(super) fn read<T: prost::Message + Default>(bytes: &[u8]) -> Option<T> {
+    T::decode(bytes).ok()
+}
+
+/// Writes one behind its length.
+pub(super) fn write(message: &impl prost::Message, out: &mut Vec<u8>) {
+    // A vector grows: the only error is a lack of room.
+    let _ = message.encode_length_delimited(out);
+}
