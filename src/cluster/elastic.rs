@@ -332,6 +332,10 @@ impl Cluster {
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         Self::log(out, Level::Info, format!("{} joins the job", node.describe()));
         out.push(Action::NodeJoined { node: node.clone() });
+        // Those who took leave before it was there have left for it too.
+        for customer in self.elastic.my_leaves.clone() {
+            self.announce_leaving_to(node.id, customer, out);
+        }
     }
 
     /// A connection stands again. What was under way when it broke may be lost, and behind it may be a

@@ -19,6 +19,7 @@ pub mod random;
 mod roles;
 mod server;
 mod steps;
+mod telling;
 pub mod trace;
 mod worker;
 

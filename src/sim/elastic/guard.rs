@@ -3,7 +3,9 @@
 //! jobs are to show, unless they are told to.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use super::config::Fault;
 use super::job::Job;
 use super::nodes::App;
 use crate::sim::network::Process;
@@ -13,21 +15,30 @@ use crate::wire::elastic::Holding;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guard {
     hurt: bool,
+    /// Until then somebody may yet be taken for dead.
+    in_doubt_until: Duration,
 }
+
+/// What a partition or a pause can cost has shown after that time: the longest of them, and the silence that is
+/// noticed.
+const DOUBT: Duration = Duration::from_secs(8);
 
 impl Guard {
     /// True if a server may be lost now. It counts as lost then.
-    pub(super) fn allows(&mut self, job: &Job<'_>) -> bool {
+    pub(super) fn allows(&mut self, job: &Job<'_>, fault: &Fault) -> bool {
         if job.config.may_fail {
             return true;
         }
         if job.config.replicas == 0 || !is_running(job) {
             return false;
         }
-        if self.hurt && !is_whole(job) {
+        if job.now < self.in_doubt_until || (self.hurt && !is_whole(job)) {
             return false;
         }
         self.hurt = true;
+        if matches!(fault, Fault::Stall(..) | Fault::Cut(..) | Fault::Pause(..)) {
+            self.in_doubt_until = job.now + DOUBT;
+        }
         true
     }
 }

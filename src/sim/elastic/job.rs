@@ -197,7 +197,11 @@ impl<'a> Job<'a> {
             disk: &mut self.disk,
             steps: &mut self.steps_of_death,
         };
+        let known = world.ledger.faults().len();
         act(node, &mut world);
+        for fault in self.ledger.faults().iter().skip(known) {
+            self.trace.note(self.now, format_args!("WRONG {fault}"));
+        }
         let (doomed, over, id) = (node.is_doomed(), node.is_over(), node.cluster().me().id);
         self.epoch = self.epoch.max(node.cluster().policy().epoch);
         if doomed {
@@ -229,7 +233,7 @@ impl<'a> Job<'a> {
 
     fn fault(&mut self, fault: Fault) {
         let deadly = self.config.is_deadly(&fault);
-        if deadly && !self.may_die() {
+        if deadly && !self.may_die(&fault) {
             if self.now < self.config.heal {
                 self.plan(self.now + TRY_AGAIN, fault);
             }
@@ -261,9 +265,9 @@ impl<'a> Job<'a> {
     }
 
     /// True if a fault that may cost a server may come now.
-    fn may_die(&mut self) -> bool {
+    fn may_die(&mut self, fault: &Fault) -> bool {
         let mut guard = std::mem::take(&mut self.guard);
-        let may = guard.allows(self);
+        let may = guard.allows(self, fault);
         self.guard = guard;
         may
     }

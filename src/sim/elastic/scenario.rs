@@ -51,8 +51,8 @@ pub enum Scenario {
     Restarts,
     /// The scheduler dies, and goes on with its journal.
     Scheduler,
-    /// All data take a stock wire that loses, repeats and mixes up.
-    Resend,
+    /// All data take the stock wire, and servers join and die.
+    StockWire,
     /// More servers die than there are copies.
     TooManyDeaths,
     /// Everything at once.
@@ -73,7 +73,7 @@ impl Scenario {
         Self::FalseDeaths,
         Self::Restarts,
         Self::Scheduler,
-        Self::Resend,
+        Self::StockWire,
         Self::TooManyDeaths,
         Self::Storm,
     ];
@@ -93,7 +93,7 @@ impl Scenario {
             Self::FalseDeaths => "false-deaths",
             Self::Restarts => "restarts",
             Self::Scheduler => "scheduler",
-            Self::Resend => "resend",
+            Self::StockWire => "stock-wire",
             Self::TooManyDeaths => "too-many-deaths",
             Self::Storm => "storm",
         }
@@ -138,7 +138,11 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
         Scenario::FalseDeaths => draw.false_deaths(&mut config),
         Scenario::Restarts => draw.restarts(&mut config),
         Scenario::Scheduler => draw.scheduler(&mut config),
-        Scenario::Resend => draw.resend(&mut config),
+        Scenario::StockWire => {
+            config.native = false;
+            draw.joins(&mut config);
+            draw.deaths(&mut config, 2);
+        }
         Scenario::TooManyDeaths => {
             config.may_fail = true;
             draw.deaths(&mut config, 4);
@@ -197,7 +201,7 @@ impl Draw {
             joiners: 0,
             replicas,
             deterministic: self.0.percent(50),
-            tensors: self.tensors(program.compressed),
+            tensors: self.tensors(sync, program.compressed),
             program,
             compute,
             pulls: self.of(&[30, 70, 100]),
@@ -244,7 +248,7 @@ impl Draw {
         }
     }
 
-    fn tensors(&mut self, compressed: bool) -> Tensors {
+    fn tensors(&mut self, sync: bool, compressed: bool) -> Tensors {
         let lengths = [1, 7, 16, 33, 64, 100, 257];
         let dense = (0..self.between(1, 3)).map(|_| self.of(&lengths)).collect();
         Tensors {
@@ -252,6 +256,7 @@ impl Draw {
             cut: self.0.percent(50).then(|| self.of(&[64, 130, 300])),
             two_bit: compressed.then(|| self.of(&[16, 50, 128])),
             rows: self.0.percent(50).then(|| (self.between(1, 12), self.of(&[1, 4]))),
+            empty_pushes: sync,
             both: self.0.percent(50),
             pipelined: self.0.percent(60),
         }
@@ -271,6 +276,9 @@ impl Draw {
     }
 
     fn joins(&mut self, config: &mut ElasticConfig) {
+        if config.joiners > 0 {
+            return;
+        }
         config.joiners = self.between(1, 3) as usize;
         for process in config.processes() - config.joiners..config.processes() {
             let at = if self.0.percent(15) { MS * 10 } else { self.moment() };
@@ -410,11 +418,5 @@ impl Draw {
         if self.0.percent(50) {
             self.deaths(config, 1);
         }
-    }
-
-    fn resend(&mut self, config: &mut ElasticConfig) {
-        config.native = false;
-        config.resend = Some(MS * 100);
-        config.network = NetworkConfig { loss: 10, repeat: 10, reorder: true, ..config.network };
     }
 }

@@ -52,6 +52,8 @@ pub struct Tensor {
     pub slices: Vec<Slice>,
     /// It is pushed and pulled in one request.
     pub both: bool,
+    /// A push of some of its rows may have none at all.
+    pub empty_pushes: bool,
     /// Pushes of it that a worker may have under way at a time.
     pub window: u64,
 }
@@ -103,7 +105,7 @@ impl Tensor {
                 pairs(&[slice.key], &values, &lens)
             }
             TensorKind::Rows { row_len } => {
-                let rows = pushed_rows(slice, push);
+                let rows = self.pushed_rows(slice, push);
                 let elements = rows.iter().flat_map(|row| row * row_len..(row + 1) * row_len);
                 let values: Vec<f32> = elements.map(|at| gradient(slice.key, at, push)).collect();
                 let mut lens = vec![(row_len as usize * Self::ELEMENT) as i32; rows.len() + 1];
@@ -124,6 +126,15 @@ impl Tensor {
         };
         let keys: Vec<Key> = self.slices.iter().flat_map(keys).collect();
         KvPairs { keys: frame(&keys), ..KvPairs::default() }
+    }
+
+    /// The rows of a push: all of the first one, and where pushes are counted; else about half of them.
+    fn pushed_rows(&self, slice: &Slice, push: Push) -> Vec<u64> {
+        let all = push.round == 0 || push.counts;
+        let drawn =
+            |row: &u64| all || draw(slice.key, *row, push.worker as u64, push.round) & 16 == 0;
+        let rows: Vec<u64> = (0..slice.length).filter(drawn).collect();
+        if rows.is_empty() && !self.empty_pushes { vec![0] } else { rows }
     }
 
     /// Bytes of a slice's value.
@@ -162,13 +173,6 @@ fn gradient(key: Key, at: u64, push: Push) -> f32 {
 
 fn draw(key: Key, at: u64, worker: u64, round: u64) -> u64 {
     mix(mix(mix(key ^ round << 40) ^ at << 8) ^ worker)
-}
-
-/// The rows of a push: all of the first one, and where pushes are counted; else about half of them.
-fn pushed_rows(slice: &Slice, push: Push) -> Vec<u64> {
-    let all = push.round == 0 || push.counts;
-    let drawn = |row: &u64| all || draw(slice.key, *row, push.worker as u64, push.round) & 16 == 0;
-    (0..slice.length).filter(drawn).collect()
 }
 
 /// `kCompressedPushPull`: two bits for each element, behind a key that says how many there are.
@@ -217,6 +221,8 @@ pub struct Tensors {
     pub two_bit: Option<u64>,
     /// Rows and elements of each, of a row_sparse one.
     pub rows: Option<(u64, u64)>,
+    /// A push of some rows may have none: in an asynchronous job that is no round.
+    pub empty_pushes: bool,
     /// Every second one is pushed and pulled in one request.
     pub both: bool,
     /// Every third one has two pushes under way.
@@ -255,7 +261,7 @@ impl Tensors {
         let rows = matches!(kind, TensorKind::Rows { .. });
         let both = self.both && index % 2 == 1 && kind == TensorKind::Dense;
         let window = if self.pipelined && index.is_multiple_of(3) && !rows { 2 } else { 1 };
-        Tensor { kind, slices, both, window }
+        Tensor { kind, slices, both, empty_pushes: self.empty_pushes, window }
     }
 }
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 use super::app::{Application, Input, Judge, Output, View};
 use super::disk::Disk;
 use super::network::{ConnectionId, Network, Process, Sealed};
-use super::steps::{Fate, Steps};
+use super::steps::{Fate, Step, Steps};
+use super::telling::Telling;
 use super::trace::Trace;
 use crate::cluster::{Cluster, ClusterConfig, Event};
 use crate::delivery::{ResendConfig, Resender, Verdict};
@@ -230,7 +231,10 @@ impl<A: Application> Node<A> {
         if !kept && !self.accept(world, from, &message) {
             return;
         }
-        world.trace.note(world.now, format_args!("p{}: {:?}", self.process, message.meta));
+        if !is_sign_of_life(&message) {
+            let me = self.process;
+            world.trace.note(world.now, format_args!("p{me}, {}", Telling(&message)));
+        }
         let fate = world.steps.fate(self.cluster.me().role, false, &message);
         if fate == Fate::DiesBefore {
             self.doomed = true;
@@ -383,4 +387,13 @@ impl<A: Application> Node<A> {
             world.network.end(world.now, self.process);
         }
     }
+}
+
+/// One that says nothing but that.
+fn is_sign_of_life(message: &Message) -> bool {
+    message.meta.control.as_ref().is_some_and(|control| {
+        control.command == Command::Heartbeat
+            && control.notice.is_none()
+            && Step::of(message).is_none()
+    })
 }

@@ -23,8 +23,8 @@ use crate::sim::app::Judge;
 use crate::wire::elastic::{Claim, KeyRoute};
 use crate::wire::{Key, NodeId};
 
-/// Faults that are kept; one is enough to fail.
-const FAULTS_KEPT: usize = 20;
+/// Faults of one kind that are kept; one is enough to fail.
+const FAULTS_KEPT: usize = 3;
 
 /// What must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,7 +133,8 @@ impl Ledger {
 
     fn found(&mut self, invariant: Invariant, faults: impl IntoIterator<Item = String>) {
         for text in faults {
-            if self.faults.len() < FAULTS_KEPT {
+            let of_kind = self.faults.iter().filter(|fault| fault.invariant == invariant);
+            if of_kind.count() < FAULTS_KEPT {
                 self.faults.push(Fault { invariant, text });
             }
         }

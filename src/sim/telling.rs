@@ -1,0 +1,112 @@
+//! Messages as one line each, for those who read a trace.
+
+use std::fmt;
+
+use crate::wire::elastic::{Claim, Placed, Route, Transfer, TransferKind, Word};
+use crate::wire::{Control, Message, Meta};
+
+/// A message, for people.
+pub(super) struct Telling<'a>(pub(super) &'a Message);
+
+impl fmt::Display for Telling<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meta = &self.0.meta;
+        write!(f, "from {}: ", meta.sender)?;
+        match (&meta.control, &meta.transfer) {
+            (Some(control), _) => tell_control(f, meta, control),
+            (None, Some(transfer)) => tell_transfer(f, transfer),
+            (None, None) if meta.simple_app => {
+                write!(f, "command {} ts {}", meta.head, meta.timestamp)?;
+                tell_rest(f, meta)
+            }
+            (None, None) => tell_values(f, meta),
+        }
+    }
+}
+
+/// Epoch and count of a term.
+struct Term(u64);
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0 >> 32, self.0 & u64::from(u32::MAX))
+    }
+}
+
+fn tell_rest(f: &mut fmt::Formatter<'_>, meta: &Meta) -> fmt::Result {
+    f.write_str(if meta.request { "" } else { " answered" })?;
+    if meta.error.is_empty() { Ok(()) } else { write!(f, " with error {:?}", meta.error) }
+}
+
+fn tell_values(f: &mut fmt::Formatter<'_>, meta: &Meta) -> fmt::Result {
+    let push = if meta.push { "push" } else { "" };
+    let pull = if meta.pull { "pull" } else { "" };
+    write!(f, "{push}{pull} ts {}", meta.timestamp)?;
+    if let Some(placed) = &meta.placed {
+        let Placed { slice, from, to, term, epoch, again, routes, after } = placed;
+        write!(f, " slice {slice} {from}..{to} term {} epoch {epoch}", Term(*term))?;
+        if *after > 0 {
+            write!(f, " after {}", after - 1)?;
+        }
+        f.write_str(if *again { " AGAIN" } else { "" })?;
+        routes.iter().try_for_each(|route| tell_route(f, route))?;
+    }
+    tell_rest(f, meta)
+}
+
+fn tell_route(f: &mut fmt::Formatter<'_>, Route { from, to, term, owner }: &Route) -> fmt::Result {
+    write!(f, " [{from}..{to} {} at {owner}]", Term(*term))
+}
+
+fn tell_transfer(f: &mut fmt::Formatter<'_>, transfer: &Transfer) -> fmt::Result {
+    let Transfer { key, from, to, term, version, number, .. } = transfer;
+    let kind = transfer.kind();
+    if matches!(kind, TransferKind::Command | TransferKind::CommandsEnd) {
+        return write!(f, "{kind:?} {} number {number} version {version}", transfer.head);
+    }
+    write!(f, "{kind:?} key {key} {from}..{to} term {} version {version}", Term(*term))?;
+    for mark in &transfer.marks {
+        write!(f, " {}@{}", mark.worker, mark.timestamp)?;
+    }
+    if !transfer.cuts.is_empty() {
+        write!(f, " cuts {:?} gone {:?}", transfer.cuts, transfer.gone)?;
+    }
+    Ok(())
+}
+
+fn tell_control(f: &mut fmt::Formatter<'_>, meta: &Meta, control: &Control) -> fmt::Result {
+    write!(f, "{:?}", control.command)?;
+    if control.barrier_group != 0 {
+        write!(f, " of {} ts {}", control.barrier_group, meta.timestamp)?;
+        return tell_rest(f, meta);
+    }
+    if let Some(notice) = &control.notice {
+        write!(f, " {:?} {} {:?}", notice.kind, notice.node, notice.text)?;
+    }
+    control.word.as_ref().map_or(Ok(()), |word| tell_word(f, word))
+}
+
+fn tell_word(f: &mut fmt::Formatter<'_>, word: &Word) -> fmt::Result {
+    write!(f, " {:?} epoch {}", word.kind(), word.epoch)?;
+    let lists = [("servers", &word.servers), ("homes", &word.homes), ("draining", &word.draining)];
+    let gone = [("lost", &word.lost), ("released", &word.released)];
+    for (name, ids) in lists.into_iter().chain(gone).filter(|(_, ids)| !ids.is_empty()) {
+        write!(f, " {name} {ids:?}")?;
+    }
+    for route in &word.routes {
+        write!(f, " key {}", route.key)?;
+        tell_route(f, &route.route)?;
+    }
+    for order in &word.moves {
+        write!(f, " key {} {}..{} to {}", order.key, order.from, order.to, order.owner)?;
+    }
+    word.claims.iter().try_for_each(|claim| tell_claim(f, claim))
+}
+
+fn tell_claim(f: &mut fmt::Formatter<'_>, claim: &Claim) -> fmt::Result {
+    let Claim { key, from, to, term, version, peer, .. } = claim;
+    let safe = if claim.safe { " safe" } else { "" };
+    let held = claim.holding();
+    write!(f, " [{held:?} {key} {from}..{to} {} version {version}{safe}", Term(*term))?;
+    if *peer != 0 { write!(f, " peer {peer}]") } else { f.write_str("]") }
+}
