@@ -1,8 +1,11 @@
-"""Servers that die while the wheel trains: the result is that of an undisturbed run, to the bit."""
+"""Servers that come, go and die while the wheel trains: the result is that of an undisturbed run, to the bit."""
 
 import functools
+import os
 import random
 import signal
+import statistics
+import subprocess
 import time
 
 import pytest
@@ -41,6 +44,12 @@ def ended_well(job, gone=()):
         if node.name not in gone:
             assert node.returncode == 0 and not node.hung, job.describe()
     return job
+
+
+def pslite(job, *args):
+    command = [str(harness.PROGRAM), *args, "--scheduler", f"127.0.0.1:{job.port}"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(harness.FOREIGN)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
 
 
 @pytest.mark.parametrize("optimizer", ("none", "sgd", "adam"))
@@ -113,6 +122,31 @@ def test_two_servers_die_one_after_the_other():
             job.nodes[victim].signal(signal.SIGKILL)
         ended_well(job, gone=("server2", "server0"))
     assert job.digests == undisturbed("sgd", servers=3), job.describe()
+
+
+def test_servers_join_and_leave_while_it_trains():
+    with cluster() as job:
+        job.start()
+        reach(job, 5)
+        command = [str(harness.PROGRAM), "server", "--join", f"127.0.0.1:{job.port}"]
+        joiners = []
+        for number in (2, 3):
+            joiner = harness.Node(f"server{number}", "server", NATIVE, command,
+                                  {"DMLC_NODE_HOST": "127.0.0.1", "PS_VERBOSE": "1"}, job.folder)
+            job.nodes[joiner.name] = joiner
+            joiners.append(joiner)
+            reach(job, 5 + 10 * (number - 1))
+        status = pslite(job, "status")
+        assert status.returncode == 0 and "server 3" in status.stdout, status
+        for number in (3, 0):
+            drained = pslite(job, "drain", f"server:{number}")
+            assert drained.returncode == 0, (drained, job.describe())
+        ended_well(job)
+    assert job.digests == undisturbed("sgd"), job.describe()
+    took = job.results[0]["took"]
+    # The first rounds warm up.
+    usual = statistics.median(took[2:])
+    print(f"usual round {usual:.4f} s, longest {max(took[2:]):.4f} s")
 
 
 def test_dist_async_survives_too():

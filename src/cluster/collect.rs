@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::claims::{Evidence, Lost, Resolution, is_sound, place, resolve};
-use super::journal::{About, Change, Homes, Keys, Record};
-use super::types::Policy;
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::claims::{Lost, is_sound, place};
+use super::journal::{About, Change, Keys, Record};
+use super::{Action, Cluster, Failure, FailureKind};
 use crate::wire::elastic::{Claim, Word, WordKind};
 use crate::wire::{NodeId, Role};
 
@@ -23,51 +22,14 @@ pub(super) struct Collection {
     pub(super) epoch: u64,
     since: Duration,
     asked: BTreeSet<NodeId>,
-    answers: BTreeMap<NodeId, Vec<Claim>>,
+    pub(super) answers: BTreeMap<NodeId, Vec<Claim>>,
     /// What servers said after their answers. It is not of the same moment, so it waits.
-    later: BTreeMap<NodeId, Vec<Claim>>,
+    pub(super) later: BTreeMap<NodeId, Vec<Claim>>,
     /// Something changed that this collection does not regard.
-    again: bool,
+    pub(super) again: bool,
 }
 
 impl Cluster {
-    // ---- the beginning of an elastic job -----------------------------------------------------------------
-
-    /// Scheduler: the job is complete. If it is elastic, its first policy follows.
-    pub(super) fn first_policy(&mut self, out: &mut Vec<Action>) {
-        self.decide_elastic();
-        if !self.elastic.on {
-            return;
-        }
-        let servers = self.live_servers();
-        let replicas = self.config.replicas.unwrap_or(u32::from(servers.len() > 1));
-        self.elastic.listed = true;
-        let books = &mut self.elastic.books;
-        books.epoch = 1;
-        books.ever = self.config.num_servers;
-        self.elastic.policy = Policy {
-            epoch: 1,
-            homes: servers.clone(),
-            servers,
-            replicas,
-            workers: self.config.num_workers as u32,
-            ..Policy::default()
-        };
-        let state = self.state_for_journal();
-        out.push(Action::Record(Record::new(Change::Job(Box::new(state)))));
-        self.tell_policy(&[], out);
-    }
-
-    /// Sends the policy to everybody, and to its own owner.
-    fn tell_policy(&mut self, but: &[NodeId], out: &mut Vec<Action>) {
-        let word = self.policy_word();
-        for id in self.others().into_iter().filter(|id| !but.contains(id)) {
-            self.word(id, word.clone(), out);
-        }
-        let policy = self.elastic.policy.clone();
-        out.push(Action::Policy { policy, routes: word.routes });
-    }
-
     // ---- claims ------------------------------------------------------------------------------------------
 
     /// A server says what it holds.
@@ -153,7 +115,7 @@ impl Cluster {
         }
     }
 
-    fn replace_pieces(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn replace_pieces(&mut self, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
         books.pieces = place(&books.claims, &books.pieces);
         self.forget_done_orders(out);
@@ -236,7 +198,7 @@ impl Cluster {
 
     /// Does what can be done now: ends the collection if all have answered, else looks whether a server is
     /// ready to join or to leave.
-    fn go_on(&mut self, now: Duration, out: &mut Vec<Action>) {
+    pub(super) fn go_on(&mut self, now: Duration, out: &mut Vec<Action>) {
         let complete = self.elastic.books.collection.as_ref().is_some_and(|collection| {
             collection.asked.iter().all(|id| collection.answers.contains_key(id))
         });
@@ -262,113 +224,6 @@ impl Cluster {
         let books = &self.elastic.books;
         let said = |id: &NodeId| books.claimed.contains(id) || books.fixed.contains_key(id);
         self.elastic.policy.servers.iter().all(said)
-    }
-
-    // ---- the policy --------------------------------------------------------------------------------------
-
-    fn decide(&mut self, now: Duration, collection: Collection, out: &mut Vec<Action>) {
-        let Collection { epoch, answers, later, again, .. } = collection;
-        let books = &self.elastic.books;
-        let replicas = self.elastic.policy.replicas;
-        let Resolution { pieces, lost } = resolve(Evidence {
-            claims: &answers,
-            former: &books.pieces,
-            orders: &books.orders,
-            replicas,
-            epoch,
-        });
-        let broken =
-            if lost.is_empty() { self.unknown_losses(&answers) } else { Some(named(&lost)) };
-        if let Some(text) = broken {
-            return self.fail_for_lost_values(&text, out);
-        }
-        let books = &mut self.elastic.books;
-        books.pieces = pieces;
-        books.claims = answers;
-        self.forget_done_orders(out);
-        let released = self.empty_servers();
-        let joined: Vec<NodeId> = {
-            let books = &mut self.elastic.books;
-            let able = books.joining.intersection(&books.claimed).copied();
-            let able = able.filter(|id| books.claims.contains_key(id)).collect();
-            released.iter().for_each(|id| {
-                books.draining.remove(id);
-                books.released.insert(*id);
-                books.claims.remove(id);
-            });
-            able
-        };
-        joined.iter().for_each(|id| {
-            self.elastic.books.joining.remove(id);
-        });
-        self.new_policy(epoch, &joined, &released);
-        let homes = self.elastic.policy.homes.clone();
-        let change = Homes { homes, joined: joined.clone(), released: released.clone() };
-        out.push(Action::Record(Record::new(Change::Homes(change))));
-        self.log_policy(&joined, &released, out);
-        self.tell_policy(&released, out);
-        for id in released {
-            self.word(id, Word { kind: WordKind::Leave as i32, epoch, ..Word::default() }, out);
-            self.heard.remove(&id);
-        }
-        self.settle_barriers(out);
-        self.elastic.books.claims.extend(later);
-        self.replace_pieces(out);
-        self.early_joiners(now, out);
-        self.empty_drained(out);
-        if again { self.collect(now, out) } else { self.go_on(now, out) }
-    }
-
-    fn new_policy(&mut self, epoch: u64, joined: &[NodeId], released: &[NodeId]) {
-        let former = std::mem::take(&mut self.elastic.policy);
-        let mut servers: Vec<NodeId> = former.servers.iter().chain(joined).copied().collect();
-        servers.retain(|id| !self.lost.contains_key(id) && !released.contains(id));
-        servers.sort_unstable();
-        let books = &self.elastic.books;
-        let draining: Vec<NodeId> = books.draining.iter().copied().collect();
-        let stays = |id: &NodeId| servers.contains(id) && !draining.contains(id);
-        let homes = former.homes.iter().map(|home| {
-            let next = || {
-                let able =
-                    || servers.iter().filter(|id| stays(id) && !books.fixed.contains_key(id));
-                able().find(|id| *id > home).or_else(|| able().next())
-            };
-            if stays(home) { *home } else { next().copied().unwrap_or(*home) }
-        });
-        let policy = Policy {
-            epoch,
-            homes: homes.collect(),
-            lost: self.lost_servers(),
-            released: books.released.iter().copied().collect(),
-            servers,
-            draining,
-            replicas: former.replicas,
-            workers: former.workers,
-        };
-        self.elastic.policy = policy;
-    }
-
-    fn log_policy(&self, joined: &[NodeId], released: &[NodeId], out: &mut Vec<Action>) {
-        let names = |ids: &[NodeId]| {
-            let names: Vec<String> = ids.iter().map(|id| self.describe(*id)).collect();
-            names.join(", ")
-        };
-        let policy = &self.elastic.policy;
-        let mut text = format!("policy {}: {} servers", policy.epoch, policy.servers.len());
-        for (what, ids) in
-            [("joined", joined), ("left", released), ("being emptied", &policy.draining)]
-        {
-            if !ids.is_empty() {
-                text.push_str(&format!("; {what}: {}", names(ids)));
-            }
-        }
-        Self::log(out, Level::Info, text);
-    }
-
-    /// Servers that are dead, ascending.
-    fn lost_servers(&self) -> Vec<NodeId> {
-        let server = |id: &&NodeId| self.node(**id).is_some_and(|node| node.role == Role::Server);
-        self.lost.keys().filter(server).copied().collect()
     }
 
     // ---- death -------------------------------------------------------------------------------------------
@@ -407,7 +262,7 @@ impl Cluster {
 
     /// What the dead may have had without anybody's knowing: keys that were made after their last claims. With
     /// one copy of each these are safe as long as the one that held the copies lives.
-    fn unknown_losses(&self, answers: &BTreeMap<NodeId, Vec<Claim>>) -> Option<String> {
+    pub(super) fn unknown_losses(&self, answers: &BTreeMap<NodeId, Vec<Claim>>) -> Option<String> {
         let policy = &self.elastic.policy;
         let died: Vec<NodeId> =
             policy.servers.iter().filter(|id| self.lost.contains_key(id)).copied().collect();
@@ -422,7 +277,7 @@ impl Cluster {
         Some(format!("nobody has a copy of the keys that were new at {}", self.describe(*gone)))
     }
 
-    fn fail_for_lost_values(&mut self, lost: &str, out: &mut Vec<Action>) {
+    pub(super) fn fail_for_lost_values(&mut self, lost: &str, out: &mut Vec<Action>) {
         let servers = &self.elastic.policy.servers;
         let died: Vec<NodeId> =
             servers.iter().filter(|id| self.lost.contains_key(id)).copied().collect();
@@ -438,7 +293,8 @@ impl Cluster {
     }
 }
 
-fn named(lost: &[Lost]) -> String {
+/// Lost parts, for people.
+pub(super) fn named(lost: &[Lost]) -> String {
     let part = |lost: &Lost| format!("{}..{} of key {}", lost.from, lost.to, lost.key);
     let mut parts: Vec<String> = lost.iter().take(NAMED_MAX).map(part).collect();
     if lost.len() > NAMED_MAX {

@@ -61,13 +61,16 @@ impl Cluster {
             return;
         }
         let open = &mut self.elastic.books.orders;
+        let before = open.clone();
         for (owner, order) in orders {
             open.retain(|(_, earlier)| !overlap(earlier, order));
             if order.owner != *owner {
                 open.push((*owner, *order));
             }
         }
-        self.record_orders(out);
+        if *open != before {
+            self.record_orders(out);
+        }
         let mut by_owner: BTreeMap<NodeId, Vec<Order>> = BTreeMap::new();
         for (owner, order) in orders {
             by_owner.entry(*owner).or_default().push(*order);
@@ -189,6 +192,12 @@ impl Cluster {
         draining
             .filter(|id| books.draining.contains(id) && self.is_empty(*id, &books.claims))
             .collect()
+    }
+
+    /// Tells a server that it is empty and may go.
+    pub(super) fn let_go(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        let (kind, epoch) = (WordKind::Leave as i32, self.elastic.policy.epoch);
+        self.word(id, Word { kind, epoch, ..Word::default() }, out);
     }
 
     /// Where nobody plans: orders away what servers that are being emptied still own.

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use super::{Action, Cluster, Level};
 use crate::wire::elastic::{Word, WordKind};
-use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role};
+use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, ability};
 
 /// Guests at a time; more get no answer.
 const GUESTS_MAX: usize = 64;
 /// For how long a guest's link is kept: what it is told has gone out by then.
 const STAY: Duration = Duration::from_secs(5);
+
+/// The longest name of a host, in bytes (RFC 1035).
+const HOST_MAX: usize = 255;
 
 /// The links of guests.
 #[derive(Debug, Default)]
@@ -82,7 +85,10 @@ impl Cluster {
             return;
         }
         self.guests.told.insert(id, now);
-        let why = self.lost.get(&id).map_or("it was released", |(_, text)| text.as_str());
+        let Some((_, why)) = self.lost.get(&id) else {
+            // It was let go, and may not have heard.
+            return self.let_go(id, out);
+        };
         let text = format!(
             "{} is not in the job any more, and others serve in its place: {why}",
             node.describe()
@@ -97,21 +103,36 @@ impl Cluster {
         control: &Control,
         out: &mut Vec<Action>,
     ) {
-        let (Some(word), [node]) = (&control.word, control.nodes.as_slice()) else { return };
-        let sound = (1..=65_535).contains(&node.port)
-            && !node.hostname.is_empty()
-            && node.role != Role::Scheduler
-            && node.is_ours();
-        if !self.is_scheduler() || !sound {
-            return;
-        }
-        let text = match WordKind::try_from(word.kind) {
-            Ok(WordKind::Status) => self.status().json(),
-            Ok(WordKind::Drain) => self.drain(now, word.node, out).unwrap_or_else(|why| why),
+        let Some(word) = control.word.as_deref().filter(|_| self.is_scheduler()) else { return };
+        let Some(node) = operator(&word.text) else { return };
+        let told = match WordKind::try_from(word.kind) {
+            Ok(WordKind::Status) => Ok(self.status().json()),
+            Ok(WordKind::Drain) => self.drain(now, word.node, out),
             _ => return,
         };
-        let Some(key) = self.guest(now, node, out) else { return };
+        let refused = if told.is_ok() { 0 } else { EMPTY };
+        let text = told.unwrap_or_else(|why| why);
+        let Some(key) = self.guest(now, &node, out) else { return };
         let kind = WordKind::Told as i32;
-        self.word(key, Word { kind, text, ..Word::default() }, out);
+        self.word(key, Word { kind, text, node: refused, ..Word::default() }, out);
     }
+}
+
+/// An operator says in the text of its word where it listens, as `host:port`. (Not as a node: a stock scheduler
+/// would answer that node, and end because it does not know it.)
+fn operator(text: &str) -> Option<Node> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    let sound = !host.is_empty() && host.len() <= HOST_MAX && port > 0;
+    sound.then(|| Node {
+        role: Role::Worker,
+        id: EMPTY,
+        customer_id: 0,
+        hostname: host.to_owned(),
+        port: i32::from(port),
+        is_recovery: false,
+        abilities: ability::PSLITE,
+        incarnation: 0,
+        native_port: 0,
+    })
 }

@@ -5,7 +5,10 @@
 //! Where pieces are is not here: a scheduler that comes back asks for claims. Which keys exist is, so that it
 //! misses those that nobody claims.
 
+pub mod frames;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

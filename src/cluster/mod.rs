@@ -4,8 +4,8 @@
 //! Takes `(now, event)` and returns actions; touches no clock, socket, thread or random source.
 //! Time is the duration since an arbitrary start. `registration` forms the job, `barrier` holds the
 //! barriers, `liveness` notices death, `recovery` replaces the dead. If all nodes are ours, servers come and
-//! go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`collect`) from what servers claim
-//! (`claims`), lets servers in (`join`) and out (`drain`), and keeps a `journal`.
+//! go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`policy`) from what servers claim (`collect`,
+//! `claims`), lets servers in (`join`) and out (`drain`), and keeps a `journal`.
 
 mod barrier;
 pub mod claims;
@@ -14,10 +14,13 @@ mod claims_tests;
 mod collect;
 mod drain;
 mod elastic;
+#[cfg(test)]
+mod elastic_tests;
 mod guests;
 mod join;
 pub mod journal;
 mod liveness;
+mod policy;
 mod recovery;
 mod registration;
 mod resume;

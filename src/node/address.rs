@@ -64,6 +64,12 @@ fn abilities(settings: &Settings) -> u64 {
     if settings.elastic {
         all |= ability::ELASTIC;
     }
+    if settings.elastic && settings.joins && settings.role == Role::Server {
+        all |= ability::JOINS;
+    }
+    if settings.elastic && settings.role == Role::Scheduler && settings.journal.is_some() {
+        all |= ability::JOURNAL;
+    }
     all
 }
 

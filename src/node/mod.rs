@@ -2,17 +2,20 @@
 //! (`cluster`, `kv`, `delivery`) and the sockets (`transport`).
 //!
 //! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
-//! what it does with what comes, `flights` where the
-//! parts of its requests are, `line` in which order, `customers` where they are found; `shell` puts
-//! the `store` into a server, `lending` the transport's memory into the `store`. Rules of the protocol do not live here but in the state machines.
+//! what it does with what comes, `flights` where the parts of its requests are, `line` in which order, `customers` where they
+//! are found; `planning` what the scheduler moves; `shell` puts the `store` into a server, `lending` the transport's memory into the
+//! `store`; `journal` is the scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not
+//! live here but in the state machines.
 
 mod address;
 pub mod customer;
 mod customers;
 pub mod error;
 mod flights;
+mod journal;
 mod lending;
 mod line;
+mod operator;
 mod planning;
 pub mod postoffice;
 mod service;
@@ -22,5 +25,6 @@ mod van;
 
 pub use customer::{Customer, CustomerHandle, Handler, PullSink, Request};
 pub use error::{NodeError, Result};
+pub use operator::Operator;
 pub use postoffice::{NodeInfo, Postoffice};
 pub use settings::{Lookup, Settings};

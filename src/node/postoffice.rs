@@ -227,7 +227,8 @@ impl Postoffice {
         }
         loop {
             match told.recv_timeout(CHECK) {
-                Ok(Ok(())) => return self.finalize(0, true),
+                // The others do not wait in their exit barrier for a server that was emptied.
+                Ok(Ok(())) => return self.finalize(0, !van.is_released()),
                 Ok(Err(text)) => return Err(NodeError::Invalid(text)),
                 Err(_) => van.failure().map_or(Ok(()), Err)?,
             }

@@ -80,6 +80,12 @@ pub struct Settings {
     pub elastic: bool,
     /// `PSLITE_REPLICAS`: copies of each piece beside the owner's. The scheduler's counts.
     pub replicas: Option<u32>,
+    /// `PSLITE_JOURNAL`: the scheduler's file, with which it can be started again.
+    pub journal: Option<std::path::PathBuf>,
+    /// `PSLITE_SCHEDULER_WAIT`: how long nodes wait for a scheduler with a journal to come back.
+    pub scheduler_wait: Duration,
+    /// `PSLITE_JOIN`: a server that joins a job that runs.
+    pub joins: bool,
     /// `PSLITE_METRICS`: where the numbers of the event list are written, and how often.
     pub metrics: Option<MetricsFile>,
 }
@@ -143,6 +149,11 @@ impl Settings {
             planning: env.number("PSLITE_PLANNING", 1)? != 0,
             elastic: env.number("PSLITE_ELASTIC", 0)? != 0,
             replicas: env.replicas()?,
+            journal: env.text("PSLITE_JOURNAL").map(Into::into),
+            scheduler_wait: env
+                .seconds("PSLITE_SCHEDULER_WAIT", Some(60.0))?
+                .unwrap_or(Duration::MAX),
+            joins: env.number("PSLITE_JOIN", 0)? != 0,
             metrics: env.metrics()?,
         })
     }

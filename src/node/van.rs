@@ -17,9 +17,11 @@ use std::time::{Duration, Instant};
 use super::address;
 use super::customers::Customers;
 use super::error::{NodeError, Result};
+use super::journal::Journal;
 use super::planning::{Measuring, Planning};
 use super::postoffice::OnFailure;
 use super::settings::Settings;
+use crate::cluster::journal::State;
 use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
 use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
@@ -36,8 +38,6 @@ const FRAME_BYTES_MAX: usize = 1 << 31;
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a node that resends waits for the last acknowledgements.
 const LAST_ACKS: Duration = Duration::from_secs(10);
-/// How long nodes would wait for a scheduler that keeps a journal; none does yet.
-const SCHEDULER_WAIT: Duration = Duration::from_secs(60);
 /// The longest sleep of the thread that keeps time.
 const TICK: Duration = Duration::from_millis(50);
 /// Resends of one message before its peer counts as unreachable. The wait doubles up to a cap, so
@@ -61,6 +61,8 @@ pub(crate) struct Van {
     ready: AtomicBool,
     /// Some barrier was passed.
     met: AtomicBool,
+    /// This server was emptied, and is to end.
+    released: AtomicBool,
     stopping: AtomicBool,
     random: AtomicU64,
     garbage: RateLimit,
@@ -92,6 +94,8 @@ struct Core {
     lost: BTreeMap<NodeId, String>,
     failure: Option<Failure>,
     links: BTreeMap<NodeId, bool>,
+    /// A scheduler's.
+    journal: Option<Journal>,
 }
 
 impl Van {
@@ -106,6 +110,7 @@ impl Van {
         on_failure: OnFailure,
     ) -> Result<Arc<Self>> {
         let incarnation = address::incarnation();
+        let (journal, former) = journal(&settings)?;
         let transport = ZmqTransport::new(ZmqOptions {
             send_queue: settings.water_mark.unwrap_or(1000),
             recv_queue: 1000,
@@ -119,6 +124,11 @@ impl Van {
         me.native_port = native.as_ref().map_or(0, |(_, port)| *port);
         let scheduler = scheduler_node(&settings, &me);
         let config = cluster_config(&settings, me.clone(), scheduler.clone(), standing_scheduler);
+        let cluster = match &former {
+            Some(state) => Cluster::resume(config, state, Duration::ZERO)
+                .map_err(|why| NodeError::Config(format!("PSLITE_JOURNAL: {why}")))?,
+            None => Cluster::new(config, Duration::ZERO),
+        };
         let van = Arc::new(Self {
             resender: settings.resend.map(|timeout| {
                 Mutex::new(Resender::new(ResendConfig {
@@ -129,12 +139,13 @@ impl Van {
                 }))
             }),
             core: Mutex::new(Core {
-                cluster: Cluster::new(config, Duration::ZERO),
+                cluster,
                 barriers: BTreeMap::new(),
                 next_ticket: 0,
                 lost: BTreeMap::new(),
                 failure: None,
                 links: BTreeMap::new(),
+                journal,
             }),
             changed: Condvar::new(),
             customers,
@@ -143,6 +154,7 @@ impl Van {
             trouble: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             met: AtomicBool::new(false),
+            released: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
             garbage: RateLimit::new(Duration::from_secs(5)),
@@ -241,6 +253,10 @@ impl Van {
 
     /// Enters a barrier and waits for its release.
     pub(crate) fn barrier(&self, customer_id: i32, group: i32, leaving: bool) -> Result<()> {
+        if self.is_released() {
+            // Nobody waits for it any more.
+            return Ok(());
+        }
         let ticket = {
             let mut core = lock(&self.core);
             let ticket = core.next_ticket;
@@ -400,6 +416,11 @@ impl Van {
     /// Runs `read` on the membership.
     pub(crate) fn with_cluster<T>(&self, read: impl FnOnce(&Cluster, Duration) -> T) -> T {
         read(&lock(&self.core).cluster, self.now())
+    }
+
+    /// True if this server was emptied, and is not in the job any more.
+    pub(crate) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed)
     }
 
     /// Why the job is over, if it is.
@@ -581,6 +602,15 @@ const fn log_level(level: cluster::Level) -> Level {
     }
 }
 
+/// The journal that a scheduler was told of, and the job in it that has not ended.
+fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
+    let wanted = settings.role == Role::Scheduler && settings.elastic && !settings.stock_level;
+    match settings.journal.as_deref().filter(|_| wanted) {
+        Some(path) => Journal::open(path).map(|(journal, state)| (Some(journal), state)),
+        None => Ok((None, None)),
+    }
+}
+
 fn scheduler_node(settings: &Settings, me: &Node) -> Node {
     if settings.role == Role::Scheduler {
         return me.clone();
@@ -620,6 +650,6 @@ fn cluster_config(
         standing_scheduler,
         replicas: settings.replicas,
         planned: true,
-        scheduler_wait: SCHEDULER_WAIT,
+        scheduler_wait: settings.scheduler_wait,
     }
 }

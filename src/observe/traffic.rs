@@ -77,6 +77,9 @@ impl MessageKind {
     }
 }
 
+/// Servers that may join a job and are counted each by itself; further ones together.
+const JOINERS: usize = 256;
+
 /// Messages of one kind in one direction.
 #[derive(Debug, Default)]
 struct Flow {
@@ -111,7 +114,8 @@ impl Traffic {
     /// Nothing counted yet, for a job of that many workers and servers.
     #[must_use]
     pub fn new(num_workers: usize, num_servers: usize) -> Self {
-        let ids = crate::wire::worker_id(num_workers.max(num_servers)) as usize + 1;
+        let nodes = num_workers.max(num_servers) + JOINERS;
+        let ids = crate::wire::worker_id(nodes) as usize + 1;
         Self { started: Instant::now(), peers: (0..ids).map(|_| OnceLock::new()).collect() }
     }
 

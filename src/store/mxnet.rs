@@ -1,11 +1,12 @@
 //! MXNet's server (kvstore_dist_server.h), without MXNet: what it does with each push, pull and command.
 //!
 //! May touch `wire` types; the store's owner sends the answers. One call at a time: whoever owns a store
-//! locks it. `apply` has rounds and updates, `rows` what is about row_sparse arrays, `hand_over` what is about
+//! locks it. `apply` has rounds and updates, `mode` what commands set, `rows` what is about row_sparse arrays, `hand_over` what is about
 //! another server that takes over; what is about pieces that move is in [`super::elastic`]. Where this differs from MXNet is said at the place, and in docs/divergences.md.
 
 mod apply;
 mod hand_over;
+mod mode;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -328,63 +329,6 @@ impl Store {
         let unknown = StoreError::Unknown { key: self.view.local(at.key) };
         let tensor = self.tensors.get_mut(&at.key);
         tensor.and_then(|tensor| tensor.pieces.get_mut(at.index)).ok_or(unknown)
-    }
-
-    // ---- commands ------------------------------------------------------------------------------
-
-    /// kSyncMode.
-    pub fn set_sync(&mut self) {
-        self.sync = true;
-    }
-
-    /// kSetMultiPrecision: CreateMultiPrecisionCopies.
-    ///
-    /// # Errors
-    /// Pushes are under way: their sum has the wrong type (a CHECK in MXNet).
-    pub fn set_multi_precision(&mut self) -> Result<(), StoreError> {
-        if self.multi_precision {
-            return Ok(());
-        }
-        if self.pieces().any(|piece| piece.dtype != Dtype::F32 && piece.round.is_open()) {
-            return Err(StoreError::Command(
-                "multi-precision cannot be set while pushes are under way".to_owned(),
-            ));
-        }
-        self.multi_precision = true;
-        self.tensors
-            .values_mut()
-            .flat_map(|tensor| &mut tensor.pieces)
-            .for_each(Piece::make_master);
-        Ok(())
-    }
-
-    /// kSetGradientCompression.
-    ///
-    /// # Errors
-    /// The text names no compression that MXNet has.
-    pub fn set_compression(&mut self, body: &[u8]) -> Result<(), StoreError> {
-        self.compression = Compression::from_body(body)?;
-        Ok(())
-    }
-
-    /// kController: from now on this applies gradients, and it begins without any state.
-    pub fn set_optimizer(&mut self, optimizer: Optimizer) {
-        let optimizer = Arc::new(optimizer);
-        self.generations.keep(Arc::clone(&optimizer));
-        self.optimizer = Some(optimizer);
-        for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
-            piece.state = None;
-        }
-    }
-
-    /// True while pushes wait for others.
-    #[must_use]
-    pub fn has_open_rounds(&self) -> bool {
-        self.pieces().any(|piece| piece.round.is_open())
-    }
-
-    pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> {
-        self.tensors.values().flat_map(|tensor| &tensor.pieces)
     }
 
     // ---- what operators and tests ask ------------------------------------------------------------

@@ -150,6 +150,20 @@ fn nobody_counts_twice_in_a_round() {
     assert!(refusal(&store.push_f32(9, 3, &[1.0])).contains("wait for the other workers"));
 }
 
+/// Each of those that came early goes into the round that begins, not only the first.
+#[test]
+fn all_who_came_early_are_in_the_next_round() {
+    let mut store = store(3, true);
+    store.push_f32(9, 3, &[0.0]);
+    for sender in [9, 11] {
+        assert!(store.push_f32(sender, 3, &[1.0]).is_empty());
+        assert!(store.push_f32(sender, 3, &[2.0]).is_empty());
+    }
+    assert_eq!(senders(&store.push_f32(13, 3, &[1.0])), [9, 11, 13]);
+    assert_eq!(senders(&store.push_f32(13, 3, &[2.0])), [9, 11, 13]);
+    assert_eq!(store.pull_f32(3), [6.0]);
+}
+
 #[test]
 fn async_applies_each_push_at_once_and_needs_an_optimizer() {
     let mut store = store(2, false);

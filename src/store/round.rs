@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::error::StoreError;
 use super::part::{Part, Sum};
 use super::{Buffer, Dtype};
-use crate::wire::{Meta, NodeId};
+use crate::wire::Meta;
 
 /// Pushes of one key that wait for its next rounds; those beyond are refused.
 pub(super) const LATER_MAX: usize = 1024;
@@ -62,10 +62,13 @@ impl Round {
         self.later.remove(next)
     }
 
-    /// True if that push of a customer is here: in the open round, or too early.
-    pub(super) fn has_push(&self, customer: (NodeId, i32), timestamp: i32) -> bool {
-        let mut all = self.askers.iter().chain(self.later.iter().map(|(request, _)| request));
-        all.any(|meta| (meta.sender, meta.customer_id) == customer && meta.timestamp == timestamp)
+    /// True if that push of the same customer is in it, or waits for the next one.
+    pub(super) fn holds(&self, request: &Meta, timestamp: i32) -> bool {
+        let is = |other: &Meta| {
+            (other.sender, other.customer_id, other.timestamp)
+                == (request.sender, request.customer_id, timestamp)
+        };
+        self.askers.iter().chain(self.later.iter().map(|(request, _)| request)).any(is)
     }
 
     fn has(&self, request: &Meta) -> bool {

@@ -2,7 +2,7 @@
 //! round. The whole is what lies under one wire key; a server may hold all pieces of it, some, or none.
 //! May touch what belongs to a piece; must not know other servers.
 
-use super::elastic::marks::Marks;
+use super::elastic::marks::{Marks, before};
 use super::error::StoreError;
 use super::optimizer::State;
 use super::part::Sum;
@@ -121,6 +121,12 @@ impl Piece {
         matches!(self.copied, Copied::Sent { confirmed: Some(_) })
     }
 
+    /// True if it has got what the same customer pushed to it before that push.
+    pub(super) fn is_next(&self, push: &Meta) -> bool {
+        self.marks.count_before(push)
+            || before(push).is_some_and(|before| self.round.holds(push, before))
+    }
+
     /// True if pushes that made that version must not be answered yet: the replica may not have it, or the
     /// piece is kept elsewhere, as it was before, in case this server dies.
     pub(super) fn withholds(&self, version: u64) -> bool {
@@ -228,16 +234,6 @@ impl Piece {
         if let Some(master) = &self.master {
             precision::from_f32(master, self.dtype, self.value.overwrite());
         }
-    }
-}
-
-impl Piece {
-    /// True if the customer's push before this one has not come here (docs/elastic.md, "What counts").
-    pub(super) fn is_early(&self, request: &Meta) -> bool {
-        let after = request.placed.as_ref().map_or(0, |placed| placed.after);
-        let Some(before) = after.checked_sub(1) else { return false };
-        let (customer, before) = ((request.sender, request.customer_id), before as i32);
-        !self.marks.has(customer, before) && !self.round.has_push(customer, before)
     }
 }
 

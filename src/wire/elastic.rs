@@ -246,11 +246,11 @@ pub enum WordKind {
     Orders = 4,
     /// Scheduler to a server that was emptied: go.
     Leave = 5,
-    /// Operator to scheduler: empty `node` and release it.
+    /// Operator, who listens at `text` (`host:port`), to scheduler: empty `node` and release it.
     Drain = 6,
-    /// Operator to scheduler: say how the job is, in JSON.
+    /// Operator, as before: say how the job is.
     Status = 7,
-    /// Scheduler to operator: `text`.
+    /// Scheduler to operator: `text`, which is JSON after `Status`. `node`: 0 if what was asked for is done.
     Told = 8,
     /// Any node to scheduler: what it measured, as `report` says.
     Report = 9,

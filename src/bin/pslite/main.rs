@@ -1,16 +1,19 @@
-//! The command line program: starts local clusters, serves as a scheduler or a server, and finds out why a job
-//! does not start.
+//! The command line program: starts local clusters, serves as a scheduler or a server, shows how a job is, empties
+//! its servers, and finds out why a job does not start.
 //!
 //! Each command has its module; `main` only tells them apart. Nothing here is part of the library,
 //! and nothing here is needed where the library is preloaded or linked by hand.
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod drain;
 mod exec;
 mod run;
 mod scheduler;
+mod scheduler_address;
 mod server;
 mod sim;
+mod status;
 mod told;
 
 use std::process::ExitCode;
@@ -31,8 +34,12 @@ enum Command {
     Run(run::RunArguments),
     /// Be the scheduler of a job, without an application
     Scheduler(told::JobArguments),
-    /// Be a server of a job, without MXNet
-    Server(told::JobArguments),
+    /// Be a server of a job, without MXNet; with --join, of one that runs
+    Server(server::ServerArguments),
+    /// Show how a job is: its nodes, who holds how much, how long a round takes
+    Status(status::StatusArguments),
+    /// Empty a server of a job that runs, and release it
+    Drain(drain::DrainArguments),
     /// Check what keeps a job from starting: address, port, NIC, counts, versions
     Doctor(doctor::DoctorArguments),
     /// Play jobs whose keys move, and whose servers come and go, on virtual time, and check every result
@@ -47,6 +54,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Scheduler(arguments) => scheduler::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Drain(arguments) => drain::run(&arguments),
         Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Exec(arguments) => return exec::run(&arguments),

@@ -32,12 +32,17 @@ impl JobArguments {
             ("DMLC_PS_ROOT_PORT", self.port.map(|port| port.to_string())),
         ];
         told.extend(options.into_iter().filter_map(|(name, value)| Some((name, value?))));
-        Arc::new(move |name| {
-            let of_command_line =
-                told.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-            of_command_line.or_else(|| std::env::var(name).ok()).or_else(|| default(name))
-        })
+        lookup(told)
     }
+}
+
+/// Settings that come before the environment.
+pub(crate) fn lookup(told: Vec<(&'static str, String)>) -> Lookup {
+    Arc::new(move |name| {
+        let of_command_line =
+            told.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        of_command_line.or_else(|| std::env::var(name).ok()).or_else(|| default(name))
+    })
 }
 
 /// Somebody looks at this program's output, so it says more than a library would.

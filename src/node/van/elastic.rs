@@ -17,7 +17,7 @@ const OWN_HANDLER: &str = "an application's own handler keeps its values";
 
 impl Van {
     /// Applies an action of an elastic job; what it leads to, if anything.
-    pub(super) fn elastic(&self, core: &Core, action: Action) -> Option<Event> {
+    pub(super) fn elastic(&self, core: &mut Core, action: Action) -> Option<Event> {
         match action {
             Action::Policy { policy, routes } => self.new_policy(core, policy, routes),
             Action::Collect { epoch } => {
@@ -34,7 +34,14 @@ impl Van {
             }
             Action::Leave => {
                 log::write(Level::Info, "this server was emptied; it leaves the job");
+                self.released.store(true, Ordering::Relaxed);
+                self.changed.notify_all();
                 self.customers.broadcast(&Delivery::Leave);
+            }
+            Action::Record(record) => {
+                if let Some(journal) = &mut core.journal {
+                    journal.append(&record);
+                }
             }
             Action::Report { from, report } => {
                 if let Some(planning) = &mut *lock(&self.planning) {
@@ -94,8 +101,9 @@ impl Van {
         let names: Vec<String> =
             servers.iter().map(|id| crate::wire::id_to_rank(*id).to_string()).collect();
         let text = format!("policy {epoch}: servers {} serve", names.join(", "));
-        // The first one says nothing new.
-        log::write(if epoch > 1 { Level::Info } else { Level::Verbose }, &text);
+        // The first one says nothing new, and the scheduler has said why.
+        let is_news = epoch > 1 && self.settings.role != Role::Scheduler;
+        log::write(if is_news { Level::Info } else { Level::Verbose }, &text);
         lost.extend(&released);
         lost.extend(core.lost.keys().filter(|id| !servers.contains(id)));
         lost.sort_unstable();

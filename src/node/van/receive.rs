@@ -247,16 +247,23 @@ impl Van {
         outcome.verdict == Verdict::Deliver
     }
 
-    /// Why a message is not even looked at, if so.
+    /// Why a message is not even looked at, if so. An operator has no id: a scheduler answers his words.
     fn refuse(&self, from: Option<NodeId>, meta: &wire::Meta) -> Option<String> {
         let command = meta.control.as_ref().map(|control| control.command);
+        let is_scheduler = self.settings.role == Role::Scheduler;
+        let asks = |control: &&wire::Control| control.word.is_some() && is_scheduler;
+        let by_operator = meta.control.as_deref().filter(asks).is_some();
         match from {
-            None if command != Some(Command::AddNode) => {
+            None if command != Some(Command::AddNode) && !by_operator => {
                 Some("a message of a node that has not registered".to_owned())
             }
             None => None,
             Some(id) => {
                 let core = lock(&self.core);
+                // The scheduler tells those who do not know it yet.
+                if core.cluster.is_gone(id) && !(is_scheduler && command.is_some()) {
+                    return Some(format!("node {id} is not in this job any more"));
+                }
                 let unknown = core.cluster.is_ready()
                     && id != SCHEDULER
                     && id != core.cluster.me().id

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Elastic, Outbound, Outgoing};
+use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
 use crate::store::command::{Generations, Head, Sent};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Store, done};
@@ -161,7 +161,9 @@ impl Store {
         }
         let told = self.tell_joined(out);
         match &mut self.elastic {
-            Some(elastic) if !told.is_empty() => {
+            Some(elastic)
+                if !told.is_empty() && elastic.settings.unanswered.len() < COMMANDS_MAX =>
+            {
                 elastic.settings.unanswered.push((request.clone(), stamp, told));
                 Ok(Due::Later)
             }

@@ -4,10 +4,10 @@
 use bytes::Bytes;
 
 use super::travel::about;
-use super::{Elastic, Outbound};
+use super::{Elastic, Outbound, PIECES_MAX};
 use crate::store::Dtype;
 use crate::store::error::StoreError;
-use crate::store::mxnet::Store;
+use crate::store::mxnet::{Store, TENSORS_MAX};
 use crate::store::part::{Part, Sum};
 use crate::store::tensor::{Layout, Piece};
 use crate::wire::NodeId;
@@ -36,6 +36,9 @@ impl Store {
         let (term, version) = (piece.term, piece.version);
         let copy = Copy { piece, length: transfer.length, generation: transfer.number };
         let Some(elastic) = &mut self.elastic else { return Ok(()) };
+        if elastic.copies.len() >= TENSORS_MAX {
+            return Err(StoreError::Full(TENSORS_MAX));
+        }
         let copies = elastic.copies.entry((from, key)).or_default();
         copies.retain(|copy| copy.piece.to <= range.0 || range.1 <= copy.piece.from);
         copies.push(copy);
@@ -53,7 +56,11 @@ impl Store {
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
-        let [_, values] = frames else { return Err(malformed("frames are missing")) };
+        let values = match frames {
+            [_] => None,
+            [_, values] => Some(values),
+            _ => return Err(malformed("it has frames too many, or too few")),
+        };
         let dtype = Dtype::from_number(transfer.dtype.into())
             .ok_or(malformed("its element type is unknown"))?;
         let optimizer = self.optimizer_of(transfer.number)?.cloned();
@@ -66,14 +73,19 @@ impl Store {
         if transfer.number < copy.generation {
             return Err(malformed("its optimizer is older than that of the round before"));
         }
-        if dtype == Dtype::F32 {
-            piece.make_master();
-        }
-        let sum = read_sum(piece, dtype, &transfer.rows, values)?;
+        let sum =
+            values.map(|values| read_sum(piece, dtype, &transfer.rows, values)).transpose()?;
         if transfer.number > copy.generation {
             (copy.generation, piece.state) = (transfer.number, None);
         }
-        piece.apply(key, optimizer.as_deref(), dtype, sum, &mut self.scratch)?;
+        if dtype == Dtype::F32 {
+            // The owner has been told of multi-precision since.
+            piece.make_master();
+        }
+        match sum {
+            Some(sum) => piece.apply(key, optimizer.as_deref(), dtype, sum, &mut self.scratch)?,
+            None => piece.version += 1,
+        }
         piece.marks.add(&transfer.marks);
         let confirmed = Transfer {
             version: transfer.version,
@@ -90,6 +102,9 @@ impl Store {
 
     pub(super) fn take_cut(&mut self, from: NodeId, transfer: &Transfer) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
+        if transfer.cuts.len() >= PIECES_MAX {
+            return Err(malformed("it has too many cuts"));
+        }
         let maker = self.memory.clone();
         let copy = find_copy(self.elastic.as_deref_mut(), from, transfer)?;
         let mut borders = vec![transfer.from];
@@ -143,7 +158,7 @@ fn find_copy<'a>(
 /// The sum of a round as it came, checked.
 fn read_sum(piece: &Piece, dtype: Dtype, rows: &[i64], values: &Bytes) -> Result<Sum, StoreError> {
     let malformed = StoreError::Transfer;
-    if dtype != piece.sum_dtype() {
+    if dtype != piece.sum_dtype() && dtype != Dtype::F32 {
         return Err(malformed("its sum is of another type than the copy"));
     }
     match piece.layout {

@@ -25,9 +25,11 @@ impl Marks {
         last.is_some_and(|last| !is_later(request.timestamp, *last))
     }
 
-    /// True if that push of a customer has counted.
-    pub(in crate::store) fn has(&self, customer: (NodeId, i32), timestamp: i32) -> bool {
-        self.last.get(&customer).is_some_and(|last| !is_later(timestamp, *last))
+    /// True if the push before this one, of the same customer and key, has counted, or if there was none.
+    pub(in crate::store) fn count_before(&self, request: &Meta) -> bool {
+        let Some(before) = before(request) else { return true };
+        let last = self.last.get(&(request.sender, request.customer_id));
+        last.is_some_and(|last| !is_later(before, *last))
     }
 
     /// The mark of a push.
@@ -59,6 +61,12 @@ impl Marks {
         let mark = |(&(worker, customer), &timestamp)| Mark { worker, customer, timestamp };
         self.last.iter().map(mark).collect()
     }
+}
+
+/// The timestamp of the push before this one, if there was one.
+pub(in crate::store) fn before(request: &Meta) -> Option<i32> {
+    let after = request.placed.as_ref().map_or(0, |placed| placed.after);
+    i32::try_from(after.checked_sub(1)?).ok()
 }
 
 /// True if `one` comes after `other`, of two timestamps less than half of all apart (RFC 1982).
@@ -94,6 +102,10 @@ mod tests {
         assert!(marks.count(&push(0)) && marks.count(&push(i32::MAX)) && !marks.count(&push(1)));
         assert!(!marks.count(&Meta { sender: 11, ..push(0) }));
         assert!(!marks.count(&Meta { placed: None, ..push(0) }));
+        let next = |after| Meta { placed: Some(Placed { after, ..Placed::default() }), ..push(9) };
+        assert!(marks.count_before(&next(0)) && marks.count_before(&next(1)));
+        assert!(marks.count_before(&next(1 << 31)) && !marks.count_before(&next(2)));
+        assert!(!marks.count_before(&Meta { customer_id: 1, ..next(1) }));
         assert_eq!(marks.to_wire(), [Mark { worker: 9, customer: 0, timestamp: 0 }]);
         marks.forget(9);
         assert!(!marks.count(&push(0)));

@@ -21,18 +21,18 @@
 //! | [`Store::claims`] | to report to the scheduler, when [`Store::claims_number`] has changed |
 //! | [`Store::forget_node`] | a worker is gone, or another process has its id |
 //!
-//! `requests` has which piece a request is about, and what waits for one that is on its way; `moves` orders and
-//! moves; `replicas` what an owner's replica gets and the answers that wait for it, `copies` the replica's side; `promotion` deaths and policies;
-//! `commands` what joiners are told; `travel` a piece as a transfer; `routes` and `marks` are small.
+//! `requests` has which piece a request is about, and what waits for one that is on its way; `orders` and
+//! `moves` moves; `replicas` what an owner's replica gets and the answers that wait for it, `copies` the replica's side; `promotion` deaths and policies;
+//! `commands` what joiners are told; `travel` a piece as a transfer; `marks` is small.
 
 mod commands;
 mod copies;
 pub(super) mod marks;
 mod moves;
+mod orders;
 mod promotion;
 mod replicas;
 mod requests;
-mod routes;
 mod travel;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,9 +44,9 @@ use self::copies::Copy;
 use self::moves::Leaving;
 use self::replicas::{Seeds, Waiting};
 use self::requests::Parked;
-use self::routes::Routes;
-use super::mxnet::Answer;
+use super::mxnet::{Answer, TENSORS_MAX};
 use super::{Dtype, Store, StoreConfig, StoreError};
+use crate::kv::routes::KeyRoutes;
 use crate::wire::elastic::{Order, Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId, server_id};
 
@@ -62,10 +62,10 @@ pub const SEED_BYTES_MAX: usize = 32 << 20;
 pub const PIECES_MAX: usize = 1 << 12;
 /// Orders about one key that wait for the end of a round; of more the oldest are forgotten.
 pub const ORDERS_MAX: usize = 1 << 10;
-/// Routes of one key that one server remembers; those of higher terms are kept.
-pub const ROUTES_MAX: usize = 1 << 14;
 /// Rounds of one key whose answers wait for the replica; over it pushes are answered *again*.
 pub const WAITING_MAX: usize = 1 << 12;
+/// Commands that are answered when those who joined have obeyed; of more the answer does not wait.
+pub const COMMANDS_MAX: usize = 1 << 12;
 
 /// What is to be sent.
 #[derive(Debug, Default)]
@@ -105,7 +105,8 @@ pub(super) enum Place {
 pub(super) struct Shipped {
     pub(super) dtype: Dtype,
     pub(super) rows: Vec<i64>,
-    pub(super) values: Bytes,
+    /// `None`: nothing is applied, and pushes count.
+    pub(super) values: Option<Bytes>,
 }
 
 /// What one server knows of the others, and of pieces on their way.
@@ -127,7 +128,7 @@ pub(super) struct Elastic {
     /// It has said what it holds, and the policy that follows from it is not here yet.
     collecting: Option<u64>,
     /// Where pieces are that are not here.
-    routes: BTreeMap<Key, Routes>,
+    routes: BTreeMap<Key, KeyRoutes>,
     parked: Parked,
     /// Answers that wait for the replica.
     waiting: BTreeMap<Key, Vec<Waiting>>,
@@ -183,7 +184,9 @@ impl Elastic {
 
     /// Remembers where a part of a key is.
     fn learn(&mut self, key: Key, route: Route) {
-        self.routes.entry(key).or_default().learn(route);
+        if self.routes.len() < TENSORS_MAX || self.routes.contains_key(&key) {
+            self.routes.entry(key).or_default().learn(route);
+        }
     }
 }
 

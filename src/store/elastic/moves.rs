@@ -1,14 +1,15 @@
-//! Moves: orders, cutting, a piece that leaves and one that comes (docs/elastic.md, "A move"). May touch what
-//! the store may.
+//! Moves: cutting, a piece that leaves and one that comes (docs/elastic.md, "A move"). May touch what the store
+//! may.
 
 use bytes::Bytes;
 
+use super::orders::{Segment, is_busy, segments};
 use super::travel::about;
-use super::{ORDERS_MAX, Outbound, PIECES_MAX};
+use super::{Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{At, Store, TENSORS_MAX, refused};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
-use crate::wire::elastic::{Order, Route, Transfer, TransferKind};
+use crate::wire::elastic::{Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId};
 
 /// A piece that has left and is kept until it is safe where it went.
@@ -25,91 +26,7 @@ pub(super) struct Leaving {
     pub(super) frames: Vec<Bytes>,
 }
 
-/// A part of a piece, and where it is to go if it does not stay.
-type Segment = (u64, u64, Option<NodeId>);
-
-/// The parts of a piece `[from, to)` under these orders, of which later ones count more. Cuts are possible at
-/// multiples of [`ALIGN`]; if there may be none, only orders about the whole piece count.
-fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool) -> Vec<Segment> {
-    let mut parts: Vec<Segment> = vec![(from, to, None)];
-    for order in orders {
-        let down = |at: u64| at / ALIGN * ALIGN;
-        let begin = if order.from <= from { from } else { down(order.from).max(from) };
-        let end = if order.to >= to { to } else { down(order.to).max(from) };
-        let apart = order.from >= to || order.to <= from;
-        if apart || begin >= end || (!divisible && (begin, end) != (from, to)) {
-            continue;
-        }
-        let outside = parts.iter().flat_map(|&(from, to, owner)| {
-            [(from, to.min(begin), owner), (from.max(end), to, owner)]
-        });
-        let mut all: Vec<Segment> = outside.filter(|(from, to, _)| from < to).collect();
-        all.push((begin, end, Some(order.owner)));
-        all.sort_unstable();
-        parts = all;
-    }
-    parts.dedup_by(|next, before| {
-        let same = next.2 == before.2;
-        if same {
-            before.1 = next.1;
-        }
-        same
-    });
-    parts
-}
-
 impl Store {
-    /// The scheduler orders moves. They begin when the open rounds end; those that nobody can follow, because
-    /// what they are about is not here or the new owner is not known, are forgotten.
-    pub fn orders(&mut self, orders: &[Order], out: &mut Outbound) {
-        for order in orders {
-            let Some(elastic) = &mut self.elastic else { return };
-            let possible = order.owner != elastic.me
-                && elastic.servers.contains(&order.owner)
-                && !elastic.is_gone(order.owner)
-                && order.from < order.to;
-            if possible && self.tensors.contains_key(&order.key) {
-                let waiting = elastic.orders.entry(order.key).or_default();
-                if waiting.len() >= ORDERS_MAX {
-                    waiting.remove(0);
-                }
-                waiting.push(*order);
-            }
-        }
-        let mut keys: Vec<Key> = orders.iter().map(|order| order.key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        for key in keys {
-            self.carry_out_all(key, out);
-        }
-    }
-
-    /// Moves what was ordered of a key and can go now.
-    pub(super) fn carry_out_all(&mut self, key: Key, out: &mut Outbound) {
-        let Some(tensor) = self.tensors.get(&key) else { return };
-        for from in tensor.pieces.iter().map(|piece| piece.from).collect::<Vec<_>>() {
-            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
-            if let Some(index) = pieces.iter().position(|piece| piece.from == from) {
-                self.carry_out(At { key, index }, out);
-            }
-        }
-        self.forget_orders(key);
-    }
-
-    /// Forgets orders that no piece waits to follow.
-    fn forget_orders(&mut self, key: Key) {
-        let Some(elastic) = &mut self.elastic else { return };
-        let Some(orders) = elastic.orders.get_mut(&key) else { return };
-        let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
-        orders.retain(|order| {
-            let about = |piece: &&Piece| piece.from < order.to && order.from < piece.to;
-            pieces.iter().filter(about).any(is_busy)
-        });
-        if orders.is_empty() {
-            elastic.orders.remove(&key);
-        }
-    }
-
     /// Cuts and moves a piece as it was ordered. True if it is not here any more as it was.
     pub(super) fn carry_out(&mut self, at: At, out: &mut Outbound) -> bool {
         let Some(elastic) = &self.elastic else { return false };
@@ -211,15 +128,8 @@ impl Store {
             piece.term += 1;
             match owner {
                 Some(owner) => self.leave(key, length, piece, *owner, out),
-                None => {
-                    let tensor = self.tensors.entry(key).or_default();
-                    tensor.length = length;
-                    tensor.insert(piece);
-                }
+                None => self.insert(key, length, piece),
             }
-        }
-        if let Some(elastic) = &mut self.elastic {
-            elastic.changed();
         }
     }
 
@@ -229,6 +139,7 @@ impl Store {
         let copied = piece.copied != Copied::Not;
         let (transfer, frames) = self.write_gone(TransferKind::Move, key, length, piece);
         let Some(elastic) = &mut self.elastic else { return };
+        elastic.changed();
         elastic.learn(key, route);
         elastic.leaving.entry(key).or_default().push(Leaving {
             to,
@@ -258,7 +169,8 @@ impl Store {
             piece.make_master();
         }
         piece.source = Some(Source { server: from, told: false });
-        self.take_in(key, transfer.length, piece)?;
+        self.check_place(key, transfer.length, &piece)?;
+        self.insert(key, transfer.length, piece);
         let from = transfer.from;
         let tensor = self.tensors.get(&key);
         let index = tensor.and_then(|tensor| tensor.exactly(from, transfer.to)).unwrap_or(0);
@@ -268,32 +180,30 @@ impl Store {
         Ok(())
     }
 
-    /// A piece is this server's from now on.
-    pub(super) fn take_in(
-        &mut self,
-        key: Key,
-        length: u64,
-        piece: Piece,
-    ) -> Result<(), StoreError> {
+    /// Refuses a piece for which there is no place here.
+    fn check_place(&self, key: Key, length: u64, piece: &Piece) -> Result<(), StoreError> {
         let malformed = StoreError::Transfer;
-        if self.tensors.len() >= TENSORS_MAX {
-            return Err(StoreError::Full(TENSORS_MAX));
-        }
-        let tensor = self.tensors.entry(key).or_default();
-        if tensor.pieces.is_empty() {
-            tensor.length = length;
-        }
+        let Some(tensor) = self.tensors.get(&key) else {
+            let full = self.tensors.len() >= TENSORS_MAX;
+            return if full { Err(StoreError::Full(TENSORS_MAX)) } else { Ok(()) };
+        };
         if tensor.length != length || tensor.pieces.len() >= PIECES_MAX {
             return Err(malformed("its key is of another length, or in too many pieces"));
         }
         if tensor.pieces.iter().any(|own| own.from < piece.to && piece.from < own.to) {
             return Err(malformed("this server owns a part of it already"));
         }
+        Ok(())
+    }
+
+    /// A piece is this server's from now on. It overlaps no other one.
+    pub(super) fn insert(&mut self, key: Key, length: u64, piece: Piece) {
+        let tensor = self.tensors.entry(key).or_default();
+        tensor.length = length;
         tensor.insert(piece);
         if let Some(elastic) = &mut self.elastic {
             elastic.changed();
         }
-        Ok(())
     }
 
     /// Tells former owners that pieces are safe here, and moves on what was ordered to. Between claims and
@@ -373,39 +283,8 @@ impl Store {
     }
 }
 
-/// True if it must not leave yet: workers are pushing to it, or the server that it came from still keeps it.
-fn is_busy(piece: &Piece) -> bool {
-    piece.round.is_open() || piece.source.is_some()
-}
-
 /// True if a piece can be cut. Before its first round nobody knows what optimizer will come, and it may need
 /// the whole.
 pub(super) fn may_be_cut(piece: &Piece) -> bool {
     piece.layout == Layout::Dense && piece.version > 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_cut_between_words_and_the_last_one_counts() {
-        let order = |from, to, owner| Order { key: 0, from, to, owner };
-        let parts = |orders: &[Order]| segments((16, 100), orders, true);
-        assert_eq!(parts(&[]), [(16, 100, None)]);
-        assert_eq!(parts(&[order(0, 200, 8)]), [(16, 100, Some(8))]);
-        assert_eq!(
-            parts(&[order(40, 70, 8)]),
-            [(16, 32, None), (32, 64, Some(8)), (64, 100, None)]
-        );
-        assert_eq!(
-            parts(&[order(0, 64, 8), order(32, 100, 10)]),
-            [(16, 32, Some(8)), (32, 100, Some(10))]
-        );
-        assert_eq!(parts(&[order(0, 64, 8), order(64, 100, 8)]), [(16, 100, Some(8))]);
-        assert_eq!(parts(&[order(17, 31, 8), order(100, 120, 8)]), [(16, 100, None)]);
-        let whole = |orders: &[Order]| segments((16, 100), orders, false);
-        assert_eq!(whole(&[order(16, 64, 8)]), [(16, 100, None)]);
-        assert_eq!(whole(&[order(16, 100, 8), order(16, 64, 10)]), [(16, 100, Some(8))]);
-    }
 }

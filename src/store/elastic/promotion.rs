@@ -140,7 +140,8 @@ impl Store {
             tensor.pieces.iter().any(|own| own.from < route.to && route.from < own.to)
         });
         // Only who wins without being the owner gets this term; other routes may be older than what is known.
-        if route.owner != elastic.me || route.term != elastic.epoch << 32 || owned {
+        let mine = route.owner == elastic.me && route.term == elastic.epoch << 32;
+        if !mine || owned || route.from >= route.to {
             return;
         }
         let copies =
@@ -198,8 +199,7 @@ impl Store {
         if self.multi_precision {
             piece.make_master();
         }
-        // It overlaps nothing that is here.
-        let _ = self.take_in(key, length, piece);
+        self.insert(key, length, piece);
     }
 
     /// Forgets what is kept of, or for, servers that are gone.
@@ -244,6 +244,7 @@ impl Store {
         }
         let mut first = Vec::new();
         let Some(elastic) = &mut self.elastic else { return };
+        elastic.seeds.begin();
         for (key, leaving) in &elastic.leaving {
             for leaving in leaving.iter().filter(|leaving| !leaving.copied) {
                 elastic.seeds.push(*key, leaving.transfer.from, leaving.transfer.to);

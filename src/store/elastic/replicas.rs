@@ -9,7 +9,7 @@ use super::marks::Marks;
 use super::travel::{about, key_frame};
 use super::{Elastic, Outbound, Outgoing, SEED_BYTES_MAX, Shipped};
 use crate::store::error::StoreError;
-use crate::store::mxnet::{Answer, At, Store};
+use crate::store::mxnet::{Answer, At, Store, done};
 use crate::store::tensor::{Copied, Piece};
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
 use crate::wire::{Key, Meta, NodeId};
@@ -32,8 +32,14 @@ pub(super) struct Seeds {
 }
 
 impl Seeds {
+    /// The replica is another one: nothing is on its way there.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    /// What waits is listed anew.
+    pub(super) fn begin(&mut self) {
+        self.queue.clear();
     }
 
     /// True if no new replica lacks anything.
@@ -115,6 +121,32 @@ impl Store {
         let stays = !self.carry_out(at, out);
         self.hold(at.key, range, waits.then_some(version), answers, out);
         stays
+    }
+
+    /// A push without rows, in `dist_async`: nothing is applied, and it counts all the same, since the next one
+    /// names it.
+    pub(in crate::store) fn push_nothing(
+        &mut self,
+        at: At,
+        request: Meta,
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let piece = self.piece(at)?;
+        if request.placed.is_none() {
+            out.answers.push(done(request));
+        } else if piece.marks.count(&request) {
+            self.answer_duplicate(at, request, out)?;
+        } else if piece.is_next(&request) {
+            let dtype = piece.dtype;
+            let answer = self.answer_push(at, request)?;
+            let nothing = Shipped { dtype, rows: Vec::new(), values: None };
+            let shipped = self.is_copied(at).then_some(nothing);
+            self.piece_mut(at)?.version += 1;
+            self.round_done(at, vec![answer], shipped, out);
+        } else {
+            self.answer_again(request, Vec::new(), out);
+        }
+        Ok(())
     }
 
     /// A round could not be applied: nothing has changed. False as above.
@@ -235,7 +267,8 @@ impl Store {
             number: self.generations.current(),
             ..about(TransferKind::Round, at.key, (piece.from, piece.to), piece.term)
         };
-        self.send(replica, transfer, vec![key_frame(at.key), shipped.values], out);
+        let frames = std::iter::once(key_frame(at.key)).chain(shipped.values).collect();
+        self.send(replica, transfer, frames, out);
     }
 
     /// Sends a transfer, and before it what it needs of the commands of workers. Nothing goes to who is gone.

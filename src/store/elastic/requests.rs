@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::routes::Routes;
 use super::{Elastic, Outbound, PARKED_BYTES_MAX, PARKED_MAX, Place, WAITING_MAX};
+use crate::kv::routes::KeyRoutes;
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
 use crate::wire::elastic::{Placed, Route};
@@ -91,7 +91,7 @@ impl Store {
             return Ok(if settled { Place::Within(index) } else { Place::Later });
         }
         if whole && !self.knows(key) {
-            return Ok(self.place_new(elastic, key));
+            return Ok(self.place_new(elastic, key, placed));
         }
         let mut routes = self.routes(key, placed);
         routes.retain(|route| {
@@ -115,9 +115,9 @@ impl Store {
     }
 
     /// Of a key that this server has never heard of.
-    fn place_new(&self, elastic: &Elastic, key: Key) -> Place {
+    fn place_new(&self, elastic: &Elastic, key: Key, placed: &Placed) -> Place {
         let home = self.view.rank(key).and_then(|rank| elastic.homes.get(rank));
-        if home != Some(&elastic.me) {
+        if home != Some(&elastic.me) || placed.after > 0 {
             // The worker does not know the policy yet by which it is somewhere else.
             Place::Again(Vec::new())
         } else if elastic.collecting.is_some() {
@@ -131,13 +131,14 @@ impl Store {
     /// True if the key exists, as far as this server has heard.
     pub(in crate::store) fn knows(&self, key: Key) -> bool {
         let routes = self.elastic.as_ref().and_then(|elastic| elastic.routes.get(&key));
-        self.tensors.contains_key(&key) || routes.is_some_and(|routes| !routes.is_empty())
+        self.tensors.contains_key(&key) || routes.is_some_and(|routes| !routes.all().is_empty())
     }
 
     /// The newest that is known about the part of a key that a request names.
     pub(super) fn routes(&self, key: Key, placed: &Placed) -> Vec<Route> {
         let Some(elastic) = &self.elastic else { return Vec::new() };
         let (from, to) = if placed.to == 0 { (0, u64::MAX) } else { (placed.from, placed.to) };
+        let about = |route: &Route| route.from < to && from < route.to;
         let known = elastic.routes.get(&key);
         let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or_default();
         let own = pieces.iter().map(|piece| Route {
@@ -146,13 +147,15 @@ impl Store {
             term: piece.term,
             owner: elastic.me,
         });
-        let own = own.filter(|route| route.from < to && from < route.to);
-        match known.filter(|routes| routes.about(from, to).next().is_some()) {
+        let own = own.filter(about);
+        match known.filter(|routes| routes.all().iter().any(about)) {
             None => own.collect(),
             Some(known) => {
-                let mut all: Routes = known.clone();
-                own.for_each(|route| all.learn(route));
-                all.about(from, to).copied().collect()
+                let mut all: KeyRoutes = known.clone();
+                for route in own {
+                    all.learn(route);
+                }
+                all.all().iter().copied().filter(about).collect()
             }
         }
     }

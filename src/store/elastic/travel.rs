@@ -13,6 +13,8 @@ use crate::wire::elastic::{Transfer, TransferKind};
 
 /// Elements of one value: MXNet's lengths are 32-bit.
 const ELEMENTS_MAX: u64 = i32::MAX as u64;
+/// Terms and versions count up from small numbers: none is ever near their end.
+const COUNT_MAX: u64 = u64::MAX / 2;
 /// Customers of workers that may have pushed to one piece.
 const MARKS_MAX: usize = 1 << 20;
 
@@ -144,8 +146,12 @@ impl Store {
         if to > length || length > ELEMENTS_MAX || (from >= to && length > 0) {
             return Err(malformed("it is no part of its key"));
         }
-        if transfer.term == 0 || transfer.marks.len() > MARKS_MAX {
-            return Err(malformed("its term or its marks are impossible"));
+        let counts = 1..COUNT_MAX;
+        if !counts.contains(&transfer.term) || transfer.version > COUNT_MAX {
+            return Err(malformed("its term or version is impossible"));
+        }
+        if transfer.marks.len() > MARKS_MAX {
+            return Err(malformed("it has too many marks"));
         }
         let layout = match usize::try_from(row_len) {
             Ok(0) => Layout::Dense,

@@ -26,14 +26,16 @@ impl Store {
             workers: if self.sync { self.config.workers.max(1) } else { 1 },
             keeps_order: self.sync && self.config.deterministic,
         };
+        if !self.piece(at)?.is_next(&request) && !self.piece(at)?.marks.count(&request) {
+            // It has overtaken the one before it, which went to a former owner.
+            self.answer_again(request, Vec::new(), out);
+            return Ok(());
+        }
         let mut next = Some((request, part));
         while let Some((request, part)) = next.take() {
             let piece = self.piece_mut(at)?;
             if piece.marks.count(&request) {
                 self.answer_duplicate(at, request, out)?;
-            } else if piece.is_early(&request) {
-                // The push before it is on its way here: this one must not count first.
-                self.answer_again(request, Vec::new(), out);
             } else {
                 let part = if piece.master.is_some() { part.into_f32(piece.dtype) } else { part };
                 let dtype = piece.sum_dtype();
@@ -82,7 +84,7 @@ impl Store {
             return Ok((sum, None));
         }
         let (sum, rows, values) = sum.share(dtype, self.memory.as_deref())?;
-        Ok((sum, Some(Shipped { dtype, rows, values })))
+        Ok((sum, Some(Shipped { dtype, rows, values: Some(values) })))
     }
 
     fn apply_sum(&mut self, at: At, dtype: Dtype, sum: Sum) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Answer, BYTES_MAX, Frames, Store, Target, done};
+use super::{Answer, BYTES_MAX, Frames, Store, Target};
 use crate::kv::{KEY_SIZE, KvPairs};
 use crate::store::elastic::Outbound;
 use crate::store::error::StoreError;
@@ -37,9 +37,7 @@ impl Store {
             return Err(StoreError::Storage { key, is: piece.layout.name() });
         };
         if rows.is_empty() && !self.sync {
-            // Nothing to apply.
-            self.deliver(at.key, done(request), out);
-            return Ok(());
+            return self.push_nothing(at, request, out);
         }
         let length = piece.length();
         if let Some(row) = rows.iter().find(|row| **row >= length as i64) {

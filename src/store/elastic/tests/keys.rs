@@ -22,6 +22,7 @@ pub(super) enum Kind {
 /// A key, with its number of elements or rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeySpec {
+    pub(super) rank: usize,
     pub(super) wire: Key,
     pub(super) begin: Key,
     pub(super) kind: Kind,
@@ -43,7 +44,7 @@ fn frame<T: bytemuck::NoUninit>(values: &[T]) -> Bytes {
 impl KeySpec {
     pub(super) fn new(servers: usize, rank: usize, local: u64, kind: Kind, length: usize) -> Self {
         let begin = server_key_ranges(servers)[rank].begin;
-        Self { wire: begin + local, begin, kind, length }
+        Self { rank, wire: begin + local, begin, kind, length }
     }
 
     /// The same key as the first server's of a job of one.

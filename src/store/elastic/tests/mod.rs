@@ -1,7 +1,9 @@
 //! Several stores at once: whatever moves, dies, comes and goes, each pull brings what one undisturbed server
 //! would have given, bit for bit.
 
+mod events;
 mod keys;
+mod malformed;
 mod scheduler;
 mod worker;
 mod world;
@@ -26,6 +28,10 @@ struct Job {
     rounds: u64,
     /// Pushes pull too.
     both: bool,
+    /// Workers push several rounds without waiting for answers.
+    ahead: bool,
+    /// Workers send another optimizer later.
+    another: bool,
 }
 
 const SGD: &[(&str, &str)] = &[("momentum", "F0.0\n"), ("lazy_update", "I01\n")];
@@ -54,6 +60,25 @@ impl Job {
         commands
     }
 
+    /// Before which round the workers send another optimizer, if they do.
+    fn second(&self) -> Option<u64> {
+        let burst = self.bursts().into_iter().find(|rounds| rounds.start >= self.rounds / 2);
+        burst.filter(|_| self.another).map(|rounds| rounds.start)
+    }
+
+    /// Rounds that are pushed without waiting for answers in between.
+    fn bursts(&self) -> Vec<std::ops::Range<u64>> {
+        let mut bursts = Vec::new();
+        let mut round = 0;
+        while round < self.rounds {
+            let end =
+                if self.ahead && round % 3 == 1 { self.rounds.min(round + 3) } else { round + 1 };
+            bursts.push(round..end);
+            round = end;
+        }
+        bursts
+    }
+
     fn actions(&self, rank: usize) -> Vec<Action> {
         let command = |(head, body): (Head, Bytes)| Action::Command { head: head.number(), body };
         let mut actions = Vec::new();
@@ -66,9 +91,14 @@ impl Job {
         }
         actions.push(Action::Barrier);
         actions.extend(all.into_iter().map(command));
-        for round in 0..self.rounds {
-            actions.push(Action::Push { round, pull: self.both });
-            if !self.both {
+        for rounds in self.bursts() {
+            if Some(rounds.start) == self.second() {
+                actions.push(Action::Barrier);
+                actions.push(command((Head::Controller, pickled("Adam", ADAM))));
+            }
+            let pull = self.both && rounds.end == rounds.start + 1;
+            actions.push(Action::Push { rounds, pull });
+            if !pull {
                 actions.push(Action::Pull);
             }
         }
@@ -127,6 +157,9 @@ fn undisturbed(job: &Job, plan: &Plan) -> Vec<Vec<Vec<u8>>> {
     }
     let mut all = Vec::new();
     for round in 0..job.rounds {
+        if Some(round) == job.second() {
+            store.optimizer((9, 0), &pickled("Adam", ADAM)).unwrap();
+        }
         for spec in &specs {
             for worker in 0..plan.workers {
                 let load = spec.gradient(worker_id(worker), round, job.exact);
@@ -157,20 +190,24 @@ fn play(job: &Job, plan: &Plan) -> World {
         worker.actions = job.actions(rank).into();
     }
     world.run();
+    let bursts = job.bursts();
     for worker in &world.workers {
-        assert_eq!(worker.pulled.len(), expected.len());
-        for (round, (pulled, expected)) in worker.pulled.iter().zip(&expected).enumerate() {
+        assert_eq!(worker.pulled.len(), bursts.len() + 1);
+        for (at, pulled) in worker.pulled.iter().enumerate() {
+            let burst = bursts.get(at);
             // In dist_async others may be ahead or behind, but for the end.
-            if !job.sync && plan.workers > 1 && round + 1 < worker.pulled.len() {
+            if !job.sync && plan.workers > 1 && burst.is_some() {
                 continue;
             }
+            let expected = &expected[burst.map_or(job.rounds, |rounds| rounds.end - 1) as usize];
+            let alone = burst.is_some_and(|rounds| rounds.end == rounds.start + 1);
             for (spec, (pulled, expected)) in plan.keys.iter().zip(pulled.iter().zip(expected)) {
-                if job.both && !spec.is_divisible() && round + 1 < worker.pulled.len() {
+                if job.both && alone && !spec.is_divisible() {
                     continue; // Rows are not pulled with a push.
                 }
                 assert!(
                     pulled == expected,
-                    "seed {}: worker {} round {round} {spec:?}:\n{pulled:?}\n{expected:?}",
+                    "seed {}: worker {} {burst:?} {spec:?}:\n{pulled:?}\n{expected:?}",
                     plan.seed,
                     worker.id
                 );
@@ -223,6 +260,8 @@ fn rounds_without_an_optimizer() {
         exact: false,
         rounds: 8,
         both: false,
+        ahead: false,
+        another: false,
     };
     play_all(&job, |seed| plan(seed, 3, 2, &[(F32, 100), (F16, 64), (F32, 7)]));
 }
@@ -237,6 +276,8 @@ fn rounds_with_momentum_and_adam() {
             exact: false,
             rounds: 8,
             both: class == "Adam",
+            ahead: class == "SGD",
+            another: true,
         };
         play_all(&job, |seed| {
             plan(seed, 2 + seed as usize % 3, 2, &[(F32, 130), (F32, 64), (F32, 5)])
@@ -253,6 +294,8 @@ fn halves_with_a_master_copy() {
         exact: false,
         rounds: 8,
         both: false,
+        ahead: false,
+        another: false,
     };
     play_all(&job, |seed| plan(seed, 3, 2, &[(F16, 100), (F32, 33), (F16, 16)]));
 }
@@ -266,6 +309,8 @@ fn compressed_and_row_sparse() {
         exact: false,
         rounds: 8,
         both: false,
+        ahead: false,
+        another: false,
     };
     let kinds = [(Kind::Compressed, 100), (Kind::Rows { row_len: 3 }, 20), (Kind::Compressed, 31)];
     play_all(&job, |seed| plan(seed, 3, 2, &kinds));
@@ -280,6 +325,8 @@ fn three_workers_in_the_order_of_ranks() {
         exact: false,
         rounds: 6,
         both: true,
+        ahead: true,
+        another: true,
     };
     let kinds = [(F32, 100), (Kind::Rows { row_len: 2 }, 9), (F32, 40)];
     play_all(&job, |seed| plan(seed, 3, 3, &kinds));
@@ -294,6 +341,8 @@ fn each_push_of_dist_async_counts_once() {
         exact: true,
         rounds: 8,
         both: false,
+        ahead: true,
+        another: false,
     };
     let kinds = [(F32, 100), (Kind::Rows { row_len: 2 }, 9), (Kind::Compressed, 50)];
     play_all(&job, |seed| plan(seed, 3, 3, &kinds));
@@ -308,6 +357,8 @@ fn one_worker_of_dist_async() {
         exact: false,
         rounds: 10,
         both: true,
+        ahead: true,
+        another: false,
     };
     play_all(&job, |seed| plan(seed, 3, 1, &[(F32, 100), (F32, 20)]));
 }
@@ -321,6 +372,8 @@ fn without_replicas_pieces_move_and_servers_come_and_go() {
         exact: false,
         rounds: 8,
         both: false,
+        ahead: false,
+        another: false,
     };
     play_all(&job, |seed| Plan {
         replicas: 0,

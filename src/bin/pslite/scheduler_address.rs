@@ -1,0 +1,92 @@
+//! Where the scheduler of a job is, as the command line or the environment says.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pslite::node::Operator;
+
+/// How long to wait for the scheduler's answer, if nothing else is said, in seconds.
+const ANSWER_WITHIN: f64 = 5.0;
+
+/// `HOST:PORT` of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// Reads `HOST:PORT`.
+pub(crate) fn address(text: &str) -> Result<Address, String> {
+    text.rsplit_once(':')
+        .and_then(|(host, port)| Some((host, port.parse::<u16>().ok().filter(|port| *port > 0)?)))
+        .filter(|(host, _)| !host.is_empty())
+        .map(|(host, port)| Address { host: host.to_owned(), port })
+        .ok_or_else(|| format!("write it as HOST:PORT, not {text:?}"))
+}
+
+/// Whom an operator asks.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SchedulerArguments {
+    /// The scheduler's address [default: $DMLC_PS_ROOT_URI:$DMLC_PS_ROOT_PORT]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    scheduler: Option<Address>,
+    /// How long to wait for its answer
+    #[arg(long, value_name = "SECONDS", default_value_t = ANSWER_WITHIN)]
+    timeout: f64,
+}
+
+impl SchedulerArguments {
+    /// The one who asks it.
+    ///
+    /// # Errors
+    /// Neither the command line nor the environment says where the scheduler is.
+    pub(crate) fn operator(&self) -> Result<Operator> {
+        let address = match &self.scheduler {
+            Some(address) => address.clone(),
+            None => from_environment()?,
+        };
+        Ok(operator(&address, self.timeout))
+    }
+}
+
+/// One who asks that scheduler.
+pub(crate) fn operator(address: &Address, timeout: f64) -> Operator {
+    Operator {
+        host: address.host.clone(),
+        port: address.port,
+        own_host: variable("DMLC_NODE_HOST"),
+        timeout: Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO),
+    }
+}
+
+/// The default of `--timeout`.
+pub(crate) const fn answer_within() -> f64 {
+    ANSWER_WITHIN
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn from_environment() -> Result<Address> {
+    let both = variable("DMLC_PS_ROOT_URI").zip(variable("DMLC_PS_ROOT_PORT"));
+    let (host, port) = both.context(
+        "where is the scheduler? Name it with --scheduler HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
+    )?;
+    address(&format!("{host}:{port}")).map_err(anyhow::Error::msg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        let of = |host: &str, port| Ok(Address { host: host.to_owned(), port });
+        assert_eq!(address("10.0.0.3:9091"), of("10.0.0.3", 9091));
+        assert_eq!(address("ps.example:1"), of("ps.example", 1));
+        for wrong in ["", ":9091", "host", "host:", "host:0", "host:70000", "host:x"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

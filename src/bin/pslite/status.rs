@@ -1,0 +1,154 @@
+//! `pslite status`: how a job is, as its scheduler says.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use pslite::cluster::{NodeStatus, Status};
+
+use crate::scheduler_address::SchedulerArguments;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    scheduler: SchedulerArguments,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks once and prints the answer.
+///
+/// # Errors
+/// The scheduler does not answer.
+pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
+    let status = arguments.scheduler.operator()?.status().context("no status")?;
+    if arguments.json {
+        println!("{}", status.json());
+    } else {
+        print!("{}", table(&status));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// For people. Writing to a string cannot fail.
+fn table(status: &Status) -> String {
+    let mut text = String::new();
+    let what = if status.elastic {
+        format!("policy {}, {} further copies of each piece", status.epoch, status.replicas)
+    } else {
+        "keys do not move".to_owned()
+    };
+    let _ = writeln!(
+        text,
+        "job at {}: {}, {} workers, {} servers at its begin; {what}",
+        status.scheduler, status.phase, status.workers, status.servers
+    );
+    if !status.note.is_empty() {
+        let _ = writeln!(text, "{}", status.note);
+    }
+    let total: u64 = status.nodes.iter().map(|node| node.bytes).sum();
+    let header =
+        ["node", "id", "address", "state", "pieces", "values", "share", "state of optimizer"];
+    let mut rows = vec![header.map(str::to_owned)];
+    rows.extend(status.nodes.iter().map(|node| row(node, total)));
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let _ = writeln!(
+        text,
+        "round: predicted {}, measured {}, lower bound T* {}, eta {}",
+        seconds(status.predicted),
+        seconds(status.measured),
+        seconds(status.bound),
+        status.eta.map_or_else(|| "-".to_owned(), |eta| format!("{eta:.2}"))
+    );
+    if !status.limit.is_empty() {
+        let _ = writeln!(text, "limited by {}", status.limit);
+    }
+    text
+}
+
+fn row(node: &NodeStatus, total: u64) -> [String; 8] {
+    let server = node.role == "server";
+    let of_server = |text: String| if server { text } else { String::new() };
+    let share = 100.0 * node.bytes as f64 / total.max(1) as f64;
+    let known = node.state != "registered";
+    [
+        if known { format!("{} {}", node.role, node.rank) } else { node.role.clone() },
+        if known { node.id.to_string() } else { "-".to_owned() },
+        node.address.clone(),
+        node.state.clone(),
+        of_server(node.pieces.to_string()),
+        of_server(bytes(node.bytes)),
+        of_server(format!("{share:.1} %")),
+        of_server(bytes(node.state_bytes)),
+    ]
+}
+
+fn seconds(time: Option<f64>) -> String {
+    time.map_or_else(|| "-".to_owned(), |time| format!("{time:.3} s"))
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(role: &str, rank: i32, id: i32, bytes: u64) -> NodeStatus {
+        NodeStatus {
+            role: role.to_owned(),
+            rank,
+            id,
+            address: format!("10.0.0.{id}:9000"),
+            state: "live".to_owned(),
+            pieces: usize::from(bytes > 0),
+            bytes,
+            state_bytes: 2 * bytes,
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_node() {
+        let status = Status {
+            scheduler: "10.0.0.1:9091".to_owned(),
+            phase: "running".to_owned(),
+            workers: 1,
+            servers: 2,
+            elastic: true,
+            epoch: 4,
+            replicas: 1,
+            nodes: vec![
+                node("server", 0, 8, 3_000_000),
+                node("server", 1, 10, 1_000_000),
+                node("worker", 0, 9, 0),
+            ],
+            predicted: None,
+            measured: Some(0.25),
+            bound: Some(0.2),
+            eta: Some(0.8),
+            limit: String::new(),
+            note: String::new(),
+        };
+        let text = table(&status);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 6, "{text}");
+        assert!(lines[0].contains("policy 4") && lines[0].contains("running"), "{text}");
+        assert!(lines[2].contains("server 0") && lines[2].contains("75.0 %"), "{text}");
+        assert!(lines[2].contains("3000.0 KB") && lines[2].contains("6000.0 KB"), "{text}");
+        assert!(!lines[4].contains('%'), "a worker has no share: {text}");
+        assert!(lines[5].contains("predicted -") && lines[5].contains("eta 0.80"), "{text}");
+    }
+}

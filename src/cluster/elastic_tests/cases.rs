@@ -1,0 +1,465 @@
+//! Elastic jobs, one thing at a time.
+
+use super::world::{SECOND, World, config};
+use crate::cluster::{Action, Event, Failure, Status};
+use crate::wire::elastic::{Word, WordKind};
+use crate::wire::{
+    ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP,
+    ability, server_id,
+};
+
+impl World {
+    fn enter(&mut self, i: usize, ticket: u64, group: i32, leaving: bool) {
+        self.feed(i, Event::EnterBarrier { ticket, customer_id: 0, group, leaving });
+        self.settle();
+    }
+
+    fn done(&self, i: usize, ticket: u64) -> Option<Result<(), Failure>> {
+        self.actions[i].iter().find_map(|action| match action {
+            Action::BarrierDone { ticket: t, result } if *t == ticket => Some(result.clone()),
+            _ => None,
+        })
+    }
+
+    fn worker(&self) -> usize {
+        (0..self.nodes.len()).find(|i| self.nodes[*i].me().role == Role::Worker).unwrap()
+    }
+
+    fn dies(&mut self, id: NodeId) {
+        let victim = self.index(id);
+        self.kill(victim);
+        self.pass(5 * SECOND);
+    }
+
+    fn drain(&mut self, id: NodeId) {
+        self.feed(0, Event::Drain { id });
+        self.pass(5 * SECOND);
+    }
+
+    fn policies(&self, i: usize) -> usize {
+        self.actions[i].iter().filter(|a| matches!(a, Action::Policy { .. })).count()
+    }
+
+    /// An operator's question; the answer.
+    fn ask(&mut self, kind: WordKind, node: NodeId) -> Word {
+        let mut control = Control::new(Command::Heartbeat);
+        let (kind, text) = (kind as i32, "op:9".to_owned());
+        control.word = Some(Box::new(Word { kind, node, text, ..Word::default() }));
+        let seen = self.actions[0].len();
+        self.feed(0, Event::Received { from: None, message: Message::control(control) });
+        let answer = self.actions[0][seen..].iter().find_map(|action| match action {
+            Action::Send { to, message } if *to < 0 => {
+                message.meta.control.as_ref()?.word.as_deref().cloned()
+            }
+            _ => None,
+        });
+        self.settle();
+        answer.expect("no answer")
+    }
+}
+
+fn with_values(servers: usize) -> World {
+    let mut world = World::new(1, 1, servers);
+    world.make_array();
+    world.pass(SECOND);
+    world
+}
+
+#[test]
+fn a_job_of_our_nodes_has_a_policy_before_it_is_ready() {
+    let world = World::new(1, 2, 2);
+    for node in &world.nodes {
+        assert!(node.is_ready() && node.is_elastic());
+        let policy = node.policy();
+        assert_eq!((policy.epoch, policy.replicas, policy.workers), (1, 1, 2));
+        assert_eq!((&policy.servers, &policy.homes), (&vec![8, 10], &vec![8, 10]));
+    }
+    let meets = |i: usize, id: NodeId| {
+        world.actions[i].iter().any(|a| matches!(a, Action::Connect { node, .. } if node.id == id))
+    };
+    let (a, b) = (world.index(8), world.index(10));
+    assert!(meets(a, 10) && meets(b, 8) && !meets(a, 8), "servers meet each other");
+}
+
+#[test]
+fn one_server_alone_has_no_replica() {
+    assert_eq!(World::new(1, 1, 1).nodes[0].policy().replicas, 0);
+}
+
+#[test]
+fn the_death_of_one_changes_homes_and_goes_on() {
+    let mut world = with_values(3);
+    world.dies(8);
+    assert_eq!(world.failure(), None);
+    world.check();
+    let policy = world.nodes[0].policy().clone();
+    assert_eq!((policy.epoch, policy.lost), (2, vec![8]));
+    assert_eq!((policy.servers, policy.homes), (vec![10, 12], vec![10, 10, 12]));
+    for i in 1..world.nodes.len() {
+        let lost = Action::NodeLost { id: 8, reason: String::new() };
+        let lost =
+            |action: &&Action| std::mem::discriminant(*action) == std::mem::discriminant(&lost);
+        assert!(world.dead[i] || world.actions[i].iter().filter(lost).count() == 1, "node {i}");
+    }
+    let worker = world.worker();
+    assert_eq!(world.nodes[worker].ids_of(SERVER_GROUP), Some(vec![10, 12]));
+}
+
+/// An application's own handler: nothing of it is known elsewhere.
+#[test]
+fn the_death_of_one_that_never_claimed_ends_the_job() {
+    let mut world = World::new(1, 1, 2);
+    let fixed = Some("an application keeps them".to_owned());
+    let i = world.index(10);
+    world.feed(i, Event::Claims { epoch: 1, claims: Vec::new(), fixed });
+    world.settle();
+    world.dies(10);
+    let text = world.failure().unwrap();
+    assert!(text.contains("server 1") && text.contains("an application keeps them"), "{text}");
+}
+
+#[test]
+fn without_replicas_a_death_ends_the_job_and_names_what_is_lost() {
+    let mut world = World::with(1, 1, 2, |config| config.replicas = Some(0));
+    world.make_array();
+    world.dies(8);
+    let text = world.failure().unwrap();
+    assert!(text.contains("0..10 of key 3") && text.contains("server 0"), "{text}");
+}
+
+#[test]
+fn the_death_of_a_worker_ends_the_job() {
+    let mut world = with_values(2);
+    let worker = world.worker();
+    world.kill(worker);
+    world.pass(5 * SECOND);
+    assert!(world.failure().unwrap().contains("worker 0"));
+}
+
+#[test]
+fn one_taken_for_dead_is_told_and_ends() {
+    let mut world = with_values(2);
+    let i = world.index(8);
+    world.feed(0, Event::Unreachable { id: 8 });
+    world.pass(3 * SECOND);
+    assert!(world.dead[i]);
+    let text = world.nodes[i].failure().unwrap().text.clone();
+    assert!(text.contains("others serve in its place"), "{text}");
+    assert_eq!(world.failure(), None);
+    world.check();
+}
+
+/// Two servers lose each other; the first word decides.
+#[test]
+fn of_two_that_accuse_each_other_one_lives() {
+    let mut world = with_values(3);
+    let (a, b) = (world.index(8), world.index(10));
+    world.feed(a, Event::Unreachable { id: 10 });
+    world.feed(b, Event::Unreachable { id: 8 });
+    world.pass(5 * SECOND);
+    assert_eq!(world.failure(), None);
+    assert_eq!(world.nodes[0].policy().servers.len(), 2, "{:?}", world.nodes[0].policy());
+    world.check();
+}
+
+#[test]
+fn a_server_joins_and_is_in_the_next_policy() {
+    let mut world = with_values(2);
+    world.unable = Some(world.nodes.len());
+    let i = world.join();
+    world.settle();
+    assert_eq!(world.id(i), server_id(2));
+    assert_eq!(world.nodes[0].policy().servers, [8, 10], "before it has the commands");
+    assert_eq!(world.nodes[world.worker()].joining(), [12]);
+    world.unable = None;
+    world.pass(SECOND);
+    let policy = world.nodes[0].policy();
+    assert_eq!((policy.epoch, &policy.servers, &policy.homes), (2, &vec![8, 10, 12], &vec![8, 10]));
+    assert_eq!(world.nodes[world.worker()].ids_of(SERVER_GROUP), Some(vec![8, 10]));
+    world.check();
+    world.join();
+    world.pass(SECOND);
+    world.dies(10);
+    let again = world.join();
+    world.pass(SECOND);
+    assert_eq!(world.id(again), server_id(4), "ids are never given out again");
+}
+
+#[test]
+fn only_a_job_whose_nodes_all_follow_can_be_joined() {
+    let mut world = World::with(1, 1, 2, |config| {
+        if config.role == Role::Worker {
+            config.node.abilities = ability::PSLITE;
+        }
+    });
+    assert!(world.nodes.iter().all(|node| node.is_ready() && !node.is_elastic()));
+    assert!((0..4).all(|i| world.policies(i) == 0));
+    let i = world.join();
+    world.settle();
+    let text = world.nodes[i].failure().unwrap().text.clone();
+    assert!(text.contains("worker 0") && text.contains("does not follow"), "{text}");
+    let told = world.ask(WordKind::Drain, 8);
+    assert!(told.node != 0 && told.text.contains("worker 0"), "{told:?}");
+    world.dies(8);
+    assert!(world.failure().unwrap().contains("server 0"), "as ever");
+}
+
+#[test]
+fn a_drained_server_ends_empty() {
+    let mut world = with_values(3);
+    world.drain(8);
+    assert!(world.dead[world.index(8)]);
+    let policy = world.nodes[0].policy().clone();
+    assert_eq!((policy.servers, policy.released, policy.lost), (vec![10, 12], vec![8], vec![]));
+    assert_eq!(policy.homes, [10, 10, 12]);
+    world.check();
+    assert!(world.ask(WordKind::Drain, 8).text.contains("not in the job any more"));
+    assert!(world.ask(WordKind::Drain, 9).text.contains("no server"));
+    world.drain(10);
+    let told = world.ask(WordKind::Drain, 12);
+    assert!(told.node != 0 && told.text.contains("no other server"), "{told:?}");
+    assert_eq!(world.failure(), None);
+}
+
+#[test]
+fn the_weight_of_a_drained_server_is_spread() {
+    let mut world = World::new(1, 1, 5);
+    world.make_array();
+    world.drain(8);
+    let owners: Vec<NodeId> =
+        world.nodes[0].pieces()[&3].pieces.iter().map(|piece| piece.owner).collect();
+    assert_eq!(owners, [10, 12, 14, 16], "each a part");
+}
+
+#[test]
+fn barriers_wait_for_those_of_the_beginning_that_are_left() {
+    let mut world = with_values(3);
+    let (worker, joined) = (world.worker(), world.join());
+    world.pass(SECOND);
+    world.dies(10);
+    world.enter(worker, 1, WORKER_GROUP + SERVER_GROUP, false);
+    world.enter(world.index(8), 1, WORKER_GROUP + SERVER_GROUP, false);
+    assert_eq!(world.done(worker, 1), None);
+    world.dies(12);
+    assert_eq!(world.done(worker, 1), Some(Ok(())), "nobody is left who could come");
+    world.enter(worker, 2, ALL_GROUP, true);
+    world.enter(world.index(8), 2, ALL_GROUP, true);
+    assert_eq!(world.done(worker, 2), None, "the exit barrier waits for those that joined too");
+    world.enter(joined, 2, ALL_GROUP, true);
+    for i in [worker, world.index(8), joined] {
+        assert_eq!(world.done(i, 2), Some(Ok(())));
+    }
+}
+
+#[test]
+fn operators_see_the_job() {
+    let mut world = with_values(3);
+    world.join();
+    world.pass(SECOND);
+    world.dies(10);
+    world.feed(0, Event::Drain { id: 12 });
+    let word = world.ask(WordKind::Status, 0);
+    let status = Status::from_json(&word.text).unwrap();
+    assert_eq!((status.phase.as_str(), status.workers, status.servers), ("changing", 1, 3));
+    let state = |id: NodeId| status.nodes.iter().find(|n| n.id == id).unwrap().state.clone();
+    assert_eq!([8, 9, 10, 12, 14].map(state), ["live", "live", "dead", "draining", "live"]);
+    let bytes: u64 = status.nodes.iter().map(|node| node.bytes).sum();
+    assert_eq!(bytes, 10, "each element of the array once");
+    assert_eq!((status.eta, status.predicted), (None, None));
+    world.pass(10 * SECOND);
+    let status = Status::from_json(&world.ask(WordKind::Status, 0).text).unwrap();
+    assert_eq!((status.phase.as_str(), status.epoch), ("running", world.nodes[0].policy().epoch));
+    let links = world.actions[0].iter().filter(|a| matches!(a, Action::ConnectPending { .. }));
+    let closed =
+        world.actions[0].iter().filter(|a| matches!(a, Action::Disconnect { id } if *id < 0));
+    assert_eq!(links.count(), closed.count() + 4 + 1, "guests do not stay (4 have ids now)");
+}
+
+/// Whoever asks as a stranger may not say who it is, nor fill the scheduler's memory.
+#[test]
+fn nonsense_of_strangers_changes_nothing() {
+    let mut world = with_values(2);
+    let before = world.actions[0].len();
+    for text in ["", "host", ":1", "host:0", "host:99999", &format!("{}:1", "x".repeat(300))] {
+        let mut control = Control::new(Command::Heartbeat);
+        let kind = WordKind::Drain as i32;
+        control.word = Some(Box::new(Word { kind, node: 8, text: text.into(), ..Word::default() }));
+        world.feed(0, Event::Received { from: None, message: Message::control(control) });
+    }
+    for kind in [WordKind::Claims, WordKind::Policy, WordKind::Unknown] {
+        let mut control = Control::new(Command::Heartbeat);
+        let text = "host:1".to_owned();
+        control.word = Some(Box::new(Word { kind: kind as i32, text, ..Word::default() }));
+        world.feed(0, Event::Received { from: None, message: Message::control(control) });
+    }
+    assert_eq!(world.actions[0].len(), before);
+    for _ in 0..200 {
+        world.ask_and_forget();
+    }
+    let links = |action: &&Action| matches!(action, Action::ConnectPending { .. });
+    assert!(world.actions[0][before..].iter().filter(links).count() <= 64);
+}
+
+impl World {
+    fn ask_and_forget(&mut self) {
+        let mut control = Control::new(Command::Heartbeat);
+        let kind = WordKind::Status as i32;
+        control.word = Some(Box::new(Word { kind, text: "op:9".to_owned(), ..Word::default() }));
+        self.feed(0, Event::Received { from: None, message: Message::control(control) });
+    }
+}
+
+// ---- the scheduler is lost ---------------------------------------------------------------------------------
+
+#[test]
+fn a_scheduler_with_a_journal_is_waited_for() {
+    let mut world = with_values(2);
+    world.kill_scheduler();
+    world.pass(59 * SECOND);
+    assert!((1..4).all(|i| world.nodes[i].failure().is_none()));
+    world.pass(5 * SECOND);
+    for i in 1..4 {
+        let text = world.nodes[i].failure().unwrap().text.clone();
+        assert!(text.contains("scheduler") && text.contains("did not come back"), "{text}");
+    }
+}
+
+#[test]
+fn without_a_journal_its_loss_ends_the_job() {
+    let mut world = World::with(1, 1, 2, |config| config.node.abilities &= !ability::JOURNAL);
+    world.kill_scheduler();
+    world.pass(5 * SECOND);
+    assert!((1..4).all(|i| world.nodes[i].failure().is_some()));
+}
+
+#[test]
+fn it_comes_back_and_knows_the_job() {
+    let mut world = with_values(3);
+    let joined = world.join();
+    world.pass(SECOND);
+    world.dies(10);
+    let (before, pieces) = (world.nodes[0].policy().clone(), world.nodes[0].pieces().clone());
+    world.kill_scheduler();
+    world.pass(10 * SECOND);
+    world.restart_scheduler();
+    world.pass(3 * SECOND);
+    assert_eq!(world.failure(), None);
+    world.check();
+    let after = world.nodes[0].policy();
+    assert!(after.epoch > before.epoch);
+    assert_eq!((&after.servers, &after.lost), (&before.servers, &before.lost));
+    assert_eq!(world.nodes[0].pieces(), &pieces);
+    assert_eq!(world.nodes[0].me().incarnation, 1, "the job's name stays");
+    world.drain(world.id(joined));
+    assert!(world.dead[joined]);
+    let newcomer = world.join();
+    world.pass(SECOND);
+    assert_eq!(world.id(newcomer), server_id(4));
+    world.check();
+}
+
+#[test]
+fn a_server_that_died_meanwhile_is_noticed() {
+    let mut world = with_values(3);
+    world.kill_scheduler();
+    let victim = world.index(8);
+    world.kill(victim);
+    world.pass(10 * SECOND);
+    assert_eq!(world.nodes[world.worker()].failure(), None, "it waits for the scheduler's word");
+    world.restart_scheduler();
+    world.pass(8 * SECOND);
+    assert_eq!(world.failure(), None);
+    assert_eq!(world.nodes[0].policy().servers, [10, 12]);
+    world.check();
+}
+
+/// Both copies of a key are gone, and only the journal knows that it was there.
+#[test]
+fn a_key_that_nobody_claims_after_a_restart_is_missed() {
+    let mut world = with_values(3);
+    world.kill_scheduler();
+    for id in [8, 10] {
+        let victim = world.index(id);
+        world.kill(victim);
+    }
+    world.restart_scheduler();
+    world.pass(8 * SECOND);
+    assert!(world.failure().unwrap().contains("0..10 of key 3"), "{:?}", world.failure());
+}
+
+/// Half of them are in when the scheduler is lost; others come before and after.
+#[test]
+fn barriers_are_entered_again() {
+    let mut world = World::new(1, 3, 1);
+    let workers: Vec<usize> = (2..5).collect();
+    world.enter(workers[0], 1, WORKER_GROUP, false);
+    world.kill_scheduler();
+    world.enter(workers[1], 1, WORKER_GROUP, false);
+    world.pass(5 * SECOND);
+    world.restart_scheduler();
+    world.pass(2 * SECOND);
+    assert!(workers.iter().all(|i| world.done(*i, 1).is_none()));
+    world.enter(workers[2], 1, WORKER_GROUP, false);
+    assert!(workers.iter().all(|i| world.done(*i, 1) == Some(Ok(()))));
+}
+
+/// The release had reached one worker when the scheduler was lost: it reaches the others all the same, and the
+/// next barrier is another one.
+#[test]
+fn a_release_that_was_lost_comes_again() {
+    let mut world = World::new(1, 2, 1);
+    let (a, b) = (2, 3);
+    world.enter(a, 1, WORKER_GROUP, false);
+    world.feed(
+        b,
+        Event::EnterBarrier { ticket: 1, customer_id: 0, group: WORKER_GROUP, leaving: false },
+    );
+    world.deliver_to(0);
+    world.deliver_to(a);
+    world.kill_scheduler();
+    assert_eq!((world.done(a, 1), world.done(b, 1)), (Some(Ok(())), None));
+    world.enter(a, 2, WORKER_GROUP, false);
+    world.restart_scheduler();
+    world.pass(2 * SECOND);
+    assert_eq!(world.done(b, 1), Some(Ok(())));
+    assert_eq!(world.done(a, 2), None, "the other has not come");
+    world.enter(b, 2, WORKER_GROUP, false);
+    assert_eq!((world.done(a, 2), world.done(b, 2)), (Some(Ok(())), Some(Ok(()))));
+}
+
+#[test]
+fn the_journal_of_another_job_is_refused() {
+    let world = with_values(2);
+    for (workers, servers, port) in [(2, 2, 1), (1, 3, 1), (1, 2, 7)] {
+        let config = config(Role::Scheduler, port, workers, servers);
+        let error = crate::cluster::Cluster::resume(config, &world.journal, world.now).unwrap_err();
+        assert!(error.contains("1 workers and 2 servers"), "{error}");
+    }
+    assert!(!world.journal.ended);
+    let mut world = world;
+    world.feed(0, Event::Finalizing);
+    assert!(world.journal.ended);
+    assert_eq!(world.id(0), SCHEDULER);
+}
+
+/// With PS_HEARTBEAT_TIMEOUT a server may be started again under the eyes of the job.
+#[test]
+fn a_restarted_server_joins_as_a_new_one() {
+    let mut world = World::with(1, 1, 2, |config| config.heartbeat_timeout = Some(5 * SECOND));
+    world.make_array();
+    world.pass(SECOND);
+    let former = world.index(8);
+    let mut again = config(Role::Server, world.nodes[former].me().port, 1, 2);
+    again.node.incarnation = 4711;
+    world.dead[former] = true;
+    let address = world.nodes[former].me().address();
+    assert_eq!(again.node.address(), address);
+    let i = world.add(again);
+    world.feed(i, Event::Register { customer_id: 0 });
+    world.settle();
+    assert_eq!((world.id(i), world.nodes[i].me().is_recovery), (server_id(2), true));
+    world.pass(SECOND);
+    assert_eq!(world.failure(), None);
+    assert_eq!(world.nodes[0].policy().servers, [10, 12]);
+    world.check();
+}

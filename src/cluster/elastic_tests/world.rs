@@ -1,0 +1,433 @@
+//! An elastic job on virtual time: real membership machines, servers in miniature (`store`), and a network
+//! that delivers in the order of each link, but of the links in whatever order its seed says.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::store::{KEY, LENGTH, Out, Store, Transfer};
+use crate::cluster::journal::{Record, State};
+use crate::cluster::{Action, Cluster, ClusterConfig, Event};
+use crate::sim::random::Random;
+use crate::wire::elastic::Order;
+use crate::wire::{EMPTY, Message, Node, NodeId, Role, SCHEDULER, ability};
+
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+pub(super) fn config(role: Role, port: i32, workers: usize, servers: usize) -> ClusterConfig {
+    let mut abilities = ability::PSLITE | ability::ELASTIC;
+    if role == Role::Scheduler {
+        abilities |= ability::JOURNAL;
+    }
+    let node = |role, id, port| Node {
+        role,
+        id,
+        customer_id: 0,
+        hostname: "h".to_owned(),
+        port,
+        is_recovery: false,
+        abilities,
+        incarnation: port as u64,
+        native_port: 0,
+    };
+    let id = if role == Role::Scheduler { SCHEDULER } else { EMPTY };
+    ClusterConfig {
+        role,
+        num_workers: workers,
+        num_servers: servers,
+        node: node(role, id, port),
+        scheduler: node(Role::Scheduler, SCHEDULER, 1),
+        heartbeat_interval: Some(SECOND),
+        heartbeat_timeout: None,
+        silence_limit: 60 * SECOND,
+        link_down_limit: 3 * SECOND,
+        start_timeout: None,
+        report_interval: 10 * SECOND,
+        recovery_wait: 60 * SECOND,
+        standing_scheduler: true,
+        replicas: None,
+        planned: false,
+        scheduler_wait: 60 * SECOND,
+    }
+}
+
+pub(super) struct World {
+    pub(super) now: Duration,
+    pub(super) random: Random,
+    pub(super) nodes: Vec<Cluster>,
+    pub(super) stores: Vec<Store>,
+    pub(super) dead: Vec<bool>,
+    /// What each node was told to do.
+    pub(super) actions: Vec<Vec<Action>>,
+    /// Servers that have claims to send.
+    dirty: Vec<bool>,
+    /// One that joins and is not able to serve yet.
+    pub(super) unable: Option<usize>,
+    /// Processes that are about to end.
+    ending: Vec<usize>,
+    links: Vec<BTreeMap<NodeId, (String, Option<NodeId>)>>,
+    control: BTreeMap<(usize, usize), VecDeque<(Option<NodeId>, Message)>>,
+    data: BTreeMap<(usize, usize), VecDeque<(NodeId, Transfer)>>,
+    /// How many pushes of each element were answered, and sent.
+    answered: Vec<u64>,
+    sent: Vec<u64>,
+    pub(super) journal: State,
+    next_port: i32,
+    workers: usize,
+    servers: usize,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, workers: usize, servers: usize) -> Self {
+        Self::with(seed, workers, servers, |_| {})
+    }
+
+    /// A job whose nodes are told something else than usual.
+    pub(super) fn with(
+        seed: u64,
+        workers: usize,
+        servers: usize,
+        tell: impl Fn(&mut ClusterConfig),
+    ) -> Self {
+        let mut world = Self {
+            now: Duration::ZERO,
+            random: Random::new(seed),
+            nodes: Vec::new(),
+            stores: Vec::new(),
+            dead: Vec::new(),
+            actions: Vec::new(),
+            dirty: Vec::new(),
+            unable: None,
+            ending: Vec::new(),
+            links: Vec::new(),
+            control: BTreeMap::new(),
+            data: BTreeMap::new(),
+            answered: vec![0; LENGTH as usize],
+            sent: vec![0; LENGTH as usize],
+            journal: State::default(),
+            next_port: 100,
+            workers,
+            servers,
+        };
+        let told = |role, port| {
+            let mut config = config(role, port, workers, servers);
+            tell(&mut config);
+            config
+        };
+        world.add(told(Role::Scheduler, 1));
+        for role in [vec![Role::Server; servers], vec![Role::Worker; workers]].concat() {
+            let port = world.next_port;
+            world.next_port += 1;
+            let index = world.add(told(role, port));
+            world.feed(index, Event::Register { customer_id: 0 });
+        }
+        world.settle();
+        for index in 1..=servers {
+            world.dirty[index] = true;
+        }
+        world.settle();
+        world
+    }
+
+    pub(super) fn add(&mut self, config: ClusterConfig) -> usize {
+        let is_scheduler = config.role == Role::Scheduler;
+        self.nodes.push(Cluster::new(config, self.now));
+        self.stores.push(Store::default());
+        self.dead.push(false);
+        self.actions.push(Vec::new());
+        self.dirty.push(false);
+        self.links.push(BTreeMap::new());
+        let index = self.nodes.len() - 1;
+        if !is_scheduler {
+            self.links[index].insert(SCHEDULER, ("h:1".to_owned(), None));
+            self.feed(index, Event::LinkUp { id: SCHEDULER });
+        }
+        index
+    }
+
+    /// A server joins; its index.
+    pub(super) fn join(&mut self) -> usize {
+        let port = self.next_port;
+        self.next_port += 1;
+        let mut config = config(Role::Server, port, self.workers, self.servers);
+        config.node.abilities |= ability::JOINS;
+        let index = self.add(config);
+        self.feed(index, Event::Register { customer_id: 0 });
+        index
+    }
+
+    pub(super) fn id(&self, index: usize) -> NodeId {
+        self.nodes[index].me().id
+    }
+
+    pub(super) fn index(&self, id: NodeId) -> usize {
+        self.nodes.iter().position(|node| node.me().id == id).unwrap()
+    }
+
+    /// Servers that live and know it.
+    pub(super) fn live_servers(&self) -> Vec<usize> {
+        let server = |i: &usize| self.nodes[*i].me().role == Role::Server;
+        (0..self.nodes.len()).filter(server).filter(|i| !self.dead[*i]).collect()
+    }
+
+    pub(super) fn feed(&mut self, index: usize, event: Event) {
+        let mut actions = Vec::new();
+        self.nodes[index].handle(self.now, event, &mut actions);
+        for action in actions {
+            self.apply(index, &action);
+            self.actions[index].push(action);
+        }
+        while let Some(i) = self.ending.pop() {
+            self.kill(i);
+        }
+    }
+
+    fn apply(&mut self, i: usize, action: &Action) {
+        match action {
+            Action::Connect { node, identity } => {
+                self.links[i].insert(node.id, (node.address(), *identity));
+            }
+            Action::ConnectPending { key, node } => {
+                self.links[i].insert(*key, (node.address(), Some(SCHEDULER)));
+            }
+            Action::Rename { from, to } => {
+                let link = self.links[i].remove(from).unwrap();
+                self.links[i].insert(*to, link);
+            }
+            Action::Disconnect { id } | Action::NodeLost { id, .. } => {
+                self.links[i].remove(id);
+            }
+            Action::Send { to, message } => self.post(i, *to, message.clone()),
+            Action::Record(record) => {
+                // As a file would give it back.
+                self.journal.apply(&Record::from_bytes(&record.to_bytes()).unwrap());
+            }
+            Action::Policy { policy, routes } => {
+                if self.nodes[i].me().role == Role::Server {
+                    self.stores[i].me = self.id(i);
+                    self.with_store(i, |store, out| store.policy(policy, routes, out));
+                }
+            }
+            Action::Collect { epoch } => {
+                let claims = self.stores[i].collected();
+                self.dirty[i] = false;
+                self.feed(i, Event::Claims { epoch: *epoch, claims, fixed: None });
+            }
+            Action::Orders { moves } => self.with_store(i, |store, out| store.ordered(moves, out)),
+            Action::Leave => {
+                assert_eq!(self.stores[i].claims(), [], "it was not empty");
+                self.ending.push(i);
+            }
+            Action::Failed(_) if i != 0 => self.ending.push(i),
+            _ => {}
+        }
+    }
+
+    fn post(&mut self, i: usize, to: NodeId, message: Message) {
+        if to == self.nodes[i].me().id {
+            return self.control.entry((i, i)).or_default().push_back((Some(to), message));
+        }
+        let Some((address, name)) = self.links[i].get(&to).cloned() else { return };
+        let Some(target) = self.nodes.iter().rposition(|n| n.me().address() == address) else {
+            return;
+        };
+        self.control.entry((i, target)).or_default().push_back((name, message));
+    }
+
+    pub(super) fn with_store(&mut self, i: usize, act: impl FnOnce(&mut Store, &mut Out)) {
+        let mut out = Out::default();
+        act(&mut self.stores[i], &mut out);
+        let me = self.id(i);
+        for (to, transfer) in out.transfers {
+            let target = self.index(to);
+            self.data.entry((i, target)).or_default().push_back((me, transfer));
+        }
+        for (from, to) in out.answered {
+            (from..to).for_each(|element| self.answered[element as usize] += 1);
+        }
+        self.dirty[i] |= out.claims;
+    }
+
+    // ---- what may happen ---------------------------------------------------------------------------------
+
+    pub(super) fn make_array(&mut self) {
+        let home = self.index(self.nodes[0].policy().homes[0]);
+        self.with_store(home, Store::make);
+        self.settle();
+    }
+
+    pub(super) fn push(&mut self, i: usize) {
+        let which = self.random.below(8) as usize;
+        let before: Vec<_> = self.stores[i].pieces().cloned().collect();
+        self.with_store(i, |store, out| store.push(which, out));
+        let after: Vec<_> = self.stores[i].pieces().cloned().collect();
+        for piece in after.iter().filter(|piece| !before.contains(piece)) {
+            (piece.from..piece.to).for_each(|element| self.sent[element as usize] += 1);
+        }
+    }
+
+    pub(super) fn order(&mut self) {
+        let pieces: Vec<_> =
+            self.nodes[0].pieces().values().flat_map(|key| key.pieces.clone()).collect();
+        let able = self.nodes[0].able_servers();
+        if pieces.is_empty() || able.is_empty() {
+            return;
+        }
+        let piece = pieces[self.random.below(pieces.len() as u64) as usize];
+        let owner = able[self.random.below(able.len() as u64) as usize];
+        let from = piece.from + self.random.below(piece.to - piece.from);
+        let to = from + 1 + self.random.below(piece.to - from);
+        let order = Order { key: KEY, from, to, owner };
+        self.feed(0, Event::Orders(vec![(piece.owner, order)]));
+    }
+
+    /// Its process ends: connections break, what it has sent may still arrive.
+    pub(super) fn kill(&mut self, victim: usize) {
+        self.dead[victim] = true;
+        let address = self.nodes[victim].me().address();
+        for i in (0..self.nodes.len()).filter(|i| !self.dead[*i]).collect::<Vec<_>>() {
+            let cut = self.links[i].iter().filter(|(_, link)| link.0 == address);
+            for id in cut.map(|(id, _)| *id).collect::<Vec<_>>() {
+                self.feed(i, Event::LinkDown { id });
+            }
+        }
+    }
+
+    /// The scheduler's process ends. What it had sent is lost.
+    pub(super) fn kill_scheduler(&mut self) {
+        self.kill(0);
+        self.control.retain(|(from, to), _| *from != 0 && *to != 0);
+    }
+
+    /// It is started again, with the journal and on the address of the former one.
+    pub(super) fn restart_scheduler(&mut self) {
+        let config = config(Role::Scheduler, 1, self.workers, self.servers);
+        self.nodes[0] = Cluster::resume(config, &self.journal, self.now).unwrap();
+        self.links[0].clear();
+        self.dead[0] = false;
+        self.control.retain(|(_, to), _| *to != 0);
+        self.feed(0, Event::Start);
+        let ids: Vec<NodeId> = self.links[0].keys().copied().collect();
+        for id in ids {
+            let i = self.index(id);
+            if !self.dead[i] {
+                self.feed(0, Event::LinkUp { id });
+                self.feed(i, Event::LinkUp { id: SCHEDULER });
+            }
+        }
+    }
+
+    /// All that is under way to one node arrives.
+    pub(super) fn deliver_to(&mut self, target: usize) {
+        let links: Vec<_> = self.control.keys().filter(|(_, to)| *to == target).copied().collect();
+        for link in links {
+            for (from, message) in std::mem::take(self.control.get_mut(&link).unwrap()) {
+                self.feed(target, Event::Received { from, message });
+            }
+        }
+    }
+
+    pub(super) fn deliver_control(&mut self) -> bool {
+        let open: Vec<_> =
+            self.control.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+        if open.is_empty() {
+            return false;
+        }
+        let link = open[self.random.below(open.len() as u64) as usize];
+        let (from, message) = self.control.get_mut(&link).unwrap().pop_front().unwrap();
+        if !self.dead[link.1] {
+            self.feed(link.1, Event::Received { from, message });
+        }
+        true
+    }
+
+    pub(super) fn deliver_data(&mut self) -> bool {
+        let open: Vec<_> =
+            self.data.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+        if open.is_empty() {
+            return false;
+        }
+        let link = open[self.random.below(open.len() as u64) as usize];
+        let (from, transfer) = self.data.get_mut(&link).unwrap().pop_front().unwrap();
+        if !self.dead[link.1] && !self.nodes[link.1].is_gone(from) {
+            self.with_store(link.1, |store, out| store.transfer(from, transfer, out));
+        }
+        true
+    }
+
+    pub(super) fn send_claims(&mut self, i: usize) -> bool {
+        let due = self.dirty[i] && !self.dead[i] && self.unable != Some(i);
+        if due {
+            self.dirty[i] = false;
+            let epoch = self.nodes[i].policy().epoch;
+            let claims = self.stores[i].claims();
+            self.feed(i, Event::Claims { epoch, claims, fixed: None });
+        }
+        due
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.now += SECOND / 2;
+        for i in 0..self.nodes.len() {
+            if !self.dead[i] {
+                self.feed(i, Event::Tick);
+            }
+        }
+    }
+
+    /// Everything that is under way arrives.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let mut moved = self.deliver_control() | self.deliver_data();
+            for i in self.live_servers() {
+                moved |= self.send_claims(i);
+            }
+            if !moved {
+                return;
+            }
+        }
+        panic!("the job does not come to rest");
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.tick();
+            self.settle();
+        }
+    }
+
+    // ---- what must be so ---------------------------------------------------------------------------------
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.nodes[0].failure().map(|failure| failure.text.clone())
+    }
+
+    /// One owner for each element, with every push that was answered, and none that was not sent.
+    pub(super) fn check(&self) {
+        let policy = self.nodes[0].policy();
+        let mut owners: Vec<Option<NodeId>> = vec![None; LENGTH as usize];
+        for i in self.live_servers() {
+            let id = self.id(i);
+            assert!(policy.servers.contains(&id), "{id} lives and is in no policy");
+            assert_eq!(self.nodes[i].policy(), policy, "{id} knows another policy");
+            for piece in self.stores[i].pieces() {
+                for element in piece.from..piece.to {
+                    let value = piece.values[(element - piece.from) as usize];
+                    let (answered, sent) =
+                        (self.answered[element as usize], self.sent[element as usize]);
+                    assert!(value >= answered, "{element}: {value} of {answered} answered pushes");
+                    assert!(value <= sent, "{element}: {value} of {sent} pushes");
+                    let other = owners[element as usize].replace(id);
+                    assert_eq!(other, None, "{element} has two owners, {id} too");
+                }
+            }
+        }
+        assert!(owners.iter().all(Option::is_some), "no owner: {owners:?}");
+        let known = self.nodes[0].pieces();
+        for piece in known.values().flat_map(|key| &key.pieces) {
+            for element in piece.from..piece.to {
+                assert_eq!(owners[element as usize], Some(piece.owner), "the scheduler errs");
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The scheduler's policies (`docs/elastic.md`): the first one, and each that follows from fresh claims.
+
+use std::time::Duration;
+
+use super::claims::{Evidence, Resolution, resolve};
+use super::collect::{Collection, named};
+use super::journal::{Change, Homes, Record};
+use super::types::Policy;
+use super::{Action, Cluster, Level};
+use crate::wire::{NodeId, Role};
+
+impl Cluster {
+    // ---- the beginning of an elastic job -----------------------------------------------------------------
+
+    /// Scheduler: the job is complete. If it is elastic, its first policy follows.
+    pub(super) fn first_policy(&mut self, out: &mut Vec<Action>) {
+        self.decide_elastic();
+        if !self.elastic.on {
+            return;
+        }
+        let servers = self.live_servers();
+        let replicas = self.config.replicas.unwrap_or(u32::from(servers.len() > 1));
+        self.elastic.listed = true;
+        let books = &mut self.elastic.books;
+        books.epoch = 1;
+        books.ever = self.config.num_servers;
+        self.elastic.policy = Policy {
+            epoch: 1,
+            homes: servers.clone(),
+            servers,
+            replicas,
+            workers: self.config.num_workers as u32,
+            ..Policy::default()
+        };
+        let state = self.state_for_journal();
+        out.push(Action::Record(Record::new(Change::Job(Box::new(state)))));
+        self.tell_policy(&[], out);
+    }
+
+    /// Sends the policy to everybody, and to its own owner.
+    fn tell_policy(&mut self, but: &[NodeId], out: &mut Vec<Action>) {
+        let word = self.policy_word();
+        for id in self.others().into_iter().filter(|id| !but.contains(id)) {
+            self.word(id, word.clone(), out);
+        }
+        let policy = self.elastic.policy.clone();
+        out.push(Action::Policy { policy, routes: word.routes });
+    }
+
+    // ---- the policy --------------------------------------------------------------------------------------
+
+    pub(super) fn decide(&mut self, now: Duration, collection: Collection, out: &mut Vec<Action>) {
+        let Collection { epoch, answers, later, again, .. } = collection;
+        let books = &self.elastic.books;
+        let replicas = self.elastic.policy.replicas;
+        let Resolution { pieces, lost } = resolve(Evidence {
+            claims: &answers,
+            former: &books.pieces,
+            orders: &books.orders,
+            replicas,
+            epoch,
+        });
+        let broken =
+            if lost.is_empty() { self.unknown_losses(&answers) } else { Some(named(&lost)) };
+        if let Some(text) = broken {
+            return self.fail_for_lost_values(&text, out);
+        }
+        let books = &mut self.elastic.books;
+        books.pieces = pieces;
+        books.claims = answers;
+        self.forget_done_orders(out);
+        let (joined, released) = (self.let_in(), self.let_out_empty());
+        self.new_policy(epoch, &joined, &released);
+        let homes = self.elastic.policy.homes.clone();
+        let change = Homes { homes, joined: joined.clone(), released: released.clone() };
+        out.push(Action::Record(Record::new(Change::Homes(change))));
+        self.log_policy(&joined, &released, out);
+        self.tell_policy(&released, out);
+        for id in released {
+            self.let_go(id, out);
+        }
+        self.settle_barriers(out);
+        self.elastic.books.claims.extend(later);
+        self.replace_pieces(out);
+        self.early_joiners(now, out);
+        self.empty_drained(out);
+        if again { self.collect(now, out) } else { self.go_on(now, out) }
+    }
+
+    /// Servers that joined and are able to serve.
+    fn let_in(&mut self) -> Vec<NodeId> {
+        let books = &mut self.elastic.books;
+        let able = |id: &NodeId| books.claims.contains_key(id);
+        let joined: Vec<NodeId> = books.joining.iter().copied().filter(able).collect();
+        books.joining.retain(|id| !joined.contains(id));
+        joined
+    }
+
+    /// Servers that were emptied.
+    fn let_out_empty(&mut self) -> Vec<NodeId> {
+        let released = self.empty_servers();
+        for id in &released {
+            let books = &mut self.elastic.books;
+            books.draining.remove(id);
+            books.claims.remove(id);
+            books.released.insert(*id);
+            self.heard.remove(id);
+        }
+        released
+    }
+
+    fn new_policy(&mut self, epoch: u64, joined: &[NodeId], released: &[NodeId]) {
+        let former = std::mem::take(&mut self.elastic.policy);
+        let mut servers: Vec<NodeId> = former.servers.iter().chain(joined).copied().collect();
+        servers.retain(|id| !self.lost.contains_key(id) && !released.contains(id));
+        servers.sort_unstable();
+        let books = &self.elastic.books;
+        let draining: Vec<NodeId> = books.draining.iter().copied().collect();
+        let able = |id: &NodeId| !draining.contains(id) && !books.fixed.contains_key(id);
+        let homes = former.homes.iter().map(|home| {
+            let stays = servers.contains(home) && !draining.contains(home);
+            let next = || {
+                let all = || servers.iter().filter(|id| able(id));
+                all().find(|id| *id > home).or_else(|| all().next()).or_else(|| servers.first())
+            };
+            if stays { *home } else { next().copied().unwrap_or(*home) }
+        });
+        self.elastic.policy = Policy {
+            epoch,
+            homes: homes.collect(),
+            lost: self.lost_servers(),
+            released: books.released.iter().copied().collect(),
+            servers,
+            draining,
+            replicas: former.replicas,
+            workers: former.workers,
+        };
+    }
+
+    fn log_policy(&self, joined: &[NodeId], released: &[NodeId], out: &mut Vec<Action>) {
+        let names = |ids: &[NodeId]| {
+            let names: Vec<String> = ids.iter().map(|id| self.describe(*id)).collect();
+            names.join(", ")
+        };
+        let policy = &self.elastic.policy;
+        let mut text = format!("policy {}: {} servers", policy.epoch, policy.servers.len());
+        for (what, ids) in
+            [("joined", joined), ("left", released), ("being emptied", &policy.draining)]
+        {
+            if !ids.is_empty() {
+                text.push_str(&format!("; {what}: {}", names(ids)));
+            }
+        }
+        Self::log(out, Level::Info, text);
+    }
+
+    /// Servers that are dead, ascending.
+    pub(super) fn lost_servers(&self) -> Vec<NodeId> {
+        let server = |id: &&NodeId| self.node(**id).is_some_and(|node| node.role == Role::Server);
+        self.lost.keys().filter(server).copied().collect()
+    }
+}

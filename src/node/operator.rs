@@ -1,0 +1,130 @@
+//! An operator: asks the scheduler of a job from outside (`pslite status`, `pslite drain`). It has no place in the
+//! job; it listens on a port of its own, and says in its question where.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::address;
+use super::error::{NodeError, Result};
+use crate::cluster::Status;
+use crate::transport::address as net;
+use crate::transport::zmq::{Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};
+use crate::wire::elastic::{Word, WordKind};
+use crate::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
+
+/// The largest frame that is taken: the answer has a line for each node.
+const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Messages that wait in a socket.
+const QUEUE: i32 = 100;
+
+/// Who asks, and whom.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// The scheduler's host.
+    pub host: String,
+    /// The scheduler's port.
+    pub port: u16,
+    /// The address to listen on, as the scheduler knows it; none: the one from which packets to it leave.
+    pub own_host: Option<String>,
+    /// How long to wait for the answer.
+    pub timeout: Duration,
+}
+
+impl Operator {
+    /// How the job is.
+    ///
+    /// # Errors
+    /// There is no scheduler of pslite there, or the answer is of another version.
+    pub fn status(&self) -> Result<Status> {
+        let word = self.ask(WordKind::Status, 0)?;
+        Status::from_json(&word.text)
+            .ok_or_else(|| NodeError::Protocol("the scheduler is of another version".to_owned()))
+    }
+
+    /// Empty that server and release it. What the scheduler says to it; the emptying takes its time.
+    ///
+    /// # Errors
+    /// As [`Self::status`], or the scheduler refuses, and says why.
+    pub fn drain(&self, server: NodeId) -> Result<String> {
+        let word = self.ask(WordKind::Drain, server)?;
+        if word.node == 0 { Ok(word.text) } else { Err(NodeError::Remote(word.text)) }
+    }
+
+    fn ask(&self, kind: WordKind, node: NodeId) -> Result<Word> {
+        let fail =
+            |error: crate::transport::zmq::TransportError| NodeError::Address(error.to_string());
+        let transport = ZmqTransport::new(ZmqOptions {
+            send_queue: QUEUE,
+            recv_queue: QUEUE,
+            priority_mode: false,
+            max_frame: FRAME_BYTES_MAX,
+            name_seed: address::incarnation(),
+        })
+        .map_err(fail)?;
+        let own_host = self.own_host()?;
+        let listen =
+            net::bindable(&own_host).map_err(|error| NodeError::Address(error.to_string()))?;
+        let port = transport.bind(&Endpoint::Tcp { host: listen, port: 0 }).map_err(fail)?;
+        let scheduler = Endpoint::Tcp { host: self.host.clone(), port: self.port };
+        transport.connect(SCHEDULER, &scheduler, None).map_err(fail)?;
+        let mut control = Control::new(Command::Heartbeat);
+        let kind = kind as i32;
+        let text = format!("{own_host}:{port}");
+        control.word = Some(Box::new(Word { kind, node, text, ..Word::default() }));
+        let mut meta = Vec::new();
+        wire::encode_meta(&Message::control(control).meta, &mut meta);
+        transport
+            .send(SCHEDULER, &meta, &[], 0, SendMode::Control)
+            .map_err(|error| NodeError::Address(error.to_string()))?;
+        let answer = self.answer(&transport);
+        transport.close(Duration::ZERO);
+        answer.ok_or_else(|| {
+            NodeError::Timeout(format!(
+                "no scheduler of pslite answers at {}:{} within {} s (it connects to this host, port {port})",
+                self.host,
+                self.port,
+                self.timeout.as_secs_f64()
+            ))
+        })
+    }
+
+    fn own_host(&self) -> Result<String> {
+        if let Some(host) = &self.own_host {
+            return Ok(host.clone());
+        }
+        net::local_address_towards(&self.host, self.port).map(|ip| ip.to_string()).ok_or_else(
+            || {
+                NodeError::Address(format!(
+                    "no way leads to {}:{}; set DMLC_NODE_HOST to an address of this host",
+                    self.host, self.port
+                ))
+            },
+        )
+    }
+
+    /// Waits for the answer, with a thread that ends the waiting.
+    fn answer(&self, transport: &ZmqTransport) -> Option<Word> {
+        let (done, over) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _ = over.recv_timeout(self.timeout);
+                transport.stop();
+            });
+            let mut answer = None;
+            while let (None, Ok(incoming)) = (&answer, transport.recv()) {
+                answer = told(&incoming);
+            }
+            drop(done);
+            answer
+        })
+    }
+}
+
+/// The scheduler's answer, if the message is one.
+fn told(incoming: &Incoming) -> Option<Word> {
+    let meta = wire::decode_meta(incoming.frames.first()?).ok()?;
+    let word = *meta.control?.word?;
+    let is_answer = incoming.from == Some(SCHEDULER) && word.kind == WordKind::Told as i32;
+    is_answer.then_some(word)
+}

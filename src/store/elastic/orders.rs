@@ -1,0 +1,125 @@
+//! Orders to move: which parts of a piece they are about, and which wait for the end of a round
+//! (docs/elastic.md, "A move"). May touch what the store may.
+
+use super::{ORDERS_MAX, Outbound};
+use crate::store::mxnet::{At, Store};
+use crate::store::tensor::{ALIGN, Piece};
+use crate::wire::elastic::Order;
+use crate::wire::{Key, NodeId};
+
+/// A part of a piece, and where it is to go if it does not stay.
+pub(super) type Segment = (u64, u64, Option<NodeId>);
+
+/// The parts of a piece `[from, to)` under these orders, of which later ones count more. Cuts are possible at
+/// multiples of [`ALIGN`]; if there may be none, only orders about the whole piece count.
+pub(super) fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool) -> Vec<Segment> {
+    let mut parts: Vec<Segment> = vec![(from, to, None)];
+    for order in orders {
+        let down = |at: u64| at / ALIGN * ALIGN;
+        let begin = if order.from <= from { from } else { down(order.from).max(from) };
+        let end = if order.to >= to { to } else { down(order.to).max(from) };
+        let apart = order.from >= to || order.to <= from;
+        if apart || begin >= end || (!divisible && (begin, end) != (from, to)) {
+            continue;
+        }
+        let outside = parts.iter().flat_map(|&(from, to, owner)| {
+            [(from, to.min(begin), owner), (from.max(end), to, owner)]
+        });
+        let mut all: Vec<Segment> = outside.filter(|(from, to, _)| from < to).collect();
+        all.push((begin, end, Some(order.owner)));
+        all.sort_unstable();
+        parts = all;
+    }
+    parts.dedup_by(|next, before| {
+        let same = next.2 == before.2;
+        if same {
+            before.1 = next.1;
+        }
+        same
+    });
+    parts
+}
+
+impl Store {
+    /// The scheduler orders moves. They begin when the open rounds end; those that nobody can follow, because
+    /// what they are about is not here or the new owner is not known, are forgotten.
+    pub fn orders(&mut self, orders: &[Order], out: &mut Outbound) {
+        for order in orders {
+            let Some(elastic) = &mut self.elastic else { return };
+            let possible = order.owner != elastic.me
+                && elastic.servers.contains(&order.owner)
+                && !elastic.is_gone(order.owner)
+                && order.from < order.to;
+            if possible && self.tensors.contains_key(&order.key) {
+                let waiting = elastic.orders.entry(order.key).or_default();
+                if waiting.len() >= ORDERS_MAX {
+                    waiting.remove(0);
+                }
+                waiting.push(*order);
+            }
+        }
+        let mut keys: Vec<Key> = orders.iter().map(|order| order.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.carry_out_all(key, out);
+        }
+    }
+
+    /// Moves what was ordered of a key and can go now.
+    pub(super) fn carry_out_all(&mut self, key: Key, out: &mut Outbound) {
+        let Some(tensor) = self.tensors.get(&key) else { return };
+        for from in tensor.pieces.iter().map(|piece| piece.from).collect::<Vec<_>>() {
+            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+            if let Some(index) = pieces.iter().position(|piece| piece.from == from) {
+                self.carry_out(At { key, index }, out);
+            }
+        }
+        self.forget_orders(key);
+    }
+
+    /// Forgets orders that no piece waits to follow.
+    pub(super) fn forget_orders(&mut self, key: Key) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let Some(orders) = elastic.orders.get_mut(&key) else { return };
+        let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+        orders.retain(|order| {
+            let about = |piece: &&Piece| piece.from < order.to && order.from < piece.to;
+            pieces.iter().filter(about).any(is_busy)
+        });
+        if orders.is_empty() {
+            elastic.orders.remove(&key);
+        }
+    }
+}
+
+/// True if it must not leave yet: workers are pushing to it, or the server that it came from still keeps it.
+pub(super) fn is_busy(piece: &Piece) -> bool {
+    piece.round.is_open() || piece.source.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_cut_between_words_and_the_last_one_counts() {
+        let order = |from, to, owner| Order { key: 0, from, to, owner };
+        let parts = |orders: &[Order]| segments((16, 100), orders, true);
+        assert_eq!(parts(&[]), [(16, 100, None)]);
+        assert_eq!(parts(&[order(0, 200, 8)]), [(16, 100, Some(8))]);
+        assert_eq!(
+            parts(&[order(40, 70, 8)]),
+            [(16, 32, None), (32, 64, Some(8)), (64, 100, None)]
+        );
+        assert_eq!(
+            parts(&[order(0, 64, 8), order(32, 100, 10)]),
+            [(16, 32, Some(8)), (32, 100, Some(10))]
+        );
+        assert_eq!(parts(&[order(0, 64, 8), order(64, 100, 8)]), [(16, 100, Some(8))]);
+        assert_eq!(parts(&[order(17, 31, 8), order(100, 120, 8)]), [(16, 100, None)]);
+        let whole = |orders: &[Order]| segments((16, 100), orders, false);
+        assert_eq!(whole(&[order(16, 64, 8)]), [(16, 100, None)]);
+        assert_eq!(whole(&[order(16, 100, 8), order(16, 64, 10)]), [(16, 100, Some(8))]);
+    }
+}
