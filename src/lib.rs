@@ -1,8 +1,8 @@
 //! pslite: a parameter-server library that speaks the API and the wire of ps-lite.
 //!
 //! Rooms, from the bottom up (an arrow between modules points down only; `docs/design.md`):
-//! `wire` knows bytes; `cluster`, `kv`, `delivery` and `store` are state machines without I/O; `transport`
-//! does the I/O; `node` joins them to a running node; `sim` runs the state machines on virtual
+//! `wire` knows bytes; `cluster`, `kv`, `delivery`, `store` and `placement` are state machines without I/O;
+//! `transport` does the I/O; `node` joins them to a running node; `sim` runs the state machines on virtual
 //! time.
 #![deny(unsafe_code)]
 

@@ -117,7 +117,8 @@ def case_table(case):
     rows = []
     for phase in case["phases"]:
         cores = phase.get("cores", {})
-        rows.append([phase["title"], cell(phase["bound"])]
+        bounds = ", ".join(dict.fromkeys(cell(bound(phase, name)) for name in names))
+        rows.append([phase["title"], bounds]
                     + [f"{cell(seconds(phase, name))}, {cell(eta(phase, name))}" for name in names]
                     + [cell(ratio(phase)), cell(reached(phase, ETA), "{}"),
                        ", ".join(cell(cores.get(name), "{:.1f}") for name in names)])

@@ -11,8 +11,8 @@ from . import names
 from .tools import LabError, Unavailable
 
 # Microseconds after which a quota begins anew. The kernel's 100 ms would let a server with 30 % work for
-# 30 ms and then sleep for 70, which no slow machine does.
-PERIOD = 20_000
+# 30 ms and then sleep for 70, which no slow machine does. It takes no quota below LEAST.
+PERIOD, LEAST, PERIOD_MOST = 20_000, 1_000, 1_000_000
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -63,6 +63,16 @@ def _read(root, name):
         return ""
 
 
+def quota_of(cores):
+    """(quota, period) in microseconds; the quota is None without a limit."""
+    if cores is None:
+        return None, PERIOD
+    if not cores >= LEAST / PERIOD_MOST:
+        raise LabError(f"{cores:g} of a core is too little: at least {LEAST / PERIOD_MOST:g}")
+    period = max(PERIOD, round(LEAST / cores))
+    return round(cores * period), period
+
+
 class Group:
     """One control group. Its processes are put in by themselves, as they start (network.py)."""
 
@@ -82,13 +92,16 @@ class Group:
         return self.path / "cgroup.procs"
 
     def limit(self, cores):
-        """At most so many cores, 0.3 for 30 % of one; None: no limit."""
-        quota = None if cores is None else max(1000, round(cores * PERIOD))
+        """At most so many cores, 0.3 for 30 % of one, at least 0.1 %; None: no limit."""
+        quota, period = quota_of(cores)
         if self.version == 2:
-            self._write("cpu.max", f"{'max' if quota is None else quota} {PERIOD}")
-        else:
-            self._write("cpu.cfs_period_us", PERIOD)
-            self._write("cpu.cfs_quota_us", -1 if quota is None else quota)
+            self._write("cpu.max", f"{'max' if quota is None else quota} {period}")
+            return
+        # Version 1 compares each of the two with the other one that is set at that moment.
+        self._write("cpu.cfs_quota_us", -1)
+        self._write("cpu.cfs_period_us", period)
+        if quota is not None:
+            self._write("cpu.cfs_quota_us", quota)
 
     def _write(self, name, value):
         try:
@@ -104,6 +117,12 @@ class Group:
             return None if quota == "max" else int(quota) / int(period)
         quota = int(_read(self.path, "cpu.cfs_quota_us") or -1)
         return None if quota < 0 else quota / int(_read(self.path, "cpu.cfs_period_us"))
+
+    @property
+    def throttled(self):
+        """In how many periods it has used up its quota."""
+        words = _read(self.path, "cpu.stat").split()
+        return int(words[words.index("nr_throttled") + 1]) if "nr_throttled" in words else 0
 
     def remove(self):
         """Removes the group; its processes must have ended."""

@@ -70,6 +70,8 @@ pub(super) struct Lab {
     pub(super) noise: f64,
     /// Whether nodes tell what their links can do.
     pub(super) links: bool,
+    /// All nodes are on this host.
+    pub(super) host: Option<u32>,
     /// What links of servers seem to be able to do, compared with what they can: for lies.
     pub(super) seeming: BTreeMap<NodeId, f64>,
     /// How many times longer everything takes with a layout, for a reason that no model has.
@@ -116,6 +118,7 @@ impl Lab {
             copies,
             noise: 0.0,
             links: true,
+            host: None,
             seeming: BTreeMap::new(),
             hidden: |_| 1.0,
             delay: 1,
@@ -131,10 +134,11 @@ impl Lab {
     }
 
     pub(super) fn tell_members(&mut self) {
-        let worker = |id: &NodeId| WorkerMember { id: *id, host: None };
+        let host = self.host;
+        let worker = |id: &NodeId| WorkerMember { id: *id, host };
         let server = |id: &NodeId| ServerMember {
             id: *id,
-            host: None,
+            host,
             memory: None,
             duty: self.duties.get(id).copied().unwrap_or_default(),
         };

@@ -10,7 +10,7 @@ use super::rows::Row;
 use super::{Exchange, Model, simplex};
 
 /// More usable servers than that are not solved exactly: the table grows with the square.
-pub(super) const MOST_SERVERS: usize = 64;
+pub(super) const MOST_SERVERS: usize = 128;
 
 /// What the time of the slowest server weighs where workers decide the round: enough to spread
 /// what has to move anyway, too little to move anything else.

@@ -106,7 +106,13 @@ impl Planner {
         let forced = self.is_forced();
         let joining =
             look.model.servers().iter().zip(&look.loads).any(|(s, load)| s.usable && *load <= 0.0);
-        let nothing_known = look.basis == Basis::Nothing && !joining;
+        let slow = self.stragglers.stragglers().next().is_some();
+        let nothing_known = match look.basis {
+            Basis::Links => false,
+            // Times alone differ for many reasons: only a straggler is one to move anything.
+            Basis::Times => !joining && !slow,
+            Basis::Nothing => !joining,
+        };
         let held = self.newest_round() < self.hold_until || !self.settings.enabled || nothing_known;
         if !forced && (held || self.is_without_baseline(now)) {
             self.candidate = None;

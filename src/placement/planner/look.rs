@@ -89,6 +89,8 @@ impl Planner {
         let workers: Vec<NodeId> = self.members.workers.iter().map(|worker| worker.id).collect();
         let servers: Vec<NodeId> = self.members.servers.iter().map(|server| server.id).collect();
         let cards = self.network.cards(&workers).zip(self.network.cards(&servers));
+        // On one host no card takes part.
+        let cards = cards.filter(|_| self.is_on_several_hosts());
         let (basis, (worker_cards, server_cards)) = match cards {
             Some(cards) => (Basis::Links, cards),
             None => self.cards_by_time(workers.len(), &servers),
@@ -110,6 +112,13 @@ impl Planner {
             ..Server::new(member.id, card.up, card.down)
         });
         (basis, workers.collect(), servers.collect())
+    }
+
+    fn is_on_several_hosts(&self) -> bool {
+        let workers = self.members.workers.iter().map(|worker| worker.host);
+        let mut hosts = workers.chain(self.members.servers.iter().map(|server| server.host));
+        let first = hosts.next().flatten();
+        first.is_none() || hosts.any(|host| host != first)
     }
 
     /// Cards that explain the times of workers: a server serves all workers with all bytes in as many seconds

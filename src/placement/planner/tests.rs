@@ -165,8 +165,28 @@ fn without_links_the_times_of_workers_are_enough() {
     println!("{before:.2} s -> {after:.2} s, best {best:.2} s, {} plans", lab.plans.len());
     assert!(after < 1.2 * best && lab.plans.len() <= 5);
     let shown = status(&lab);
+    assert!(shown.reason.contains("is slowest"), "{}", shown.reason);
     assert_eq!((shown.bound, shown.eta, shown.servers[0].rates), (None, None, None));
     assert!((shown.predicted.unwrap() / after - 1.0).abs() < 0.2, "{shown:?}");
+}
+
+/// All on one host: its card takes no part, whatever is measured over it, and times differ by chance.
+#[test]
+fn on_one_host_only_a_straggler_counts() {
+    let layout = resnet50_by_hash(2);
+    let mut lab = Lab::new(&[800.0 * MBIT; 2], &[200.0 * MBIT; 2], layout, Settings::default());
+    (lab.host, lab.noise) = (Some(1), 0.15);
+    lab.tell_members();
+    for _ in 0..60 {
+        lab.round();
+    }
+    assert!(lab.plans.is_empty() && status(&lab).bound.is_none(), "{}", status(&lab).reason);
+    lab.servers.insert(10, Node { cpu: 60.0 * MBIT, ..Node::new(200.0 * MBIT) });
+    for _ in 0..60 {
+        lab.round();
+    }
+    let (after, best) = (seconds(&lab), lab.best());
+    assert!(after < 1.2 * best && lab.plans.len() <= 5, "{after} {best} {}", lab.plans.len());
 }
 
 /// Links that seem three times as fast as they are: workers know better.
