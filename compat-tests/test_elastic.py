@@ -1,10 +1,10 @@
 """Servers that come, go and die while the wheel trains: the result is that of an undisturbed run, to the bit."""
 
 import functools
+import json
 import os
 import random
 import signal
-import statistics
 import subprocess
 import time
 
@@ -20,7 +20,8 @@ MIXED = {"scheduler": OURS, "server": [OURS, NATIVE, OURS, NATIVE], "worker": OU
 
 def cluster(kind="dist_sync", optimizer="sgd", rounds=ROUNDS, env=None, **more):
     more = {"library": MIXED, **more}
-    return Cluster("elastic.py", (kind, optimizer, rounds, PACE), env={"PSLITE_ELASTIC": 1, "PS_VERBOSE": 1, **(env or {})}, **more)
+    return Cluster("elastic.py", (kind, optimizer, rounds, PACE),
+                   env={"PSLITE_ELASTIC": 1, "PS_VERBOSE": 1, **(env or {})}, **more)
 
 
 @functools.lru_cache(maxsize=None)
@@ -124,29 +125,116 @@ def test_two_servers_die_one_after_the_other():
     assert job.digests == undisturbed("sgd", servers=3), job.describe()
 
 
+def join(job, number):
+    """A server more, that serves when this returns."""
+    command = [str(harness.PROGRAM), "server", "--join", f"127.0.0.1:{job.port}"]
+    joiner = harness.Node(f"server{number}", "server", NATIVE, command,
+                          {"DMLC_NODE_HOST": "127.0.0.1", "PS_VERBOSE": "1"}, job.folder)
+    job.nodes[joiner.name] = joiner
+    assert joiner.wait_for("serve\n", 30), job.describe()
+
+
+def pieces(job, number):
+    """How many pieces a server has."""
+    status = pslite(job, "status", "--json")
+    assert status.returncode == 0, (status, job.describe())
+    return {node["id"]: node["pieces"] for node in json.loads(status.stdout)["nodes"]}[8 + 2 * number]
+
+
+def has_pieces(job, number):
+    limit = time.monotonic() + 60
+    while not pieces(job, number):
+        assert time.monotonic() < limit, job.describe()
+        time.sleep(0.5)
+
+
 def test_servers_join_and_leave_while_it_trains():
+    rounds = 600
+    with cluster(rounds=rounds) as job:
+        job.start()
+        reach(job, 5)
+        for number in (2, 3):
+            join(job, number)
+            has_pieces(job, number)
+        for number in (3, 0):
+            drained = pslite(job, "drain", f"server:{number}", "--wait", "20")
+            assert drained.returncode == 0, (drained, job.describe())
+            node = job.nodes[f"server{number}"]
+            assert job.wait(20, [node.name]) and node.returncode == 0, job.describe()
+        assert f"round {rounds}\n" not in job.nodes["worker0"].output, "all of it was to happen while it trains"
+        ended_well(job)
+    assert job.digests == undisturbed("sgd", rounds=rounds), job.describe()
+
+
+def test_who_cannot_be_drained_is_named():
     with cluster() as job:
         job.start()
         reach(job, 5)
-        command = [str(harness.PROGRAM), "server", "--join", f"127.0.0.1:{job.port}"]
-        joiners = []
-        for number in (2, 3):
-            joiner = harness.Node(f"server{number}", "server", NATIVE, command,
-                                  {"DMLC_NODE_HOST": "127.0.0.1", "PS_VERBOSE": "1"}, job.folder)
-            job.nodes[joiner.name] = joiner
-            joiners.append(joiner)
-            reach(job, 5 + 10 * (number - 1))
-        status = pslite(job, "status")
-        assert status.returncode == 0 and "server 3" in status.stdout, status
-        for number in (3, 0):
-            drained = pslite(job, "drain", f"server:{number}")
-            assert drained.returncode == 0, (drained, job.describe())
+        assert pslite(job, "drain", "server:1").returncode == 0, job.describe()
+        refused = pslite(job, "drain", "server:0")
+        assert refused.returncode != 0 and "there is no other server" in refused.stderr, refused
+        unknown = pslite(job, "drain", "server:7")
+        assert unknown.returncode != 0 and "server 7" in unknown.stderr, unknown
         ended_well(job)
     assert job.digests == undisturbed("sgd"), job.describe()
-    took = job.results[0]["took"]
-    # The first rounds warm up.
-    usual = statistics.median(took[2:])
-    print(f"usual round {usual:.4f} s, longest {max(took[2:]):.4f} s")
+
+
+def test_status_where_nobody_is():
+    with cluster() as job:
+        asked = pslite(job, "status")
+    assert asked.returncode != 0 and f"127.0.0.1:{job.port}" in asked.stderr, asked
+
+
+def with_journal(**more):
+    """A job whose scheduler can be started again."""
+    job = cluster(rounds=300, **more)
+    job.env["PSLITE_JOURNAL"] = str(job.folder / "job.journal")
+    return job
+
+
+def lose_scheduler(job):
+    """Kills it, and starts it again after a few rounds without one."""
+    job.nodes["scheduler"].signal(signal.SIGKILL)
+    done = job.nodes["worker0"].output.count("round ")
+    reach(job, done + 20)
+    job.nodes["lost scheduler"] = job.nodes.pop("scheduler")
+    job.spawn("scheduler")
+    assert job.nodes["worker0"].wait_for("the scheduler is back", 30), job.describe()
+
+
+def test_the_scheduler_is_killed_and_started_again():
+    with with_journal() as job:
+        job.start()
+        reach(job, 20)
+        lose_scheduler(job)
+        ended_well(job, gone=("lost scheduler",))
+    assert job.digests == undisturbed("sgd", rounds=300), job.describe()
+
+
+def test_a_server_dies_while_there_is_no_scheduler():
+    """Its replica takes over when the scheduler is back."""
+    with with_journal(optimizer="adam") as job:
+        job.start()
+        reach(job, 20)
+        job.nodes["scheduler"].signal(signal.SIGKILL)
+        job.nodes["server1"].signal(signal.SIGKILL)
+        time.sleep(1)
+        job.nodes["lost scheduler"] = job.nodes.pop("scheduler")
+        job.spawn("scheduler")
+        assert job.nodes["worker0"].wait_for("policy 2", 30), job.describe()
+        ended_well(job, gone=("lost scheduler", "server1"))
+    assert job.digests == undisturbed("adam", rounds=300), job.describe()
+
+
+def test_a_scheduler_that_does_not_come_back_ends_the_job():
+    with with_journal(env={"PSLITE_SCHEDULER_WAIT": 3}) as job:
+        job.start()
+        reach(job, 5)
+        job.nodes["scheduler"].signal(signal.SIGKILL)
+        assert job.wait(30), job.describe()
+        job._read_all()
+    for name in ("worker0", "worker1", "server0", "server1"):
+        assert "did not come back for 3 s" in job.nodes[name].output, job.describe()
 
 
 def test_dist_async_survives_too():

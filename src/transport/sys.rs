@@ -137,6 +137,13 @@ impl Socket {
         check(unsafe { zmq_sys::zmq_socket_monitor(self.raw, endpoint.as_ptr(), events as c_int) })
     }
 
+    /// Ends the reports, so that their reader may go. (A report that nobody can take any more stops libzmq's I/O
+    /// thread, and with it every connection of the process: `socket_base_t::monitor_event` waits for a reader.)
+    pub(crate) fn stop_monitor(&mut self) -> io::Result<()> {
+        // SAFETY: a live socket; no address means that the reports end (zmq_socket_monitor(3)).
+        check(unsafe { zmq_sys::zmq_socket_monitor(self.raw, std::ptr::null(), 0) })
+    }
+
     /// Sends one frame; `WouldBlock` if `wait` is false and there is no room.
     pub(crate) fn send(&mut self, frame: Outgoing<'_>, more: bool, wait: bool) -> io::Result<()> {
         let mut message = Frame::outgoing(frame)?;

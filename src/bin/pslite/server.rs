@@ -47,6 +47,7 @@ fn joining(address: &Address) -> Result<Lookup> {
         ("DMLC_NUM_SERVER", job.servers.to_string()),
         ("DMLC_PS_ROOT_URI", address.host.clone()),
         ("DMLC_PS_ROOT_PORT", address.port.to_string()),
+        ("PSLITE_ELASTIC", "1".to_owned()),
         ("PSLITE_JOIN", "1".to_owned()),
     ];
     Ok(lookup(told))

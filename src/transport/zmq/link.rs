@@ -121,6 +121,8 @@ pub(super) fn close_link(link: &Mutex<Link>, linger: Duration) {
     let mut link = lock(link);
     let _ = link.drain();
     link.gone = true;
+    // In this order. It fails only when the context ends, and then libzmq has ended the reports itself.
+    let _ = link.socket.stop_monitor();
     link.monitor = None;
     let _ = link.socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
 }

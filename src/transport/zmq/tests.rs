@@ -295,6 +295,27 @@ fn links_report_that_they_come_and_go() {
 }
 
 #[test]
+fn closing_a_connection_that_breaks_stops_no_other() {
+    let (there, lasting) = listener(&OPTIONS);
+    let here = sender(&OPTIONS, &lasting, 9);
+    wait_for_link(&here, 8, true);
+    for _ in 0..50 {
+        let (brief, endpoint) = listener(&OPTIONS);
+        here.connect(10, &endpoint, Some(9)).unwrap();
+        wait_for_link(&here, 10, true);
+        let peer = here.peer(10).unwrap();
+        here.disconnect(10, Duration::ZERO);
+        // The socket is still there, as it is for a thread that sends just now, and its peer goes.
+        brief.stop();
+        drop(brief);
+        thread::sleep(Duration::from_millis(2));
+        drop(peer);
+    }
+    send(&here, 1, 0, SendMode::Block);
+    assert_eq!(numbers(&receive(&there, 1, &[&here])), [1]);
+}
+
+#[test]
 fn a_connection_can_get_another_key() {
     let (at, endpoint) = listener(&OPTIONS);
     let sender = transport(&OPTIONS);
