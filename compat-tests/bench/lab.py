@@ -40,6 +40,7 @@ from run import PAGE, machine  # noqa: E402
 MODEL = 25_557_032 * 4
 HUGE = 2 * MODEL
 OURS, FIXED = "ours", "planning off"
+ELASTIC = {"PSLITE_ELASTIC": "1"}
 PLANNING_OFF = {"PSLITE_PLANNING": "0"}
 # Seconds after which a cluster ends itself, whatever happens.
 LIMIT = 7200
@@ -60,9 +61,9 @@ class Kind:
 def kinds(options, fixed=False):
     found = [Kind(STOCK, STOCK)]
     if not options.stock_only:
-        found.append(Kind(OURS, TCP, options.set))
+        found.append(Kind(OURS, TCP, {**ELASTIC, **options.set}))
         if fixed:
-            found.append(Kind(FIXED, TCP, {**options.set, **PLANNING_OFF}))
+            found.append(Kind(FIXED, TCP, {**ELASTIC, **options.set, **PLANNING_OFF}))
     return found
 
 
