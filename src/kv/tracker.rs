@@ -338,6 +338,13 @@ impl Tracker {
         self.in_flight.keys().next().copied()
     }
 
+    /// How many answers a request still waits for; 0 if it is not in flight.
+    #[must_use]
+    pub fn awaited(&self, ts: i32) -> usize {
+        let missing = |request: &Request| request.expected().saturating_sub(request.received);
+        usize::try_from(self.in_flight.get(&ts).map_or(0, missing)).unwrap_or(0)
+    }
+
     /// Which nodes a request still waits for.
     #[must_use]
     pub fn missing(&self, ts: i32) -> Vec<NodeId> {

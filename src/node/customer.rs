@@ -17,12 +17,13 @@ use super::line::Line;
 use super::service::Delivery;
 use super::shell::{HAND_OVER, Shell};
 use super::van::{Van, lock};
+use super::waiting::Waiters;
 use crate::kv::flights::Flights;
 use crate::kv::rounds::{Round, Rounds};
 use crate::kv::worker::Response;
 use crate::kv::{
-    Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, State, Unanswered,
-    WorkerRequests, server_key_ranges, slice,
+    Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, Unanswered, WorkerRequests,
+    server_key_ranges, slice,
 };
 use crate::observe::{MessageKind, Traffic};
 use crate::wire::{DataType, Frames, Message, Meta, NodeId, server_id};
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     pub(crate) handler: Handler,
     pub(crate) line: Line<Delivery>,
     pub(crate) requests: Mutex<Requests>,
+    /// For those who wait for the end of a request.
     pub(crate) answered: Condvar,
     /// Some worker's customer has left.
     pub(crate) left: AtomicBool,
@@ -86,6 +88,7 @@ pub(crate) struct Requests {
     pub(crate) value_size: Option<usize>,
     /// What the application owes answers to, if this is a KVServer.
     pub(crate) ledger: Option<Unanswered>,
+    pub(crate) waiters: Waiters,
     pub(super) ranges: Vec<KeyRange>,
     /// Where the times of responses are counted.
     traffic: Option<Arc<Traffic>>,
@@ -191,8 +194,7 @@ impl Shared {
             state.requests.fail(ts, text);
         }
         state.requests.complete(ts);
-        drop(state);
-        self.answered.notify_all();
+        self.tell_waiters(state);
     }
 }
 
@@ -234,6 +236,7 @@ impl Customer {
                 requests: WorkerRequests::new(),
                 value_size: None,
                 ledger: None,
+                waiters: Waiters::default(),
                 ranges: Vec::new(),
                 traffic: None,
                 flights: None,
@@ -305,18 +308,7 @@ impl CustomerHandle {
     /// # Errors
     /// Why it failed.
     pub fn wait(&self, timestamp: i32) -> Result<()> {
-        let mut requests = lock(&self.shared.requests);
-        loop {
-            match requests.requests.state(timestamp) {
-                State::Waiting => {}
-                State::Done => return Ok(()),
-                State::Failed(reason) => return Err(NodeError::PeerLost(reason.to_string())),
-                State::Unknown => {
-                    return Err(NodeError::Invalid(format!("there is no request {timestamp}")));
-                }
-            }
-            requests = self.shared.answered.wait(requests).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.shared.wait(timestamp)
     }
 
     /// How many responses to the request have arrived.
@@ -331,7 +323,7 @@ impl CustomerHandle {
         if let Some(finished) = finished {
             self.shared.finish(finished);
         }
-        self.shared.answered.notify_all();
+        self.shared.tell_waiters(lock(&self.shared.requests));
     }
 
     fn ids_of(&self, recver: i32) -> Result<Vec<NodeId>> {
@@ -453,8 +445,7 @@ impl CustomerHandle {
             // The caller has the error: the end of the request is dropped, not run.
             drop(state.requests.fail(timestamp, error.to_string()));
             state.requests.complete(timestamp);
-            drop(state);
-            self.shared.answered.notify_all();
+            self.shared.tell_waiters(state);
         })
     }
 
@@ -465,6 +456,9 @@ impl CustomerHandle {
         let slices = slice(&request.kv, value_size, &state.ranges)
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
         state.asked(van.traffic(), timestamp);
+        if state.requests.tracker().waiting_count() > 1 {
+            van.need_receiver();
+        }
         state.follow_pieces(&van);
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {

@@ -181,7 +181,7 @@ impl Shared {
         if let Err(error) = stepped {
             let failed = lock(&self.requests).requests.fail_all(error.to_string());
             failed.into_iter().for_each(|finished| self.finish(finished));
-            self.answered.notify_all();
+            self.tell_waiters(lock(&self.requests));
         }
     }
 

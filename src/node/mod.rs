@@ -2,10 +2,11 @@
 //! (`cluster`, `kv`, `delivery`) and the sockets (`transport`).
 //!
 //! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
-//! what it does with what comes, `flights` where the parts of its requests are, `line` in which order, `customers` where they
-//! are found; `planning` what the scheduler moves; `shell` puts the `store` into a server, `lending` the transport's memory into the
-//! `store`; `journal` is the scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not
-//! live here but in the state machines.
+//! what it does with what comes, `flights` where the parts of its requests are, `line` in which order, `waiting`
+//! how the end of a request is waited for, `customers` where they are found; `planning` what the scheduler moves;
+//! `shell` puts the `store` into a server, `lending` the transport's memory into the `store`; `journal` is the
+//! scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not live
+//! here but in the state machines.
 
 mod address;
 pub mod customer;
@@ -22,6 +23,7 @@ mod service;
 pub mod settings;
 mod shell;
 mod van;
+mod waiting;
 
 pub use customer::{Customer, CustomerHandle, Handler, PullSink, Request};
 pub use error::{NodeError, Result};

@@ -44,6 +44,14 @@ pub(crate) enum Delivery {
 }
 
 impl Delivery {
+    /// True for an answer to that request.
+    pub(crate) const fn answers(&self, timestamp: i32) -> bool {
+        match self {
+            Self::Message(message) => !message.meta.request && message.meta.timestamp == timestamp,
+            _ => false,
+        }
+    }
+
     /// Where it goes in the queue.
     pub(crate) const fn priority(&self) -> i32 {
         match self {
@@ -112,7 +120,7 @@ impl Shared {
             if let Some(finished) = finished {
                 self.finish(finished);
             }
-            self.answered.notify_all();
+            self.tell_waiters(lock(&self.requests));
         }
     }
 
@@ -172,7 +180,7 @@ impl Shared {
             }
         };
         finished.into_iter().for_each(|finished| self.finish(finished));
-        self.answered.notify_all();
+        self.tell_waiters(lock(&self.requests));
     }
 
     fn new_policy(&self, word: &Word) {
@@ -191,7 +199,7 @@ impl Shared {
     fn all_lost(&self, error: &NodeError) {
         let finished = lock(&self.requests).requests.fail_all(error.to_string());
         finished.into_iter().for_each(|finished| self.finish(finished));
-        self.answered.notify_all();
+        self.tell_waiters(lock(&self.requests));
     }
 
     /// A push that waits for a worker that has left can never be answered: its sender is told,

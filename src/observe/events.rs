@@ -117,6 +117,8 @@ events! {
         "System calls that moved the messages. Not known for `zmq`.";
     ReceiveSyscalls: "receive_syscalls", "calls", Counter, [],
         "System calls in which the thread that receives from `tcp` and `shm` waited for any peer.";
+    ReceivedByWaiters: "received_by_waiters", "messages", Counter, [],
+        "Messages that a thread which waited for an answer received from `tcp` and `shm` by itself.";
     Connections: "connections", "times", Counter, [Peer, Direction, Carrier],
         "How often the connection was made. More than 1: it broke, and came again.";
     Duplicates: "duplicates", "messages", Counter, [Peer, Direction, Carrier],

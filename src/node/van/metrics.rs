@@ -43,6 +43,8 @@ impl Van {
                 carried(&mut snapshot, &peer_name(counters.peer), &counters);
             }
             snapshot.add(Counted::ReceiveSyscalls, &[], Value::Number(native.waits()));
+            let by_waiters = Value::Number(native.received_by_waiters());
+            snapshot.add(Counted::ReceivedByWaiters, &[], by_waiters);
         }
         snapshot
     }

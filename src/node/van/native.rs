@@ -68,6 +68,26 @@ impl Van {
         }
     }
 
+    /// The native data plane, if threads that wait for an answer may receive there. Not where priorities
+    /// mean something, as then everything goes through the customers' queues.
+    pub(crate) fn lets_receive(&self) -> Option<&NativeTransport> {
+        self.native.as_ref().filter(|_| !self.settings.priority_van)
+    }
+
+    /// More answers than one are under way: waiting threads alone do not see to them.
+    pub(crate) fn need_receiver(&self) {
+        if let Some(native) = &self.native {
+            native.need_receiver();
+        }
+    }
+
+    /// A thread that receives while it waits is to look whether it still has to wait.
+    pub(crate) fn call_waiting(&self) {
+        if let Some(native) = &self.native {
+            native.call_waiting();
+        }
+    }
+
     /// Sees which links came up, and which cannot. Called by the clock.
     pub(super) fn watch_native(self: &Arc<Self>) {
         let Some(native) = &self.native else { return };

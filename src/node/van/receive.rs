@@ -14,6 +14,7 @@ use super::{Van, lock};
 use crate::cluster::Event;
 use crate::delivery::Verdict;
 use crate::node::customer::Shared;
+use crate::node::line::Turn;
 use crate::node::service::Delivery;
 use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
@@ -162,6 +163,23 @@ impl Van {
                 }
             }
         }
+    }
+
+    /// For a thread that waits for an answer of its customer's and receives in the place of [`Self::receive_native`]:
+    /// the answer and the right to handle it, if this message is one and its turn has come. Anything else goes
+    /// into the queue of its customer.
+    pub(crate) fn answer_for<'a>(
+        &self,
+        customer: &'a Shared,
+        timestamp: i32,
+        incoming: NativeIncoming,
+    ) -> Option<(Turn<'a, Delivery>, Delivery)> {
+        let AtOnce { customer: to, item } = self.incoming(incoming)?;
+        if std::ptr::eq(&raw const *to, customer) && item.answers(timestamp) {
+            return customer.line.offer(item.priority(), item);
+        }
+        to.line.push_with_room(item.priority(), item);
+        None
     }
 
     /// Lets another thread receive if a customer's code has kept the one that did for too long.

@@ -6,9 +6,10 @@
 //! a peer outlives its connections: each message arrives once, whatever happens to them.
 //!
 //! State machines without I/O: `outbox` (what a sender keeps and what goes next), `session` (what a receiver
-//! has), `landing` (where a message is put together), `lend` (data that stays in the sender's memory). I/O: `pipe` (one end of a connection), `ring` (shared
-//! memory), `reader`, `link` (sending), `receiver` (receiving), `io_thread` with `task`, `attempt` and
-//! `guest` (connections come and go). It knows frames of bytes and node ids, not what they mean.
+//! has), `landing` (where a message is put together), `lend` (data that stays in the sender's memory). I/O: `pipe`
+//! (one end of a connection), `ring` (shared memory), `reader`, `link` (sending), `receiver` (receiving; `seat`
+//! says which thread does, `waiting` is for those that wait), `io_thread` with `task`, `attempt` and `guest`
+//! (connections come and go). It knows frames of bytes and node ids, not what they mean.
 
 mod attempt;
 mod counters;
@@ -26,11 +27,13 @@ mod receipt;
 mod receiver;
 mod ring;
 mod same_host;
+mod seat;
 mod session;
 mod shared;
 mod spin;
 mod task;
 mod types;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -53,6 +56,7 @@ pub(crate) use lend::{LEND_MIN, LentMemory};
 use link::Link;
 use outbox::Limits;
 use receiver::Receiver;
+pub(crate) use seat::Stay;
 use shared::Shared;
 pub use types::{Carriers, Memory, NativeIncoming, NativeOptions, Place, Sink, TakenBack, Unsent};
 
@@ -70,6 +74,7 @@ pub struct NativeTransport {
     next_link: AtomicU32,
     sent: AtomicU64,
     received: AtomicU64,
+    by_waiters: AtomicU64,
 }
 
 impl std::fmt::Debug for NativeTransport {
@@ -109,6 +114,7 @@ impl NativeTransport {
                 next_link: AtomicU32::new(1),
                 sent: AtomicU64::new(0),
                 received: AtomicU64::new(0),
+                by_waiters: AtomicU64::new(0),
             })
         };
         make().map_err(failure("cannot start the native data plane"))
@@ -325,10 +331,20 @@ impl NativeTransport {
     /// # Errors
     /// [`RecvError::Stopped`] after [`Self::stop`].
     pub fn recv(&self) -> Result<NativeIncoming, RecvError> {
-        let incoming = lock(&self.receiver).next(&self.shared)?;
+        self.shared.seat.make_way(|| self.shared.is_stopping());
+        let incoming = loop {
+            if let Some(incoming) = lock(&self.receiver).next(&self.shared)? {
+                break incoming;
+            }
+        };
+        self.shared.seat.note_message();
+        self.note_received(&incoming);
+        Ok(incoming)
+    }
+
+    fn note_received(&self, incoming: &NativeIncoming) {
         let bytes: usize = incoming.frames.iter().map(Bytes::len).sum();
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(incoming)
     }
 
     /// Which links came up and went down since the last call. For one thread only. A break that is mended

@@ -239,6 +239,10 @@ impl InPipe {
             });
         }
         counters.syscalls.fetch_add(1, Relaxed);
-        Ok(readv(&self.socket, slices)?)
+        match slices {
+            // The kernel does less for it.
+            [only] => socket_read(&self.socket, only),
+            _ => Ok(readv(&self.socket, slices)?),
+        }
     }
 }

@@ -109,11 +109,11 @@ impl Receiver {
         })
     }
 
-    /// The next message.
-    pub(super) fn next(&mut self, shared: &Shared) -> Result<NativeIncoming, RecvError> {
+    /// The next message; `None` if the bell rang.
+    pub(super) fn next(&mut self, shared: &Shared) -> Result<Option<NativeIncoming>, RecvError> {
         loop {
             if let Some(message) = self.ready.pop_front() {
-                return Ok(message);
+                return Ok(Some(message));
             }
             if shared.is_stopping() {
                 return Err(RecvError::Stopped);
@@ -126,8 +126,15 @@ impl Receiver {
                 continue;
             }
             self.from_rings = 0;
-            self.wait(shared).map_err(RecvError::Zmq)?;
+            if self.wait(shared).map_err(RecvError::Zmq)? {
+                return Ok(None);
+            }
         }
+    }
+
+    /// True if a message is there already.
+    pub(super) fn has_more(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     // ---- waiting ------------------------------------------------------------------------------
@@ -164,7 +171,8 @@ impl Receiver {
         spin.until(|| shared.is_stopping() || pipes.iter().any(|ring| ring.has_bytes()))
     }
 
-    fn wait(&mut self, shared: &Shared) -> io::Result<()> {
+    /// Waits until something can be read; true if the bell rang.
+    fn wait(&mut self, shared: &Shared) -> io::Result<bool> {
         let rings =
             || self.rings.iter().filter_map(|token| self.connections.get(token)?.pipe.ring());
         let all_asleep = rings().all(|ring| ring.sleep());
@@ -183,9 +191,11 @@ impl Receiver {
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(error.into()),
         };
+        let mut rang = false;
         for index in 0..count {
             let token = self.events[index].data();
             if token == BELL {
+                rang = true;
                 shared.receive_bell.silence();
                 self.welcome_arrivals(shared);
             } else if self.rings.contains(&token) {
@@ -194,7 +204,7 @@ impl Receiver {
                 self.read(token, shared);
             }
         }
-        Ok(())
+        Ok(rang)
     }
 
     /// The socket beside a ring has come to its end.
@@ -290,16 +300,19 @@ impl Receiver {
         let now = Instant::now();
         let all = now.saturating_duration_since(self.last_told) >= ACK_AFTER;
         let mut due: SmallVec<[(u64, u32); 8]> = SmallVec::new();
+        let mut later = false;
         for (key, entry) in &mut self.sessions {
             match entry.receipt.untold() {
                 0 => entry.untold_bytes = 0,
                 n if all || n >= ACK_MESSAGES || entry.untold_bytes >= ACK_BYTES => due.push(*key),
-                _ => {}
+                _ => later = true,
             }
         }
         due.into_iter().for_each(|key| self.tell(key, shared));
+        // If nobody is to be told later, the next wait needs no timer, which would cost as much as a copy.
+        self.untold = later;
         if all {
-            (self.untold, self.last_told) = (false, now);
+            self.last_told = now;
             self.delay_tcp();
             self.forget_sessions(now, shared);
         }

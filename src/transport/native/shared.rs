@@ -13,6 +13,7 @@ use super::rates::Rates;
 use super::receipt::Receipts;
 use super::receiver::Arrival;
 use super::same_host::SameHost;
+use super::seat::Seat;
 use super::types::{Carriers, NativeOptions, Sink};
 use crate::observe::log::{self, Level};
 use crate::transport::sys::arena::Arena;
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     /// Connections on their way from the I/O thread to the receiving one.
     pub(super) arrivals: Mutex<Vec<Arrival>>,
     pub(super) receive_bell: Bell,
+    pub(super) seat: Seat,
     /// Waits of the receiving thread.
     pub(super) receive_syscalls: AtomicU64,
     pub(super) io_bell: Bell,
@@ -58,6 +60,7 @@ impl Shared {
             rates: Rates::default(),
             arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
+            seat: Seat::default(),
             receive_syscalls: AtomicU64::new(0),
             io_bell: Bell::new()?,
             same_host: SameHost::new(&options),
@@ -110,6 +113,7 @@ impl Shared {
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.receive_bell.ring();
+        self.seat.call();
         self.all_links().iter().for_each(|link| link.wake());
     }
 

@@ -1,0 +1,136 @@
+//! Waiting for the end of a request. Who waits sleeps until the thread that handled the answer wakes him; or, if
+//! the native data plane gives him the place of its receiving thread, he receives meanwhile. Then he handles
+//! the answers to his own request and nothing else: all other messages go into the queues of their
+//! customers. So no code of the application runs on his thread but the end of what he waits for, and while
+//! it runs, somebody else receives.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use super::customer::{Requests, Shared};
+use super::error::{NodeError, Result};
+use super::service::Delivery;
+use super::van::{Van, lock};
+use crate::kv::State;
+use crate::transport::native::{NativeTransport, Stay};
+
+/// Those who wait for requests of a customer.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    asleep: usize,
+    /// One receives by himself and must be called.
+    receives: bool,
+}
+
+impl Shared {
+    /// Blocks until the request is over.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub(crate) fn wait(&self, timestamp: i32) -> Result<()> {
+        loop {
+            let alone = {
+                let requests = lock(&self.requests);
+                if let Some(outcome) = requests.outcome(timestamp) {
+                    return outcome;
+                }
+                requests.requests.tracker().waiting_count() == 1
+            };
+            let van = self.van().ok();
+            let Some((van, native)) = van.as_ref().and_then(|van| Some((van, van.lets_receive()?)))
+            else {
+                return self.sleep(timestamp);
+            };
+            let stay = native.waits_for_answer(alone);
+            if !stay.sits() {
+                return self.sleep(timestamp);
+            }
+            self.receive(van, native, stay, timestamp);
+        }
+    }
+
+    /// Sleeps until the request is over.
+    fn sleep(&self, timestamp: i32) -> Result<()> {
+        let mut requests = lock(&self.requests);
+        loop {
+            if let Some(outcome) = requests.outcome(timestamp) {
+                return outcome;
+            }
+            requests.waiters.asleep += 1;
+            requests = self.answered.wait(requests).unwrap_or_else(PoisonError::into_inner);
+            requests.waiters.asleep -= 1;
+        }
+    }
+
+    /// Receives until the request is over, or nearly so.
+    fn receive(&self, van: &Van, native: &NativeTransport, mut stay: Stay<'_>, timestamp: i32) {
+        loop {
+            {
+                // Whoever ends the request after this look sees that somebody must be called.
+                let mut requests = lock(&self.requests);
+                requests.waiters.receives = requests.outcome(timestamp).is_none();
+                if !requests.waiters.receives {
+                    return;
+                }
+            }
+            let incoming = match native.recv_waiting(&mut stay) {
+                Ok(Some(incoming)) => incoming,
+                Ok(None) => continue,
+                Err(_) => break, // The receiving thread meets it too, and says so.
+            };
+            let Some((turn, item)) = van.answer_for(self, timestamp, incoming) else { continue };
+            stay.got = true;
+            let is_end = {
+                let mut requests = lock(&self.requests);
+                let is_end = requests.may_end(timestamp, &item);
+                requests.waiters.receives = !is_end;
+                is_end
+            };
+            if is_end {
+                drop(stay);
+                self.handle(item);
+                drop(turn);
+                return;
+            }
+            self.handle(item);
+        }
+        lock(&self.requests).waiters.receives = false;
+    }
+
+    /// Something ended: those who wait look again. Wakes nobody in vain, as each time costs a system call.
+    pub(crate) fn tell_waiters(&self, requests: MutexGuard<'_, Requests>) {
+        let Waiters { asleep, receives } = requests.waiters;
+        drop(requests);
+        if asleep > 0 {
+            self.answered.notify_all();
+        }
+        if receives && let Ok(van) = self.van() {
+            van.call_waiting();
+        }
+    }
+}
+
+impl Requests {
+    /// How the request ended, if it did.
+    fn outcome(&self, timestamp: i32) -> Option<Result<()>> {
+        match self.requests.state(timestamp) {
+            State::Waiting => None,
+            State::Done => Some(Ok(())),
+            State::Failed(reason) => Some(Err(NodeError::PeerLost(reason.to_string()))),
+            State::Unknown => {
+                Some(Err(NodeError::Invalid(format!("there is no request {timestamp}"))))
+            }
+        }
+    }
+
+    /// False if handling that answer to the request does no more than count it.
+    fn may_end(&self, timestamp: i32, item: &Delivery) -> bool {
+        let refuses = match item {
+            Delivery::Message(message) => !message.meta.error.is_empty(),
+            _ => true,
+        };
+        // The answer to a part may make others go, and sending may take long.
+        let may_send = self.flights.is_some();
+        let counts_only = !refuses && !may_send && self.value_size.is_some();
+        !counts_only || self.requests.tracker().awaited(timestamp) <= 1
+    }
+}
