@@ -265,15 +265,17 @@ fn transfer_message(Outgoing { to, transfer, frames }: Outgoing) -> Output {
     Output::Send(Box::new(Message { meta, data: frames.into_iter().collect() }))
 }
 
-/// A policy as the store and a worker's flights take it.
+/// A policy as the store and a worker's flights take it, made as the van makes it.
 pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> Word {
+    let mut lost: Vec<NodeId> = policy.lost.iter().chain(&policy.released).copied().collect();
+    lost.sort_unstable();
     Word {
         kind: WordKind::Policy as i32,
         epoch: policy.epoch,
         servers: policy.servers.clone(),
         draining: policy.draining.clone(),
         homes: policy.homes.clone(),
-        lost: policy.lost.clone(),
+        lost,
         released: policy.released.clone(),
         replicas: policy.replicas,
         workers: policy.workers,
