@@ -145,13 +145,14 @@ impl Server {
         let Some(store) = &mut self.store else { return };
         match action {
             Action::Policy { policy, routes } => {
-                ledger.policy(view.process, &policy);
                 routes.iter().for_each(|route| ledger.route(route));
-                for word in self.sabotage.policy(word_of(&policy, routes)) {
-                    store.policy(&word, &mut sent);
+                let servers = policy.servers.clone();
+                for (policy, routes) in self.sabotage.followed(policy, routes) {
+                    ledger.policy(view.process, &policy);
+                    store.policy(&self.sabotage.policy(word_of(&policy, routes)), &mut sent);
                 }
                 let joined = view.cluster.me().is_recovery;
-                let forged = self.sabotage.end_of_commands(&policy.servers).filter(|_| joined);
+                let forged = self.sabotage.end_of_commands(&servers).filter(|_| joined);
                 if let Some((from, end)) = forged {
                     let _ = store.transfer(from, &end, &[], &mut sent);
                 }
