@@ -86,8 +86,11 @@ impl Cluster {
         }
         self.guests.told.insert(id, now);
         let Some((_, why)) = self.lost.get(&id) else {
-            // It was let go, and may not have heard.
-            return self.let_go(id, out);
+            // It was let go, and may not have heard. A scheduler that came back has no connection to it.
+            if let Some(key) = self.guest(now, &node, out) {
+                self.let_go(key, out);
+            }
+            return;
         };
         let text = format!(
             "{} is not in the job any more, and others serve in its place: {why}",

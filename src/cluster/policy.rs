@@ -76,6 +76,10 @@ impl Cluster {
         out.push(Action::Record(Record::new(Change::Homes(change))));
         self.log_policy(&joined, &released, out);
         self.tell_policy(&released, out);
+        // With the former policy the servers have forgotten what waited for the end of a round.
+        for id in self.elastic.policy.servers.clone() {
+            self.repeat_orders(id, out);
+        }
         for id in released {
             self.let_go(id, out);
         }

@@ -111,14 +111,15 @@ impl Cluster {
         out.push(Action::NodeReplaced { node: node.clone() });
     }
 
-    /// Gives places to those who wait, and gives up on the dead that nobody replaces.
+    /// Gives places to those who wait, and gives up on the dead that nobody replaces. A server that joins gets no
+    /// dead one's place: it has nothing of what that one had.
     pub(super) fn check_recovery(&mut self, now: Duration, out: &mut Vec<Action>) {
         if !self.ready {
             return;
         }
         let waiting = std::mem::take(&mut self.waiting);
         for node in waiting {
-            match self.place_for(&node) {
+            match self.place_for(&node).filter(|_| !self.is_joiner(&node)) {
                 Some(id) => self.replace(now, id, &node, out),
                 None => self.waiting.push(node),
             }

@@ -297,7 +297,7 @@ impl Flights {
         numbers.into_iter().for_each(|number| drop(self.end(number)));
     }
 
-    /// A server is gone: what was sent to it waits for news of where to send it.
+    /// A server is dead or released: what was sent to it waits for news of where to send it.
     pub fn lost(&mut self, now: Duration, server: NodeId) {
         self.lost.insert(server);
         let parts = self.open.values_mut().flat_map(|flight| &mut flight.parts);
@@ -318,9 +318,8 @@ impl Flights {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
         self.routes.policy(word);
-        self.lost.extend(&word.lost);
-        for server in word.lost.clone() {
-            self.lost(now, server);
+        for server in word.lost.iter().chain(&word.released) {
+            self.lost(now, *server);
         }
         self.place_waiting(now);
         self.retry(now, out)

@@ -146,6 +146,19 @@ fn what_a_dead_server_had_waits_for_a_policy() {
     assert_eq!(begin(&mut flights, other)[0].meta.recver, A);
 }
 
+/// It left before the request reached it, and answers nothing.
+#[test]
+fn what_a_released_server_had_goes_where_the_policy_says() {
+    let mut flights = halves();
+    begin(&mut flights, slice(1, true, b"abcdefgh"));
+    let now = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 9, A) };
+    let homes = vec![A, A];
+    let word = Word { epoch: 1, homes, routes: vec![now], released: vec![B], ..Word::default() };
+    let mut out = Vec::new();
+    flights.policy(NOW, &word, &mut out).unwrap();
+    assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
+}
+
 #[test]
 fn a_later_push_does_not_overtake_one_that_waits() {
     let mut flights = halves();

@@ -173,8 +173,9 @@ impl Routes {
 
     /// Takes a policy in, unless a newer one is known. Its routes count in any case.
     pub fn policy(&mut self, word: &Word) -> bool {
-        if !word.lost.is_empty() {
-            self.keys.values_mut().for_each(|known| known.forget(&word.lost));
+        let gone: Vec<NodeId> = word.lost.iter().chain(&word.released).copied().collect();
+        if !gone.is_empty() {
+            self.keys.values_mut().for_each(|known| known.forget(&gone));
         }
         for route in &word.routes {
             self.learn(route.key, &[route.route]);
@@ -246,13 +247,17 @@ mod tests {
     }
 
     #[test]
-    fn routes_to_the_dead_are_forgotten() {
-        let mut routes = Routes::new(vec![8, 10]);
-        routes.learn(7, &[route(0, 10, 1, 8), route(10, 20, 1, 10)]);
-        let word = Word { epoch: 2, homes: vec![8, 8], lost: vec![10], ..Word::default() };
-        assert!(routes.policy(&word));
-        assert_eq!(routes.of(7).map(KeyRoutes::all), Some(&[route(0, 10, 1, 8)][..]));
-        assert_eq!(routes.of(7).unwrap().whole(), None, "it was longer");
+    fn routes_to_the_dead_and_the_released_are_forgotten() {
+        let word = Word { epoch: 2, homes: vec![8, 8], ..Word::default() };
+        for word in
+            [Word { lost: vec![10], ..word.clone() }, Word { released: vec![10], ..word.clone() }]
+        {
+            let mut routes = Routes::new(vec![8, 10]);
+            routes.learn(7, &[route(0, 10, 1, 8), route(10, 20, 1, 10)]);
+            assert!(routes.policy(&word));
+            assert_eq!(routes.of(7).map(KeyRoutes::all), Some(&[route(0, 10, 1, 8)][..]));
+            assert_eq!(routes.of(7).unwrap().whole(), None, "it was longer");
+        }
     }
 
     proptest! {

@@ -54,6 +54,8 @@ pub(super) struct Piece {
     pub(super) marks: Marks,
     /// What its replica has.
     pub(super) copied: Copied,
+    /// What the replica before has, until it has forgotten it.
+    pub(super) former_copy: Option<FormerCopy>,
     /// Who keeps a copy, as it was, until this one is safe.
     pub(super) source: Option<Source>,
 }
@@ -72,8 +74,31 @@ pub(super) enum Copied {
     /// Nothing.
     #[default]
     Not,
-    /// All that was sent; it said that it has that version, if it said anything.
-    Sent { confirmed: Option<u64> },
+    /// All that was sent there, first under the term `since`; it said that it has that version, if it said
+    /// anything.
+    Sent { to: NodeId, since: u64, confirmed: Option<u64> },
+}
+
+impl Copied {
+    /// Who has it, or is to have it.
+    pub(super) const fn at(self) -> Option<NodeId> {
+        match self {
+            Self::Not => None,
+            Self::Sent { to, .. } => Some(to),
+        }
+    }
+}
+
+/// A copy at a server that is being emptied, after the piece was sent to another replica: it gets no more rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FormerCopy {
+    pub(super) at: NodeId,
+    /// The term under which it was sent first.
+    pub(super) since: u64,
+    /// The version that it said it has.
+    pub(super) confirmed: Option<u64>,
+    /// That server was told to forget it.
+    pub(super) dropped: bool,
 }
 
 /// A tensor, or this server's part of it.
@@ -105,6 +130,7 @@ impl Piece {
             term: 1,
             marks: Marks::default(),
             copied: Copied::Not,
+            former_copy: None,
             source: None,
         }
     }
@@ -118,7 +144,7 @@ impl Piece {
 
     /// True if the replica has all that was answered.
     pub(super) const fn is_safe(&self) -> bool {
-        matches!(self.copied, Copied::Sent { confirmed: Some(_) })
+        matches!(self.copied, Copied::Sent { confirmed: Some(_), .. })
     }
 
     /// True if it has got what the same customer pushed to it before that push.
@@ -131,8 +157,36 @@ impl Piece {
     /// piece is kept elsewhere, as it was before, in case this server dies.
     pub(super) fn withholds(&self, version: u64) -> bool {
         let confirmed =
-            matches!(self.copied, Copied::Sent { confirmed: Some(has) } if has >= version);
-        (self.copied != Copied::Not || self.source.is_some()) && !confirmed
+            matches!(self.copied, Copied::Sent { confirmed: Some(has), .. } if has >= version);
+        let unconfirmed = (self.copied != Copied::Not || self.source.is_some()) && !confirmed;
+        unconfirmed || self.has_older_copy(version)
+    }
+
+    /// True if a former replica has a copy that may be older than that version.
+    pub(super) fn has_older_copy(&self, version: u64) -> bool {
+        self.former_copy.is_some_and(|former| former.confirmed < Some(version))
+    }
+
+    /// The copy at that server is to become, or to have been, a former one.
+    pub(super) fn former(&self, dropped: bool) -> Option<FormerCopy> {
+        let Copied::Sent { to, since, confirmed } = self.copied else { return self.former_copy };
+        self.former_copy.or(Some(FormerCopy { at: to, since, confirmed, dropped }))
+    }
+
+    /// A server says that its copy has that version. False if it cannot mean this piece: what is said under a term
+    /// before that of the seed is about an earlier time at which the piece was here.
+    pub(super) fn confirm(&mut self, server: NodeId, term: u64, version: u64) -> bool {
+        match (&mut self.copied, &mut self.former_copy) {
+            (Copied::Sent { to, since, confirmed }, _) if *to == server && *since <= term => {
+                *confirmed = Some(version).max(*confirmed);
+                true
+            }
+            (_, Some(former)) if former.at == server && former.since <= term => {
+                former.confirmed = Some(version).max(former.confirmed);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Its parts between `cuts`, which lie within it in ascending order. It must be dense, and nobody may have
@@ -169,6 +223,7 @@ impl Piece {
             term: self.term,
             marks: self.marks.clone(),
             copied: self.copied,
+            former_copy: self.former_copy,
             source: self.source,
         }
     }

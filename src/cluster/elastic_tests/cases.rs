@@ -373,6 +373,22 @@ fn a_server_that_died_meanwhile_is_noticed() {
     world.check();
 }
 
+/// It has nothing of what the dead one had.
+#[test]
+fn one_that_joins_before_a_death_is_noticed_gets_a_place_of_its_own() {
+    let mut world = with_values(3);
+    world.kill_scheduler();
+    let victim = world.index(10);
+    world.kill(victim);
+    world.restart_scheduler();
+    let joined = world.join();
+    world.pass(8 * SECOND);
+    assert_eq!(world.failure(), None);
+    assert_eq!(world.id(joined), server_id(3));
+    assert_eq!(world.nodes[0].policy().servers, [8, 12, 14]);
+    world.check();
+}
+
 /// Both copies of a key are gone, and only the journal knows that it was there.
 #[test]
 fn a_key_that_nobody_claims_after_a_restart_is_missed() {

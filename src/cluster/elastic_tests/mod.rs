@@ -110,7 +110,6 @@ fn joins_and_drains_lose_nothing() {
     for seed in 0..n() {
         let world = play(seed, 2 + (seed % 3) as usize, CALM, false);
         assert_eq!(world.failure(), None, "seed {seed}");
-        eprintln!("checking {seed}");
         world.check();
     }
 }
@@ -120,7 +119,6 @@ fn one_death_at_a_time_loses_nothing() {
     for seed in 0..n() {
         let world = play(seed, 2 + (seed % 4) as usize, DEADLY, false);
         assert_eq!(world.failure(), None, "seed {seed}");
-        eprintln!("checking {seed}");
         world.check();
     }
 }
@@ -130,7 +128,6 @@ fn the_loss_of_the_scheduler_loses_nothing() {
     for seed in 0..n() {
         let world = play(seed, 2 + (seed % 3) as usize, HEADLESS, false);
         assert_eq!(world.failure(), None, "seed {seed}");
-        eprintln!("checking {seed}");
         world.check();
     }
 }
@@ -143,12 +140,11 @@ fn many_deaths_at_once_lose_nothing_in_silence() {
     for seed in 0..n() {
         let world = play(seed, 3 + (seed % 3) as usize, WILD, false);
         if world.failure().is_none() && !world.live_servers().is_empty() {
-            eprintln!("checking {seed}");
             world.check();
             survived += 1;
         }
     }
-    assert!(survived > 20, "only {survived} survived");
+    assert!(survived > n() / 6, "only {survived} survived");
 }
 
 /// A server that says `Moved` between its claims and the policy: a piece may be claimed by neither side.
@@ -158,6 +154,7 @@ fn the_rule_about_moved_is_needed() {
     assert!((0..200).any(fails), "nothing was lost by breaking the rule");
 }
 
+/// Seeds; `PSLITE_TEST_SEEDS` says how many if it is to be more than a few.
 fn n() -> u64 {
-    std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(120)
+    std::env::var("PSLITE_TEST_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(24)
 }

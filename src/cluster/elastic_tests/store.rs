@@ -1,7 +1,7 @@
-//! A server of `docs/elastic.md` in miniature: pieces of one array of counters, moves, replicas, takeovers. A
+//! A server of `docs/elastic.md` in miniature: pieces of one array of counters, moves, copies, takeovers. A
 //! push adds one to each counter of a piece; it is answered once it is safe. No rounds: each push is one.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::cluster::Policy;
 use crate::cluster::claims::takeover_term;
@@ -11,23 +11,23 @@ use crate::wire::elastic::{Claim, Holding, KeyRoute, Order};
 pub(super) const KEY: u64 = 3;
 pub(super) const LENGTH: u64 = 10;
 
-/// What one server says to another.
+/// What one server says to another. Each copy has a number, which its parts keep.
 #[derive(Clone, Debug)]
 pub(super) enum Transfer {
     Move(Piece),
+    /// The piece is safe, or there is no copy to be had: then it is to be said when that is known.
     Moved {
         from: u64,
         term: u64,
+        alone: bool,
     },
-    /// Each copy has a number, which its parts keep.
+    Known {
+        from: u64,
+        term: u64,
+    },
     Seed {
         number: u64,
         piece: Piece,
-        sealed: bool,
-    },
-    Seal {
-        number: u64,
-        from: u64,
     },
     Round {
         number: u64,
@@ -53,26 +53,22 @@ pub(super) enum Transfer {
         number: u64,
         from: u64,
     },
+    Dropped {
+        number: u64,
+        from: u64,
+    },
 }
 
 /// The copy of a piece at another server.
 #[derive(Clone, Copy, Debug)]
 struct Copied {
+    at: NodeId,
     number: u64,
     /// Up to which version it is confirmed; 0: not at all.
     confirmed: u64,
-    /// The version from which on answers wait for it.
-    sealed_at: Option<u64>,
+    /// It is a former one, and to be forgotten.
+    dropped: bool,
 }
-
-impl Copied {
-    /// It has all that was answered.
-    fn is_safe(&self) -> bool {
-        self.sealed_at.is_some_and(|version| self.confirmed >= version)
-    }
-}
-
-type Copies = BTreeMap<NodeId, Copied>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Piece {
@@ -98,23 +94,28 @@ impl Piece {
 #[derive(Clone, Debug)]
 struct Owned {
     piece: Piece,
-    copies: Copies,
+    copy: Option<Copied>,
+    /// At a server that is being emptied: it gets no more rounds.
+    former: Option<Copied>,
     /// Versions at which pushes wait to be answered.
     waiting: Vec<u64>,
-    /// Its old owner has not heard that it arrived.
-    arrived_from: Option<NodeId>,
-    /// It has never been anywhere else.
-    is_new: bool,
+    /// Its old owner keeps it as it was, and whether that was told.
+    source: Option<(NodeId, bool)>,
 }
 
 impl Owned {
-    /// Another copy counts if this server dies, and must not be behind; or there is none at all.
-    fn must_wait(&self) -> bool {
-        self.arrived_from.is_some() || self.is_new
+    fn is_safe(&self) -> bool {
+        self.copy.is_some_and(|copy| copy.confirmed > 0)
     }
 
-    fn is_safe(&self) -> bool {
-        self.copies.values().any(Copied::is_safe)
+    fn is_busy(&self) -> bool {
+        self.source.is_some() || self.former.is_some()
+    }
+
+    fn withholds(&self, version: u64) -> bool {
+        let confirmed = self.copy.is_some_and(|copy| copy.confirmed >= version);
+        let older = self.former.is_some_and(|former| former.confirmed < version);
+        ((self.copy.is_some() || self.source.is_some()) && !confirmed) || older
     }
 }
 
@@ -124,7 +125,6 @@ struct Kept {
     of: NodeId,
     number: u64,
     piece: Piece,
-    sealed: bool,
 }
 
 impl Kept {
@@ -137,7 +137,7 @@ impl Kept {
 struct Leaving {
     piece: Piece,
     to: NodeId,
-    copies: Copies,
+    copy: Option<Copied>,
     waiting: Vec<u64>,
 }
 
@@ -158,11 +158,12 @@ pub(super) struct Store {
     owned: Vec<Owned>,
     leaving: Vec<Leaving>,
     copies: Vec<Kept>,
+    lost: BTreeSet<NodeId>,
+    replica: Option<NodeId>,
     last_number: u64,
     orders: Vec<Order>,
     /// Claims are given, and no policy has come since.
     frozen: bool,
-    parked: Vec<(NodeId, Transfer)>,
     /// The planted mistake, if any: what `docs/elastic.md` forbids.
     pub(super) says_moved_at_once: bool,
 }
@@ -173,7 +174,7 @@ impl Store {
         let term = takeover_term(self.policy.epoch) + 1;
         let values = vec![0; LENGTH as usize];
         let piece = Piece { from: 0, to: LENGTH, term, version: 1, values };
-        self.own(piece, None, true, out);
+        self.own(piece, None, out);
     }
 
     pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> {
@@ -182,9 +183,7 @@ impl Store {
 
     /// Each piece is here for good, and has a copy elsewhere, if there is to be one.
     pub(super) fn is_settled(&self) -> bool {
-        let settled = |owned: &Owned| {
-            (owned.is_safe() || owned.copies.is_empty()) && owned.arrived_from.is_none()
-        };
+        let settled = |owned: &Owned| (owned.is_safe() || owned.copy.is_none()) && !owned.is_busy();
         self.owned.iter().all(settled)
     }
 
@@ -202,69 +201,63 @@ impl Store {
         let owned = &mut self.owned[index];
         owned.piece.add_one();
         let (from, version) = (owned.piece.from, owned.piece.version);
-        for (server, copy) in &owned.copies {
-            out.transfers.push((*server, Transfer::Round { number: copy.number, from, version }));
+        if let Some(Copied { at, number, .. }) = owned.copy {
+            out.transfers.push((at, Transfer::Round { number, from, version }));
         }
         owned.waiting.push(version);
-        Self::answer(&self.policy, owned, out);
+        Self::answer(owned, out);
     }
 
-    /// Answers what is safe: confirmed by a copy, or there is none to be had. What has just arrived waits.
-    fn answer(policy: &Policy, owned: &mut Owned, out: &mut Out) {
-        let sealed = owned.copies.values().filter(|copy| copy.sealed_at.is_some());
-        let confirmed = sealed.map(|copy| copy.confirmed).min();
-        let must_wait = owned.must_wait() && policy.replicas > 0 && !owned.copies.is_empty();
-        let piece = &owned.piece;
-        owned.waiting.retain(|version| {
-            let safe = confirmed.map_or(!must_wait, |confirmed| *version <= confirmed);
-            if safe {
-                out.answered.push((piece.from, piece.to));
-            }
-            !safe
-        });
+    /// Answers what is safe.
+    fn answer(owned: &mut Owned, out: &mut Out) {
+        let elements = (owned.piece.from, owned.piece.to);
+        let waiting = std::mem::take(&mut owned.waiting);
+        let (rest, safe): (Vec<u64>, Vec<u64>) =
+            waiting.into_iter().partition(|version| owned.withholds(*version));
+        owned.waiting = rest;
+        out.answered.extend(safe.iter().map(|_| elements));
     }
 
-    fn replica(&self) -> Option<NodeId> {
-        let able = |id: &&NodeId| **id != self.me && !self.policy.draining.contains(*id);
-        let servers = || self.policy.servers.iter().filter(able);
-        let next = servers().find(|id| **id > self.me).or_else(|| servers().next());
-        next.copied().filter(|_| self.policy.replicas > 0)
-    }
-
-    fn own(&mut self, piece: Piece, arrived_from: Option<NodeId>, is_new: bool, out: &mut Out) {
-        let mut copies = Copies::new();
-        if let Some(replica) = self.replica() {
-            let sealed = arrived_from.is_some() || is_new;
-            copies.insert(replica, self.seed(replica, &piece, sealed, out));
+    fn choose_replica(&mut self) {
+        let able = |id: &&NodeId| {
+            self.policy.replicas > 0 && **id != self.me && !self.policy.draining.contains(*id)
+        };
+        let mut servers = self.policy.servers.iter().filter(able);
+        if self.replica.is_some_and(|replica| servers.clone().any(|id| *id == replica)) {
+            return;
         }
-        self.owned.push(Owned { piece, copies, waiting: Vec::new(), arrived_from, is_new });
+        let next = servers.clone().find(|id| **id > self.me);
+        self.replica = next.or_else(|| servers.next()).copied();
+    }
+
+    fn own(&mut self, piece: Piece, source: Option<NodeId>, out: &mut Out) {
+        let copy = self.replica.map(|replica| self.seed(replica, &piece, out));
+        let source = source.map(|source| (source, false));
+        self.owned.push(Owned { piece, copy, former: None, waiting: Vec::new(), source });
         self.settle(out);
     }
 
-    fn seed(&mut self, to: NodeId, piece: &Piece, sealed: bool, out: &mut Out) -> Copied {
+    fn seed(&mut self, at: NodeId, piece: &Piece, out: &mut Out) -> Copied {
         self.last_number += 1;
         let number = self.last_number;
-        out.transfers.push((to, Transfer::Seed { number, piece: piece.clone(), sealed }));
-        Copied { number, confirmed: 0, sealed_at: sealed.then_some(piece.version) }
+        out.transfers.push((at, Transfer::Seed { number, piece: piece.clone() }));
+        Copied { at, number, confirmed: 0, dropped: false }
     }
 
     /// Says that pieces arrived, once they are safe, and answers what can be.
     fn settle(&mut self, out: &mut Out) {
         let frozen = self.frozen && !self.says_moved_at_once;
+        let alone = self.replica.is_none();
         for owned in &mut self.owned {
-            let safe = owned.copies.is_empty() || owned.is_safe();
-            owned.is_new &= !safe;
-            if (safe || self.says_moved_at_once)
-                && !frozen
-                && let Some(from) = owned.arrived_from.take()
-            {
+            let due = alone || owned.is_safe() || self.says_moved_at_once;
+            if let Some((from, false)) = owned.source.filter(|_| due && !frozen) {
                 let piece = &owned.piece;
-                let moved = Transfer::Moved { from: piece.from, term: piece.term };
+                let moved = Transfer::Moved { from: piece.from, term: piece.term, alone };
                 out.transfers.push((from, moved));
+                owned.source = alone.then_some((from, true));
             }
-            Self::answer(&self.policy, owned, out);
+            Self::answer(owned, out);
         }
-        self.drop_old_copies(out);
         out.claims = true;
     }
 
@@ -280,61 +273,69 @@ impl Store {
 
     fn begin_moves(&mut self, out: &mut Out) {
         for order in std::mem::take(&mut self.orders) {
-            if !self.policy.servers.contains(&order.owner) {
+            if !self.policy.servers.contains(&order.owner) || self.lost.contains(&order.owner) {
                 continue;
             }
             let inside = |owned: &Owned| owned.piece.from < order.to && order.from < owned.piece.to;
             while let Some(index) =
-                self.owned.iter().position(|owned| inside(owned) && owned.arrived_from.is_none())
+                self.owned.iter().position(|owned| inside(owned) && !owned.is_busy())
             {
                 let owned = self.owned.swap_remove(index);
                 self.give_away(owned, &order, out);
             }
             if self.owned.iter().any(inside) {
-                self.orders.push(order); // It has only just come.
+                self.orders.push(order); // It has only just come, or is copied elsewhere.
             }
         }
     }
 
     fn give_away(&mut self, owned: Owned, order: &Order, out: &mut Out) {
-        let Owned { piece, copies, waiting, is_new, .. } = owned;
+        let Owned { piece, copy, waiting, .. } = owned;
         let (from, to) = (order.from.max(piece.from), order.to.min(piece.to));
         let term = piece.term + 1;
-        for (server, copy) in &copies {
-            let cut = Transfer::Cut { number: copy.number, at: piece.from, from, to, term };
-            out.transfers.push((*server, cut));
+        if let Some(Copied { at: server, number, .. }) = copy {
+            let cut = Transfer::Cut { number, at: piece.from, from, to, term };
+            out.transfers.push((server, cut));
         }
         let parts = [(piece.from, from), (to, piece.to)];
         for (from, to) in parts.into_iter().filter(|(from, to)| from < to) {
             let piece = piece.part(from, to, term);
-            let (copies, waiting) = (copies.clone(), waiting.clone());
-            self.owned.push(Owned { piece, copies, waiting, arrived_from: None, is_new });
+            let waiting = waiting.clone();
+            self.owned.push(Owned { piece, copy, former: None, waiting, source: None });
         }
         out.transfers.push((order.owner, Transfer::Move(piece.part(from, to, term))));
         let piece = piece.part(from, to, piece.term);
-        self.leaving.push(Leaving { piece, to: order.owner, copies, waiting });
+        self.leaving.push(Leaving { piece, to: order.owner, copy, waiting });
         out.claims = true;
     }
 
     pub(super) fn transfer(&mut self, from: NodeId, transfer: Transfer, out: &mut Out) {
-        if self.frozen && matches!(transfer, Transfer::Move(_)) && !self.says_moved_at_once {
-            return self.parked.push((from, transfer));
-        }
         match transfer {
-            Transfer::Move(piece) => self.own(piece, Some(from), false, out),
-            Transfer::Moved { from: begin, term } => self.moved(begin, term, out),
-            Transfer::Seed { number, piece, sealed } => {
+            Transfer::Move(piece) => self.own(piece, Some(from), out),
+            Transfer::Moved { from: begin, term, alone } => {
+                self.moved(begin, term, out);
+                if alone {
+                    out.transfers.push((from, Transfer::Known { from: begin, term }));
+                }
+            }
+            Transfer::Known { from: begin, term } => {
+                let same = |owned: &&mut Owned| {
+                    (owned.piece.from, owned.piece.term) == (begin, term)
+                        && owned.source == Some((from, true))
+                };
+                if let Some(owned) = self.owned.iter_mut().find(same) {
+                    owned.source = None;
+                }
+                self.settle(out);
+                self.begin_moves(out);
+            }
+            Transfer::Seed { number, piece } => {
                 let (begin, to, version) = (piece.from, piece.to, piece.version);
                 let apart = |p: &Piece| p.to <= piece.from || piece.to <= p.from;
                 self.copies.retain(|kept| kept.of != from || apart(&kept.piece));
-                self.copies.push(Kept { of: from, number, piece, sealed });
+                self.copies.push(Kept { of: from, number, piece });
                 let confirmed = Transfer::Confirmed { number, from: begin, to, version };
                 out.transfers.push((from, confirmed));
-            }
-            Transfer::Seal { number, from: begin } => {
-                if let Some(kept) = self.copies.iter_mut().find(|k| k.is(from, number, begin)) {
-                    kept.sealed = true;
-                }
             }
             Transfer::Round { number, from: begin, version } => {
                 if let Some(kept) = self.copies.iter_mut().find(|k| k.is(from, number, begin)) {
@@ -346,17 +347,7 @@ impl Store {
                 }
             }
             Transfer::Confirmed { number, from: begin, to, version } => {
-                let owned = self.owned.iter_mut().map(|o| (&o.piece, &mut o.copies));
-                let leaving = self.leaving.iter_mut().map(|l| (&l.piece, &mut l.copies));
-                let within = |piece: &Piece| begin <= piece.from && piece.to <= to;
-                for (_, copies) in owned.chain(leaving).filter(|(piece, _)| within(piece)) {
-                    if let Some(copy) = copies.get_mut(&from).filter(|copy| copy.number == number) {
-                        copy.confirmed = copy.confirmed.max(version);
-                    }
-                }
-                self.seal(out);
-                self.settle(out);
-                self.begin_moves(out);
+                self.confirmed(number, (begin, to), version, out);
             }
             Transfer::Cut { number, at, from: begin, to, term } => {
                 let cut = |kept: &Kept| kept.is(from, number, at);
@@ -371,30 +362,50 @@ impl Store {
             }
             Transfer::Drop { number, from: begin } => {
                 self.copies.retain(|kept| !kept.is(from, number, begin));
+                out.transfers.push((from, Transfer::Dropped { number, from: begin }));
                 out.claims = true;
+            }
+            Transfer::Dropped { number, from: begin } => {
+                let its = |owned: &&mut Owned| {
+                    owned.piece.from == begin
+                        && owned.former.is_some_and(|former| former.number == number)
+                };
+                if let Some(owned) = self.owned.iter_mut().find(its) {
+                    owned.former = None;
+                }
+                self.copy_all(out);
+                self.settle(out);
+                self.begin_moves(out);
             }
         }
     }
 
-    /// Copies that have come as far as the seed count from now on.
-    fn seal(&mut self, out: &mut Out) {
+    fn confirmed(&mut self, number: u64, (from, to): (u64, u64), version: u64, out: &mut Out) {
         for owned in &mut self.owned {
-            for (server, copy) in &mut owned.copies {
-                if copy.confirmed > 0 && copy.sealed_at.is_none() {
-                    copy.sealed_at = Some(owned.piece.version);
-                    let (number, from) = (copy.number, owned.piece.from);
-                    out.transfers.push((*server, Transfer::Seal { number, from }));
+            if owned.piece.from < from || to < owned.piece.to {
+                continue;
+            }
+            if let Some(copy) = owned.copy.as_mut().filter(|copy| copy.number == number) {
+                copy.confirmed = copy.confirmed.max(version);
+                if let Some(former) = owned.former.as_mut().filter(|former| !former.dropped) {
+                    former.dropped = true;
+                    let (number, from) = (former.number, owned.piece.from);
+                    out.transfers.push((former.at, Transfer::Drop { number, from }));
                 }
+            } else if let Some(former) = owned.former.as_mut().filter(|f| f.number == number) {
+                former.confirmed = former.confirmed.max(version);
             }
         }
+        self.settle(out);
+        self.begin_moves(out);
     }
 
     fn moved(&mut self, from: u64, term: u64, out: &mut Out) {
         let same = |leaving: &Leaving| leaving.piece.from == from && leaving.piece.term + 1 == term;
         let Some(index) = self.leaving.iter().position(same) else { return };
         let leaving = self.leaving.swap_remove(index);
-        for (server, copy) in &leaving.copies {
-            out.transfers.push((*server, Transfer::Drop { number: copy.number, from }));
+        if let Some(Copied { at, number, .. }) = leaving.copy {
+            out.transfers.push((at, Transfer::Drop { number, from }));
         }
         // All that it had applied went along and is safe there.
         let elements = (leaving.piece.from, leaving.piece.to);
@@ -423,12 +434,13 @@ impl Store {
             .leaving
             .iter()
             .map(|leaving| claim(&leaving.piece, Holding::Leaving, leaving.to, false));
-        let copies = self.copies.iter().map(|k| claim(&k.piece, Holding::Replica, k.of, k.sealed));
+        let copies = self.copies.iter().map(|k| claim(&k.piece, Holding::Replica, k.of, false));
         owned.chain(leaving).chain(copies).collect()
     }
 
-    /// The answer to a collection.
-    pub(super) fn collected(&mut self) -> Vec<Claim> {
+    /// The answer to a collection, if these servers are dead.
+    pub(super) fn collected(&mut self, lost: impl IntoIterator<Item = NodeId>) -> Vec<Claim> {
+        self.lost.extend(lost);
         self.frozen = true;
         self.claims()
     }
@@ -436,95 +448,85 @@ impl Store {
     pub(super) fn policy(&mut self, policy: &Policy, routes: &[KeyRoute], out: &mut Out) {
         self.policy = policy.clone();
         self.frozen = false;
+        self.lost.extend(policy.lost.iter().chain(&policy.released));
+        self.orders.clear();
+        self.choose_replica();
         let mut taken: Vec<Piece> = Vec::new();
         for route in routes.iter().map(|route| route.route) {
-            let has = self.owned.iter().any(|owned| {
-                owned.piece.from <= route.from
-                    && route.to <= owned.piece.to
-                    && owned.piece.term >= route.term
-            });
-            let elsewhere = self.leaving.iter().any(|leaving| {
-                leaving.piece.from <= route.from
-                    && route.to <= leaving.piece.to
-                    && leaving.piece.term >= route.term
-            });
-            if route.owner == self.me
-                && !has
-                && !elsewhere
-                && route.term == takeover_term(policy.epoch)
-            {
-                taken.push(
-                    self.best_copy(route.from, route.to).part(route.from, route.to, route.term),
-                );
+            let owned = |o: &Owned| o.piece.from < route.to && route.from < o.piece.to;
+            let mine = route.owner == self.me && route.term == takeover_term(policy.epoch);
+            if mine && !self.owned.iter().any(owned) {
+                let best = self.best_copy(route.from, route.to);
+                taken.push(best.part(route.from, route.to, route.term));
             }
         }
-        let lost = |id: &NodeId| policy.lost.contains(id);
-        self.leaving.retain(|leaving| !lost(&leaving.to));
-        self.copies.retain(|kept| !lost(&kept.of));
-        self.reseed(out);
+        self.forget_lost(out);
         for piece in taken {
-            self.own(piece, None, false, out);
+            self.own(piece, None, out);
         }
-        for (from, transfer) in std::mem::take(&mut self.parked) {
-            if !lost(&from) {
-                self.transfer(from, transfer, out);
-            }
-        }
+        self.copy_all(out);
         self.begin_moves(out);
         self.settle(out);
     }
 
+    /// The best of what is kept of, or for, those that are gone.
     fn best_copy(&self, from: u64, to: u64) -> Piece {
-        let leaving = self.leaving.iter().map(|leaving| (1, &leaving.piece));
-        let copies = self.copies.iter().filter(|k| k.sealed).map(|kept| (0, &kept.piece));
+        let gone = |id: NodeId| self.lost.contains(&id);
+        let leaving = self.leaving.iter().filter(|leaving| gone(leaving.to));
+        let leaving = leaving.map(|leaving| (1, &leaving.piece));
+        let copies = self.copies.iter().filter(|kept| gone(kept.of)).map(|kept| (0, &kept.piece));
         let all = leaving.chain(copies).filter(|(_, p)| p.from <= from && to <= p.to);
-        let best = all.max_by_key(|(holding, p)| (p.term, *holding, p.version));
+        let best = all.max_by_key(|(holding, p)| (p.term, p.version, *holding));
         best.unwrap_or_else(|| panic!("{} has no copy of {from}..{to}: {self:?}", self.me))
             .1
             .clone()
     }
 
-    /// Copies go where the policy has room for them; what is at a server that is being emptied stays until
-    /// there is another.
-    fn reseed(&mut self, out: &mut Out) {
-        let replica = self.replica();
-        let policy = self.policy.clone();
-        for mut owned in std::mem::take(&mut self.owned) {
-            if owned.arrived_from.is_some_and(|from| policy.lost.contains(&from)) {
-                owned.arrived_from = None;
+    fn forget_lost(&mut self, out: &mut Out) {
+        let lost = &self.lost;
+        self.copies.retain(|kept| !lost.contains(&kept.of));
+        let (gone, kept) = std::mem::take(&mut self.leaving)
+            .into_iter()
+            .partition::<Vec<_>, _>(|leaving| lost.contains(&leaving.to));
+        self.leaving = kept;
+        for leaving in gone {
+            if let Some(Copied { at, number, .. }) = leaving.copy {
+                let from = leaving.piece.from;
+                out.transfers.push((at, Transfer::Drop { number, from }));
             }
-            owned.copies.retain(|id, _| policy.servers.contains(id));
-            let stays = owned.copies.keys().any(|id| !policy.draining.contains(id));
-            if let Some(replica) = replica.filter(|_| !stays) {
-                let copy = self.seed(replica, &owned.piece, owned.must_wait(), out);
-                owned.copies.insert(replica, copy);
-            } else if replica.is_none() {
-                for (id, copy) in std::mem::take(&mut owned.copies) {
-                    let (number, from) = (copy.number, owned.piece.from);
-                    out.transfers.push((id, Transfer::Drop { number, from }));
+        }
+        for leaving in &mut self.leaving {
+            leaving.copy = leaving.copy.filter(|copy| !lost.contains(&copy.at));
+        }
+        for owned in &mut self.owned {
+            owned.source = owned.source.filter(|(source, _)| !lost.contains(source));
+            owned.copy = owned.copy.filter(|copy| !lost.contains(&copy.at));
+            owned.former = owned.former.filter(|former| !lost.contains(&former.at));
+            Self::answer(owned, out);
+        }
+    }
+
+    /// Sends what the replica has not got. What is at a server that is being emptied is forgotten there after that.
+    fn copy_all(&mut self, out: &mut Out) {
+        let replica = self.replica;
+        let all = std::mem::take(&mut self.owned);
+        for mut owned in all {
+            let may = owned.copy.is_none() || owned.former.is_none();
+            if may && owned.copy.map(|copy| copy.at) != replica {
+                let dropped = replica.is_none();
+                owned.former = owned.former.or(owned.copy.map(|copy| Copied { dropped, ..copy }));
+                owned.copy = replica.map(|replica| self.seed(replica, &owned.piece, out));
+                if let (true, Some(Copied { at, number, .. })) = (dropped, owned.former) {
+                    let from = owned.piece.from;
+                    out.transfers.push((at, Transfer::Drop { number, from }));
                 }
             }
             self.owned.push(owned);
         }
-        for leaving in &mut self.leaving {
-            leaving.copies.retain(|id, _| policy.servers.contains(id));
+        let mut leaving = std::mem::take(&mut self.leaving);
+        for leaving in leaving.iter_mut().filter(|leaving| leaving.copy.is_none()) {
+            leaving.copy = replica.map(|replica| self.seed(replica, &leaving.piece, out));
         }
-        self.drop_old_copies(out);
-    }
-
-    /// Once the new copy is confirmed, the one at a server that is being emptied is not needed.
-    fn drop_old_copies(&mut self, out: &mut Out) {
-        for owned in &mut self.owned {
-            let draining = |id: &NodeId| self.policy.draining.contains(id);
-            let from = owned.piece.from;
-            let elsewhere = owned.copies.iter().any(|(id, copy)| !draining(id) && copy.is_safe());
-            owned.copies.retain(|id, copy| {
-                let over = elsewhere && draining(id);
-                if over {
-                    out.transfers.push((*id, Transfer::Drop { number: copy.number, from }));
-                }
-                !over
-            });
-        }
+        self.leaving.extend(leaving);
     }
 }

@@ -208,7 +208,10 @@ impl World {
                 }
             }
             Action::Collect { epoch } => {
-                let claims = self.stores[i].collected();
+                let node = &self.nodes[i];
+                let gone: Vec<NodeId> =
+                    node.members().keys().copied().filter(|id| node.is_gone(*id)).collect();
+                let claims = self.stores[i].collected(gone);
                 self.dirty[i] = false;
                 self.feed(i, Event::Claims { epoch: *epoch, claims, fixed: None });
             }
@@ -308,8 +311,9 @@ impl World {
         self.feed(0, Event::Start);
         let ids: Vec<NodeId> = self.links[0].keys().copied().collect();
         for id in ids {
-            let i = self.index(id);
-            if !self.dead[i] {
+            // One that joined may not have heard its id.
+            let node = self.nodes.iter().position(|node| node.me().id == id);
+            if let Some(i) = node.filter(|i| !self.dead[*i]) {
                 self.feed(0, Event::LinkUp { id });
                 self.feed(i, Event::LinkUp { id: SCHEDULER });
             }

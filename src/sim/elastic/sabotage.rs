@@ -6,9 +6,12 @@ use std::mem::take;
 
 use bytes::Bytes;
 
+use crate::cluster::Policy;
 use crate::cluster::journal::Change;
 use crate::store::{Outbound, Outgoing};
-use crate::wire::elastic::{Claim, Holding, Mark, Placed, Route, Transfer, TransferKind, Word};
+use crate::wire::elastic::{
+    Claim, Holding, KeyRoute, Mark, Placed, Route, Transfer, TransferKind, Word,
+};
 use crate::wire::{Frames, Key, Meta, NodeId};
 
 /// What is wrong.
@@ -32,7 +35,7 @@ pub enum Plant {
     StateNotMoved,
     /// A replica does not note which pushes a round had.
     RoundWithoutMarks,
-    /// Servers go on taking pieces and rounds from one that was declared dead.
+    /// Servers go on as if one that was declared dead still served, and take from it what comes.
     TakesFromTheDead,
     /// A server goes back to the policy before the newest.
     OldEpochAccepted,
@@ -46,8 +49,8 @@ pub enum Plant {
     ForgottenBeforeSafe,
     /// The scheduler does not note which epochs it gave out.
     EpochsNotNoted,
-    /// The scheduler does not note who died.
-    DeathsNotNoted,
+    /// The scheduler does not note who joined.
+    JoinsNotNoted,
 }
 
 impl Plant {
@@ -69,7 +72,7 @@ impl Plant {
         Self::OldClaims,
         Self::ForgottenBeforeSafe,
         Self::EpochsNotNoted,
-        Self::DeathsNotNoted,
+        Self::JoinsNotNoted,
     ];
 }
 
@@ -84,7 +87,7 @@ pub(super) struct Sabotage {
     forged: Vec<(NodeId, Transfer)>,
     /// Sent at the next tick.
     late: Vec<Outgoing>,
-    policies: Vec<Word>,
+    policy: Option<(Policy, Vec<KeyRoute>)>,
     claims: Vec<Claim>,
     routes: BTreeMap<Key, Vec<Route>>,
 }
@@ -110,15 +113,24 @@ impl Sabotage {
         if self.is(Plant::TakesFromTheDead) { Vec::new() } else { lost }
     }
 
-    /// The policies that the store is given for one that came.
-    pub(super) fn policy(&mut self, word: Word) -> Vec<Word> {
-        if !self.is(Plant::OldEpochAccepted) {
-            return vec![Word { lost: self.lost(word.lost.clone()), ..word }];
+    /// The policies that a server follows when one comes.
+    pub(super) fn followed(
+        &mut self,
+        policy: Policy,
+        routes: Vec<KeyRoute>,
+    ) -> Vec<(Policy, Vec<KeyRoute>)> {
+        let before = self.policy.take().filter(|_| self.is(Plant::OldEpochAccepted));
+        self.policy = Some((policy.clone(), routes.clone()));
+        std::iter::once((policy, routes)).chain(before).collect()
+    }
+
+    /// A policy as the store is given it.
+    pub(super) fn policy(&self, word: Word) -> Word {
+        if !self.is(Plant::TakesFromTheDead) {
+            return word;
         }
-        let epoch = word.epoch;
-        let old = self.policies.last().map(|old| Word { epoch, ..old.clone() });
-        self.policies.push(word.clone());
-        std::iter::once(word).chain(old).collect()
+        let servers = word.servers.iter().chain(&word.lost).copied().collect();
+        Word { lost: Vec::new(), servers, ..word }
     }
 
     /// What the scheduler is told.
@@ -263,7 +275,7 @@ impl Sabotage {
     pub(super) const fn loses(plant: Option<Plant>, change: &Change) -> bool {
         match plant {
             Some(Plant::EpochsNotNoted) => matches!(change, Change::Epoch(_)),
-            Some(Plant::DeathsNotNoted) => matches!(change, Change::Lost(_)),
+            Some(Plant::JoinsNotNoted) => matches!(change, Change::Joined(_)),
             _ => false,
         }
     }

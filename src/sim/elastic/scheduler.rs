@@ -1,6 +1,7 @@
 //! The scheduler of a simulated elastic job: beside MXNet's two barriers it orders moves and drains at random, as a
 //! planner would that knows nothing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ledger::Ledger;
@@ -19,6 +20,8 @@ const EXIT: u64 = 2;
 const ORDERS_MAX: u64 = 3;
 /// Where pieces may be cut.
 const ALIGN: u64 = 16;
+/// Once nothing goes wrong any more, a server is empty after that time: a few rounds.
+const TO_EMPTY: Duration = Duration::from_secs(4);
 
 /// What the scheduler orders.
 #[derive(Clone, Debug, Default)]
@@ -38,11 +41,13 @@ pub(super) struct Scheduler {
     config: SchedulerConfig,
     random: Random,
     next_move: Duration,
+    /// Since when servers are being emptied under a policy.
+    draining: BTreeMap<(NodeId, u64), Duration>,
 }
 
 impl Scheduler {
     pub(super) const fn new(config: SchedulerConfig, random: Random) -> Self {
-        Self { config, random, next_move: Duration::ZERO }
+        Self { config, random, next_move: Duration::ZERO, draining: BTreeMap::new() }
     }
 
     pub(super) fn input(
@@ -73,7 +78,10 @@ impl Scheduler {
                     routes.iter().for_each(|route| ledger.route(route));
                 }
             }
-            Input::Tick => self.tick(view, out),
+            Input::Tick => {
+                self.look_at_drained(view, ledger);
+                self.tick(view, out);
+            }
             _ => {}
         }
     }
@@ -102,6 +110,20 @@ impl Scheduler {
         if able.len() > self.config.servers_min.max(1) {
             let id = able[self.random.below(able.len() as u64) as usize];
             out.push(Output::Elastic(Event::Drain { id }));
+        }
+    }
+
+    /// A server that is to be emptied is, and goes.
+    fn look_at_drained(&mut self, view: &View<'_>, ledger: &mut Ledger) {
+        let policy = view.cluster.policy();
+        let ids = policy.draining.iter().map(|id| (*id, policy.epoch));
+        let quiet = view.cluster.may_order() && view.now >= self.config.until;
+        let now = |id| (id, self.draining.get(&id).copied().unwrap_or(view.now));
+        self.draining = ids.filter(|_| quiet).map(now).collect();
+        for ((id, epoch), since) in &self.draining {
+            if view.now >= *since + TO_EMPTY {
+                ledger.not_emptied(*id, *epoch);
+            }
         }
     }
 

@@ -145,13 +145,14 @@ impl Server {
         let Some(store) = &mut self.store else { return };
         match action {
             Action::Policy { policy, routes } => {
-                ledger.policy(view.process, &policy);
                 routes.iter().for_each(|route| ledger.route(route));
-                for word in self.sabotage.policy(word_of(&policy, routes)) {
-                    store.policy(&word, &mut sent);
+                let servers = policy.servers.clone();
+                for (policy, routes) in self.sabotage.followed(policy, routes) {
+                    ledger.policy(view.process, &policy);
+                    store.policy(&self.sabotage.policy(word_of(&policy, routes)), &mut sent);
                 }
                 let joined = view.cluster.me().is_recovery;
-                let forged = self.sabotage.end_of_commands(&policy.servers).filter(|_| joined);
+                let forged = self.sabotage.end_of_commands(&servers).filter(|_| joined);
                 if let Some((from, end)) = forged {
                     let _ = store.transfer(from, &end, &[], &mut sent);
                 }
@@ -265,15 +266,17 @@ fn transfer_message(Outgoing { to, transfer, frames }: Outgoing) -> Output {
     Output::Send(Box::new(Message { meta, data: frames.into_iter().collect() }))
 }
 
-/// A policy as the store and a worker's flights take it.
+/// A policy as the store and a worker's flights take it, made as the van makes it.
 pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> Word {
+    let mut lost: Vec<NodeId> = policy.lost.iter().chain(&policy.released).copied().collect();
+    lost.sort_unstable();
     Word {
         kind: WordKind::Policy as i32,
         epoch: policy.epoch,
         servers: policy.servers.clone(),
         draining: policy.draining.clone(),
         homes: policy.homes.clone(),
-        lost: policy.lost.clone(),
+        lost,
         released: policy.released.clone(),
         replicas: policy.replicas,
         workers: policy.workers,

@@ -2,18 +2,122 @@
 
 use super::*;
 
-fn check(seed: u64, scenario: Scenario) {
-    let fixed = Fixed { scenario: Some(scenario), ..Fixed::default() };
-    let report = run(&job(seed, &fixed));
-    assert!(
-        report.is_right(),
-        "seed {seed} of {}: {}",
-        scenario.name(),
-        report.ledger.faults().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-    );
+/// Seeds that every run of the tests plays: about 20 of each scenario. `PSLITE_TEST_SEEDS` and `PSLITE_TEST_SEED` say how
+/// many if they are to be others, and which is the first.
+const SEEDS: u64 = 300;
+/// Tests that share them.
+const PARTS: u64 = 6;
+/// A mistake shows in one of so many jobs.
+const PLANTED_MAX: u64 = 60;
+
+fn wrong(seed: u64, config: &ElasticConfig) -> Option<String> {
+    let report = run(config);
+    let faults: Vec<String> = report.ledger.faults().iter().map(ToString::to_string).collect();
+    (!report.is_right())
+        .then(|| format!("{}\n  again: pslite sim --trace --seed {seed}", faults.join("\n")))
+}
+
+fn play(part: u64) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    let all = first..first + number("PSLITE_TEST_SEEDS").unwrap_or(SEEDS);
+    let seeds = all.filter(|seed| seed % PARTS == part);
+    let found: Vec<String> =
+        seeds.filter_map(|seed| wrong(seed, &job(seed, &Fixed::default()))).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
-fn calm() {
-    (0..20).for_each(|seed| check(seed, Scenario::Calm));
+fn seeds_of_part_0() {
+    play(0);
+}
+
+#[test]
+fn seeds_of_part_1() {
+    play(1);
+}
+
+#[test]
+fn seeds_of_part_2() {
+    play(2);
+}
+
+#[test]
+fn seeds_of_part_3() {
+    play(3);
+}
+
+#[test]
+fn seeds_of_part_4() {
+    play(4);
+}
+
+#[test]
+fn seeds_of_part_5() {
+    play(5);
+}
+
+#[test]
+fn a_seed_always_goes_the_same_way() {
+    let mut hashes = Vec::new();
+    for (scenario, seed) in Scenario::ALL.into_iter().zip(SEEDS..) {
+        let config = job(seed, &Fixed { scenario: Some(scenario), ..Fixed::default() });
+        let (first, second) = (run(&config), run(&config));
+        assert_eq!(first.trace.hash(), second.trace.hash(), "{}", scenario.name());
+        assert_eq!((first.steps, first.took), (second.steps, second.took));
+        hashes.push(first.trace.hash());
+    }
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), Scenario::ALL.len(), "different jobs go different ways");
+}
+
+/// Where each mistake shows soonest.
+const PLANTED: [(Plant, Scenario); 17] = [
+    (Plant::DuplicateCounted, Scenario::Calm),
+    (Plant::AnswerBeforeReplica, Scenario::Restarts),
+    (Plant::StaleRouteWins, Scenario::Moves),
+    (Plant::ReplicaSkipsRound, Scenario::Restarts),
+    (Plant::MoveShipsOpenRound, Scenario::Hiccups),
+    (Plant::ParkedRequestLost, Scenario::Restarts),
+    (Plant::MarksNotMoved, Scenario::Moves),
+    (Plant::StateNotMoved, Scenario::FalseDeaths),
+    (Plant::RoundWithoutMarks, Scenario::Restarts),
+    (Plant::TakesFromTheDead, Scenario::Deaths),
+    (Plant::OldEpochAccepted, Scenario::Joins),
+    (Plant::JoinerServesEarly, Scenario::Joins),
+    (Plant::ReplicaClaimsToOwn, Scenario::Restarts),
+    (Plant::OldClaims, Scenario::Drains),
+    (Plant::ForgottenBeforeSafe, Scenario::Deaths),
+    (Plant::EpochsNotNoted, Scenario::Storm),
+    (Plant::JoinsNotNoted, Scenario::Scheduler),
+];
+
+fn is_caught((plant, scenario): (Plant, Scenario)) {
+    let of = |seed, plant| {
+        let fixed = Fixed { scenario: Some(scenario), ..Fixed::default() };
+        ElasticConfig { plant, ..job(seed, &fixed) }
+    };
+    let seed = (0..PLANTED_MAX).find(|seed| !run(&of(*seed, Some(plant))).is_right());
+    let Some(seed) = seed else { panic!("{plant:?} is in no job of {} found", scenario.name()) };
+    // It is the mistake that was found.
+    assert_eq!(wrong(seed, &of(seed, None)), None, "seed {seed} of {}", scenario.name());
+}
+
+#[test]
+fn planted_mistakes_are_all_caught_first_part() {
+    PLANTED[..6].iter().copied().for_each(is_caught);
+}
+
+#[test]
+fn planted_mistakes_are_all_caught_second_part() {
+    PLANTED[6..12].iter().copied().for_each(is_caught);
+}
+
+#[test]
+fn planted_mistakes_are_all_caught_third_part() {
+    PLANTED[12..].iter().copied().for_each(is_caught);
+    let mut plants: Vec<Plant> = PLANTED.iter().map(|(plant, _)| *plant).collect();
+    plants.sort_unstable();
+    assert_eq!(plants, Plant::ALL, "each has its job");
 }

@@ -149,6 +149,11 @@ impl Worker {
         if let Err(error) = self.requests.policy(view.now, &word_of(&policy, routes), out) {
             out.push(Output::End(Err(error.to_string())));
         }
+        // Commands that they did not answer before they left are obeyed by the others.
+        for id in &policy.released {
+            let over = self.requests.lost(view.now, *id);
+            over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+        }
     }
 
     fn answered(

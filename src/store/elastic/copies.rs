@@ -124,18 +124,33 @@ impl Store {
             Copy { piece, length: copy.length, generation: copy.generation }
         });
         let parts: Vec<Copy> = parts.collect();
-        self.take_drop(from, transfer);
+        self.forget_copy(from, transfer);
         if let Some(elastic) = &mut self.elastic {
             elastic.copies.entry((from, transfer.key)).or_default().extend(parts);
         }
         Ok(())
     }
 
-    pub(super) fn take_drop(&mut self, from: NodeId, transfer: &Transfer) {
+    /// The owner needs its copy no more. It is told when that is gone: until then this server could claim it.
+    pub(super) fn take_drop(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+        self.forget_copy(from, transfer);
+        let &Transfer { key, from: begin, to, term, .. } = transfer;
+        let forgotten = Transfer {
+            gone: vec![begin],
+            ..about(TransferKind::Confirmed, key, (begin, to), term)
+        };
+        self.send(from, forgotten, Vec::new(), out);
+    }
+
+    fn forget_copy(&mut self, from: NodeId, transfer: &Transfer) {
         let Some(elastic) = &mut self.elastic else { return };
         let place = (from, transfer.key);
         if let Some(copies) = elastic.copies.get_mut(&place) {
-            copies.retain(|copy| (copy.piece.from, copy.piece.to) != (transfer.from, transfer.to));
+            // The piece may have come back to its owner meanwhile: that copy has a higher term.
+            copies.retain(|copy| {
+                copy.piece.term > transfer.term
+                    || (copy.piece.from, copy.piece.to) != (transfer.from, transfer.to)
+            });
             if copies.is_empty() {
                 elastic.copies.remove(&place);
             }

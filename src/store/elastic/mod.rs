@@ -22,7 +22,8 @@
 //! | [`Store::forget_node`] | a worker is gone, or another process has its id |
 //!
 //! `requests` has which piece a request is about, and what waits for one that is on its way; `orders` and
-//! `moves` moves; `replicas` what an owner's replica gets and the answers that wait for it, `copies` the replica's side; `promotion` deaths and policies;
+//! `moves` moves; `replicas` what an owner's replica gets and the answers that wait for it,
+//! `seeds` what a new one gets, `copies` the replica's side; `promotion` deaths and policies;
 //! `commands` what joiners are told; `travel` a piece as a transfer; `marks` is small.
 
 mod commands;
@@ -33,6 +34,7 @@ mod orders;
 mod promotion;
 mod replicas;
 mod requests;
+mod seeds;
 mod travel;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,8 +44,9 @@ use bytes::Bytes;
 use self::commands::Settings;
 use self::copies::Copy;
 use self::moves::Leaving;
-use self::replicas::{Seeds, Waiting};
+use self::replicas::Waiting;
 use self::requests::Parked;
+use self::seeds::Seeds;
 use super::mxnet::{Answer, TENSORS_MAX};
 use super::{Dtype, Store, StoreConfig, StoreError};
 use crate::kv::routes::KeyRoutes;
@@ -123,8 +126,10 @@ pub(super) struct Elastic {
     lost: BTreeSet<NodeId>,
     /// Copies of each piece beside the owner's.
     replicas: u32,
-    /// Where the copies of what this server owns are.
+    /// Where the copies of what this server owns are, or go to.
     replica: Option<NodeId>,
+    /// Servers that are being emptied.
+    draining: Vec<NodeId>,
     /// It has said what it holds, and the policy that follows from it is not here yet.
     collecting: Option<u64>,
     /// Where pieces are that are not here.
@@ -157,6 +162,7 @@ impl Elastic {
             lost: BTreeSet::new(),
             replicas: config.replicas,
             replica: None,
+            draining: Vec::new(),
             collecting: None,
             routes: BTreeMap::new(),
             parked: Parked::default(),
@@ -214,9 +220,12 @@ impl Store {
             TransferKind::Seed => self.take_seed(from, transfer, frames, out)?,
             TransferKind::Round => self.take_round(from, transfer, frames, out)?,
             TransferKind::Confirmed if transfer.to == 0 => self.told(from, transfer, out),
+            TransferKind::Confirmed if !transfer.gone.is_empty() => {
+                self.copy_gone(from, transfer, out)
+            }
             TransferKind::Confirmed => self.confirmed(from, transfer, out),
             TransferKind::Cut => self.take_cut(from, transfer)?,
-            TransferKind::Drop => self.take_drop(from, transfer),
+            TransferKind::Drop => self.take_drop(from, transfer, out),
             TransferKind::Command => self.take_command(transfer, frames)?,
             TransferKind::CommandsEnd => self.take_commands_end(from, transfer, out),
             TransferKind::Unknown => return Err(StoreError::Transfer("its kind is unknown")),

@@ -8,7 +8,7 @@ use super::travel::about;
 use super::{Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{At, Store, TENSORS_MAX, refused};
-use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
+use crate::store::tensor::{ALIGN, Layout, Piece, Source};
 use crate::wire::elastic::{Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId};
 
@@ -19,8 +19,8 @@ pub(super) struct Leaving {
     pub(super) to: NodeId,
     /// The term that it had here.
     pub(super) term: u64,
-    /// The replica has a copy of it.
-    pub(super) copied: bool,
+    /// Which replica has a copy of it.
+    pub(super) copy: Option<NodeId>,
     /// As it was sent.
     pub(super) transfer: Transfer,
     pub(super) frames: Vec<Bytes>,
@@ -97,20 +97,22 @@ impl Store {
         }
     }
 
-    /// The replica cuts its copy alike.
+    /// Whoever has a copy cuts it alike.
     fn tell_cut(&mut self, key: Key, piece: &Piece, parts: &[Segment], out: &mut Outbound) {
-        let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);
-        let Some(replica) = replica.filter(|_| parts.len() > 1 && piece.copied != Copied::Not)
-        else {
+        if parts.len() < 2 {
             return;
-        };
+        }
+        let former = piece.former_copy.filter(|former| !former.dropped);
+        let copies = [piece.copied.at(), former.map(|former| former.at)];
         let gone = parts.iter().filter(|(.., owner)| owner.is_some());
         let cut = Transfer {
             cuts: parts.iter().skip(1).map(|(from, ..)| *from).collect(),
             gone: gone.map(|(from, ..)| *from).collect(),
             ..about(TransferKind::Cut, key, (piece.from, piece.to), piece.term + 1)
         };
-        self.send(replica, cut, Vec::new(), out);
+        for server in copies.into_iter().flatten() {
+            self.send(server, cut.clone(), Vec::new(), out);
+        }
     }
 
     fn split(
@@ -136,7 +138,7 @@ impl Store {
     /// Sends a piece to its new owner, and keeps it until it is safe there.
     fn leave(&mut self, key: Key, length: u64, piece: Piece, to: NodeId, out: &mut Outbound) {
         let route = Route { from: piece.from, to: piece.to, term: piece.term, owner: to };
-        let copied = piece.copied != Copied::Not;
+        let copy = piece.copied.at();
         let (transfer, frames) = self.write_gone(TransferKind::Move, key, length, piece);
         let Some(elastic) = &mut self.elastic else { return };
         elastic.changed();
@@ -144,7 +146,7 @@ impl Store {
         elastic.leaving.entry(key).or_default().push(Leaving {
             to,
             term: route.term - 1,
-            copied,
+            copy,
             transfer: transfer.clone(),
             frames: frames.clone(),
         });
@@ -208,13 +210,13 @@ impl Store {
 
     /// Tells former owners that pieces are safe here, and moves on what was ordered to. Between claims and
     /// policy nobody is told: the former owner must still claim what this server's claims may not have had.
-    /// Without replicas it is told at once, and keeps its copy until it has said that it knows.
+    /// Where there is no replica it is told at once, and keeps its copy until it has said that it knows.
     pub(super) fn settle(&mut self, key: Key, out: &mut Outbound) {
         let Some(elastic) = &self.elastic else { return };
         if elastic.collecting.is_some() {
             return;
         }
-        let alone = elastic.replicas == 0;
+        let alone = elastic.replica.is_none();
         let tensor = self.tensors.get_mut(&key).into_iter();
         let due = tensor.flat_map(|tensor| &mut tensor.pieces).filter(|p| alone || p.is_safe());
         let settled: Vec<_> = due
@@ -222,7 +224,8 @@ impl Store {
                 let source = piece.source.filter(|source| !source.told)?;
                 piece.source = alone.then_some(Source { told: true, ..source });
                 let range = (piece.from, piece.to);
-                Some((source.server, about(TransferKind::Moved, key, range, piece.term)))
+                let moved = about(TransferKind::Moved, key, range, piece.term);
+                Some((source.server, Transfer { number: alone.into(), ..moved }))
             })
             .collect();
         let any = !settled.is_empty();
@@ -235,7 +238,7 @@ impl Store {
         }
     }
 
-    /// Without replicas: a former owner has forgotten what is here now.
+    /// Where there is no replica: a former owner has forgotten what is here now.
     pub(super) fn settled(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let key = transfer.key;
         let tensor = self.tensors.get_mut(&key).into_iter();
@@ -265,18 +268,17 @@ impl Store {
             elastic.leaving.remove(&transfer.key);
         }
         elastic.changed();
-        if elastic.replicas == 0 {
+        if transfer.number > 0 {
             let range = (transfer.from, transfer.to);
             let known = about(TransferKind::Confirmed, transfer.key, range, transfer.term);
-            self.send(from, known, Vec::new(), out);
+            self.send(from, Transfer { number: transfer.number, ..known }, Vec::new(), out);
         }
         self.drop_copy(transfer.key, &gone, out);
     }
 
     /// The replica needs its copy of what had left no more.
     pub(super) fn drop_copy(&mut self, key: Key, gone: &Leaving, out: &mut Outbound) {
-        let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);
-        if let Some(replica) = replica.filter(|_| gone.copied) {
+        if let Some(replica) = gone.copy {
             let range = (gone.transfer.from, gone.transfer.to);
             self.send(replica, about(TransferKind::Drop, key, range, gone.term), Vec::new(), out);
         }

@@ -93,9 +93,10 @@ impl Store {
     }
 }
 
-/// True if it must not leave yet: workers are pushing to it, or the server that it came from still keeps it.
+/// True if it must not leave yet: workers are pushing to it, or the server that it came from, or its former
+/// replica, still keeps it as it was.
 pub(super) fn is_busy(piece: &Piece) -> bool {
-    piece.round.is_open() || piece.source.is_some()
+    piece.round.is_open() || piece.source.is_some() || piece.former_copy.is_some()
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::copies::Copy;
 use super::moves::{Leaving, may_be_cut};
-use super::replicas::Waiting;
 use super::{Elastic, Outbound};
 use crate::store::mxnet::{At, Store};
 use crate::store::optimizer::Optimizer;
@@ -34,6 +33,7 @@ impl Elastic {
             self.homes.clone_from(&word.homes);
         }
         self.replicas = word.replicas.min(1);
+        self.draining.clone_from(&word.draining);
         self.collecting = None;
         true
     }
@@ -45,6 +45,11 @@ impl Store {
     pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
         if let Some(elastic) = &mut self.elastic {
             elastic.lost.extend(&word.lost);
+            let Elastic { lost, orders, .. } = &mut **elastic;
+            // What left for one of them now would be claimed by nobody.
+            for orders in orders.values_mut() {
+                orders.retain(|order| !lost.contains(&order.owner));
+            }
             if word.epoch > elastic.epoch {
                 elastic.collecting = elastic.collecting.max(Some(word.epoch));
             }
@@ -71,10 +76,11 @@ impl Store {
         self.elastic.as_ref().map_or(0, |elastic| elastic.epoch)
     }
 
-    /// True if it owns nothing and keeps nothing for others to arrive: a drained server may go.
+    /// True if it owns nothing and keeps nothing for others: a drained server may go.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.tensors.is_empty() && self.elastic.as_ref().is_none_or(|e| e.leaving.is_empty())
+        self.tensors.is_empty()
+            && self.elastic.as_ref().is_none_or(|e| e.leaving.is_empty() && e.copies.is_empty())
     }
 
     fn list_claims(&self, all: bool) -> Vec<Claim> {
@@ -114,6 +120,7 @@ impl Store {
         if !elastic.obey(word, self.view.ranks()) {
             return;
         }
+        elastic.choose_replica();
         let mut promoted = BTreeSet::new();
         for KeyRoute { key, route } in &word.routes {
             self.promote(*key, route, &mut promoted);
@@ -195,7 +202,7 @@ impl Store {
         let mut piece =
             if whole { piece } else { piece.part(route.from, route.to, self.memory.as_deref()) };
         piece.term = route.term;
-        (piece.copied, piece.source) = (Copied::Not, None);
+        (piece.copied, piece.former_copy, piece.source) = (Copied::Not, None, None);
         if self.multi_precision {
             piece.make_master();
         }
@@ -224,39 +231,36 @@ impl Store {
         elastic.changed();
         for (key, leaving) in gone {
             // The replica's copy of what was taken back is replaced by the next seed.
-            if !promoted.contains(&(key, leaving.transfer.from)) {
+            let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);
+            if leaving.copy != replica || !promoted.contains(&(key, leaving.transfer.from)) {
                 self.drop_copy(key, &leaving, out);
             }
         }
     }
 
-    /// Chooses the replica anew, and sends it what it has not got.
+    /// Sends the replica what it has not got: all that was at one that is gone, and, piece by piece, what is at
+    /// one that is being emptied.
     fn change_replica(&mut self, former: Option<NodeId>, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
-        elastic.choose_replica();
         if elastic.replica != former {
             elastic.seeds.clear();
-            elastic.leaving.values_mut().flatten().for_each(|leaving| leaving.copied = false);
-            for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
-                piece.copied = Copied::Not;
-            }
-            self.release_unsafe(out);
         }
+        self.forget_copies(out);
         let mut first = Vec::new();
         let Some(elastic) = &mut self.elastic else { return };
         elastic.seeds.begin();
         for (key, leaving) in &elastic.leaving {
-            for leaving in leaving.iter().filter(|leaving| !leaving.copied) {
+            for leaving in leaving.iter().filter(|leaving| leaving.copy.is_none()) {
                 elastic.seeds.push(*key, leaving.transfer.from, leaving.transfer.to);
             }
         }
         for (&key, tensor) in &self.tensors {
             let pieces = tensor.pieces.iter().enumerate();
-            for (index, piece) in pieces.filter(|(_, piece)| piece.copied == Copied::Not) {
+            for (index, piece) in pieces.filter(|(_, piece)| piece.copied.at() != elastic.replica) {
                 match piece.source {
                     // Nobody is answered for it before it is safe.
-                    Some(_) => first.push(At { key, index }),
-                    None => elastic.seeds.push(key, piece.from, piece.to),
+                    Some(_) if piece.copied == Copied::Not => first.push(At { key, index }),
+                    _ => elastic.seeds.push(key, piece.from, piece.to),
                 }
             }
         }
@@ -266,18 +270,21 @@ impl Store {
         self.send_seeds(out);
     }
 
-    /// The former replica confirms nothing any more; answers wait on only for pieces that a former owner keeps
-    /// as they were.
-    fn release_unsafe(&mut self, out: &mut Outbound) {
-        let Some(elastic) = &self.elastic else { return };
+    /// Copies at servers that are gone are none any more: those confirm nothing, so answers do not wait for them.
+    fn forget_copies(&mut self, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let lost = elastic.lost.clone();
+        for leaving in elastic.leaving.values_mut().flatten() {
+            leaving.copy = leaving.copy.filter(|at| !lost.contains(at));
+        }
+        for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
+            if piece.copied.at().is_some_and(|at| lost.contains(&at)) {
+                piece.copied = Copied::Not;
+            }
+            piece.former_copy = piece.former_copy.filter(|former| !lost.contains(&former.at));
+        }
         for key in elastic.waiting.keys().copied().collect::<Vec<_>>() {
-            let is_settled = |pieces: &[&Piece], waiting: &Waiting| {
-                let came = |piece: &Piece| {
-                    (piece.from, piece.to) == (waiting.from, waiting.to) && piece.source.is_some()
-                };
-                !pieces.iter().any(|piece| came(piece))
-            };
-            self.release(key, is_settled, out);
+            self.release_settled(key, out);
         }
     }
 

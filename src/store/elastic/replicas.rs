@@ -1,13 +1,11 @@
 //! What an owner sends to its replica, and what waits for it (docs/elastic.md, "Replicas"). May touch what
 //! the store may.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 
 use super::marks::Marks;
 use super::travel::{about, key_frame};
-use super::{Elastic, Outbound, Outgoing, SEED_BYTES_MAX, Shipped};
+use super::{Elastic, Outbound, Outgoing, Shipped};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
 use crate::store::tensor::{Copied, Piece};
@@ -23,55 +21,19 @@ pub(super) struct Waiting {
     answers: Vec<Answer>,
 }
 
-/// Pieces that a new replica is to get.
-#[derive(Debug, Default)]
-pub(super) struct Seeds {
-    queue: VecDeque<(Key, u64, u64)>,
-    /// What is on its way, with its bytes.
-    under_way: Vec<(Key, u64, u64, usize)>,
-}
-
-impl Seeds {
-    /// The replica is another one: nothing is on its way there.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    /// What waits is listed anew.
-    pub(super) fn begin(&mut self) {
-        self.queue.clear();
-    }
-
-    /// True if no new replica lacks anything.
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.under_way.is_empty()
-    }
-
-    pub(super) fn push(&mut self, key: Key, from: u64, to: u64) {
-        self.queue.push_back((key, from, to));
-    }
-
-    fn next(&mut self) -> Option<(Key, u64, u64)> {
-        let bytes: usize = self.under_way.iter().map(|(.., bytes)| bytes).sum();
-        if bytes < SEED_BYTES_MAX { self.queue.pop_front() } else { None }
-    }
-
-    fn arrived(&mut self, key: Key, from: u64, to: u64) {
-        self.under_way.retain(|(k, f, t, _)| (*k, *f, *t) != (key, from, to));
-    }
-}
-
 impl Elastic {
-    /// The next live server by id, cyclic; the one that was chosen stays until it is gone.
+    /// The next live server by id, cyclic, that is not being emptied; the one that was chosen stays as long as it
+    /// is one of these.
     pub(super) fn choose_replica(&mut self) {
-        if self.replica.is_some_and(|replica| self.replicas > 0 && self.servers.contains(&replica))
-        {
+        let able = |server: &&NodeId| {
+            self.replicas > 0 && **server != self.me && !self.draining.contains(*server)
+        };
+        let mut servers = self.servers.iter().filter(able);
+        if self.replica.is_some_and(|replica| servers.clone().any(|server| *server == replica)) {
             return;
         }
-        let next = self.servers.iter().find(|server| **server > self.me);
-        let next = next.or_else(|| self.servers.first()).copied();
-        self.replica = next.filter(|server| *server != self.me && self.replicas > 0);
+        let next = servers.clone().find(|server| **server > self.me);
+        self.replica = next.or_else(|| servers.next()).copied();
     }
 }
 
@@ -227,15 +189,23 @@ impl Store {
         }
     }
 
-    /// Sends the answers about a key that waited for a former owner only.
+    /// Sends the answers about a key for which nothing is to be waited any more. What has left and is copied
+    /// waits for that copy: it would count if this server died.
     pub(super) fn release_settled(&mut self, key: Key, out: &mut Outbound) {
+        let Some(elastic) = &self.elastic else { return };
+        let leaving = elastic.leaving.get(&key).into_iter().flatten();
+        let copied = leaving.filter(|leaving| leaving.copy.is_some());
+        let left: Vec<_> =
+            copied.map(|leaving| (leaving.transfer.from, leaving.transfer.to)).collect();
         let is_safe = |pieces: &[&Piece], waiting: &Waiting| {
-            !pieces.is_empty() && !pieces.iter().any(|piece| piece.withholds(waiting.version))
+            !pieces.iter().any(|piece| piece.withholds(waiting.version))
+                && !left.iter().any(|(from, to)| *from < waiting.to && waiting.from < *to)
         };
         self.release(key, is_safe, out);
     }
 
-    /// Sends the whole piece to the replica, if there is one.
+    /// Sends the whole piece to the replica, if there is one. A copy that is elsewhere gets no more rounds; it is
+    /// forgotten once this one is confirmed.
     pub(super) fn seed(&mut self, at: At, out: &mut Outbound) -> usize {
         let Some(replica) = self.elastic.as_ref().and_then(|elastic| elastic.replica) else {
             return 0;
@@ -247,7 +217,8 @@ impl Store {
         }
         let (transfer, frames) = self.write_piece(TransferKind::Seed, at.key, length, piece);
         if let Ok(piece) = self.piece_mut(at) {
-            piece.copied = Copied::Sent { confirmed: None };
+            piece.former_copy = piece.former(false);
+            piece.copied = Copied::Sent { to: replica, since: piece.term, confirmed: None };
         }
         let bytes = frames.iter().map(Bytes::len).sum();
         self.send(replica, transfer, frames, out);
@@ -255,10 +226,8 @@ impl Store {
     }
 
     fn ship(&mut self, at: At, marks: Vec<Mark>, shipped: Shipped, out: &mut Outbound) {
-        let Some(replica) = self.elastic.as_ref().and_then(|elastic| elastic.replica) else {
-            return;
-        };
         let Ok(piece) = self.piece(at) else { return };
+        let Some(replica) = piece.copied.at() else { return };
         let transfer = Transfer {
             version: piece.version,
             dtype: shipped.dtype as i32,
@@ -286,93 +255,56 @@ impl Store {
         out.transfers.push(Outgoing { to, transfer, frames });
     }
 
-    /// The replica has all up to a version; or, without replicas, a former owner knows that the piece is here.
+    /// A replica has all up to a version; or, where there is none, a former owner knows that the piece is here.
     pub(super) fn confirmed(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
-        if elastic.replicas == 0 {
+        if transfer.number > 0 {
             return self.settled(from, transfer, out);
         }
-        if elastic.replica != Some(from) {
-            return;
-        }
-        let &Transfer { key, from, to, version, .. } = transfer;
+        let replica = from;
+        let &Transfer { key, from, to, version, term, .. } = transfer;
         elastic.seeds.arrived(key, from, to);
-        let within = |piece: &Piece| from <= piece.from && piece.to <= to;
         let mut news = false;
-        let tensor = self.tensors.get_mut(&key);
-        for piece in tensor.into_iter().flat_map(|tensor| &mut tensor.pieces).filter(|p| within(p))
-        {
-            if let Copied::Sent { confirmed } = &mut piece.copied {
-                news |= confirmed.is_none();
-                *confirmed = Some(version).max(*confirmed);
+        let mut old = Vec::new();
+        let mut others = Vec::new();
+        let tensor = self.tensors.get_mut(&key).into_iter();
+        let here = |piece: &&mut Piece| piece.from < to && from < piece.to;
+        for piece in tensor.flat_map(|tensor| &mut tensor.pieces).filter(here) {
+            let was_safe = piece.is_safe();
+            let inside = from <= piece.from && piece.to <= to;
+            if !inside || !piece.confirm(replica, term, version) {
+                others.push(piece.from);
+                continue;
+            }
+            news |= piece.is_safe() && !was_safe;
+            if let Some(former) = piece.former_copy.as_mut()
+                && former.at != replica
+                && !std::mem::replace(&mut former.dropped, true)
+            {
+                let range = (piece.from, piece.to);
+                old.push((former.at, about(TransferKind::Drop, key, range, piece.term)));
             }
         }
         if news {
             elastic.changed();
         }
-        let is_safe = |_: &[&Piece], waiting: &Waiting| {
-            from <= waiting.from && waiting.to <= to && waiting.version <= version
+        for (former, transfer) in old {
+            self.send(former, transfer, Vec::new(), out);
+        }
+        let is_safe = |pieces: &[&Piece], waiting: &Waiting| {
+            from <= waiting.from
+                && waiting.to <= to
+                && waiting.version <= version
+                && !pieces.iter().any(|piece| {
+                    others.contains(&piece.from) || piece.has_older_copy(waiting.version)
+                })
         };
         self.release(key, is_safe, out);
         if news {
             self.settle(key, out);
+            // What waited for a copy that is gone: parts of it may have come back since.
+            self.release_settled(key, out);
         }
         self.send_seeds(out);
-    }
-
-    /// Sends pieces to a new replica, as many as may be on their way.
-    pub(super) fn send_seeds(&mut self, out: &mut Outbound) {
-        loop {
-            let Some(elastic) = &mut self.elastic else { return };
-            let Some((key, from, to)) = elastic.seeds.next() else { return };
-            let mut sent = self.seed_leaving(key, (from, to), out);
-            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
-            let due: Vec<_> = pieces
-                .iter()
-                .enumerate()
-                .filter(|(_, piece)| from <= piece.from && piece.to <= to)
-                .filter(|(_, piece)| piece.copied == Copied::Not)
-                .map(|(index, piece)| (At { key, index }, (key, piece.from, piece.to)))
-                .collect();
-            for (at, (key, from, to)) in due {
-                let bytes = self.seed(at, out);
-                sent.extend((bytes > 0).then_some((key, from, to, bytes)));
-            }
-            if let Some(elastic) = &mut self.elastic {
-                elastic.seeds.under_way.extend(sent);
-            }
-        }
-    }
-
-    /// What has left and is not safe there yet is copied too.
-    fn seed_leaving(
-        &mut self,
-        key: Key,
-        (from, to): (u64, u64),
-        out: &mut Outbound,
-    ) -> Vec<(Key, u64, u64, usize)> {
-        let Some(elastic) = &mut self.elastic else { return Vec::new() };
-        let Some(replica) = elastic.replica else { return Vec::new() };
-        let leaving = elastic.leaving.get_mut(&key).into_iter().flatten();
-        let due = leaving.filter(|leaving| {
-            !leaving.copied && from <= leaving.transfer.from && leaving.transfer.to <= to
-        });
-        let seeds: Vec<_> = due
-            .map(|leaving| {
-                leaving.copied = true;
-                let kind = TransferKind::Seed.into();
-                (
-                    Transfer { kind, term: leaving.term, ..leaving.transfer.clone() },
-                    leaving.frames.clone(),
-                )
-            })
-            .collect();
-        let mut sent = Vec::new();
-        for (transfer, frames) in seeds {
-            let bytes = frames.iter().map(Bytes::len).sum();
-            sent.push((key, transfer.from, transfer.to, bytes));
-            self.send(replica, transfer, frames, out);
-        }
-        sent
     }
 }

@@ -143,7 +143,8 @@ impl Store {
             .ok_or(malformed("its element type is unknown"))?;
         let Transfer { from, to, length, row_len, .. } = *transfer;
         // A key may have no element at all.
-        if to > length || length > ELEMENTS_MAX || (from >= to && length > 0) {
+        let empty = from == to && length > 0;
+        if from > to || to > length || length > ELEMENTS_MAX || empty {
             return Err(malformed("it is no part of its key"));
         }
         let counts = 1..COUNT_MAX;

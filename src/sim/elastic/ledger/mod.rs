@@ -283,6 +283,15 @@ impl Ledger {
         self.found(Invariant::Grows, found);
     }
 
+    /// A server that is to be emptied is not, although nothing stands against it.
+    pub(super) fn not_emptied(&mut self, server: NodeId, epoch: u64) {
+        let text =
+            format!("server {server} is being emptied by policy {epoch}, and is never empty");
+        if !self.faults.iter().any(|fault| fault.text == text) {
+            self.found(Invariant::Ends, [text]);
+        }
+    }
+
     // ---- the end -----------------------------------------------------------------------------------------
 
     /// How the job ended: `hung` and `failed` name processes; those that were to complete must have.

@@ -217,6 +217,6 @@ fn is_covered(store: &Store) -> bool {
             || (unanswered(piece.version) && piece.copied != Copied::Not)
     });
     pieces.all(|safe| safe)
-        && elastic.leaving.values().flatten().all(|leaving| leaving.copied)
+        && elastic.leaving.values().flatten().all(|leaving| leaving.copy.is_some())
         && elastic.seeds.is_idle()
 }

@@ -103,6 +103,7 @@ impl Scheduler {
             homes: self.homes.clone(),
             routes: resolve(&self.claims, &self.lost, self.epoch),
             lost: self.lost.iter().copied().collect(),
+            draining: self.draining.iter().copied().collect(),
             replicas: self.replicas,
             ..Word::default()
         }

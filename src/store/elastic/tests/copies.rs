@@ -1,0 +1,220 @@
+//! Copies, step by step: at a replica that is being emptied, of a piece that came back, and of what was about to
+//! leave for a server that died.
+
+use bytes::Bytes;
+
+use crate::kv::server_key_ranges;
+use crate::store::elastic::{Outbound, Outgoing};
+use crate::store::{Store, StoreConfig};
+use crate::wire::elastic::{Holding, Order, Placed, Transfer, TransferKind, Word, WordKind};
+use crate::wire::{Key, Meta, NodeId};
+
+const LENGTH: u64 = 40;
+/// The first policy's first term.
+const TERM: u64 = (1 << 32) + 1;
+
+struct Three {
+    stores: Vec<(NodeId, Store)>,
+    timestamp: i32,
+}
+
+impl Three {
+    /// Servers of which the first has a key, which its replica has too.
+    fn new(servers: usize, workers: usize) -> Self {
+        let ids: Vec<NodeId> = (0..servers).map(crate::wire::server_id).collect();
+        let store = |id| {
+            let mut store = Store::new(StoreConfig {
+                workers,
+                servers,
+                id,
+                deterministic: false,
+                elastic: true,
+                replicas: 1,
+            });
+            store.set_sync();
+            (id, store)
+        };
+        let mut three = Self { stores: ids.iter().copied().map(store).collect(), timestamp: 0 };
+        for id in ids {
+            three.policy(id, 1, &[]);
+        }
+        for worker in [&[9][..], &[9, 11][..workers]].concat() {
+            let out = three.push(worker);
+            three.settle(8, out);
+        }
+        three
+    }
+
+    fn store(&mut self, id: NodeId) -> &mut Store {
+        &mut self.stores.iter_mut().find(|(of, _)| *of == id).unwrap().1
+    }
+
+    fn policy(&mut self, to: NodeId, epoch: u64, draining: &[NodeId]) -> Outbound {
+        let servers: Vec<NodeId> = self.stores.iter().map(|(id, _)| *id).collect();
+        let word = Word {
+            kind: WordKind::Policy.into(),
+            epoch,
+            homes: servers.clone(),
+            servers,
+            draining: draining.to_vec(),
+            replicas: 1,
+            ..Word::default()
+        };
+        let mut out = Outbound::default();
+        self.store(to).policy(&word, &mut out);
+        out
+    }
+
+    /// A worker pushes the whole key.
+    fn push(&mut self, worker: NodeId) -> Outbound {
+        self.timestamp += 1;
+        let values = vec![1.0_f32; LENGTH as usize];
+        let frames = [
+            Bytes::copy_from_slice(&key().to_ne_bytes()),
+            Bytes::copy_from_slice(bytemuck::cast_slice(&values)),
+            Bytes::copy_from_slice(&(LENGTH as i32 * 4).to_ne_bytes()),
+        ];
+        let meta = Meta {
+            head: 0,
+            sender: worker,
+            timestamp: self.timestamp,
+            push: true,
+            request: true,
+            placed: Some(Placed::default()),
+            ..Meta::default()
+        };
+        let mut out = Outbound::default();
+        self.store(8).serve(meta, &frames, &mut out);
+        out
+    }
+
+    fn give(&mut self, from: NodeId, sent: &Outgoing) -> Outbound {
+        let mut out = Outbound::default();
+        self.store(sent.to).transfer(from, &sent.transfer, &sent.frames, &mut out).unwrap();
+        out
+    }
+
+    /// All that follows from what a server sends. The answers.
+    fn settle(&mut self, from: NodeId, out: Outbound) -> usize {
+        let mut answers = out.answers.len();
+        for sent in out.transfers {
+            let next = self.give(from, &sent);
+            answers += self.settle(sent.to, next);
+        }
+        answers
+    }
+
+    /// How a server holds things, with their versions.
+    fn holds(&mut self, id: NodeId) -> Vec<(Holding, u64)> {
+        let claims = self.store(id).claims();
+        claims.iter().map(|claim| (claim.holding.try_into().unwrap(), claim.version)).collect()
+    }
+}
+
+fn key() -> Key {
+    server_key_ranges(1)[0].begin + 3
+}
+
+fn kinds(out: &Outbound) -> Vec<(NodeId, TransferKind)> {
+    let kinds = out.transfers.iter().map(|sent| (sent.to, sent.transfer.kind()));
+    kinds.filter(|(_, kind)| *kind != TransferKind::Command).collect()
+}
+
+#[test]
+fn a_replica_that_is_emptied_is_replaced_and_answers_wait_until_it_has_forgotten() {
+    let mut three = Three::new(3, 1);
+    assert_eq!(three.holds(10), [(Holding::Replica, 1)]);
+    let seed = three.policy(8, 2, &[10]);
+    assert_eq!(kinds(&seed), [(12, TransferKind::Seed)]);
+    let round = three.push(9);
+    assert_eq!(kinds(&round), [(12, TransferKind::Round)], "the former one gets no more");
+    assert!(round.answers.is_empty());
+    let confirmed = three.give(8, &seed.transfers[0]);
+    let drop = three.give(12, &confirmed.transfers[0]);
+    assert_eq!(kinds(&drop), [(10, TransferKind::Drop)]);
+    let confirmed = three.give(8, &round.transfers[0]);
+    let nothing = three.give(12, &confirmed.transfers[0]);
+    assert!(nothing.answers.is_empty(), "the old copy could still be claimed");
+    let order = Order { key: key(), from: 0, to: LENGTH, owner: 12 };
+    let mut waits = Outbound::default();
+    three.store(8).orders(&[order], &mut waits);
+    assert_eq!(kinds(&waits), [], "nor does it leave before");
+    let forgotten = three.give(8, &drop.transfers[0]);
+    assert_eq!(three.holds(10), []);
+    let out = three.give(10, &forgotten.transfers[0]);
+    assert_eq!(out.answers.len(), 1);
+    assert_eq!(kinds(&out), [(12, TransferKind::Move)]);
+}
+
+#[test]
+fn without_another_server_the_copy_is_given_up_before_anything_is_answered() {
+    let mut two = Three::new(2, 1);
+    let drop = two.policy(8, 2, &[10]);
+    assert_eq!(kinds(&drop), [(10, TransferKind::Drop)]);
+    let round = two.push(9);
+    assert_eq!((kinds(&round), round.answers.len()), (vec![], 0));
+    let forgotten = two.give(8, &drop.transfers[0]);
+    assert_eq!(two.holds(10), []);
+    assert_eq!(two.give(10, &forgotten.transfers[0]).answers.len(), 1);
+    assert_eq!(two.push(9).answers.len(), 1, "and nothing waits any more");
+}
+
+#[test]
+fn a_piece_that_came_back_keeps_its_new_copy() {
+    let mut three = Three::new(2, 1);
+    let copy = |term| Transfer {
+        kind: TransferKind::Seed.into(),
+        key: key(),
+        to: LENGTH,
+        length: LENGTH,
+        version: 5,
+        term,
+        ..Transfer::default()
+    };
+    let frames = vec![
+        Bytes::copy_from_slice(&key().to_ne_bytes()),
+        Bytes::from(vec![0; LENGTH as usize * 4]),
+    ];
+    for transfer in [copy(TERM + 4), Transfer { kind: TransferKind::Drop.into(), ..copy(TERM + 1) }]
+    {
+        three.give(8, &Outgoing { to: 10, transfer, frames: frames.clone() });
+    }
+    assert_eq!(three.holds(10), [(Holding::Replica, 5)]);
+    let drop = Transfer { kind: TransferKind::Drop.into(), ..copy(TERM + 4) };
+    three.give(8, &Outgoing { to: 10, transfer: drop, frames: Vec::new() });
+    assert_eq!(three.holds(10), []);
+}
+
+/// What a former copy's confirmation says is not said of the piece as it is here again.
+#[test]
+fn a_confirmation_of_an_earlier_time_makes_nothing_safe() {
+    let mut three = Three::new(2, 1);
+    let round = three.push(9);
+    assert_eq!(kinds(&round), [(10, TransferKind::Round)]);
+    let late = Transfer {
+        kind: TransferKind::Confirmed.into(),
+        key: key(),
+        to: LENGTH,
+        version: 7,
+        term: TERM - 1,
+        ..Transfer::default()
+    };
+    let out = three.give(10, &Outgoing { to: 8, transfer: late, frames: Vec::new() });
+    assert!(out.answers.is_empty());
+    assert_eq!(three.settle(8, round), 1);
+}
+
+#[test]
+fn nothing_leaves_for_one_of_whose_death_the_claims_are() {
+    let mut three = Three::new(3, 2);
+    let open = three.push(9);
+    assert_eq!(kinds(&open), []);
+    let order = Order { key: key(), from: 0, to: LENGTH, owner: 12 };
+    three.store(8).orders(&[order], &mut Outbound::default());
+    let word = Word { epoch: 2, lost: vec![12], ..Word::default() };
+    let claims = three.store(8).collect(&word);
+    assert_eq!(claims.iter().filter(|claim| claim.holding == Holding::Owner as i32).count(), 1);
+    let round = three.push(11);
+    assert_eq!(kinds(&round), [(10, TransferKind::Round)], "it stays where it was claimed");
+    assert_eq!(three.settle(8, round), 2);
+}
