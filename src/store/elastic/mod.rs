@@ -125,6 +125,8 @@ pub(super) struct Elastic {
     replicas: u32,
     /// Where the copies of what this server owns are.
     replica: Option<NodeId>,
+    /// Where the policy wants them.
+    named_replica: Option<NodeId>,
     /// It has said what it holds, and the policy that follows from it is not here yet.
     collecting: Option<u64>,
     /// Where pieces are that are not here.
@@ -157,6 +159,7 @@ impl Elastic {
             lost: BTreeSet::new(),
             replicas: config.replicas,
             replica: None,
+            named_replica: None,
             collecting: None,
             routes: BTreeMap::new(),
             parked: Parked::default(),

@@ -63,8 +63,13 @@ impl Seeds {
 }
 
 impl Elastic {
-    /// The next live server by id, cyclic; the one that was chosen stays until it is gone.
+    /// The one that the policy names; else the next live server by id, cyclic, where the one that was chosen stays until it is gone.
     pub(super) fn choose_replica(&mut self) {
+        let named = self.named_replica.filter(|named| *named != self.me && self.replicas > 0);
+        if let Some(named) = named.filter(|named| self.servers.contains(named)) {
+            self.replica = Some(named);
+            return;
+        }
         if self.replica.is_some_and(|replica| self.replicas > 0 && self.servers.contains(&replica))
         {
             return;
