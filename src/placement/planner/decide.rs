@@ -139,7 +139,9 @@ impl Planner {
             self.candidate = None;
             return None;
         };
-        if !forced && !self.is_settled(now, plan.predicted) {
+        // What is best to move depends on where copies lie; that is decided first.
+        let waits = self.copies_wanted.is_some();
+        if !forced && (!self.is_settled(now, plan.predicted) || waits) {
             return None;
         }
         let plan =
