@@ -229,6 +229,7 @@ impl Cluster {
             released: policy.released.clone(),
             replicas: policy.replicas,
             workers: policy.workers,
+            copies: policy.copies.clone(),
             routes: pieces.map(super::claims::Piece::route).collect(),
             text: policy.lost.last().and_then(text).unwrap_or_default(),
             ..Word::default()
@@ -278,6 +279,7 @@ impl Cluster {
             released: word.released.clone(),
             replicas: word.replicas,
             workers: word.workers,
+            copies: word.copies.clone(),
         };
         self.elastic.policy = policy.clone();
         if !self.ready {

@@ -146,6 +146,7 @@ impl Cluster {
             Event::Claims { epoch, claims, fixed } => self.claim(epoch, claims, fixed, out),
             Event::Report(report) => self.report_measured(report, out),
             Event::Orders(orders) => self.order(&orders, out),
+            Event::Copies(copies) => self.place_copies(now, copies, out),
             Event::Drain { id } => {
                 if let Err(why) = self.drain(now, id, out) {
                     Self::log(out, Level::Warning, why);

@@ -7,6 +7,7 @@ use super::collect::{Collection, named};
 use super::journal::{Change, Homes, Record};
 use super::types::Policy;
 use super::{Action, Cluster, Level};
+use crate::wire::elastic::CopyPlace;
 use crate::wire::{NodeId, Role};
 
 impl Cluster {
@@ -129,6 +130,11 @@ impl Cluster {
             };
             if stays { *home } else { next().copied().unwrap_or(*home) }
         });
+        // Servers whose place for copies is gone choose for themselves.
+        let mut copies = former.copies;
+        copies.retain(|copy| {
+            servers.contains(&copy.owner) && servers.iter().any(|id| *id == copy.holder && able(id))
+        });
         self.elastic.policy = Policy {
             epoch,
             homes: homes.collect(),
@@ -138,7 +144,22 @@ impl Cluster {
             draining,
             replicas: former.replicas,
             workers: former.workers,
+            copies,
         };
+    }
+
+    /// Scheduler: its owner says which server is to keep the copies of which. A new policy tells the others.
+    pub(super) fn place_copies(
+        &mut self,
+        now: Duration,
+        copies: Vec<CopyPlace>,
+        out: &mut Vec<Action>,
+    ) {
+        if !self.is_scheduler() || !self.may_order() || self.elastic.policy.copies == copies {
+            return;
+        }
+        self.elastic.policy.copies = copies;
+        self.collect(now, out);
     }
 
     fn log_policy(&self, joined: &[NodeId], released: &[NodeId], out: &mut Vec<Action>) {

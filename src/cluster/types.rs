@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::wire::elastic::{Claim, KeyRoute, Order};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, Order};
 use crate::wire::{Message, Node, NodeId, Role};
 
 /// What a node was told about itself and the job.
@@ -64,6 +64,8 @@ pub struct Policy {
     pub replicas: u32,
     /// Worker customers of the job.
     pub workers: u32,
+    /// Which server keeps the copies of which; one that is not named chooses the next one by id.
+    pub copies: Vec<CopyPlace>,
 }
 
 /// How long a round takes, as the scheduler's owner knows it: shown by `pslite status`.
@@ -156,6 +158,8 @@ pub enum Event {
     Report(bytes::Bytes),
     /// Scheduler: what is to move, and who has it. Ignored unless [`super::Cluster::may_order`].
     Orders(Vec<(NodeId, Order)>),
+    /// Scheduler: which server is to keep the copies of which. Ignored as `Orders` are.
+    Copies(Vec<CopyPlace>),
     /// Scheduler: empty that server and release it.
     Drain {
         /// The server.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::cost::{Exchange, Model, Replicas, Server, Worker};
 use super::layout::{PieceLoad, Plan, apply, holdings};
 use super::links::{Receiver, Sample};
-use super::planner::{Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember};
+use super::planner::{
+    CopyPairs, Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember,
+};
 use super::stragglers::{Profile, ServerTime};
 use super::testing::Chance;
 use crate::wire::NodeId;
@@ -66,6 +68,8 @@ pub(super) struct Lab {
     pub(super) layout: Vec<PieceLoad>,
     /// Bytes to the copy for each byte of value.
     pub(super) copies: f64,
+    /// Which server keeps the copies of which, where that was decided; all others are at the next server.
+    pub(super) pairs: CopyPairs,
     /// Measured numbers are off by up to that part.
     pub(super) noise: f64,
     /// Whether nodes tell what their links can do.
@@ -81,6 +85,8 @@ pub(super) struct Lab {
     pub(super) now: f64,
     pub(super) planner: Planner,
     pub(super) plans: Vec<Plan>,
+    /// How often copies got other places.
+    pub(super) copy_plans: usize,
     chance: Chance,
     receivers: BTreeMap<NodeId, Receiver>,
     profiles: BTreeMap<NodeId, Profile>,
@@ -116,6 +122,7 @@ impl Lab {
             servers,
             layout,
             copies,
+            pairs: CopyPairs::new(),
             noise: 0.0,
             links: true,
             host: None,
@@ -125,6 +132,7 @@ impl Lab {
             now: 0.0,
             planner,
             plans: Vec::new(),
+            copy_plans: 0,
             chance: Chance::new(1),
             rounds: 0,
             pending: None,
@@ -168,7 +176,7 @@ impl Lab {
         };
         let replicas = match self.copies {
             0.0 => Replicas::None,
-            ratio => Replicas::Next { ratio },
+            ratio => Replicas::Given { ratio, pairs: self.pairs.clone() },
         };
         let (workers, servers) = (self.workers.iter().map(worker), self.servers.iter().map(server));
         Model::new(Exchange::Overlapped, workers.collect(), servers.collect(), &[], &replicas)
@@ -191,8 +199,10 @@ impl Lab {
                     flows.push(Flow { from, to, left: bytes, done: 0.0 });
                 }
             }
-            let next = active.iter().find(|id| *id > server).or_else(|| active.first());
-            if let Some(next) = next.filter(|next| *next != server && self.copies > 0.0) {
+            let next = || active.iter().find(|id| *id > server).or_else(|| active.first());
+            let named = self.pairs.iter().find(|(owner, _)| owner == server);
+            let holder = named.map(|(_, holder)| holder).or_else(next);
+            if let Some(next) = holder.filter(|next| *next != server && self.copies > 0.0) {
                 flows.push(Flow { from: *server, to: *next, left: bytes * self.copies, done: 0.0 });
             }
         }
@@ -363,6 +373,13 @@ impl Lab {
     }
 
     fn tick(&mut self) {
+        if self.pending.is_none()
+            && let Some(pairs) = self.planner.copies(Duration::from_secs_f64(self.now))
+        {
+            self.planner.set_copies(pairs.clone());
+            self.pairs = pairs;
+            self.copy_plans += 1;
+        }
         let chance = &mut self.chance;
         let plan = self.planner.tick(Duration::from_secs_f64(self.now), &mut || chance.unit());
         if plan.is_some() {

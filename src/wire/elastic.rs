@@ -256,6 +256,17 @@ pub enum WordKind {
     Report = 9,
 }
 
+/// Where the copies of what a server owns are kept.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CopyPlace {
+    /// The server that owns.
+    #[prost(int32, tag = "1")]
+    pub owner: NodeId,
+    /// The server that keeps the copies.
+    #[prost(int32, tag = "2")]
+    pub holder: NodeId,
+}
+
 /// One order to move.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Order {
@@ -321,6 +332,9 @@ pub struct Word {
     /// `Policy`: servers that were emptied and are not in the job any more.
     #[prost(int32, repeated, tag = "15")]
     pub released: Vec<NodeId>,
+    /// `Policy`: which server keeps the copies of which. A server that is not named chooses for itself.
+    #[prost(message, repeated, tag = "16")]
+    pub copies: Vec<CopyPlace>,
 }
 
 /// Reads one of them; `None` if the bytes are none.

@@ -50,6 +50,9 @@ pub(super) fn config(role: Role, port: i32, workers: usize, servers: usize) -> C
     }
 }
 
+/// A control message, and who sends it, if he has an id.
+type Posted = (Option<NodeId>, Message);
+
 pub(super) struct World {
     pub(super) now: Duration,
     pub(super) random: Random,
@@ -65,7 +68,7 @@ pub(super) struct World {
     /// Processes that are about to end.
     ending: Vec<usize>,
     links: Vec<BTreeMap<NodeId, (String, Option<NodeId>)>>,
-    control: BTreeMap<(usize, usize), VecDeque<(Option<NodeId>, Message)>>,
+    control: BTreeMap<(usize, usize), VecDeque<Posted>>,
     data: BTreeMap<(usize, usize), VecDeque<(NodeId, Transfer)>>,
     /// How many pushes of each element were answered, and sent.
     answered: Vec<u64>,
@@ -201,11 +204,9 @@ impl World {
                 // As a file would give it back.
                 self.journal.apply(&Record::from_bytes(&record.to_bytes()).unwrap());
             }
-            Action::Policy { policy, routes } => {
-                if self.nodes[i].me().role == Role::Server {
-                    self.stores[i].me = self.id(i);
-                    self.with_store(i, |store, out| store.policy(policy, routes, out));
-                }
+            Action::Policy { policy, routes } if self.nodes[i].me().role == Role::Server => {
+                self.stores[i].me = self.id(i);
+                self.with_store(i, |store, out| store.policy(policy, routes, out));
             }
             Action::Collect { epoch } => {
                 let node = &self.nodes[i];

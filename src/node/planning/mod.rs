@@ -6,4 +6,4 @@ mod measuring;
 mod plans;
 
 pub(super) use measuring::Measuring;
-pub(super) use plans::Planning;
+pub(super) use plans::{Planning, Steps};

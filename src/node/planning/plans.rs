@@ -12,8 +12,22 @@ use crate::placement::layout::{Move, PieceLoad, Plan};
 use crate::placement::planner::{
     Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
-use crate::wire::elastic::Order;
+use crate::wire::elastic::{CopyPlace, Order};
 use crate::wire::{NodeId, Role};
+
+/// What the scheduler is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Steps {
+    /// Nothing.
+    None,
+    /// Pieces move, from the servers that are named.
+    Orders(Vec<(NodeId, Order)>),
+    /// Copies are kept elsewhere.
+    Copies(Vec<CopyPlace>),
+}
+
+/// How often the log tells what is counted on.
+const DESCRIBE_EVERY: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
@@ -25,6 +39,8 @@ pub(crate) struct Planning {
     ordered: bool,
     round_seconds: f64,
     random: u64,
+    /// When it was last said what is counted on.
+    described: Duration,
 }
 
 impl Planning {
@@ -38,6 +54,7 @@ impl Planning {
             ordered: false,
             round_seconds: 0.0,
             random: seed,
+            described: Duration::ZERO,
         }
     }
 
@@ -61,17 +78,28 @@ impl Planning {
         }
     }
 
-    /// What is to move now, with the servers that have it.
-    pub(crate) fn look(&mut self, now: Duration, cluster: &Cluster) -> Vec<(NodeId, Order)> {
+    /// Says now and then what the planner counts on.
+    fn describe(&mut self, now: Duration) {
+        if log::enabled(Level::Verbose) && now.saturating_sub(self.described) >= DESCRIBE_EVERY {
+            self.described = now;
+            if let Some(text) = self.planner.describe(now) {
+                log::write(Level::Verbose, &format!("planner (Mbit/s up/down): {text}"));
+            }
+        }
+    }
+
+    /// What is to be done now.
+    pub(crate) fn look(&mut self, now: Duration, cluster: &Cluster) -> Steps {
+        self.describe(now);
         let members = members(cluster);
         if members != self.members {
             self.planner.set_members(members.clone());
             self.members = members;
         }
         if !cluster.may_order() || !cluster.open_orders().is_empty() {
-            return Vec::new();
+            return Steps::None;
         }
-        let Some(layout) = layout(cluster) else { return Vec::new() };
+        let Some(layout) = layout(cluster) else { return Steps::None };
         if self.ordered || layout != self.layout {
             self.ordered = false;
             if let Err(error) = self.planner.set_layout(layout.clone()) {
@@ -79,11 +107,18 @@ impl Planning {
             }
             self.layout = layout;
         }
+        let pairs = cluster.policy().copies.iter().map(|copy| (copy.owner, copy.holder));
+        self.planner.set_copies(pairs.collect());
+        if let Some(pairs) = self.planner.copies(now) {
+            log::write(Level::Info, &told_copies(&pairs));
+            let place = |(owner, holder)| CopyPlace { owner, holder };
+            return Steps::Copies(pairs.into_iter().map(place).collect());
+        }
         let random = &mut self.random;
-        let Some(plan) = self.planner.tick(now, &mut || next(random)) else { return Vec::new() };
+        let Some(plan) = self.planner.tick(now, &mut || next(random)) else { return Steps::None };
         self.ordered = true;
         log::write(Level::Info, &told(&plan));
-        plan.moves.iter().map(order).collect()
+        Steps::Orders(plan.moves.iter().map(order).collect())
     }
 
     /// For `pslite status`.
@@ -99,6 +134,15 @@ impl Planning {
             limit: note(&status),
         }
     }
+}
+
+fn told_copies(pairs: &[(NodeId, NodeId)]) -> String {
+    let rank = crate::wire::id_to_rank;
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(owner, holder)| format!("{} at {}", rank(*owner), rank(*holder)))
+        .collect();
+    format!("copies of servers are to be kept at others: {}", pairs.join(", "))
 }
 
 /// Servers that hold the others up, and why.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Core, Van, lock};
 use crate::cluster::{Action, Event, Policy};
-use crate::node::planning::{Measuring, Planning};
+use crate::node::planning::{Measuring, Planning, Steps};
 use crate::node::service::Delivery;
 use crate::observe::log::{self, Level};
 use crate::wire::Role;
@@ -78,7 +78,7 @@ impl Van {
             return;
         }
         // The planner is locked within the core's lock, never the other way round.
-        let (orders, times) = {
+        let (steps, times) = {
             let core = lock(&self.core);
             let mut planning = lock(&self.planning);
             let now = self.now();
@@ -89,15 +89,26 @@ impl Van {
             });
             (planning.look(now, &core.cluster), planning.times(now))
         };
-        if !orders.is_empty() {
-            self.event(Event::Orders(orders));
+        match steps {
+            Steps::None => {}
+            Steps::Orders(orders) => self.event(Event::Orders(orders)),
+            Steps::Copies(copies) => self.event(Event::Copies(copies)),
         }
         self.event(Event::RoundTimes(times));
     }
 
     fn new_policy(&self, core: &Core, policy: Policy, routes: Vec<KeyRoute>) {
-        let Policy { epoch, servers, draining, homes, mut lost, released, replicas, workers } =
-            policy;
+        let Policy {
+            epoch,
+            servers,
+            draining,
+            homes,
+            mut lost,
+            released,
+            replicas,
+            workers,
+            copies,
+        } = policy;
         let names: Vec<String> =
             servers.iter().map(|id| crate::wire::id_to_rank(*id).to_string()).collect();
         let text = format!("policy {epoch}: servers {} serve", names.join(", "));
@@ -119,6 +130,7 @@ impl Van {
             released,
             replicas,
             workers,
+            copies,
             routes,
             ..Word::default()
         };

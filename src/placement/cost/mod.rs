@@ -103,7 +103,8 @@ pub enum Replicas {
         /// Bytes sent to the copy in a round for each byte of value: 1 if the value alone goes.
         ratio: f64,
     },
-    /// One copy, at the server that is named: pairs of owner and holder of the copy.
+    /// One copy, at the server that is named: pairs of owner and holder of the copy. Of a server that is not
+    /// named, or whose holder is not usable, as in `Next`.
     Given {
         /// As in `Next`.
         ratio: f64,
@@ -174,11 +175,33 @@ impl Model {
         self.with(server, |server| server.slowdown *= factor)
     }
 
+    /// The same job with copies kept elsewhere.
+    #[must_use]
+    pub fn with_replicas(&self, replicas: Replicas) -> Self {
+        let mut model = self.clone();
+        model.replicas = replicas;
+        model.copies = copies(&model.servers, &model.replicas);
+        model.rows = rows::of(&model);
+        model
+    }
+
+    /// Who keeps whose copies: pairs of owner and holder, in ascending order of owners.
+    #[must_use]
+    pub fn copy_pairs(&self) -> Vec<(NodeId, NodeId)> {
+        let id = |index: usize| self.servers.get(index).map(|server| server.id);
+        let pairs = self.copies.iter().enumerate();
+        pairs.filter_map(|(owner, holder)| Some((id(owner)?, id((*holder)?)?))).collect()
+    }
+
     /// The same job with workers that are no limit.
     #[must_use]
     pub fn without_workers(&self) -> Self {
         let mut model = self.clone();
-        for worker in model.workers.iter_mut().filter(|worker| worker.host.is_none()) {
+        // A card that a server shares stays one.
+        let shares = |worker: &&mut Worker| {
+            worker.host.is_some() && self.servers.iter().any(|server| server.host == worker.host)
+        };
+        for worker in model.workers.iter_mut().filter(|worker| !shares(worker)) {
             (worker.up, worker.down) = (f64::INFINITY, f64::INFINITY);
         }
         model.rows = rows::of(&model);
@@ -283,6 +306,12 @@ impl Model {
             .sum()
     }
 
+    /// Bytes to the copy for each byte of value.
+    #[must_use]
+    pub fn copy_ratio(&self) -> f64 {
+        self.replicas.ratio()
+    }
+
     fn worker_count(&self) -> f64 {
         self.workers.len() as f64
     }
@@ -336,11 +365,13 @@ fn copies(servers: &[Server], replicas: &Replicas) -> Vec<Option<usize>> {
         Replicas::Given { pairs, .. } => {
             let at = |id: NodeId| servers.iter().position(|server| server.id == id);
             let named: BTreeMap<NodeId, NodeId> = pairs.iter().copied().collect();
-            let copy = |server: &Server| {
-                let holder = *named.get(&server.id)?;
-                at(holder).filter(|_| holder != server.id)
+            let copy = |(index, server): (usize, &Server)| {
+                let named = named.get(&server.id).and_then(|holder| at(*holder));
+                named
+                    .filter(|holder| *holder != index && usable.contains(holder))
+                    .or_else(|| next(index))
             };
-            servers.iter().map(copy).collect()
+            servers.iter().enumerate().map(copy).collect()
         }
     }
 }

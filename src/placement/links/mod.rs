@@ -43,15 +43,21 @@ pub const REPORT_GAP: Duration = Duration::from_millis(100);
 pub const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// What a probe should send, at the lowest priority (algorithms.md 2.2).
 pub const PROBE_BYTES: u64 = 256 << 10;
-/// Windows over which the rate of a whole node is the maximum.
-pub const WINDOWS: usize = 4;
+/// The rate of a whole node is looked at in windows of that length, ...
+pub const WINDOW: Duration = Duration::from_millis(250);
+/// ... of which so many are remembered.
+pub const WINDOWS: usize = 16;
+/// What a worker was able to do once it can still do after that time, unless its links say otherwise: while one slow
+/// server keeps it waiting, nothing shows it.
+pub const MEMORY: Duration = Duration::from_secs(60);
 /// Peers that a node remembers, and nodes that the scheduler remembers, at most; more are ignored.
 pub const MOST_PEERS: usize = 16_384;
 /// Links that the scheduler remembers, at most.
 pub const MOST_LINKS: usize = 1 << 18;
 /// Links of which one report tells, at most: those that changed most.
 pub const MOST_REPORTED: usize = 256;
-/// What a link is trusted less, at most, because its traffic is long ago.
+/// What a link is trusted less, at most, because its traffic is long ago. Before [`PROBE_AFTER`] it is trusted as
+/// ever: rounds can take as long, and while a slow server keeps everybody waiting, the fast ones rest.
 const STALE_DISCOUNT: f64 = 0.25;
 /// What a link is trusted less, at most, because its samples differ.
 const SPREAD_DISCOUNT: f64 = 0.25;
@@ -104,7 +110,7 @@ impl Estimate {
     fn new(rate: f64, spread: f64, samples: u32, idle: Duration) -> Self {
         let confidence = confidence(idle);
         let doubt = (spread / f64::from(samples.max(1)).sqrt()).clamp(0.0, SPREAD_DISCOUNT)
-            + STALE_DISCOUNT * (1.0 - confidence);
+            + STALE_DISCOUNT * staleness(idle);
         Self { rate, lower: rate * (1.0 - doubt), confidence, samples }
     }
 
@@ -114,16 +120,38 @@ impl Estimate {
     }
 
     /// The same estimate after more time without traffic.
-    fn aged(&self, idle: Duration) -> Self {
-        let confidence = self.confidence * confidence(idle);
-        let doubt = STALE_DISCOUNT * (self.confidence - confidence).max(0.0);
+    fn aged(&self, more: Duration) -> Self {
+        let before = idle_time(self.confidence);
+        let idle = before.saturating_add(more);
+        let doubt = STALE_DISCOUNT * (staleness(idle) - staleness(before)).max(0.0);
+        let confidence = self.confidence * confidence(more);
         Self { lower: self.lower - self.rate * doubt, confidence, ..*self }
     }
+}
+
+/// How far what was measured so long ago is out of date: from 0 to 1.
+fn staleness(idle: Duration) -> f64 {
+    1.0 - confidence(idle.saturating_sub(PROBE_AFTER))
+}
+
+/// The time without traffic that leaves that confidence.
+fn idle_time(confidence: f64) -> Duration {
+    let seconds = -confidence.log2() * HALF_LIFE.as_secs_f64();
+    Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 {
+        Duration::MAX
+    } else {
+        Duration::ZERO
+    })
 }
 
 /// What is left of a confidence of 1 after that time without traffic.
 fn confidence(idle: Duration) -> f64 {
     (-idle.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+}
+
+/// Whether that is the id of a worker: they are odd (ps-lite: postoffice.h, `WorkerRankToID`).
+const fn is_worker(node: NodeId) -> bool {
+    node % 2 == 1
 }
 
 /// What a node tells the scheduler of one link that ends at it.
@@ -133,8 +161,8 @@ pub struct LinkReport {
     pub peer: NodeId,
     /// What is known of it.
     pub estimate: Estimate,
-    /// Bytes per second that came over it in the last full window, as long as anything came; 0: nothing
-    /// did. The sum over all receivers is what the peer was able to send.
+    /// Bytes that came over it in the last second, if the peer had more to send for half of it; 0: it had
+    /// not. The sum over all receivers is what the peer was able to send.
     pub recent: f64,
 }
 

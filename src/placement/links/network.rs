@@ -3,16 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Report, WINDOWS};
+use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Report, is_worker};
 use crate::placement::cost::PairCap;
-use crate::placement::statistics::median;
 use crate::wire::NodeId;
 
 /// What receivers saw of one sender counts together if they reported within that time.
-const TOGETHER: Duration = Duration::from_millis(2500);
+const TOGETHER: Duration = Duration::from_millis(1500);
 /// A link is narrower than the cards at its ends only if it is below that part of what both could
 /// give it with all links in use. Above, the cards explain it.
 const NARROW: f64 = 0.5;
+/// A link is held up at its server if its worker has one that is faster by that factor.
+const FAR_SLOWER: f64 = 1.2;
+/// A server is believed to be able to send that many times as much as it was seen to, if it receives as much.
+const MORE_THAN_ASKED: f64 = 1.1;
+/// The same for its worker. (When the others are done one worker may have a server for itself.)
+const FAR_SLOWER_WORKER: f64 = 4.0;
 
 /// One link as last reported.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +87,9 @@ impl Network {
             Some((second, most)) if *second == now.as_secs() => *most = most.max(sum),
             _ => sums.push_back((now.as_secs(), sum)),
         }
-        while sums.len() > WINDOWS {
+        let old =
+            |(second, _): &(u64, f64)| second.saturating_add(MEMORY.as_secs()) < now.as_secs();
+        while sums.front().is_some_and(old) {
             sums.pop_front();
         }
     }
@@ -135,39 +142,69 @@ impl Network {
 
     fn links_into(&self, node: NodeId) -> Links {
         let senders = self.into.get(&node).into_iter().flatten();
-        Links::of(senders.filter_map(|from| self.link(*from, node)))
+        let links = senders.filter_map(|from| Some((self.link(*from, node)?, *from)));
+        Links::of(node, links.map(|(link, from)| (link, self.fastest_from(from))))
     }
 
     fn links_out_of(&self, node: NodeId) -> Links {
-        Links::of(self.from(node).filter_map(|(to, _)| self.link(node, to)))
+        let links = self.from(node).filter_map(|(to, _)| Some((self.link(node, to)?, to)));
+        Links::of(node, links.map(|(link, to)| (link, self.fastest_into(to))))
     }
 
-    /// The cards of some nodes of one kind, by the rates that one may count on. What was not measured with
-    /// several peers at once is taken as the median of what was, or as the fastest link of the node if
-    /// that is faster or there is no median. None: nothing at all is known.
+    /// The rate of the fastest link that begins at a node.
+    fn fastest_from(&self, node: NodeId) -> f64 {
+        self.from(node).map(|(_, link)| link.estimate.rate).fold(0.0, f64::max)
+    }
+
+    /// The rate of the fastest link that ends at a node.
+    fn fastest_into(&self, node: NodeId) -> f64 {
+        let senders = self.into.get(&node).into_iter().flatten();
+        let links = senders.filter_map(|from| self.links.get(&(*from, node)));
+        links.map(|link| link.estimate.rate).fold(0.0, f64::max)
+    }
+
+    /// The cards of some nodes, by the rates that one may count on. What was not measured with several peers
+    /// at once is only known to be at least so fast; it is taken as fast as the fastest card of the job,
+    /// since a card that is taken as too slow hides what there is to gain. But if all that exchanged with it were
+    /// faster with others at the same time, it is as slow as it seems. None: nothing at all is known.
     #[must_use]
     pub fn cards(&self, nodes: &[NodeId]) -> Option<Vec<Card>> {
-        let ups = nodes.iter().map(|node| (self.up(*node), self.links_out_of(*node)));
-        let downs = nodes.iter().map(|node| (self.down(*node), self.links_into(*node)));
-        let (ups, downs) = (self.rates(ups.collect())?, self.rates(downs.collect())?);
-        let card =
-            |((up, up_known), (down, down_known))| Card { up, down, known: up_known && down_known };
-        Some(ups.into_iter().zip(downs).map(card).collect())
+        let best = self.best()?;
+        let known = |node: &NodeId| [self.up(*node), self.down(*node)].into_iter().flatten();
+        let workers = nodes.iter().filter(|node| is_worker(**node)).flat_map(known);
+        let fastest_worker = workers.map(|estimate| estimate.lower).fold(0.0, f64::max);
+        let card = |node: &NodeId| {
+            let (out, into) = (self.links_out_of(*node), self.links_into(*node));
+            let (up, down) = (self.up(*node), self.down(*node));
+            // What a node was asked for is rarely as much as it could have done: a worker waits for servers, and
+            // servers for what they are to answer. What they receive together shows first.
+            let least = match (is_worker(*node), &down) {
+                (true, _) => [fastest_worker; 2],
+                (false, Some(down)) => {
+                    let sends = up.map_or(down.lower, |up| up.lower * MORE_THAN_ASKED);
+                    [down.lower.min(sends), 0.0]
+                }
+                (false, None) => [0.0; 2],
+            };
+            let rate = |card: Option<Estimate>, links: &Links, least: f64| match card {
+                Some(card) if links.hold_up => (card.lower, true),
+                Some(card) => (card.lower.max(least), true),
+                None if links.hold_up => (links.lower, true),
+                None => (best.max(links.lower), false),
+            };
+            let (up, up_known) = rate(up, &out, least[0]);
+            let (down, down_known) = rate(down, &into, least[1]);
+            Card { up, down, known: up_known && down_known }
+        };
+        Some(nodes.iter().map(card).collect())
     }
 
-    /// For each node the rate that one may count on, and whether it was measured.
-    fn rates(&self, nodes: Vec<(Option<Estimate>, Links)>) -> Option<Vec<(f64, bool)>> {
-        let usual = median(nodes.iter().filter_map(|(card, _)| card.map(|card| card.lower)));
-        let any = || median(self.links.values().map(|link| link.estimate.lower));
-        let fastest = |links: &Links| links.fastest.map(|link| link.lower);
-        let rate = |(card, links): (Option<Estimate>, Links)| match card {
-            Some(card) => Some((card.lower, true)),
-            None => {
-                let known = [usual, fastest(&links)].into_iter().flatten().reduce(f64::max);
-                known.or_else(any).map(|rate| (rate, false))
-            }
-        };
-        nodes.into_iter().map(rate).collect()
+    /// The fastest card, or link, that was measured.
+    fn best(&self) -> Option<f64> {
+        let downs = self.downs.keys().filter_map(|node| self.down(*node));
+        let ups = self.ups.keys().filter_map(|node| self.up(*node));
+        let links = self.links.values().map(|link| link.estimate);
+        downs.chain(ups).chain(links).map(|estimate| estimate.lower).reduce(f64::max)
     }
 
     /// The pairs whose link is narrower than the cards at its ends explain.
@@ -211,15 +248,25 @@ impl Network {
 struct Links {
     fastest: Option<Estimate>,
     sum: f64,
+    /// The same of what one may count on.
+    lower: f64,
+    /// There are some, and each is far slower than what its other end exchanges with another node: so it is
+    /// this node that holds them up.
+    hold_up: bool,
 }
 
 impl Links {
-    fn of(links: impl Iterator<Item = Estimate>) -> Self {
-        let start = Self { fastest: None, sum: 0.0 };
-        links.fold(start, |Self { fastest, sum }, link| Self {
+    /// Of the links of a node, each with the rate of the fastest one at its other end.
+    fn of(node: NodeId, links: impl Iterator<Item = (Estimate, f64)>) -> Self {
+        let factor = if is_worker(node) { FAR_SLOWER_WORKER } else { FAR_SLOWER };
+        let start = Self { fastest: None, sum: 0.0, lower: 0.0, hold_up: true };
+        let all = links.fold(start, |Self { fastest, sum, lower, hold_up }, (link, other)| Self {
             fastest: fastest.filter(|fastest| fastest.rate >= link.rate).or(Some(link)),
             sum: sum + link.rate,
-        })
+            lower: lower + link.lower,
+            hold_up: hold_up && link.rate * factor < other,
+        });
+        Self { hold_up: all.hold_up && all.fastest.is_some(), ..all }
     }
 
     /// A card is no faster than its links together, and they show sooner than whole seconds that it has

@@ -7,7 +7,7 @@ use super::link::Link;
 use super::window::Windows;
 use super::{
     Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, PROBE_AFTER, REPORT_CHANGE, REPORT_GAP,
-    REPORT_PERIOD, Report, Sample,
+    REPORT_PERIOD, Report, Sample, is_worker,
 };
 use crate::wire::NodeId;
 
@@ -28,7 +28,9 @@ impl Receiver {
     /// The estimator of that node.
     #[must_use]
     pub fn new(node: NodeId) -> Self {
-        let (links, windows) = (BTreeMap::new(), Windows::default());
+        // A worker exchanges with servers that may be of very different rates, a server with equal workers.
+        let windows = Windows::new(is_worker(node));
+        let links = BTreeMap::new();
         Self { node, links, windows, reported: None, heard: false }
     }
 
@@ -42,6 +44,7 @@ impl Receiver {
     /// That peer is gone.
     pub fn forget(&mut self, peer: NodeId) {
         self.links.remove(&peer);
+        self.windows.forget(peer);
         if let Some((_, rates)) = &mut self.reported {
             rates.remove(&peer);
         }

@@ -1,112 +1,199 @@
-//! What a node receives in whole seconds: from all peers together, and from each.
+//! What a node receives in short windows of time: from all peers together, and from each. Only such windows
+//! count in which senders had more to send all the time: otherwise it was they who decided how much came.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{MOST_PEERS, Sample, WINDOWS};
+use super::{MEMORY, MOST_PEERS, Sample, WINDOW, WINDOWS, is_worker};
 use crate::placement::cost::bytes;
 use crate::wire::NodeId;
 
-/// Less than this of a second in use says nothing.
-const SHORTEST: Duration = Duration::from_millis(250);
+/// A peer counts in a window if it had more to send for that part of it.
+const COVERED: f64 = 0.8;
+/// Windows that a sample may still add to: slow parts of messages are told of when they are complete.
+const OPEN: usize = 8;
+/// After a pause as long as this the sender cannot have been sending all the time (as in `link`).
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// One second of this node's clock.
+/// What came from one peer in one window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    bytes: f64,
+    /// Seconds for which the peer had more to send.
+    covered: f64,
+}
+
+impl Amount {
+    fn is_full(&self) -> bool {
+        self.covered >= COVERED * WINDOW.as_secs_f64()
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Window {
-    second: u64,
-    first: Duration,
-    last: Duration,
-    peers: BTreeMap<NodeId, f64>,
+    number: u64,
+    peers: BTreeMap<NodeId, Amount>,
 }
 
 impl Window {
-    /// The seconds from its first byte to its last one.
-    const fn used(&self) -> Duration {
-        self.last.saturating_sub(self.first)
+    /// Bytes per second that came, if at least two of the peers that count had more to send all the time.
+    fn rate(&self, counts: impl Fn(NodeId) -> bool) -> Option<f64> {
+        let full = self.peers.iter().filter(|(peer, amount)| counts(**peer) && amount.is_full());
+        let full = full.count();
+        let sum: f64 = self.peers.values().map(|amount| amount.bytes).sum();
+        (full >= 2).then(|| sum / WINDOW.as_secs_f64())
+    }
+
+    fn end(&self) -> Duration {
+        start_of(self.number.saturating_add(1))
     }
 }
 
-/// The last seconds in which something came from senders that had more.
-#[derive(Clone, Debug, Default)]
+/// The last windows, by this node's clock.
+#[derive(Clone, Debug)]
 pub(super) struct Windows {
+    /// Of a worker: the fastest ones of some time count, not the last ones; and servers count as peers, not
+    /// workers.
+    worker: bool,
     /// In ascending order; the last one may not be over.
-    windows: VecDeque<Window>,
+    open: VecDeque<Window>,
+    /// When those that counted ended, and their rates.
+    rates: Vec<(Duration, f64)>,
+    /// Up to when each peer that has more to send has been counted.
+    ends: BTreeMap<NodeId, Duration>,
 }
 
 impl Windows {
+    /// Of a worker, which exchanges with servers of very different rates; or of a server, whose workers are all
+    /// there at the same time. (What another server sends it is bounded by what that one can.)
+    pub(super) const fn new(worker: bool) -> Self {
+        Self { worker, open: VecDeque::new(), rates: Vec::new(), ends: BTreeMap::new() }
+    }
+
+    /// A peer is gone.
+    pub(super) fn forget(&mut self, peer: NodeId) {
+        self.ends.remove(&peer);
+    }
+
     /// Counts what came, spread over the time that it took.
     pub(super) fn add(&mut self, sample: &Sample) {
-        if !sample.backlogged || sample.last < sample.first {
+        if sample.last < sample.first {
             return;
         }
-        let amount = bytes(sample.bytes);
-        let time = (sample.last - sample.first).as_secs_f64();
-        // Of what took longer than all windows only the end counts.
-        let oldest = sample.last.as_secs().saturating_sub(WINDOWS as u64);
-        for second in sample.first.as_secs().max(oldest)..=sample.last.as_secs() {
-            let from = sample.first.max(Duration::from_secs(second));
-            let to = sample.last.min(Duration::from_secs(second.saturating_add(1)));
-            let part = if time > 0.0 { to.saturating_sub(from).as_secs_f64() / time } else { 1.0 };
-            self.count(second, sample.peer, (from, to), amount * part);
+        let follows = |end: &Duration| {
+            *end <= sample.last && sample.first <= end.saturating_add(LONGEST_PAUSE)
+        };
+        let before = self.ends.remove(&sample.peer).filter(follows);
+        let first = before.unwrap_or(sample.first);
+        if sample.backlogged && self.ends.len() < MOST_PEERS {
+            self.ends.insert(sample.peer, sample.last);
+        }
+        // The pause before it, and the time that it took, belong to the link if the sender had more then.
+        let covered = sample.backlogged || before.is_some();
+        self.spread(sample, first, covered);
+    }
+
+    fn spread(&mut self, sample: &Sample, first: Duration, covered: bool) {
+        let time = sample.last.saturating_sub(first).as_secs_f64();
+        let (begin, end) = (number_of(first), number_of(sample.last));
+        // Of what took longer than all open windows only the end counts.
+        for number in begin.max(end.saturating_sub(OPEN as u64))..=end {
+            let from = first.max(start_of(number));
+            let to = sample.last.min(start_of(number.saturating_add(1)));
+            let inside = to.saturating_sub(from).as_secs_f64();
+            let part = if time > 0.0 { inside / time } else { 1.0 };
+            let covered = if covered { inside } else { 0.0 };
+            self.count(number, sample.peer, bytes(sample.bytes) * part, covered);
         }
     }
 
-    fn count(
-        &mut self,
-        second: u64,
-        peer: NodeId,
-        (first, last): (Duration, Duration),
-        amount: f64,
-    ) {
-        let newest = self.windows.back().map_or(0, |window| window.second);
-        if second.saturating_add(WINDOWS as u64) < newest {
+    fn count(&mut self, number: u64, peer: NodeId, amount: f64, covered: f64) {
+        let newest = self.open.back().map_or(0, |window| window.number);
+        if number.saturating_add(OPEN as u64) < newest {
             return;
         }
-        let index = self.windows.partition_point(|window| window.second < second);
-        if self.windows.get(index).is_none_or(|window| window.second != second) {
-            self.windows.insert(index, Window { second, first, last, peers: BTreeMap::new() });
+        let index = self.open.partition_point(|window| window.number < number);
+        if self.open.get(index).is_none_or(|window| window.number != number) {
+            self.open.insert(index, Window { number, peers: BTreeMap::new() });
         }
-        if let Some(window) = self.windows.get_mut(index) {
-            window.first = window.first.min(first);
-            window.last = window.last.max(last);
-            if window.peers.len() < MOST_PEERS || window.peers.contains_key(&peer) {
-                *window.peers.entry(peer).or_default() += amount;
+        if let Some(window) = self.open.get_mut(index)
+            && (window.peers.len() < MOST_PEERS || window.peers.contains_key(&peer))
+        {
+            let counted = window.peers.entry(peer).or_default();
+            counted.bytes += amount;
+            counted.covered += covered;
+        }
+        while self.open.len() > OPEN + 1 {
+            if let Some(window) = self.open.pop_front() {
+                let rate = window.rate(|peer| self.counts(peer));
+                self.rates.extend(rate.map(|rate| (window.end(), rate)));
+                self.forget_some(window.end());
             }
         }
-        // One more than counts, for the one that is not over.
-        while self.windows.len() > WINDOWS + 1 {
-            self.windows.pop_front();
+    }
+
+    /// Whether that peer shows what this node can receive.
+    const fn counts(&self, peer: NodeId) -> bool {
+        is_worker(peer) != self.worker
+    }
+
+    fn forget_some(&mut self, newest: Duration) {
+        if self.worker {
+            self.rates.retain(|(end, _)| end.saturating_add(MEMORY) >= newest);
+        }
+        if self.rates.len() > WINDOWS {
+            let least = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1);
+            let rates = self.rates.iter().enumerate().map(|(index, (_, rate))| (index, *rate));
+            let slowest = rates.min_by(least).map(|(index, _)| index);
+            self.rates.remove(if self.worker { slowest.unwrap_or(0) } else { 0 });
         }
     }
 
-    /// Those that are over and long enough.
+    /// Those that are over.
     fn finished(&self, now: Duration) -> impl DoubleEndedIterator<Item = &Window> {
-        let over =
-            move |window: &&Window| window.second < now.as_secs() && window.used() >= SHORTEST;
-        self.windows.iter().filter(over)
+        self.open.iter().filter(move |window| window.end() <= now)
     }
 
-    /// The most bytes per second that came in one of them from at least two peers, in how many that was so,
-    /// and when the last of them ended.
+    /// Bytes per second that came in the faster ones of those that count, how many these are, and when the
+    /// last of them ended. One in four may be faster: what had lain in buffers.
     pub(super) fn fastest(&self, now: Duration) -> Option<(f64, u32, Duration)> {
-        let shared = self.finished(now).filter(|window| window.peers.len() >= 2);
-        shared.fold(None, |best, window| {
-            let rate = window.peers.values().sum::<f64>() / window.used().as_secs_f64();
-            let (fastest, count, _) = best.unwrap_or((0.0, 0, Duration::ZERO));
-            Some((rate.max(fastest), count + 1, window.last))
-        })
+        let open = self
+            .finished(now)
+            .filter_map(|window| Some((window.end(), window.rate(|peer| self.counts(peer))?)));
+        let mut all: Vec<(Duration, f64)> = self.rates.iter().copied().chain(open).collect();
+        if !self.worker {
+            all.drain(..all.len().saturating_sub(WINDOWS));
+        }
+        let last = all.iter().map(|(end, _)| *end).max()?;
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        all.truncate(WINDOWS);
+        let rate = all.get(all.len() / 4)?.1;
+        Some((rate, u32::try_from(all.len()).unwrap_or(u32::MAX), last))
     }
 
-    /// Bytes per second from each peer in the last second that is over, if that was just now.
+    /// Bytes from each peer in the last second that is over, if it had more to send for half of that.
     pub(super) fn recent(&self, now: Duration) -> BTreeMap<NodeId, f64> {
-        let last = self
-            .finished(now)
-            .next_back()
-            .filter(|window| window.second.saturating_add(2) >= now.as_secs());
-        let rates = last.map(|window| {
-            let used = window.used().as_secs_f64();
-            window.peers.iter().map(|(peer, amount)| (*peer, amount / used)).collect()
-        });
-        rates.unwrap_or_default()
+        const SECOND: Duration = Duration::from_secs(1);
+        let since = now.saturating_sub(SECOND);
+        let mut sums = BTreeMap::<NodeId, (f64, Duration)>::new();
+        for window in self.finished(now).filter(|window| window.end() > since) {
+            for (peer, amount) in &window.peers {
+                let (bytes, full) = sums.entry(*peer).or_default();
+                *bytes += amount.bytes;
+                *full += if amount.is_full() { WINDOW } else { Duration::ZERO };
+            }
+        }
+        let half = |(bytes, full): (f64, Duration)| (full * 2 >= SECOND).then_some(bytes);
+        sums.into_iter().filter_map(|(peer, sum)| Some((peer, half(sum)?))).collect()
     }
+}
+
+/// The window in which that time lies.
+fn number_of(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos() / WINDOW.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// When a window begins.
+fn start_of(number: u64) -> Duration {
+    WINDOW.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -21,6 +21,13 @@ pub(super) struct Candidate {
     restarts: u32,
 }
 
+impl Candidate {
+    /// One that has been worth it since then, whatever it predicts.
+    pub(super) const fn settled(since: Duration) -> Self {
+        Self { since, predicted: f64::INFINITY, restarts: MOST_RESTARTS }
+    }
+}
+
 /// A switch that is being judged.
 #[derive(Clone, Debug)]
 pub(super) struct OnTrial {
@@ -38,6 +45,8 @@ const DRIFT: f64 = 0.1;
 const CHANGED: f64 = 0.25;
 /// How long the first plan waits for the first times of workers.
 const BASELINE: Duration = Duration::from_secs(10);
+/// A round that becomes shorter by that factor does not wait for them.
+const CLEAR: f64 = 2.0;
 /// So often a plan waits anew for that.
 const MOST_RESTARTS: u32 = 3;
 /// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
@@ -114,18 +123,25 @@ impl Planner {
             Basis::Nothing => !joining,
         };
         let held = self.newest_round() < self.hold_until || !self.settings.enabled || nothing_known;
-        if !forced && (held || self.is_without_baseline(now)) {
+        if !forced && held {
             self.candidate = None;
             return None;
         }
         let parameters = self.parameters(look);
         let plan =
             shares::plan(&self.layout, &look.model, self.rounds(look), &parameters).ok().flatten();
-        let Some(plan) = plan else {
+        // A plan that makes so much of a difference needs no comparison.
+        let early = |plan: &Plan| {
+            let clear = plan.before >= CLEAR * plan.predicted && self.is_measured();
+            !forced && self.is_without_baseline(now) && !clear
+        };
+        let Some(plan) = plan.filter(|plan| !early(plan)) else {
             self.candidate = None;
             return None;
         };
-        if !forced && !self.is_settled(now, plan.predicted) {
+        // What is best to move depends on where copies lie; that is decided first.
+        let waits = self.copies_wanted.is_some();
+        if !forced && (!self.is_settled(now, plan.predicted) || waits) {
             return None;
         }
         let plan =
@@ -160,6 +176,13 @@ impl Planner {
     fn is_without_baseline(&self, now: Duration) -> bool {
         let since = self.first_look.unwrap_or(now);
         self.times.is_empty() && now.saturating_sub(since) < BASELINE
+    }
+
+    /// Whether it is known what each server can receive when several workers send. As long as one worker alone
+    /// makes the keys, servers that wait for it look slow.
+    pub(super) fn is_measured(&self) -> bool {
+        let mut servers = self.members.servers.iter().filter(|server| self.is_usable(server));
+        servers.all(|server| self.network.down(server.id).is_some())
     }
 
     /// Whether a plan has been worth it for long enough, with a network that holds still.

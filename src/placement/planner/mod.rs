@@ -4,6 +4,7 @@
 //! Runs on the scheduler. Pure: time and chance are arguments, nothing is sent. Whoever runs it carries the
 //! plans out, and says when pieces have moved. Must not know how pieces travel.
 
+mod copies;
 mod decide;
 mod look;
 mod status;
@@ -11,6 +12,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use copies::CopyPairs;
 pub use status::{ServerStatus, Status};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,6 +150,9 @@ pub struct Planner {
     trial: Trial,
     on_trial: Option<OnTrial>,
     candidate: Option<Candidate>,
+    /// Since when other places for copies have been worth it, and when they were last changed.
+    copies_wanted: Option<Duration>,
+    copies_moved: Option<Duration>,
     scaler: Scaler,
     scaling: Option<Scaling>,
     /// Servers in reserve that are in use, and active ones that are not, by our own decision.
@@ -197,6 +202,8 @@ impl Planner {
             trial: Trial::default(),
             on_trial: None,
             candidate: None,
+            copies_wanted: None,
+            copies_moved: None,
             scaler,
             scaling: None,
             drafted: BTreeSet::new(),
@@ -247,12 +254,14 @@ impl Planner {
         }
         if self.moving.take().is_some() {
             self.switch_round = self.newest_round().saturating_add(1);
+            self.candidate = None;
         } else {
             // Nobody asked us: what is on trial is no longer what is measured.
             self.on_trial = None;
         }
+        // In the first round pieces change one after the other (they can be cut from then on). A plan that is worth
+        // it need not wait until that is over: it is made anew from the layout of that moment.
         self.layout = layout;
-        self.candidate = None;
         Ok(())
     }
 

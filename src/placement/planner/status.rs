@@ -91,6 +91,36 @@ impl Planner {
         }
     }
 
+    /// What is counted on, in one line for logs: for each node what it can send and receive in Mbit/s (`~`: not
+    /// measured), for each server the seconds of a round by its card and as workers see it.
+    #[must_use]
+    pub fn describe(&self, now: Duration) -> Option<String> {
+        let look = self.look(now)?;
+        let mbit = |rate: f64| rate * 8e-6;
+        let nodes = |ids: Vec<NodeId>| self.network.cards(&ids).map(|cards| (ids, cards));
+        let mut text = String::new();
+        let workers = nodes(look.model.workers().iter().map(|worker| worker.id).collect());
+        let servers = nodes(look.model.servers().iter().map(|server| server.id).collect());
+        for (ids, cards) in workers.into_iter().chain(servers) {
+            for (id, card) in ids.iter().zip(cards) {
+                let known = if card.known { "" } else { "~" };
+                text += &format!("{id}: {known}{:.0}/{:.0}, ", mbit(card.up), mbit(card.down));
+            }
+        }
+        for (index, (server, seconds)) in look.expected().into_iter().enumerate() {
+            let load = look.loads.get(index).map_or(0.0, |load| load / 1e6);
+            let seen = self.stragglers.seconds(server).unwrap_or(0.0);
+            let slower = look.model.servers().get(index).map_or(1.0, |server| server.slowdown);
+            text += &format!(
+                "server {server}: {load:.1} MB, {seconds:.2} s, seen {seen:.2} s, x{slower:.2}; "
+            );
+        }
+        let round = look.model.round_seconds(&look.loads);
+        let measured = self.times.round_seconds(self.switch_round).unwrap_or(0.0);
+        let bound = look.bound().unwrap_or(0.0);
+        Some(format!("{text}a round {round:.2} s, seen {measured:.2} s, at best {bound:.2} s"))
+    }
+
     fn server_statuses(&self, now: Duration, look: &Look) -> Vec<ServerStatus> {
         let held = holdings(&self.layout);
         let total = look.total().max(f64::MIN_POSITIVE);

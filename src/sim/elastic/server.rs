@@ -280,6 +280,7 @@ pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> Word {
         released: policy.released.clone(),
         replicas: policy.replicas,
         workers: policy.workers,
+        copies: policy.copies.clone(),
         routes,
         ..Word::default()
     }

@@ -130,6 +130,8 @@ pub(super) struct Elastic {
     replica: Option<NodeId>,
     /// Servers that are being emptied.
     draining: Vec<NodeId>,
+    /// Where the policy wants them.
+    named_replica: Option<NodeId>,
     /// It has said what it holds, and the policy that follows from it is not here yet.
     collecting: Option<u64>,
     /// Where pieces are that are not here.
@@ -163,6 +165,7 @@ impl Elastic {
             replicas: config.replicas,
             replica: None,
             draining: Vec::new(),
+            named_replica: None,
             collecting: None,
             routes: BTreeMap::new(),
             parked: Parked::default(),

@@ -34,6 +34,8 @@ impl Elastic {
         }
         self.replicas = word.replicas.min(1);
         self.draining.clone_from(&word.draining);
+        let named = word.copies.iter().find(|copy| copy.owner == self.me);
+        self.named_replica = named.map(|copy| copy.holder);
         self.collecting = None;
         true
     }

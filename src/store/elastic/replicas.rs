@@ -22,14 +22,19 @@ pub(super) struct Waiting {
 }
 
 impl Elastic {
-    /// The next live server by id, cyclic, that is not being emptied; the one that was chosen stays as long as it
-    /// is one of these.
+    /// The one that the policy names; else the next live server by id, cyclic, where the one that was chosen stays. Never
+    /// one that is being emptied.
     pub(super) fn choose_replica(&mut self) {
         let able = |server: &&NodeId| {
             self.replicas > 0 && **server != self.me && !self.draining.contains(*server)
         };
         let mut servers = self.servers.iter().filter(able);
-        if self.replica.is_some_and(|replica| servers.clone().any(|server| *server == replica)) {
+        let is_able = |server: &NodeId| servers.clone().any(|able| able == server);
+        if let Some(named) = self.named_replica.filter(is_able) {
+            self.replica = Some(named);
+            return;
+        }
+        if self.replica.as_ref().is_some_and(is_able) {
             return;
         }
         let next = servers.clone().find(|server| **server > self.me);
