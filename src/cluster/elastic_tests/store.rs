@@ -513,13 +513,16 @@ impl Store {
         for mut owned in all {
             let may = owned.copy.is_none() || owned.former.is_none();
             if may && owned.copy.map(|copy| copy.at) != replica {
-                let dropped = replica.is_none();
-                owned.former = owned.former.or(owned.copy.map(|copy| Copied { dropped, ..copy }));
+                owned.former = owned.former.or(owned.copy);
                 owned.copy = replica.map(|replica| self.seed(replica, &owned.piece, out));
-                if let (true, Some(Copied { at, number, .. })) = (dropped, owned.former) {
-                    let from = owned.piece.from;
-                    out.transfers.push((at, Transfer::Drop { number, from }));
-                }
+            }
+            // Nothing will take its place.
+            if let Some(former) = owned.former.as_mut().filter(|former| !former.dropped)
+                && owned.copy.is_none()
+            {
+                former.dropped = true;
+                let (number, from) = (former.number, owned.piece.from);
+                out.transfers.push((former.at, Transfer::Drop { number, from }));
             }
             self.owned.push(owned);
         }

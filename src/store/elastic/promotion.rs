@@ -248,6 +248,7 @@ impl Store {
             elastic.seeds.clear();
         }
         self.forget_copies(out);
+        self.give_up_former_copies(out);
         let mut first = Vec::new();
         let Some(elastic) = &mut self.elastic else { return };
         elastic.seeds.begin();

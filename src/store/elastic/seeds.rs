@@ -87,6 +87,27 @@ impl Store {
         self.send(replica, transfer, Vec::new(), out);
     }
 
+    /// The replica that was to have the pieces instead is gone, and there is no other: nothing will take the place
+    /// of what a server that is being emptied still has.
+    pub(super) fn give_up_former_copies(&mut self, out: &mut Outbound) {
+        if self.elastic.as_ref().is_none_or(|elastic| elastic.replica.is_some()) {
+            return;
+        }
+        let mut drops = Vec::new();
+        for (&key, tensor) in &mut self.tensors {
+            for piece in tensor.pieces.iter_mut().filter(|piece| piece.copied == Copied::Not) {
+                if let Some(former) = piece.former_copy.as_mut().filter(|former| !former.dropped) {
+                    former.dropped = true;
+                    let range = (piece.from, piece.to);
+                    drops.push((former.at, about(TransferKind::Drop, key, range, piece.term)));
+                }
+            }
+        }
+        for (former, transfer) in drops {
+            self.send(former, transfer, Vec::new(), out);
+        }
+    }
+
     /// Sends pieces to a new replica, as many as may be on their way. One that was sent away from a former one
     /// waits until that has forgotten it.
     pub(super) fn send_seeds(&mut self, out: &mut Outbound) {

@@ -159,6 +159,20 @@ fn without_another_server_the_copy_is_given_up_before_anything_is_answered() {
     assert_eq!(two.push(9).answers.len(), 1, "and nothing waits any more");
 }
 
+/// The replica that was to take its place died meanwhile.
+#[test]
+fn a_copy_that_nothing_can_replace_any_more_is_given_up_too() {
+    let mut three = Three::new(3, 1);
+    assert_eq!(kinds(&three.policy(8, 2, &[10])), [(12, TransferKind::Seed)]);
+    let round = three.push(9);
+    assert_eq!(round.answers.len(), 0);
+    three.stores.retain(|(id, _)| *id != 12);
+    let drop = three.policy(8, 3, &[10]);
+    assert_eq!((kinds(&drop), drop.answers.len()), (vec![(10, TransferKind::Drop)], 0));
+    let forgotten = three.give(8, &drop.transfers[0]);
+    assert_eq!(three.give(10, &forgotten.transfers[0]).answers.len(), 1);
+}
+
 #[test]
 fn a_piece_that_came_back_keeps_its_new_copy() {
     let mut three = Three::new(2, 1);
