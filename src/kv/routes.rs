@@ -249,9 +249,7 @@ mod tests {
     #[test]
     fn routes_to_the_dead_and_the_released_are_forgotten() {
         let word = Word { epoch: 2, homes: vec![8, 8], ..Word::default() };
-        for word in
-            [Word { lost: vec![10], ..word.clone() }, Word { released: vec![10], ..word.clone() }]
-        {
+        for word in [Word { lost: vec![10], ..word.clone() }, Word { released: vec![10], ..word }] {
             let mut routes = Routes::new(vec![8, 10]);
             routes.learn(7, &[route(0, 10, 1, 8), route(10, 20, 1, 10)]);
             assert!(routes.policy(&word));
