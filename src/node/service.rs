@@ -172,10 +172,7 @@ impl Shared {
                         flights.lost(van.now(), id);
                     }
                     self.note_waits(&state);
-                    // Commands: what is left of the servers has obeyed them.
-                    let bound = state.bound_to(id);
-                    let ended = bound.into_iter().filter_map(|ts| state.requests.skip(ts, id));
-                    ended.collect()
+                    state.end_commands(id)
                 }
             }
         };
@@ -188,6 +185,14 @@ impl Shared {
             self.policy(word);
         }
         self.with_shell(|shell| shell.policy(self, word));
+        let finished: Vec<_> = {
+            let mut state = lock(&self.requests);
+            word.released.iter().flat_map(|id| state.end_commands(*id)).collect()
+        };
+        if !finished.is_empty() {
+            finished.into_iter().for_each(|finished| self.finish(finished));
+            self.tell_waiters(lock(&self.requests));
+        }
     }
 
     fn with_shell(&self, step: impl FnOnce(&Shell)) {
@@ -251,6 +256,12 @@ fn refusal(request: &Held, app_id: i32, error: String) -> Meta {
 }
 
 impl Requests {
+    /// Commands do not wait for a server that is gone: what is left of the servers obeys them.
+    fn end_commands(&mut self, server: NodeId) -> Vec<Finished<Payload>> {
+        let bound = self.bound_to(server);
+        bound.into_iter().filter_map(|timestamp| self.requests.skip(timestamp, server)).collect()
+    }
+
     /// One server has answered its slice.
     pub(super) fn whole_answered(
         &mut self,
