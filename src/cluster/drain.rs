@@ -9,7 +9,7 @@ use super::claims::Piece;
 use super::journal::{Change, Ordered, Orders, Record};
 use super::{Action, Cluster, Level};
 use crate::wire::elastic::{Claim, Holding, Order, Word, WordKind};
-use crate::wire::{NodeId, Role};
+use crate::wire::{NodeId, Role, id_to_rank};
 
 impl Cluster {
     /// Scheduler: true if orders are taken now: a policy is in force, and no other is being made.
@@ -132,7 +132,7 @@ impl Cluster {
         let who = self.describe(id);
         let books = &self.elastic.books;
         if self.node(id).is_none_or(|node| node.role != Role::Server) {
-            return Err(format!("{who} is no server of this job"));
+            return Err(format!("there is no server {} (id {id}) in this job", id_to_rank(id)));
         }
         if self.is_gone(id) {
             return Err(format!("{who} is not in the job any more"));

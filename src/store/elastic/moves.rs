@@ -29,6 +29,15 @@ pub(super) struct Leaving {
 impl Store {
     /// Cuts and moves a piece as it was ordered. True if it is not here any more as it was.
     pub(super) fn carry_out(&mut self, at: At, out: &mut Outbound) -> bool {
+        let went = self.carry_out_one(at, out);
+        if went {
+            self.forget_orders(at.key);
+        }
+        went
+    }
+
+    /// The same, but keeps the orders: those about other pieces may not have been looked at.
+    pub(super) fn carry_out_one(&mut self, at: At, out: &mut Outbound) -> bool {
         let Some(elastic) = &self.elastic else { return false };
         let Some(orders) = elastic.orders.get(&at.key) else { return false };
         let Some(tensor) = self.tensors.get_mut(&at.key) else { return false };
@@ -44,7 +53,6 @@ impl Store {
             return false;
         }
         self.divide(at, &parts, out);
-        self.forget_orders(at.key);
         true
     }
 

@@ -72,7 +72,7 @@ impl Store {
         for from in tensor.pieces.iter().map(|piece| piece.from).collect::<Vec<_>>() {
             let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
             if let Some(index) = pieces.iter().position(|piece| piece.from == from) {
-                self.carry_out(At { key, index }, out);
+                self.carry_out_one(At { key, index }, out);
             }
         }
         self.forget_orders(key);

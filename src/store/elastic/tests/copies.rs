@@ -232,3 +232,21 @@ fn nothing_leaves_for_one_of_whose_death_the_claims_are() {
     assert_eq!(kinds(&round), [(10, TransferKind::Round)], "it stays where it was claimed");
     assert_eq!(three.settle(8, round), 2);
 }
+
+#[test]
+fn orders_about_two_pieces_of_one_key_are_both_carried_out() {
+    let mut three = Three::new(3, 1);
+    let key = key();
+    let order = |from, to, owner| Order { key, from, to, owner };
+    let mut carry_out = |owner, orders: &[Order]| {
+        let mut out = Outbound::default();
+        three.store(owner).orders(orders, &mut out);
+        three.settle(owner, out);
+        three.holds(owner).iter().filter(|(holding, _)| *holding == Holding::Owner).count()
+    };
+    assert_eq!(carry_out(8, &[order(16, LENGTH, 10)]), 1);
+    assert_eq!(carry_out(10, &[order(16, LENGTH, 8)]), 0);
+    assert_eq!(carry_out(8, &[order(0, 16, 10), order(16, LENGTH, 12)]), 0, "both are gone");
+    assert_eq!(carry_out(10, &[]), 1);
+    assert_eq!(carry_out(12, &[]), 1);
+}
