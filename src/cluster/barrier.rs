@@ -301,7 +301,13 @@ impl Cluster {
 
     fn missing(&self, group: i32, domain: i32, entered: &Entered) -> Vec<NodeId> {
         let group = if domain == FIRST { group } else { WORKER_GROUP };
-        let ids = self.ids_of(group).unwrap_or_default();
+        let mut ids = self.ids_of(group).unwrap_or_default();
+        if self.elastic.on && group & SERVER_GROUP != 0 {
+            // In the exit barrier those that joined too.
+            ids.extend(self.servers_expected(entered));
+            ids.sort_unstable();
+            ids.dedup();
+        }
         ids.into_iter()
             .filter(|id| self.members.contains_key(id))
             .filter(|id| !entered.members.keys().any(|(member, _)| member == id))

@@ -111,10 +111,13 @@ impl Operator {
                 let _ = over.recv_timeout(self.timeout);
                 transport.stop();
             });
-            let mut answer = None;
-            while let (None, Ok(incoming)) = (&answer, transport.recv()) {
-                answer = told(&incoming);
-            }
+            // Until it is stopped, at the latest when time is up.
+            let answer = loop {
+                let Ok(incoming) = transport.recv() else { break None };
+                if let Some(word) = told(&incoming) {
+                    break Some(word);
+                }
+            };
             drop(done);
             answer
         })

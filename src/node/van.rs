@@ -276,6 +276,10 @@ impl Van {
                 self.trace_start();
                 return Ok(());
             }
+            if self.is_released() {
+                core.barriers.remove(&ticket);
+                return Ok(());
+            }
             if self.stopping.load(Ordering::Relaxed) {
                 core.barriers.remove(&ticket);
                 return Err(stopped());
