@@ -282,6 +282,8 @@ impl Store {
             self.send(from, Transfer { number: transfer.number, ..known }, Vec::new(), out);
         }
         self.drop_copy(transfer.key, &gone, out);
+        // What was pushed to it before it left is safe there too, whatever the replica here has of it.
+        self.release_settled(transfer.key, out);
     }
 
     /// The replica needs its copy of what had left no more.
