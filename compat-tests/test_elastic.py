@@ -154,7 +154,7 @@ def has_pieces(job, number):
 
 
 def test_servers_join_and_leave_while_it_trains():
-    rounds = 1500
+    rounds = 900
     with cluster(rounds=rounds) as job:
         job.start()
         reach(job, 5)
