@@ -147,22 +147,27 @@ fn a_waiter_who_receives_is_called_when_his_request_ends_otherwise() {
     }
 }
 
+/// How a wait ends for an answer that never comes, when `event` happens meanwhile.
+fn wait_in_vain(job: &Job, event: impl FnOnce()) -> pslite::node::error::Result<()> {
+    let customer = job.customer(0);
+    let handle = customer.handle();
+    job.warm_up(handle);
+    job.manners.silent.store(true, Ordering::SeqCst);
+    let timestamp = push(handle, Box::new(|| {}));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| handle.wait(timestamp));
+        thread::sleep(Duration::from_millis(20));
+        event();
+        waiter.join().unwrap()
+    })
+}
+
 #[test]
 fn the_death_of_the_server_ends_the_wait() {
     for carrier in CARRIERS {
         let job = Job::new(1, carrier);
-        let customer = job.customer(0);
-        let handle = customer.handle();
-        job.warm_up(handle);
-        job.manners.silent.store(true, Ordering::SeqCst);
-        let timestamp = push(handle, Box::new(|| {}));
         let began = Instant::now();
-        let result = thread::scope(|scope| {
-            let waiter = scope.spawn(|| handle.wait(timestamp));
-            thread::sleep(Duration::from_millis(20));
-            job.servers[0].0.stop();
-            waiter.join().unwrap()
-        });
+        let result = wait_in_vain(&job, || job.servers[0].0.stop());
         let text = result.unwrap_err().to_string();
         assert!(text.contains("server"), "{carrier}: {text}");
         assert!(began.elapsed() < LIMIT, "{carrier}");
@@ -173,17 +178,7 @@ fn the_death_of_the_server_ends_the_wait() {
 fn the_end_of_the_node_ends_the_wait() {
     for carrier in CARRIERS {
         let job = Job::new(1, carrier);
-        let customer = job.customer(0);
-        let handle = customer.handle();
-        job.warm_up(handle);
-        job.manners.silent.store(true, Ordering::SeqCst);
-        let timestamp = push(handle, Box::new(|| {}));
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| handle.wait(timestamp));
-            thread::sleep(Duration::from_millis(20));
-            job.worker.stop();
-            assert!(waiter.join().unwrap().is_err());
-        });
+        assert!(wait_in_vain(&job, || job.worker.stop()).is_err(), "{carrier}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::wire::{ALL_GROUP, WORKER_GROUP, ability};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// A job whose nodes are connected by the test.
 struct Job {
@@ -22,7 +22,14 @@ struct Job {
     dead: Vec<bool>,
 }
 
-fn config(role: Role, host: &str, port: i32, workers: usize, servers: usize) -> ClusterConfig {
+/// A node that listens there; the scheduler is at `s:1`.
+pub(super) fn config(
+    role: Role,
+    host: &str,
+    port: i32,
+    workers: usize,
+    servers: usize,
+) -> ClusterConfig {
     let node = |role, id, host: &str, port| Node {
         role,
         id,

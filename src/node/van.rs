@@ -1,12 +1,15 @@
-//! The van of a started node: one thread that receives (`receive`), one that keeps time, and the
-//! sending of every message. It applies what the membership state machine decides (`membership`) and
-//! hands data messages to their customers.
+//! The van of a started node: one thread that receives (`receive`), one that keeps time (`clock`), and the
+//! sending of every message. It applies what the membership state machine decides (`membership`, `elastic`) and
+//! hands data messages to their customers. `setup` has what it begins with, `end` how it ends, `native` the other data plane.
 
+mod clock;
 mod elastic;
+mod end;
 mod membership;
 mod metrics;
 mod native;
 mod receive;
+mod setup;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -21,23 +24,19 @@ use super::journal::Journal;
 use super::planning::{Measuring, Planning};
 use super::postoffice::OnFailure;
 use super::settings::Settings;
-use crate::cluster::journal::State;
-use crate::cluster::{self, Cluster, ClusterConfig, Event, Failure, FailureKind};
+use crate::cluster::{self, Cluster, Event, Failure, FailureKind};
 use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
 use crate::observe::{MessageKind, Traffic};
 use crate::transport::native::{LentMemory, NativeTransport};
-use crate::transport::zmq::{LinkEvent, SendError, SendMode, ZmqOptions, ZmqTransport};
+use crate::transport::zmq::{SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::elastic::Word;
-use crate::wire::{self, Message, Node, NodeId, Role, SCHEDULER};
-use receive::{Detour, Watch};
+use crate::wire::{self, Message, NodeId, Role};
+use receive::Detour;
+use setup::{cluster_config, journal, scheduler_node};
 
 /// The largest frame that a peer may send, in bytes: 2^31, more than any tensor slice of stock.
 const FRAME_BYTES_MAX: usize = 1 << 31;
-/// How long sockets may take to flush when the node ends.
-const LINGER: Duration = Duration::from_secs(1);
-/// How long a node that resends waits for the last acknowledgements.
-const LAST_ACKS: Duration = Duration::from_secs(10);
 /// The longest sleep of the thread that keeps time.
 const TICK: Duration = Duration::from_millis(50);
 /// Resends of one message before its peer counts as unreachable. The wait doubles up to a cap, so
@@ -448,129 +447,6 @@ impl Van {
             core = self.changed.wait_timeout(core, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-
-    // ---- threads -------------------------------------------------------------------------------
-
-    fn keep_time(self: &Arc<Self>) {
-        let mut watch = Watch::default();
-        let mut native_watch = Watch::default();
-        let mut events: Vec<LinkEvent> = Vec::new();
-        while !self.stopping.load(Ordering::Relaxed) {
-            events.clear();
-            self.transport.link_events(&mut events);
-            for event in &events {
-                lock(&self.core).links.insert(event.key, event.up);
-                let id = event.key;
-                self.event(if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } });
-            }
-            if !events.is_empty() {
-                self.changed.notify_all();
-            }
-            self.watch_detour(&self.detour, &mut watch, Self::receive);
-            self.watch_detour(&self.native_detour, &mut native_watch, Self::receive_native);
-            self.watch_native();
-            self.resend_due();
-            self.transport.flush();
-            if self.is_elastic() {
-                self.customers.retry_waiting();
-                self.measure();
-                self.plan();
-            }
-            self.event(Event::Tick);
-            let sleep = self.sleep();
-            std::thread::park_timeout(sleep);
-        }
-    }
-
-    fn sleep(&self) -> Duration {
-        let now = self.now();
-        let mut sleep = TICK;
-        if let Some(at) = lock(&self.core).cluster.next_deadline() {
-            sleep = sleep.min(at.saturating_sub(now));
-        }
-        if let Some(resender) = &self.resender
-            && let Some(at) = lock(resender).next_deadline()
-        {
-            sleep = sleep.min(at.saturating_sub(now));
-        }
-        sleep.max(Duration::from_millis(1))
-    }
-
-    fn resend_due(&self) {
-        let Some(resender) = &self.resender else { return };
-        let mut again = Vec::new();
-        let mut gave_up = Vec::new();
-        lock(resender).tick(self.now(), &mut again, &mut gave_up);
-        for (to, message) in again {
-            // A failure here is found by the next tick, or by the link itself.
-            let _ = self.post(to, &message, SendMode::Control);
-        }
-        for id in gave_up {
-            self.event(Event::Unreachable { id });
-        }
-    }
-
-    // ---- the end ---------------------------------------------------------------------------------
-
-    /// The exit barrier is behind us: peers may vanish without anybody's fault.
-    pub(crate) fn finalizing(&self) {
-        self.event(Event::Finalizing);
-        self.wait_for_acks();
-    }
-
-    /// What I sent last, such as the release of the exit barrier, may have been lost on the way: so a
-    /// node that resends does not go before it is confirmed, or its receiver is gone.
-    fn wait_for_acks(&self) {
-        let Some(resender) = &self.resender else { return };
-        let until = self.now() + LAST_ACKS;
-        while self.now() < until {
-            let gone: Vec<NodeId> = {
-                let core = lock(&self.core);
-                core.links.iter().filter(|(_, up)| !**up).map(|(id, _)| *id).collect()
-            };
-            let mut resender = lock(resender);
-            gone.into_iter().for_each(|id| resender.forget(id));
-            if resender.pending() == 0 {
-                return;
-            }
-            drop(resender);
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Ends both threads and closes every socket. What was sent is flushed for at most a second.
-    pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        {
-            let _core = lock(&self.core);
-            self.changed.notify_all();
-        }
-        self.transport.stop();
-        if let Some(native) = &self.native {
-            native.stop();
-        }
-        self.customers.set_bounded(false);
-        let me = std::thread::current().id();
-        // A customer's code may wait for the caller: the thread that runs it ends when it is done.
-        let detoured = [self.detour.interrupt(), self.native_detour.interrupt()];
-        // One at a time: the clock may still start a thread.
-        while let Some(thread) = self.next_thread() {
-            thread.thread().unpark();
-            let id = thread.thread().id();
-            if id != me && !detoured.contains(&Some(id)) && thread.join().is_err() {
-                log::write(Level::Error, "a thread of the van ended by a panic");
-            }
-        }
-        self.write_metrics();
-        if let Some(native) = &self.native {
-            native.close(LINGER);
-        }
-        self.transport.close(LINGER);
-    }
-
-    fn next_thread(&self) -> Option<JoinHandle<()>> {
-        lock(&self.threads).pop()
-    }
 }
 
 fn core_failure(reason: &NodeError) -> Failure {
@@ -603,57 +479,5 @@ const fn log_level(level: cluster::Level) -> Level {
         cluster::Level::Warning => Level::Warning,
         cluster::Level::Info => Level::Info,
         cluster::Level::Verbose => Level::Verbose,
-    }
-}
-
-/// The journal that a scheduler was told of, and the job in it that has not ended.
-fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
-    let wanted = settings.role == Role::Scheduler && settings.elastic && !settings.stock_level;
-    match settings.journal.as_deref().filter(|_| wanted) {
-        Some(path) => Journal::open(path).map(|(journal, state)| (Some(journal), state)),
-        None => Ok((None, None)),
-    }
-}
-
-fn scheduler_node(settings: &Settings, me: &Node) -> Node {
-    if settings.role == Role::Scheduler {
-        return me.clone();
-    }
-    Node {
-        role: Role::Scheduler,
-        id: SCHEDULER,
-        customer_id: 0,
-        hostname: settings.root_host.clone(),
-        port: i32::from(settings.root_port),
-        is_recovery: false,
-        abilities: 0,
-        incarnation: 0,
-        native_port: 0,
-    }
-}
-
-fn cluster_config(
-    settings: &Settings,
-    node: Node,
-    scheduler: Node,
-    standing_scheduler: bool,
-) -> ClusterConfig {
-    ClusterConfig {
-        role: settings.role,
-        num_workers: settings.num_workers,
-        num_servers: settings.num_servers,
-        node,
-        scheduler,
-        heartbeat_interval: settings.heartbeat_interval,
-        heartbeat_timeout: settings.heartbeat_timeout,
-        silence_limit: settings.silence_limit,
-        link_down_limit: settings.peer_timeout,
-        start_timeout: settings.start_timeout,
-        report_interval: settings.report_interval,
-        recovery_wait: settings.recovery_wait,
-        standing_scheduler,
-        replicas: settings.replicas,
-        planned: true,
-        scheduler_wait: settings.scheduler_wait,
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use pslite::node::Operator;
 
 /// How long to wait for the scheduler's answer, if nothing else is said, in seconds.
-const ANSWER_WITHIN: f64 = 5.0;
+pub(crate) const ANSWER_WITHIN: f64 = 5.0;
 
 /// `HOST:PORT` of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +57,6 @@ pub(crate) fn operator(address: &Address, timeout: f64) -> Operator {
         own_host: variable("DMLC_NODE_HOST"),
         timeout: Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO),
     }
-}
-
-/// The default of `--timeout`.
-pub(crate) const fn answer_within() -> f64 {
-    ANSWER_WITHIN
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use pslite::node::{Lookup, Postoffice};
 
-use crate::scheduler_address::{Address, address, answer_within, operator};
+use crate::scheduler_address::{ANSWER_WITHIN, Address, address, operator};
 use crate::told::{JobArguments, lookup};
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<ExitCode> {
 
 /// The settings of a server that joins: what all nodes must agree on, as the scheduler has it.
 fn joining(address: &Address) -> Result<Lookup> {
-    let job = operator(address, answer_within()).status().context("no job to join")?;
+    let job = operator(address, ANSWER_WITHIN).status().context("no job to join")?;
     ensure!(
         job.elastic || job.phase == "forming",
         "servers of the job at {} cannot come and go: a node of it does not follow keys that move",

@@ -6,48 +6,22 @@ use std::time::Duration;
 
 use super::store::{KEY, LENGTH, Out, Store, Transfer};
 use crate::cluster::journal::{Record, State};
-use crate::cluster::{Action, Cluster, ClusterConfig, Event};
+pub(super) use crate::cluster::tests::SECOND;
+use crate::cluster::{Action, Cluster, ClusterConfig, Event, tests};
 use crate::sim::random::Random;
 use crate::wire::elastic::Order;
-use crate::wire::{EMPTY, Message, Node, NodeId, Role, SCHEDULER, ability};
+use crate::wire::{Message, NodeId, Role, SCHEDULER, ability};
 
-pub(super) const SECOND: Duration = Duration::from_secs(1);
-
+/// A node of an elastic job on one host, whose scheduler stands alone and keeps a journal.
 pub(super) fn config(role: Role, port: i32, workers: usize, servers: usize) -> ClusterConfig {
-    let mut abilities = ability::PSLITE | ability::ELASTIC;
-    if role == Role::Scheduler {
-        abilities |= ability::JOURNAL;
+    let mut config = tests::config(role, "h", port, workers, servers);
+    config.scheduler.hostname = "h".to_owned();
+    config.standing_scheduler = true;
+    let journal = if role == Role::Scheduler { ability::JOURNAL } else { 0 };
+    for node in [&mut config.node, &mut config.scheduler] {
+        node.abilities |= ability::ELASTIC | journal;
     }
-    let node = |role, id, port| Node {
-        role,
-        id,
-        customer_id: 0,
-        hostname: "h".to_owned(),
-        port,
-        is_recovery: false,
-        abilities,
-        incarnation: port as u64,
-        native_port: 0,
-    };
-    let id = if role == Role::Scheduler { SCHEDULER } else { EMPTY };
-    ClusterConfig {
-        role,
-        num_workers: workers,
-        num_servers: servers,
-        node: node(role, id, port),
-        scheduler: node(Role::Scheduler, SCHEDULER, 1),
-        heartbeat_interval: Some(SECOND),
-        heartbeat_timeout: None,
-        silence_limit: 60 * SECOND,
-        link_down_limit: 3 * SECOND,
-        start_timeout: None,
-        report_interval: 10 * SECOND,
-        recovery_wait: 60 * SECOND,
-        standing_scheduler: true,
-        replicas: None,
-        planned: false,
-        scheduler_wait: 60 * SECOND,
-    }
+    config
 }
 
 /// A control message, and who sends it, if he has an id.
