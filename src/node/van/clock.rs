@@ -1,0 +1,73 @@
+//! The thread of a van that keeps time: what links did, what is to be sent again, what the state machines want done
+//! by when. May touch the van; decides nothing itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::receive::Watch;
+use super::{TICK, Van, lock};
+use crate::cluster::Event;
+use crate::transport::zmq::{LinkEvent, SendMode};
+
+impl Van {
+    /// Until the node stops.
+    pub(super) fn keep_time(self: &Arc<Self>) {
+        let mut watch = Watch::default();
+        let mut native_watch = Watch::default();
+        let mut events: Vec<LinkEvent> = Vec::new();
+        while !self.stopping.load(Ordering::Relaxed) {
+            events.clear();
+            self.transport.link_events(&mut events);
+            for event in &events {
+                lock(&self.core).links.insert(event.key, event.up);
+                let id = event.key;
+                self.event(if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } });
+            }
+            if !events.is_empty() {
+                self.changed.notify_all();
+            }
+            self.watch_detour(&self.detour, &mut watch, Self::receive);
+            self.watch_detour(&self.native_detour, &mut native_watch, Self::receive_native);
+            self.watch_native();
+            self.resend_due();
+            self.transport.flush();
+            if self.is_elastic() {
+                self.customers.retry_waiting();
+                self.measure();
+                self.plan();
+            }
+            self.event(Event::Tick);
+            let sleep = self.sleep();
+            std::thread::park_timeout(sleep);
+        }
+    }
+
+    fn sleep(&self) -> Duration {
+        let now = self.now();
+        let mut sleep = TICK;
+        if let Some(at) = lock(&self.core).cluster.next_deadline() {
+            sleep = sleep.min(at.saturating_sub(now));
+        }
+        if let Some(resender) = &self.resender
+            && let Some(at) = lock(resender).next_deadline()
+        {
+            sleep = sleep.min(at.saturating_sub(now));
+        }
+        sleep.max(Duration::from_millis(1))
+    }
+
+    fn resend_due(&self) {
+        let Some(resender) = &self.resender else { return };
+        let mut again = Vec::new();
+        let mut gave_up = Vec::new();
+        lock(resender).tick(self.now(), &mut again, &mut gave_up);
+        for (to, message) in again {
+            // A failure here is found by the next tick, or by the link itself.
+            let _ = self.post(to, &message, SendMode::Control);
+        }
+        for id in gave_up {
+            self.event(Event::Unreachable { id });
+        }
+    }
+}

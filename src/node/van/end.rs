@@ -1,0 +1,77 @@
+//! The end of a van: what must still be confirmed, and the closing of threads and sockets. May touch the van.
+
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{Van, lock};
+use crate::cluster::Event;
+use crate::observe::log::{self, Level};
+use crate::wire::NodeId;
+
+/// How long sockets may take to flush when the node ends.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long a node that resends waits for the last acknowledgements.
+const LAST_ACKS: Duration = Duration::from_secs(10);
+
+impl Van {
+    /// The exit barrier is behind us: peers may vanish without anybody's fault.
+    pub(crate) fn finalizing(&self) {
+        self.event(Event::Finalizing);
+        self.wait_for_acks();
+    }
+
+    /// What I sent last, such as the release of the exit barrier, may have been lost on the way: so a
+    /// node that resends does not go before it is confirmed, or its receiver is gone.
+    fn wait_for_acks(&self) {
+        let Some(resender) = &self.resender else { return };
+        let until = self.now() + LAST_ACKS;
+        while self.now() < until {
+            let gone: Vec<NodeId> = {
+                let core = lock(&self.core);
+                core.links.iter().filter(|(_, up)| !**up).map(|(id, _)| *id).collect()
+            };
+            let mut resender = lock(resender);
+            gone.into_iter().for_each(|id| resender.forget(id));
+            if resender.pending() == 0 {
+                return;
+            }
+            drop(resender);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Ends both threads and closes every socket. What was sent is flushed for at most a second.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        {
+            let _core = lock(&self.core);
+            self.changed.notify_all();
+        }
+        self.transport.stop();
+        if let Some(native) = &self.native {
+            native.stop();
+        }
+        self.customers.set_bounded(false);
+        let me = std::thread::current().id();
+        // A customer's code may wait for the caller: the thread that runs it ends when it is done.
+        let detoured = [self.detour.interrupt(), self.native_detour.interrupt()];
+        // One at a time: the clock may still start a thread.
+        while let Some(thread) = self.next_thread() {
+            thread.thread().unpark();
+            let id = thread.thread().id();
+            if id != me && !detoured.contains(&Some(id)) && thread.join().is_err() {
+                log::write(Level::Error, "a thread of the van ended by a panic");
+            }
+        }
+        self.write_metrics();
+        if let Some(native) = &self.native {
+            native.close(LINGER);
+        }
+        self.transport.close(LINGER);
+    }
+
+    fn next_thread(&self) -> Option<JoinHandle<()>> {
+        lock(&self.threads).pop()
+    }
+}

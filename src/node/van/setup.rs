@@ -1,0 +1,63 @@
+//! What a van begins with: the settings as the membership state machine wants them, and the scheduler's journal. May
+//! read settings and open that file.
+
+use crate::cluster::ClusterConfig;
+use crate::cluster::journal::State;
+use crate::node::error::Result;
+use crate::node::journal::Journal;
+use crate::node::settings::Settings;
+use crate::wire::{Node, Role, SCHEDULER};
+
+/// The journal that a scheduler was told of, and the job in it that has not ended.
+pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
+    let wanted = settings.role == Role::Scheduler && settings.elastic && !settings.stock_level;
+    match settings.journal.as_deref().filter(|_| wanted) {
+        Some(path) => Journal::open(path).map(|(journal, state)| (Some(journal), state)),
+        None => Ok((None, None)),
+    }
+}
+
+/// The scheduler, as far as this node knows it before they have met.
+pub(super) fn scheduler_node(settings: &Settings, me: &Node) -> Node {
+    if settings.role == Role::Scheduler {
+        return me.clone();
+    }
+    Node {
+        role: Role::Scheduler,
+        id: SCHEDULER,
+        customer_id: 0,
+        hostname: settings.root_host.clone(),
+        port: i32::from(settings.root_port),
+        is_recovery: false,
+        abilities: 0,
+        incarnation: 0,
+        native_port: 0,
+    }
+}
+
+/// The settings of the membership.
+pub(super) fn cluster_config(
+    settings: &Settings,
+    node: Node,
+    scheduler: Node,
+    standing_scheduler: bool,
+) -> ClusterConfig {
+    ClusterConfig {
+        role: settings.role,
+        num_workers: settings.num_workers,
+        num_servers: settings.num_servers,
+        node,
+        scheduler,
+        heartbeat_interval: settings.heartbeat_interval,
+        heartbeat_timeout: settings.heartbeat_timeout,
+        silence_limit: settings.silence_limit,
+        link_down_limit: settings.peer_timeout,
+        start_timeout: settings.start_timeout,
+        report_interval: settings.report_interval,
+        recovery_wait: settings.recovery_wait,
+        standing_scheduler,
+        replicas: settings.replicas,
+        planned: true,
+        scheduler_wait: settings.scheduler_wait,
+    }
+}
