@@ -20,36 +20,31 @@ impl Tap {
         }
         (self.rate * (seconds - self.starts)).min(self.room)
     }
+
+    /// The seconds after which it is full; may be infinite.
+    fn full(&self) -> f64 {
+        self.starts + self.room.max(0.0) / self.rate
+    }
 }
 
-/// The seconds after which all taps together have taken that amount: exact, by walking along the
-/// times at which a tap starts or is full. A tap that starts later takes nothing: that server is
-/// not worth using (algorithms.md 4.4). None: there is no room for it.
+/// The seconds after which all taps together have taken that amount: exact, between two of the times at which
+/// a tap starts or is full. A tap that starts later takes nothing: that server is not worth using
+/// (algorithms.md 4.4). None: there is no room for it.
 pub(in crate::placement) fn pour(taps: &[Tap], amount: f64) -> Option<f64> {
     if amount <= 0.0 {
         return Some(0.0);
     }
-    let mut events: Vec<(f64, f64)> = Vec::with_capacity(taps.len() * 2);
-    for tap in taps.iter().filter(|tap| tap.rate > 0.0 && tap.starts.is_finite()) {
-        events.push((tap.starts, tap.rate));
-        let full = tap.starts + tap.room.max(0.0) / tap.rate;
-        if full.is_finite() {
-            events.push((full, -tap.rate));
-        }
-    }
-    events.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut now, mut taken, mut rate) = (0.0, 0.0, 0.0_f64);
-    for (at, change) in events {
-        if rate > 0.0 && taken + rate * (at - now) >= amount {
-            return Some(now + (amount - taken) / rate);
-        }
-        taken += rate * (at - now);
-        now = at;
-        rate += change;
-    }
-    // What is left of rates that cancelled out is not a rate.
-    let largest = taps.iter().map(|tap| tap.rate).fold(0.0, f64::max);
-    (rate > largest * 1e-12).then(|| now + (amount - taken) / rate)
+    let taps = || taps.iter().filter(|tap| tap.rate > 0.0 && tap.starts.is_finite());
+    let mut events: Vec<f64> = taps().flat_map(|tap| [tap.starts, tap.full()]).collect();
+    events.retain(|at| at.is_finite());
+    events.sort_by(f64::total_cmp);
+    // Sums are made anew at each event: kept up to date, a tap without limit would swallow all others.
+    let taken = |at: f64| -> f64 { taps().map(|tap| tap.within(at)).sum() };
+    let before = events.partition_point(|at| taken(*at) < amount).checked_sub(1)?;
+    let now = *events.get(before)?;
+    let open = taps().filter(|tap| tap.starts <= now && now < tap.full());
+    let rate: f64 = open.map(|tap| tap.rate).sum();
+    (rate > 0.0).then(|| now + (amount - taken(now)) / rate)
 }
 
 /// A server whose push and pull come one after the other.
@@ -122,5 +117,8 @@ mod tests {
         assert_eq!((pour(&two, 4.0), pour(&two, 9.0)), (Some(4.0), Some(7.0)));
         assert_eq!((two[1].within(4.0), two[1].within(7.0)), (0.0, 2.0));
         assert_eq!((pour(&[], 1.0), pour(&[], 0.0)), (None, Some(0.0)));
+        // One without limit but with little room (a server beside all workers) leaves the others as they are.
+        let three = [tap(1.0, 0.0, open), tap(1.0, 0.0, open), tap(f64::MAX.sqrt(), 0.0, 4.0)];
+        assert_eq!(pour(&three, 10.0), Some(3.0));
     }
 }

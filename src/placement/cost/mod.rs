@@ -17,6 +17,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub use program::MOST_SERVERS;
+
 use super::layout::{PieceLoad, holdings};
 use crate::wire::NodeId;
 use rows::Row;
@@ -290,7 +292,7 @@ impl Model {
     /// to do, or no usable server.
     #[must_use]
     pub fn target(&self, loads: &[f64], homeless: f64, price: f64) -> Option<Vec<f64>> {
-        if self.servers.iter().filter(|server| server.usable).count() > program::MOST_SERVERS {
+        if self.servers.iter().filter(|server| server.usable).count() > MOST_SERVERS {
             return level::target(self, loads, homeless);
         }
         program::solve(self, &program::Start { loads, homeless, price })

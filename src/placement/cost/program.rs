@@ -9,8 +9,9 @@ use super::level::{self, Share};
 use super::rows::Row;
 use super::{Exchange, Model, simplex};
 
-/// More usable servers than that are not solved exactly: the table grows with the square.
-pub(super) const MOST_SERVERS: usize = 128;
+/// More usable servers than that are not solved exactly, since the table grows with the square: what joins two of
+/// them, such as copies, is eased then, in shares and in T*.
+pub const MOST_SERVERS: usize = 128;
 
 /// What the time of the slowest server weighs where workers decide the round: enough to spread
 /// what has to move anyway, too little to move anything else.
@@ -18,6 +19,9 @@ const LEVELLING: f64 = 0.01;
 
 /// What it is worth that bytes leave where they may not stay.
 const FORCE: f64 = 1e4;
+
+/// No round is shorter than that part of a round with equal shares.
+const SHORTEST: f64 = 1e-6;
 
 /// The loads as they are.
 #[derive(Clone, Copy)]
@@ -82,8 +86,7 @@ impl<'a> Program<'a> {
         if !(fits && total.is_finite() && total > 0.0) {
             return None;
         }
-        let unit =
-            level::seconds(model, total, Share::Best).filter(|unit| *unit > 0.0).unwrap_or(1.0);
+        let unit = unit(model, total, &used);
         let (rows, limits, columns) = (Vec::new(), Vec::new(), Vec::new());
         let mut program =
             Self { model, start, total, unit, levelling, used, columns, rows, limits };
@@ -207,6 +210,12 @@ impl<'a> Program<'a> {
                 _ => 0.0,
             };
             self.limit(order, (longest - slowest) / self.unit);
+            // Where no server decides anything, its time would fall below nothing, without end.
+            let least = |column: Column| match column {
+                Column::Slowest(of, falls) if of == phase => sign(falls),
+                _ => 0.0,
+            };
+            self.limit(least, slowest / self.unit);
             let last = |column: Column| match column {
                 Column::Phase(of, falls) if of == phase => sign(falls),
                 _ => 0.0,
@@ -252,6 +261,18 @@ impl<'a> Program<'a> {
         }
         Some(loads)
     }
+}
+
+/// Seconds in which times are counted: about those of the shortest round. A server that shares a host with all
+/// workers looks as if it needed no time at all (its own card is not in the way); then those of equal shares.
+fn unit(model: &Model, total: f64, used: &[bool]) -> f64 {
+    let count = used.iter().filter(|used| **used).count().max(1);
+    let share = total / count as f64;
+    let even: Vec<f64> = used.iter().map(|used| if *used { share } else { 0.0 }).collect();
+    let even = model.round_seconds(&even);
+    let even = if even.is_normal() { even } else { 1.0 };
+    let shortest = level::seconds(model, total, Share::Best);
+    shortest.filter(|seconds| *seconds > even * SHORTEST && *seconds <= even).unwrap_or(even)
 }
 
 const fn sign(falls: bool) -> f64 {
