@@ -48,7 +48,7 @@ impl Ours {
     }
 
     fn serve(&self, parent: u16) {
-        self.transport.connect(1, &endpoint(parent), Some(9)).unwrap();
+        self.transport.connect(1, &endpoint(parent), Some(9), 1).unwrap();
         let payload = Bytes::from(vec![1_u8; LARGE]);
         while let Ok(message) = self.transport.recv() {
             match u32::from_ne_bytes(*message.frames[0].first_chunk().unwrap()) {
@@ -215,7 +215,7 @@ fn run(rounds: usize) {
             let (child, mut out) = child(kind, port);
             let mut line = String::new();
             out.read_line(&mut line).unwrap();
-            ours.transport.connect(1, &endpoint(line.trim().parse().unwrap()), Some(8)).unwrap();
+            ours.transport.connect(1, &endpoint(line.trim().parse().unwrap()), Some(8), 1).unwrap();
             children.push(child);
             ours
         })

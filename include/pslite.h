@@ -237,6 +237,15 @@ typedef struct pslite_destination {
   pslite_place_fn place_vals;
   pslite_place_fn place_lens; /* NULL: lens are not wanted */
   void* arg;
+  /* The caller's array for the values if it is there already and must be filled exactly, else NULL: then values may be
+   * received there as they come, without a copy. The library may write to it until the request has ended, also if it
+   * fails. Nobody else may write to it meanwhile, nor read it, unless it holds the values of the same request
+   * (ZPushPull). place_vals is called in any case, and must then give this address. */
+  void* vals;
+  size_t vals_bytes;
+  /* How many values of each key are expected, as far as that is known: a hint. */
+  const int32_t* lens;
+  size_t lens_count;
 } pslite_destination;
 
 /* Turns the customer into a KVWorker whose values are of `value_size` bytes. Responses then never

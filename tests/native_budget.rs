@@ -79,8 +79,8 @@ fn node(carriers: Carriers, life: u64) -> (NativeTransport, Endpoint) {
 fn measure(carriers: Carriers) -> Cost {
     let life = u64::from(std::process::id()) << 8 | (carriers as u64) << 4;
     let ((one, to_one), (two, to_two)) = (node(carriers, life | 1), node(carriers, life | 2));
-    one.connect(8, &to_two, Some(9)).unwrap();
-    two.connect(9, &to_one, Some(8)).unwrap();
+    one.connect(8, &to_two, Some(9), 1).unwrap();
+    two.connect(9, &to_one, Some(8), 1).unwrap();
     let data = [vec![1_u8; 8], vec![2; 4096], vec![3; 4]].map(Bytes::from);
     let meta = [5_u8; 40];
     let nodes = [&one, &two];

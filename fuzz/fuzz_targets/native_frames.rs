@@ -60,11 +60,13 @@ fn stream(mut bytes: &[u8]) {
         assert_eq!(head.meta().len(), header.meta_len as usize);
         assert!(head.meta().end <= head.size);
         let part = u64::from(header.part_len);
-        if header.kind == Kind::Message {
-            assert!(header.offset + part <= head.total);
-            assert!(header.offset.is_multiple_of(GRANULE as u64));
-        } else {
-            assert_eq!(part, 0);
+        match header.kind {
+            Kind::Message => {
+                assert!(header.offset + part <= head.total);
+                assert!(header.offset.is_multiple_of(GRANULE as u64));
+            }
+            Kind::Probe => assert_eq!((part, header.meta_len, head.total), (GRANULE as u64, 0, 0)),
+            _ => assert_eq!(part, 0),
         }
         let end = head.size.saturating_add(header.part_len as usize);
         let Some(rest) = bytes.get(end..) else { return };

@@ -139,7 +139,7 @@ impl Cluster {
         }
         let workers = entered.members.keys().filter(|(id, _)| self.is_worker(*id)).count();
         let here = |id: NodeId| entered.members.keys().any(|(member, _)| *member == id);
-        let servers = self.servers_expected(entered);
+        let servers = self.servers_expected();
         (group & WORKER_GROUP == 0 || workers >= self.config.num_workers)
             && (group & SERVER_GROUP == 0 || servers.into_iter().all(here))
             && (group & SCHEDULER == 0 || self.config.standing_scheduler || here(SCHEDULER))
@@ -149,12 +149,30 @@ impl Cluster {
         self.node(id).is_some_and(|node| node.role == Role::Worker)
     }
 
-    /// The servers that a barrier of an elastic job waits for: those of the beginning that are left, and in the
-    /// exit barrier all.
-    fn servers_expected(&self, entered: &Entered) -> Vec<NodeId> {
-        let exits = entered.members.keys().any(|member| self.left.contains(member));
-        let first = server_id(self.config.num_servers);
-        self.live_servers().into_iter().filter(|id| exits || *id < first).collect()
+    /// The servers that a barrier of an elastic job waits for: those of the beginning that are left. Those that
+    /// joined wait for the scheduler's word.
+    fn servers_expected(&self) -> Vec<NodeId> {
+        self.live_servers().into_iter().filter(|id| !self.has_joined(*id)).collect()
+    }
+
+    /// Scheduler: the job is over, and nobody else tells those that joined.
+    fn let_joined_go(&mut self, out: &mut Vec<Action>) {
+        let mut joined = self.live_servers();
+        joined.retain(|id| self.has_joined(*id));
+        for id in joined {
+            self.let_go(id, out);
+        }
+    }
+
+    /// True for a server that the job did not begin with.
+    pub(super) fn has_joined(&self, id: NodeId) -> bool {
+        let is_server = self.node(id).is_some_and(|node| node.role == Role::Server);
+        is_server && id >= server_id(self.config.num_servers)
+    }
+
+    /// Scheduler: true once all that the job began with have come out of the exit barrier.
+    pub(super) const fn job_is_over(&self) -> bool {
+        self.releases_of_all >= 2
     }
 
     /// Scheduler: a server died, or left: barriers do not wait for it any more.
@@ -202,6 +220,9 @@ impl Cluster {
         let mut ids = self.ids_of(group_of).unwrap_or_default();
         if self.elastic.on {
             self.note_passed(group, all, &entered, out);
+            if all && entered.members.keys().any(|member| self.left.contains(member)) {
+                self.let_joined_go(out);
+            }
             let entered: BTreeSet<NodeId> = entered.members.keys().map(|(id, _)| *id).collect();
             ids = entered.into_iter().collect();
         }
@@ -303,8 +324,7 @@ impl Cluster {
         let group = if domain == FIRST { group } else { WORKER_GROUP };
         let mut ids = self.ids_of(group).unwrap_or_default();
         if self.elastic.on && group & SERVER_GROUP != 0 {
-            // In the exit barrier those that joined too.
-            ids.extend(self.servers_expected(entered));
+            ids.extend(self.servers_expected());
             ids.sort_unstable();
             ids.dedup();
         }

@@ -166,6 +166,7 @@ impl Cluster {
         let lost = self.lost_servers();
         let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
         let text = lost.last().and_then(text).unwrap_or_default();
+        self.tell_who_joined(id, out);
         let kind = WordKind::Collect as i32;
         self.word(id, Word { kind, epoch, lost, text, ..Word::default() }, out);
     }

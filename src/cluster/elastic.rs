@@ -121,7 +121,11 @@ impl Cluster {
             return first.map(server_id).collect();
         }
         let first: Vec<NodeId> = first.map(server_id).filter(|id| !self.is_gone(*id)).collect();
-        if first.is_empty() { self.live_servers().into_iter().take(1).collect() } else { first }
+        if !first.is_empty() {
+            return first;
+        }
+        let serving = self.elastic.policy.servers.iter().copied().filter(|id| !self.is_gone(*id));
+        serving.take(1).collect()
     }
 
     /// True if the death of that node is no end of anything: it is a server, and others serve in its place.
@@ -164,6 +168,9 @@ impl Cluster {
                 WordKind::Collect => self.collect_came(now, word, out),
                 WordKind::Orders => out.push(Action::Orders { moves: word.moves.clone() }),
                 WordKind::Leave => out.push(Action::Leave),
+                WordKind::Probe if self.members.contains_key(&word.node) => {
+                    out.push(Action::Probe { to: word.node });
+                }
                 _ => {}
             }
         }
@@ -189,6 +196,15 @@ impl Cluster {
         if self.elastic.on && self.ready {
             let word = Word { report, ..self.known_epoch() };
             self.word(SCHEDULER, word, out);
+        }
+    }
+
+    /// Scheduler: asks a node to probe its link to another one.
+    pub(super) fn ask_for_probe(&mut self, from: NodeId, to: NodeId, out: &mut Vec<Action>) {
+        let lives = |id: NodeId| self.members.contains_key(&id) && !self.is_gone(id);
+        if self.is_scheduler() && self.elastic.on && self.ready && lives(from) && lives(to) {
+            let (kind, epoch) = (WordKind::Probe as i32, self.elastic.policy.epoch);
+            self.word(from, Word { kind, epoch, node: to, ..Word::default() }, out);
         }
     }
 
@@ -241,6 +257,17 @@ impl Cluster {
         if self.elastic.policy.epoch == 0 {
             return;
         }
+        self.tell_who_joined(to, out);
+        let word = self.policy_word();
+        self.word(to, word, out);
+        self.repeat_orders(to, out);
+    }
+
+    /// Scheduler: says who joined. It goes before each question for claims and each policy, on the same connection: a
+    /// server that is to serve may send something to every other one as soon as it has the policy, and what comes
+    /// from one that nobody has spoken of is dropped. Who was told of a joiner before may have lost that with a
+    /// connection, or with a scheduler.
+    pub(super) fn tell_who_joined(&mut self, to: NodeId, out: &mut Vec<Action>) {
         let joined = |node: &&Node| {
             node.role == Role::Server && node.is_recovery && node.id != to && !self.is_gone(node.id)
         };
@@ -251,9 +278,6 @@ impl Cluster {
             let message = self.control(control);
             Self::send(out, to, message);
         }
-        let word = self.policy_word();
-        self.word(to, word, out);
-        self.repeat_orders(to, out);
     }
 
     /// Not the scheduler: its word that from now on these servers serve.
@@ -348,6 +372,9 @@ impl Cluster {
         }
         if self.is_scheduler() {
             if self.members.contains_key(&id) && !self.is_gone(id) {
+                if self.job_is_over() && self.has_joined(id) {
+                    self.let_go(id, out);
+                }
                 self.repeat(id, out);
                 self.ask_again(now, id, out);
             }

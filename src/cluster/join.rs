@@ -89,9 +89,11 @@ impl Cluster {
             return Some(self.why_not_elastic());
         }
         if !node.is_elastic() {
-            return Some("it does not follow keys that move (PSLITE_ELASTIC=0?)".to_owned());
+            return Some(
+                "it does not follow keys that move (PSLITE_ELASTIC=0, or PS_RESEND?)".to_owned(),
+            );
         }
-        (self.releases_of_all >= 2).then(|| "the job is over".to_owned())
+        self.job_is_over().then(|| "the job is over".to_owned())
     }
 
     /// Those that came before the job was complete.

@@ -147,6 +147,7 @@ impl Cluster {
             Event::Report(report) => self.report_measured(report, out),
             Event::Orders(orders) => self.order(&orders, out),
             Event::Copies(copies) => self.place_copies(now, copies, out),
+            Event::Probe { from, to } => self.ask_for_probe(from, to, out),
             Event::Drain { id } => {
                 if let Err(why) = self.drain(now, id, out) {
                     Self::log(out, Level::Warning, why);

@@ -42,6 +42,7 @@ impl Cluster {
     fn tell_policy(&mut self, but: &[NodeId], out: &mut Vec<Action>) {
         let word = self.policy_word();
         for id in self.others().into_iter().filter(|id| !but.contains(id)) {
+            self.tell_who_joined(id, out);
             self.word(id, word.clone(), out);
         }
         let policy = self.elastic.policy.clone();

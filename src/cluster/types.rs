@@ -160,6 +160,13 @@ pub enum Event {
     Orders(Vec<(NodeId, Order)>),
     /// Scheduler: which server is to keep the copies of which. Ignored as `Orders` are.
     Copies(Vec<CopyPlace>),
+    /// Scheduler: an idle link is to be probed.
+    Probe {
+        /// Who sends the padding.
+        from: NodeId,
+        /// Who measures it.
+        to: NodeId,
+    },
     /// Scheduler: empty that server and release it.
     Drain {
         /// The server.
@@ -262,6 +269,11 @@ pub enum Action {
     },
     /// Server: it was emptied and is not in the job any more. It is to end without a barrier.
     Leave,
+    /// Any node but the scheduler: send `to` padding if the link there is idle, so that it can measure the link.
+    Probe {
+        /// Who measures it.
+        to: NodeId,
+    },
     /// Scheduler: what a node measured.
     Report {
         /// The node.

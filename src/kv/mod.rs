@@ -7,6 +7,7 @@
 //! (libzmq hands out pointers into its read buffer), so nothing here casts them to `&[u64]`.
 
 pub mod assembly;
+pub mod commands;
 pub mod flights;
 pub mod ranges;
 pub mod rounds;

@@ -197,6 +197,17 @@ impl Tracker {
         self.response(ts, node)
     }
 
+    /// Those who have not answered are gone, and the request goes to these nodes instead. Nothing happens if it is not
+    /// in flight.
+    pub fn redirect(&mut self, ts: i32, to: &[NodeId]) {
+        let Some(request) = self.in_flight.get_mut(&ts).filter(|r| r.settled.is_none()) else {
+            return;
+        };
+        request.responders.retain(|responder| responder.answered);
+        request.responders.extend(to.iter().map(|&node| Responder { node, answered: false }));
+        self.settle_if_answered(ts);
+    }
+
     /// Stock's `AddResponse` (customer.cc:39): `n` answers from nobody in particular.
     pub fn add_response(&mut self, ts: i32, n: i32) {
         let Some(request) = self.in_flight.get_mut(&ts) else { return };

@@ -213,3 +213,21 @@ proptest! {
         }
     }
 }
+
+/// All that have not answered are gone: others are asked instead, and those who answered count.
+#[test]
+fn a_request_goes_on_with_others() {
+    let mut tracker = Tracker::new();
+    let ts = tracker.new_request(&[8, 10]);
+    assert_eq!(tracker.response(ts, 8), Received::Counted);
+    tracker.redirect(ts, &[12]);
+    assert_eq!(tracker.response(ts, 10), Received::Unknown);
+    assert_eq!((tracker.state(ts), tracker.missing(ts)), (State::Waiting, vec![12]));
+    assert_eq!(tracker.response(ts, 12), Received::Counted);
+    assert_eq!(tracker.state(ts), State::Done);
+    tracker.redirect(ts, &[14]);
+    assert_eq!(tracker.state(ts), State::Done);
+    let nobody = tracker.new_request(&[8]);
+    tracker.redirect(nobody, &[]);
+    assert_eq!(tracker.state(nobody), State::Done);
+}

@@ -162,6 +162,12 @@ impl<D> WorkerRequests<D> {
         self.tracker.note_asked(ts, now);
     }
 
+    /// Those who have not answered are gone, and these servers are asked instead.
+    pub fn redirect(&mut self, ts: i32, to: &[NodeId]) -> Option<Finished<D>> {
+        self.tracker.redirect(ts, to);
+        self.finish_if_settled(ts)
+    }
+
     /// The slicer left this server out (kv_app.h:580-590). `Some` if no other is awaited.
     pub fn skip(&mut self, ts: i32, node: NodeId) -> Option<Finished<D>> {
         self.tracker.skip(ts, node);

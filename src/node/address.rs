@@ -61,13 +61,20 @@ fn abilities(settings: &Settings) -> u64 {
         return 0;
     }
     let mut all = ability::PSLITE;
-    if settings.elastic {
+    let elastic = settings.follows_pieces();
+    if settings.elastic && !elastic {
+        log::write(
+            Level::Warning,
+            "PSLITE_ELASTIC=1 has no effect with PS_RESEND: keys do not move in this job",
+        );
+    }
+    if elastic {
         all |= ability::ELASTIC;
     }
-    if settings.elastic && settings.joins && settings.role == Role::Server {
+    if elastic && settings.joins && settings.role == Role::Server {
         all |= ability::JOINS;
     }
-    if settings.elastic && settings.role == Role::Scheduler && settings.journal.is_some() {
+    if elastic && settings.role == Role::Scheduler && settings.journal.is_some() {
         all |= ability::JOURNAL;
     }
     all

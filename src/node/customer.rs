@@ -13,34 +13,25 @@ use smallvec::SmallVec;
 
 use super::customers::Customers;
 use super::error::{NodeError, Result};
+use super::landing::{Landings, PullSink};
 use super::line::Line;
 use super::service::Delivery;
 use super::shell::{HAND_OVER, Shell};
 use super::van::{Van, lock};
 use super::waiting::Waiters;
+use crate::kv::commands::Commands;
 use crate::kv::flights::Flights;
 use crate::kv::rounds::{Round, Rounds};
 use crate::kv::worker::Response;
 use crate::kv::{
-    Assembled, Finished, KeyRange, KvPairs, Pending, RequestError, Unanswered, WorkerRequests,
+    Finished, KeyRange, KvPairs, Pending, RequestError, Unanswered, WorkerRequests,
     server_key_ranges, slice,
 };
 use crate::observe::{MessageKind, Traffic};
-use crate::wire::{DataType, Frames, Message, Meta, NodeId, server_id};
+use crate::wire::{DataType, Frames, Message, Meta, NodeId, SERVER_GROUP, server_id};
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
 pub type Handler = Box<dyn Fn(Message) + Send + Sync>;
-
-/// Takes what a pull brought.
-pub trait PullSink: Send {
-    /// True if lens are wanted too.
-    fn wants_lens(&self) -> bool;
-    /// Copies the parts to where the caller wants them.
-    ///
-    /// # Errors
-    /// The destination does not fit; the text becomes the request's error.
-    fn take(&mut self, assembled: &Assembled) -> std::result::Result<(), String>;
-}
 
 /// The end of a request.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
@@ -67,10 +58,12 @@ pub(crate) type VanSlot = Arc<RwLock<Option<Arc<Van>>>>;
 /// The state that a customer's thread, its callers and the van share.
 pub(crate) struct Shared {
     pub(crate) app_id: i32,
-    customer_id: i32,
+    pub(super) customer_id: i32,
     pub(crate) handler: Handler,
     pub(crate) line: Line<Delivery>,
     pub(crate) requests: Mutex<Requests>,
+    /// Where the answers of pulls are received. Locked after `requests`, if both are.
+    pub(crate) landings: Landings,
     /// For those who wait for the end of a request.
     pub(crate) answered: Condvar,
     /// Some worker's customer has left.
@@ -94,6 +87,8 @@ pub(crate) struct Requests {
     traffic: Option<Arc<Traffic>>,
     /// Which parts of requests are where, if keys may move in this job.
     pub(crate) flights: Option<Flights>,
+    /// What was commanded, if servers may come and go in this job.
+    pub(super) commands: Commands,
     pub(super) rounds: Rounds,
     /// Rounds that are over and not reported yet.
     pub(super) measured: Vec<Round>,
@@ -101,7 +96,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// A request is about to be sent.
-    fn asked(&mut self, traffic: &Arc<Traffic>, timestamp: i32) {
+    pub(super) fn asked(&mut self, traffic: &Arc<Traffic>, timestamp: i32) {
         if !self.traffic.as_ref().is_some_and(|known| Arc::ptr_eq(known, traffic)) {
             self.traffic = Some(Arc::clone(traffic));
         }
@@ -176,9 +171,17 @@ impl Shared {
     /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
     pub(crate) fn finish(&self, finished: Finished<Payload>) {
         let Finished { ts, payload, outcome } = finished;
+        // From here on the memory is the caller's again.
+        self.landings.close(ts);
         let result = match outcome {
             Ok(Some(assembled)) => match payload.sink {
-                Some(mut sink) => sink.take(&assembled).map_err(NodeError::Protocol),
+                Some(mut sink) => match sink.take(&assembled) {
+                    Ok(copied) => {
+                        self.note_copied(copied);
+                        Ok(())
+                    }
+                    Err(text) => Err(NodeError::Protocol(text)),
+                },
                 None => Ok(()),
             },
             Ok(None) => Ok(()),
@@ -240,9 +243,11 @@ impl Customer {
                 ranges: Vec::new(),
                 traffic: None,
                 flights: None,
+                commands: Commands::default(),
                 rounds: Rounds::default(),
                 measured: Vec::new(),
             }),
+            landings: Landings::default(),
             answered: Condvar::new(),
             left: AtomicBool::new(false),
             waits: AtomicBool::new(false),
@@ -276,6 +281,8 @@ impl Drop for Customer {
             let _ = thread.join();
         }
         shared.line.wait_until_idle();
+        // Of requests that never end, the memory goes with the customer.
+        shared.landings.close_all();
     }
 }
 
@@ -339,6 +346,9 @@ impl CustomerHandle {
     /// # Errors
     /// A receiver is lost, or the node is not started.
     pub fn simple_request(&self, head: i32, body: &Bytes, recver: i32) -> Result<i32> {
+        if recver == SERVER_GROUP && self.shared.follows_pieces() {
+            return self.shared.command(head, body);
+        }
         let ids = self.ids_of(recver)?;
         let van = self.shared.van()?;
         let timestamp = {
@@ -423,6 +433,8 @@ impl CustomerHandle {
         let ids: SmallVec<[NodeId; 16]> = (0..servers).map(server_id).collect();
         let timestamp = state.requests.new_request(&ids);
         let want_lens = sink.as_ref().map(|sink| sink.wants_lens());
+        let destination = sink.as_ref().filter(|_| van.has_native());
+        let destination = destination.and_then(|sink| sink.destination());
         let payload = Payload { sink, done };
         let pending = match want_lens {
             Some(want_lens) => Pending::pull(keys, want_lens, payload),
@@ -432,6 +444,9 @@ impl CustomerHandle {
             .requests
             .expect(timestamp, pending)
             .map_err(|_| NodeError::PeerLost("the request failed before it was sent".to_owned()))?;
+        if let Some(destination) = destination {
+            self.shared.landings.open(timestamp, destination);
+        }
         Ok(timestamp)
     }
 
@@ -441,6 +456,7 @@ impl CustomerHandle {
     /// As [`Self::request`]; the request has failed then.
     pub fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
         self.try_send(timestamp, request).inspect_err(|error| {
+            self.shared.landings.close(timestamp);
             let mut state = lock(&self.shared.requests);
             // The caller has the error: the end of the request is dropped, not run.
             drop(state.requests.fail(timestamp, error.to_string()));
@@ -471,6 +487,9 @@ impl CustomerHandle {
             return Ok(());
         }
         let meta = self.request_meta(timestamp, request);
+        if request.pull {
+            state.cut_landing(&self.shared.landings, &meta, &slices);
+        }
         let slices = slices.into_iter().enumerate();
         let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
         if state.flights.is_some() {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::customer::{Payload, Requests, Shared, with_data};
 use super::error::{NodeError, Result};
 use super::van::{Van, lock};
-use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
+use crate::kv::flights::{Answered, Flights, Form, Outgoing, Slice};
 use crate::kv::worker::Response;
 use crate::kv::{Finished, KvError, KvPairs};
 use crate::observe::MessageKind;
 use crate::store::kind::form_of;
 use crate::wire::elastic::Word;
-use crate::wire::{Meta, NodeId, server_id};
+use crate::wire::{Key, Meta, NodeId, server_id};
 
 /// Rounds that wait to be reported; the clock takes them twenty times a second.
 const ROUNDS_KEPT: usize = 1024;
@@ -107,6 +107,14 @@ impl Requests {
         let waiting = self.requests.tracker().waiting_for(server);
         let moves = |ts: &i32| self.flights.as_ref().is_some_and(|flights| flights.has(*ts));
         waiting.into_iter().filter(|ts| !moves(ts)).collect()
+    }
+}
+
+/// Bytes of an element of a slice that is cut into pieces; 0: it is not cut.
+pub(super) fn element_of(meta: &Meta, kv: &KvPairs, first: Key) -> u64 {
+    match form_of(meta, kv, first).0 {
+        Form::Dense { size } => size,
+        Form::TwoBit { .. } | Form::Whole => 0,
     }
 }
 

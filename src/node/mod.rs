@@ -4,16 +4,18 @@
 //! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
 //! what it does with what comes, `flights` where the parts of its requests are, `line` in which order, `waiting`
 //! how the end of a request is waited for, `customers` where they are found; `planning` what the scheduler moves;
-//! `shell` puts the `store` into a server, `lending` the transport's memory into the `store`; `journal` is the
+//! `landing` lets pulled values land in the caller's memory; `shell` puts the `store` into a server, `lending` the transport's memory into the `store`; `journal` is the
 //! scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not live
 //! here but in the state machines.
 
 mod address;
+mod commands;
 pub mod customer;
 mod customers;
 pub mod error;
 mod flights;
 mod journal;
+pub mod landing;
 mod lending;
 mod line;
 mod operator;
@@ -25,8 +27,10 @@ mod shell;
 mod van;
 mod waiting;
 
-pub use customer::{Customer, CustomerHandle, Handler, PullSink, Request};
+pub use crate::transport::CallersMemory;
+pub use customer::{Customer, CustomerHandle, Handler, Request};
 pub use error::{NodeError, Result};
+pub use landing::{Destination, PullSink};
 pub use operator::Operator;
 pub use postoffice::{NodeInfo, Postoffice};
 pub use settings::{Lookup, Settings};

@@ -116,7 +116,14 @@ impl Shared {
         (self.handler)(message);
         if !request {
             let response = Response { error: &error, ..Response::default() };
-            let finished = lock(&self.requests).answered((timestamp, sender, kind), response);
+            let mut state = lock(&self.requests);
+            if error.is_empty() {
+                state.commands.obeyed(timestamp, sender);
+            } else {
+                state.commands.forget(timestamp);
+            }
+            let finished = state.answered((timestamp, sender, kind), response);
+            drop(state);
             if let Some(finished) = finished {
                 self.finish(finished);
             }
@@ -185,13 +192,8 @@ impl Shared {
             self.policy(word);
         }
         self.with_shell(|shell| shell.policy(self, word));
-        let finished: Vec<_> = {
-            let mut state = lock(&self.requests);
-            word.released.iter().flat_map(|id| state.end_commands(*id)).collect()
-        };
-        if !finished.is_empty() {
-            finished.into_iter().for_each(|finished| self.finish(finished));
-            self.tell_waiters(lock(&self.requests));
+        if lock(&self.requests).flights.is_some() {
+            self.commands_by_policy(&word.released);
         }
     }
 
@@ -256,12 +258,6 @@ fn refusal(request: &Held, app_id: i32, error: String) -> Meta {
 }
 
 impl Requests {
-    /// Commands do not wait for a server that is gone: what is left of the servers obeys them.
-    fn end_commands(&mut self, server: NodeId) -> Vec<Finished<Payload>> {
-        let bound = self.bound_to(server);
-        bound.into_iter().filter_map(|timestamp| self.requests.skip(timestamp, server)).collect()
-    }
-
     /// One server has answered its slice.
     pub(super) fn whole_answered(
         &mut self,

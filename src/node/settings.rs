@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::error::{NodeError, Result};
 use crate::observe::MetricsFile;
 use crate::observe::log::Level;
+use crate::placement::links::PROBE_AFTER;
 use crate::transport::native::Carriers;
 use crate::wire::Role;
 
@@ -68,6 +69,8 @@ pub struct Settings {
     pub recovery_wait: Duration,
     /// `PSLITE_TRANSPORT`: what carries data between nodes of ours; `None` is the stock wire.
     pub native: Option<Carriers>,
+    /// `PSLITE_CONNECTIONS`: TCP connections to each peer on the native data plane.
+    pub connections: u8,
     /// `PSLITE_STORE`: values are in the library's own store, not in MXNet's server.
     pub native_store: bool,
     /// `PSLITE_DETERMINISTIC`: sums are made in the order of ranks.
@@ -76,6 +79,8 @@ pub struct Settings {
     pub stock_level: bool,
     /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
     pub planning: bool,
+    /// `PSLITE_PROBE_AFTER`: a link to this node that is idle for so long is probed; `None`: none is.
+    pub probe_after: Option<Duration>,
     /// `PSLITE_ELASTIC`: this node follows keys that move, and servers that come and go.
     pub elastic: bool,
     /// `PSLITE_REPLICAS`: copies of each piece beside the owner's. The scheduler's counts.
@@ -95,6 +100,14 @@ pub struct Settings {
 const RECOVERY_WAIT_AT_LEAST: Duration = Duration::from_secs(10);
 
 impl Settings {
+    /// True if keys may move in a job of this node: if it was asked to follow them, and its data do not take the
+    /// resender's way. That repeats what was lost and keeps no order, and servers that give each other pieces and copies
+    /// need one.
+    #[must_use]
+    pub const fn follows_pieces(&self) -> bool {
+        self.elastic && self.resend.is_none()
+    }
+
     /// Reads all settings.
     ///
     /// # Errors
@@ -143,10 +156,12 @@ impl Settings {
                 .seconds("PSLITE_RECOVERY_WAIT", Some(default_recovery_wait.as_secs_f64()))?
                 .unwrap_or(Duration::MAX),
             native: env.transport()?,
+            connections: env.connections()?,
             native_store: env.native_store()?,
             deterministic: env.number("PSLITE_DETERMINISTIC", 0)? != 0,
             stock_level: env.stock_level()?,
             planning: env.number("PSLITE_PLANNING", 1)? != 0,
+            probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
             elastic: env.number("PSLITE_ELASTIC", 0)? != 0,
             replicas: env.replicas()?,
             journal: env.text("PSLITE_JOURNAL").map(Into::into),
@@ -276,6 +291,15 @@ impl Reader<'_> {
         }
     }
 
+    fn connections(&self) -> Result<u8> {
+        let Some(text) = self.text("PSLITE_CONNECTIONS") else { return Ok(1) };
+        text.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count)).ok_or_else(|| {
+            NodeError::Config(format!(
+                "PSLITE_CONNECTIONS={text} is not a number from 1 to {CONNECTIONS_MAX}"
+            ))
+        })
+    }
+
     fn native_store(&self) -> Result<bool> {
         match self.text("PSLITE_STORE").as_deref() {
             None | Some("native") => Ok(true),
@@ -318,6 +342,9 @@ impl Reader<'_> {
     }
 }
 
+/// More connections to one peer gain nothing and cost descriptors.
+const CONNECTIONS_MAX: u8 = 8;
+
 /// More nodes than that per role are a slip of the pen.
 const MAX_NODES: u32 = 100_000;
 
@@ -347,7 +374,7 @@ mod tests {
         let s = Settings::read(&lookup(&[])).unwrap();
         assert_eq!((s.role, s.num_workers, s.num_servers), (Role::Worker, 2, 3));
         assert!(s.resend.is_none() && s.heartbeat_timeout.is_none() && !s.priority_van);
-        assert_eq!(s.log_level, Level::Warning);
+        assert_eq!((s.log_level, s.connections), (Level::Warning, 1));
     }
 
     #[test]
@@ -361,6 +388,9 @@ mod tests {
             ("PS_RESEND", "yes"),
             ("PSLITE_METRICS", "m.jsonl:0"),
             ("PSLITE_REPLICAS", "2"),
+            ("PSLITE_CONNECTIONS", "0"),
+            ("PSLITE_CONNECTIONS", "9"),
+            ("PSLITE_CONNECTIONS", "two"),
             ("DMLC_PS_ROOT_URI", "<unset>"),
         ] {
             let error = Settings::read(&lookup(&[(name, value)])).unwrap_err().to_string();
@@ -369,14 +399,23 @@ mod tests {
     }
 
     #[test]
+    fn keys_do_not_move_over_resent_messages() {
+        let follows =
+            |extra: &[(&str, &str)]| Settings::read(&lookup(extra)).unwrap().follows_pieces();
+        assert!(follows(&[("PSLITE_ELASTIC", "1")]) && !follows(&[]));
+        assert!(!follows(&[("PSLITE_ELASTIC", "1"), ("PS_RESEND", "1")]));
+    }
+
+    #[test]
     fn resend_and_ranges_are_read() {
         let s = Settings::read(&lookup(&[
             ("PS_RESEND", "1"),
             ("PS_RESEND_TIMEOUT", "200"),
             ("PSLITE_PORT_RANGE", "9000-9010"),
+            ("PSLITE_CONNECTIONS", "8"),
         ]))
         .unwrap();
         assert_eq!(s.resend, Some(Duration::from_millis(200)));
-        assert_eq!(s.port_range, Some((9000, 9010)));
+        assert_eq!((s.port_range, s.connections), (Some((9000, 9010)), 8));
     }
 }

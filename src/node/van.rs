@@ -21,6 +21,7 @@ use super::address;
 use super::customers::Customers;
 use super::error::{NodeError, Result};
 use super::journal::Journal;
+use super::landing::PullLanding;
 use super::planning::{Measuring, Planning};
 use super::postoffice::OnFailure;
 use super::settings::Settings;
@@ -173,6 +174,11 @@ impl Van {
             settings,
         });
         van.customers.set_bounded(true);
+        if let Some(native) = &van.native {
+            let customers = Arc::clone(&van.customers);
+            let is_worker = van.settings.role == Role::Worker;
+            native.set_sink(Arc::new(PullLanding { customers, is_worker }));
+        }
         if me.role != Role::Scheduler {
             van.connect(&scheduler, None);
         }

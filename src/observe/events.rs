@@ -113,6 +113,8 @@ events! {
         "Messages whose data were copied in this process. Not known for `zmq`.";
     CopiedBytes: "copied_bytes", "bytes", Counter, [Peer, Direction, Carrier],
         "Bytes of those.";
+    PullsCopied: "pulls_copied_bytes", "bytes", Counter, [],
+        "Bytes of pulled values that this worker copied to where they were wanted. What was received there at once (large values over `tcp`) is not among them.";
     Syscalls: "syscalls", "calls", Counter, [Peer, Direction, Carrier],
         "System calls that moved the messages. Not known for `zmq`.";
     ReceiveSyscalls: "receive_syscalls", "calls", Counter, [],
@@ -120,9 +122,11 @@ events! {
     ReceivedByWaiters: "received_by_waiters", "messages", Counter, [],
         "Messages that a thread which waited for an answer received from `tcp` and `shm` by itself.";
     Connections: "connections", "times", Counter, [Peer, Direction, Carrier],
-        "How often the connection was made. More than 1: it broke, and came again.";
+        "How often connections were made. More than the sender's `PSLITE_CONNECTIONS` (1): they broke, and came again.";
     Duplicates: "duplicates", "messages", Counter, [Peer, Direction, Carrier],
         "Messages that came twice after a connection broke; the second was dropped.";
+    Probes: "probes", "probes", Counter, [Peer, Direction, Carrier],
+        "Probes of an idle link: padding of 256 KB, sent or received to its end. Its bytes count as carried.";
     Waiting: "waiting", "messages", Gauge, [Peer, Carrier],
         "Messages that wait to be sent. `zmq`: without those inside ZeroMQ's own queues.";
     WaitingMax: "waiting_max", "messages", Gauge, [Peer, Carrier],

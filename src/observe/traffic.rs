@@ -108,6 +108,8 @@ pub struct Traffic {
     started: Instant,
     /// By node id. Whoever has no id of this job is at 0, which is nobody's.
     peers: Box<[OnceLock<Box<Peer>>]>,
+    /// Bytes of pulled values that were copied to where they were wanted.
+    pulls_copied: AtomicU64,
 }
 
 impl Traffic {
@@ -116,7 +118,11 @@ impl Traffic {
     pub fn new(num_workers: usize, num_servers: usize) -> Self {
         let nodes = num_workers.max(num_servers) + JOINERS;
         let ids = crate::wire::worker_id(nodes) as usize + 1;
-        Self { started: Instant::now(), peers: (0..ids).map(|_| OnceLock::new()).collect() }
+        Self {
+            started: Instant::now(),
+            peers: (0..ids).map(|_| OnceLock::new()).collect(),
+            pulls_copied: AtomicU64::new(0),
+        }
     }
 
     /// The clock of the times that are counted here.
@@ -128,6 +134,11 @@ impl Traffic {
     fn peer(&self, id: NodeId) -> Option<&Peer> {
         let index = usize::try_from(id).ok().filter(|id| *id < self.peers.len()).unwrap_or(0);
         self.peers.get(index).map(|peer| &**peer.get_or_init(Box::default))
+    }
+
+    /// Pulled values were copied to where they were wanted.
+    pub fn copied(&self, bytes: usize) {
+        self.pulls_copied.fetch_add(bytes as u64, Relaxed);
     }
 
     /// A message was sent.
@@ -161,6 +172,8 @@ impl Traffic {
 
     /// Adds what was counted to a snapshot.
     pub fn read(&self, snapshot: &mut Snapshot) {
+        let copied = Value::Number(self.pulls_copied.load(Relaxed));
+        snapshot.add(Counted::PullsCopied, &[], copied);
         for (id, peer) in self.peers.iter().enumerate() {
             let Some(peer) = peer.get() else { continue };
             let name = peer_name((id != 0).then_some(id as NodeId));

@@ -3,10 +3,10 @@
 //! sockets is done here one thing after the other, so that a job with its losses, deaths and
 //! restarts takes milliseconds, and runs again to the byte.
 //!
-//! May touch `cluster`, `delivery`, `kv` and `wire`; no clock, no socket, no thread, and no chance
+//! May touch `cluster`, `delivery`, `kv`, `placement` and `wire`; no clock, no socket, no thread, and no chance
 //! but that of [`Random`]. `network` carries bytes, `node` joins the state machines as the van
 //! does, `worker` and `server` are the applications, `ledger` is the oracle that knows which sums
-//! are right, `job` runs it all.
+//! are right, `job` runs it all. `planning` is beside them: no job, only where keys would be.
 
 mod app;
 mod disk;
@@ -15,6 +15,7 @@ pub mod job;
 pub mod ledger;
 pub mod network;
 mod node;
+pub mod planning;
 pub mod random;
 mod roles;
 mod server;

@@ -57,6 +57,15 @@ impl Head {
             Self::Other(other) => other,
         }
     }
+
+    /// True if it is in force until another one of its kind comes: servers that come later obey it too.
+    #[must_use]
+    pub const fn stays(self) -> bool {
+        match self {
+            Self::Controller | Self::MultiPrecision | Self::SyncMode | Self::Compression => true,
+            Self::Stop | Self::Profiler | Self::Other(_) => false,
+        }
+    }
 }
 
 /// Former optimizers that are kept, for copies of what a server owns that has not heard of the newest.

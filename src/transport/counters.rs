@@ -27,6 +27,8 @@ pub struct PeerCounters {
     pub connections: u64,
     /// Messages that came again after a broken connection and were dropped.
     pub duplicates: u64,
+    /// Probes: sent, or received, to the end.
+    pub probes: u64,
     /// Messages that wait to be sent.
     pub waiting: u64,
     /// Messages that are not confirmed yet, those that wait included.

@@ -10,3 +10,6 @@ pub mod native;
 pub mod port_holder;
 pub(crate) mod sys;
 pub mod zmq;
+
+pub use sys::callers::CallersMemory;
+pub(crate) use sys::callers::Claim;

@@ -1,11 +1,12 @@
-//! libzmq behind safe types: a context, sockets and frames; and in `memory` and `arena`, what processes
-//! of one host share. The only unsafe code of the core.
+//! libzmq behind safe types: a context, sockets and frames; in `memory` and `arena`, what processes of one
+//! host share; and in `callers`, memory that the application lends. The only unsafe code of the core.
 //!
 //! A [`Socket`] may move between threads but not be used by two at once; its methods take `&mut
 //! self` where they touch it, so the borrow checker keeps that rule of libzmq.
 #![allow(unsafe_code)]
 
 pub(crate) mod arena;
+pub(crate) mod callers;
 pub(crate) mod memory;
 
 use std::ffi::{CStr, CString, c_int, c_void};

@@ -254,6 +254,8 @@ pub enum WordKind {
     Told = 8,
     /// Any node to scheduler: what it measured, as `report` says.
     Report = 9,
+    /// Scheduler to a node: send padding to `node`, whose link from you is idle (`native::Kind::Probe`).
+    Probe = 10,
 }
 
 /// Where the copies of what a server owns are kept.

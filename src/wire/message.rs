@@ -42,6 +42,12 @@ pub const fn worker_id(rank: usize) -> NodeId {
     9 + 2 * (rank as i32)
 }
 
+/// Whether that is the id of a worker: they are odd (postoffice.h:107); the scheduler, and groups, are below.
+#[must_use]
+pub const fn is_worker(id: NodeId) -> bool {
+    id >= worker_id(0) && id % 2 == 1
+}
+
 /// The rank behind an id, as stock computes it; 0 for the scheduler (postoffice.h:113).
 #[must_use]
 pub const fn id_to_rank(id: NodeId) -> i32 {

@@ -45,6 +45,10 @@ pub const FRAMES_MAX: usize = 15;
 pub const META_MAX: usize = 16 << 20;
 /// Parts of a message begin at multiples of this many bytes, so that a receiver can tell which it has.
 pub const GRANULE: usize = 64 << 10;
+/// Bytes of padding of a probe of an idle link, all its frames together.
+pub const PROBE_BYTES: u64 = 256 << 10;
+/// Those at its beginning that are not timed: they open the connection's window, which is small after a pause.
+pub const PROBE_HEAD: u64 = 128 << 10;
 /// How far the numbers of messages under way on one link may be apart.
 pub const WINDOW_MAX: u64 = 1 << 16;
 
@@ -70,6 +74,9 @@ pub enum Kind {
     Flush = 7,
     /// The receiver goes away and reads no more.
     Bye = 8,
+    /// Padding of a probe, up to [`GRANULE`] bytes of it, to be counted and dropped. `offset` says where in the
+    /// probe it begins.
+    Probe = 9,
 }
 
 impl Kind {
@@ -83,6 +90,7 @@ impl Kind {
             6 => Self::Ack,
             7 => Self::Flush,
             8 => Self::Bye,
+            9 => Self::Probe,
             _ => return None,
         })
     }
@@ -219,6 +227,9 @@ impl Header {
             ));
         }
         too_long("the metadata", u64::from(self.meta_len), META_MAX as u64)?;
+        if self.kind == Kind::Probe {
+            return self.check_probe();
+        }
         if self.kind != Kind::Message {
             if self.frames != 0 || self.part_len != 0 {
                 return Err(FrameError::Inconsistent("data in a frame that is no message"));
@@ -230,6 +241,16 @@ impl Header {
         }
         if !self.offset.is_multiple_of(GRANULE as u64) {
             return Err(FrameError::Inconsistent("a part that begins at no granule"));
+        }
+        Ok(())
+    }
+
+    /// A probe has padding alone, in pieces of its own size, and ends where all probes do.
+    fn check_probe(&self) -> Result<(), FrameError> {
+        let bare = self.frames == 0 && self.meta_len == 0 && self.sequence == 0 && self.after == 0;
+        let inside = self.offset < PROBE_BYTES && self.offset.is_multiple_of(GRANULE as u64);
+        if !bare || !inside || self.part_len as usize != GRANULE {
+            return Err(FrameError::Inconsistent("padding that is of no probe"));
         }
         Ok(())
     }

@@ -21,6 +21,8 @@ pub(crate) const CARRIERS: [&str; 2] = ["tcp", "shm"];
 pub(crate) struct Manners {
     /// It keeps them to itself.
     pub(crate) silent: AtomicBool,
+    /// Bytes of each value that is pulled; 0: one.
+    pub(crate) value_bytes: AtomicUsize,
     kept: Mutex<Vec<(CustomerHandle, Meta, KvPairs)>>,
 }
 
@@ -167,8 +169,9 @@ pub(crate) fn serve(office: &Arc<Postoffice>, manners: &Arc<Manners>) -> Custome
             vals: data.next().unwrap_or_default(),
             lens: data.next().unwrap_or_default(),
         };
-        // A pull is answered with one byte for each key.
-        let vals = Bytes::from(vec![7_u8; kv.key_count()]);
+        // A pull is answered with equally many bytes for each key.
+        let bytes = manners.value_bytes.load(Ordering::SeqCst).max(1);
+        let vals = Bytes::from(vec![7_u8; kv.key_count() * bytes]);
         let kv = if message.meta.pull { KvPairs { vals, ..kv } } else { kv };
         let mut kept = manners.kept.lock().unwrap();
         if manners.silent.load(Ordering::SeqCst) {
@@ -191,9 +194,9 @@ impl PullSink for Takes {
         false
     }
 
-    fn take(&mut self, assembled: &Assembled) -> Result<(), String> {
+    fn take(&mut self, assembled: &Assembled) -> Result<usize, String> {
         *self.0.lock().unwrap() = assembled.vals.concat();
-        Ok(())
+        Ok(assembled.total_vals)
     }
 }
 

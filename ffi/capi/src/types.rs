@@ -107,6 +107,14 @@ pub struct CDestination {
     pub place_lens: PlaceFn,
     /// The argument of both.
     pub arg: *mut c_void,
+    /// The caller's array for the values, if it is there already.
+    pub vals: *mut c_void,
+    /// Its bytes.
+    pub vals_bytes: usize,
+    /// How many values of each key are expected; none: that is not known.
+    pub lens: *const i32,
+    /// For so many keys.
+    pub lens_count: usize,
 }
 
 /// `pslite_node`.

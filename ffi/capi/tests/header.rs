@@ -121,5 +121,9 @@ fn structs_have_the_headers_layout() {
             hostname
         }
     );
-    same!(found, "pslite_destination", CDestination { place_vals, place_lens, arg });
+    same!(
+        found,
+        "pslite_destination",
+        CDestination { place_vals, place_lens, arg, vals, vals_bytes, lens, lens_count }
+    );
 }

@@ -84,7 +84,16 @@ int KVWorker<Val>::AddPullCB(const SArray<Key>& keys, C* vals, D* lens, int,
                              const std::function<void()>& done) {
   pslite_mxnet::raise_remembered();
   Pending* pending = new Pending(done, vals, lens);
-  const pslite_destination into = {place_vals, lens ? place_lens : nullptr, pending};
+  pslite_destination into = {place_vals, lens ? place_lens : nullptr, pending, nullptr, 0, nullptr, 0};
+  // An empty array is made to fit when the values are here (arrays.h).
+  if (vals->size_ > 0) {
+    into.vals = vals->ptr_.get();
+    into.vals_bytes = vals->bytes();
+  }
+  if (lens && lens->size_ > 0) {
+    into.lens = lens->ptr_.get();
+    into.lens_count = lens->size_;
+  }
   int timestamp = -1;
   const int status = pslite_worker_expect_pull(this->obj_->handle_, lend(keys), &into, ended,
                                                pending, &timestamp);

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use pslite::placement::cost::MOST_SERVERS;
 use pslite::sim::elastic::{ElasticReport, Fixed, Plant, Scenario, job, run};
+use pslite::sim::planning::{Planned, PlanningConfig, planned};
 
 /// Jobs that play on virtual time, and what to play.
 #[derive(Clone, Debug, Args)]
@@ -35,6 +38,15 @@ pub(crate) struct SimArguments {
     /// Print the lines of those jobs only in which something is wrong
     #[arg(long, short)]
     quiet: bool,
+    /// Play nothing: plan where keys belong in a network of --servers and --workers, with rates that the seed draws
+    #[arg(long, conflicts_with_all = ["seeds", "scenario", "trace", "twice", "quiet", "plant"])]
+    plan: bool,
+    /// With --plan: tensors of the model
+    #[arg(long, requires = "plan", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    tensors: u64,
+    /// With --plan: each piece has a copy
+    #[arg(long, requires = "plan")]
+    copies: bool,
     /// Plant a mistake (for tests of the simulation)
     #[arg(long, hide = true, value_parser = plant)]
     plant: Option<Plant>,
@@ -53,6 +65,9 @@ fn plant(name: &str) -> Result<Plant, String> {
 
 /// Plays them. The exit code is 1 if something was wrong.
 pub(crate) fn sim(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
+    if arguments.plan {
+        return plan(arguments);
+    }
     let (from, to) = match arguments.seed {
         Some(seed) => (seed, seed.saturating_add(1)),
         None => seeds(&arguments.seeds)?,
@@ -63,6 +78,63 @@ pub(crate) fn sim(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
     }
     println!("{summary}");
     Ok(if summary.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The slowest and the fastest card of a network to plan for, in Mbit/s.
+const RATES: (u64, u64) = (100, 10_000);
+/// The most nodes of one kind to plan for.
+const NODES_MAX: usize = 100_000;
+
+fn plan(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
+    let config = PlanningConfig {
+        seed: arguments.seed.unwrap_or(0),
+        workers: arguments.workers.unwrap_or(10_000),
+        servers: arguments.servers.unwrap_or(1000),
+        tensors: arguments.tensors,
+        rates: RATES,
+        copies: arguments.copies,
+    };
+    for number in [config.workers, config.servers] {
+        if !(1..=NODES_MAX).contains(&number) {
+            bail!("--workers and --servers are 1 to {NODES_MAX}");
+        }
+    }
+    let begin = Instant::now();
+    let planned = planned(&config)?;
+    print_plan(&config, &planned, begin.elapsed().as_secs_f64());
+    Ok(ExitCode::SUCCESS)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "rounded for people")]
+fn print_plan(config: &PlanningConfig, planned: &Planned, took: f64) {
+    let Planned { bytes, pieces, before, bound, ref plan } = *planned;
+    println!(
+        "seed {}: {} servers, {} workers, {} to {} Mbit/s; {} tensors, {:.1} MB",
+        config.seed,
+        config.servers,
+        config.workers,
+        config.rates.0,
+        config.rates.1,
+        config.tensors,
+        bytes as f64 / 1e6
+    );
+    println!("planned in {took:.2} s");
+    println!("a round now {before:.2} s, T* {bound:.2} s");
+    match plan {
+        None => println!("nothing is worth moving; {} pieces", pieces.0),
+        Some(plan) => println!(
+            "a round then {:.2} s (eta {:.2}); {} moves, {:.1} MB with state, {} pieces, then {}",
+            plan.predicted,
+            bound / plan.predicted,
+            plan.moves.len(),
+            plan.moved_bytes as f64 / 1e6,
+            pieces.0,
+            pieces.1
+        ),
+    }
+    if config.copies && config.servers > MOST_SERVERS {
+        println!("T* and the shares do not count copies beyond {MOST_SERVERS} servers; rounds do");
+    }
 }
 
 fn seeds(text: &str) -> anyhow::Result<(u64, u64)> {

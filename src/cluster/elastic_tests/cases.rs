@@ -105,6 +105,30 @@ fn the_death_of_one_changes_homes_and_goes_on() {
     assert_eq!(world.nodes[worker].ids_of(SERVER_GROUP), Some(vec![10, 12]));
 }
 
+/// The sender hears of a probe, and nobody else; nothing is asked of, or for, those who are gone.
+#[test]
+fn the_sender_is_asked_for_a_probe() {
+    let mut world = with_values(2);
+    let worker = world.worker();
+    let from = world.id(worker);
+    let asked = |world: &World, i: usize| {
+        let probe = |action: &&Action| matches!(action, Action::Probe { to: 8 });
+        world.actions[i].iter().filter(probe).count()
+    };
+    world.feed(0, Event::Probe { from, to: 8 });
+    world.settle();
+    assert_eq!(asked(&world, worker), 1);
+    let others: Vec<usize> = (0..world.nodes.len()).filter(|i| *i != worker).collect();
+    assert!(others.iter().all(|i| asked(&world, *i) == 0));
+    // A word of anybody but the scheduler counts for nothing, and neither does a wish of another node.
+    world.feed(others[1], Event::Probe { from, to: 8 });
+    world.dies(8);
+    world.feed(0, Event::Probe { from, to: 8 });
+    world.feed(0, Event::Probe { from: 8, to: from });
+    world.settle();
+    assert_eq!(asked(&world, worker), 1);
+}
+
 /// An application's own handler: nothing of it is known elsewhere.
 #[test]
 fn the_death_of_one_that_never_claimed_ends_the_job() {
@@ -244,10 +268,48 @@ fn barriers_wait_for_those_of_the_beginning_that_are_left() {
     assert_eq!(world.done(worker, 1), Some(Ok(())), "nobody is left who could come");
     world.enter(worker, 2, ALL_GROUP, true);
     world.enter(world.index(8), 2, ALL_GROUP, true);
-    assert_eq!(world.done(worker, 2), None, "the exit barrier waits for those that joined too");
-    world.enter(joined, 2, ALL_GROUP, true);
-    for i in [worker, world.index(8), joined] {
+    for i in [worker, world.index(8)] {
         assert_eq!(world.done(i, 2), Some(Ok(())));
+    }
+    assert!(world.dead[joined], "who joined is let go, and waits in no barrier");
+    assert_eq!(world.failure(), None);
+}
+
+/// The scheduler dies before those that joined have heard that the job is over.
+#[test]
+fn those_that_joined_are_let_go_by_a_scheduler_that_comes_back() {
+    let mut world = with_values(2);
+    let (worker, joined) = (world.worker(), world.join());
+    world.pass(SECOND);
+    let first = [world.index(8), world.index(10), worker];
+    first.iter().for_each(|i| world.enter(*i, 1, ALL_GROUP, false));
+    let exit = Event::EnterBarrier { ticket: 2, customer_id: 0, group: ALL_GROUP, leaving: true };
+    first.iter().for_each(|i| world.feed(*i, exit.clone()));
+    world.deliver_to(0);
+    world.kill_scheduler();
+    assert!(!world.dead[joined] && world.journal.releases_of_all == 2);
+    world.restart_scheduler();
+    world.pass(2 * SECOND);
+    assert!(world.dead[joined]);
+}
+
+/// What a server sends to one that has not heard of it is dropped: so all hear of it before it serves, even if the
+/// scheduler died after it had told nobody.
+#[test]
+fn all_know_who_joined_before_it_serves() {
+    let mut world = with_values(3);
+    let joined = world.join();
+    world.deliver_to(0);
+    world.deliver_to(joined);
+    world.kill_scheduler();
+    assert!(world.nodes[world.index(8)].node(server_id(3)).is_none());
+    world.restart_scheduler();
+    world.pass(3 * SECOND);
+    assert!(world.nodes[0].policy().servers.contains(&server_id(3)), "it never serves");
+    for id in [8, 10, 12] {
+        let i = world.index(id);
+        let node = &world.nodes[i];
+        assert!(node.node(server_id(3)).is_some(), "server {id} does not know it");
     }
 }
 

@@ -69,6 +69,8 @@ struct Told {
     progress: Option<u64>,
     #[prost(double, optional, tag = "4")]
     busy: Option<f64>,
+    #[prost(int32, repeated, tag = "5")]
+    idle: Vec<NodeId>,
 }
 
 /// What a node measured since it last told.
@@ -82,6 +84,8 @@ pub(super) struct Measured {
     pub(super) progress: Option<u64>,
     /// A server: the part of the time that it spends with requests.
     pub(super) busy: Option<f64>,
+    /// Peers whose links to this node are idle and should be probed.
+    pub(super) idle: Vec<NodeId>,
 }
 
 impl Measured {
@@ -116,7 +120,8 @@ impl Measured {
                 .map(|time| Server { server: time.server, seconds: time.seconds })
                 .collect(),
         });
-        Told { links, rounds, progress: self.progress, busy: self.busy }.encode_to_vec().into()
+        let (progress, busy, idle) = (self.progress, self.busy, self.idle.clone());
+        Told { links, rounds, progress, busy, idle }.encode_to_vec().into()
     }
 
     /// Reads what that node told; `None` if it is nothing of the kind.
@@ -151,7 +156,8 @@ impl Measured {
                 .map(|time| ServerTime { server: time.server, seconds: time.seconds })
                 .collect(),
         });
-        Some(Self { links, rounds, progress: told.progress, busy: told.busy })
+        let Told { progress, busy, idle, .. } = told;
+        Some(Self { links, rounds, progress, busy, idle })
     }
 }
 
@@ -179,6 +185,7 @@ mod tests {
             rounds: Some(rounds),
             progress: Some(7),
             busy: Some(0.5),
+            idle: vec![11, 13],
         };
         assert_eq!(Measured::decode(9, &all.encode()), Some(all));
         let nothing = Measured::default();

@@ -1,6 +1,7 @@
 //! What a node of an elastic job measures while it runs, and when it tells the scheduler: how fast data come
 //! in, how long a worker's rounds take, how busy a server is. The clock of the van calls it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::measured::Measured;
@@ -12,6 +13,9 @@ use crate::wire::NodeId;
 
 /// Between two words about progress or work, at least.
 const TELL_EVERY: Duration = Duration::from_millis(200);
+/// Idle links that one message tells of, at most; and how often it is looked which are.
+const IDLE_MOST: usize = 16;
+const IDLE_EVERY: Duration = Duration::from_millis(500);
 /// A server's work is looked at over that time.
 const BUSY_EVERY: Duration = Duration::from_secs(1);
 
@@ -24,23 +28,33 @@ pub(crate) struct Measuring {
     told: Duration,
     /// When, and how much work had been done by then.
     looked: (Duration, Duration),
+    /// A link that is idle for so long is probed; `None`: none is.
+    probe_after: Option<Duration>,
+    /// When it was last said of a link that it is idle.
+    said_idle: BTreeMap<NodeId, Duration>,
+    /// When it was last looked which are.
+    looked_idle: Duration,
 }
 
 impl Measuring {
-    /// That node's.
-    pub(crate) fn new(node: NodeId, now: Duration) -> Self {
+    /// That node's. `probe_after`: a link that is idle for so long is to be probed.
+    pub(crate) fn new(node: NodeId, now: Duration, probe_after: Option<Duration>) -> Self {
         Self {
             receiver: Receiver::new(node),
             profile: Profile::new(node),
             last_round: None,
             told: now,
             looked: (now, Duration::ZERO),
+            probe_after,
+            said_idle: BTreeMap::new(),
+            looked_idle: now,
         }
     }
 
     /// A node is gone.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.receiver.forget(node);
+        self.said_idle.remove(&node);
     }
 
     /// Pieces have moved.
@@ -51,15 +65,44 @@ impl Measuring {
     /// Parts of messages came in; `started`: the time 0 of the van.
     pub(crate) fn received(&mut self, started: Instant, samples: &[RateSample]) {
         for sample in samples {
-            self.receiver.received(&Sample {
+            let part = Sample {
                 peer: sample.peer,
                 bytes: sample.bytes,
                 head: sample.head,
                 first: sample.first.saturating_duration_since(started),
                 last: sample.last.saturating_duration_since(started),
                 backlogged: sample.more,
-            });
+            };
+            if sample.probe {
+                self.receiver.probed(&part);
+            } else {
+                self.receiver.received(&part);
+            }
         }
+    }
+
+    /// Looks which links are idle, if it is time. `senders`: the nodes that can send to this one over TCP.
+    pub(crate) fn look_at_idle(&mut self, now: Duration, senders: impl FnOnce() -> Vec<NodeId>) {
+        if self.probe_after.is_none() || now.saturating_sub(self.looked_idle) < IDLE_EVERY {
+            return;
+        }
+        self.looked_idle = now;
+        senders().into_iter().for_each(|peer| self.receiver.expect(peer, now));
+    }
+
+    /// The links that are idle, each once in the time after which it is probed: so one that cannot be probed does
+    /// not keep the others waiting.
+    fn idle(&mut self, now: Duration) -> Vec<NodeId> {
+        let Some(after) = self.probe_after.filter(|_| now == self.looked_idle) else {
+            return Vec::new();
+        };
+        let said = &mut self.said_idle;
+        let is_new =
+            |peer: &NodeId| said.get(peer).is_none_or(|at| now.saturating_sub(*at) >= after);
+        let idle: Vec<NodeId> =
+            self.receiver.wants_probe(now, after).filter(is_new).take(IDLE_MOST).collect();
+        said.extend(idle.iter().map(|peer| (*peer, now)));
+        idle
     }
 
     /// What is to be told now, if anything. `rounds` are over since the last call; `served` is how long a
@@ -86,6 +129,7 @@ impl Measuring {
             self.told = now;
         }
         measured.busy = served.and_then(|served| self.busy(now, served));
+        measured.idle = self.idle(now);
         (!measured.is_empty()).then(|| measured.encode())
     }
 

@@ -4,6 +4,8 @@
 mod measured;
 mod measuring;
 mod plans;
+mod probes;
 
 pub(super) use measuring::Measuring;
 pub(super) use plans::{Planning, Steps};
+pub(super) use probes::Probe;

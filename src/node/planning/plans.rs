@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::measured::Measured;
+use super::probes::{Probe, Probes};
 use crate::cluster::{Cluster, RoundTimes};
 use crate::observe::log::{self, Level};
 use crate::placement::cost::Replicas;
@@ -41,6 +42,9 @@ pub(crate) struct Planning {
     random: u64,
     /// When it was last said what is counted on.
     described: Duration,
+    probes: Probes,
+    /// Nothing moves that need not: so nobody needs to know what an idle link can carry.
+    probing: bool,
 }
 
 impl Planning {
@@ -55,13 +59,18 @@ impl Planning {
             round_seconds: 0.0,
             random: seed,
             described: Duration::ZERO,
+            probes: Probes::default(),
+            probing: enabled,
         }
     }
 
     /// A node told what it measured.
     pub(crate) fn report(&mut self, now: Duration, from: NodeId, bytes: &[u8]) {
         let Some(measured) = Measured::decode(from, bytes) else { return };
-        let Measured { links, rounds, progress, busy } = measured;
+        let Measured { links, rounds, progress, busy, idle } = measured;
+        if self.probing {
+            self.probes.idle(from, &idle);
+        }
         if let Some(links) = links {
             self.planner.report(now, Report::Links(links));
         }
@@ -119,6 +128,11 @@ impl Planning {
         self.ordered = true;
         log::write(Level::Info, &told(&plan));
         Steps::Orders(plan.moves.iter().map(order).collect())
+    }
+
+    /// The idle links that are to be probed now.
+    pub(crate) fn probes(&mut self, now: Duration, cluster: &Cluster) -> Vec<Probe> {
+        self.probes.due(now, |id| cluster.node(id).is_some() && !cluster.is_gone(id))
     }
 
     /// For `pslite status`.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Core, Van, lock};
 use crate::cluster::{Action, Event, Policy};
-use crate::node::planning::{Measuring, Planning, Steps};
+use crate::node::planning::{Measuring, Planning, Probe, Steps};
 use crate::node::service::Delivery;
 use crate::observe::log::{self, Level};
 use crate::wire::Role;
@@ -33,7 +33,8 @@ impl Van {
                 self.customers.broadcast(&Delivery::Orders(moves.into()));
             }
             Action::Leave => {
-                log::write(Level::Info, "this server was emptied; it leaves the job");
+                let text = "the scheduler lets this server go: it was emptied, or the job is over";
+                log::write(Level::Info, text);
                 self.released.store(true, Ordering::Relaxed);
                 self.changed.notify_all();
                 self.customers.broadcast(&Delivery::Leave);
@@ -41,6 +42,14 @@ impl Van {
             Action::Record(record) => {
                 if let Some(journal) = &mut core.journal {
                     journal.append(&record);
+                }
+            }
+            Action::Probe { to } => {
+                // One that cannot be sent now is asked for again.
+                let begun = self.native.as_ref().is_some_and(|native| native.probe(to));
+                if begun && log::enabled(Level::Verbose) {
+                    let to = core.cluster.describe(to);
+                    log::write(Level::Verbose, &format!("the idle link to {to} is probed"));
                 }
             }
             Action::Report { from, report } => {
@@ -60,10 +69,13 @@ impl Van {
         let served = self.customers.busy();
         let report = {
             let mut measuring = lock(&self.measuring);
-            let measuring = measuring.get_or_insert_with(|| Measuring::new(self.my_id(), now));
+            let measuring = measuring.get_or_insert_with(|| {
+                Measuring::new(self.my_id(), now, self.settings.probe_after)
+            });
             if let Some(native) = &self.native {
                 let samples: Vec<_> = native.take_rates().into();
                 measuring.received(self.started, &samples);
+                measuring.look_at_idle(now, || native.senders_over_tcp());
             }
             measuring.tell(now, &rounds, served)
         };
@@ -78,7 +90,7 @@ impl Van {
             return;
         }
         // The planner is locked within the core's lock, never the other way round.
-        let (steps, times) = {
+        let (steps, times, probes) = {
             let core = lock(&self.core);
             let mut planning = lock(&self.planning);
             let now = self.now();
@@ -87,12 +99,16 @@ impl Van {
                 let seed = self.random.load(Ordering::Relaxed);
                 Planning::new(self.settings.planning, replicas, seed)
             });
-            (planning.look(now, &core.cluster), planning.times(now))
+            let probes = planning.probes(now, &core.cluster);
+            (planning.look(now, &core.cluster), planning.times(now), probes)
         };
         match steps {
             Steps::None => {}
             Steps::Orders(orders) => self.event(Event::Orders(orders)),
             Steps::Copies(copies) => self.event(Event::Copies(copies)),
+        }
+        for Probe { from, to } in probes {
+            self.event(Event::Probe { from, to });
         }
         self.event(Event::RoundTimes(times));
     }

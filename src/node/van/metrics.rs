@@ -111,6 +111,7 @@ fn carried(snapshot: &mut Snapshot, peer: &str, counters: &PeerCounters) {
         (Counted::Syscalls, counters.syscalls),
         (Counted::Connections, counters.connections),
         (Counted::Duplicates, counters.duplicates),
+        (Counted::Probes, counters.probes),
     ] {
         snapshot.add(event, &one_way, Value::Number(number));
     }

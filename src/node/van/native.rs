@@ -28,11 +28,17 @@ impl Van {
             return native.disconnect(node.id, Duration::ZERO);
         }
         let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
-        if let Err(error) = native.connect(node.id, &endpoint, identity) {
+        if let Err(error) = native.connect(node.id, &endpoint, identity, self.connections_to(node))
+        {
             native.disconnect(node.id, Duration::ZERO);
             let to = node.describe();
             log::write(Level::Warning, &format!("data to {to} take the stock wire: {error}"));
         }
+    }
+
+    /// How many connections the link to that node is to have over TCP.
+    const fn connections_to(&self, _node: &Node) -> u8 {
+        self.settings.connections
     }
 
     pub(super) fn disconnect_native(&self, id: NodeId, linger: Duration) {
@@ -72,6 +78,11 @@ impl Van {
     /// mean something, as then everything goes through the customers' queues.
     pub(crate) fn lets_receive(&self) -> Option<&NativeTransport> {
         self.native.as_ref().filter(|_| !self.settings.priority_van)
+    }
+
+    /// True if this node has the native data plane.
+    pub(crate) const fn has_native(&self) -> bool {
+        self.native.is_some()
     }
 
     /// More answers than one are under way: waiting threads alone do not see to them.

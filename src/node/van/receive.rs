@@ -72,6 +72,8 @@ pub(super) trait Arrived {
     fn is_oversized(&self) -> bool;
     /// False where data have a way of their own.
     fn may_be_control(&self) -> bool;
+    /// The values are in the memory of who asked for them ([`crate::node::landing`]).
+    fn has_landed(&self) -> bool;
     /// The sender's network address.
     fn address(&self) -> String;
 }
@@ -91,6 +93,10 @@ impl Arrived for Incoming {
 
     fn may_be_control(&self) -> bool {
         true
+    }
+
+    fn has_landed(&self) -> bool {
+        false
     }
 
     fn address(&self) -> String {
@@ -113,6 +119,10 @@ impl Arrived for NativeIncoming {
 
     fn may_be_control(&self) -> bool {
         false
+    }
+
+    fn has_landed(&self) -> bool {
+        self.landed
     }
 
     fn address(&self) -> String {
@@ -332,6 +342,14 @@ impl Van {
             message.meta.app_id
         };
         let key = (message.meta.app_id, customer_id);
+        if incoming.is_some_and(Arrived::has_landed) {
+            // Whoever asked has taken the memory back: nobody waits for it, and nobody may look into it.
+            let (timestamp, vals) = (message.meta.timestamp, message.data.get(1));
+            let customer = self.customers.get(key);
+            if !customer.is_some_and(|customer| customer.landings.has(timestamp, vals)) {
+                return None;
+            }
+        }
         // Commands may wait for other threads of the application, and priorities mean something only
         // to what waits in the queue: those take the customer's own thread.
         let at_once = incoming.is_some() && !message.meta.simple_app && !self.settings.priority_van;

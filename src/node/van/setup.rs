@@ -10,7 +10,8 @@ use crate::wire::{Node, Role, SCHEDULER};
 
 /// The journal that a scheduler was told of, and the job in it that has not ended.
 pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
-    let wanted = settings.role == Role::Scheduler && settings.elastic && !settings.stock_level;
+    let wanted =
+        settings.role == Role::Scheduler && settings.follows_pieces() && !settings.stock_level;
     match settings.journal.as_deref().filter(|_| wanted) {
         Some(path) => Journal::open(path).map(|(journal, state)| (Some(journal), state)),
         None => Ok((None, None)),

@@ -62,16 +62,32 @@ impl Link {
         };
         let time = train.last.saturating_sub(train.first);
         let full = train.bytes >= FULL_SAMPLE || time >= SAMPLE_TIME;
-        if full && train.bytes >= MIN_SAMPLE && time >= SHORTEST {
-            if self.samples.len() == SAMPLES {
-                self.samples.pop_front();
-            }
-            let amount = bytes(train.bytes);
-            self.samples.push_back((amount / time.as_secs_f64(), amount, train.last));
+        if full {
+            self.keep(train.bytes, time, train.last);
         }
         // The next sample goes on where this one ends.
         self.train =
             Some(if full { Train { first: train.last, bytes: 0, ..train } } else { train });
+    }
+
+    /// Takes what a probe timed: a sample by itself, since the sender had all of it ready.
+    pub(super) fn probed(&mut self, sample: &Sample) {
+        self.last = self.last.max(sample.last);
+        self.train = None;
+        let bytes = sample.bytes.saturating_sub(sample.head);
+        self.keep(bytes, sample.last.saturating_sub(sample.first), sample.last);
+    }
+
+    /// Adds to the samples, if this is enough for one.
+    fn keep(&mut self, amount: u64, time: Duration, at: Duration) {
+        if amount < MIN_SAMPLE || time < SHORTEST {
+            return;
+        }
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        let amount = bytes(amount);
+        self.samples.push_back((amount / time.as_secs_f64(), amount, at));
     }
 
     /// What is known of it: the median of its samples, by bytes, where old ones weigh less.

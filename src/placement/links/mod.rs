@@ -42,7 +42,7 @@ pub const REPORT_GAP: Duration = Duration::from_millis(100);
 /// A link without traffic for that long should be probed (algorithms.md 2.2).
 pub const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// What a probe should send, at the lowest priority (algorithms.md 2.2).
-pub const PROBE_BYTES: u64 = 256 << 10;
+pub const PROBE_BYTES: u64 = crate::wire::native::PROBE_BYTES;
 /// The rate of a whole node is looked at in windows of that length, ...
 pub const WINDOW: Duration = Duration::from_millis(250);
 /// ... of which so many are remembered.
@@ -147,11 +147,6 @@ fn idle_time(confidence: f64) -> Duration {
 /// What is left of a confidence of 1 after that time without traffic.
 fn confidence(idle: Duration) -> f64 {
     (-idle.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
-}
-
-/// Whether that is the id of a worker: they are odd (ps-lite: postoffice.h, `WorkerRankToID`).
-const fn is_worker(node: NodeId) -> bool {
-    node % 2 == 1
 }
 
 /// What a node tells the scheduler of one link that ends at it.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Report, is_worker};
+use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Report};
 use crate::placement::cost::PairCap;
-use crate::wire::NodeId;
+use crate::wire::{NodeId, is_worker};
 
 /// What receivers saw of one sender counts together if they reported within that time.
 const TOGETHER: Duration = Duration::from_millis(1500);

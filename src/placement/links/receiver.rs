@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::link::Link;
 use super::window::Windows;
 use super::{
-    Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, PROBE_AFTER, REPORT_CHANGE, REPORT_GAP,
-    REPORT_PERIOD, Report, Sample, is_worker,
+    Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, REPORT_CHANGE, REPORT_GAP, REPORT_PERIOD,
+    Report, Sample,
 };
-use crate::wire::NodeId;
+use crate::wire::{NodeId, is_worker};
 
 /// The estimator of one node. Peers on the same host should not be told to it: what they send takes no
 /// part of the network.
@@ -59,6 +59,15 @@ impl Receiver {
         self.heard = true;
     }
 
+    /// What was timed of a probe came in. It says something of its link, but nothing of this node's card.
+    pub fn probed(&mut self, sample: &Sample) {
+        self.expect(sample.peer, sample.last);
+        if let Some(link) = self.links.get_mut(&sample.peer) {
+            link.probed(sample);
+            self.heard = true;
+        }
+    }
+
     /// What is known of the link from a peer.
     #[must_use]
     pub fn link(&self, peer: NodeId, now: Duration) -> Option<Estimate> {
@@ -72,10 +81,10 @@ impl Receiver {
         Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last)))
     }
 
-    /// The peers over whose links nothing came for so long that a probe is worth its bytes: ask them for
-    /// [`super::PROBE_BYTES`] of padding.
-    pub fn wants_probe(&self, now: Duration) -> impl Iterator<Item = NodeId> {
-        let idle = move |link: &Link| now.saturating_sub(link.last()) > PROBE_AFTER;
+    /// The peers over whose links nothing came for that long (usually [`super::PROBE_AFTER`]), so that a probe is
+    /// worth its bytes: ask them for [`super::PROBE_BYTES`] of padding.
+    pub fn wants_probe(&self, now: Duration, after: Duration) -> impl Iterator<Item = NodeId> {
+        let idle = move |link: &Link| now.saturating_sub(link.last()) > after;
         self.links.iter().filter(move |(_, link)| idle(link)).map(|(peer, _)| *peer)
     }
 

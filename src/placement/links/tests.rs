@@ -219,11 +219,53 @@ fn idle_links_want_a_probe() {
     receiver.expect(9, seconds(0.0));
     receiver.expect(11, seconds(0.0));
     stream(&mut receiver, 11, 20.0 * MB, 0.0, 20.0);
-    assert_eq!(receiver.wants_probe(seconds(29.0)).count(), 0);
-    assert_eq!(receiver.wants_probe(seconds(31.0)).collect::<Vec<_>>(), [9]);
-    assert_eq!(receiver.wants_probe(seconds(51.0)).collect::<Vec<_>>(), [9, 11]);
+    assert_eq!(receiver.wants_probe(seconds(29.0), PROBE_AFTER).count(), 0);
+    assert_eq!(receiver.wants_probe(seconds(31.0), PROBE_AFTER).collect::<Vec<_>>(), [9]);
+    assert_eq!(receiver.wants_probe(seconds(51.0), PROBE_AFTER).collect::<Vec<_>>(), [9, 11]);
     receiver.forget(9);
-    assert_eq!(receiver.wants_probe(seconds(51.0)).collect::<Vec<_>>(), [11]);
+    assert_eq!(receiver.wants_probe(seconds(51.0), PROBE_AFTER).collect::<Vec<_>>(), [11]);
+}
+
+/// A probe is a sample though it is short, tells of its link what traffic would, and ends the wish for one.
+#[test]
+fn a_probe_measures_an_idle_link() {
+    let mut receiver = Receiver::new(8);
+    receiver.expect(9, seconds(0.0));
+    assert_eq!(receiver.link(9, seconds(40.0)), None);
+    let probe = Sample {
+        peer: 9,
+        bytes: PROBE_BYTES / 2,
+        head: 1 << 10,
+        first: seconds(40.0),
+        last: seconds(40.02),
+        backlogged: true,
+    };
+    receiver.probed(&probe);
+    let rate = (PROBE_BYTES / 2 - (1 << 10)) as f64 / 0.02;
+    within(receiver.link(9, seconds(40.1)), rate, 1e-6);
+    assert_eq!(receiver.wants_probe(seconds(41.0), PROBE_AFTER).count(), 0);
+    assert_eq!(receiver.down(seconds(41.0)), None, "one link is not the card");
+    assert_eq!(receiver.report(seconds(41.0)).map(|report| report.links.len()), Some(1));
+    // One whose bytes had all arrived before anybody looked says nothing, but the link was heard of.
+    receiver.expect(11, seconds(0.0));
+    receiver.probed(&Sample { peer: 11, head: PROBE_BYTES / 2, ..probe });
+    assert_eq!(receiver.link(11, seconds(40.1)), None);
+    assert_eq!(receiver.wants_probe(seconds(41.0), PROBE_AFTER).count(), 0);
+}
+
+/// What a link was a minute ago weighs less than a few probes of what it is.
+#[test]
+fn probes_take_the_place_of_what_was() {
+    let mut receiver = Receiver::new(8);
+    stream(&mut receiver, 9, 40.0 * MB, 0.0, 2.0);
+    for n in 1..=4 {
+        let first = 2.0 + 31.0 * f64::from(n);
+        let bytes = PROBE_BYTES / 2;
+        let last = first + bytes as f64 / (5.0 * MB);
+        let (first, last) = (seconds(first), seconds(last));
+        receiver.probed(&Sample { peer: 9, bytes, head: 0, first, last, backlogged: true });
+    }
+    within(receiver.link(9, seconds(127.0)), 5.0 * MB, 0.01);
 }
 
 /// Messages that make no sense: times that run backwards, no bytes, more head than bytes.

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{MEMORY, MOST_PEERS, Sample, WINDOW, WINDOWS, is_worker};
+use super::{MEMORY, MOST_PEERS, Sample, WINDOW, WINDOWS};
 use crate::placement::cost::bytes;
-use crate::wire::NodeId;
+use crate::wire::{NodeId, is_worker};
 
 /// A peer counts in a window if it had more to send for that part of it.
 const COVERED: f64 = 0.8;

@@ -245,6 +245,8 @@ impl<'a> Job<'a> {
         }
         self.trace.line(self.now, format_args!("{fault:?}"));
         match fault {
+            // The real one finds that the job of its journal has ended.
+            Fault::Start(0) if self.ended() => {}
             Fault::Start(process) if !self.lives(process) => self.start(process),
             Fault::Crash(process) if self.lives(process) => self.kill(process, Network::crash),
             Fault::Vanish(process) if self.lives(process) => self.kill(process, Network::vanish),

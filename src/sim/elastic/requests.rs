@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::sabotage::Sabotage;
+use crate::kv::commands::{Again, Commands};
 use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
 use crate::kv::worker::Response;
 use crate::kv::{
@@ -13,6 +14,7 @@ use crate::kv::{
     slice,
 };
 use crate::sim::app::{APP, Output, pairs, with_data};
+use crate::store::command::Head;
 use crate::store::kind::form_of;
 use crate::wire::elastic::Word;
 use crate::wire::{Frames, Key, Message, Meta, NodeId, server_id};
@@ -27,6 +29,7 @@ pub(super) struct Requests<D> {
     flights: Flights,
     /// Which wire key each slice of a request is about.
     keys: BTreeMap<(i32, u32), Key>,
+    commands: Commands,
     sabotage: Sabotage,
 }
 
@@ -38,6 +41,7 @@ impl<D> Requests<D> {
             requests: WorkerRequests::new(),
             flights: Flights::new(homes),
             keys: BTreeMap::new(),
+            commands: Commands::default(),
             sabotage,
         }
     }
@@ -100,17 +104,25 @@ impl<D> Requests<D> {
     ) -> Option<i32> {
         let timestamp = self.requests.new_request(servers);
         self.requests.expect(timestamp, Pending::push(payload)).ok()?;
-        for server in servers {
-            let meta = Meta {
-                head,
-                body: body.clone(),
-                simple_app: true,
-                recver: *server,
-                ..meta(timestamp)
-            };
-            out.push(Output::Send(Box::new(Message { meta, data: Frames::new() })));
-        }
+        let again = Again { timestamp, head, body: body.clone() };
+        servers.iter().for_each(|server| out.push(command(&again, *server)));
+        self.commands.said(again, servers, Head::from(head).stays());
         Some(timestamp)
+    }
+
+    /// Commands go to these servers now: says again what nobody has who lives.
+    pub(super) fn command_again(
+        &mut self,
+        servers: &[NodeId],
+        out: &mut Vec<Output>,
+    ) -> Vec<Over<D>> {
+        let mut over = Vec::new();
+        for again in self.commands.again(servers) {
+            let finished = self.requests.redirect(again.timestamp, servers);
+            over.extend(finished.map(|finished| self.over(finished)));
+            servers.iter().for_each(|server| out.push(command(&again, *server)));
+        }
+        over
     }
 
     /// An answer came.
@@ -124,6 +136,7 @@ impl<D> Requests<D> {
         let pairs = pairs(data);
         let finished = if meta.simple_app {
             let response = Response { error: &meta.error, ..Response::default() };
+            self.commands.obeyed(meta.timestamp, meta.sender);
             self.requests.on_response(meta.timestamp, meta.sender, response)
         } else if self.flights.has(meta.timestamp) {
             if let Some(placed) = &mut meta.placed {
@@ -177,11 +190,14 @@ impl<D> Requests<D> {
         (ts, payload, result)
     }
 
-    /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are left.
+    /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are left; if none is
+    /// left that has one, or may have it, that waits for a policy.
     pub(super) fn lost(&mut self, now: Duration, server: NodeId) -> Vec<Over<D>> {
         self.flights.lost(now, server);
         let waiting = self.requests.tracker().waiting_for(server);
-        let bound: Vec<i32> = waiting.into_iter().filter(|ts| !self.flights.has(*ts)).collect();
+        self.commands.lost(server);
+        let bound = |ts: &i32| !self.flights.has(*ts) && !self.commands.is_orphan(*ts);
+        let bound: Vec<i32> = waiting.into_iter().filter(bound).collect();
         let ended: Vec<Finished<D>> =
             bound.into_iter().filter_map(|ts| self.requests.skip(ts, server)).collect();
         ended.into_iter().map(|finished| self.over(finished)).collect()
@@ -226,6 +242,13 @@ impl<D> Requests<D> {
 fn send(messages: Vec<Outgoing>, out: &mut Vec<Output>) {
     let message = |Outgoing { meta, kv }| Output::Send(Box::new(with_data(meta, kv)));
     out.extend(messages.into_iter().map(message));
+}
+
+fn command(again: &Again, server: NodeId) -> Output {
+    let Again { timestamp, head, ref body } = *again;
+    let (body, simple_app, recver) = (body.clone(), true, server);
+    let meta = Meta { head, body, simple_app, recver, ..meta(timestamp) };
+    Output::Send(Box::new(Message { meta, data: Frames::new() }))
 }
 
 fn meta(timestamp: i32) -> Meta {

@@ -41,6 +41,8 @@ pub enum Scenario {
     Drains,
     /// Processes pause, and connections break, too shortly for anybody to be taken for dead.
     Hiccups,
+    /// Messages are lost, repeated and overtaken below the connections, which make it good, and late; servers join and die.
+    Losses,
     /// Servers die at random moments.
     Deaths,
     /// A server dies exactly before or after a step.
@@ -61,13 +63,14 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
         Self::Joins,
         Self::Drains,
         Self::Hiccups,
+        Self::Losses,
         Self::Deaths,
         Self::Steps,
         Self::FalseDeaths,
@@ -88,6 +91,7 @@ impl Scenario {
             Self::Joins => "joins",
             Self::Drains => "drains",
             Self::Hiccups => "hiccups",
+            Self::Losses => "losses",
             Self::Deaths => "deaths",
             Self::Steps => "steps",
             Self::FalseDeaths => "false-deaths",
@@ -133,6 +137,14 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
             draw.drains(&mut config);
         }
         Scenario::Hiccups => draw.hiccups(&mut config),
+        Scenario::Losses => {
+            config.network.retransmits = draw.of(&[1, 3, 10]);
+            draw.joins(&mut config);
+            if draw.0.percent(50) {
+                draw.drains(&mut config);
+            }
+            draw.deaths(&mut config, 1);
+        }
         Scenario::Deaths => draw.deaths(&mut config, 2),
         Scenario::Steps => draw.steps(&mut config),
         Scenario::FalseDeaths => draw.false_deaths(&mut config),

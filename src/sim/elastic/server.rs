@@ -12,7 +12,7 @@ use crate::store::command::Head;
 use crate::store::elastic::Due;
 use crate::store::{Answer, Outbound, Outgoing, Store, StoreConfig};
 use crate::wire::elastic::{KeyRoute, Word, WordKind};
-use crate::wire::{ALL_GROUP, Frames, Message, Meta, NodeId, worker_id};
+use crate::wire::{ALL_GROUP, Frames, Message, Meta, NodeId};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -39,8 +39,6 @@ pub(super) struct Server {
     store: Option<Store>,
     /// Servers that are dead.
     lost: BTreeSet<NodeId>,
-    /// Workers that send no more.
-    left: BTreeSet<NodeId>,
     /// What was claimed last.
     claimed: Option<u64>,
     /// When something was claimed for the first time.
@@ -55,7 +53,6 @@ impl Server {
             sabotage,
             store: None,
             lost: BTreeSet::new(),
-            left: BTreeSet::new(),
             claimed: None,
             claims_since: None,
             leaving: false,
@@ -88,15 +85,14 @@ impl Server {
             Input::Message(message) => self.message(view, message, ledger, out),
             Input::Elastic(action) => self.membership(view, *action, ledger, out),
             Input::NodeLost { id, .. } => self.node_lost(id),
-            Input::CustomerLeft { id, .. } => {
-                self.left.insert(id);
-                self.leave_after_workers(out);
-            }
             Input::Tick => {
                 out.extend(self.sabotage.late().into_iter().map(transfer_message));
                 self.claim(view.now, out);
             }
-            Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
+            Input::Barrier { .. }
+            | Input::Unsent { .. }
+            | Input::CustomerLeft { .. }
+            | Input::Wake => {}
         }
         if let Some(store) = &self.store {
             ledger.holds(view.cluster.me().id, &store.claims());
@@ -115,20 +111,12 @@ impl Server {
     }
 
     fn node_lost(&mut self, id: NodeId) {
-        let worker = id % 2 == 1;
+        let worker = crate::wire::is_worker(id);
         if !worker {
             self.lost.insert(id);
         }
         if let Some(store) = self.store.as_mut().filter(|_| worker) {
             store.forget_node(id);
-        }
-    }
-
-    /// Nobody commands a server that joined to stop: it goes when no worker needs it.
-    fn leave_after_workers(&mut self, out: &mut Vec<Output>) {
-        let all = (0..self.config.workers).all(|rank| self.left.contains(&worker_id(rank)));
-        if all && !std::mem::replace(&mut self.leaving, all) {
-            out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
         }
     }
 

@@ -154,6 +154,9 @@ impl Worker {
             let over = self.requests.lost(view.now, *id);
             over.into_iter().for_each(|one| self.over(view, one, ledger, out));
         }
+        let servers = view.cluster.ids_of(SERVER_GROUP).unwrap_or_default();
+        let over = self.requests.command_again(&servers, out);
+        over.into_iter().for_each(|one| self.over(view, one, ledger, out));
     }
 
     fn answered(

@@ -43,6 +43,9 @@ pub struct NetworkConfig {
     pub repeat: u32,
     /// Messages of one connection overtake each other. Needs the resender, as do the two above.
     pub reorder: bool,
+    /// So many percent of the messages are lost, or overtaken, below the connection, where TCP sends them again and puts
+    /// them in order: they, and all that follow on that connection, are late.
+    pub retransmits: u32,
 }
 
 impl Default for NetworkConfig {
@@ -53,6 +56,7 @@ impl Default for NetworkConfig {
             loss: 0,
             repeat: 0,
             reorder: false,
+            retransmits: 0,
         }
     }
 }
@@ -163,6 +167,7 @@ pub struct Network {
     items: u64,
     lost: u64,
     repeated: u64,
+    retransmitted: u64,
 }
 
 impl Network {
@@ -181,6 +186,7 @@ impl Network {
             items: 0,
             lost: 0,
             repeated: 0,
+            retransmitted: 0,
         }
     }
 
@@ -188,6 +194,12 @@ impl Network {
     #[must_use]
     pub const fn faults(&self) -> (u64, u64) {
         (self.lost, self.repeated)
+    }
+
+    /// How often something was sent again below a connection.
+    #[must_use]
+    pub const fn retransmitted(&self) -> u64 {
+        self.retransmitted
     }
 
     /// A process listens from now on; connections to it that wait come up.

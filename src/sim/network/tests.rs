@@ -145,6 +145,21 @@ fn a_kept_connection_loses_nothing_and_keeps_the_order() {
 }
 
 #[test]
+fn what_is_lost_below_a_connection_comes_late_and_in_order() {
+    let bad = NetworkConfig { retransmits: 30, ..NetworkConfig::default() };
+    let mut network = network(bad);
+    let mut now = Duration::ZERO;
+    for link in [network.connect(now, 0, "b:1", Some(9)), network.connect_kept(now, 0, "b:1", 9)] {
+        drain(&mut network, &mut now);
+        let (begin, before) = (now, network.retransmitted());
+        (0..50).for_each(|number| network.send(now, link, numbered(number)));
+        assert_eq!(drain(&mut network, &mut now).0, (0..50).collect::<Vec<u8>>());
+        assert!(network.retransmitted() > before + 5 && now > begin + 40 * MS);
+    }
+    assert_eq!(network.faults(), (0, 0));
+}
+
+#[test]
 fn a_stall_makes_one_direction_late_and_breaks_nothing() {
     let mut network = network(NetworkConfig::default());
     let mut now = Duration::ZERO;

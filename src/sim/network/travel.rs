@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use super::{Connection, ConnectionId, Happening, Item, Network, Process, Sealed};
 
+/// After that time the system sends again what was not confirmed; twice as long the next time.
+const RETRANSMIT: Duration = Duration::from_millis(40);
+/// So many times at most: more is a fault of the connection, which a test says itself.
+const RETRANSMITS_MAX: u32 = 3;
+
 /// What one host can send and receive, in bytes a second. It holds for messages with data; control messages
 /// are small, and overtake data wherever they have a connection of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +78,7 @@ impl Network {
     /// When a message would have arrived if it were alone on its connection: it leaves when the sender's line
     /// is free, and is there when the receiver's line has let all of it in.
     fn arrival(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) -> Duration {
-        let way = self.config.latency + self.random.time(self.config.jitter);
+        let way = self.config.latency + self.random.time(self.config.jitter) + self.late();
         let Some(connection) = self.connections.get(&id) else { return now + way };
         let bytes: usize = sealed.data.iter().map(bytes::Bytes::len).sum();
         if bytes == 0 || self.lines.is_empty() {
@@ -94,6 +99,19 @@ impl Network {
             line.down_until = last;
         }
         last
+    }
+
+    /// What a message takes longer that is lost below its connection.
+    fn late(&mut self) -> Duration {
+        let mut late = Duration::ZERO;
+        for again in 0..RETRANSMITS_MAX {
+            if self.config.retransmits == 0 || !self.random.percent(self.config.retransmits) {
+                break;
+            }
+            self.retransmitted += 1;
+            late += RETRANSMIT * (1 << again);
+        }
+        late
     }
 
     pub(super) fn arrive(

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
 use crate::store::command::{Generations, Head, Sent};
 use crate::store::error::StoreError;
-use crate::store::mxnet::{Store, done};
+use crate::store::mxnet::{Store, done, refused};
 use crate::store::optimizer::Optimizer;
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
 use crate::wire::{Meta, NodeId, server_id};
@@ -46,6 +46,10 @@ pub(super) struct Settings {
     sponsored_since: u64,
     /// Up to which policy each server has said that there are no more commands.
     ended: BTreeMap<NodeId, u64>,
+    /// The servers that this one asks what they know, since it is the one with the lowest id.
+    asked: BTreeSet<NodeId>,
+    /// Commands of workers that came before this server knew all earlier ones.
+    early: Vec<Meta>,
 }
 
 impl Settings {
@@ -62,6 +66,8 @@ impl Settings {
             unanswered: Vec::new(),
             sponsored_since: 0,
             ended: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            early: Vec::new(),
         }
     }
 
@@ -120,14 +126,23 @@ impl Settings {
 }
 
 impl Elastic {
-    /// True on a server that joined and has not heard yet what workers told the others.
+    /// True on a server that joined and has not heard yet what workers told the others: of the one with the lowest
+    /// id, and if that is this one, of all others.
     pub(super) fn waits_for_commands(&self) -> bool {
-        let Settings { joins, sponsored_since, ended, .. } = &self.settings;
+        let Settings { joins, sponsored_since, ended, asked, .. } = &self.settings;
+        let lacks = |server: &NodeId| {
+            *server != self.me && ended.get(server).is_none_or(|epoch| epoch < sponsored_since)
+        };
         *joins
-            && self.servers.first().is_none_or(|sponsor| {
-                let ended = ended.get(sponsor);
-                *sponsor != self.me && ended.is_none_or(|epoch| epoch < sponsored_since)
-            })
+            && match self.servers.first() {
+                Some(first) if *first == self.me => asked.iter().any(lacks),
+                first => first.is_none_or(lacks),
+            }
+    }
+
+    /// True if that server joined the job.
+    fn joined(&self, server: NodeId) -> bool {
+        server >= server_id(self.homes.len())
     }
 }
 
@@ -138,6 +153,13 @@ impl Store {
     /// # Errors
     /// It cannot be obeyed; nothing has changed.
     pub fn obey(&mut self, request: &Meta, out: &mut Outbound) -> Result<Due, StoreError> {
+        if let Some(elastic) = &mut self.elastic
+            && elastic.waits_for_commands()
+            && elastic.settings.early.len() < COMMANDS_MAX
+        {
+            elastic.settings.early.push(request.clone());
+            return Ok(Due::Later);
+        }
         let (head, body) = (Head::from(request.head), &request.body);
         let from = (request.sender, request.customer_id);
         let before = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
@@ -171,25 +193,27 @@ impl Store {
         }
     }
 
-    /// Tells servers that joined what they do not know yet, if that is this server's task. Who was told.
+    /// Tells servers that joined what they do not know yet. Who was told.
     fn tell_joined(&mut self, out: &mut Outbound) -> BTreeSet<NodeId> {
         let Some(elastic) = &self.elastic else { return BTreeSet::new() };
-        if elastic.servers.first() != Some(&elastic.me) {
-            return BTreeSet::new();
+        let others = elastic.servers.iter().copied().filter(|server| *server != elastic.me);
+        let joined: BTreeSet<NodeId> = others.filter(|id| elastic.joined(*id)).collect();
+        for server in &joined {
+            self.end_of_commands(*server, out);
         }
-        let last = server_id(self.view.ranks());
-        let joined = elastic.servers.iter().copied().filter(|server| *server >= last);
-        let joined: BTreeSet<NodeId> = joined.filter(|server| *server != elastic.me).collect();
+        joined
+    }
+
+    /// Tells a server what it does not know yet, and that there is no more.
+    fn end_of_commands(&mut self, server: NodeId, out: &mut Outbound) {
+        let Some(elastic) = &self.elastic else { return };
         let end = Transfer {
             kind: TransferKind::CommandsEnd.into(),
             version: elastic.settings.stamp,
             number: elastic.epoch,
             ..Transfer::default()
         };
-        for server in &joined {
-            self.send(*server, end.clone(), Vec::new(), out);
-        }
-        joined
+        self.send(server, end, Vec::new(), out);
     }
 
     /// Tells a server what it may not know of the commands of workers.
@@ -258,11 +282,33 @@ impl Store {
         out: &mut Outbound,
     ) {
         let Some(elastic) = &mut self.elastic else { return };
+        let waited = elastic.waits_for_commands();
         let ended = elastic.settings.ended.entry(from).or_default();
         *ended = transfer.number.max(*ended);
         let kind = TransferKind::Confirmed.into();
         let told = Transfer { kind, version: transfer.version, ..Transfer::default() };
         self.send(from, told, Vec::new(), out);
+        self.commands_are_here(waited, out);
+    }
+
+    /// This server may know now all that workers told the others: it tells those for which it is the one with the
+    /// lowest id, and does what waited.
+    fn commands_are_here(&mut self, waited: bool, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        if elastic.waits_for_commands() {
+            return;
+        }
+        let early = std::mem::take(&mut elastic.settings.early);
+        if waited && elastic.servers.first() == Some(&elastic.me) {
+            self.tell_joined(out);
+        }
+        for request in early {
+            match self.obey(&request, out) {
+                Ok(Due::Later) => {}
+                Ok(Due::Now) => out.answers.push(done(request)),
+                Err(error) => out.answers.push(refused(request, &error)),
+            }
+        }
         self.unpark_all(out);
     }
 
@@ -290,16 +336,27 @@ impl Store {
     /// lowest id.
     pub(super) fn policy_for_joiners(&mut self, former: &[NodeId], out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
+        let servers: BTreeSet<NodeId> = elastic.servers.iter().copied().collect();
         if former.first() != elastic.servers.first() {
             elastic.settings.sponsored_since = elastic.epoch;
+            // Those that come by the same policy know no more than the others.
+            let known = |id: &NodeId| former.is_empty() || former.contains(id);
+            elastic.settings.asked = servers.iter().copied().filter(known).collect();
         }
-        let servers: BTreeSet<NodeId> = elastic.servers.iter().copied().collect();
+        elastic.settings.asked.retain(|server| servers.contains(server));
         elastic.settings.told.retain(|server, _| servers.contains(server));
         for (.., waits) in &mut elastic.settings.unanswered {
             waits.retain(|server| servers.contains(server));
         }
         self.answer_commands(out);
-        self.tell_joined(out);
+        // One that has yet to hear of the others tells nobody that there is no more, but for the one that asks all.
+        let Some(elastic) = &self.elastic else { return };
+        let Some(&first) = elastic.servers.first() else { return };
+        if first == elastic.me {
+            self.commands_are_here(true, out);
+        } else if elastic.joined(first) {
+            self.end_of_commands(first, out);
+        }
     }
 
     /// The optimizer of a generation; `None` if nobody had sent one.

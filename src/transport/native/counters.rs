@@ -17,6 +17,7 @@ pub(super) struct Counters {
     pub(super) syscalls: AtomicU64,
     pub(super) connections: AtomicU64,
     pub(super) duplicates: AtomicU64,
+    pub(super) probes: AtomicU64,
     pub(super) waiting_max: AtomicU64,
     latency: [AtomicU64; BUCKETS],
 }
@@ -51,6 +52,7 @@ impl Counters {
             syscalls: self.syscalls.load(Relaxed),
             connections: self.connections.load(Relaxed),
             duplicates: self.duplicates.load(Relaxed),
+            probes: self.probes.load(Relaxed),
             waiting: 0,
             unconfirmed: 0,
             waiting_max: self.waiting_max.load(Relaxed),

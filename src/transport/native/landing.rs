@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::pool::{Pool, Pooled};
-use super::types::{Landed, Place};
+use super::types::Place;
 use crate::wire::native::{GRANULE, Head, Lengths};
 
 /// Frames begin at multiples of this many bytes.
@@ -42,7 +42,7 @@ impl Landing {
     ) -> Option<Self> {
         let lengths = head.lengths.clone();
         let placed = place.filter(|place| {
-            lengths.get(place.frame).is_some_and(|len| *len == place.memory.bytes().len() as u64)
+            lengths.get(place.frame).is_some_and(|len| *len == place.memory.size() as u64)
         });
         let mut at = meta.len();
         let mut starts = SmallVec::new();
@@ -96,13 +96,43 @@ impl Landing {
         self.arrived >= self.total
     }
 
-    /// Where the `length` bytes of data from `offset` on go. Shorter if a place is not what it was.
-    pub(super) fn parts(&mut self, offset: u64, length: u64) -> Parts<'_> {
+    /// Calls `write` with where the `length` bytes of data from `offset` on go: fewer, if there are not so many. Bytes
+    /// of a place are written in here only, because its owner may take it back at any other time. Then what comes goes
+    /// to other memory, so that the message is complete all the same; whoever asked for it does not want it any more.
+    pub(super) fn with_parts<T>(
+        &mut self,
+        offset: u64,
+        length: u64,
+        mut write: impl FnMut(Parts<'_>) -> T,
+    ) -> T {
+        let Some(Place { frame, mut memory }) = self.placed.take() else {
+            return write(self.parts(offset, length, None));
+        };
+        let mut out = None;
+        let lent = memory.with(&mut |bytes| {
+            out = Some(write(self.parts(offset, length, Some((frame, bytes)))));
+        });
+        if !lent {
+            memory = Box::new(vec![0; memory.size()]);
+        }
+        self.placed = Some(Place { frame, memory });
+        match out {
+            Some(out) => out,
+            // Nobody takes this one back.
+            None => self.with_parts(offset, length, write),
+        }
+    }
+
+    fn parts<'a>(
+        &'a mut self,
+        offset: u64,
+        length: u64,
+        mut placed: Option<(usize, &'a mut [u8])>,
+    ) -> Parts<'a> {
         let mut out = Parts::new();
         let end = offset.saturating_add(length);
         let mut rest = self.pooled.bytes_mut();
         let mut cut = 0;
-        let mut placed = self.placed.as_mut().map(|place| (place.frame, place.memory.bytes_mut()));
         let mut begin = 0_u64;
         for (number, frame_len) in self.lengths.iter().enumerate() {
             let (low, high) = (offset.max(begin), end.min(begin + frame_len));
@@ -128,17 +158,24 @@ impl Landing {
 
     /// Copies bytes of the data to where they go; false if there is no room for them.
     pub(super) fn write(&mut self, offset: u64, mut bytes: &[u8]) -> bool {
-        for part in self.parts(offset, bytes.len() as u64) {
-            let (now, later) = bytes.split_at(part.len());
-            part.copy_from_slice(now);
-            bytes = later;
-        }
-        bytes.is_empty()
+        self.with_parts(offset, bytes.len() as u64, |parts| {
+            for part in parts {
+                let (now, later) = bytes.split_at(part.len());
+                part.copy_from_slice(now);
+                bytes = later;
+            }
+            bytes.is_empty()
+        })
     }
 
     /// Which data frames are lent: bit n for frame n.
     pub(super) const fn lent(&self) -> u16 {
         self.lent
+    }
+
+    /// True if a frame is in the memory of who asked for it.
+    pub(super) const fn is_placed(&self) -> bool {
+        self.placed.is_some()
     }
 
     /// The message: metadata, then data.
@@ -149,7 +186,7 @@ impl Landing {
         let mut placed = self.placed;
         for (number, (start, length)) in self.starts.iter().zip(&self.lengths).enumerate() {
             match placed.take_if(|place| place.frame == number) {
-                Some(place) => frames.push(Bytes::from_owner(Landed(place.memory))),
+                Some(place) => frames.push(place.memory.into_frame()),
                 None => frames.push(memory.slice(*start..start + *length as usize)),
             }
         }
@@ -216,6 +253,50 @@ mod tests {
         let mut landing = Landing::new(&pool, &head, b"m", Some(place)).unwrap();
         assert!(landing.write(0, &numbered(112)));
         assert_eq!(landing.into_frames()[2].len(), 100);
+    }
+
+    /// Memory that its owner takes back after it was written to so many times.
+    struct Fickle(Vec<u8>, u32);
+
+    impl crate::transport::native::types::Memory for Fickle {
+        fn size(&self) -> usize {
+            self.0.len()
+        }
+
+        fn with(&mut self, write: &mut dyn FnMut(&mut [u8])) -> bool {
+            let lent = self.1 > 0;
+            if lent {
+                self.1 -= 1;
+                write(&mut self.0);
+            }
+            lent
+        }
+
+        fn into_frame(self: Box<Self>) -> Bytes {
+            panic!("it was taken back")
+        }
+    }
+
+    #[test]
+    fn a_message_is_complete_though_its_place_is_taken_back() {
+        let pool = Pool::new(1 << 20);
+        for writes in 0..3 {
+            let head = head(&[8, 100, 4], b"m");
+            let place = Place { frame: 1, memory: Box::new(Fickle(vec![0; 100], writes)) };
+            let mut landing = Landing::new(&pool, &head, b"m", Some(place)).unwrap();
+            for (number, bytes) in numbered(112).chunks(28).enumerate() {
+                assert!(landing.write(number as u64 * 28, bytes));
+            }
+            assert!(landing.is_placed());
+            let frames = landing.into_frames();
+            assert_eq!(
+                (&frames[1][..], &frames[3][..]),
+                (&numbered(8)[..], &[108, 109, 110, 111][..])
+            );
+            // What came before it was taken back is where nobody asks for it any more.
+            let lost = (28 * writes as usize).saturating_sub(8);
+            assert_eq!(frames[2][lost..], numbered(108)[8 + lost..]);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod ending;
 mod lending;
+mod probing;
 
 use std::collections::VecDeque;
 use std::io;
@@ -47,6 +48,8 @@ pub(super) struct Link {
     /// Node id that this node says it has.
     pub(super) identity: Option<i32>,
     pub(super) addresses: Vec<SocketAddr>,
+    /// How many connections it has over TCP, if all can be made; large messages use all of them.
+    pub(super) connections: u8,
     /// The life of the peer that it is connected to, or 0.
     pub(super) peer_life: AtomicU64,
     pub(super) counters: Counters,
@@ -79,6 +82,8 @@ pub(super) struct LinkState {
     waiters: usize,
     receipt: Option<Arc<Receipt>>,
     receipts_version: u64,
+    /// A probe is being sent: how much of it is cut into frames.
+    probe: Option<u64>,
 }
 
 /// What a life of the peer confirmed.
@@ -129,6 +134,7 @@ impl Link {
         key: i32,
         identity: Option<i32>,
         addresses: Vec<SocketAddr>,
+        connections: u8,
         limits: Limits,
     ) -> Self {
         Self {
@@ -136,6 +142,7 @@ impl Link {
             key: AtomicI32::new(key),
             identity,
             addresses,
+            connections,
             peer_life: AtomicU64::new(0),
             counters: Counters::default(),
             lends: AtomicBool::new(false),
@@ -153,6 +160,7 @@ impl Link {
                 waiters: 0,
                 receipt: None,
                 receipts_version: 0,
+                probe: None,
             }),
             room: Condvar::new(),
             why: Mutex::default(),
@@ -213,6 +221,7 @@ impl Link {
             if control { &self.counters.control_messages } else { &self.counters.data_messages };
         add(counter, 1);
         state.outbox.push(meta, data, class, now);
+        probing::end(&mut state.probe);
         self.pump(&mut state, &shared.receipts, PATIENCE);
         self.counters.waits(state.outbox.waiting());
         Ok(state.broken)
@@ -292,7 +301,7 @@ impl Link {
     ) -> io::Result<()> {
         loop {
             let ack = if state.outbox.is_idle() { None } else { self.ack(state, receipts) };
-            let LinkState { outbox, lanes, .. } = state;
+            let LinkState { outbox, lanes, probe, .. } = state;
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|part| outbox.len_of(part)).sum();
             while lane.writing.len() < BATCH_PARTS && bytes < BATCH_BYTES {
@@ -302,6 +311,9 @@ impl Link {
                 let Some(part) = outbox.next_part(ack, number > 0, leases) else { break };
                 bytes += outbox.len_of(&part);
                 lane.writing.push_back(part);
+            }
+            if number == 0 && lane.writing.is_empty() {
+                lane.writing.extend(probing::next(probe, &self.counters));
             }
             let mut slices = Slices::new();
             lane.writing.iter().for_each(|part| outbox.slices(part, &mut slices));
@@ -370,6 +382,7 @@ impl Link {
             *lock(&self.acked) = Acked::default();
         }
         state.confirmed = welcome.received;
+        state.probe = None;
         state.broken = false;
         state.receipts_version = 0;
         let mut lane = lane;
@@ -387,6 +400,7 @@ impl Link {
         let mut state = lock(&self.state);
         state.last_carrier = lane.pipe.carrier();
         state.lanes.push(lane);
+        add(&self.counters.connections, 1);
         self.pump(&mut state, receipts, Duration::ZERO);
     }
 
@@ -394,6 +408,7 @@ impl Link {
     pub(super) fn disconnected(&self) {
         let mut state = lock(&self.state);
         self.lends.store(false, Ordering::Relaxed);
+        state.probe = None;
         state.retire_lanes();
         state.broken = false;
         self.room.notify_all();

@@ -145,8 +145,8 @@ fn a_transport_that_is_forced_is_not_replaced() {
 fn a_sender_without_room_asks_what_arrived() {
     let (at, endpoint) = listener(options(Carriers::Shm));
     let (from, back) = listener(NativeOptions { send_queue: 3, ..options(Carriers::Shm) });
-    from.connect(8, &endpoint, Some(9)).unwrap();
-    at.connect(9, &back, Some(8)).unwrap();
+    from.connect(8, &endpoint, Some(9), 1).unwrap();
+    at.connect(9, &back, Some(8), 1).unwrap();
     // `from` does not read, but its own thread welcomes nobody: a first message makes it.
     at.send(9, b"back", &[], 0, SendMode::Block).unwrap();
     from.recv().unwrap();

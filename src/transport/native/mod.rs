@@ -21,6 +21,7 @@ mod link;
 mod outbox;
 mod pipe;
 mod pool;
+mod probe;
 mod rates;
 mod reader;
 mod receipt;
@@ -164,7 +165,8 @@ impl NativeTransport {
     }
 
     /// Connects to a peer under that key, in place of an earlier link, whose messages are flushed. Does
-    /// not wait: what is sent meanwhile is kept. `identity` is the node id that this node has.
+    /// not wait: what is sent meanwhile is kept. `identity` is the node id that this node has. Over TCP the
+    /// link has so many `connections`, at least one; the receiver takes 16 of them.
     ///
     /// # Errors
     /// The address is none, or its name is unknown.
@@ -173,6 +175,7 @@ impl NativeTransport {
         key: i32,
         endpoint: &Endpoint,
         identity: Option<i32>,
+        connections: u8,
     ) -> Result<(), TransportError> {
         let Endpoint::Tcp { host, port } = endpoint else {
             return Err(failure("cannot connect")(io::ErrorKind::Unsupported.into()));
@@ -188,7 +191,7 @@ impl NativeTransport {
             part_bytes: options.part_bytes,
         };
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
-        let link = Arc::new(Link::new(number, key, identity, addresses, limits));
+        let link = Arc::new(Link::new(number, key, identity, addresses, connections, limits));
         self.shared.add_link(Arc::clone(&link));
         let old = self.peers_mut().insert(key, Arc::clone(&link));
         self.shared.command(Command::Connect(link));
@@ -389,6 +392,30 @@ impl NativeTransport {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
+    /// Sends a peer padding, by which it can tell how fast the link is ([`crate::wire::native::Kind::Probe`]). Only
+    /// over TCP, while the link carries nothing, and while no other link of this node is probed. What is sent
+    /// meanwhile ends the probe. True if it was begun.
+    pub fn probe(&self, key: i32) -> bool {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        if peers.values().any(|link| link.is_probing()) {
+            return false;
+        }
+        let Some(link) = peers.get(&key).cloned() else { return false };
+        drop(peers);
+        let (begun, broken) = link.probe(&self.shared);
+        if broken {
+            self.shared.command(Command::Look(link.number));
+        }
+        begun
+    }
+
+    /// The nodes that send to this one over TCP.
+    #[must_use]
+    pub fn senders_over_tcp(&self) -> Vec<i32> {
+        let receipts = self.shared.receipts.all();
+        receipts.iter().filter(|receipt| receipt.is_over_tcp()).filter_map(|r| r.node).collect()
+    }
+
     /// How fast parts of messages came in over TCP since the last call.
     #[must_use]
     pub fn take_rates(&self) -> std::collections::VecDeque<RateSample> {
@@ -421,5 +448,7 @@ impl Drop for NativeTransport {
 mod meeting_tests;
 #[cfg(test)]
 mod once_tests;
+#[cfg(test)]
+mod probe_tests;
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,9 @@ const SPARE_BYTES_MAX: usize = 1024;
 /// Classes whose last message is remembered, before those that are confirmed are forgotten.
 const CLASSES_KEPT: usize = 1024;
 
+/// What a probe consists of.
+static PADDING: [u8; GRANULE] = [0; GRANULE];
+
 /// Slices for one gathered write.
 pub(super) type Slices<'a> = SmallVec<[IoSlice<'a>; 64]>;
 
@@ -251,6 +254,10 @@ impl Outbox {
             }
         };
         add(&part.header);
+        if part.sequence == 0 {
+            // No message: nothing, or padding.
+            return add(&PADDING[..(part.len as usize).min(GRANULE)]);
+        }
         let Some(index) = self.index(part.sequence) else { return };
         let message = &self.stored[index];
         add(&message.head);
@@ -388,6 +395,14 @@ impl Stored {
 }
 
 impl Part {
+    /// Padding of a probe, from there on.
+    pub(super) fn padding(offset: u64) -> Self {
+        let len = GRANULE as u64;
+        let header =
+            Header { offset, part_len: GRANULE as u32, more: true, ..Header::new(Kind::Probe) };
+        Self { sequence: 0, header: header.encode(), offset, len, done: 0 }
+    }
+
     /// A frame that is no message.
     pub(super) fn bare(kind: Kind) -> Self {
         Self { sequence: 0, header: Header::new(kind).encode(), offset: 0, len: 0, done: 0 }

@@ -15,6 +15,7 @@ use super::counters::{Counters, add};
 use super::lend::{Leases, Lender};
 use super::ring::{RingReader, RingWriter};
 use crate::transport::sys::arena::{Arena, BorrowedMemory};
+use crate::transport::sys::memory::readable;
 
 /// Wakes the other end: an eventfd.
 #[derive(Debug)]
@@ -183,6 +184,11 @@ struct InRing {
 }
 
 impl InPipe {
+    /// Bytes that have arrived at the socket and are not read.
+    pub(super) fn readable(&self) -> usize {
+        readable(self.socket.as_fd())
+    }
+
     pub(super) const fn over_socket(socket: OwnedFd) -> Self {
         Self { socket, ring: None }
     }

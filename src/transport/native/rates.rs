@@ -28,6 +28,8 @@ pub struct RateSample {
     pub last: Instant,
     /// The sender had more for this node when it sent this.
     pub more: bool,
+    /// It is the timed part of a probe: a sample in itself.
+    pub probe: bool,
 }
 
 /// See the module.

@@ -11,13 +11,14 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::counters::{Counters, add};
-use super::landing::Landing;
+use super::landing::{Landing, Parts};
 use super::pipe::InPipe;
 use super::pool::Pool;
+use super::probe::Probe;
 use super::rates::{BYTES_MIN, RateSample, Rates};
 use super::session::{Session, SessionError};
 use super::types::{NativeIncoming, Sink};
-use crate::wire::native::{HEADER, Head, Kind, Parsed, parse};
+use crate::wire::native::{HEADER, Head, Header, Kind, Parsed, parse};
 
 /// Size of the buffer in bytes. It grows for longer metadata, for as long as those are there.
 const BUFFER: usize = 64 << 10;
@@ -62,6 +63,8 @@ struct Body {
     more: bool,
     /// When its head was here, and how much of it.
     first: Option<(Instant, u64)>,
+    /// It is padding.
+    padding: bool,
 }
 
 /// See the module.
@@ -73,6 +76,7 @@ pub(super) struct Reader {
     /// Bytes that the next step needs in the buffer.
     need: usize,
     body: Option<Body>,
+    probe: Probe,
     /// Reads no byte more than it needs: for a ring, where reading again costs nothing.
     exact: bool,
 }
@@ -80,7 +84,8 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(exact: bool) -> Self {
         let size = if exact { HEADS } else { BUFFER };
-        Self { buffer: vec![0; size], start: 0, end: 0, need: HEADER, body: None, exact }
+        let buffer = vec![0; size];
+        Self { buffer, start: 0, end: 0, need: HEADER, body: None, probe: Probe::default(), exact }
     }
 
     /// Reads once and handles what came; the number of bytes, and true if there may be more at once.
@@ -95,7 +100,7 @@ impl Reader {
         asides: &mut Asides,
     ) -> io::Result<bool> {
         let more = self.fill(pipe, around)?;
-        self.take_apart(around, asides)
+        self.take_apart(pipe, around, asides)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(more)
     }
@@ -109,17 +114,27 @@ impl Reader {
             }
             _ => None,
         };
+        let Some((body, landing)) = landing else { return self.read(pipe, Parts::new(), counters) };
+        landing.with_parts(body.at, body.left, |parts| {
+            if parts.iter().map(|part| part.len() as u64).sum::<u64>() == body.left {
+                return self.read(pipe, parts, counters);
+            }
+            let error = SessionError::Place(body.sequence);
+            Err(io::Error::new(io::ErrorKind::InvalidData, error))
+        })
+    }
+
+    /// Reads once: first to where the body lands, then to the buffer. True if there may be more at once.
+    fn read(
+        &mut self,
+        pipe: &mut InPipe,
+        parts: Parts<'_>,
+        counters: &Counters,
+    ) -> io::Result<bool> {
+        let landing_len: usize = parts.iter().map(|part| part.len()).sum();
         let mut slices: SmallVec<[IoSliceMut<'_>; 6]> = SmallVec::new();
-        let mut landing_len = 0;
-        if let Some((body, landing)) = landing {
-            for part in landing.parts(body.at, body.left) {
-                landing_len += part.len();
-                slices.push(IoSliceMut::new(part));
-            }
-            if landing_len as u64 != body.left {
-                let error = SessionError::Place(body.sequence);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-            }
+        for part in parts {
+            slices.push(IoSliceMut::new(part));
         }
         let until = match self.body {
             Some(body) if self.exact && landing_len == 0 => {
@@ -169,6 +184,7 @@ impl Reader {
 
     fn take_apart(
         &mut self,
+        pipe: &InPipe,
         around: &mut Surroundings<'_>,
         asides: &mut Asides,
     ) -> Result<(), SessionError> {
@@ -181,7 +197,7 @@ impl Reader {
                     self.need = bytes;
                     return Ok(());
                 }
-                Parsed::Head(head) => self.take_head(&head, around, asides)?,
+                Parsed::Head(head) => self.take_head(&head, pipe, around, asides)?,
             }
         }
     }
@@ -208,13 +224,18 @@ impl Reader {
         if body.left > 0 {
             return Ok(false);
         }
-        let Body { sequence, len, more, first, .. } = *body;
+        let Body { sequence, len, more, first, padding, .. } = *body;
         self.body = None;
+        if padding {
+            self.padding_ended(len, around);
+            return Ok(true);
+        }
         if let Some((first, head)) = first
             && let Some(peer) = around.session.node
         {
             let last = Instant::now();
-            around.rates.add(RateSample { peer, bytes: len, head, first, last, more });
+            let probe = false;
+            around.rates.add(RateSample { peer, bytes: len, head, first, last, more, probe });
         }
         if sequence != 0 {
             asides.data += len;
@@ -226,6 +247,7 @@ impl Reader {
     fn take_head(
         &mut self,
         head: &Head,
+        pipe: &InPipe,
         around: &mut Surroundings<'_>,
         asides: &mut Asides,
     ) -> Result<(), SessionError> {
@@ -238,8 +260,12 @@ impl Reader {
         }
         if header.kind != Kind::Message {
             asides.flush |= header.kind == Kind::Flush;
+            if header.kind == Kind::Probe {
+                self.padding_begins(header, pipe);
+            }
             return Ok(());
         }
+        self.probe.interrupted();
         asides.parts += 1;
         let len = u64::from(header.part_len);
         let here = self.buffer.get(self.start..self.end).unwrap_or_default().len() as u64;
@@ -252,6 +278,7 @@ impl Reader {
             len,
             more: header.more,
             first,
+            padding: false,
         };
         if !around.session.wants(header.sequence)? {
             add(&around.counters.duplicates, 1);
@@ -274,16 +301,18 @@ impl Reader {
             if let Some((first, head)) = first
                 && let Some(peer) = around.session.node
             {
-                let more = header.more;
-                around.rates.add(RateSample { peer, bytes: len, head, first, last: first, more });
+                let (last, more, probe) = (first, header.more, false);
+                around.rates.add(RateSample { peer, bytes: len, head, first, last, more, probe });
             }
             add(&counters.copies, u64::from(len > 0));
             add(&counters.copied_bytes, len);
             return around.session.complete(header.sequence, header.after, landing, around.ready);
         }
         let place = match around.sink {
-            Some(sink) if head.total > SINK_MIN && !around.session.is_begun(header.sequence) => {
-                sink.place(around.session.node, meta, &head.lengths)
+            // What comes through shared memory is copied in any case, or is lent.
+            Some(sink) if !self.exact && head.total > SINK_MIN => {
+                let is_first = !around.session.is_begun(header.sequence);
+                is_first.then(|| sink.place(around.session.node, meta, &head.lengths)).flatten()
             }
             _ => None,
         };
@@ -292,6 +321,24 @@ impl Reader {
         counters.copied_bytes.fetch_add(if self.exact { len } else { 0 }, Relaxed);
         self.body = Some(body);
         Ok(())
+    }
+
+    /// Padding is dropped as it comes. What the kernel has of it already took no time on this clock.
+    fn padding_begins(&mut self, header: &Header, pipe: &InPipe) {
+        let len = u64::from(header.part_len);
+        let here = self.end.saturating_sub(self.start) + pipe.readable();
+        self.probe.begins(header.offset, here as u64, Instant::now());
+        let (at, more) = (header.offset, header.more);
+        self.body =
+            Some(Body { sequence: 0, at, left: len, len, more, first: None, padding: true });
+    }
+
+    fn padding_ended(&mut self, len: u64, around: &mut Surroundings<'_>) {
+        let ended = self.probe.ended(len, around.session.node, Instant::now());
+        add(&around.counters.probes, u64::from(ended.whole));
+        if let Some(sample) = ended.sample.filter(|_| !self.exact) {
+            around.rates.add(sample);
+        }
     }
 }
 

@@ -42,6 +42,11 @@ impl Receipt {
         *lock(&self.carrier) = carrier;
     }
 
+    /// True if a connection stands and it is TCP.
+    pub(super) fn is_over_tcp(&self) -> bool {
+        *lock(&self.carrier) == "tcp"
+    }
+
     pub(super) fn read_counters(&self) -> PeerCounters {
         let mut counters = self.counters.read(self.node, false);
         counters.carrier = *lock(&self.carrier);

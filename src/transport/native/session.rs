@@ -173,13 +173,14 @@ impl Session {
         landing: Landing,
         out: &mut VecDeque<NativeIncoming>,
     ) -> Result<(), SessionError> {
-        let lent = landing.lent();
+        let (lent, landed) = (landing.lent(), landing.is_placed());
         let mut frames = landing.into_frames();
         self.borrow(&mut frames, lent).ok_or(SessionError::Lent(sequence))?;
         let incoming = NativeIncoming {
             from: self.node,
             incarnation: self.incarnation,
             frames,
+            landed,
             address: Arc::clone(&self.address),
         };
         self.note(sequence);

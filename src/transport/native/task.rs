@@ -344,7 +344,7 @@ impl Task {
         let Some(address) = addresses.get((self.next_address - 1) % addresses.len().max(1)) else {
             return;
         };
-        for stripe in 1..shared.options.stripes {
+        for stripe in 1..self.link.connections {
             let hello = Hello { stripe, ..self.hello(shared) };
             let attempt = Attempt::tcp(shared, *address, hello, false, registry.token());
             // Without it the link is slower, no more.

@@ -2,6 +2,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
+use crate::transport::CallersMemory;
 use crate::wire::native::GRANULE;
 
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
@@ -25,8 +26,13 @@ pub(super) fn listener(options: NativeOptions) -> (Arc<NativeTransport>, Endpoin
 }
 
 pub(super) fn sender(options: NativeOptions, to: &Endpoint) -> Arc<NativeTransport> {
+    sender_over(1, options, to)
+}
+
+/// One whose link has so many connections.
+fn sender_over(connections: u8, options: NativeOptions, to: &Endpoint) -> Arc<NativeTransport> {
     let transport = transport(options);
-    transport.connect(8, to, Some(9)).unwrap();
+    transport.connect(8, to, Some(9), connections).unwrap();
     transport
 }
 
@@ -91,7 +97,7 @@ pub(super) fn wait_for_link(transport: &NativeTransport, key: i32, up: bool) {
     }
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + LIMIT;
     while !is_so() {
         assert!(Instant::now() < until, "{what}");
@@ -163,10 +169,11 @@ fn what_breaks_is_mended_and_nothing_is_lost_or_doubled() {
         (Carriers::Shm, 1, true, 1),
         (Carriers::Shm, 1, true, 2),
     ];
-    for (carriers, stripes, priority_mode, frame) in ways {
+    for (carriers, connections, priority_mode, frame) in ways {
         let (at, endpoint) = listener(options(carriers));
         let received = Received::by(&at);
-        let from = sender(NativeOptions { stripes, priority_mode, ..options(carriers) }, &endpoint);
+        let own = NativeOptions { priority_mode, ..options(carriers) };
+        let from = sender_over(connections, own, &endpoint);
         let done = AtomicU64::new(0);
         let mut last = [None; 3];
         thread::scope(|scope| {
@@ -245,19 +252,33 @@ fn an_urgent_message_overtakes_what_waits() {
 }
 
 #[test]
-fn a_large_message_uses_all_stripes() {
+fn a_large_message_uses_all_connections() {
     let (at, endpoint) = listener(options(Carriers::Tcp));
-    let received = Received::by(&at);
-    let from = sender(NativeOptions { stripes: 4, ..options(Carriers::Tcp) }, &endpoint);
+    let from = sender_over(4, options(Carriers::Tcp), &endpoint);
     send(&from, 0, 0);
-    wait_until("four connections", || at.counters().first().is_some_and(|c| c.connections == 4));
+    assert_eq!(number_of(&at.recv().unwrap()), 0);
+    let link = from.peer(8).unwrap();
+    thread::scope(|scope| {
+        // Connections are taken by whoever receives.
+        scope.spawn(|| assert_eq!(number_of(&at.recv().unwrap()), 1));
+        wait_until("four connections", || link.lanes().0 == 4);
+        send(&from, 1, 0);
+    });
+    for counters in [at.counters(), from.counters()] {
+        assert_eq!(counters[0].connections, 4, "{counters:?}");
+    }
+    // Nobody receives: each of them takes what the kernel has room for.
     let data = [pattern(3, 20_000_000)];
-    for number in 1..20_u32 {
+    from.send(8, &2_u32.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+    from.send(8, &3_u32.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+    wait_until("all are full", || link.lanes() == (4, 4));
+    let received = Received::by(&at);
+    assert_eq!(received.numbers(2), [2, 3]);
+    for number in 4..20_u32 {
         from.send(8, &number.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
         send(&from, number + 100, 0);
     }
-    assert_eq!(received.numbers(1), [0]);
-    for number in 1..20 {
+    for number in 4..20 {
         let message = received.next();
         assert_eq!(number_of(&message), number);
         assert!(message.frames[1] == data[0]);
@@ -344,7 +365,7 @@ fn a_link_can_get_another_key_and_be_replaced() {
     let (at, endpoint) = listener(options(Carriers::Auto));
     let received = Received::by(&at);
     let from = transport(options(Carriers::Auto));
-    from.connect(-1, &endpoint, Some(1)).unwrap();
+    from.connect(-1, &endpoint, Some(1), 1).unwrap();
     from.send(-1, &0_u32.to_ne_bytes(), &[], 0, SendMode::Block).unwrap();
     from.rename(-1, 8);
     // Its event may name the former key: it may come before the new one.
@@ -353,7 +374,7 @@ fn a_link_can_get_another_key_and_be_replaced() {
     let former = from.send(-1, b"x", &[], 0, SendMode::Block);
     assert!(matches!(former, Err(SendError::NoSuchPeer)), "{former:?}");
     assert_eq!(received.numbers(2), [0, 1]);
-    from.connect(-2, &endpoint, Some(1)).unwrap();
+    from.connect(-2, &endpoint, Some(1), 1).unwrap();
     send(&from, 2, 0);
     from.rename(-2, 8);
     send(&from, 3, 0);
@@ -385,8 +406,8 @@ fn what_was_sent_before_the_close_arrives() {
 fn two_that_close_at_once_do_not_wait_for_each_other() {
     let (one, to_one) = listener(options(Carriers::Tcp));
     let (two, to_two) = listener(options(Carriers::Tcp));
-    one.connect(8, &to_two, Some(1)).unwrap();
-    two.connect(8, &to_one, Some(2)).unwrap();
+    one.connect(8, &to_two, Some(1), 1).unwrap();
+    two.connect(8, &to_one, Some(2), 1).unwrap();
     let (by_one, by_two) = (Received::by(&one), Received::by(&two));
     send(&one, 1, 0);
     send(&two, 2, 0);
@@ -451,6 +472,43 @@ fn a_large_frame_lands_where_the_sink_says() {
     }
     received.next();
     assert_eq!(caller.asked.load(Ordering::Relaxed), 2);
+}
+
+/// Takes memory for the first message, and says when.
+struct Lender {
+    memory: CallersMemory,
+    asked: mpsc::Sender<()>,
+}
+
+impl Sink for Lender {
+    fn place(&self, _: Option<i32>, _: &[u8], lengths: &[u64]) -> Option<Place> {
+        let memory = Box::new(self.memory.claim(0..lengths[0] as usize)?);
+        let _ = self.asked.send(());
+        Some(Place { frame: 0, memory })
+    }
+}
+
+/// The owner takes his memory back while a message lands there. That goes on, and the connection with it.
+#[test]
+fn memory_that_is_taken_back_is_not_written_to() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let mut own = vec![0; 40_000_000];
+    let from = sender_over(2, options(Carriers::Tcp), &endpoint);
+    let memory = CallersMemory::of_test(&mut own);
+    let (tell, asked) = mpsc::channel();
+    let lender = Arc::new(Lender { memory: memory.clone(), asked: tell });
+    at.set_sink(lender);
+    let received = Received::by(&at);
+    from.send(8, &1_u32.to_ne_bytes(), &[pattern(1, own.len())], 0, SendMode::Block).unwrap();
+    send(&from, 2, 0);
+    asked.recv_timeout(LIMIT).unwrap();
+    memory.withdraw();
+    own.fill(255);
+    let message = received.next();
+    assert_eq!((number_of(&message), message.frames[1].len()), (1, own.len()));
+    assert!(message.landed && !memory.has(&message.frames[1]));
+    assert!(own.iter().all(|byte| *byte == 255));
+    assert_eq!(received.numbers(1), [2]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::transport::sys::callers::Claim;
 use crate::wire::native::TOKEN_BYTES;
 
 /// What may carry the messages (`PSLITE_TRANSPORT`).
@@ -43,8 +44,6 @@ pub struct NativeOptions {
     /// Large messages are cut into parts of this many bytes (a multiple of 64 KB), so that an urgent
     /// message need not wait for a whole one.
     pub part_bytes: usize,
-    /// TCP connections to one peer; large messages use all of them.
-    pub stripes: u8,
     /// Size of a shared ring in bytes; a power of two from 64 KB to 1 GB.
     pub ring_bytes: usize,
     /// Received memory that is kept for reuse, in bytes.
@@ -68,7 +67,6 @@ impl NativeOptions {
             send_bytes: 1 << 30,
             data_max: 1 << 32,
             part_bytes: 512 << 10,
-            stripes: 1,
             ring_bytes: 1 << 20,
             pool_bytes: 256 << 20,
             down_after: Duration::from_millis(300),
@@ -84,7 +82,6 @@ impl fmt::Debug for NativeOptions {
             .field("incarnation", &self.incarnation)
             .field("carriers", &self.carriers)
             .field("priority_mode", &self.priority_mode)
-            .field("stripes", &self.stripes)
             .finish_non_exhaustive()
     }
 }
@@ -98,6 +95,8 @@ pub struct NativeIncoming {
     pub incarnation: u64,
     /// Metadata first, then data; each begins at a multiple of eight bytes in memory.
     pub frames: SmallVec<[Bytes; 4]>,
+    /// A data frame is where a [`Sink`] said.
+    pub landed: bool,
     pub(super) address: Arc<str>,
 }
 
@@ -132,19 +131,41 @@ pub struct TakenBack {
 
 /// Memory of somebody else that one frame of a message is received into.
 pub trait Memory: Send + Sync {
-    /// It.
-    fn bytes(&self) -> &[u8];
-    /// It, to write.
-    fn bytes_mut(&mut self) -> &mut [u8];
+    /// How many bytes it has.
+    fn size(&self) -> usize;
+    /// Lets `write` write to all of it. False, without a call, if its owner has taken it back: what comes is
+    /// received elsewhere then.
+    fn with(&mut self, write: &mut dyn FnMut(&mut [u8])) -> bool;
+    /// All of it is written: the frame.
+    fn into_frame(self: Box<Self>) -> Bytes;
 }
 
 impl Memory for Vec<u8> {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn size(&self) -> usize {
+        self.len()
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self
+    fn with(&mut self, write: &mut dyn FnMut(&mut [u8])) -> bool {
+        write(self);
+        true
+    }
+
+    fn into_frame(self: Box<Self>) -> Bytes {
+        Bytes::from(*self)
+    }
+}
+
+impl Memory for Claim {
+    fn size(&self) -> usize {
+        Self::size(self)
+    }
+
+    fn with(&mut self, write: &mut dyn FnMut(&mut [u8])) -> bool {
+        Self::with(self, write)
+    }
+
+    fn into_frame(self: Box<Self>) -> Bytes {
+        (*self).into_frame()
     }
 }
 
@@ -163,13 +184,4 @@ pub trait Sink: Send + Sync {
     /// A place for one of the data frames of this message, or `None` for memory of the transport. The
     /// frame that is delivered then refers to that very memory.
     fn place(&self, from: Option<i32>, meta: &[u8], lengths: &[u64]) -> Option<Place>;
-}
-
-/// A frame in somebody else's memory.
-pub(super) struct Landed(pub(super) Box<dyn Memory>);
-
-impl AsRef<[u8]> for Landed {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
-    }
 }

@@ -172,6 +172,14 @@ pub(crate) fn receive_with_descriptors(
     Ok(message.bytes)
 }
 
+/// Bytes that have arrived at a socket and are not read; 0 if that cannot be told.
+pub(crate) fn readable(socket: BorrowedFd<'_>) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: an open socket, and FIONREAD writes one int to where it is told.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
 /// Limits how much a TCP socket takes that is not sent yet, so that what is urgent can still overtake.
 pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_tcp(socket, libc::TCP_NOTSENT_LOWAT, bytes)

@@ -65,11 +65,37 @@ fn what_cannot_be_is_refused() {
         Err(FrameError::TooLong { what: "the data of a message", length: 10 })
     );
     let sound = message().encode();
-    let spoilt = [(0, 1), (4, 9), (4, 0), (5, 16), (6, 4), (7, 1), (55, 1), (11, 0xff)];
+    let spoilt = [(0, 1), (4, 10), (4, 0), (5, 16), (6, 4), (7, 1), (55, 1), (11, 0xff)];
     for (at, value) in spoilt {
         let mut bytes = sound;
         bytes[at] = value;
         assert!(parse(&bytes, DATA_MAX).is_err(), "byte {at}");
+    }
+}
+
+/// Padding is as long as it says, and no longer than a probe has it.
+#[test]
+fn probes_are_padding_of_one_length() {
+    let probe = Header {
+        part_len: GRANULE as u32,
+        offset: PROBE_BYTES - GRANULE as u64,
+        more: true,
+        ..Header::new(Kind::Probe)
+    };
+    let Ok(Parsed::Head(head)) = parse(&probe.encode(), 0) else { panic!("{probe:?}") };
+    assert_eq!((head.header, head.total, head.size), (probe, 0, HEADER));
+    for header in [
+        Header { part_len: 0, ..probe },
+        Header { part_len: u32::MAX, ..probe },
+        Header { part_len: GRANULE as u32 + 1, ..probe },
+        Header { offset: 1, ..probe },
+        Header { offset: PROBE_BYTES, ..probe },
+        Header { offset: u64::MAX - u64::MAX % GRANULE as u64, ..probe },
+        Header { frames: 1, ..probe },
+        Header { meta_len: 1, ..probe },
+        Header { sequence: 1, ..probe },
+    ] {
+        assert!(Header::decode(&header.encode()).is_err(), "{header:?}");
     }
 }
 

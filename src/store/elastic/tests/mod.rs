@@ -1,6 +1,7 @@
 //! Several stores at once: whatever moves, dies, comes and goes, each pull brings what one undisturbed server
 //! would have given, bit for bit.
 
+mod commands;
 mod copies;
 mod events;
 mod keys;

@@ -103,6 +103,13 @@ impl Link {
         counters
     }
 
+    /// How many connections there are, and how many of them have no room.
+    #[cfg(test)]
+    pub(in crate::transport::native) fn lanes(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        (state.lanes.len(), state.lanes.iter().filter(|lane| lane.blocked).count())
+    }
+
     /// Breaks the connections as a failing network does.
     #[cfg(test)]
     pub(in crate::transport::native) fn cut(&self) {

@@ -1,0 +1,105 @@
+//! A worker's commands to the servers of a job whose servers come and go (docs/elastic.md, "Joining and leaving"):
+//! sends what `kv::commands` says, and ends those that nobody is left to answer. May touch `kv`, `store::command` (which
+//! commands stay in force) and the van.
+
+use bytes::Bytes;
+
+use super::customer::{Payload, Requests, Shared};
+use super::error::{NodeError, Result};
+use super::van::{Van, lock};
+use crate::kv::Finished;
+use crate::kv::commands::Again;
+use crate::store::command::Head;
+use crate::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
+
+impl Requests {
+    /// Commands do not wait for a server that is gone: those that are left have them, or may have. What none of
+    /// them has waits for a policy.
+    pub(super) fn end_commands(&mut self, server: NodeId) -> Vec<Finished<Payload>> {
+        self.commands.lost(server);
+        let bound = self.bound_to(server).into_iter();
+        let bound: Vec<i32> = bound.filter(|ts| !self.commands.is_orphan(*ts)).collect();
+        bound.into_iter().filter_map(|timestamp| self.requests.skip(timestamp, server)).collect()
+    }
+}
+
+impl Shared {
+    /// True for a worker of a job whose servers come and go.
+    pub(super) fn follows_pieces(&self) -> bool {
+        let Ok(van) = self.van() else { return false };
+        let mut state = lock(&self.requests);
+        if state.value_size.is_some() {
+            state.follow_pieces(&van);
+        }
+        state.flights.is_some()
+    }
+
+    /// A command to all servers that commands go to now; the number of the request.
+    pub(super) fn command(&self, head: i32, body: &Bytes) -> Result<i32> {
+        let van = self.van()?;
+        let servers = command_servers(&van);
+        let (timestamp, again) = {
+            let mut state = lock(&self.requests);
+            let timestamp = state.requests.new_request(&servers);
+            state.asked(van.traffic(), timestamp);
+            let again = Again { timestamp, head, body: body.clone() };
+            state.commands.said(again.clone(), &servers, Head::from(head).stays());
+            (timestamp, again)
+        };
+        self.send_command(&van, &again, &servers).inspect_err(|error| {
+            let mut state = lock(&self.requests);
+            state.commands.forget(timestamp);
+            state.requests.fail(timestamp, error.to_string());
+        })?;
+        Ok(timestamp)
+    }
+
+    /// By a new policy some servers are released, and others may be those that commands go to: says again what
+    /// nobody has who lives.
+    pub(super) fn commands_by_policy(&self, released: &[NodeId]) {
+        let Ok(van) = self.van() else { return };
+        let servers = command_servers(&van);
+        let (mut finished, again) = {
+            let mut state = lock(&self.requests);
+            let finished: Vec<_> = released.iter().flat_map(|id| state.end_commands(*id)).collect();
+            (finished, state.commands.again(&servers))
+        };
+        for again in again {
+            finished.extend(lock(&self.requests).requests.redirect(again.timestamp, &servers));
+            // Who fails the job tells those who wait.
+            let _ = self.send_command(&van, &again, &servers);
+        }
+        finished.into_iter().for_each(|finished| self.finish(finished));
+        self.tell_waiters(lock(&self.requests));
+    }
+
+    /// A server that is lost meanwhile does not obey: the others do.
+    fn send_command(&self, van: &Van, again: &Again, servers: &[NodeId]) -> Result<()> {
+        for server in servers {
+            let meta = Meta {
+                head: again.head,
+                body: again.body.clone(),
+                simple_app: true,
+                request: true,
+                app_id: self.app_id,
+                customer_id: self.customer_id,
+                timestamp: again.timestamp,
+                recver: *server,
+                ..Meta::default()
+            };
+            if let Err(error) = van.send(Message { meta, data: Frames::new() }) {
+                van.failure().map_or(Ok(()), Err)?;
+                if !matches!(error, NodeError::PeerLost(_)) {
+                    return Err(error);
+                }
+                let finished = lock(&self.requests).end_commands(*server);
+                finished.into_iter().for_each(|finished| self.finish(finished));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn command_servers(van: &Van) -> Vec<NodeId> {
+    van.with_cluster(|cluster, _| cluster.ids_of(SERVER_GROUP)).unwrap_or_default()
+}

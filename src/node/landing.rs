@@ -1,0 +1,235 @@
+//! Pulled values are received straight into the memory of who asked for them: tells the transport, as soon as the head
+//! of an answer is there, where its values belong. May touch `kv` types, the customers and the transport's `Sink`.
+//!
+//! An answer lands only if a request waits for it, and its values are as many as were expected: what the head says is
+//! compared, never used. The memory is withdrawn before its request ends, however that ends; an answer whose memory was
+//! withdrawn meanwhile goes no further. Two answers never land in the same bytes; the second is received elsewhere, as
+//! is every answer that does not fit, and is copied when the request ends (`PullSink::take`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::customer::{Requests, Shared};
+use super::customers::Customers;
+use super::flights::element_of;
+use super::van::lock;
+use crate::kv::{Assembled, KvPairs, Slices, iter_lens};
+use crate::transport::native::{Place, Sink};
+use crate::transport::{CallersMemory, Claim};
+use crate::wire::elastic::Placed;
+use crate::wire::{self, Meta, NodeId, server_id};
+
+/// Smaller destinations gain nothing: their answers are copied from the buffer that they are read to, several at a time.
+pub const LANDS_MIN: usize = 64 << 10;
+/// Which data frame has the values.
+const VALS: usize = 1;
+
+/// Takes what a pull brought.
+pub trait PullSink: Send {
+    /// True if lens are wanted too.
+    fn wants_lens(&self) -> bool;
+    /// Where the values will be wanted, if that is known before they come and they are not few
+    /// ([`LANDS_MIN`]): they may be received there then. Asked once, before the request is sent.
+    fn destination(&self) -> Option<Destination> {
+        None
+    }
+    /// Copies the parts to where the caller wants them, but for those that were received there. How many bytes of
+    /// values were copied.
+    ///
+    /// # Errors
+    /// The destination does not fit; the text becomes the request's error.
+    fn take(&mut self, assembled: &Assembled) -> Result<usize, String>;
+}
+
+/// Where the values of a pull will be wanted.
+#[derive(Debug)]
+pub struct Destination {
+    /// All of it, to be filled exactly.
+    pub memory: CallersMemory,
+    /// How many values of each key (`i32`) the caller expects; empty: equally many.
+    pub lens: Bytes,
+}
+
+/// The pulls of a customer whose answers may land.
+#[derive(Debug, Default)]
+pub(crate) struct Landings(Mutex<BTreeMap<i32, Target>>);
+
+#[derive(Debug)]
+struct Target {
+    destination: Destination,
+    spans: SmallVec<[Span; 4]>,
+}
+
+/// Where the values of one server's slice belong, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    rank: usize,
+    at: usize,
+    len: usize,
+    /// Bytes of an element, where slices are cut into pieces; 0: this one is not.
+    element: u64,
+}
+
+impl Landings {
+    /// A pull was made. Nothing lands before [`Self::cut`].
+    pub(super) fn open(&self, timestamp: i32, destination: Destination) {
+        let target = Target { destination, spans: SmallVec::new() };
+        lock(&self.0).insert(timestamp, target);
+    }
+
+    /// How it was cut: for each rank that is asked the request to it, and the bytes of an element if that may be cut
+    /// further. `again`: its values may have to be sent again.
+    pub(super) fn cut<'a>(
+        &self,
+        timestamp: i32,
+        value_size: usize,
+        slices: impl Iterator<Item = (usize, &'a KvPairs, u64)>,
+        again: bool,
+    ) {
+        let mut open = lock(&self.0);
+        let Some(Target { destination, spans }) = open.get_mut(&timestamp) else { return };
+        let slices: SmallVec<[_; 4]> = slices.collect();
+        *spans = layout(&slices, destination, value_size).unwrap_or_default();
+        // What a server gets is complete before it answers; but what others get must not be overwritten.
+        let memory = &destination.memory;
+        let apart = |(span, (_, kv, _)): (&Span, &(usize, &KvPairs, u64))| {
+            let same = memory.is_at(span.at, &kv.vals) && kv.vals.len() == span.len;
+            !memory.overlaps(&kv.vals) || same && !again
+        };
+        if !spans.iter().zip(&slices).all(apart) {
+            spans.clear();
+        }
+    }
+
+    /// The memory for so many bytes of values in an answer.
+    fn place(&self, from: NodeId, meta: &Meta, len: u64) -> Option<Claim> {
+        let open = lock(&self.0);
+        let Target { destination, spans } = open.get(&meta.timestamp)?;
+        let answers = |span: &&Span| match &meta.placed {
+            Some(placed) => span.rank == placed.slice as usize,
+            None => server_id(span.rank) == from,
+        };
+        let span = spans.iter().find(answers)?;
+        let (at, expected) = span.part(meta.placed.as_ref())?;
+        let fits = u64::try_from(expected) == Ok(len);
+        fits.then(|| destination.memory.claim(at..at.checked_add(expected)?)).flatten()
+    }
+
+    /// True if that answer's values are where a pull that is open wants them.
+    pub(super) fn has(&self, timestamp: i32, vals: Option<&Bytes>) -> bool {
+        let open = lock(&self.0);
+        let target = open.get(&timestamp);
+        target.zip(vals).is_some_and(|(target, vals)| target.destination.memory.has(vals))
+    }
+
+    /// The request is about to end: from now on nothing is received into its memory.
+    pub(super) fn close(&self, timestamp: i32) {
+        let target = lock(&self.0).remove(&timestamp);
+        if let Some(target) = target {
+            target.destination.memory.withdraw();
+        }
+    }
+
+    /// As [`Self::close`], for all of them.
+    pub(super) fn close_all(&self) {
+        let targets = std::mem::take(&mut *lock(&self.0));
+        targets.values().for_each(|target| target.destination.memory.withdraw());
+    }
+}
+
+impl Requests {
+    /// Says where the answers to these slices of a request may land.
+    pub(super) fn cut_landing(&self, landings: &Landings, meta: &Meta, slices: &Slices) {
+        let pieces = self.flights.is_some();
+        let asked = slices.iter().enumerate().filter_map(|(rank, kv)| Some((rank, kv.as_ref()?)));
+        let asked = asked.map(|(rank, kv)| {
+            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
+            let element = if pieces { element_of(meta, kv, first) } else { 0 };
+            (rank, kv, element)
+        });
+        let value_size = self.value_size.unwrap_or(1);
+        landings.cut(meta.timestamp, value_size, asked, pieces && meta.push);
+    }
+}
+
+impl Shared {
+    /// So many bytes of pulled values did not land where they were wanted.
+    pub(super) fn note_copied(&self, bytes: usize) {
+        if let Ok(van) = self.van() {
+            van.traffic().copied(bytes);
+        }
+    }
+}
+
+impl Span {
+    /// Where a part of it is, and how long; all of it if nothing else is said.
+    fn part(&self, placed: Option<&Placed>) -> Option<(usize, usize)> {
+        let Some(placed) = placed.filter(|placed| placed.to != 0) else {
+            return Some((self.at, self.len));
+        };
+        let bytes = |elements: u64| {
+            let bytes = elements.checked_mul(self.element)?;
+            usize::try_from(bytes).ok().filter(|bytes| *bytes <= self.len)
+        };
+        let (from, to) = (bytes(placed.from)?, bytes(placed.to)?);
+        Some((self.at.checked_add(from)?, to.checked_sub(from)?))
+    }
+}
+
+/// Where the values of each slice belong; `None` if that is not known.
+fn layout(
+    slices: &[(usize, &KvPairs, u64)],
+    destination: &Destination,
+    value_size: usize,
+) -> Option<SmallVec<[Span; 4]>> {
+    let total = destination.memory.size();
+    let keys: usize = slices.iter().map(|(_, kv, _)| kv.key_count()).sum();
+    let mut lens = iter_lens(&destination.lens);
+    let given = !destination.lens.is_empty();
+    let each = total.checked_div(keys)?;
+    let mut at = 0_usize;
+    let mut spans = SmallVec::new();
+    for (rank, kv, element) in slices {
+        let mut len = 0_usize;
+        for _ in 0..kv.key_count() {
+            let bytes = if given {
+                usize::try_from(lens.next()?).ok()?.checked_mul(value_size)?
+            } else {
+                each
+            };
+            len = len.checked_add(bytes)?;
+        }
+        spans.push(Span { rank: *rank, at, len, element: *element });
+        at = at.checked_add(len)?;
+    }
+    (at == total && lens.next().is_none()).then_some(spans)
+}
+
+/// Asks the customers of this process.
+pub(super) struct PullLanding {
+    pub(super) customers: Arc<Customers>,
+    /// Its messages name the customer that they are for.
+    pub(super) is_worker: bool,
+}
+
+impl Sink for PullLanding {
+    fn place(&self, from: Option<NodeId>, meta: &[u8], lengths: &[u64]) -> Option<Place> {
+        let (from, len) = (from?, *lengths.get(VALS)?);
+        let meta = wire::decode_meta(meta).ok()?;
+        let is_answer = !meta.request && !meta.simple_app && meta.control.is_none();
+        if !is_answer || meta.transfer.is_some() || !meta.error.is_empty() {
+            return None;
+        }
+        let customer_id = if self.is_worker { meta.customer_id } else { meta.app_id };
+        let customer = self.customers.get((meta.app_id, customer_id))?;
+        let memory = customer.landings.place(from, &meta, len)?;
+        Some(Place { frame: VALS, memory: Box::new(memory) })
+    }
+}
+
+#[cfg(test)]
+#[path = "landing_tests.rs"]
+mod tests;

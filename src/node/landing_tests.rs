@@ -1,0 +1,117 @@
+use super::*;
+
+fn kv(keys: u64) -> KvPairs {
+    KvPairs { keys: (0..keys).flat_map(u64::to_ne_bytes).collect(), ..KvPairs::default() }
+}
+
+fn lens(lens: &[i32]) -> Bytes {
+    lens.iter().flat_map(|len| len.to_ne_bytes()).collect()
+}
+
+fn destination(own: &mut [u8], lens: Bytes) -> Destination {
+    Destination { memory: CallersMemory::of_test(own), lens }
+}
+
+fn answer(timestamp: i32, part: Option<(u32, u64, u64)>) -> Meta {
+    let placed = part.map(|(slice, from, to)| Placed { slice, from, to, ..Placed::default() });
+    Meta { timestamp, placed, ..Meta::default() }
+}
+
+/// A pull of three servers' keys into 1000 bytes, of which the first server has two keys.
+fn landings(own: &mut [u8], expected: &[i32]) -> Landings {
+    let landings = Landings::default();
+    landings.open(5, destination(own, lens(expected)));
+    let (two, one) = (kv(2), kv(1));
+    landings.cut(5, 1, [(0, &two, 0), (1, &one, 4), (3, &one, 4)].into_iter(), false);
+    landings
+}
+
+#[test]
+fn each_slice_has_its_place_and_its_size() {
+    let mut own = vec![0; 1000];
+    let landings = landings(&mut own, &[100, 200, 300, 400]);
+    let place = |rank: usize, timestamp, len| {
+        landings.place(server_id(rank), &answer(timestamp, None), len).map(|claim| claim.size())
+    };
+    assert_eq!(place(0, 5, 300), Some(300));
+    assert_eq!(place(1, 5, 300), Some(300));
+    assert_eq!(place(3, 5, 400), Some(400));
+    // Another request, a server that was not asked, more or fewer than were expected.
+    for (rank, timestamp, len) in [(0, 6, 300), (2, 5, 300), (0, 5, 299), (3, 5, 1000), (3, 5, 0)] {
+        assert_eq!(place(rank, timestamp, len), None, "{rank} {timestamp} {len}");
+    }
+    // One that comes twice lands once.
+    let first = landings.place(server_id(0), &answer(5, None), 300).unwrap();
+    assert_eq!(place(0, 5, 300), None);
+    assert_eq!(place(1, 5, 300), Some(300));
+    let frame = first.into_frame();
+    assert!(landings.has(5, Some(&frame)) && !landings.has(4, Some(&frame)));
+    assert_eq!(place(0, 5, 300), None);
+    landings.close(5);
+    assert!(!landings.has(5, Some(&frame)));
+    assert_eq!(place(1, 5, 300), None);
+}
+
+#[test]
+fn a_piece_has_its_place_in_its_slice() {
+    let mut own = vec![0; 1000];
+    let landings = landings(&mut own, &[100, 200, 300, 400]);
+    let place = |part: (u32, u64, u64), len| {
+        // Any server may have it.
+        landings.place(server_id(7), &answer(5, Some(part)), len).map(Claim::into_frame)
+    };
+    let whole = place((3, 0, 0), 400).unwrap();
+    drop(whole);
+    let first = place((1, 0, 50), 200).unwrap();
+    let second = place((1, 50, 75), 100).unwrap();
+    assert_eq!(first.as_ptr() as usize + 200, second.as_ptr() as usize);
+    for (part, len) in [
+        ((1, 0, 50), 200),       // claimed
+        ((3, 0, 100), 399),      // not its size
+        ((3, 0, 101), 404),      // beyond the slice
+        ((3, 100, 50), 200),     // backwards
+        ((3, 1 << 62, 3), 8),    // overflows
+        ((0, 0, 10), 40),        // never cut
+        ((0, 0, 10), 0),         // never cut
+        ((2, 0, 10), 40),        // was not asked for
+        ((3, 99, u64::MAX), 40), // overflows
+    ] {
+        assert!(place(part, len).is_none(), "{part:?} {len}");
+    }
+}
+
+#[test]
+fn without_lens_all_keys_have_equally_many_and_else_nothing_lands() {
+    let mut own = vec![0; 1000];
+    let found = |own: &mut [u8], expected: &[i32], len| {
+        let landings = landings(own, expected);
+        landings.place(server_id(0), &answer(5, None), len).is_some()
+    };
+    assert!(found(&mut own, &[], 500));
+    for wrong in [&[100, 200, 300, 399][..], &[100, 200, 700], &[-1, 301, 300, 400], &[0; 5]] {
+        assert!(!(0..=1000).any(|len| found(&mut own, wrong, len)), "{wrong:?}");
+    }
+    own.push(0);
+    assert!(!(0..=1000).any(|len| found(&mut own, &[], len)), "it cannot be divided");
+}
+
+/// What is pushed from the memory that is pulled into must not be overwritten before it was sent.
+#[test]
+fn what_is_pushed_from_the_same_memory_is_safe() {
+    let mut own = vec![0; 1000];
+    let lands = |own: &mut [u8], pushed: [(usize, usize); 2], again| {
+        let slices = pushed.map(|(at, len)| {
+            let mut claimed = CallersMemory::of_test(own).claim(at..at + len).unwrap();
+            assert!(claimed.with(&mut |_| {}));
+            KvPairs { vals: claimed.into_frame(), ..kv(1) }
+        });
+        let landings = Landings::default();
+        landings.open(5, destination(own, lens(&[500, 500])));
+        landings.cut(5, 1, [(0, &slices[0], 1), (1, &slices[1], 1)].into_iter(), again);
+        landings.place(server_id(0), &answer(5, None), 500).is_some()
+    };
+    assert!(lands(&mut own, [(0, 500), (500, 500)], false));
+    assert!(!lands(&mut own, [(0, 500), (500, 500)], true), "it may have to be sent again");
+    assert!(!lands(&mut own, [(0, 400), (400, 600)], false));
+    assert!(!lands(&mut own, [(500, 500), (0, 500)], false));
+}

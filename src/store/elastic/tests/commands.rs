@@ -1,0 +1,126 @@
+//! Commands of workers, and servers that joined: who is told before a worker is answered, and what one does that
+//! becomes the first of all.
+
+use bytes::Bytes;
+
+use crate::store::command::Head;
+use crate::store::elastic::{Due, Outbound, Outgoing};
+use crate::store::{Store, StoreConfig};
+use crate::wire::elastic::{TransferKind, Word, WordKind};
+use crate::wire::{Meta, NodeId};
+
+const ALL: [NodeId; 4] = [8, 10, 12, 14];
+
+/// Two servers of the beginning and two that joined.
+struct Four(Vec<(NodeId, Store)>);
+
+impl Four {
+    fn new() -> Self {
+        let store = |id| {
+            let config = StoreConfig {
+                workers: 1,
+                servers: 2,
+                id,
+                deterministic: false,
+                elastic: true,
+                replicas: 1,
+            };
+            (id, Store::new(config))
+        };
+        let mut four = Self(ALL.map(store).into());
+        for id in ALL {
+            let sent = four.policy(id, 2, &[]);
+            four.give_all(id, sent);
+        }
+        assert!(ALL.iter().all(|id| !four.waits(*id)));
+        four
+    }
+
+    fn store(&mut self, id: NodeId) -> &mut Store {
+        &mut self.0.iter_mut().find(|(of, _)| *of == id).unwrap().1
+    }
+
+    fn waits(&mut self, id: NodeId) -> bool {
+        self.store(id).elastic.as_ref().unwrap().waits_for_commands()
+    }
+
+    fn policy(&mut self, to: NodeId, epoch: u64, lost: &[NodeId]) -> Outbound {
+        let servers: Vec<NodeId> = ALL.into_iter().filter(|id| !lost.contains(id)).collect();
+        let homes = vec![servers[0], servers[1]];
+        let (kind, lost) = (WordKind::Policy.into(), lost.to_vec());
+        let word = Word { kind, epoch, servers, homes, lost, replicas: 1, ..Word::default() };
+        let mut out = Outbound::default();
+        self.store(to).policy(&word, &mut out);
+        out
+    }
+
+    fn command(&mut self, to: NodeId, head: Head, timestamp: i32) -> (Due, Outbound) {
+        let (head, sender, body) = (head.number(), 9, Bytes::new());
+        let meta = Meta { head, sender, body, timestamp, simple_app: true, ..Meta::default() };
+        let mut out = Outbound::default();
+        (self.store(to).obey(&meta, &mut out).unwrap(), out)
+    }
+
+    fn give(&mut self, from: NodeId, sent: &Outgoing) -> Outbound {
+        let mut out = Outbound::default();
+        self.store(sent.to).transfer(from, &sent.transfer, &sent.frames, &mut out).unwrap();
+        out
+    }
+
+    /// All that follows from what a server sends. How many answers.
+    fn give_all(&mut self, from: NodeId, out: Outbound) -> usize {
+        let mut answers = out.answers.len();
+        for sent in out.transfers {
+            let next = self.give(from, &sent);
+            answers += self.give_all(sent.to, next);
+        }
+        answers
+    }
+}
+
+/// Whoever of the servers of the beginning is asked: else its answer would promise what dies with it.
+#[test]
+fn each_server_tells_those_that_joined_before_it_answers() {
+    for id in [8, 10] {
+        let mut four = Four::new();
+        let (due, out) = four.command(id, Head::MultiPrecision, 1);
+        assert_eq!(due, Due::Later);
+        assert_eq!(four.give_all(id, out), 1, "the answer, at the end");
+        assert!(four.store(12).multi_precision && four.store(14).multi_precision);
+    }
+}
+
+/// Both servers of the beginning die when one has told only the last of all.
+#[test]
+fn one_that_becomes_the_first_asks_the_others_before_it_serves() {
+    let mut four = Four::new();
+    let (_, out) = four.command(10, Head::MultiPrecision, 1);
+    for sent in out.transfers.iter().filter(|sent| sent.to == 14) {
+        four.give(10, sent);
+    }
+    assert!(!four.store(12).multi_precision);
+    let sent = four.policy(12, 3, &[8, 10]);
+    let told = |sent: &Outgoing| sent.transfer.kind() == TransferKind::CommandsEnd;
+    assert!(four.waits(12) && !sent.transfers.iter().any(told), "it may not know all itself");
+    assert_eq!(four.command(12, Head::Compression, 7).0, Due::Later, "after what was before it");
+    let sent = four.policy(14, 3, &[8, 10]);
+    assert!(four.waits(14));
+    let answers = four.give_all(14, sent);
+    assert!(four.store(12).multi_precision && !four.waits(12) && !four.waits(14));
+    assert_eq!(answers, 1, "the command that waited");
+}
+
+/// Nobody else is left: there is nobody to ask.
+#[test]
+fn the_last_one_serves() {
+    let mut four = Four::new();
+    let _ = four.policy(12, 3, &[8, 10]);
+    assert!(four.waits(12));
+    let mut out = Outbound::default();
+    let kind = WordKind::Policy.into();
+    let (servers, homes, lost) = (vec![12], vec![12, 12], vec![8, 10, 14]);
+    let word = Word { kind, epoch: 4, servers, homes, lost, replicas: 1, ..Word::default() };
+    four.store(12).policy(&word, &mut out);
+    assert!(!four.waits(12));
+    assert_eq!(four.command(12, Head::MultiPrecision, 1).0, Due::Now);
+}

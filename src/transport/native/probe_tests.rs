@@ -1,0 +1,80 @@
+//! Probes between two transports of one process.
+
+use super::tests::{Received, listener, number_of, options, send, sender, wait_until};
+use super::*;
+use crate::wire::native::PROBE_BYTES;
+
+/// Probes counted at the sender and at the receiver.
+fn probes(from: &NativeTransport, at: &NativeTransport) -> (u64, u64) {
+    let count = |transport: &NativeTransport| transport.counters().iter().map(|c| c.probes).sum();
+    (count(from), count(at))
+}
+
+fn is_confirmed(transport: &NativeTransport) -> bool {
+    transport.counters().iter().filter(|c| c.outgoing).all(|c| c.unconfirmed == 0)
+}
+
+#[test]
+fn an_idle_link_is_probed_over_tcp() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let received = Received::by(&at);
+    let from = sender(options(Carriers::Tcp), &endpoint);
+    send(&from, 1, 0);
+    assert_eq!(number_of(&received.next()), 1);
+    assert_eq!(at.senders_over_tcp(), [9]);
+    for round in 1..=3 {
+        wait_until("the link stays busy", || is_confirmed(&from));
+        let before = from.counters()[0].bytes;
+        wait_until("no probe can be sent", || from.probe(8));
+        wait_until("no whole probe came", || probes(&from, &at) == (round, round));
+        assert!(from.counters()[0].bytes >= before + PROBE_BYTES);
+        let samples: Vec<_> = at.take_rates().into_iter().filter(|s| s.probe).collect();
+        let [sample] = samples[..] else { panic!("{samples:?}") };
+        assert_eq!((sample.peer, sample.bytes), (9, PROBE_BYTES / 2));
+        assert!(sample.head <= sample.bytes && sample.first <= sample.last);
+        // Nothing of it is a message.
+        send(&from, 10 + round as u32, 0);
+        assert_eq!(number_of(&received.next()), 10 + round as u32);
+    }
+    received.nothing();
+}
+
+#[test]
+fn shared_memory_and_unknown_peers_are_not_probed() {
+    let (at, endpoint) = listener(options(Carriers::Shm));
+    let received = Received::by(&at);
+    let from = sender(options(Carriers::Shm), &endpoint);
+    send(&from, 1, 0);
+    assert_eq!(number_of(&received.next()), 1);
+    wait_until("it is not confirmed", || is_confirmed(&from));
+    assert!(!from.probe(8) && !from.probe(10));
+    assert_eq!(at.senders_over_tcp(), [0_i32; 0]);
+    assert_eq!(probes(&from, &at), (0, 0));
+}
+
+/// A link whose peer has not confirmed everything carries data, and what is sent while a probe goes ends it.
+#[test]
+fn data_go_before_probes() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let from = sender(options(Carriers::Tcp), &endpoint);
+    send(&from, 1, 0);
+    assert!(!from.probe(8), "nobody reads, so nothing is confirmed");
+    let received = Received::by(&at);
+    assert_eq!(number_of(&received.next()), 1);
+    let mut sent = 1;
+    for _ in 0..50 {
+        wait_until("it is not confirmed", || is_confirmed(&from));
+        if from.probe(8) {
+            sent += 1;
+            send(&from, sent, 0);
+            assert_eq!(number_of(&received.next()), sent);
+        }
+    }
+    assert!(sent > 1, "not one was begun");
+    // Those that came to their end before the data did so at both ends; of the others nothing is left.
+    wait_until("half a probe was counted", || {
+        let (ours, theirs) = probes(&from, &at);
+        ours == theirs
+    });
+    received.nothing();
+}
