@@ -1,6 +1,9 @@
 """The programs and the arguments and settings with which they run, and stock's answers to them."""
 
+import json
+import os
 from collections import namedtuple
+from pathlib import Path
 
 import harness
 
@@ -36,14 +39,20 @@ CASES = {
     "module": case("module_fit.py", "dist_sync"),
 }
 
-_stock = {}
+# Names the folder in which stock's answers are kept for all processes of one test run (conftest.py).
+ANSWERS = "PSLITE_TEST_ANSWERS"
 
 
 def stock_digests(name):
-    """The digests of a case on stock alone, run once per session."""
-    if name not in _stock:
-        _stock[name] = run_case(name, harness.STOCK).digests
-    return _stock[name]
+    """The digests of a case on stock alone, run once for all tests."""
+    kept = Path(os.environ[ANSWERS], name)
+    if not kept.exists():
+        digests = run_case(name, harness.STOCK).digests
+        # Complete or not there: another test process may look at this moment.
+        part = kept.with_name(f"{name}.{os.getpid()}")
+        part.write_text(json.dumps(sorted(digests.items())))
+        part.rename(kept)
+    return dict(json.loads(kept.read_text()))
 
 
 def run_case(name, library, **options):

@@ -1,11 +1,15 @@
-"""Checks before the first test that there is something to test."""
+"""Checks before the first test that there is something to test; a folder that all test processes share."""
 
+import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import cases  # noqa: E402
 import harness  # noqa: E402
 
 
@@ -14,7 +18,24 @@ def pytest_configure(config):
         pytest.exit(f"{harness.PYTHON} is missing: run scripts/python-env", returncode=2)
     if not (harness.available()):
         pytest.exit(f"{harness.LIBRARY} is missing: run cargo build --release", returncode=2)
+    # The processes of `pytest -n` are children of this one and find it in their environment.
+    if not hasattr(config, "workerinput"):
+        os.environ[cases.ANSWERS] = tempfile.mkdtemp(prefix="pslite-answers-")
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(cases.ANSWERS, ""), ignore_errors=True)
 
 
 def pytest_report_header():
     return f"pslite: {harness.LIBRARY}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report):
+    """A failure is named when it happens: a run that is ended before its summary has not hidden it."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        print(f"\nFAILED {report.nodeid} ({report.when}): {crash.message[:500] if crash else report.longrepr}",
+              flush=True)

@@ -27,12 +27,12 @@ LIBRARY = Path(os.environ.get("PSLITE_LIBRARY", ROOT / "target/release/libpslite
 
 STOCK = "stock"
 OURS = "ours"
-# A server that is `pslite server`: without MXNet, without Python.
+# `pslite server`, `pslite scheduler`: without MXNet, without Python.
 NATIVE = "native"
 PROGRAM = LIBRARY.with_name("pslite")
 ROLES = ("scheduler", "server", "worker")
 
-# Seconds. A run of five processes takes 5 to 8 on two cores, most of it `import mxnet`.
+# Seconds. A run of five processes takes 4 to 6 on two cores, most of it `import mxnet`.
 DEFAULT_TIMEOUT = 90
 POLL = 0.02
 
@@ -40,26 +40,57 @@ POLL = 0.02
 FOREIGN = ("LD_PRELOAD", "PORT", "DMLC_", "PS_", "PSLITE_", "MXNET_", "OMP_")
 
 
+def example(name):
+    """Where a program of examples/ is."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return target / "release/examples" / name
+
+
+def build_examples():
+    """Builds those programs, if they are not. In the very words of `build` in scripts/test: for a program alone cargo
+    compiles the library anew."""
+    words = "cargo build --quiet --release --lib --bins --example optimizer_steps --example read_pickle"
+    subprocess.run(words.split(), cwd=ROOT, check=True, timeout=390)
+
+
 def available():
     """True if there is a pslite library to test."""
     return LIBRARY.is_file()
 
 
-def free_port():
-    """A TCP port free now, outside the range from which the system picks ports by itself.
+#: Ports that nobody picks by chance: above those that the system hands out by itself, and above those out of
+#: which stock nodes draw theirs (10000 to 49999).
+QUIET_PORTS = range(61000, 65500)
 
-    Between the choice and the scheduler's bind lie seconds (`import mxnet`); inside the ephemeral
-    range some other node's port would now and then be the same.
+
+_given = set()
+
+
+def free_port(following=0):
+    """A TCP port free now, as those that follow it are, that no other node gets by chance.
+
+    Between the choice and the scheduler's bind lie seconds (`import mxnet`). For the same reason each of
+    several test processes (pytest -n) chooses from a part of its own, and none twice.
     """
-    for _ in range(200):
-        port = random.randrange(15000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no free TCP port between 15000 and 32000")
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    index = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").lstrip("gw")) % count
+    width = len(QUIET_PORTS) // count
+    own = QUIET_PORTS[index * width:(index + 1) * width - following]
+    for first in random.sample(own, 200):
+        ports = set(range(first, first + following + 1))
+        if not ports & _given and all(map(_is_free, ports)):
+            _given.update(ports)
+            return first
+    raise RuntimeError(f"no free TCP port in {own}")
+
+
+def _is_free(port):
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Node:
@@ -75,9 +106,9 @@ class Node:
         self.hung = False
         #: File names of the shared libraries seen in it, out of the two that matter.
         self.libraries = set()
-        self._out_path = folder / f"{name}.out"
-        self._err_path = folder / f"{name}.err"
-        with open(self._out_path, "wb") as out, open(self._err_path, "wb") as err:
+        self.out_path = folder / f"{name}.out"
+        self.err_path = folder / f"{name}.err"
+        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self._popen = subprocess.Popen(
                 command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                 cwd=folder, start_new_session=True)
@@ -93,11 +124,11 @@ class Node:
 
     @property
     def out(self):
-        return self._out_path.read_text(errors="replace")
+        return self.out_path.read_text(errors="replace")
 
     @property
     def err(self):
-        return self._err_path.read_text(errors="replace")
+        return self.err_path.read_text(errors="replace")
 
     @property
     def output(self):
@@ -171,15 +202,19 @@ class Cluster:
     for each process of the role; servers may be "native", which is `pslite server`. env: for every process. node_env: a dictionary from a role or a
     node's name ("worker1") to more of it. prepare: is called with the folder in which they run.
     prefix: called with a role, the command that its processes are run by. roles: which roles to
-    start, for jobs that lack some. place: the hosts of a lab (netlab.cluster.Place).
+    start, for jobs that lack some. place: the hosts of a lab (netlab.cluster.Place). whole: the
+    scheduler too runs the script and imports mxnet, for which programs/scheduler.py stands else.
     """
 
     def __init__(self, script, args=(), workers=2, servers=2, library=STOCK, env=None,
                  node_env=None, timeout=DEFAULT_TIMEOUT, roles=ROLES, port=None,
-                 host="127.0.0.1", command=None, prepare=None, prefix=None, place=None):
+                 host="127.0.0.1", command=None, prepare=None, prefix=None, place=None, whole=False):
         self.script = Path(script) if Path(script).is_absolute() else PROGRAMS / script
         self.command = command or [PYTHON, "-u", str(self.script), *map(str, args)]
         self.counts = {"scheduler": 1, "server": servers, "worker": workers}
+        self.scheduler = [PYTHON, "-u", str(PROGRAMS / "scheduler.py")]
+        if command or whole:
+            self.scheduler = self.command
         self.prefix = prefix or (lambda role: [])
         self.place = place
         self.library = library
@@ -207,7 +242,7 @@ class Cluster:
             choice = choice.get(role, STOCK)
         if not isinstance(choice, str):
             choice = choice[index]
-        assert choice in (STOCK, OURS) or (choice, role) == (NATIVE, "server"), choice
+        assert choice in (STOCK, OURS) or (choice == NATIVE and role != "worker"), choice
         return choice
 
     def environment(self, role, index, more=None):
@@ -225,6 +260,8 @@ class Cluster:
             "MXNET_CPU_WORKER_NTHREADS": "1",
             "PYTHONPATH": str(PROGRAMS),
             "PYTHONDONTWRITEBYTECODE": "1",
+            # Otherwise mxnet's `distutils` is that of setuptools, which takes a tenth of the import.
+            "SETUPTOOLS_USE_DISTUTILS": "stdlib",
             # Children of a test, not tests: no cache folder of mxnet in the caller's home.
             "MXNET_HOME": str(self.folder),
         })
@@ -246,7 +283,9 @@ class Cluster:
         name = name or ("scheduler" if role == "scheduler" else f"{role}{index}")
         assert name not in self.nodes, f"{name} is there already"
         library = self.library_of(role, index)
-        command = [str(PROGRAM), role] if library == NATIVE else self.command
+        command = self.scheduler if role == "scheduler" else self.command
+        if library == NATIVE:
+            command = [str(PROGRAM), role]
         command = self.prefix(role) + command
         if self.place:
             command = self.place.command(role, index, command)

@@ -1,6 +1,5 @@
 """Servers that come, go and die while the wheel trains: the result is that of an undisturbed run, to the bit."""
 
-import functools
 import json
 import os
 import random
@@ -11,40 +10,9 @@ import time
 import pytest
 
 import harness
-from harness import NATIVE, OURS, Cluster
-
-ROUNDS = 60
-PACE = 0.05
-MIXED = {"scheduler": OURS, "server": [OURS, NATIVE, OURS, NATIVE], "worker": OURS}
-
-
-def cluster(kind="dist_sync", optimizer="sgd", rounds=ROUNDS, env=None, **more):
-    more = {"library": MIXED, **more}
-    return Cluster("elastic.py", (kind, optimizer, rounds, PACE),
-                   env={"PSLITE_ELASTIC": 1, "PS_VERBOSE": 1, **(env or {})}, **more)
-
-
-@functools.lru_cache(maxsize=None)
-def undisturbed(optimizer, servers=2, rounds=ROUNDS):
-    """The workers' digests of a run on stock that nothing happens to."""
-    run = harness.run("elastic.py", "dist_sync", optimizer, rounds, 0, servers=servers)
-    assert len(set(run.digests.values())) == 1, run.describe()
-    return run.digests
-
-
-def reach(job, round_number):
-    """Waits until a worker has done that round."""
-    worker = job.nodes["worker0"]
-    assert worker.wait_for(f"round {round_number}\n", 60), job.describe()
-
-
-def ended_well(job, gone=()):
-    assert job.wait(), job.describe()
-    job._read_all()
-    for node in job.nodes.values():
-        if node.name not in gone:
-            assert node.returncode == 0 and not node.hung, job.describe()
-    return job
+from elastic_job import (cluster, ended_well, reach, server_of_rank, start_scheduler_again, undisturbed,
+                         with_journal)
+from harness import NATIVE
 
 
 def pslite(job, *args):
@@ -125,11 +93,6 @@ def test_two_servers_die_one_after_the_other():
     assert job.digests == undisturbed("sgd", servers=3), job.describe()
 
 
-def server_of_rank(job, rank):
-    """Ranks follow ports, not the order in which processes were started."""
-    return next(node for node in job.of("server") if f"this is server {rank} " in node.output)
-
-
 def join(job, number):
     """A server more, that serves when this returns."""
     command = [str(harness.PROGRAM), "server", "--join", f"127.0.0.1:{job.port}"]
@@ -188,20 +151,6 @@ def test_status_where_nobody_is():
     with cluster() as job:
         asked = pslite(job, "status")
     assert asked.returncode != 0 and f"127.0.0.1:{job.port}" in asked.stderr, asked
-
-
-def with_journal(**more):
-    """A job whose scheduler can be started again."""
-    job = cluster(rounds=300, **more)
-    job.env["PSLITE_JOURNAL"] = str(job.folder / "job.journal")
-    return job
-
-
-def start_scheduler_again(job):
-    lost = job.nodes.pop("scheduler")
-    lost.name = "lost scheduler"
-    job.nodes[lost.name] = lost
-    job.spawn("scheduler")
 
 
 def lose_scheduler(job):

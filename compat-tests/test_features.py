@@ -12,7 +12,7 @@ from harness import OURS, STOCK
 @pytest.mark.parametrize("name", CASES)
 def test_same_result_as_stock(name):
     expected = stock_digests(name)
-    cluster = run_case(name, OURS)
+    cluster = run_case(name, OURS, whole=True)
     assert cluster.digests == expected, cluster.describe()
     # Synchronous training: all workers hold the same.
     assert len(set(expected.values())) == 1, expected

@@ -20,6 +20,9 @@ from harness import LIBRARY, OURS, ROOT, STOCK
 from netlab import FREE, Lab, LabError, Rates, Unavailable, changes, cpu, model, names, network
 from netlab.cluster import Place, hosts
 
+# Rates and shares of the processor are measured, and a lab removes what a lab that was killed has left.
+pytestmark = pytest.mark.alone
+
 SCRIPT = ROOT / "scripts/lab"
 GOODPUT = ROOT / "compat-tests/netlab/goodput.py"
 # What an arriving rate may be off by. The bucket is exact; a machine with no core free is not.

@@ -13,9 +13,9 @@ DATA = ("push", "pull", "push-pull")
 NODES = ["scheduler", "server0", "server1", "worker0", "worker1"]
 
 
-def run(env):
+def run(env, args=()):
     """The lines of each node, by its name."""
-    with harness.Cluster("counted.py", library={"scheduler": OURS, "server": [NATIVE, OURS], "worker": OURS},
+    with harness.Cluster("counted.py", args=args, library={"scheduler": OURS, "server": [NATIVE, OURS], "worker": OURS},
                          env={"PSLITE_METRICS": "%r.jsonl:0.02", **env}) as cluster:
         cluster.start()
         cluster.wait()
@@ -76,6 +76,22 @@ def test_the_numbers_of_a_known_job(transport, carrier):
             assert carried[carrier] >= data, (carried, data)
             others = {"shm", "tcp"} - {carrier}
             assert not any(carried[way] for way in others), carried
+
+
+@pytest.mark.parametrize("env,lands", [
+    ({"PSLITE_TRANSPORT": "tcp"}, True),
+    ({"PSLITE_TRANSPORT": "tcp", "PSLITE_CONNECTIONS": "3"}, True),
+    ({"PSLITE_TRANSPORT": "tcp", "PSLITE_ELASTIC": "1"}, True),
+    ({"PSLITE_TRANSPORT": "shm"}, False),
+    ({"PSLITE_TRANSPORT": "zmq"}, False),
+], ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else "")
+def test_pulled_values_are_copied_only_where_they_must_be(env, lands):
+    """4.8 MB, cut over both servers. Over TCP they are received where MXNet wants them."""
+    rows = 60_000
+    lines = run(env, [rows])
+    for worker in NODES[3:]:
+        copied = total(lines[worker][-1], "pulls_copied_bytes")
+        assert copied == (0 if lands else ROUNDS * rows * 20 * 4), lines[worker][-1]
 
 
 def test_lines_come_at_the_interval_and_only_grow():

@@ -3,10 +3,8 @@
 The table in docs/optimizers.md says how near each optimizer comes; these tests hold it.
 """
 
-import os
 import re
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +16,7 @@ mx = pytest.importorskip("mxnet")
 opt = mx.optimizer
 schedulers = mx.lr_scheduler
 
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", harness.ROOT / "target"))
-PROGRAM = TARGET / "release/examples/optimizer_steps"
+PROGRAM = harness.example("optimizer_steps")
 STEPS = 50
 NAMES = {0: "fc_weight", 1: "fc_bias", 2: "bn_gamma", 3: "bn_beta", 4: "out_weight"}
 SHAPES = {0: (37, 11), 1: (7,), 2: (64,), 3: (1,), 4: (129, 5)}
@@ -27,8 +24,7 @@ SHAPES = {0: (37, 11), 1: (7,), 2: (64,), 3: (1,), 4: (129, 5)}
 
 @pytest.fixture(scope="session", autouse=True)
 def program():
-    subprocess.run(["cargo", "build", "--quiet", "--release", "--example", "optimizer_steps"],
-                   cwd=harness.ROOT, check=True, timeout=380)
+    harness.build_examples()
     assert PROGRAM.is_file()
 
 

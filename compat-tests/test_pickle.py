@@ -15,17 +15,14 @@ import pytest
 import harness
 
 
-
 @pytest.fixture(scope="session")
 def reader():
     """Builds the program; a function from pickles to what it says of each."""
-    subprocess.run(["cargo", "build", "--release", "--quiet", "--example", "read_pickle"],
-                   cwd=harness.ROOT, check=True, timeout=390)
-    target = os.environ.get("CARGO_TARGET_DIR", harness.ROOT / "target")
+    harness.build_examples()
 
     def read(pickles):
         data = b"".join(struct.pack("<I", len(p)) + p for p in pickles)
-        done = subprocess.run([f"{target}/release/examples/read_pickle"], input=data, timeout=60,
+        done = subprocess.run([harness.example("read_pickle")], input=data, timeout=60,
                               stdout=subprocess.PIPE, check=True)
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(answers) == len(pickles)

@@ -20,7 +20,7 @@ BY_PACKAGE = {"LD_PRELOAD": None, "PYTHONPATH": PATH, "PSLITE_LIBRARY": str(harn
 def test_a_job_without_preload(name):
     """harness.check sees to it that every process has mapped our library."""
     chosen = CASES[name]
-    cluster = harness.run("by_package.py", chosen.script, *chosen.args, library=OURS,
+    cluster = harness.run("by_package.py", chosen.script, *chosen.args, library=OURS, whole=True,
                           env={**chosen.env, **BY_PACKAGE})
     assert cluster.digests == stock_digests(name), cluster.describe()
     for worker in cluster.workers:
@@ -30,7 +30,7 @@ def test_a_job_without_preload(name):
 def test_beside_preloaded_nodes():
     """It does nothing where LD_PRELOAD was there before."""
     name = "dist_sync"
-    cluster = harness.run("by_package.py", CASES[name].script, *CASES[name].args, library=OURS,
+    cluster = harness.run("by_package.py", CASES[name].script, *CASES[name].args, library=OURS, whole=True,
                           env={**CASES[name].env, "PYTHONPATH": PATH,
                                # Would fail, if it were looked for.
                                "PSLITE_LIBRARY": "/nonexistent"},
@@ -43,7 +43,7 @@ def test_two_kvstores_in_one_process():
     digests = []
     for script, env in (("by_package.py", BY_PACKAGE), ("two_threads.py", {})):
         args = ["two_threads.py"] if env else []
-        with harness.Cluster(script, args=args, library=OURS, env=env) as cluster:
+        with harness.Cluster(script, args=args, library=OURS, env=env, whole=True) as cluster:
             for role, index in (("scheduler", 0), ("server", 0), ("server", 1), ("worker", 0)):
                 cluster.spawn(role, index)
             assert cluster.wait(60), cluster.describe()

@@ -2,12 +2,15 @@
 
 import re
 
+import pytest
+
 import harness
 from harness import OURS
 
 LIMIT_MS = 50
 
 
+@pytest.mark.alone
 def test_eight_nodes_start_quickly():
     """PS_VERBOSE=1: each node says how long it took from Start through the first barrier.
 

@@ -83,7 +83,7 @@ def test_the_loader_binds_our_symbols_to_our_library(uses):
     """LD_DEBUG in the worker of a real job. What counts is what is bound until libmxnet is initialised:
     later lookups are dlsym's, by which our library finds what it forwards to."""
     debug = {"LD_DEBUG": "bindings,files", "LD_DEBUG_OUTPUT": "loader"}
-    with harness.Cluster("nothing.py", workers=1, servers=1, library=OURS,
+    with harness.Cluster("nothing.py", workers=1, servers=1, library=OURS, whole=True,
                          node_env={"worker": debug}) as cluster:
         cluster.start()
         assert cluster.wait(), cluster.describe()

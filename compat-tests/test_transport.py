@@ -5,6 +5,7 @@ The other test files run with what is usual, which on one host is shared memory.
 """
 
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -104,11 +105,26 @@ def test_nodes_that_are_told_different_things(worker, server, by):
 
 def test_a_range_without_a_port_for_it():
     """Four ports for four nodes, as it was enough without it: nobody takes a second one."""
-    low = harness.free_port()
+    low = harness.free_port(following=3)
     cluster = run_case("dist_sync", OURS, env={"PSLITE_PORT_RANGE": f"{low}-{low + 3}"})
     assert cluster.digests == stock_digests("dist_sync"), cluster.describe()
     for node in cluster.workers + cluster.of("server"):
         assert "data take the stock wire: PSLITE_PORT_RANGE=" in node.err, node.describe()
+
+
+@pytest.mark.parametrize("connections", [2, 8])
+def test_several_connections_to_each_peer(connections, tmp_path):
+    """Each server makes several, each worker one. The result is the same."""
+    own = {"PSLITE_CONNECTIONS": str(connections)}
+    cluster = run_case("dist_sync", OURS, env=over("tcp", {"PSLITE_METRICS": f"{tmp_path}/%r.jsonl:60"}),
+                       node_env={"server": own})
+    assert cluster.digests == stock_digests("dist_sync"), cluster.describe()
+    assert_carried(cluster, "tcp")
+    for name in ("server0", "server1", "worker0", "worker1"):
+        metrics = json.loads((tmp_path / f"{name}.jsonl").read_text().splitlines()[-1])["metrics"]
+        made = [sample["value"] for sample in metrics if sample["name"] == "connections"
+                and sample["carrier"] == "tcp" and sample["direction"] == "sent"]
+        assert made == [connections if name.startswith("server") else 1] * 2, (name, made)
 
 
 # ---- connections that break ----------------------------------------------------------------------

@@ -122,7 +122,7 @@ def by_package(env):
 
 def run(job, library, env):
     chosen = CASES[job]
-    return harness.Cluster(chosen.script, chosen.args, library=library, timeout=LIMIT,
+    return harness.Cluster(chosen.script, chosen.args, library=library, timeout=LIMIT, whole=True,
                            env={**chosen.env, **env}).run()
 
 

@@ -19,6 +19,8 @@ SHAPES = ((1, 1), (2, 2))  # workers, servers
 SIZES = (64, 4 << 10, 256 << 10, 4 << 20)
 MODES = {"sequential": 1, "pipelined": 16}  # requests under way
 OPS = ("push", "pull", "pushpull")
+# Slices of the largest requests scatter most: so many times more of them, in a part that compares all sizes.
+LARGE, MORE = 4 << 20, 3
 # The points of kv_bench beside which raw TCP stands.
 NATIVE_POINTS = (("push", 4 << 10, 1), ("push", 4 << 20, 16), ("pull", 4 << 20, 16))
 # Name of a set of tensors in mxkv.py, its title, and steps of one slice.
@@ -71,12 +73,12 @@ def chosen(options, kinds):
     return [kind for kind in kinds if not options.stock_only or kind in (STOCK, RAW)]
 
 
-def one_by_one(series, point, command, clusters, options):
+def one_by_one(series, point, command, clusters, options, rounds):
     """As many requests as fill a slice on the fastest, the same number on all."""
     first = [one.ask(f"{command} {FIRST}") for one in clusters]
     fastest = max(answer["ops_per_s"] for answers in first for answer in answers)
     count = int(min(MOST, max(FIRST, fastest * options.slice)))
-    in_turn(series, point, f"{command} {count}", clusters, options.rounds,
+    in_turn(series, point, f"{command} {count}", clusters, rounds,
             sum)  # every worker makes requests of its own
 
 
@@ -88,10 +90,11 @@ def kv(series, options):
             clusters = [stack.enter_context(Cluster(command, workers, servers, kind))
                         for kind in chosen(options, (STOCK, ZMQ))]
             for size in SIZES:
+                rounds = options.rounds * (MORE if size >= LARGE else 1)
                 for mode, window in MODES.items():
                     for op in OPS:
                         one_by_one(series, ("kv", (workers, servers), mode, op, size),
-                                   f"{op} {size} {window}", clusters, options)
+                                   f"{op} {size} {window}", clusters, options, rounds)
             for one in clusters:
                 one.end()
 
@@ -106,7 +109,8 @@ def native(series, options):
         for kind, more in ((APART, ["apart"]), (RAW, [])):
             clusters.insert(0, stack.enter_context(Cluster(raw + more, 1, 0, kind)))
         for op, size, window in NATIVE_POINTS:
-            one_by_one(series, ("native", op, size, window), f"{op} {size} {window}", clusters, options)
+            one_by_one(series, ("native", op, size, window), f"{op} {size} {window}", clusters, options,
+                       options.rounds)
         for one in clusters:
             one.end()
 

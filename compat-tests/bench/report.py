@@ -1,5 +1,6 @@
 """Medians, ratios and tables of a series. No process, no clock: numbers in, text out."""
 
+import random
 from statistics import median
 
 import bars
@@ -12,14 +13,30 @@ TITLES = {STOCK: "stock", ZMQ: "ours, stock wire", TCP: "ours, tcp", SHM: "ours,
           APART: "raw TCP, a core each"}
 
 
+# Draws of the bootstrap, and the part of them outside the interval on either side: over the 48 points of a
+# table that is one chance in twenty that any of them is called slower, or faster, by luck.
+DRAWS, OUTSIDE = 4000, 0.0005
+# What the seed of the draws is: the same numbers give the same page.
+SEED = 1
+
+
 class Series:
     """What was measured: for each point and kind of cluster, one rate for each round."""
 
     def __init__(self):
         self.points = {}
+        self._starts = {}
+        self._start = 0
+        self._intervals = {}
+
+    def next_start(self):
+        """What comes now is measured with new clusters."""
+        self._start += 1
 
     def add(self, point, kind, rate):
         self.points.setdefault(point, {}).setdefault(kind, []).append(rate)
+        starts = self._starts.setdefault(point, {})
+        starts.setdefault(self._start, {}).setdefault(kind, []).append(rate)
 
     def rates(self, point, kind):
         return self.points.get(point, {}).get(kind, [])
@@ -28,6 +45,36 @@ class Series:
         """One kind by another, of medians; None if one of them was not run."""
         ours, other = self.rates(point, kind), self.rates(point, by)
         return median(ours) / median(other) if ours and other else None
+
+    def interval(self, point, kind, by=STOCK):
+        """Between what the ratio lies: a bootstrap over starts, since what one start measured is of one piece
+        (its connections settled once). None with fewer than two starts."""
+        asked = (point, kind, by, len(self.rates(point, kind)))
+        if asked not in self._intervals:
+            self._intervals[asked] = self._bootstrap(point, kind, by)
+        return self._intervals[asked]
+
+    def _bootstrap(self, point, kind, by):
+        starts = list(self._starts.get(point, {}).values())
+        if len(starts) < 2 or not all(kind in start and by in start for start in starts):
+            return None
+        draw = random.Random(SEED)
+
+        def ratio():
+            drawn = draw.choices(starts, k=len(starts))
+            ours = [rate for start in drawn for rate in draw.choices(start[kind], k=len(start[kind]))]
+            other = [rate for start in drawn for rate in draw.choices(start[by], k=len(start[by]))]
+            return median(ours) / median(other)
+        ratios = sorted(ratio() for _ in range(DRAWS))
+        edge = int(DRAWS * OUTSIDE)
+        return ratios[edge], ratios[-1 - edge]
+
+    def verdict(self, point, kind, by=STOCK):
+        """`faster`, `equal` (the interval has 1 in it) or `slower`; None if nobody can say."""
+        interval = self.interval(point, kind, by)
+        if interval is None:
+            return None
+        return "slower" if interval[1] < 1 else "faster" if interval[0] > 1 else "equal"
 
     def of(self, part):
         return [point for point in self.points if point[0] == part]
@@ -55,10 +102,21 @@ def table(head, rows):
 
 def change(series, point):
     """A cell with both rates."""
-    ratio = series.ratio(point, ZMQ)
+    ratio, interval = series.ratio(point, ZMQ), series.interval(point, ZMQ)
     medians = [number(median(rates)) if rates else "-"
                for rates in (series.rates(point, STOCK), series.rates(point, ZMQ))]
-    return f"{'-' if ratio is None else f'**{ratio:.2f}**'} ({medians[0]} → {medians[1]})"
+    between = f" {interval[0]:.2f}–{interval[1]:.2f}" if interval else ""
+    return f"{'-' if ratio is None else f'**{ratio:.2f}**'}{between} ({medians[0]} → {medians[1]})"
+
+
+def verdicts(series, shape):
+    """How many points are faster, equal, slower."""
+    points = [p for p in series.of("kv") if p[1] == shape]
+    found = [series.verdict(p, ZMQ) for p in points]
+    if None in found:
+        return ""
+    counts = ", ".join(f"{found.count(word)} {word}" for word in ("faster", "equal", "slower"))
+    return f" Of {len(points)} points: {counts}."
 
 
 def kv_table(series, shape):
@@ -115,7 +173,8 @@ def text(series, machine, how):
         workers, servers = shape
         parts += [f"### {plural(workers, 'worker')}, {plural(servers, 'server')}: requests each second "
                   "on the stock wire",
-                  "Each cell: **ours / stock** (stock → ours).", kv_table(series, shape)]
+                  "Each cell: **ours / stock**, between what it lies (stock → ours)."
+                  + verdicts(series, shape), kv_table(series, shape)]
     if series.of("mx"):
         parts += ["### `mx.kv`, `dist_sync`, 2 workers, 2 servers: steps each second",
                   "Each cell: **by stock** (steps).", mx_table(series)]

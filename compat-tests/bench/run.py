@@ -58,6 +58,7 @@ def measure(options):
     series = report.Series()
     failures = 0
     for start in range(options.starts):
+        series.next_start()
         for part in options.parts:
             if start and part in parts.ONCE:
                 continue
@@ -99,11 +100,12 @@ def complain(series, options):
     """Says what is not as wanted; True if that is to be a failure."""
     slower = series.slower(options.at_least or 1)
     for point in slower:
-        print(f"slower than stock on its wire: {' '.join(map(str, point))}: "
-              f"{series.ratio(point, 'zmq'):.2f}", file=sys.stderr)
+        low, high = series.interval(point, "zmq") or (0, float("inf"))
+        print(f"below stock on its wire: {' '.join(map(str, point))}: "
+              f"{series.ratio(point, 'zmq'):.2f}, between {low:.2f} and {high:.2f}", file=sys.stderr)
     missed = bars.missed(series)
     for bar in missed:
-        print(f"bar does not hold: {bar.text}: {bar.value(series):.2f}, {bar.wanted}", file=sys.stderr)
+        print(f"bar does not hold: {bar.text}: {bar.value(series):.3g}, {bar.wanted}", file=sys.stderr)
     return bool((options.at_least and slower) or (options.gate and missed))
 
 

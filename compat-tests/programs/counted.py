@@ -1,10 +1,12 @@
-"""A known number of pushes and pulls of one small key: ten of each, on every worker."""
+"""A known number of pushes and pulls of one key: ten of each, on every worker. With an argument it has so many rows."""
+
+import sys
 
 import mxnet as mx
 from common import Gradients, data, finish
 
 ROUNDS = 10
-SHAPE = (50, 20)
+SHAPE = (int(sys.argv[1]) if len(sys.argv) > 1 else 50, 20)
 
 kv = mx.kv.create("dist_sync")
 gradient = Gradients()

@@ -1,0 +1,61 @@
+"""Training jobs whose servers and scheduler come, go and die: what test_elastic.py and bench/kills.py share."""
+
+import functools
+
+import harness
+from harness import NATIVE, OURS, Cluster
+
+ROUNDS = 60
+# Seconds that a round takes at least.
+PACE = 0.05
+MIXED = {"scheduler": OURS, "server": [OURS, NATIVE, OURS, NATIVE], "worker": OURS}
+
+
+def cluster(kind="dist_sync", optimizer="sgd", rounds=ROUNDS, env=None, **more):
+    more = {"library": MIXED, **more}
+    return Cluster("elastic.py", (kind, optimizer, rounds, PACE),
+                   env={"PSLITE_ELASTIC": 1, "PS_VERBOSE": 1, **(env or {})}, **more)
+
+
+def with_journal(rounds=300, **more):
+    """A job whose scheduler can be started again."""
+    job = cluster(rounds=rounds, **more)
+    job.env["PSLITE_JOURNAL"] = str(job.folder / "job.journal")
+    return job
+
+
+@functools.lru_cache(maxsize=None)
+def undisturbed(optimizer, servers=2, rounds=ROUNDS):
+    """The workers' digests of a run on stock that nothing happens to."""
+    run = harness.run("elastic.py", "dist_sync", optimizer, rounds, 0, servers=servers)
+    assert len(set(run.digests.values())) == 1, run.describe()
+    return run.digests
+
+
+def reach(job, round_number):
+    """Waits until a worker has done that round."""
+    worker = job.nodes["worker0"]
+    assert worker.wait_for(f"round {round_number}\n", 60), job.describe()
+
+
+def ended_well(job, gone=()):
+    """Waits for the end; fails unless all but the named ended by themselves without an error."""
+    assert job.wait(), job.describe()
+    job._read_all()
+    for node in job.nodes.values():
+        if node.name not in gone:
+            assert node.returncode == 0 and not node.hung, job.describe()
+    return job
+
+
+def server_of_rank(job, rank):
+    """Ranks follow ports, not the order in which processes were started."""
+    return next(node for node in job.of("server") if f"this is server {rank} " in node.output)
+
+
+def start_scheduler_again(job):
+    """The killed one stays among the nodes as "lost scheduler"."""
+    lost = job.nodes.pop("scheduler")
+    lost.name = "lost scheduler"
+    job.nodes[lost.name] = lost
+    return job.spawn("scheduler")
