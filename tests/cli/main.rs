@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod doctor;
+#[path = "../common/ports.rs"]
+mod ports;
 mod run;
 mod scheduler;
 

@@ -7,11 +7,8 @@ use std::thread;
 
 use pslite::node::{Lookup, Postoffice};
 
+use super::ports::free_port;
 use super::{finish, pslite, text};
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 fn lookup(role: &'static str, port: u16) -> Lookup {
     Arc::new(move |name| {

@@ -1,6 +1,8 @@
 //! Whole jobs in one process, and what the tests ask of them.
 
-use std::net::TcpListener;
+#[path = "../common/ports.rs"]
+mod ports;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
@@ -10,6 +12,8 @@ use bytes::Bytes;
 use pslite::kv::{Assembled, KvPairs};
 use pslite::node::{Customer, CustomerHandle, Lookup, Postoffice, PullSink, Request};
 use pslite::wire::Meta;
+
+use ports::free_port;
 
 /// Nothing takes longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -61,7 +65,7 @@ impl Job {
     }
 
     fn start(servers: usize, transport: &'static str, elastic: bool) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let office = |role: &'static str| {
             let lookup: Lookup = Arc::new(move |name| {
                 let text = match name {
