@@ -284,6 +284,22 @@ impl Cluster {
         }
     }
 
+    /// A stock scheduler is gone. It ends by itself when it has freed all from the exit barrier, and then closes its
+    /// sockets without waiting for what they still hold (zmq_van.h:54-62): so whoever is in there was freed, and only
+    /// has not heard of it. (On stock he waits for ever.) True if this node is, and in no other barrier.
+    pub(super) fn freed_unheard(&mut self, text: &str, out: &mut Vec<Action>) -> bool {
+        if self.tickets.is_empty() || !self.tickets.iter().all(|ticket| ticket.leaving) {
+            return false;
+        }
+        let text = format!("{text}; this node was about to leave, and does");
+        Self::log(out, Level::Warning, text);
+        for ticket in std::mem::take(&mut self.tickets) {
+            self.finalizing |= ticket.customer_id == 0;
+            out.push(Action::BarrierDone { ticket: ticket.ticket, result: Ok(()) });
+        }
+        true
+    }
+
     /// Scheduler: a barrier that waits for somebody who is gone, or has taken leave, will never be passed
     /// (in stock those who wait hang). Where the
     /// dead may be replaced it waits for the new one, as long as [`Self::check_recovery`] allows:

@@ -222,6 +222,9 @@ impl Cluster {
         if over || id == self.me.id || self.lost.contains_key(&id) {
             return;
         }
+        if id == SCHEDULER && !self.is_ours(SCHEDULER) && self.freed_unheard(&text, out) {
+            return;
+        }
         // Nothing was promised any more by one who took leave, nor after the exit barrier by
         // peers that cannot take leave.
         let left = self.left.iter().any(|(node, _)| *node == id)

@@ -467,6 +467,31 @@ fn one_who_took_leave_is_not_mourned() {
     assert_eq!((job.failure(0), job.failure(1)), (None, None));
 }
 
+/// A stock scheduler frees all from the exit barrier and ends, and its word may end with it.
+#[test]
+fn the_last_word_of_a_stock_scheduler_may_be_lost() {
+    for stock in [true, false] {
+        let mut configs = vec![config(Role::Scheduler, "s", 1, 1, 1)];
+        configs.push(config(Role::Server, "b", 100, 1, 1));
+        configs.push(config(Role::Worker, "a", 200, 1, 1));
+        let abilities = if stock { 0 } else { ability::PSLITE };
+        configs[0].node.abilities = abilities;
+        configs.iter_mut().for_each(|config| config.scheduler.abilities = abilities);
+        let mut job = Job::new(configs);
+        job.start();
+        let exit =
+            Event::EnterBarrier { ticket: 1, customer_id: 0, group: ALL_GROUP, leaving: true };
+        job.feed(1, exit);
+        // The worker is in the middle of something.
+        job.barrier(2, 1, 0, WORKER_GROUP + SERVER_GROUP);
+        job.kill(0);
+        job.pass(10 * SECOND);
+        assert_eq!(job.done(1, 1).map(|result| result.is_ok()), Some(stock));
+        assert_eq!(job.failure(1).is_none(), stock);
+        assert!(job.done(2, 1).unwrap().is_err() && job.failure(2).is_some());
+    }
+}
+
 /// It left one barrier earlier than the other: nobody will ever join that one.
 #[test]
 fn a_barrier_does_not_wait_for_one_who_left() {
