@@ -39,6 +39,10 @@ CASES = {
     "module": case("module_fit.py", "dist_sync"),
 }
 
+# Those whose servers have no optimizer: Python is not asked for anything there, on stock either.
+PLAIN = {"dist_sync", "dist_device_sync", "dist_sync_device", "p3", "p3_device", "trainer_worker", "trainer_device",
+         "trainer_p3"}
+
 # Names the folder in which stock's answers are kept for all processes of one test run (conftest.py).
 ANSWERS = "PSLITE_TEST_ANSWERS"
 
@@ -58,4 +62,6 @@ def stock_digests(name):
 def run_case(name, library, **options):
     chosen = CASES[name]
     env = {**chosen.env, **options.pop("env", {})}
+    if name in PLAIN:
+        options = {"light": (harness.STOCK, harness.OURS), **options}
     return harness.run(chosen.script, *chosen.args, library=library, env=env, **options)

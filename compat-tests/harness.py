@@ -203,18 +203,19 @@ class Cluster:
     node's name ("worker1") to more of it. prepare: is called with the folder in which they run.
     prefix: called with a role, the command that its processes are run by. roles: which roles to
     start, for jobs that lack some. place: the hosts of a lab (netlab.cluster.Place). whole: the
-    scheduler too runs the script and imports mxnet, for which programs/scheduler.py stands else.
+    scheduler and all servers run the script and import mxnet. Else programs/server.py stands for the scheduler, and
+    for servers with the libraries in `light`, which is ours by default: its store asks Python for nothing.
     """
 
     def __init__(self, script, args=(), workers=2, servers=2, library=STOCK, env=None,
                  node_env=None, timeout=DEFAULT_TIMEOUT, roles=ROLES, port=None,
-                 host="127.0.0.1", command=None, prepare=None, prefix=None, place=None, whole=False):
+                 host="127.0.0.1", command=None, prepare=None, prefix=None, place=None, whole=False,
+                 light=(OURS,)):
         self.script = Path(script) if Path(script).is_absolute() else PROGRAMS / script
         self.command = command or [PYTHON, "-u", str(self.script), *map(str, args)]
         self.counts = {"scheduler": 1, "server": servers, "worker": workers}
-        self.scheduler = [PYTHON, "-u", str(PROGRAMS / "scheduler.py")]
-        if command or whole:
-            self.scheduler = self.command
+        self.whole = whole or command is not None
+        self.light = light
         self.prefix = prefix or (lambda role: [])
         self.place = place
         self.library = library
@@ -283,15 +284,23 @@ class Cluster:
         name = name or ("scheduler" if role == "scheduler" else f"{role}{index}")
         assert name not in self.nodes, f"{name} is there already"
         library = self.library_of(role, index)
-        command = self.scheduler if role == "scheduler" else self.command
+        command = self.command
+        environment = self.environment(role, index, more)
+        if not self.whole and self._needs_no_python(role, library, environment):
+            command = [PYTHON, "-u", str(PROGRAMS / "server.py")]
         if library == NATIVE:
             command = [str(PROGRAM), role]
         command = self.prefix(role) + command
         if self.place:
             command = self.place.command(role, index, command)
-        node = Node(name, role, library, command, self.environment(role, index, more), self.folder)
+        node = Node(name, role, library, command, environment, self.folder)
         self.nodes[name] = node
         return node
+
+    def _needs_no_python(self, role, library, environment):
+        # With these settings it is MXNet's server that serves.
+        has_store = {"PSLITE_STORE", "PSLITE_LEVEL"}.isdisjoint(environment)
+        return role == "scheduler" or role == "server" and library in self.light and has_store
 
     def start(self):
         for role in ROLES:

@@ -51,10 +51,10 @@ def test_mxnets_server_can_be_kept():
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_an_unknown_optimizer_goes_to_mxnets_server(when):
     """With all that the store holds by then."""
-    stock, ours = (harness.run("own_optimizer.py", when, library=library, env=SMALL_BOUND)
+    stock, ours = (harness.run("own_optimizer.py", when, library=library, env=SMALL_BOUND, whole=True)
                    for library in (STOCK, OURS))
     assert ours.digests == stock.digests and len(set(ours.digests.values())) == 1, ours.describe()
-    logs = harness.run("own_optimizer.py", when, library=OURS,
+    logs = harness.run("own_optimizer.py", when, library=OURS, whole=True,
                        env={**SMALL_BOUND, "PSLITE_LOG": "info"})
     for node in logs.of("server"):
         assert "Halving" in node.err and "takes over" in node.err, node.describe()
@@ -82,7 +82,8 @@ def test_a_server_without_mxnet_ends_if_it_cannot_refuse():
 def test_what_has_no_kernel_for_rows_goes_to_mxnets_server(name, when):
     """The optimizer comes to row_sparse keys, or they come to it."""
     stock = harness.run("sparse_optimizer.py", name, when, library=STOCK)
-    ours = harness.run("sparse_optimizer.py", name, when, library=OURS, env={"PSLITE_LOG": "info"})
+    ours = harness.run("sparse_optimizer.py", name, when, library=OURS, whole=True,
+                       env={"PSLITE_LOG": "info"})
     assert len(set(stock.digests.values())) == 1, stock.describe()
     assert ours.digests == stock.digests, ours.describe()
     taken = [node for node in ours.of("server") if "takes over" in node.err]
