@@ -41,6 +41,7 @@ impl Van {
             let sleep = self.sleep();
             std::thread::park_timeout(sleep);
         }
+        self.say_last_carriers();
     }
 
     fn sleep(&self) -> Duration {

@@ -105,18 +105,35 @@ impl Van {
         let mut events: Vec<LinkEvent> = Vec::new();
         native.link_events(&mut events);
         for LinkEvent { key, up } in events {
-            if !up {
+            if up {
+                self.say_carrier(native, key);
+            } else {
                 self.fall_back(native, key);
-            } else if log::enabled(Level::Verbose) {
-                let to = lock(&self.core).cluster.describe(key);
-                let by = match (native.carrier(key), native.address(key)) {
-                    ("shm", _) => "through shared memory".to_owned(),
-                    ("tcp", Some(address)) => format!("over TCP to {address}"),
-                    _ => continue,
-                };
-                log::write(Level::Verbose, &format!("data to {to} go {by}"));
             }
         }
+    }
+
+    /// The same at the end, when nothing is to fall back any more: a job may be shorter than a tick of the clock.
+    pub(super) fn say_last_carriers(&self) {
+        let Some(native) = &self.native else { return };
+        let mut events: Vec<LinkEvent> = Vec::new();
+        native.link_events(&mut events);
+        for event in events.iter().filter(|event| event.up) {
+            self.say_carrier(native, event.key);
+        }
+    }
+
+    fn say_carrier(&self, native: &NativeTransport, key: NodeId) {
+        if !log::enabled(Level::Verbose) {
+            return;
+        }
+        let by = match (native.last_carrier(key), native.address(key)) {
+            ("shm", _) => "through shared memory".to_owned(),
+            ("tcp", Some(address)) => format!("over TCP to {address}"),
+            _ => return,
+        };
+        let to = lock(&self.core).cluster.describe(key);
+        log::write(Level::Verbose, &format!("data to {to} go {by}"));
     }
 
     /// Sends over the stock wire what a link without any connection kept, and says so once. A link that

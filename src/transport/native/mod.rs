@@ -13,6 +13,7 @@
 
 mod attempt;
 mod counters;
+mod foresight;
 mod guest;
 mod io_thread;
 mod landing;
@@ -263,6 +264,12 @@ impl NativeTransport {
         self.peer(key).map_or("none", |link| link.carrier())
     }
 
+    /// What carried messages to a peer last: as [`Self::carrier`], also when there is no connection any more.
+    #[must_use]
+    pub fn last_carrier(&self, key: i32) -> &'static str {
+        self.peer(key).map_or("none", |link| link.last_carrier())
+    }
+
     fn peers_mut(&self) -> RwLockWriteGuard<'_, Peers> {
         self.peers.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -444,6 +451,8 @@ impl Drop for NativeTransport {
     }
 }
 
+#[cfg(test)]
+mod awake_tests;
 #[cfg(test)]
 mod meeting_tests;
 #[cfg(test)]

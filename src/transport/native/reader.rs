@@ -105,6 +105,11 @@ impl Reader {
         Ok(more)
     }
 
+    /// True if no message is here in part.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.start == self.end && self.body.is_none()
+    }
+
     fn fill(&mut self, pipe: &mut InPipe, around: &mut Surroundings<'_>) -> io::Result<bool> {
         self.make_room();
         let counters = around.counters;

@@ -1,6 +1,7 @@
 //! The receiving side: all connections on which peers send to this node, and the sessions of their
 //! links. Whoever calls `next` does all the work on its own thread: waits, reads, confirms.
 
+mod awake;
 mod comings;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use smallvec::SmallVec;
 
+use super::foresight::Foresight;
 use super::link::Link;
 use super::pipe::{InPipe, socket_read, socket_write};
 use super::reader::{Asides, Reader, Surroundings};
@@ -27,6 +29,8 @@ use crate::transport::sys::memory::delay_acknowledgements;
 use crate::transport::zmq::RecvError;
 use crate::wire::native::{Header, Hello, Kind};
 
+use awake::Partner;
+
 /// After that many messages, or bytes of data, a peer is told what arrived, if no message to it did so.
 const ACK_MESSAGES: u64 = 64;
 const ACK_BYTES: u64 = 2 << 20;
@@ -36,6 +40,8 @@ const ACK_AFTER: Duration = Duration::from_millis(5);
 const READS_MAX: usize = 16;
 /// Messages from rings before the sockets have their turn.
 const RINGS_TURN: u32 = 64;
+/// A message with no more data is small: it comes as a whole.
+const SMALL: usize = 64 << 10;
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
 /// The token of the bell that wakes the receiving thread.
@@ -72,6 +78,14 @@ struct Entry {
     last_connected: Instant,
 }
 
+/// What a wait brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Something,
+    Bell,
+}
+
 /// See the module.
 pub(super) struct Receiver {
     epoll: Epoll,
@@ -83,6 +97,10 @@ pub(super) struct Receiver {
     /// Messages from rings since the sockets had their turn.
     from_rings: u32,
     spin: Spin,
+    foresight: Foresight,
+    partner: Partner,
+    /// There is a core for the peer, while this thread waits on another one.
+    can_stay_awake: bool,
     next_token: u64,
     /// Some peer has not been told of all that arrived.
     untold: bool,
@@ -102,6 +120,9 @@ impl Receiver {
             rings: Vec::new(),
             from_rings: 0,
             spin: Spin::default(),
+            foresight: Foresight::default(),
+            partner: Partner::default(),
+            can_stay_awake: std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
             next_token: BELL + 1,
             untold: false,
             last_told: Instant::now(),
@@ -126,7 +147,12 @@ impl Receiver {
                 continue;
             }
             self.from_rings = 0;
-            if self.wait(shared).map_err(RecvError::Zmq)? {
+            match self.stay_awake(shared).map_err(RecvError::Zmq)? {
+                Seen::Nothing => {}
+                Seen::Something => continue,
+                Seen::Bell => return Ok(None),
+            }
+            if self.sleep(shared).map_err(RecvError::Zmq)? == Seen::Bell {
                 return Ok(None);
             }
         }
@@ -171,8 +197,8 @@ impl Receiver {
         spin.until(|| shared.is_stopping() || pipes.iter().any(|ring| ring.has_bytes()))
     }
 
-    /// Waits until something can be read; true if the bell rang.
-    fn wait(&mut self, shared: &Shared) -> io::Result<bool> {
+    /// Waits until something can be read.
+    fn sleep(&mut self, shared: &Shared) -> io::Result<Seen> {
         let rings =
             || self.rings.iter().filter_map(|token| self.connections.get(token)?.pipe.ring());
         let all_asleep = rings().all(|ring| ring.sleep());
@@ -183,19 +209,28 @@ impl Receiver {
         } else {
             EpollTimeout::NONE
         };
+        let began = self.falls_asleep();
+        let seen = self.poll(timeout, shared)?;
+        self.has_slept(began);
+        Ok(seen)
+    }
+
+    /// Reads what can be read, from all.
+    fn poll(&mut self, timeout: EpollTimeout, shared: &Shared) -> io::Result<Seen> {
         shared.receive_syscalls.fetch_add(1, Relaxed);
         let waited = self.epoll.wait(&mut self.events, timeout);
-        rings().for_each(super::ring::RingReader::awake);
+        let rings = self.rings.iter().filter_map(|token| self.connections.get(token)?.pipe.ring());
+        rings.for_each(super::ring::RingReader::awake);
         let count = match waited {
             Ok(count) => count,
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        let mut rang = false;
+        let mut seen = if count > 0 { Seen::Something } else { Seen::Nothing };
         for index in 0..count {
             let token = self.events[index].data();
             if token == BELL {
-                rang = true;
+                seen = Seen::Bell;
                 shared.receive_bell.silence();
                 self.welcome_arrivals(shared);
             } else if self.rings.contains(&token) {
@@ -204,7 +239,7 @@ impl Receiver {
                 self.read(token, shared);
             }
         }
-        Ok(rang)
+        Ok(seen)
     }
 
     /// The socket beside a ring has come to its end.
@@ -223,10 +258,15 @@ impl Receiver {
 
     // ---- reading ------------------------------------------------------------------------------
 
-    fn read(&mut self, token: u64, shared: &Shared) {
-        if let Err(error) = self.read_some(token, shared) {
-            self.say_why(token, &error);
-            self.close(token, shared);
+    /// Reads a bit from a connection, or closes it; true if something came.
+    fn read(&mut self, token: u64, shared: &Shared) -> bool {
+        match self.read_some(token, shared) {
+            Ok(came) => came,
+            Err(error) => {
+                self.say_why(token, &error);
+                self.close(token, shared);
+                true
+            }
         }
     }
 
@@ -272,8 +312,13 @@ impl Receiver {
             ready.iter().skip(before).flat_map(|message| &message.frames).map(Bytes::len).sum();
         asides.data = asides.data.max(complete as u64);
         entry.note(asides, shared);
+        let is_small =
+            ready.len() == before + 1 && complete <= SMALL && connection.reader.is_idle();
         self.untold |= asides.parts > 0;
         let key = connection.session;
+        if matches!(result, Ok(true)) {
+            self.note_partner(token, !is_ring && is_small);
+        }
         if asides.flush {
             self.tell(key, shared);
         }

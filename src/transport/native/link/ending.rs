@@ -88,6 +88,11 @@ impl Link {
         lock(&self.state).carrier()
     }
 
+    /// What carried messages last.
+    pub(in crate::transport::native) fn last_carrier(&self) -> &'static str {
+        lock(&self.state).last_carrier
+    }
+
     /// Frees those who wait, so that they see that the node stops.
     pub(in crate::transport::native) fn wake(&self) {
         let _state = lock(&self.state);
