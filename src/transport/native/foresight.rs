@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_micros(1);
 /// Looks before going to sleep, each after half as long again: five times as long in all, but no longer than
 /// `PATIENCE`. A sleep costs about that.
 const LOOKS: usize = 5;
-pub(super) const PATIENCE: Duration = Duration::from_micros(250);
+const PATIENCE: Duration = Duration::from_micros(250);
 /// So many short sleeps in a row make it stay awake.
 const SLEEPS: u32 = 8;
 /// The most that it may take. Each time that it did not pay doubles the number.

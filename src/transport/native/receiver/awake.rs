@@ -2,12 +2,11 @@
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::epoll::EpollTimeout;
 
 use super::{Receiver, Seen};
-use crate::transport::native::foresight::PATIENCE;
 use crate::transport::native::ring::RingReader;
 use crate::transport::native::shared::Shared;
 
@@ -15,6 +14,9 @@ use crate::transport::native::shared::Shared;
 const IN_A_ROW: u32 = 8;
 /// After so many looks at it alone, all have their turn.
 const TURN: u32 = 64;
+
+/// A look that comes so much later than at twice its time had to wait for others that keep the core.
+const LATE: Duration = Duration::from_micros(20);
 
 /// Whose small message came last.
 #[derive(Debug, Default)]
@@ -55,7 +57,7 @@ impl Receiver {
             let seen = self.look(shared)?;
             if seen != Seen::Nothing {
                 // Others may have run for so long that being woken would have been sooner.
-                if began.elapsed() <= PATIENCE {
+                if began.elapsed() <= 2 * look + LATE {
                     self.foresight.came(number);
                 } else {
                     self.foresight.in_vain();
