@@ -28,17 +28,12 @@ impl Van {
             return native.disconnect(node.id, Duration::ZERO);
         }
         let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
-        if let Err(error) = native.connect(node.id, &endpoint, identity, self.connections_to(node))
-        {
+        let connections = self.settings.connections;
+        if let Err(error) = native.connect(node.id, &endpoint, identity, connections) {
             native.disconnect(node.id, Duration::ZERO);
             let to = node.describe();
             log::write(Level::Warning, &format!("data to {to} take the stock wire: {error}"));
         }
-    }
-
-    /// How many connections the link to that node is to have over TCP.
-    const fn connections_to(&self, _node: &Node) -> u8 {
-        self.settings.connections
     }
 
     pub(super) fn disconnect_native(&self, id: NodeId, linger: Duration) {

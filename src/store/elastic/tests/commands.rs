@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 
+use super::store_of_two;
+use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound, Outgoing};
-use crate::store::{Store, StoreConfig};
 use crate::wire::elastic::{TransferKind, Word, WordKind};
 use crate::wire::{Meta, NodeId};
 
@@ -16,18 +17,7 @@ struct Four(Vec<(NodeId, Store)>);
 
 impl Four {
     fn new() -> Self {
-        let store = |id| {
-            let config = StoreConfig {
-                workers: 1,
-                servers: 2,
-                id,
-                deterministic: false,
-                elastic: true,
-                replicas: 1,
-            };
-            (id, Store::new(config))
-        };
-        let mut four = Self(ALL.map(store).into());
+        let mut four = Self(ALL.map(|id| (id, store_of_two(id))).into());
         for id in ALL {
             let sent = four.policy(id, 2, &[]);
             four.give_all(id, sent);

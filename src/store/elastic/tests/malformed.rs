@@ -6,10 +6,11 @@ use proptest::prelude::*;
 
 use super::ADAM;
 use super::keys::pickled;
+use super::store_of_two;
 use crate::kv::server_key_ranges;
+use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Outbound, Outgoing};
-use crate::store::{Store, StoreConfig};
 use crate::wire::elastic::{
     KeyRoute, Mark, Order, Placed, Route, Transfer, TransferKind, Word, WordKind,
 };
@@ -18,15 +19,7 @@ use crate::wire::{Key, Meta, NodeId};
 const LENGTH: usize = 40;
 
 fn store(id: NodeId) -> Store {
-    let config = StoreConfig {
-        workers: 1,
-        servers: 2,
-        id,
-        deterministic: false,
-        elastic: true,
-        replicas: 1,
-    };
-    let mut store = Store::new(config);
+    let mut store = store_of_two(id);
     let body = pickled("Adam", ADAM);
     let head = Head::Controller.number();
     let command = Meta { head, body, sender: 9, customer_id: 0, timestamp: 1, ..Meta::default() };

@@ -17,7 +17,20 @@ use self::worker::Action;
 use self::world::{Chances, Plan, World};
 use crate::store::mxnet::{Store, StoreConfig};
 use crate::store::{Dtype, command::Head};
-use crate::wire::{Meta, worker_id};
+use crate::wire::{Meta, NodeId, worker_id};
+
+/// A server's empty store, in a job that began with one worker and two servers.
+fn store_of_two(id: NodeId) -> Store {
+    let config = StoreConfig {
+        workers: 1,
+        servers: 2,
+        id,
+        deterministic: false,
+        elastic: true,
+        replicas: 1,
+    };
+    Store::new(config)
+}
 
 /// What workers tell the servers first.
 #[derive(Clone, Copy, Debug)]
