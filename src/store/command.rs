@@ -144,6 +144,14 @@ impl Generations {
         }
     }
 
+    /// An optimizer that came after those that followed it: what others did by it may still come. One that is older
+    /// than all of the last ones is not kept.
+    pub(super) fn keep_former(&mut self, generation: u64, optimizer: Arc<Optimizer>) {
+        if self.kept.len() < KEPT_MAX {
+            self.kept.entry(generation).or_insert(optimizer);
+        }
+    }
+
     /// The optimizer of a generation, if it is one of the last.
     pub(super) fn optimizer(&self, generation: u64) -> Option<&Arc<Optimizer>> {
         self.kept.get(&generation)

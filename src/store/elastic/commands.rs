@@ -242,10 +242,15 @@ impl Store {
         match (head, frames.first()) {
             (Head::Controller, None) => return self.take_count(transfer),
             (Head::Controller, Some(body)) => {
+                let optimizer = self.read_optimizer(body);
                 if transfer.number <= self.generations.current() {
+                    // Who tells it has not heard of the newer one, and will send what it did by this one.
+                    if let Ok(optimizer) = optimizer {
+                        self.generations.keep_former(transfer.number, Arc::new(optimizer));
+                    }
                     return Ok(());
                 }
-                let optimizer = self.read_optimizer(body)?;
+                let optimizer = optimizer?;
                 self.generations.advance(transfer.number);
                 self.set_optimizer(optimizer);
             }

@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 
-use super::store_of_two;
+use super::keys::pickled;
+use super::{ADAM, MOMENTUM, store_of_two};
 use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound, Outgoing};
-use crate::wire::elastic::{TransferKind, Word, WordKind};
+use crate::wire::elastic::{Transfer, TransferKind, Word, WordKind};
 use crate::wire::{Meta, NodeId};
 
 const ALL: [NodeId; 4] = [8, 10, 12, 14];
@@ -98,6 +99,23 @@ fn one_that_becomes_the_first_asks_the_others_before_it_serves() {
     let answers = four.give_all(14, sent);
     assert!(four.store(12).multi_precision && !four.waits(12) && !four.waits(14));
     assert_eq!(answers, 1, "the command that waited");
+}
+
+/// One that joined hears of the newest optimizer alone, and then from a server that has only heard of the one before:
+/// that may send what it did by it.
+#[test]
+fn an_optimizer_that_comes_after_its_successor_is_known() {
+    let mut four = Four::new();
+    for (from, number, class, own) in [(8, 2, "Adam", ADAM), (12, 1, "SGD", MOMENTUM)] {
+        let kind = TransferKind::Command.into();
+        let head = Head::Controller.number();
+        let transfer = Transfer { kind, head, number, ..Transfer::default() };
+        four.give(from, &Outgoing { to: 14, transfer, frames: vec![pickled(class, own)] });
+    }
+    let store = four.store(14);
+    let name = |generation| store.optimizer_of(generation).unwrap().unwrap().class();
+    assert_eq!((name(1), name(2)), ("SGD", "Adam"));
+    assert_eq!(store.optimizer.as_ref().unwrap().class(), "Adam", "it applies the newest");
 }
 
 /// Nobody else is left: there is nobody to ask.
