@@ -72,11 +72,10 @@ impl Scheduler {
         Some(self.policy())
     }
 
-    /// Lets go of drained servers that own nothing, keep nothing, and to which nothing is on its way.
+    /// Lets go of drained servers that claim nothing, not even a copy, and to which nothing is on its way.
     fn release(&mut self) {
         for server in self.draining.clone() {
-            let holds = |claim: &Claim| claim.holding() != Holding::Replica;
-            let empty = !self.claims[&server].iter().any(holds);
+            let empty = self.claims[&server].is_empty();
             let bound = |c: &Claim| c.holding() == Holding::Leaving && c.peer == server;
             if empty && !self.claims.values().flatten().any(bound) {
                 self.servers.remove(&server);
