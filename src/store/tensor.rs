@@ -56,7 +56,7 @@ pub(super) struct Piece {
     pub(super) copied: Copied,
     /// What the replica before has, until it has forgotten it.
     pub(super) former_copy: Option<FormerCopy>,
-    /// Who keeps a copy, as it was, until this one is safe.
+    /// Who keeps a copy, as it was, until it has heard that this one is safe.
     pub(super) source: Option<Source>,
 }
 
@@ -154,17 +154,18 @@ impl Piece {
     }
 
     /// True if pushes that made that version must not be answered yet: the replica may not have it, or the
-    /// piece is kept elsewhere, as it was before, in case this server dies.
+    /// piece is kept elsewhere, as it was before, in case this server and its replica die.
     pub(super) fn withholds(&self, version: u64) -> bool {
         let confirmed =
             matches!(self.copied, Copied::Sent { confirmed: Some(has), .. } if has >= version);
-        let unconfirmed = (self.copied != Copied::Not || self.source.is_some()) && !confirmed;
+        let unconfirmed = self.copied != Copied::Not && !confirmed;
         unconfirmed || self.has_older_copy(version)
     }
 
-    /// True if a former replica has a copy that may be older than that version.
+    /// True if its former owner, or a former replica, has a copy that may be older than that version.
     pub(super) fn has_older_copy(&self, version: u64) -> bool {
-        self.former_copy.is_some_and(|former| former.confirmed < Some(version))
+        self.source.is_some()
+            || self.former_copy.is_some_and(|former| former.confirmed < Some(version))
     }
 
     /// The copy at that server is to become, or to have been, a former one.

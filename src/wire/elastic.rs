@@ -97,7 +97,7 @@ pub enum TransferKind {
     Seed = 3,
     /// To the replica: the sum of one round, to be applied as the owner did.
     Round = 4,
-    /// From the replica: all up to `version` of the piece is here.
+    /// From the replica: all up to `version` of the piece is here. From the old owner: it has forgotten the piece.
     Confirmed = 5,
     /// To the replica: the piece is cut at `cuts`; its parts have `term` now, but for those in `gone`, which
     /// keep the term before.
@@ -165,7 +165,8 @@ pub struct Transfer {
     pub head: i32,
     /// Which optimizer `state` is of, or the sum is for: how many one worker had sent with it. `Command`, of an
     /// optimizer: the same; without a frame: how many optimizers the customer of the one mark has sent, the
-    /// last of them with that timestamp. `CommandsEnd`: the policy that the sender knows.
+    /// last of them with that timestamp. `CommandsEnd`: the policy that the sender knows. `Confirmed`: 1 if it answers
+    /// a `Moved`.
     #[prost(uint64, tag = "17")]
     pub number: u64,
     /// `Command` without a frame: the worker.

@@ -105,46 +105,64 @@ const DEADLY: Plan = Plan { deaths: 3, ..CALM };
 const HEADLESS: Plan = Plan { deaths: 1, restarts: 3, ..CALM };
 const WILD: Plan = Plan { one_at_a_time: false, restarts: 1, ..DEADLY };
 
+/// What is wrong with the jobs of all seeds; the job of each must go on, or at least say that it cannot.
+fn wrong(servers: std::ops::Range<u64>, plan: Plan, must_go_on: bool) -> Vec<String> {
+    let mut survived = 0;
+    let mut found = Vec::new();
+    for seed in seeds() {
+        let n = servers.start + seed % (servers.end - servers.start);
+        let world = play(seed, n as usize, plan, false);
+        let ended = world.failure().or_else(|| {
+            world.live_servers().is_empty().then(|| "no server is left, and nobody says so".into())
+        });
+        match ended {
+            Some(text) if must_go_on => found.push(format!("seed {seed} ended: {text}")),
+            Some(_) => {}
+            None => {
+                survived += 1;
+                found.extend(world.verdict().err().map(|text| format!("seed {seed}: {text}")));
+            }
+        }
+    }
+    let all = seeds().count();
+    if survived <= all / 6 {
+        found.push(format!("only {survived} of {all} survived"));
+    }
+    found
+}
+
 #[test]
 fn joins_and_drains_lose_nothing() {
-    for seed in 0..n() {
-        let world = play(seed, 2 + (seed % 3) as usize, CALM, false);
-        assert_eq!(world.failure(), None, "seed {seed}");
-        world.check();
-    }
+    assert_eq!(wrong(2..5, CALM, true), [""; 0]);
 }
 
 #[test]
 fn one_death_at_a_time_loses_nothing() {
-    for seed in 0..n() {
-        let world = play(seed, 2 + (seed % 4) as usize, DEADLY, false);
-        assert_eq!(world.failure(), None, "seed {seed}");
-        world.check();
-    }
+    assert_eq!(wrong(2..6, DEADLY, true), [""; 0]);
 }
 
 #[test]
 fn the_loss_of_the_scheduler_loses_nothing() {
-    for seed in 0..n() {
-        let world = play(seed, 2 + (seed % 3) as usize, HEADLESS, false);
-        assert_eq!(world.failure(), None, "seed {seed}");
-        world.check();
-    }
+    assert_eq!(wrong(2..5, HEADLESS, true), [""; 0]);
 }
 
 /// More may die than there are copies. Then the job may end, but it never goes on with less than was
 /// answered.
 #[test]
 fn many_deaths_at_once_lose_nothing_in_silence() {
-    let mut survived = 0;
-    for seed in 0..n() {
-        let world = play(seed, 3 + (seed % 3) as usize, WILD, false);
-        if world.failure().is_none() && !world.live_servers().is_empty() {
-            world.check();
-            survived += 1;
+    assert_eq!(wrong(3..6, WILD, false), [""; 0]);
+}
+
+/// Seeds by which something was found that is mended: a piece that had just moved, and of which the new owner died
+/// together with its replica.
+#[test]
+fn seeds_that_were_wrong_once() {
+    for (seed, servers) in [(77, 5), (932, 5)] {
+        let world = play(seed, servers, WILD, false);
+        if world.failure().is_none() {
+            assert_eq!(world.verdict(), Ok(()), "seed {seed}");
         }
     }
-    assert!(survived > n() / 6, "only {survived} survived");
 }
 
 /// A server that says `Moved` between its claims and the policy: a piece may be claimed by neither side.
@@ -154,7 +172,9 @@ fn the_rule_about_moved_is_needed() {
     assert!((0..200).any(fails), "nothing was lost by breaking the rule");
 }
 
-/// Seeds; `PSLITE_TEST_SEEDS` says how many if it is to be more than a few.
-fn n() -> u64 {
-    std::env::var("PSLITE_TEST_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(24)
+/// Seeds; `PSLITE_TEST_SEEDS` and `PSLITE_TEST_SEED` say how many, if they are to be others, and which is the first.
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    first..first + number("PSLITE_TEST_SEEDS").unwrap_or(24)
 }

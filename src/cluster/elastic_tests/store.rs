@@ -15,12 +15,12 @@ pub(super) const LENGTH: u64 = 10;
 #[derive(Clone, Debug)]
 pub(super) enum Transfer {
     Move(Piece),
-    /// The piece is safe, or there is no copy to be had: then it is to be said when that is known.
+    /// The piece is safe, or there is no copy to be had.
     Moved {
         from: u64,
         term: u64,
-        alone: bool,
     },
+    /// Nothing of it is kept where it was.
     Known {
         from: u64,
         term: u64,
@@ -115,7 +115,7 @@ impl Owned {
     fn withholds(&self, version: u64) -> bool {
         let confirmed = self.copy.is_some_and(|copy| copy.confirmed >= version);
         let older = self.former.is_some_and(|former| former.confirmed < version);
-        ((self.copy.is_some() || self.source.is_some()) && !confirmed) || older
+        self.source.is_some() || (self.copy.is_some() && !confirmed) || older
     }
 }
 
@@ -252,9 +252,9 @@ impl Store {
             let due = alone || owned.is_safe() || self.says_moved_at_once;
             if let Some((from, false)) = owned.source.filter(|_| due && !frozen) {
                 let piece = &owned.piece;
-                let moved = Transfer::Moved { from: piece.from, term: piece.term, alone };
+                let moved = Transfer::Moved { from: piece.from, term: piece.term };
                 out.transfers.push((from, moved));
-                owned.source = alone.then_some((from, true));
+                owned.source = Some((from, true));
             }
             Self::answer(owned, out);
         }
@@ -312,11 +312,9 @@ impl Store {
     pub(super) fn transfer(&mut self, from: NodeId, transfer: Transfer, out: &mut Out) {
         match transfer {
             Transfer::Move(piece) => self.own(piece, Some(from), out),
-            Transfer::Moved { from: begin, term, alone } => {
+            Transfer::Moved { from: begin, term } => {
                 self.moved(begin, term, out);
-                if alone {
-                    out.transfers.push((from, Transfer::Known { from: begin, term }));
-                }
+                out.transfers.push((from, Transfer::Known { from: begin, term }));
             }
             Transfer::Known { from: begin, term } => {
                 let same = |owned: &&mut Owned| {

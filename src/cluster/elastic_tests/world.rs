@@ -382,32 +382,55 @@ impl World {
         self.nodes[0].failure().map(|failure| failure.text.clone())
     }
 
-    /// One owner for each element, with every push that was answered, and none that was not sent.
+    /// One owner for each element, with every push that was answered, and none that was not sent; else what is wrong.
+    pub(super) fn verdict(&self) -> Result<(), String> {
+        let owners = self.owners()?;
+        if owners.iter().any(Option::is_none) {
+            return Err(format!("no owner: {owners:?}"));
+        }
+        let known = self.nodes[0].pieces();
+        for piece in known.values().flat_map(|key| &key.pieces) {
+            for element in piece.from..piece.to {
+                if owners[element as usize] != Some(piece.owner) {
+                    return Err(format!("the scheduler errs about {element}: {piece:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Self::verdict`], where it must be good.
     pub(super) fn check(&self) {
+        let verdict = self.verdict();
+        assert_eq!(verdict, Ok(()));
+    }
+
+    fn owners(&self) -> Result<Vec<Option<NodeId>>, String> {
         let policy = self.nodes[0].policy();
         let mut owners: Vec<Option<NodeId>> = vec![None; LENGTH as usize];
         for i in self.live_servers() {
             let id = self.id(i);
-            assert!(policy.servers.contains(&id), "{id} lives and is in no policy");
-            assert_eq!(self.nodes[i].policy(), policy, "{id} knows another policy");
+            if !policy.servers.contains(&id) {
+                return Err(format!("{id} lives and is in no policy"));
+            }
+            if self.nodes[i].policy() != policy {
+                return Err(format!("{id} knows another policy"));
+            }
             for piece in self.stores[i].pieces() {
                 for element in piece.from..piece.to {
                     let value = piece.values[(element - piece.from) as usize];
                     let (answered, sent) =
                         (self.answered[element as usize], self.sent[element as usize]);
-                    assert!(value >= answered, "{element}: {value} of {answered} answered pushes");
-                    assert!(value <= sent, "{element}: {value} of {sent} pushes");
-                    let other = owners[element as usize].replace(id);
-                    assert_eq!(other, None, "{element} has two owners, {id} too");
+                    if value < answered || sent < value {
+                        let pushes = format!("{answered} were answered, {sent} sent");
+                        return Err(format!("{element} at {id} has {value} pushes: {pushes}"));
+                    }
+                    if let Some(other) = owners[element as usize].replace(id) {
+                        return Err(format!("{element} has two owners: {other}, {id}"));
+                    }
                 }
             }
         }
-        assert!(owners.iter().all(Option::is_some), "no owner: {owners:?}");
-        let known = self.nodes[0].pieces();
-        for piece in known.values().flat_map(|key| &key.pieces) {
-            for element in piece.from..piece.to {
-                assert_eq!(owners[element as usize], Some(piece.owner), "the scheduler errs");
-            }
-        }
+        Ok(owners)
     }
 }

@@ -12,6 +12,9 @@ use crate::store::tensor::{ALIGN, Layout, Piece, Source};
 use crate::wire::elastic::{Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId};
 
+/// The number of a `Confirmed` that answers a `Moved`.
+const OF_MOVED: u64 = 1;
+
 /// A piece that has left and is kept until it is safe where it went.
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -216,9 +219,8 @@ impl Store {
         }
     }
 
-    /// Tells former owners that pieces are safe here, and moves on what was ordered to. Between claims and
+    /// Tells former owners that pieces are safe here; where there is no replica, at once. Between claims and
     /// policy nobody is told: the former owner must still claim what this server's claims may not have had.
-    /// Where there is no replica it is told at once, and keeps its copy until it has said that it knows.
     pub(super) fn settle(&mut self, key: Key, out: &mut Outbound) {
         let Some(elastic) = &self.elastic else { return };
         if elastic.collecting.is_some() {
@@ -230,23 +232,18 @@ impl Store {
         let settled: Vec<_> = due
             .filter_map(|piece| {
                 let source = piece.source.filter(|source| !source.told)?;
-                piece.source = alone.then_some(Source { told: true, ..source });
+                piece.source = Some(Source { told: true, ..source });
                 let range = (piece.from, piece.to);
-                let moved = about(TransferKind::Moved, key, range, piece.term);
-                Some((source.server, Transfer { number: alone.into(), ..moved }))
+                Some((source.server, about(TransferKind::Moved, key, range, piece.term)))
             })
             .collect();
-        let any = !settled.is_empty();
         for (source, moved) in settled {
             self.send(source, moved, Vec::new(), out);
         }
-        if any {
-            self.carry_out_all(key, out);
-            self.unpark(key, out);
-        }
     }
 
-    /// Where there is no replica: a former owner has forgotten what is here now.
+    /// A former owner has forgotten what is here now: what was done to it since may be answered, and it may be moved
+    /// on.
     pub(super) fn settled(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let key = transfer.key;
         let tensor = self.tensors.get_mut(&key).into_iter();
@@ -262,8 +259,15 @@ impl Store {
         self.unpark(key, out);
     }
 
-    /// What had left is safe where it went.
+    /// What had left is safe where it went, which waits for the word that nothing of it is kept here.
     pub(super) fn take_moved(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
+        let range = (transfer.from, transfer.to);
+        let known = about(TransferKind::Confirmed, transfer.key, range, transfer.term);
+        self.forget_leaving(from, transfer, out);
+        self.send(from, Transfer { number: OF_MOVED, ..known }, Vec::new(), out);
+    }
+
+    fn forget_leaving(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let Some(leaving) = elastic.leaving.get_mut(&transfer.key) else { return };
         let place = leaving.iter().position(|leaving| {
@@ -276,11 +280,6 @@ impl Store {
             elastic.leaving.remove(&transfer.key);
         }
         elastic.changed();
-        if transfer.number > 0 {
-            let range = (transfer.from, transfer.to);
-            let known = about(TransferKind::Confirmed, transfer.key, range, transfer.term);
-            self.send(from, Transfer { number: transfer.number, ..known }, Vec::new(), out);
-        }
         self.drop_copy(transfer.key, &gone, out);
         // What was pushed to it before it left is safe there too, whatever the replica here has of it.
         self.release_settled(transfer.key, out);

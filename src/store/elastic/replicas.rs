@@ -260,7 +260,7 @@ impl Store {
         out.transfers.push(Outgoing { to, transfer, frames });
     }
 
-    /// A replica has all up to a version; or, where there is none, a former owner knows that the piece is here.
+    /// A replica has all up to a version; or a former owner knows that the piece is here.
     pub(super) fn confirmed(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         if transfer.number > 0 {

@@ -65,8 +65,12 @@ impl Three {
         out
     }
 
-    /// A worker pushes the whole key.
+    /// A worker pushes the whole key to the first server.
     fn push(&mut self, worker: NodeId) -> Outbound {
+        self.push_to(8, worker)
+    }
+
+    fn push_to(&mut self, server: NodeId, worker: NodeId) -> Outbound {
         self.timestamp += 1;
         let values = vec![1.0_f32; LENGTH as usize];
         let frames = [
@@ -84,7 +88,7 @@ impl Three {
             ..Meta::default()
         };
         let mut out = Outbound::default();
-        self.store(8).serve(meta, &frames, &mut out);
+        self.store(server).serve(meta, &frames, &mut out);
         out
     }
 
@@ -216,6 +220,33 @@ fn a_confirmation_of_an_earlier_time_makes_nothing_safe() {
     let out = three.give(10, &Outgoing { to: 8, transfer: late, frames: Vec::new() });
     assert!(out.answers.is_empty());
     assert_eq!(three.settle(8, round), 1);
+}
+
+/// If the new owner and its replica died together, what the old one keeps would count.
+#[test]
+fn what_has_come_is_answered_when_its_old_owner_has_forgotten_it() {
+    let mut three = Three::new(3, 1);
+    let order = Order { key: key(), from: 0, to: LENGTH, owner: 12 };
+    let mut leaves = Outbound::default();
+    three.store(8).orders(&[order], &mut leaves);
+    assert_eq!(kinds(&leaves), [(12, TransferKind::Move)]);
+    let seed = three.give(8, &leaves.transfers[0]);
+    let round = three.push_to(12, 9);
+    assert_eq!(
+        (kinds(&seed), kinds(&round)),
+        (vec![(8, TransferKind::Seed)], vec![(8, TransferKind::Round)])
+    );
+    let confirmed = three.give(12, &seed.transfers[0]);
+    let moved = three.give(8, &confirmed.transfers[0]);
+    assert_eq!(kinds(&moved), [(8, TransferKind::Moved)]);
+    let confirmed = three.give(12, &round.transfers[0]);
+    let safe = three.give(8, &confirmed.transfers[0]);
+    assert!(safe.answers.is_empty(), "8 would claim it as it was");
+    assert!(three.holds(8).contains(&(Holding::Leaving, 1)));
+    let known = three.give(12, &moved.transfers[0]);
+    assert_eq!(kinds(&known), [(10, TransferKind::Drop), (12, TransferKind::Confirmed)]);
+    assert!(!three.holds(8).contains(&(Holding::Leaving, 1)));
+    assert_eq!(three.give(8, &known.transfers[1]).answers.len(), 1);
 }
 
 #[test]
