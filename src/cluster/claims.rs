@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::tenures::{Tenure, Tenures};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, Order, Route};
 use crate::wire::{Key, NodeId};
 
@@ -93,6 +94,8 @@ pub struct Evidence<'a> {
     pub former: &'a Pieces,
     /// Orders, and who had them, of which it is not known that they were carried out.
     pub orders: &'a [(NodeId, Order)],
+    /// Since when pieces are whose.
+    pub tenures: &'a Tenures,
     /// Copies that are kept of each piece.
     pub replicas: u32,
     /// The epoch of the policy that is being made.
@@ -152,8 +155,10 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
     for (key, found) in keys(evidence.claims, evidence.former) {
         let of_key = |order: &&(NodeId, Order)| order.1.key == key;
         let orders: Vec<(NodeId, Order)> = evidence.orders.iter().filter(of_key).copied().collect();
+        let tenures = evidence.tenures.get(&key).map_or(&[][..], |tenures| &tenures.parts);
+        let ordered = orders.iter().flat_map(|(_, order)| [order.from, order.to]);
         let borders: Vec<u64> =
-            orders.iter().flat_map(|(_, order)| [order.from, order.to]).collect();
+            ordered.chain(tenures.iter().flat_map(|part| [part.from, part.to])).collect();
         let may_win = |held: &Held| match held.holding {
             Holding::Owner => true,
             // Where nothing is kept twice, the one it went to may have changed it since.
@@ -162,7 +167,7 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
             Holding::Replica => !lives(held.claim.peer),
         };
         let pieces = found.pieces(&borders, may_win, |segment| match segment.best {
-            Some(best) if !is_stale(best, segment, &orders, lives) => {
+            Some(best) if !is_stale(best, segment, &orders, tenures, lives) => {
                 let stays = best.is(Holding::Owner)
                     || (best.is(Holding::Leaving) && lives(best.claim.peer));
                 Choice::Claim { takes_over: !stays }
@@ -187,22 +192,39 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
 
 /// A copy of what a dead server had given away before it died, or may have: whoever got it may have
 /// changed it since.
+///
+/// The server that has the copy may be known as the owner itself: if a policy said that it takes the piece over, and it has
+/// not heard of that. If it had, it would have forgotten the copy, and would own the piece, or have been ordered to
+/// give it away.
 fn is_stale(
     best: &Held,
     segment: &Segment<'_>,
     orders: &[(NodeId, Order)],
+    tenures: &[Tenure],
     lives: impl Fn(NodeId) -> bool,
 ) -> bool {
     if !best.is(Holding::Replica) {
         return false;
     }
-    let dead = best.claim.peer;
-    let went_on = |former: &Piece| former.term > best.claim.term && former.owner != dead;
-    let may_have_gone = |(giver, order): &(NodeId, Order)| {
-        let overlaps = order.from < segment.to && segment.from < order.to;
-        overlaps && *giver == dead && order.owner != dead && !lives(order.owner)
+    let (dead, term) = (best.claim.peer, best.claim.term);
+    let may_have_given = |who: NodeId| {
+        orders.iter().any(|(giver, order)| {
+            let overlaps = order.from < segment.to && segment.from < order.to;
+            overlaps && *giver == who && order.owner != who && !lives(order.owner)
+        })
     };
-    segment.former.is_some_and(went_on) || orders.iter().any(may_have_gone)
+    let may_be_changed_at = |owner: NodeId| owner != best.server || may_have_given(owner);
+    let went_on = |former: &Piece| {
+        former.term > term && former.owner != dead && may_be_changed_at(former.owner)
+    };
+    // What came to the dead, or came back to it, after the copy was made: that is one of an earlier time there.
+    let came_later = |part: &Tenure| match part.owner == dead {
+        true => part.since > term,
+        false => part.term > term && may_be_changed_at(part.owner),
+    };
+    segment.former.is_some_and(went_on)
+        || segment.tenure_in(tenures).is_some_and(came_later)
+        || may_have_given(dead)
 }
 
 /// A claim and who makes it.
@@ -257,6 +279,13 @@ struct Segment<'a> {
     to: u64,
     best: Option<&'a Held>,
     former: Option<&'a Piece>,
+}
+
+impl Segment<'_> {
+    fn tenure_in<'t>(&self, tenures: &'t [Tenure]) -> Option<&'t Tenure> {
+        let at = tenures.partition_point(|part| part.to <= self.from);
+        tenures.get(at).filter(|part| part.from <= self.from)
+    }
 }
 
 /// Who is right about a segment.

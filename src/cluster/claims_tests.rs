@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::claims::*;
+use super::tenures::{KeyTenures, Tenure, Tenures};
 use crate::wire::NodeId;
 use crate::wire::elastic::{Claim, Holding, Order};
 
@@ -51,6 +52,7 @@ struct Case {
     claims: BTreeMap<NodeId, Vec<Claim>>,
     former: Pieces,
     orders: Vec<(NodeId, Order)>,
+    tenures: Tenures,
     replicas: u32,
     epoch: u64,
 }
@@ -61,8 +63,8 @@ impl Case {
         for (server, claim) in claims {
             by_server.entry(*server).or_default().push(*claim);
         }
-        let former = Pieces::new();
-        Self { claims: by_server, former, orders: Vec::new(), replicas: 1, epoch: 9 }
+        let (former, tenures) = (Pieces::new(), Tenures::new());
+        Self { claims: by_server, former, orders: Vec::new(), tenures, replicas: 1, epoch: 9 }
     }
 
     fn resolve(&self) -> Resolution {
@@ -70,6 +72,7 @@ impl Case {
             claims: &self.claims,
             former: &self.former,
             orders: &self.orders,
+            tenures: &self.tenures,
             replicas: self.replicas,
             epoch: self.epoch,
         })
@@ -126,19 +129,25 @@ impl Case {
             return Some((owner, term));
         }
         if holding == Holding::Replica as i32 {
+            let gone = |who: NodeId| {
+                self.orders.iter().any(|(giver, order)| {
+                    let about_it = order.from <= element && element < order.to;
+                    *giver == who && order.owner != who && !lives(order.owner) && about_it
+                })
+            };
+            let changed = |by: NodeId| by != owner || gone(owner);
             let former = self.former.get(&KEY).map_or(&[][..], |key| &key.pieces);
             let known = former.iter().find(|p| p.from <= element && element < p.to);
-            if known.is_some_and(|p| p.term > term && p.owner != claim.peer) {
+            if known.is_some_and(|p| p.term > term && p.owner != claim.peer && changed(p.owner)) {
                 return None;
             }
-            let gone = |(giver, order): &(NodeId, Order)| {
-                *giver == claim.peer
-                    && order.owner != *giver
-                    && !lives(order.owner)
-                    && order.from <= element
-                    && element < order.to
+            let tenures = self.tenures.get(&KEY).map_or(&[][..], |key| &key.parts);
+            let tenure = tenures.iter().find(|t| t.from <= element && element < t.to);
+            let later = |t: &Tenure| match t.owner == claim.peer {
+                true => t.since > term,
+                false => t.term > term && changed(t.owner),
             };
-            if self.orders.iter().any(gone) {
+            if gone(claim.peer) || tenure.is_some_and(later) {
                 return None;
             }
         }
@@ -172,6 +181,17 @@ fn any_former() -> impl Strategy<Value = Pieces> {
     })
 }
 
+fn any_tenures() -> impl Strategy<Value = Tenures> {
+    let owner = prop::sample::select(SERVERS.to_vec());
+    prop::collection::vec((span(), 1..6_u64, 0..3_u64, owner), 0..4).prop_map(|all| {
+        let mut tenures = KeyTenures::default();
+        for ((from, to), since, later, owner) in all {
+            tenures.note(Tenure { from, to, owner, since, term: since + later });
+        }
+        [(KEY, tenures)].into()
+    })
+}
+
 /// Those that a server can have side by side: nothing leaves it for itself, it keeps no copies of its own, and
 /// what it holds in one way, under one term, it holds once.
 fn possible(server: NodeId, claims: Vec<Claim>) -> Vec<Claim> {
@@ -194,12 +214,13 @@ fn any_case() -> impl Strategy<Value = Case> {
     let live = prop::collection::vec(prop::collection::vec(any_claim(), 0..4), 1..5);
     let id = || prop::sample::select(SERVERS.to_vec());
     let orders = prop::collection::vec((id(), span(), id()), 0..3);
-    (live, any_former(), orders, 0..=1_u32).prop_map(|(live, former, orders, replicas)| {
+    let all = (live, any_former(), any_tenures(), orders, 0..=1_u32);
+    all.prop_map(|(live, former, tenures, orders, replicas)| {
         let claims = SERVERS.into_iter().zip(live);
         let claims = claims.map(|(server, claims)| (server, possible(server, claims))).collect();
         let order = |(giver, (from, to), owner)| (giver, Order { key: KEY, from, to, owner });
         let orders = orders.into_iter().map(order).collect();
-        Case { claims, former, orders, replicas, epoch: 9 }
+        Case { claims, former, orders, tenures, replicas, epoch: 9 }
     })
 }
 
@@ -300,6 +321,37 @@ fn an_old_copy_is_not_taken_for_the_newest() {
     case.orders.clear();
     case.former = [(KEY, KeyPieces { length: LENGTH, pieces: vec![piece(18, 0, 12, 4)] })].into();
     assert_eq!(case.by_element(), vec![None; 12]);
+}
+
+/// 16 gave the piece to 18 and took it over again; then it died too, before anybody had heard of that.
+#[test]
+fn a_copy_of_an_earlier_time_at_the_same_owner_is_not_believed() {
+    let mut case = Case::new(&[(8, claim(Holding::Replica, 0, 12, 3, 5, 16))]);
+    let came = |owner, since, term| Tenure { from: 0, to: 6, owner, since, term };
+    let mut tell = |part| {
+        case.tenures = [(KEY, KeyTenures { parts: vec![part] })].into();
+        let owners = case.by_element();
+        assert_eq!(owners[6..], [Some((8, takeover_term(9))); 6]);
+        owners[..6] == [Some((8, takeover_term(9))); 6]
+    };
+    assert!(!tell(came(16, takeover_term(2), takeover_term(2))));
+    assert!(tell(came(16, 3, 4)), "it was cut since");
+    assert!(!tell(came(18, 2, 4)), "it was given away");
+}
+
+/// A policy gave 8 what 16 had. It has not heard of it when there is to be the next one: or else it would have
+/// forgotten the copy.
+#[test]
+fn who_is_to_take_over_may_do_so_by_the_next_policy() {
+    let mut case = Case::new(&[(8, claim(Holding::Replica, 0, 12, 3, 5, 16))]);
+    let term = takeover_term(8);
+    let part = Tenure { from: 0, to: 12, owner: 8, since: term, term };
+    case.tenures = [(KEY, KeyTenures { parts: vec![part] })].into();
+    case.former = [(KEY, KeyPieces { length: LENGTH, pieces: vec![piece(8, 0, 12, term)] })].into();
+    assert_eq!(case.by_element(), vec![Some((8, takeover_term(9))); 12]);
+    // It may have taken it over, and given it away to one that is dead too.
+    case.orders = vec![(8, Order { key: KEY, from: 0, to: 6, owner: 18 })];
+    assert_eq!(case.by_element()[..6], [None; 6]);
 }
 
 #[test]

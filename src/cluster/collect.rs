@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::claims::{Lost, is_sound, place};
-use super::journal::{About, Change, Keys, Record};
-use super::{Action, Cluster, Failure, FailureKind};
+use super::claims::{Lost, Pieces, is_sound, place};
+use super::journal::{About, Change, Keys, Record, Taken};
+use super::{Action, Cluster, Failure, FailureKind, tenures};
 use crate::wire::elastic::{Claim, Word, WordKind};
 use crate::wire::{NodeId, Role};
 
@@ -111,14 +111,28 @@ impl Cluster {
             !its
         });
         if !keys.keys.is_empty() {
+            books.tenures.retain(|key, _| !keys.keys.contains_key(key));
             out.push(Action::Record(Record::new(Change::Keys(keys))));
         }
     }
 
     pub(super) fn replace_pieces(&mut self, out: &mut Vec<Action>) {
-        let books = &mut self.elastic.books;
-        books.pieces = place(&books.claims, &books.pieces);
+        let books = &self.elastic.books;
+        let placed = place(&books.claims, &books.pieces);
+        self.set_pieces(placed, None, out);
         self.forget_done_orders(out);
+    }
+
+    /// Where all pieces are from now on; `epoch` is that of the policy that says so, if one does. What came to another
+    /// owner is in the journal.
+    pub(super) fn set_pieces(&mut self, pieces: Pieces, epoch: Option<u64>, out: &mut Vec<Action>) {
+        let books = &mut self.elastic.books;
+        let changed = tenures::changes(&books.pieces, &pieces, &books.orders, epoch);
+        books.pieces = pieces;
+        if !changed.is_empty() {
+            tenures::note(&mut books.tenures, &changed);
+            out.push(Action::Record(Record::new(Change::Taken(Taken { keys: changed }))));
+        }
     }
 
     // ---- collecting --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::claims::Pieces;
 use super::collect::Collection;
+use super::tenures::Tenures;
 use super::types::{Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::{Claim, KeyRoute, Order, Word, WordKind};
@@ -55,6 +56,8 @@ pub(super) struct Books {
     pub(super) claims: BTreeMap<NodeId, Vec<Claim>>,
     /// Where all pieces are.
     pub(super) pieces: Pieces,
+    /// Since when pieces are whose.
+    pub(super) tenures: Tenures,
     /// Orders that may still be carried out, with the owners that have them.
     pub(super) orders: Vec<(NodeId, Order)>,
     /// Claims are being collected for the next policy.

@@ -3,7 +3,7 @@
 //! types, no file (`node::journal` has that).
 //!
 //! Where pieces are is not here: a scheduler that comes back asks for claims. Which keys exist is, so that it
-//! misses those that nobody claims.
+//! misses those that nobody claims, and since when pieces are whose, so that it knows old copies.
 
 pub mod frames;
 mod replay;
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use prost::Message as _;
 
+use super::tenures::Tenures;
 use crate::wire::elastic::Order;
 use crate::wire::{Node, NodeId, Role};
 
@@ -179,6 +180,9 @@ pub struct State {
     /// The servers of the last policy.
     #[prost(btree_map = "int32, bool", tag = "20")]
     pub serving: BTreeMap<NodeId, bool>,
+    /// Since when parts of keys are whose, as far as they ever changed their owners.
+    #[prost(btree_map = "uint64, message", tag = "21")]
+    pub tenures: Tenures,
 }
 
 /// A policy came into force, with a given epoch and given homes.
@@ -220,6 +224,14 @@ pub struct Orders {
     /// The orders.
     #[prost(message, repeated, tag = "1")]
     pub orders: Vec<Ordered>,
+}
+
+/// Parts of keys that came to other owners.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Taken {
+    /// The parts of each key.
+    #[prost(btree_map = "uint64, message", tag = "1")]
+    pub keys: Tenures,
 }
 
 /// A barrier that was released.
@@ -275,13 +287,16 @@ pub enum Change {
     /// The job is over.
     #[prost(bool, tag = "13")]
     Ended(bool),
+    /// Pieces came to other owners.
+    #[prost(message, tag = "14")]
+    Taken(Taken),
 }
 
 /// One record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Record {
     /// What changed; none in a record of a kind that this version does not know.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     pub change: Option<Change>,
 }
 

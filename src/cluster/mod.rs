@@ -25,6 +25,7 @@ mod recovery;
 mod registration;
 mod resume;
 mod status;
+pub mod tenures;
 #[cfg(test)]
 mod tests;
 mod types;

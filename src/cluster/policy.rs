@@ -59,6 +59,7 @@ impl Cluster {
             claims: &answers,
             former: &books.pieces,
             orders: &books.orders,
+            tenures: &books.tenures,
             replicas,
             epoch,
         });
@@ -67,9 +68,8 @@ impl Cluster {
         if let Some(text) = broken {
             return self.fail_for_lost_values(&text, out);
         }
-        let books = &mut self.elastic.books;
-        books.pieces = pieces;
-        books.claims = answers;
+        self.set_pieces(pieces, Some(epoch), out);
+        self.elastic.books.claims = answers;
         self.forget_done_orders(out);
         let (joined, released) = (self.let_in(), self.let_out_empty());
         self.new_policy(epoch, &joined, &released);

@@ -104,6 +104,7 @@ impl Cluster {
         books.released = ids(&state.released);
         let key = |length: u64| KeyPieces { length, pieces: Vec::new() };
         books.pieces = state.keys.iter().map(|(id, length)| (*id, key(*length))).collect();
+        books.tenures = state.tenures.clone();
         let orders = state.orders.iter();
         books.orders = orders.map(|ordered| (ordered.owner, ordered.order)).collect();
     }

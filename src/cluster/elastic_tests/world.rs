@@ -28,6 +28,7 @@ pub(super) fn config(role: Role, port: i32, workers: usize, servers: usize) -> C
 type Posted = (Option<NodeId>, Message);
 
 pub(super) struct World {
+    seed: u64,
     pub(super) now: Duration,
     pub(super) random: Random,
     pub(super) nodes: Vec<Cluster>,
@@ -66,6 +67,7 @@ impl World {
         tell: impl Fn(&mut ClusterConfig),
     ) -> Self {
         let mut world = Self {
+            seed,
             now: Duration::ZERO,
             random: Random::new(seed),
             nodes: Vec::new(),
@@ -193,7 +195,8 @@ impl World {
             Action::Orders { moves } => self.with_store(i, |store, out| store.ordered(moves, out)),
             Action::Leave => {
                 let over = self.journal.releases_of_all > 0;
-                assert!(over || self.stores[i].claims().is_empty(), "it was not empty");
+                let empty = self.stores[i].claims().is_empty();
+                assert!(over || empty, "seed {}: {} was not empty", self.seed, self.id(i));
                 self.ending.push(i);
             }
             Action::Failed(_) if i != 0 => self.ending.push(i),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Change, Passed, Record, State};
+use crate::cluster::tenures;
 use crate::wire::NodeId;
 
 impl State {
@@ -47,10 +48,12 @@ impl State {
             Change::Keys(keys) => {
                 self.keys.extend(&keys.keys);
                 self.keys.retain(|_, length| *length > 0);
+                self.tenures.retain(|key, _| keys.keys.get(key) != Some(&0));
             }
             Change::Orders(orders) => self.orders.clone_from(&orders.orders),
             Change::Passed(passed) => self.pass(passed),
             Change::Ended(ended) => self.ended = *ended,
+            Change::Taken(taken) => tenures::note(&mut self.tenures, &taken.keys),
         }
     }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::frames::{MAGIC, frame, read};
 use super::*;
+use crate::cluster::tenures::{KeyTenures, Tenure};
 use crate::wire::server_id;
 
 fn member(id: NodeId) -> Member {
@@ -50,6 +51,10 @@ fn records() -> Vec<Record> {
         Change::Homes(Homes { homes: homes.to_vec(), joined, released })
     };
     let keys = |length| Change::Keys(Keys { keys: [(3, 10), (4, length)].into() });
+    let taken = |from, to, owner| {
+        let parts = vec![Tenure { from, to, owner, since: 1, term: 1 }];
+        Change::Taken(Taken { keys: [(3, KeyTenures { parts })].into() })
+    };
     let changes = [
         Change::Job(Box::new(job())),
         Change::Claimed(8),
@@ -70,6 +75,8 @@ fn records() -> Vec<Record> {
         Change::Fixed(about(12, "an application keeps them")),
         Change::Passed(Passed { entries: vec![entry(9, 8)], all: false }),
         Change::Replaced(member(9)),
+        taken(0, 8, 8),
+        taken(4, 6, 12),
     ];
     changes.into_iter().map(Record::new).collect()
 }
@@ -107,6 +114,9 @@ fn records_add_up() {
     assert_eq!(state.keys, [(3, 10)].into());
     assert_eq!(state.passed, [entry(8, 2)], "who was replaced has passed nothing yet");
     assert_eq!((state.releases_of_all, state.orders.len()), (1, 1));
+    let owners: Vec<_> =
+        state.tenures[&3].parts.iter().map(|part| (part.from, part.owner)).collect();
+    assert_eq!(owners, [(0, 8), (4, 12), (6, 8)]);
     assert_eq!(state.members[&8].node().unwrap().address(), "10.0.0.7:4008");
 }
 
