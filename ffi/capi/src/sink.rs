@@ -40,22 +40,25 @@ impl PullSink for Destination {
     }
 
     fn take(&mut self, assembled: &Assembled) -> Result<usize, String> {
-        let CDestination { place_vals, place_lens, arg, .. } = self.0;
-        let copied = copy(place_vals, arg, assembled.total_vals, &assembled.vals, "values")?;
+        let CDestination { place_vals, place_lens, arg, vals, vals_bytes, .. } = self.0;
+        let announced = (!vals.is_null()).then_some((vals, vals_bytes));
+        let (total, parts) = (assembled.total_vals, &assembled.vals);
+        let copied = copy((place_vals, arg), total, parts, "values", announced)?;
         if self.wants_lens() {
-            copy(place_lens, arg, assembled.total_lens, &assembled.lens, "lens")?;
+            copy((place_lens, arg), assembled.total_lens, &assembled.lens, "lens", None)?;
         }
         Ok(copied)
     }
 }
 
-/// Puts the parts where the caller wants them, one behind the other; how many bytes were copied.
+/// Puts the parts where the caller wants them, one behind the other; how many bytes were copied. An array that was
+/// announced is given, and filled: parts may lie in it already.
 fn copy(
-    place: PlaceFn,
-    arg: *mut c_void,
+    (place, arg): (PlaceFn, *mut c_void),
     total: usize,
     parts: &[Bytes],
     what: &str,
+    announced: Option<(*mut c_void, usize)>,
 ) -> Result<usize, String> {
     let Some(place) = place else { return Ok(0) };
     // SAFETY: the header's contract of pslite_place_fn; called once per destination.
@@ -64,6 +67,14 @@ fn copy(
         return Err(format!(
             "{total} bytes of {what} arrived, which do not fit the caller's array"
         ));
+    }
+    if let Some((array, size)) = announced.filter(|_| total > 0) {
+        if total != size {
+            return Err(format!("{total} bytes of {what} arrived for an array of {size}"));
+        }
+        if target != array.cast() {
+            return Err(format!("the caller gives another array for {what} than it announced"));
+        }
     }
     if parts.iter().map(Bytes::len).sum::<usize>() != total {
         return Err(format!("more {what} arrived than announced"));
@@ -88,4 +99,44 @@ fn copy(
         copied += part.len();
     }
     Ok(copied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives the address that it is asked with.
+    unsafe extern "C" fn given(arg: *mut c_void, _: usize) -> *mut c_void {
+        arg
+    }
+
+    /// What comes of it if the caller gives `target`, and had announced another array, or the same.
+    fn take(target: *mut u8, announced: (*mut u8, usize), came: &[u8]) -> Result<usize, String> {
+        let mut destination = Destination(CDestination {
+            place_vals: Some(given),
+            place_lens: None,
+            arg: target.cast(),
+            vals: announced.0.cast(),
+            vals_bytes: announced.1,
+            lens: std::ptr::null(),
+            lens_count: 0,
+        });
+        destination.take(&Assembled {
+            vals: vec![Bytes::copy_from_slice(came)],
+            total_vals: came.len(),
+            ..Assembled::default()
+        })
+    }
+
+    #[test]
+    fn an_array_that_was_announced_is_the_one_that_is_filled() {
+        let (mut array, mut other) = ([0_u8; 4], [0_u8; 4]);
+        let (target, elsewhere) = (array.as_mut_ptr(), other.as_mut_ptr());
+        assert_eq!(take(target, (target, 4), b"abcd"), Ok(4));
+        let error = take(target, (target, 3), b"efgh").unwrap_err();
+        assert!(error.contains("4 bytes of values arrived for an array of 3"), "{error}");
+        let error = take(target, (elsewhere, 4), b"efgh").unwrap_err();
+        assert!(error.contains("another array"), "{error}");
+        assert_eq!((&array, &other), (b"abcd", &[0; 4]), "nothing is written then");
+    }
 }
