@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::events::{Counted, Label};
 use super::histogram::BUCKETS;
-use crate::wire::{NodeId, SCHEDULER, id_to_rank, server_id};
+use crate::wire::{NodeId, SCHEDULER, id_to_rank, is_worker, server_id};
 
 /// The numbers of one event and one set of labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub fn peer_name(id: Option<NodeId>) -> String {
     match id {
         Some(SCHEDULER) => "scheduler".to_owned(),
         Some(id) if id >= server_id(0) => {
-            format!("{}{}", if id % 2 == 0 { "server" } else { "worker" }, id_to_rank(id))
+            format!("{}{}", if is_worker(id) { "worker" } else { "server" }, id_to_rank(id))
         }
         _ => "unnamed".to_owned(),
     }

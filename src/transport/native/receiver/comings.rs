@@ -98,7 +98,6 @@ impl Receiver {
             received: entry.session.received(),
             beyond,
         };
-        add(&entry.receipt.counters.connections, 1);
         entry.receipt.note(entry.session.received());
         entry.receipt.tell();
         socket_write_with(&pipe.socket, &greeting(Kind::Welcome, &welcome.encode()), &[])?;
@@ -112,6 +111,8 @@ impl Receiver {
         }
         entry.tokens.push(token);
         entry.receipt.carries(pipe.carrier());
+        // Not before it stands: the sender counts none that was not welcomed.
+        add(&entry.receipt.counters.connections, 1);
         let reader = Reader::new(pipe.ring().is_some());
         self.connections.insert(token, Connection { pipe, reader, session: key, active: true });
         Ok(())
