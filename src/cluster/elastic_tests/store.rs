@@ -164,6 +164,8 @@ pub(super) struct Store {
     orders: Vec<Order>,
     /// Claims are given, and no policy has come since.
     frozen: bool,
+    /// They were empty: what waits until it is known that this server stays.
+    unsaid: Option<Vec<(NodeId, Transfer)>>,
     /// The planted mistake, if any: what `docs/elastic.md` forbids.
     pub(super) says_moved_at_once: bool,
 }
@@ -185,6 +187,13 @@ impl Store {
     pub(super) fn is_settled(&self) -> bool {
         let settled = |owned: &Owned| (owned.is_safe() || owned.copy.is_none()) && !owned.is_busy();
         self.owned.iter().all(settled)
+    }
+
+    /// Nothing is here that anybody counts on.
+    pub(super) fn may_go(&self) -> bool {
+        self.owned.is_empty()
+            && self.leaving.is_empty()
+            && (self.copies.is_empty() || self.unsaid.is_some())
     }
 
     /// All that is owned here has a copy elsewhere.
@@ -333,7 +342,7 @@ impl Store {
                 self.copies.retain(|kept| kept.of != from || apart(&kept.piece));
                 self.copies.push(Kept { of: from, number, piece });
                 let confirmed = Transfer::Confirmed { number, from: begin, to, version };
-                out.transfers.push((from, confirmed));
+                self.confirm(from, confirmed, out);
             }
             Transfer::Round { number, from: begin, version } => {
                 if let Some(kept) = self.copies.iter_mut().find(|k| k.is(from, number, begin)) {
@@ -341,7 +350,7 @@ impl Store {
                     assert_eq!(kept.piece.version, version, "a round of another version");
                     let to = kept.piece.to;
                     let confirmed = Transfer::Confirmed { number, from: begin, to, version };
-                    out.transfers.push((from, confirmed));
+                    self.confirm(from, confirmed, out);
                 }
             }
             Transfer::Confirmed { number, from: begin, to, version } => {
@@ -376,6 +385,11 @@ impl Store {
                 self.begin_moves(out);
             }
         }
+    }
+
+    fn confirm(&mut self, owner: NodeId, confirmed: Transfer, out: &mut Out) {
+        let now = &mut out.transfers;
+        self.unsaid.as_mut().unwrap_or(now).push((owner, confirmed));
     }
 
     fn confirmed(&mut self, number: u64, (from, to): (u64, u64), version: u64, out: &mut Out) {
@@ -440,12 +454,17 @@ impl Store {
     pub(super) fn collected(&mut self, lost: impl IntoIterator<Item = NodeId>) -> Vec<Claim> {
         self.lost.extend(lost);
         self.frozen = true;
-        self.claims()
+        let claims = self.claims();
+        if claims.is_empty() {
+            self.unsaid.get_or_insert_default();
+        }
+        claims
     }
 
     pub(super) fn policy(&mut self, policy: &Policy, routes: &[KeyRoute], out: &mut Out) {
         self.policy = policy.clone();
         self.frozen = false;
+        out.transfers.extend(self.unsaid.take().unwrap_or_default());
         self.lost.extend(policy.lost.iter().chain(&policy.released));
         self.orders.clear();
         self.choose_replica();

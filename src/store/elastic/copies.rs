@@ -44,7 +44,7 @@ impl Store {
         copies.push(copy);
         elastic.changed();
         let confirmed = Transfer { version, ..about(TransferKind::Confirmed, key, range, term) };
-        self.send(from, confirmed, Vec::new(), out);
+        self.confirm(from, confirmed, out);
         Ok(())
     }
 
@@ -96,8 +96,19 @@ impl Store {
                 transfer.term,
             )
         };
-        self.send(from, confirmed, Vec::new(), out);
+        self.confirm(from, confirmed, out);
         Ok(())
+    }
+
+    /// Says what is here; or will say it with the next policy, if this server may be let go by that.
+    fn confirm(&mut self, owner: NodeId, confirmed: Transfer, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let Some(unsaid) = &mut elastic.unsaid else {
+            return self.send(owner, confirmed, Vec::new(), out);
+        };
+        let what = |of: &Transfer| (of.key, of.from, of.to);
+        unsaid.retain(|(server, known)| *server != owner || what(known) != what(&confirmed));
+        unsaid.push((owner, confirmed));
     }
 
     pub(super) fn take_cut(&mut self, from: NodeId, transfer: &Transfer) -> Result<(), StoreError> {

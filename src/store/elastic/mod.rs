@@ -134,6 +134,8 @@ pub(super) struct Elastic {
     named_replica: Option<NodeId>,
     /// It has said what it holds, and the policy that follows from it is not here yet.
     collecting: Option<u64>,
+    /// It has said that it holds nothing, so that policy may let it go: confirmations that wait for it.
+    unsaid: Option<Vec<(NodeId, Transfer)>>,
     /// Where pieces are that are not here.
     routes: BTreeMap<Key, KeyRoutes>,
     parked: Parked,
@@ -167,6 +169,7 @@ impl Elastic {
             draining: Vec::new(),
             named_replica: None,
             collecting: None,
+            unsaid: None,
             routes: BTreeMap::new(),
             parked: Parked::default(),
             waiting: BTreeMap::new(),

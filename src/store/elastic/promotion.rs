@@ -43,7 +43,8 @@ impl Elastic {
 
 impl Store {
     /// Servers are dead: takes nothing from them any more, and says what it holds. Until the policy comes that
-    /// follows from it, no new keys are made here, and no former owner is told that its piece has come.
+    /// follows from it, no new keys are made here, and no former owner is told that its piece has come. Nor, if it holds
+    /// nothing, is a copy confirmed that comes now: that policy may let it go.
     pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
         if let Some(elastic) = &mut self.elastic {
             elastic.lost.extend(&word.lost);
@@ -56,7 +57,14 @@ impl Store {
                 elastic.collecting = elastic.collecting.max(Some(word.epoch));
             }
         }
-        self.list_claims(true)
+        let claims = self.list_claims(true);
+        if let Some(elastic) = &mut self.elastic
+            && claims.is_empty()
+            && elastic.collecting.is_some()
+        {
+            elastic.unsaid.get_or_insert_default();
+        }
+        claims
     }
 
     /// What it holds, but for keys whose first push is not answered yet: those may still turn out never to
@@ -123,6 +131,9 @@ impl Store {
             return;
         }
         elastic.choose_replica();
+        for (server, confirmed) in elastic.unsaid.take().unwrap_or_default() {
+            self.send(server, confirmed, Vec::new(), out);
+        }
         let mut promoted = BTreeSet::new();
         for KeyRoute { key, route } in &word.routes {
             self.promote(*key, route, &mut promoted);

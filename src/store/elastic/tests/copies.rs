@@ -222,6 +222,27 @@ fn a_confirmation_of_an_earlier_time_makes_nothing_safe() {
     assert_eq!(three.settle(8, round), 1);
 }
 
+/// It may be let go by the next policy, as it has claimed nothing.
+#[test]
+fn who_has_claimed_nothing_confirms_nothing_before_the_next_policy() {
+    let mut three = Three::new(3, 1);
+    let word = Word { kind: WordKind::Collect.into(), epoch: 2, ..Word::default() };
+    assert!(
+        !three.store(10).collect(&word).is_empty() && three.store(12).collect(&word).is_empty()
+    );
+    let round = three.push(9);
+    assert_eq!(three.settle(8, round), 1, "10 has claimed its copy");
+    let seed = three.policy(8, 2, &[10]);
+    assert_eq!(kinds(&seed), [(12, TransferKind::Seed)]);
+    let round = three.push(9);
+    for sent in [&seed.transfers[0], &round.transfers[0]] {
+        assert_eq!(kinds(&three.give(8, sent)), []);
+    }
+    let said = three.policy(12, 2, &[10]);
+    assert_eq!(kinds(&said), [(8, TransferKind::Confirmed)], "of the last version");
+    assert_eq!(kinds(&three.give(12, &said.transfers[0])), [(10, TransferKind::Drop)]);
+}
+
 /// If the new owner and its replica died together, what the old one keeps would count.
 #[test]
 fn what_has_come_is_answered_when_its_old_owner_has_forgotten_it() {
