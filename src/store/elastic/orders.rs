@@ -1,7 +1,7 @@
 //! Orders to move: which parts of a piece they are about, and which wait for the end of a round
 //! (docs/elastic.md, "A move"). May touch what the store may.
 
-use super::{ORDERS_MAX, Outbound};
+use super::{Elastic, ORDERS_MAX, Outbound};
 use crate::store::mxnet::{At, Store};
 use crate::store::tensor::{ALIGN, Piece};
 use crate::wire::elastic::Order;
@@ -40,16 +40,35 @@ pub(super) fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool
     parts
 }
 
+impl Elastic {
+    /// What waits to be moved of these elements stays.
+    fn take_back(&mut self, order: &Order) {
+        let Some(waiting) = self.orders.get_mut(&order.key) else { return };
+        let outside = |known: &Order| {
+            let before = Order { to: known.to.min(order.from), ..*known };
+            let behind = Order { from: known.from.max(order.to), ..*known };
+            [before, behind].into_iter().filter(|part| part.from < part.to)
+        };
+        *waiting = waiting.iter().flat_map(outside).collect();
+        let over = waiting.len().saturating_sub(ORDERS_MAX);
+        waiting.drain(..over);
+    }
+}
+
 impl Store {
-    /// The scheduler orders moves. They begin when the open rounds end; those that nobody can follow, because
-    /// what they are about is not here or the new owner is not known, are forgotten.
+    /// The scheduler orders moves, or takes orders back. Moves begin when the open rounds end; those that nobody
+    /// can follow, because what they are about is not here or the new owner is not known, are forgotten.
     pub fn orders(&mut self, orders: &[Order], out: &mut Outbound) {
         for order in orders {
             let Some(elastic) = &mut self.elastic else { return };
-            let possible = order.owner != elastic.me
-                && elastic.servers.contains(&order.owner)
-                && !elastic.is_gone(order.owner)
-                && order.from < order.to;
+            if order.from >= order.to {
+                continue;
+            }
+            if order.owner == elastic.me {
+                elastic.take_back(order);
+                continue;
+            }
+            let possible = elastic.servers.contains(&order.owner) && !elastic.is_gone(order.owner);
             if possible && self.tensors.contains_key(&order.key) {
                 let waiting = elastic.orders.entry(order.key).or_default();
                 if waiting.len() >= ORDERS_MAX {

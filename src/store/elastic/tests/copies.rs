@@ -285,6 +285,22 @@ fn nothing_leaves_for_one_of_whose_death_the_claims_are() {
     assert_eq!(three.settle(8, round), 2);
 }
 
+/// An order that names the owner takes back what is not begun of an earlier one.
+#[test]
+fn what_is_taken_back_stays() {
+    let mut three = Three::new(3, 2);
+    let open = three.push(9);
+    assert_eq!(kinds(&open), []);
+    let order = |from, to, owner| Order { key: key(), from, to, owner };
+    let orders = [order(0, LENGTH, 12), order(16, 32, 8)];
+    three.store(8).orders(&orders, &mut Outbound::default());
+    let round = three.push(11);
+    let cut = |sent: &&Outgoing| sent.transfer.kind() == TransferKind::Move;
+    let moves: Vec<_> = round.transfers.iter().filter(cut).collect();
+    let parts: Vec<_> = moves.iter().map(|sent| (sent.transfer.from, sent.transfer.to)).collect();
+    assert_eq!(parts, [(0, 16), (32, LENGTH)]);
+}
+
 #[test]
 fn orders_about_two_pieces_of_one_key_are_both_carried_out() {
     let mut three = Three::new(3, 1);
