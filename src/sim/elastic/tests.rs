@@ -39,6 +39,7 @@ fn seeds_that_were_wrong_once() {
         (12077, Scenario::Restarts),
         (24623, Scenario::StockWire),
         (35948, Scenario::Scheduler),
+        (104_382, Scenario::StockWire),
     ];
     let of = |scenario| Fixed { scenario: Some(scenario), ..Fixed::default() };
     let found: Vec<String> = known
