@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::journal::{Change, Entry, Passed, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::{
-    ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP,
-    server_id,
+    ALL_GROUP, Command, Control, Message, Node, NodeId, Role, SCHEDULER, SERVER_GROUP,
+    WORKER_GROUP, server_id,
 };
 
 /// A customer of this process that waits.
@@ -32,7 +32,7 @@ pub(super) struct Entered {
 
 /// The domain of the customers that the job was formed with. A customer that came later has a
 /// domain of its own, named by its id.
-const FIRST: i32 = -1;
+pub(super) const FIRST: i32 = -1;
 
 impl Cluster {
     pub(super) fn enter(&mut self, _now: Duration, mut ticket: Ticket, out: &mut Vec<Action>) {
@@ -130,6 +130,11 @@ impl Cluster {
         if self.is_full(group, domain) {
             self.release(group, domain, customer_id, out);
         }
+        if self.elastic.workers {
+            // Who is about to leave is waited for nowhere else.
+            self.settle_barriers(out);
+            self.stop_servers(out);
+        }
     }
 
     fn is_full(&self, group: i32, domain: i32) -> bool {
@@ -137,21 +142,23 @@ impl Cluster {
         if !self.elastic.on || domain != FIRST {
             return entered.members.len() >= self.expected(group, domain);
         }
-        let workers = entered.members.keys().filter(|(id, _)| self.is_worker(*id)).count();
+        let workers_are_in = || {
+            if self.elastic.workers {
+                return self.workers_missing(group, entered).is_empty();
+            }
+            let workers = entered.members.keys().filter(|(id, _)| self.is_worker(*id)).count();
+            workers >= self.config.num_workers
+        };
         let here = |id: NodeId| entered.members.keys().any(|(member, _)| *member == id);
         let servers = self.servers_expected();
-        (group & WORKER_GROUP == 0 || workers >= self.config.num_workers)
+        (group & WORKER_GROUP == 0 || workers_are_in())
             && (group & SERVER_GROUP == 0 || servers.into_iter().all(here))
             && (group & SCHEDULER == 0 || self.config.standing_scheduler || here(SCHEDULER))
     }
 
-    fn is_worker(&self, id: NodeId) -> bool {
-        self.node(id).is_some_and(|node| node.role == Role::Worker)
-    }
-
     /// The servers that a barrier of an elastic job waits for: those of the beginning that are left. Those that
     /// joined wait for the scheduler's word.
-    fn servers_expected(&self) -> Vec<NodeId> {
+    pub(super) fn servers_expected(&self) -> Vec<NodeId> {
         self.live_servers().into_iter().filter(|id| !self.has_joined(*id)).collect()
     }
 
@@ -197,7 +204,9 @@ impl Cluster {
     /// How many entries free a barrier: one for each customer the job was formed with.
     fn expected(&self, group: i32, domain: i32) -> usize {
         if domain != FIRST {
-            return self.members.values().filter(|node| node.role == Role::Worker).count();
+            let gone = |id: NodeId| self.elastic.workers && self.is_gone(id);
+            let worker = |node: &&Node| node.role == Role::Worker && !gone(node.id);
+            return self.members.values().filter(worker).count();
         }
         let mut count = 0;
         if group & WORKER_GROUP != 0 {
@@ -312,7 +321,8 @@ impl Cluster {
                 missing.into_iter().filter(|id| !self.is_gone(*id)).collect();
             let dead = missing.iter().filter(|id| !self.may_be_replaced(**id));
             let dead = dead.filter_map(|id| self.lost.get(id).map(|lost| (*id, lost.1.clone())));
-            let gone = missing.iter().filter(|id| self.has_left(**id));
+            let waits = |id: &&NodeId| !self.elastic.workers || !self.is_worker(**id);
+            let gone = missing.iter().filter(|id| self.has_left(**id)).filter(waits);
             let gone = gone.map(|id| (*id, format!("{} has left", self.describe(*id))));
             if let Some((id, reason)) = dead.chain(gone).next() {
                 broken =
@@ -327,7 +337,7 @@ impl Cluster {
 
     /// True if every customer of that node has taken leave and it waits in the exit barrier: it
     /// enters no other one.
-    fn has_left(&self, id: NodeId) -> bool {
+    pub(super) fn has_left(&self, id: NodeId) -> bool {
         let is_in = |entered: &Entered| entered.members.keys().any(|(member, _)| *member == id);
         self.entered.get(&(ALL_GROUP, FIRST)).is_some_and(is_in)
             && self

@@ -74,6 +74,9 @@ impl Cluster {
                 let about = About { id: from, text: word.text.clone() };
                 out.push(Action::Record(Record::new(Change::Fixed(about))));
                 self.forget_keys_of(from, out);
+                if self.a_server_misses_workers(out) {
+                    return;
+                }
             }
             let books = &mut self.elastic.books;
             if let Some(collection) = &mut books.collection {
@@ -231,7 +234,7 @@ impl Cluster {
         let drains = books.draining.iter().any(|id| {
             !self.elastic.policy.draining.contains(id) || self.is_empty(*id, &books.claims)
         });
-        (joins || drains) && self.all_have_claimed()
+        (joins || drains || !books.returning.is_empty()) && self.all_have_claimed()
     }
 
     /// Before every server has said whether its values can move, nothing is changed that can wait.

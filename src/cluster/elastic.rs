@@ -21,6 +21,8 @@ use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
 pub(super) struct Elastic {
     /// All members follow pieces that move.
     pub(super) on: bool,
+    /// All members go on without workers that die.
+    pub(super) workers: bool,
     /// The list of nodes is here. (The job is complete with the first policy.)
     pub(super) listed: bool,
     /// The policy in force.
@@ -52,6 +54,12 @@ pub(super) struct Books {
     pub(super) draining: BTreeSet<NodeId>,
     /// Servers that were emptied and have left.
     pub(super) released: BTreeSet<NodeId>,
+    /// Since which policy each worker that came back has its id.
+    pub(super) lives: BTreeMap<NodeId, u64>,
+    /// Workers that came back and are in no policy yet.
+    pub(super) returning: BTreeSet<NodeId>,
+    /// Servers that were told to stop in the place of rank 0.
+    pub(super) stopped: BTreeSet<NodeId>,
     /// The newest claims of each server.
     pub(super) claims: BTreeMap<NodeId, Vec<Claim>>,
     /// Where all pieces are.
@@ -85,7 +93,9 @@ impl Cluster {
     #[must_use]
     pub fn is_gone(&self, id: NodeId) -> bool {
         let policy = &self.elastic.policy;
-        self.elastic.on && (self.lost.contains_key(&id) || policy.released.contains(&id))
+        // One that came late never heard of some that had died before.
+        let lost = self.lost.contains_key(&id) || policy.lost.contains(&id);
+        self.elastic.on && (lost || policy.released.contains(&id))
     }
 
     /// Servers that joined and are in no policy yet: they are sent the commands of workers.
@@ -105,8 +115,9 @@ impl Cluster {
     // ---- who is in the job ----------------------------------------------------------------------------
 
     /// Decides whether the job is elastic: called once, when all members are known.
-    pub(super) fn decide_elastic(&mut self) {
+    pub(super) fn decide_elastic(&mut self, out: &mut Vec<Action>) {
         self.elastic.on = self.members.values().all(Node::is_elastic);
+        self.decide_elastic_workers(out);
     }
 
     /// Servers that are in the job now, those that join included.
@@ -131,9 +142,14 @@ impl Cluster {
         serving.take(1).collect()
     }
 
-    /// True if the death of that node is no end of anything: it is a server, and others serve in its place.
-    pub(super) fn others_serve_for(&self, id: NodeId) -> bool {
-        self.elastic.on && self.node(id).is_some_and(|node| node.role == Role::Server)
+    /// True if the death of that node is no end of anything: it is a server, and others serve in its place, or a
+    /// worker of a job that goes on without those that die.
+    pub(super) fn goes_on_without(&self, id: NodeId) -> bool {
+        self.node(id).is_some_and(|node| match node.role {
+            Role::Server => self.elastic.on,
+            Role::Worker => self.elastic.workers,
+            Role::Scheduler => false,
+        })
     }
 
     // ---- words ----------------------------------------------------------------------------------------
@@ -171,6 +187,7 @@ impl Cluster {
                 WordKind::Collect => self.collect_came(now, word, out),
                 WordKind::Orders => out.push(Action::Orders { moves: word.moves.clone() }),
                 WordKind::Leave => out.push(Action::Leave),
+                WordKind::Stop => out.push(Action::Stop),
                 WordKind::Probe if self.members.contains_key(&word.node) => {
                     out.push(Action::Probe { to: word.node });
                 }
@@ -249,6 +266,7 @@ impl Cluster {
             replicas: policy.replicas,
             workers: policy.workers,
             copies: policy.copies.clone(),
+            live: policy.live.clone(),
             routes: pieces.map(super::claims::Piece::route).collect(),
             text: policy.lost.last().and_then(text).unwrap_or_default(),
             ..Word::default()
@@ -271,8 +289,9 @@ impl Cluster {
     /// from one that nobody has spoken of is dropped. Who was told of a joiner before may have lost that with a
     /// connection, or with a scheduler.
     pub(super) fn tell_who_joined(&mut self, to: NodeId, out: &mut Vec<Action>) {
+        let may_come = |role| role == Role::Server || self.elastic.workers;
         let joined = |node: &&Node| {
-            node.role == Role::Server && node.is_recovery && node.id != to && !self.is_gone(node.id)
+            may_come(node.role) && node.is_recovery && node.id != to && !self.is_gone(node.id)
         };
         let nodes: Vec<Node> = self.members.values().filter(joined).cloned().collect();
         if !nodes.is_empty() {
@@ -286,6 +305,9 @@ impl Cluster {
     /// Not the scheduler: its word that from now on these servers serve.
     fn policy_came(&mut self, now: Duration, word: &Word, out: &mut Vec<Action>) {
         if word.epoch <= self.elastic.policy.epoch || !self.elastic.listed {
+            return;
+        }
+        if !self.names_me(word, out) {
             return;
         }
         self.told_lost(now, &word.lost, &word.text, out);
@@ -307,14 +329,20 @@ impl Cluster {
             replicas: word.replicas,
             workers: word.workers,
             copies: word.copies.clone(),
+            live: word.live.clone(),
         };
         self.elastic.policy = policy.clone();
-        if !self.ready {
-            self.ready = true;
+        let first = !std::mem::replace(&mut self.ready, true);
+        if first {
             out.push(Action::Ready);
         }
         let routes: Vec<KeyRoute> = word.routes.clone();
         out.push(Action::Policy { policy, routes });
+        if first {
+            // Who took leave may have said so to one that joins before there was anybody to hear it.
+            let left = self.left.iter();
+            out.extend(left.map(|&(id, customer_id)| Action::CustomerLeft { id, customer_id }));
+        }
     }
 
     /// A server: the scheduler asks what it holds.
@@ -380,6 +408,8 @@ impl Cluster {
                 }
                 self.repeat(id, out);
                 self.ask_again(now, id, out);
+                self.elastic.books.stopped.remove(&id);
+                self.stop_servers(out);
             }
         } else if id == SCHEDULER {
             if self.scheduler_may_return() {

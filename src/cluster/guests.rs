@@ -74,11 +74,15 @@ impl Cluster {
             && let Some(key) = self.guest(now, node, out)
         {
             let kind = NoticeKind::JobFailed;
-            self.notice(key, Notice { kind, node: EMPTY, customer: EMPTY, text }, out);
+            self.notice(
+                key,
+                Notice { kind, node: EMPTY, customer: EMPTY, incarnation: 0, text },
+                out,
+            );
         }
     }
 
-    /// Something comes from a server that was given up: it is told so, and ends.
+    /// Something comes from a server, or a worker, that was given up: it is told so, and ends.
     pub(super) fn back_from_the_dead(&mut self, now: Duration, id: NodeId, out: &mut Vec<Action>) {
         let Some(node) = self.members.get(&id).cloned() else { return };
         if self.finalizing || self.guests.told.contains_key(&id) {
@@ -92,10 +96,12 @@ impl Cluster {
             }
             return;
         };
-        let text = format!(
-            "{} is not in the job any more, and others serve in its place: {why}",
-            node.describe()
-        );
+        let others = match node.role {
+            Role::Worker => "the others go on without it",
+            _ => "others serve in its place",
+        };
+        let who = node.describe();
+        let text = format!("{who} is not in the job any more, and {others}: {why}");
         self.turn_away(now, &node, text, out);
     }
 

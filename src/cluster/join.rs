@@ -71,7 +71,8 @@ impl Cluster {
     pub(super) fn introduce(&mut self, node: &Node, out: &mut Vec<Action>) {
         // Stock names the dead too: they may come back.
         let others = |member: &&Node| {
-            member.id != self.me.id && !(member.role == Role::Server && self.is_gone(member.id))
+            let stays_away = member.role == Role::Server || self.elastic.workers;
+            member.id != self.me.id && !(stays_away && self.is_gone(member.id))
         };
         let mut control = Control::new(Command::AddNode);
         control.nodes = self.members.values().filter(others).cloned().collect();

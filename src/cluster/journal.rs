@@ -183,6 +183,12 @@ pub struct State {
     /// Since when parts of keys are whose, as far as they ever changed their owners.
     #[prost(btree_map = "uint64, message", tag = "21")]
     pub tenures: Tenures,
+    /// Since which policy each worker that came back has its id.
+    #[prost(btree_map = "int32, uint64", tag = "22")]
+    pub lives: BTreeMap<NodeId, u64>,
+    /// Nodes that took the place of others and are in no policy yet.
+    #[prost(btree_map = "int32, bool", tag = "23")]
+    pub returning: BTreeMap<NodeId, bool>,
 }
 
 /// A policy came into force, with a given epoch and given homes.
@@ -197,6 +203,9 @@ pub struct Homes {
     /// Servers that are not in it any more, as they are empty.
     #[prost(int32, repeated, tag = "3")]
     pub released: Vec<NodeId>,
+    /// Workers that came back and are in a policy for the first time.
+    #[prost(int32, repeated, tag = "4")]
+    pub back: Vec<NodeId>,
 }
 
 /// A server, and a text about it.

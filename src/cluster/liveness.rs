@@ -94,6 +94,8 @@ impl Cluster {
                 self.left.insert((from, notice.customer));
                 out.push(Action::CustomerLeft { id: from, customer_id: notice.customer });
             }
+            // The process that it means may have been replaced meanwhile.
+            NoticeKind::NodeLost if self.is_other_process(notice) => {}
             NoticeKind::NodeLost if self.is_scheduler() => {
                 self.declare_lost(now, notice.node, notice.text.clone(), out);
             }
@@ -121,7 +123,11 @@ impl Cluster {
 
     pub(super) fn announce_leaving_to(&mut self, to: NodeId, customer: i32, out: &mut Vec<Action>) {
         let kind = NoticeKind::Leaving;
-        self.notice(to, Notice { kind, node: self.me.id, customer, text: String::new() }, out);
+        self.notice(
+            to,
+            Notice { kind, node: self.me.id, customer, incarnation: 0, text: String::new() },
+            out,
+        );
     }
 
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
@@ -231,15 +237,19 @@ impl Cluster {
             || (self.config.standing_scheduler && self.releases_of_all >= 2);
         self.heard.remove(&id);
         self.lost.insert(id, (now, text.clone()));
-        if left {
+        // That it took leave may not have reached all servers: those hear by the next policy that it is gone.
+        let others_wait = self.is_scheduler() && self.elastic.workers && self.is_worker(id);
+        let nobody_waits = !others_wait || self.job_is_over();
+        if left && nobody_waits {
             return;
         }
         out.push(Action::NodeLost { id, reason: text.clone() });
-        if self.others_serve_for(id) {
-            if self.is_scheduler() {
-                self.server_lost(now, id, &text, out);
-            } else {
-                self.tell_of_lost(id, text, out);
+        if self.goes_on_without(id) {
+            let role = self.node(id).map(|node| node.role);
+            match role.filter(|_| self.is_scheduler()) {
+                Some(Role::Worker) => self.worker_lost(now, id, &text, out),
+                Some(_) => self.server_lost(now, id, &text, out),
+                None => self.tell_of_lost(id, text, out),
             }
             return;
         }
@@ -250,10 +260,17 @@ impl Cluster {
         self.fail_everywhere(id, failure, out);
     }
 
-    /// A server is dead for this node: so it has to be for all.
+    /// True if a notice is about another process than the one that has the id now.
+    fn is_other_process(&self, notice: &Notice) -> bool {
+        let known = self.node(notice.node).map_or(0, |node| node.incarnation);
+        notice.incarnation != 0 && notice.incarnation != known
+    }
+
+    /// A server, or a worker, is dead for this node: so it has to be for all.
     pub(super) fn tell_of_lost(&mut self, id: NodeId, text: String, out: &mut Vec<Action>) {
         let kind = NoticeKind::NodeLost;
-        self.notice(SCHEDULER, Notice { kind, node: id, customer: EMPTY, text }, out);
+        let incarnation = self.node(id).map_or(0, |node| node.incarnation);
+        self.notice(SCHEDULER, Notice { kind, node: id, customer: EMPTY, incarnation, text }, out);
     }
 
     fn report(&mut self, out: &mut Vec<Action>) {
@@ -266,7 +283,8 @@ impl Cluster {
             self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(key, _)| *key);
         for key in pending.collect::<Vec<_>>() {
             let kind = NoticeKind::Progress;
-            let notice = Notice { kind, node: EMPTY, customer: EMPTY, text: text.clone() };
+            let notice =
+                Notice { kind, node: EMPTY, customer: EMPTY, incarnation: 0, text: text.clone() };
             self.notice(key, notice, out);
         }
     }

@@ -5,7 +5,8 @@
 //! Time is the duration since an arbitrary start. `registration` forms the job, `barrier` holds the
 //! barriers, `liveness` notices death, `recovery` replaces the dead. If all nodes are ours, servers come and
 //! go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`policy`) from what servers claim (`collect`,
-//! `claims`), lets servers in (`join`) and out (`drain`), and keeps a `journal`.
+//! `claims`), lets servers in (`join`) and out (`drain`), goes on without `workers` where it may, and keeps a
+//! `journal`.
 
 mod barrier;
 pub mod claims;
@@ -29,6 +30,7 @@ pub mod tenures;
 #[cfg(test)]
 mod tests;
 mod types;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -351,8 +353,13 @@ impl Cluster {
         if self.failure.is_some() {
             return;
         }
-        let notice =
-            |kind| Notice { kind, node: about, customer: EMPTY, text: failure.text.clone() };
+        let notice = |kind| Notice {
+            kind,
+            node: about,
+            customer: EMPTY,
+            incarnation: 0,
+            text: failure.text.clone(),
+        };
         if self.is_scheduler() {
             let members = self.members.values().filter(|node| node.is_ours() && node.id != about);
             let pending =

@@ -15,13 +15,14 @@ impl Cluster {
 
     /// Scheduler: the job is complete. If it is elastic, its first policy follows.
     pub(super) fn first_policy(&mut self, out: &mut Vec<Action>) {
-        self.decide_elastic();
+        self.decide_elastic(out);
         if !self.elastic.on {
             return;
         }
         let servers = self.live_servers();
         let replicas = self.config.replicas.unwrap_or(u32::from(servers.len() > 1));
         self.elastic.listed = true;
+        let live = self.live_workers();
         let books = &mut self.elastic.books;
         books.epoch = 1;
         books.ever = self.config.num_servers;
@@ -31,6 +32,7 @@ impl Cluster {
             servers,
             replicas,
             workers: self.config.num_workers as u32,
+            live,
             ..Policy::default()
         };
         let state = self.state_for_journal();
@@ -68,15 +70,21 @@ impl Cluster {
         if let Some(text) = broken {
             return self.fail_for_lost_values(&text, out);
         }
+        if self.a_server_misses_workers(out) {
+            return;
+        }
         self.set_pieces(pieces, Some(epoch), out);
         self.elastic.books.claims = answers;
         self.forget_done_orders(out);
         let (joined, released) = (self.let_in(), self.let_out_empty());
+        let back = self.let_back(epoch);
         self.new_policy(epoch, &joined, &released);
         let homes = self.elastic.policy.homes.clone();
-        let change = Homes { homes, joined: joined.clone(), released: released.clone() };
+        let (joined_now, released_now) = (joined.clone(), released.clone());
+        let change =
+            Homes { homes, joined: joined_now, released: released_now, back: back.clone() };
         out.push(Action::Record(Record::new(Change::Homes(change))));
-        self.log_policy(&joined, &released, out);
+        self.log_policy(&joined, &released, &back, out);
         self.tell_policy(&released, out);
         // With the former policy the servers have forgotten what waited for the end of a round.
         for id in self.elastic.policy.servers.clone() {
@@ -131,6 +139,7 @@ impl Cluster {
             };
             if stays { *home } else { next().copied().unwrap_or(*home) }
         });
+        let live = self.live_workers();
         // Servers whose place for copies is gone choose for themselves.
         let mut copies = former.copies;
         copies.retain(|copy| {
@@ -146,6 +155,7 @@ impl Cluster {
             replicas: former.replicas,
             workers: former.workers,
             copies,
+            live,
         };
     }
 
@@ -163,15 +173,26 @@ impl Cluster {
         self.collect(now, out);
     }
 
-    fn log_policy(&self, joined: &[NodeId], released: &[NodeId], out: &mut Vec<Action>) {
+    fn log_policy(
+        &self,
+        joined: &[NodeId],
+        released: &[NodeId],
+        back: &[NodeId],
+        out: &mut Vec<Action>,
+    ) {
         let names = |ids: &[NodeId]| {
             let names: Vec<String> = ids.iter().map(|id| self.describe(*id)).collect();
             names.join(", ")
         };
         let policy = &self.elastic.policy;
         let mut text = format!("policy {}: {} servers", policy.epoch, policy.servers.len());
+        let draining = &policy.draining[..];
+        if !policy.live.is_empty() {
+            let all = self.members.values().filter(|node| node.role == Role::Worker).count();
+            text.push_str(&format!(", {} of {all} workers", policy.live.len()));
+        }
         for (what, ids) in
-            [("joined", joined), ("left", released), ("being emptied", &policy.draining)]
+            [("joined", joined), ("left", released), ("being emptied", draining), ("back", back)]
         {
             if !ids.is_empty() {
                 text.push_str(&format!("; {what}: {}", names(ids)));

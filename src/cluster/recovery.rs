@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::journal::{Change, Member, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind};
+use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role};
 
 /// The most newcomers that wait for somebody to be declared dead.
 const WAITING_MAX: usize = 1024;
@@ -21,6 +21,9 @@ impl Cluster {
             );
             return self.turn_away(now, node, text, out);
         }
+        if self.elastic.workers && node.role == Role::Worker {
+            return self.worker_comes_back(now, node, out);
+        }
         if self.config.heartbeat_timeout.is_none() {
             let text = format!(
                 "{} registered, but the job is complete and PS_HEARTBEAT_TIMEOUT, which allows the dead to be replaced, is not set",
@@ -32,7 +35,11 @@ impl Cluster {
                 self.next_pending -= 1;
                 out.push(Action::ConnectPending { key, node: node.clone() });
                 let kind = NoticeKind::JobFailed;
-                self.notice(key, Notice { kind, node: EMPTY, customer: EMPTY, text }, out);
+                self.notice(
+                    key,
+                    Notice { kind, node: EMPTY, customer: EMPTY, incarnation: 0, text },
+                    out,
+                );
             }
             return;
         }
@@ -82,12 +89,19 @@ impl Cluster {
             out.push(Action::Record(Record::new(Change::Replaced(member))));
             self.passed.retain(|(entered, _, _), _| *entered != id);
         }
+        if self.elastic.workers && node.role == Role::Worker {
+            self.leave_barriers(id);
+            self.elastic.books.returning.insert(id);
+        }
         self.introduce(&node, out);
         for other in self.others().into_iter().filter(|other| *other != id) {
             let mut control = Control::new(Command::AddNode);
             control.nodes = vec![node.clone()];
             let message = self.control(control);
             Self::send(out, other, message);
+        }
+        if self.elastic.books.returning.contains(&id) {
+            self.collect_soon(now, out);
         }
     }
 
@@ -114,7 +128,7 @@ impl Cluster {
     /// Gives places to those who wait, and gives up on the dead that nobody replaces. A server that joins gets no
     /// dead one's place: it has nothing of what that one had.
     pub(super) fn check_recovery(&mut self, now: Duration, out: &mut Vec<Action>) {
-        if !self.ready {
+        if !self.ready || (self.elastic.on && self.elastic.policy.epoch == 0) {
             return;
         }
         let waiting = std::mem::take(&mut self.waiting);
@@ -128,7 +142,7 @@ impl Cluster {
         let given_up = self
             .lost
             .iter()
-            .filter(|(id, _)| self.may_be_replaced(**id) && !self.others_serve_for(**id))
+            .filter(|(id, _)| self.may_be_replaced(**id) && !self.goes_on_without(**id))
             .find(|(_, (at, _))| now >= at.saturating_add(wait))
             .map(|(id, (_, text))| (*id, text.clone()));
         if let Some((id, text)) = given_up {

@@ -96,7 +96,11 @@ impl Cluster {
             Self::log(out, Level::Error, text.clone());
             if node.is_ours() {
                 let kind = NoticeKind::JobFailed;
-                self.notice(key, Notice { kind, node: crate::wire::EMPTY, customer: 0, text }, out);
+                self.notice(
+                    key,
+                    Notice { kind, node: crate::wire::EMPTY, customer: 0, incarnation: 0, text },
+                    out,
+                );
             }
             return;
         }
@@ -205,9 +209,10 @@ impl Cluster {
         if self.ready || self.elastic.listed {
             let me = self.me.id;
             for node in nodes.iter().filter(|node| node.is_recovery && node.id != me) {
+                let known = self.members.get(&node.id).map(|known| known.incarnation);
                 if self.elastic.on && node.role == Role::Server {
                     self.joined(node, out);
-                } else {
+                } else if !self.elastic.workers || known != Some(node.incarnation) {
                     self.replaced(now, node, out);
                 }
             }
@@ -241,7 +246,7 @@ impl Cluster {
                 new.push(node.clone());
             }
         }
-        self.decide_elastic();
+        self.decide_elastic(out);
         // Servers of an elastic job give each other pieces.
         let servers_meet = self.elastic.on && self.me.role == Role::Server;
         let meets =

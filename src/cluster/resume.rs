@@ -70,6 +70,7 @@ impl Cluster {
         cluster.passed = passed.map(|e| ((e.node, e.customer, e.group), e.timestamp)).collect();
         cluster.ready = true;
         cluster.elastic.on = true;
+        cluster.elastic.workers = cluster.members.values().all(Node::has_elastic_workers);
         cluster.elastic.listed = true;
         cluster.elastic.policy = Policy {
             // None yet that may be repeated: where pieces are is not known.
@@ -102,6 +103,10 @@ impl Cluster {
         books.fixed = state.fixed.clone();
         books.draining = ids(&state.draining);
         books.released = ids(&state.released);
+        if self.elastic.workers {
+            books.lives = state.lives.clone();
+            books.returning = ids(&state.returning);
+        }
         let key = |length: u64| KeyPieces { length, pieces: Vec::new() };
         books.pieces = state.keys.iter().map(|(id, length)| (*id, key(*length))).collect();
         books.tenures = state.tenures.clone();

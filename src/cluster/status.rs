@@ -50,7 +50,8 @@ pub struct NodeStatus {
     pub id: NodeId,
     /// `host:port`.
     pub address: String,
-    /// `live`, `joining`, `draining`, `fixed` (its values do not move), `dead`, `released`; `registered`
+    /// `live`, `joining`, `draining`, `fixed` (its values do not move), `dead`, `released`, `back` (a worker that took
+    /// the place of a dead one); `registered`
     /// before the job is complete.
     pub state: String,
     /// Of a server: pieces that it owns.
@@ -107,7 +108,9 @@ impl Cluster {
             "registered"
         } else if books.draining.contains(&id) {
             "draining"
-        } else if books.joining.contains(&id) {
+        } else if books.lives.contains_key(&id) && !books.returning.contains(&id) {
+            "back"
+        } else if books.joining.contains(&id) || books.returning.contains(&id) {
             "joining"
         } else if books.fixed.contains_key(&id) {
             "fixed"

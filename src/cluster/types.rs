@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, Order};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order};
 use crate::wire::{Message, Node, NodeId, Role};
 
 /// What a node was told about itself and the job.
@@ -66,6 +66,8 @@ pub struct Policy {
     pub workers: u32,
     /// Which server keeps the copies of which; one that is not named chooses the next one by id.
     pub copies: Vec<CopyPlace>,
+    /// The workers that live; none is named where the death of one ends the job.
+    pub live: Vec<LiveWorker>,
 }
 
 /// How long a round takes, as the scheduler's owner knows it: shown by `pslite status`.
@@ -269,6 +271,9 @@ pub enum Action {
     },
     /// Server: it was emptied and is not in the job any more. It is to end without a barrier.
     Leave,
+    /// Server: all workers are done, and rank 0, which tells MXNet's servers to stop, is dead. It is to do as if that
+    /// had told it.
+    Stop,
     /// Any node but the scheduler: send `to` padding if the link there is idle, so that it can measure the link.
     Probe {
         /// Who measures it.

@@ -103,8 +103,13 @@ fn a_peer_that_is_heard_gets_more_retries() {
 #[test]
 fn what_is_not_tracked() {
     let mut a = Resender::new(config(WORKER));
-    let notice =
-        Notice { kind: NoticeKind::Leaving, node: EMPTY, customer: 0, text: String::new() };
+    let notice = Notice {
+        kind: NoticeKind::Leaving,
+        node: EMPTY,
+        customer: 0,
+        incarnation: 0,
+        text: String::new(),
+    };
     let heartbeat = |notice| Control { notice, ..Control::new(Command::Heartbeat) };
     for control in [Control::new(Command::Ack), Control::new(Command::Terminate), heartbeat(None)] {
         assert!(!a.outgoing(ms(0), SERVER, &mut Message::control(control), true));

@@ -6,6 +6,7 @@
 //! slice is answered as a whole.
 
 mod form;
+mod life;
 mod order;
 
 pub use form::Form;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use self::life::Life;
 use self::order::Order;
 use super::routes::{KeyRoutes, Routes};
 use super::{KvError, KvPairs};
@@ -112,6 +114,7 @@ pub struct Flights {
     /// By timestamp and rank.
     names: BTreeMap<(i32, u32), u64>,
     order: Order,
+    life: Life,
     /// Something waits: looked at before anything else.
     waiting: bool,
 }
@@ -121,6 +124,19 @@ impl Flights {
     #[must_use]
     pub fn new(homes: Vec<NodeId>) -> Self {
         Self { routes: Routes::new(homes), ..Self::default() }
+    }
+
+    /// The same for a worker whose id was another process's: `since` is the policy that let it in. `makes_keys`: the
+    /// first push of each key is to make it, as if nobody had yet (MXNet's rank 0 at its start).
+    #[must_use]
+    pub fn come_back(homes: Vec<NodeId>, since: u64, makes_keys: bool) -> Self {
+        Self { life: Life::new(since, makes_keys), ..Self::new(homes) }
+    }
+
+    /// In which life of this worker's id requests are made; 0: the first one.
+    #[must_use]
+    pub const fn life(&self) -> u64 {
+        self.life.number()
     }
 
     /// What is known of places.
@@ -234,6 +250,8 @@ impl Flights {
             Some((*number, flight.parts.iter().position(is)?))
         };
         match placed {
+            // What a server owed to a process that had this one's id and address before.
+            Some(placed) if placed.life != self.life.number() => None,
             Some(placed) => {
                 let number = self.names.get(&(timestamp, placed.slice))?;
                 part(number, &|part| sent(part) && (part.from, part.to) == (placed.from, placed.to))
@@ -265,8 +283,9 @@ impl Flights {
 
     fn whole(&mut self, number: u64) -> Answered {
         let Some(flight) = self.end(number) else { return Answered::Unknown };
-        if flight.slice.meta.push {
-            self.order.done(flight.slice.key, flight.slice.meta.timestamp);
+        let (key, timestamp) = (flight.slice.key, flight.slice.meta.timestamp);
+        if flight.slice.meta.push && !self.life.has_made(key) {
+            self.order.done(key, timestamp);
         }
         let mut vals = flight.parts.into_iter().map(|part| match part.state {
             State::Done(vals) => vals,
@@ -380,7 +399,9 @@ impl Flights {
         }
         // A pull need not wait behind the values of other keys that are pushed. It stays behind those of its own.
         let overtakes = !flight.slice.meta.push && !self.order.is_open(flight.slice.key);
-        let after = if flight.slice.meta.push { self.before(number) } else { 0 };
+        let (push, key) = (flight.slice.meta.push, flight.slice.key);
+        let after = if push { self.before(number) } else { 0 };
+        let (life, init) = (self.life.number(), push && after == 0 && self.life.makes(key));
         for at in go {
             let Some(flight) = self.open.get_mut(&number) else { break };
             let slice = &flight.slice;
@@ -394,6 +415,8 @@ impl Flights {
                 term: part.term,
                 epoch: self.routes.epoch(),
                 after,
+                life,
+                init,
                 ..Placed::default()
             };
             let meta =

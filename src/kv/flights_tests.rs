@@ -240,3 +240,25 @@ fn a_pull_overtakes_values_of_other_keys_only() {
     answer(&mut flights, &push[1], &[], false);
     assert!(begin(&mut flights, slice(4, false, b"")).iter().all(|pull| pull.meta.overtakes));
 }
+
+/// The first push of a key by a worker that came back makes it, and is no push before the next one.
+#[test]
+fn a_worker_that_came_back_makes_its_keys_first() {
+    let mut flights = Flights::come_back(vec![A], 5, true);
+    let init = begin(&mut flights, slice(0, true, &[1; 4]));
+    let said =
+        |message: &Outgoing| (placed(message).life, placed(message).init, placed(message).after);
+    assert_eq!(said(&init[0]), (5, true, 0));
+    let (_, again) = answer(&mut flights, &init[0], &[route(0, 4, 9, A)], true);
+    assert_eq!(said(&again[0]), (5, true, 0), "wherever it is sent");
+    assert!(matches!(answer(&mut flights, &again[0], &[], false).0, Answered::Whole { .. }));
+    let first = begin(&mut flights, slice(1, true, &[2; 4]));
+    assert_eq!(said(&first[0]), (5, false, 0));
+    answer(&mut flights, &first[0], &[], false);
+    let second = begin(&mut flights, slice(2, true, &[3; 4]));
+    assert_eq!(said(&second[0]), (5, false, 2));
+    let pull = begin(&mut flights, slice(3, false, &[]));
+    assert_eq!(said(&pull[0]), (5, false, 0));
+    let mut other = Flights::come_back(vec![A], 5, false);
+    assert_eq!(said(&begin(&mut other, slice(0, true, &[1; 4]))[0]), (5, false, 0));
+}

@@ -71,6 +71,14 @@ fn abilities(settings: &Settings) -> u64 {
     if elastic {
         all |= ability::ELASTIC;
     }
+    if elastic && settings.elastic_workers {
+        all |= ability::ELASTIC_WORKERS;
+    } else if settings.elastic_workers {
+        log::write(
+            Level::Warning,
+            "PSLITE_ELASTIC_WORKERS=1 has no effect without PSLITE_ELASTIC=1: the death of a worker ends the job",
+        );
+    }
     if elastic && settings.joins && settings.role == Role::Server {
         all |= ability::JOINS;
     }

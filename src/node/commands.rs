@@ -9,7 +9,9 @@ use super::error::{NodeError, Result};
 use super::van::{Van, lock};
 use crate::kv::Finished;
 use crate::kv::commands::Again;
+use crate::kv::flights::Flights;
 use crate::store::command::Head;
+use crate::wire::elastic::Placed;
 use crate::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
 
 impl Requests {
@@ -29,7 +31,7 @@ impl Shared {
         let Ok(van) = self.van() else { return false };
         let mut state = lock(&self.requests);
         if state.value_size.is_some() {
-            state.follow_pieces(&van);
+            state.follow_pieces(&van, self.customer_id);
         }
         state.flights.is_some()
     }
@@ -75,8 +77,12 @@ impl Shared {
 
     /// A server that is lost meanwhile does not obey: the others do.
     fn send_command(&self, van: &Van, again: &Again, servers: &[NodeId]) -> Result<()> {
+        let life = lock(&self.requests).flights.as_ref().map_or(0, Flights::life);
+        // Its commands are counted apart from those of the process that had the id before.
+        let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
         for server in servers {
             let meta = Meta {
+                placed: placed.clone(),
                 head: again.head,
                 body: again.body.clone(),
                 simple_app: true,

@@ -475,7 +475,7 @@ impl CustomerHandle {
         if state.requests.tracker().waiting_count() > 1 {
             van.need_receiver();
         }
-        state.follow_pieces(&van);
+        state.follow_pieces(&van, self.shared.customer_id);
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
             nobody_asked = state.requests.skip(timestamp, server_id(rank)).or(nobody_asked);

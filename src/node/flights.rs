@@ -14,19 +14,23 @@ use crate::kv::{Finished, KvError, KvPairs};
 use crate::observe::MessageKind;
 use crate::store::kind::form_of;
 use crate::wire::elastic::Word;
-use crate::wire::{Key, Meta, NodeId, server_id};
+use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 
 /// Rounds that wait to be reported; the clock takes them twenty times a second.
 const ROUNDS_KEPT: usize = 1024;
 
 impl Requests {
     /// From now on, if this job's keys may move.
-    pub(super) fn follow_pieces(&mut self, van: &Van) {
+    pub(super) fn follow_pieces(&mut self, van: &Van, customer_id: i32) {
         if self.flights.is_some() || !van.is_elastic() {
             return;
         }
         let homes = (0..van.settings().num_servers).map(server_id).collect();
-        let mut flights = Flights::new(homes);
+        let (life, rank) =
+            van.with_cluster(|cluster, _| (cluster.my_life(), id_to_rank(cluster.me().id)));
+        // MXNet's rank 0 pushes each initial value with its first customer, whether others train already or not
+        // (kvstore_dist.h, InitImpl).
+        let mut flights = Flights::come_back(homes, life, rank == 0 && customer_id == 0);
         if let Some(word) = van.policy() {
             let nothing_is_open = flights.policy(van.now(), &word, &mut Vec::new());
             debug_assert!(nothing_is_open.is_ok(), "no slice was begun");
@@ -180,7 +184,7 @@ impl Shared {
         let Ok(van) = self.van() else { return };
         let mut out = Vec::new();
         let mut state = lock(&self.requests);
-        state.follow_pieces(&van);
+        state.follow_pieces(&van, self.customer_id);
         let Some(flights) = &mut state.flights else { return };
         let stepped = step(flights, van.now(), &mut out);
         self.note_waits(&state);

@@ -38,6 +38,8 @@ pub(crate) enum Delivery {
     Orders(Arc<[Order]>),
     /// The scheduler lets a server go.
     Leave,
+    /// All workers are done, and the one that would tell a server to stop is dead.
+    Stop,
     /// Parts of requests that wait may go.
     Retry,
     Failed(NodeError),
@@ -81,11 +83,12 @@ impl Shared {
                     ledger.customer_left(id, customer_id);
                     self.left.store(true, Ordering::Relaxed);
                 }
+                self.with_shell(|shell| shell.customer_left(self, id, customer_id));
             }
             Delivery::Policy(word) => self.new_policy(&word),
             Delivery::Collect(word) => self.with_shell(|shell| shell.collect(self, &word)),
             Delivery::Orders(orders) => self.with_shell(|shell| shell.orders(self, &orders)),
-            Delivery::Leave => self.with_shell(|shell| shell.leave(self)),
+            Delivery::Leave | Delivery::Stop => self.with_shell(|shell| shell.stop(self)),
             Delivery::Retry => {
                 self.retry();
                 self.with_shell(|shell| shell.claim_changes(self));
@@ -218,6 +221,9 @@ impl Shared {
         }
         let stuck = lock(&self.requests).ledger.as_ref().map(Unanswered::stuck);
         let (Some(stuck), Ok(van)) = (stuck, self.van()) else { return };
+        if van.policy().is_some_and(|policy| !policy.live.is_empty()) {
+            return; // Rounds do not wait for those who left.
+        }
         for Stuck { request, left } in stuck {
             let who: Vec<String> = left
                 .iter()

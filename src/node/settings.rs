@@ -83,6 +83,8 @@ pub struct Settings {
     pub probe_after: Option<Duration>,
     /// `PSLITE_ELASTIC`: this node follows keys that move, and servers that come and go.
     pub elastic: bool,
+    /// `PSLITE_ELASTIC_WORKERS`: this node goes on without workers that die, and takes them back.
+    pub elastic_workers: bool,
     /// `PSLITE_REPLICAS`: copies of each piece beside the owner's. The scheduler's counts.
     pub replicas: Option<u32>,
     /// `PSLITE_JOURNAL`: the scheduler's file, with which it can be started again.
@@ -163,6 +165,7 @@ impl Settings {
             planning: env.number("PSLITE_PLANNING", 1)? != 0,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
             elastic: env.number("PSLITE_ELASTIC", 0)? != 0,
+            elastic_workers: env.number("PSLITE_ELASTIC_WORKERS", 0)? != 0,
             replicas: env.replicas()?,
             journal: env.text("PSLITE_JOURNAL").map(Into::into),
             scheduler_wait: env

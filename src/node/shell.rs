@@ -36,6 +36,8 @@ pub(crate) struct Shell {
     has_application: bool,
     /// The application has taken over.
     handed_over: AtomicBool,
+    /// It was told to stop.
+    stopped: AtomicBool,
     /// Called when the command to stop comes, or an error that nobody can be told of.
     on_stop: Box<dyn Fn(std::result::Result<(), String>) + Send + Sync>,
 }
@@ -73,6 +75,7 @@ impl Shell {
             served: OnceLock::new(),
             has_application: true,
             handed_over: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             on_stop: Box::new(|_| {}),
         }
     }
@@ -190,7 +193,13 @@ impl Shell {
         match head {
             Head::Controller => return self.optimizer(customer, serving, meta),
             Head::Profiler => return self.profiler(customer, serving, meta),
-            Head::Stop => (self.on_stop)(Ok(())),
+            Head::Stop => {
+                (self.on_stop)(Ok(()));
+                if self.stopped.swap(true, Ordering::AcqRel) {
+                    answer_command(customer, meta, "");
+                    return Owner::Store;
+                }
+            }
             _ => match self.obey(customer, serving, meta) {
                 Ok(Due::Now) => {}
                 Ok(Due::Later) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::elastic::marks::is_later;
+use super::elastic::marks::{Customer, is_later};
 use super::error::StoreError;
 use super::mxnet::Store;
 use super::optimizer::Optimizer;
@@ -76,7 +76,7 @@ const KEPT_MAX: usize = 4;
 /// the optimizer and forgets its states.
 #[derive(Debug, Default)]
 pub(super) struct Generations {
-    sent: BTreeMap<(NodeId, i32), Sent>,
+    sent: BTreeMap<Customer, Sent>,
     applied: u64,
     /// The last ones.
     kept: BTreeMap<u64, Arc<Optimizer>>,
@@ -94,7 +94,7 @@ pub(super) struct Sent {
 impl Generations {
     /// True if what this customer sends now is a generation that nobody has sent before. A command whose
     /// timestamp is known counts once, on whatever ways it comes.
-    pub(super) fn is_new(&mut self, from: (NodeId, i32), timestamp: Option<i32>) -> bool {
+    pub(super) fn is_new(&mut self, from: Customer, timestamp: Option<i32>) -> bool {
         let sent = self.sent.entry(from).or_default();
         if let (Some(timestamp), Some(last)) = (timestamp, sent.last)
             && !is_later(timestamp, last)
@@ -122,7 +122,7 @@ impl Generations {
     }
 
     /// Another server says what a customer has sent. True if that is news.
-    pub(super) fn learn(&mut self, from: (NodeId, i32), news: Sent) -> bool {
+    pub(super) fn learn(&mut self, from: Customer, news: Sent) -> bool {
         let sent = self.sent.entry(from).or_default();
         let new = news.count > sent.count;
         if new {
@@ -132,7 +132,7 @@ impl Generations {
     }
 
     /// What a customer has sent.
-    pub(super) fn sent(&self, from: (NodeId, i32)) -> Sent {
+    pub(super) fn sent(&self, from: Customer) -> Sent {
         self.sent.get(&from).copied().unwrap_or_default()
     }
 
@@ -159,7 +159,7 @@ impl Generations {
 
     /// Somebody else has that id from now on, and begins anew.
     pub(super) fn forget(&mut self, node: NodeId) {
-        self.sent.retain(|(sender, _), _| *sender != node);
+        self.sent.retain(|sender, _| sender.worker != node);
     }
 }
 
@@ -183,13 +183,14 @@ impl Store {
     /// # Errors
     /// It is malformed, or none that runs here; the optimizer before it stays.
     pub fn optimizer(&mut self, from: (NodeId, i32), body: &[u8]) -> Result<(), StoreError> {
-        self.optimizer_at(from, None, body).map(|_| ())
+        let (worker, customer) = from;
+        self.optimizer_at(Customer { worker, customer, life: 0 }, None, body).map(|_| ())
     }
 
     /// The same of a command whose timestamp is known. True if it counts.
     pub(super) fn optimizer_at(
         &mut self,
-        from: (NodeId, i32),
+        from: Customer,
         timestamp: Option<i32>,
         body: &[u8],
     ) -> Result<bool, StoreError> {
@@ -238,22 +239,35 @@ mod tests {
         let mut generations = Generations::default();
         let order = [(9, true), (11, false), (11, true), (13, false), (9, false), (13, false)];
         for (worker, new) in order {
-            assert_eq!(generations.is_new((worker, 0), None), new, "{worker}");
+            assert_eq!(generations.is_new(first_life(worker), None), new, "{worker}");
         }
         generations.forget(9);
-        assert!(!generations.is_new((9, 0), None), "one that comes late resets nothing");
+        assert!(!generations.is_new(first_life(9), None), "one that comes late resets nothing");
+        let back = Customer { life: 7, ..first_life(11) };
+        assert!(!generations.is_new(back, Some(0)), "nor one that was started again");
+        assert!(!generations.is_new(back, Some(4)), "it counts on its own");
+        assert!(generations.is_new(back, Some(5)));
+    }
+
+    fn first_life(worker: NodeId) -> Customer {
+        Customer { worker, customer: 0, life: 0 }
     }
 
     #[test]
     fn a_command_that_comes_on_two_ways_counts_once() {
         let mut generations = Generations::default();
-        assert!(generations.is_new((9, 0), Some(5)));
-        assert!(!generations.is_new((9, 0), Some(5)));
-        assert_eq!(generations.sent((9, 0)), Sent { count: 1, last: Some(5) });
+        assert!(generations.is_new(first_life(9), Some(5)));
+        assert!(!generations.is_new(first_life(9), Some(5)));
+        assert_eq!(generations.sent(first_life(9)), Sent { count: 1, last: Some(5) });
         let second = Sent { count: 2, last: Some(8) };
-        assert!(generations.learn((9, 0), second) && !generations.learn((9, 0), second));
+        assert!(
+            generations.learn(first_life(9), second) && !generations.learn(first_life(9), second)
+        );
         assert!(generations.advance(2) && !generations.advance(2));
-        assert!(!generations.is_new((9, 0), Some(8)) && generations.is_new((9, 0), Some(9)));
+        assert!(
+            !generations.is_new(first_life(9), Some(8))
+                && generations.is_new(first_life(9), Some(9))
+        );
         assert_eq!(generations.current(), 3);
     }
 }

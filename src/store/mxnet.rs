@@ -148,6 +148,9 @@ impl Store {
         raw: &[Bytes],
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
+        if self.is_of_the_dead(&request) {
+            return Ok(());
+        }
         let (kind, dtype) = kind_of(request.head)?;
         let frames = Frames::read(raw)?;
         let compressed = kind == RequestKind::Compressed && request.push;
@@ -168,6 +171,10 @@ impl Store {
                 return Ok(());
             }
         };
+        if let Some(at) = at.filter(|_| makes_key(&request)) {
+            // Somebody has made it, and what it is has been trained since.
+            return self.answer_duplicate(at, request, out);
+        }
         let target = Target { key, at };
         match (kind, request.push) {
             (RequestKind::RowSparse, true) => self.push_rows(request, &frames, dtype, target, out),
@@ -350,6 +357,11 @@ impl Store {
     pub fn bytes(&self) -> (usize, usize) {
         (self.pieces().map(Piece::bytes).sum(), self.pieces().map(Piece::state_bytes).sum())
     }
+}
+
+/// True for a push that is only to make its key.
+fn makes_key(request: &Meta) -> bool {
+    request.push && request.placed.as_ref().is_some_and(|placed| placed.init)
 }
 
 pub(super) fn done(request: Meta) -> Answer {

@@ -5,7 +5,10 @@
 //! waits for the next one.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use super::elastic::marks::Customer;
+use super::elastic::workers::Workers;
 use super::error::StoreError;
 use super::part::{Part, Sum};
 use super::{Buffer, Dtype};
@@ -31,7 +34,7 @@ pub(super) struct Complete {
 }
 
 impl Round {
-    /// Takes a push. `Some` if it was the last one that the round waited for. `like`: the value.
+    /// Takes a push. `like`: the value.
     pub(super) fn push(
         &mut self,
         request: Meta,
@@ -39,21 +42,40 @@ impl Round {
         dtype: Dtype,
         quorum: &Quorum,
         like: &Buffer,
-    ) -> Result<Option<Complete>, StoreError> {
+    ) -> Result<(), StoreError> {
         if self.has(&request) {
             if self.later.len() >= LATER_MAX {
                 return Err(StoreError::TooEarly { waiting: LATER_MAX });
             }
             self.later.push_back((request, part));
-            return Ok(None);
+            return Ok(());
         }
         self.sum.add(request.sender, part, dtype, quorum.keeps_order, like)?;
         self.askers.push(request);
-        if self.askers.len() < quorum.workers {
-            return Ok(None);
+        Ok(())
+    }
+
+    /// Ends the round if it has all that it waited for.
+    pub(super) fn complete(&mut self, quorum: &Quorum) -> Option<Complete> {
+        let full = match &quorum.live {
+            None => self.askers.len() >= quorum.workers,
+            Some(live) => live.are_all_in(&self.askers),
+        };
+        if !full || self.askers.is_empty() {
+            return None;
         }
         let sum = std::mem::take(&mut self.sum);
-        Ok(Some(Complete { sum, askers: std::mem::take(&mut self.askers) }))
+        Some(Complete { sum, askers: std::mem::take(&mut self.askers) })
+    }
+
+    /// Some are dead: what they sent for later rounds does not count. What they sent for the open one does, if it has
+    /// a push of somebody who lives too; else that is given up.
+    pub(super) fn forget(&mut self, is_dead: impl Fn(&Meta) -> bool) {
+        self.later.retain(|(request, _)| !is_dead(request));
+        if self.askers.iter().all(is_dead) {
+            self.sum = Sum::default();
+            self.askers.clear();
+        }
     }
 
     /// A push that came too early, for the round that begins now.
@@ -64,16 +86,14 @@ impl Round {
 
     /// True if that push of the same customer is in it, or waits for the next one.
     pub(super) fn holds(&self, request: &Meta, timestamp: i32) -> bool {
-        let is = |other: &Meta| {
-            (other.sender, other.customer_id, other.timestamp)
-                == (request.sender, request.customer_id, timestamp)
-        };
+        let who = Customer::of(request);
+        let is = |other: &Meta| other.timestamp == timestamp && Customer::of(other) == who;
         self.askers.iter().chain(self.later.iter().map(|(request, _)| request)).any(is)
     }
 
     fn has(&self, request: &Meta) -> bool {
-        let who = |meta: &Meta| (meta.sender, meta.customer_id);
-        self.askers.iter().any(|asker| who(asker) == who(request))
+        let who = Customer::of(request);
+        self.askers.iter().any(|asker| Customer::of(asker) == who)
     }
 
     /// Gives up the round. All whose pushes it had, and those that came too early; none of them counted.
@@ -89,10 +109,12 @@ impl Round {
 }
 
 /// When a round is complete, and how it is summed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Quorum {
     /// How many workers push to each round.
     pub(super) workers: usize,
+    /// Which ones do, where it is not for ever the same.
+    pub(super) live: Option<Arc<Workers>>,
     /// Sum in the order of ranks, not of arrival.
     pub(super) keeps_order: bool,
 }

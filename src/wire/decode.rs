@@ -170,6 +170,7 @@ fn node(bytes: &[u8]) -> Result<Node> {
 fn notice(bytes: &[u8]) -> Result<Option<Notice>> {
     let mut kind = 0;
     let (mut about, mut customer, mut words) = (EMPTY, EMPTY, String::new());
+    let mut incarnation = 0;
     let mut reader = Reader(bytes);
     while let Some(field) = reader.field()? {
         match field.number {
@@ -177,10 +178,12 @@ fn notice(bytes: &[u8]) -> Result<Option<Notice>> {
             2 => about = field.int32()?,
             3 => customer = field.int32()?,
             4 => words = text(field.bytes()?, TEXT_BYTES_MAX, "a notice")?,
+            5 => incarnation = field.varint()?,
             _ => {}
         }
     }
-    Ok(NoticeKind::from_wire(kind).map(|kind| Notice { kind, node: about, customer, text: words }))
+    let notice = |kind| Notice { kind, node: about, customer, incarnation, text: words };
+    Ok(NoticeKind::from_wire(kind).map(notice))
 }
 
 fn elastic<T: prost::Message + Default>(bytes: &[u8]) -> Result<T> {

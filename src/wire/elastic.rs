@@ -39,6 +39,13 @@ pub struct Placed {
     /// none. A piece that has not got that one yet must not count this one.
     #[prost(uint32, tag = "8")]
     pub after: u32,
+    /// In which life of the worker's id it was asked: 0 for the process that the job began with, else the policy
+    /// that let another one in ([`LiveWorker::since`]). A command of such a process says only this.
+    #[prost(uint64, tag = "9")]
+    pub life: u64,
+    /// Of a push: it makes the key, if nobody has made it yet, and else is no more than answered.
+    #[prost(bool, tag = "10")]
+    pub init: bool,
 }
 
 /// Who owns a part of a key. Of two routes for an element, that with the higher term is right.
@@ -81,6 +88,9 @@ pub struct Mark {
     /// The push's timestamp.
     #[prost(int32, tag = "3")]
     pub timestamp: i32,
+    /// The worker's life, as in [`Placed::life`].
+    #[prost(uint64, tag = "4")]
+    pub life: u64,
 }
 
 /// What a transfer between two servers is.
@@ -257,6 +267,8 @@ pub enum WordKind {
     Report = 9,
     /// Scheduler to a node: send padding to `node`, whose link from you is idle (`native::Kind::Probe`).
     Probe = 10,
+    /// Scheduler to a server: the workers are done, and the one that would tell it to stop is dead.
+    Stop = 11,
 }
 
 /// Where the copies of what a server owns are kept.
@@ -268,6 +280,23 @@ pub struct CopyPlace {
     /// The server that keeps the copies.
     #[prost(int32, tag = "2")]
     pub holder: NodeId,
+}
+
+/// A worker that lives, in a job that goes on without those that do not.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LiveWorker {
+    /// Its id.
+    #[prost(int32, tag = "1")]
+    pub node: NodeId,
+    /// The policy that let this process in; 0: the job began with it.
+    #[prost(uint64, tag = "2")]
+    pub since: u64,
+    /// The customers that it registered with.
+    #[prost(int32, repeated, tag = "3")]
+    pub customers: Vec<i32>,
+    /// The process (`Node::incarnation`): what was sent to the one that had its address before may reach it.
+    #[prost(uint64, tag = "4")]
+    pub incarnation: u64,
 }
 
 /// One order to move.
@@ -338,6 +367,9 @@ pub struct Word {
     /// `Policy`: which server keeps the copies of which. A server that is not named chooses for itself.
     #[prost(message, repeated, tag = "16")]
     pub copies: Vec<CopyPlace>,
+    /// `Policy`: the workers that live. None is named where the death of one ends the job.
+    #[prost(message, repeated, tag = "17")]
+    pub live: Vec<LiveWorker>,
 }
 
 /// Reads one of them; `None` if the bytes are none.

@@ -93,6 +93,9 @@ fn encode_notice(notice: &Notice, out: &mut Vec<u8>) {
     int32(out, 2, notice.node);
     int32(out, 3, notice.customer);
     bytes(out, 4, notice.text.as_bytes());
+    if notice.incarnation != 0 {
+        uint64(out, 5, notice.incarnation);
+    }
 }
 
 /// protobuf writes a negative int32 as the 64-bit number of the same value.

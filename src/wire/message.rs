@@ -150,6 +150,8 @@ pub mod ability {
     pub const JOINS: u64 = 8;
     /// A scheduler that keeps a journal: if it is lost, another one may go on with the job.
     pub const JOURNAL: u64 = 16;
+    /// The node goes on without workers that die, and takes them back (`docs/elastic.md`, "Workers").
+    pub const ELASTIC_WORKERS: u64 = 32;
 }
 
 /// One node as the wire describes it.
@@ -193,6 +195,12 @@ impl Node {
     #[must_use]
     pub const fn is_elastic(&self) -> bool {
         self.is_ours() && self.abilities & ability::ELASTIC != 0
+    }
+
+    /// True if this node goes on without workers that die, and takes them back.
+    #[must_use]
+    pub const fn has_elastic_workers(&self) -> bool {
+        self.is_elastic() && self.abilities & ability::ELASTIC_WORKERS != 0
     }
 
     /// `host:port`.
@@ -254,6 +262,8 @@ pub struct Notice {
     pub node: NodeId,
     /// The customer it is about, or [`EMPTY`].
     pub customer: i32,
+    /// The process of the node that it is about ([`Node::incarnation`]); 0: whichever has the id now.
+    pub incarnation: u64,
     /// For people.
     pub text: String,
 }

@@ -43,6 +43,8 @@ struct PbNotice {
     customer: Option<i32>,
     #[prost(string, optional, tag = "4")]
     text: Option<String>,
+    #[prost(uint64, optional, tag = "5")]
+    incarnation: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -127,6 +129,7 @@ fn pb_notice(notice: &Notice) -> PbNotice {
         node: Some(notice.node),
         customer: Some(notice.customer),
         text: Some(notice.text.clone()),
+        incarnation: (notice.incarnation != 0).then_some(notice.incarnation),
     }
 }
 
@@ -186,6 +189,7 @@ fn read_notice(notice: PbNotice) -> Option<Notice> {
         node: notice.node.unwrap_or(EMPTY),
         customer: notice.customer.unwrap_or(EMPTY),
         text: notice.text.unwrap_or_default(),
+        incarnation: notice.incarnation.unwrap_or_default(),
     })
 }
 
@@ -268,8 +272,15 @@ fn node() -> impl Strategy<Value = PbNode> {
 fn notice() -> impl Strategy<Value = PbNotice> {
     use proptest::option::of;
     // Kinds 0 and 5 are unknown: the notice is left out, the rest of the message counts.
-    (of(0..6_i32), of(number()), of(number()), of(words()))
-        .prop_map(|(kind, node, customer, text)| PbNotice { kind, node, customer, text })
+    (of(0..6_i32), of(number()), of(number()), of(words()), of(long())).prop_map(
+        |(kind, node, customer, text, incarnation)| PbNotice {
+            kind,
+            node,
+            customer,
+            text,
+            incarnation,
+        },
+    )
 }
 
 fn route() -> impl Strategy<Value = elastic::Route> {
@@ -293,6 +304,8 @@ fn placed() -> impl Strategy<Value = elastic::Placed> {
             again,
             routes,
             after: slice ^ 1,
+            life: from,
+            init: again,
         },
     )
 }
@@ -304,6 +317,7 @@ fn transfer() -> impl Strategy<Value = elastic::Transfer> {
         worker,
         customer,
         timestamp,
+        life: u64::from(customer > 0),
     });
     (0..12_i32, long(), long(), vec(mark, 0..4), vec(long(), 0..4), vec(any::<i64>(), 0..4))
         .prop_map(|(kind, key, to, marks, cuts, rows)| elastic::Transfer {
@@ -325,6 +339,15 @@ fn word() -> impl Strategy<Value = elastic::Word> {
         |(kind, epoch, servers, routes, text)| elastic::Word {
             kind,
             epoch,
+            live: servers
+                .iter()
+                .map(|node| elastic::LiveWorker {
+                    node: *node,
+                    since: epoch,
+                    customers: vec![0, 1],
+                    incarnation: epoch ^ 1,
+                })
+                .collect(),
             servers,
             routes,
             text,

@@ -137,6 +137,7 @@ fn our_own_fields_come_back_and_are_above_99() {
             kind: NoticeKind::JobFailed,
             node: 9,
             customer: 0,
+            incarnation: 77,
             text: "lost worker 9".to_owned(),
         });
     }

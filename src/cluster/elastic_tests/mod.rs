@@ -2,6 +2,7 @@
 
 mod cases;
 mod store;
+mod workers;
 mod world;
 
 use world::{SECOND, World};

@@ -50,6 +50,8 @@ pub(super) struct World {
     sent: Vec<u64>,
     pub(super) journal: State,
     next_port: i32,
+    /// What the scheduler is told each time it is started.
+    scheduler: Option<ClusterConfig>,
     workers: usize,
     servers: usize,
 }
@@ -84,6 +86,7 @@ impl World {
             sent: vec![0; LENGTH as usize],
             journal: State::default(),
             next_port: 100,
+            scheduler: None,
             workers,
             servers,
         };
@@ -92,6 +95,7 @@ impl World {
             tell(&mut config);
             config
         };
+        world.scheduler = Some(told(Role::Scheduler, 1));
         world.add(told(Role::Scheduler, 1));
         for role in [vec![Role::Server; servers], vec![Role::Worker; workers]].concat() {
             let port = world.next_port;
@@ -282,7 +286,7 @@ impl World {
 
     /// It is started again, with the journal and on the address of the former one.
     pub(super) fn restart_scheduler(&mut self) {
-        let config = config(Role::Scheduler, 1, self.workers, self.servers);
+        let config = self.scheduler.clone().unwrap();
         self.nodes[0] = Cluster::resume(config, &self.journal, self.now).unwrap();
         self.links[0].clear();
         self.dead[0] = false;
@@ -291,8 +295,8 @@ impl World {
         let ids: Vec<NodeId> = self.links[0].keys().copied().collect();
         for id in ids {
             // One that joined may not have heard its id.
-            let node = self.nodes.iter().position(|node| node.me().id == id);
-            if let Some(i) = node.filter(|i| !self.dead[*i]) {
+            let has_it = |i: &usize| self.nodes[*i].me().id == id && !self.dead[*i];
+            if let Some(i) = (0..self.nodes.len()).find(has_it) {
                 self.feed(0, Event::LinkUp { id });
                 self.feed(i, Event::LinkUp { id: SCHEDULER });
             }

@@ -20,6 +20,10 @@ impl State {
                 self.serving.retain(|id, _| !self.lost.contains_key(id));
                 forget(&mut self.joining, &policy.joined);
                 forget(&mut self.draining, &policy.released);
+                for id in &policy.back {
+                    self.lives.insert(*id, self.epoch);
+                    self.returning.remove(id);
+                }
                 self.released.extend(policy.released.iter().map(|id| (*id, true)));
             }
             Change::Joined(member) => {
@@ -29,6 +33,7 @@ impl State {
             Change::Replaced(member) => {
                 self.passed.retain(|entry| entry.node != member.id);
                 self.lost.remove(&member.id);
+                self.returning.insert(member.id, true);
                 self.members.insert(member.id, member.clone());
             }
             Change::Claimed(id) => {
@@ -43,6 +48,7 @@ impl State {
             Change::Lost(about) => {
                 forget(&mut self.joining, &[about.id]);
                 forget(&mut self.draining, &[about.id]);
+                forget(&mut self.returning, &[about.id]);
                 self.lost.insert(about.id, about.text.clone());
             }
             Change::Keys(keys) => {

@@ -48,7 +48,7 @@ fn records() -> Vec<Record> {
     let about = |id, text: &str| About { id, text: text.to_owned() };
     let homes = |homes: [NodeId; 2], joined: &[NodeId], released: &[NodeId]| {
         let (joined, released) = (joined.to_vec(), released.to_vec());
-        Change::Homes(Homes { homes: homes.to_vec(), joined, released })
+        Change::Homes(Homes { homes: homes.to_vec(), joined, released, back: Vec::new() })
     };
     let keys = |length| Change::Keys(Keys { keys: [(3, 10), (4, length)].into() });
     let taken = |from, to, owner| {

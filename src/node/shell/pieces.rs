@@ -11,7 +11,7 @@ use crate::observe::log::{self, Level};
 use crate::store::elastic::{Due, Outbound, Outgoing};
 use crate::store::{Store, StoreError};
 use crate::wire::elastic::{Claim, Order, Transfer, Word};
-use crate::wire::{Frames, Message, Meta};
+use crate::wire::{Frames, Message, Meta, NodeId};
 
 /// Why the values of a server that was handed over do not move.
 const HANDED_OVER: &str = "MXNet's own server, in Python, keeps its values";
@@ -41,6 +41,14 @@ impl Shell {
     pub(crate) fn policy(&self, customer: &Shared, word: &Word) {
         self.with_store(customer, |store, out| store.policy(word, out));
         self.claim_changes(customer);
+    }
+
+    /// A worker's customer sends no more. Rounds that waited for it alone may end.
+    pub(crate) fn customer_left(&self, customer: &Shared, node: NodeId, left: i32) {
+        if customer.van().is_ok_and(|van| van.is_elastic()) {
+            self.with_store(customer, |store, out| store.customer_left(node, left, out));
+            self.claim_changes(customer);
+        }
     }
 
     /// The scheduler orders moves.
@@ -79,10 +87,10 @@ impl Shell {
         van.event(Event::Claims { epoch, claims, fixed });
     }
 
-    /// This server was emptied: whoever runs it ends.
-    pub(crate) fn leave(&self, customer: &Shared) {
+    /// This server was emptied, or the job is over: whoever runs it ends.
+    pub(crate) fn stop(&self, customer: &Shared) {
         (self.on_stop)(Ok(()));
-        if self.has_application {
+        if self.has_application && !self.stopped.swap(true, Ordering::AcqRel) {
             let head = Head::Stop.number();
             let meta = Meta {
                 head,

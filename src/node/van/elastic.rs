@@ -39,6 +39,7 @@ impl Van {
                 self.changed.notify_all();
                 self.customers.broadcast(&Delivery::Leave);
             }
+            Action::Stop => self.customers.broadcast(&Delivery::Stop),
             Action::Record(record) => {
                 if let Some(journal) = &mut core.journal {
                     journal.append(&record);
@@ -124,6 +125,7 @@ impl Van {
             replicas,
             workers,
             copies,
+            live,
         } = policy;
         let names: Vec<String> =
             servers.iter().map(|id| crate::wire::id_to_rank(*id).to_string()).collect();
@@ -147,6 +149,7 @@ impl Van {
             replicas,
             workers,
             copies,
+            live,
             routes,
             ..Word::default()
         };

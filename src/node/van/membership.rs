@@ -82,6 +82,7 @@ impl Van {
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave
+            | Action::Stop
             | Action::Probe { .. }
             | Action::Report { .. }
             | Action::Record(_) => return self.elastic(core, action),

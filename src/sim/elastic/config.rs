@@ -8,12 +8,16 @@ use super::workload::Tensors;
 use crate::sim::network::{NetworkConfig, Process, Rates};
 use crate::sim::steps::DeathAt;
 
+/// The longest pause that nobody takes for a death.
+pub(super) const UNNOTICED: Duration = Duration::from_millis(250);
+
 /// What happens to the job, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The process is started (again): same address, new incarnation.
     Start(Process),
-    /// The process is killed; the system closes its connections. A server only if what it has is safe elsewhere,
+    /// The process is killed; the system closes its connections. A worker only if another one trains, in the middle of
+    /// training. A server only if what it has is safe elsewhere,
     /// unless the job may fail; else as soon as that is so.
     Crash(Process),
     /// The host of the process goes down; nobody closes anything. Servers as above.
@@ -69,6 +73,8 @@ pub struct ElasticConfig {
     pub move_every: Option<Duration>,
     /// When some server is to be emptied.
     pub drains: Vec<Duration>,
+    /// Nobody dies for a worker's death: the others go on, and it may come back.
+    pub elastic_workers: bool,
     /// The scheduler keeps a journal, and goes on with it when it is started again.
     pub journal: bool,
     /// What goes wrong, and when.
@@ -120,6 +126,17 @@ impl ElasticConfig {
         process > self.servers && process <= self.servers + self.workers
     }
 
+    /// The worker that a fault costs, in a job that goes on without it.
+    #[must_use]
+    pub fn worker_lost_by(&self, fault: &Fault) -> Option<Process> {
+        let worker = match fault {
+            Fault::Crash(process) | Fault::Vanish(process) => *process,
+            Fault::Pause(process, time) if *time > UNNOTICED => *process,
+            _ => return None,
+        };
+        (self.elastic_workers && self.is_worker(worker)).then_some(worker)
+    }
+
     /// True if a fault can cost a server.
     #[must_use]
     pub const fn is_deadly(&self, fault: &Fault) -> bool {
@@ -131,9 +148,9 @@ impl ElasticConfig {
         }
     }
 
-    /// Values count pushes: where the order of pushes may be any.
+    /// Values count pushes: where the order of pushes may be any, or not all are in a round.
     #[must_use]
     pub const fn counts(&self) -> bool {
-        !self.program.sync && self.workers > 1
+        (!self.program.sync || self.elastic_workers) && self.workers > 1
     }
 }

@@ -232,6 +232,14 @@ impl<'a> Job<'a> {
     }
 
     fn fault(&mut self, fault: Fault) {
+        if let Some(worker) = self.config.worker_lost_by(&fault)
+            && !self.may_go(worker)
+        {
+            if self.now < self.config.heal {
+                self.plan(self.now + TRY_AGAIN, fault);
+            }
+            return;
+        }
         let deadly = self.config.is_deadly(&fault);
         if deadly && !self.may_die(&fault) {
             if self.now < self.config.heal {
@@ -272,6 +280,25 @@ impl<'a> Job<'a> {
         let may = guard.allows(self, fault);
         self.guard = guard;
         may
+    }
+
+    /// True if that worker may be lost now: it trains, and so does another one that is in the policy and not about to be
+    /// lost.
+    fn may_go(&self, worker: Process) -> bool {
+        let scheduler = self.nodes.first().and_then(Option::as_ref).filter(|node| !node.is_over());
+        let Some(scheduler) = scheduler.map(Node::cluster) else { return false };
+        let trains = |process: &Process| {
+            let node = self.nodes.get(*process).and_then(Option::as_ref);
+            let node = node.filter(|node| !node.is_over() && !self.pauses.contains_key(process));
+            node.is_some_and(|node| {
+                let (me, live) = (node.cluster().me(), &scheduler.policy().live);
+                let named = live.iter().any(|w| (w.node, w.incarnation) == (me.id, me.incarnation));
+                let trains = matches!(node.app(), App::Worker(worker) if worker.trains());
+                named && !scheduler.is_gone(me.id) && trains
+            })
+        };
+        let mut others = 0..self.nodes.len();
+        trains(&worker) && others.any(|other| other != worker && trains(&other))
     }
 
     fn heal(&mut self) {
@@ -371,6 +398,15 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// True if that is a worker that the last policy does not name: it ends when it hears of that, or of nobody any more.
+    fn is_given_up(&self, process: Process) -> bool {
+        let node = |process: Process| self.nodes.get(process).and_then(Option::as_ref);
+        let (Some(scheduler), Some(node)) = (node(0), node(process)) else { return false };
+        let (me, live) = (node.cluster().me(), &scheduler.cluster().policy().live);
+        let named = live.iter().any(|w| (w.node, w.incarnation) == (me.id, me.incarnation));
+        self.config.elastic_workers && self.config.is_worker(process) && !named
+    }
+
     /// Who hangs, and who ended with an error that was not due.
     fn judge(&self) -> (Vec<String>, Vec<String>) {
         let (mut hung, mut failed) = (Vec::new(), Vec::new());
@@ -384,11 +420,14 @@ impl<'a> Job<'a> {
             // Who came too late, or was given up, is not missed.
             let out =
                 self.config.is_server(process) && (self.ledger.is_gone(id) || !node.is_ready());
+            let lost = |(_, fault): &(_, Fault)| self.config.worker_lost_by(fault) == Some(process);
+            let may_fail = self.config.may_fail || self.config.faults.iter().any(lost);
+            let out = out || (may_fail && self.is_given_up(process));
             match node.end() {
-                End::Running if !node.is_over() && !out => {
+                End::Running if !node.is_over() && !out && (node.is_ready() || !may_fail) => {
                     hung.push(format!("p{process} ({detail})"));
                 }
-                End::Failed(text) if !self.config.may_fail && !out => {
+                End::Failed(text) if !may_fail && !out => {
                     failed.push(format!("p{process} ({detail}): {text}"));
                 }
                 _ => {}

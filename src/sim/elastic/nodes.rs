@@ -77,6 +77,7 @@ impl Maker {
             counts: config.counts(),
             compute: config.compute,
             pulls: config.pulls,
+            may_leave_early: config.elastic_workers,
         };
         App::Worker(Worker::new(config, random, sabotage))
     }
@@ -98,6 +99,9 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
         Role::Worker => ("worker", 8000 + process as i32),
     };
     let mut abilities = ability::PSLITE | ability::ELASTIC;
+    if config.elastic_workers {
+        abilities |= ability::ELASTIC_WORKERS;
+    }
     // A server that is started again has nothing, and asks for a place as one that joins.
     if config.is_joiner(process) || (again && config.is_server(process)) {
         abilities |= ability::JOINS;

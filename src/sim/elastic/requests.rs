@@ -16,7 +16,7 @@ use crate::kv::{
 use crate::sim::app::{APP, Output, pairs, with_data};
 use crate::store::command::Head;
 use crate::store::kind::form_of;
-use crate::wire::elastic::Word;
+use crate::wire::elastic::{Placed, Word};
 use crate::wire::{Frames, Key, Message, Meta, NodeId, server_id};
 
 /// What is over: whose, and with what values or error.
@@ -44,6 +44,12 @@ impl<D> Requests<D> {
             commands: Commands::default(),
             sabotage,
         }
+    }
+
+    /// From now on as a process that has another one's id (`Flights::come_back`).
+    pub(super) fn come_back(&mut self, life: u64, makes_keys: bool) {
+        let homes = (0..self.ranges.len()).map(server_id).collect();
+        self.flights = Flights::come_back(homes, life, makes_keys);
     }
 
     /// Pushes, pulls, or both.
@@ -105,7 +111,8 @@ impl<D> Requests<D> {
         let timestamp = self.requests.new_request(servers);
         self.requests.expect(timestamp, Pending::push(payload)).ok()?;
         let again = Again { timestamp, head, body: body.clone() };
-        servers.iter().for_each(|server| out.push(command(&again, *server)));
+        let life = self.flights.life();
+        servers.iter().for_each(|server| out.push(command(&again, *server, life)));
         self.commands.said(again, servers, Head::from(head).stays());
         Some(timestamp)
     }
@@ -120,7 +127,8 @@ impl<D> Requests<D> {
         for again in self.commands.again(servers) {
             let finished = self.requests.redirect(again.timestamp, servers);
             over.extend(finished.map(|finished| self.over(finished)));
-            servers.iter().for_each(|server| out.push(command(&again, *server)));
+            let life = self.flights.life();
+            servers.iter().for_each(|server| out.push(command(&again, *server, life)));
         }
         over
     }
@@ -244,10 +252,11 @@ fn send(messages: Vec<Outgoing>, out: &mut Vec<Output>) {
     out.extend(messages.into_iter().map(message));
 }
 
-fn command(again: &Again, server: NodeId) -> Output {
+fn command(again: &Again, server: NodeId, life: u64) -> Output {
     let Again { timestamp, head, ref body } = *again;
     let (body, simple_app, recver) = (body.clone(), true, server);
-    let meta = Meta { head, body, simple_app, recver, ..meta(timestamp) };
+    let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
+    let meta = Meta { head, body, simple_app, recver, placed, ..meta(timestamp) };
     Output::Send(Box::new(Message { meta, data: Frames::new() }))
 }
 

@@ -51,11 +51,17 @@ pub enum Plant {
     EpochsNotNoted,
     /// The scheduler does not note who joined.
     JoinsNotNoted,
+    /// A server counts the initial values of a worker that came back.
+    InitCounted,
+    /// A server takes what comes of a worker's former life for what its last one pushes.
+    LivesMixed,
+    /// A server does not hear which workers live.
+    DeadAwaited,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -73,6 +79,9 @@ impl Plant {
         Self::ForgottenBeforeSafe,
         Self::EpochsNotNoted,
         Self::JoinsNotNoted,
+        Self::InitCounted,
+        Self::LivesMixed,
+        Self::DeadAwaited,
     ];
 }
 
@@ -126,6 +135,9 @@ impl Sabotage {
 
     /// A policy as the store is given it.
     pub(super) fn policy(&self, word: Word) -> Word {
+        if self.is(Plant::DeadAwaited) {
+            return Word { live: Vec::new(), ..word };
+        }
         if !self.is(Plant::TakesFromTheDead) {
             return word;
         }
@@ -147,7 +159,11 @@ impl Sabotage {
     }
 
     /// A request as the store is given it, and whether it comes again as another one.
-    pub(super) fn request(&self, meta: Meta, epoch: u64) -> Vec<Meta> {
+    pub(super) fn request(&self, mut meta: Meta, epoch: u64) -> Vec<Meta> {
+        if let Some(placed) = &mut meta.placed {
+            placed.init &= !self.is(Plant::InitCounted);
+            placed.life *= u64::from(!self.is(Plant::LivesMixed));
+        }
         let newer = meta.placed.as_ref().is_some_and(|placed| placed.epoch > epoch);
         if self.is(Plant::ParkedRequestLost) && newer {
             return Vec::new();
@@ -294,6 +310,7 @@ fn ship_early_pushes(sent: &mut Outbound) {
             worker: request.sender,
             customer: request.customer_id,
             timestamp: request.timestamp,
+            life: 0,
         })
         .collect();
     for Outgoing { transfer, .. } in &mut sent.transfers {

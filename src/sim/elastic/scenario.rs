@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::config::{ElasticConfig, Fault};
+use super::config::{ElasticConfig, Fault, UNNOTICED};
 use super::optimizer::Rule;
 use super::script::Program;
 use super::workload::{COUNTED_WORKERS_MAX, Tensors};
@@ -18,13 +18,14 @@ const BEGIN: Duration = Duration::from_millis(300);
 const WRONG: Duration = Duration::from_secs(5);
 /// What is noticed as death takes less than that, in `nodes::cluster_config`.
 const NOTICED: Duration = Duration::from_millis(2500);
-/// The longest fault that nobody takes for a death.
-const UNNOTICED: Duration = Duration::from_millis(250);
 /// After its faults a job has so long to end.
 const TO_END: Duration = Duration::from_secs(60);
 
 /// Pushes of a tensor by one worker: fewer than what `COUNT_BASE` can count.
 const ROUNDS_MAX: u64 = 60;
+
+/// Processes that one worker may have been.
+const LIVES: u64 = 3;
 
 /// What a job is to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,13 +58,15 @@ pub enum Scenario {
     StockWire,
     /// More servers die than there are copies.
     TooManyDeaths,
+    /// Workers die, are taken for dead, and are started again; servers do too.
+    Workers,
     /// Everything at once.
     Storm,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -78,6 +81,7 @@ impl Scenario {
         Self::Scheduler,
         Self::StockWire,
         Self::TooManyDeaths,
+        Self::Workers,
         Self::Storm,
     ];
 
@@ -99,6 +103,7 @@ impl Scenario {
             Self::Scheduler => "scheduler",
             Self::StockWire => "stock-wire",
             Self::TooManyDeaths => "too-many-deaths",
+            Self::Workers => "workers",
             Self::Storm => "storm",
         }
     }
@@ -159,6 +164,15 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
             config.may_fail = true;
             draw.deaths(&mut config, 4);
         }
+        Scenario::Workers => {
+            draw.workers(&mut config);
+            match draw.0.below(4) {
+                0 => draw.deaths(&mut config, 1),
+                1 => draw.joins(&mut config),
+                2 => draw.scheduler(&mut config),
+                _ => {}
+            }
+        }
         Scenario::Storm => {
             draw.rates(&mut config);
             draw.joins(&mut config);
@@ -199,11 +213,17 @@ impl Draw {
         );
         let servers =
             fixed.servers.unwrap_or_else(|| self.between(if deadly { 2 } else { 1 }, 4) as usize);
-        let sync = self.0.percent(75);
+        let elastic_workers = scenario == Scenario::Workers;
+        let sync = self.0.percent(75) || elastic_workers;
         let workers = fixed.workers.unwrap_or_else(|| self.between(1, 4) as usize);
-        let workers = if sync { workers } else { workers.min(COUNTED_WORKERS_MAX) };
+        let counts = !sync || elastic_workers;
+        let workers = if counts { workers.min(COUNTED_WORKERS_MAX) } else { workers };
+        // One alone has nobody who goes on without it.
+        let workers = if elastic_workers { workers.max(2) } else { workers };
         let replicas = u32::from(servers > 1 && (deadly || self.0.percent(70)));
-        let program = self.program(sync, workers);
+        let program = self.program(sync, counts && workers > 1);
+        let program =
+            Program { rounds: program.rounds / if elastic_workers { LIVES } else { 1 }, ..program };
         // Long enough that most of what happens happens in the middle.
         let compute = WRONG * self.of(&[1, 2, 2]) / program.rounds as u32;
         ElasticConfig {
@@ -225,6 +245,7 @@ impl Draw {
             resend: None,
             move_every: Some(MS * self.of(&[20, 100, 400])),
             drains: Vec::new(),
+            elastic_workers,
             journal: false,
             faults: Vec::new(),
             heal: BEGIN + WRONG,
@@ -238,8 +259,7 @@ impl Draw {
     }
 
     /// An asynchronous job counts pushes, which plain SGD does without error; one worker alone may do what it likes.
-    fn program(&mut self, sync: bool, workers: usize) -> Program {
-        let counts = !sync && workers > 1;
+    fn program(&mut self, sync: bool, counts: bool) -> Program {
         let rules = [
             Rule::Momentum { rate: 0.25, momentum: 0.5 },
             Rule::Adam { rate: 0.01 },
@@ -412,6 +432,29 @@ impl Draw {
             // A crash may have to wait until it is allowed; one that lives cannot start.
             for again in 1..4 {
                 config.faults.push((at + pause * again, Fault::Start(process)));
+            }
+        }
+    }
+
+    /// Each is lost so often at most that all that it pushes can be counted.
+    fn workers(&mut self, config: &mut ElasticConfig) {
+        let first = 1 + config.servers;
+        for process in first..first + config.workers {
+            for _ in 1..self.between(1, LIVES) {
+                let at = self.moment();
+                let lost = match self.0.below(4) {
+                    0 => Fault::Vanish(process),
+                    1 => Fault::Pause(process, NOTICED + self.0.time(NOTICED)),
+                    _ => Fault::Crash(process),
+                };
+                config.faults.push((at, lost));
+                let pause =
+                    if self.0.percent(50) { self.0.time(MS * 300) } else { self.0.time(NOTICED) };
+                // It may have to wait until it is allowed to die; one that lives cannot start.
+                let starts = if self.0.percent(75) { 1..4 } else { 0..0 };
+                config
+                    .faults
+                    .extend(starts.map(|again| (at + pause * again, Fault::Start(process))));
             }
         }
     }

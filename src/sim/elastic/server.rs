@@ -89,10 +89,14 @@ impl Server {
                 out.extend(self.sabotage.late().into_iter().map(transfer_message));
                 self.claim(view.now, out);
             }
-            Input::Barrier { .. }
-            | Input::Unsent { .. }
-            | Input::CustomerLeft { .. }
-            | Input::Wake => {}
+            Input::CustomerLeft { id, customer_id } => {
+                let mut sent = Outbound::default();
+                if let Some(store) = &mut self.store {
+                    store.customer_left(id, customer_id, &mut sent);
+                }
+                self.send(sent, out);
+            }
+            Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
         }
         if let Some(store) = &self.store {
             ledger.holds(view.cluster.me().id, &store.claims());
@@ -153,6 +157,9 @@ impl Server {
             }
             Action::Orders { moves } => store.orders(&moves, &mut sent),
             Action::Leave => out.push(Output::End(Ok(()))),
+            Action::Stop if !std::mem::replace(&mut self.leaving, true) => {
+                out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
+            }
             _ => {}
         }
         self.send(sent, out);
@@ -269,6 +276,7 @@ pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> Word {
         replicas: policy.replicas,
         workers: policy.workers,
         copies: policy.copies.clone(),
+        live: policy.live.clone(),
         routes,
         ..Word::default()
     }

@@ -95,7 +95,7 @@ fn a_seed_always_goes_the_same_way() {
 }
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 17] = [
+const PLANTED: [(Plant, Scenario); 20] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -113,6 +113,9 @@ const PLANTED: [(Plant, Scenario); 17] = [
     (Plant::ForgottenBeforeSafe, Scenario::Deaths),
     (Plant::EpochsNotNoted, Scenario::Storm),
     (Plant::JoinsNotNoted, Scenario::Scheduler),
+    (Plant::InitCounted, Scenario::Workers),
+    (Plant::LivesMixed, Scenario::Workers),
+    (Plant::DeadAwaited, Scenario::Workers),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {

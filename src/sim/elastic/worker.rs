@@ -10,9 +10,9 @@ use super::sabotage::Sabotage;
 use super::script::Stage;
 use super::server::word_of;
 use super::workload::{Push, Tensor};
-use crate::cluster::Action;
+use crate::cluster::{Action, Event};
 use crate::kv::{KeyRange, server_key_ranges};
-use crate::sim::app::{Input, Output, View};
+use crate::sim::app::{APP, Input, Output, View};
 use crate::sim::random::Random;
 use crate::wire::elastic::KeyRoute;
 use crate::wire::{ALL_GROUP, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
@@ -36,6 +36,8 @@ pub(super) struct WorkerConfig {
     pub(super) compute: Duration,
     /// So many percent of the pushes are followed by a pull.
     pub(super) pulls: u32,
+    /// It says when it has no more to push (`ElasticConfig::elastic_workers`).
+    pub(super) may_leave_early: bool,
 }
 
 /// What a request is for.
@@ -68,6 +70,8 @@ pub(super) struct Worker {
     stage: usize,
     /// Requests that this stage waits for, training apart.
     open: usize,
+    /// It took the place of a dead one.
+    came_back: bool,
 }
 
 impl Worker {
@@ -80,8 +84,19 @@ impl Worker {
             pace: vec![Pace::default(); config.tensors.len()],
             stage: 0,
             open: 0,
+            came_back: false,
             config,
         }
+    }
+
+    /// True if it pushes gradients, or has done so.
+    pub(super) fn trains(&self) -> bool {
+        self.stage >= self.first_training()
+    }
+
+    fn first_training(&self) -> usize {
+        let trains = |stage: &Stage| matches!(stage, Stage::Train { .. });
+        self.config.stages.iter().position(trains).unwrap_or(usize::MAX)
     }
 
     /// How far it is, for people.
@@ -106,6 +121,17 @@ impl Worker {
         match input {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
+                if view.cluster.me().is_recovery {
+                    self.came_back = true;
+                    self.requests.come_back(view.cluster.my_life(), self.rank == 0);
+                    // Its first policy came before this word of it.
+                    let policy = view.cluster.policy();
+                    let word = word_of(policy, Vec::new());
+                    if let Err(error) = self.requests.policy(view.now, &word, out) {
+                        out.push(Output::End(Err(error.to_string())));
+                    }
+                    return self.begin_stage(view, ledger, out);
+                }
                 out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });
             }
             Input::Barrier { ticket: EXIT, result } => out.push(Output::End(result)),
@@ -198,7 +224,14 @@ impl Worker {
                     self.waits(view, asked, format!("command {head} to {servers:?}"), ledger);
                 }
             }
+            // MXNet's workers that come back skip the barriers at their start.
+            Stage::Meet if self.came_back && !self.trains() => {
+                return self.next_stage(view, ledger, out);
+            }
             Stage::Meet => {
+                if self.config.may_leave_early && self.trains() {
+                    out.push(Output::Elastic(Event::Leaving { customer_id: APP }));
+                }
                 return out.push(Output::Barrier {
                     ticket: MEET,
                     group: WORKER_GROUP,
@@ -272,7 +305,9 @@ impl Worker {
         out: &mut Vec<Output>,
     ) {
         let of = &self.config.tensors[tensor];
-        let push = Push { worker: self.rank, round, counts: self.config.counts };
+        // What a worker that came back makes is there already, and must not count: so it would show.
+        let of_round = if self.came_back { round.max(1) } else { round };
+        let push = Push { worker: self.rank, round: of_round, counts: self.config.counts };
         let kv = of.push(push, &self.ranges);
         let both = of.both && round > 0;
         let purpose = if both {

@@ -79,6 +79,7 @@ impl<A: Application> Node<A> {
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave
+            | Action::Stop
             | Action::Probe { .. }
             | Action::Report { .. } => self.inbox.push_back(Input::Elastic(Box::new(action))),
         }

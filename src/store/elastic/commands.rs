@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::marks::Customer;
 use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
 use crate::store::command::{Generations, Head, Sent};
 use crate::store::error::StoreError;
@@ -37,7 +38,7 @@ pub(super) struct Settings {
     compression: (u64, Bytes),
     optimizer: (u64, Bytes),
     /// When it was last counted how many optimizers a customer has sent.
-    counts: BTreeMap<(NodeId, i32), u64>,
+    counts: BTreeMap<Customer, u64>,
     /// Up to which change each server was told.
     told: BTreeMap<NodeId, u64>,
     /// Commands that are answered when these servers have obeyed up to that change.
@@ -92,12 +93,13 @@ impl Settings {
         if self.multi_precision > told {
             commands.push(command(Head::MultiPrecision.number(), 0, &[Bytes::new()]));
         }
-        for (&(worker, customer), _) in self.counts.iter().filter(|(_, stamp)| **stamp > told) {
-            let Sent { count, last: Some(timestamp) } = generations.sent((worker, customer)) else {
+        for (&from, _) in self.counts.iter().filter(|(_, stamp)| **stamp > told) {
+            let Sent { count, last: Some(timestamp) } = generations.sent(from) else {
                 continue; // The worker was forgotten.
             };
+            let Customer { worker, customer, life } = from;
             let (transfer, body) = command(Head::Controller.number(), count, &[]);
-            let marks = vec![Mark { worker, customer, timestamp }];
+            let marks = vec![Mark { worker, customer, timestamp, life }];
             commands.push((Transfer { worker, customer, marks, ..transfer }, body));
         }
         commands
@@ -119,7 +121,7 @@ impl Settings {
     }
 
     /// Remembers that a customer has sent an optimizer.
-    fn count(&mut self, from: (NodeId, i32)) {
+    fn count(&mut self, from: Customer) {
         self.stamp += 1;
         self.counts.insert(from, self.stamp);
     }
@@ -161,7 +163,7 @@ impl Store {
             return Ok(Due::Later);
         }
         let (head, body) = (Head::from(request.head), &request.body);
-        let from = (request.sender, request.customer_id);
+        let from = Customer::of(request);
         let before = self.elastic.as_ref().map_or(0, |elastic| elastic.settings.stamp);
         if head == Head::Controller {
             let new = self.optimizer_at(from, Some(request.timestamp), body)?;
@@ -269,7 +271,8 @@ impl Store {
         let [mark] = transfer.marks[..] else {
             return Err(StoreError::Transfer("a count of commands has one mark"));
         };
-        let from = (mark.worker, mark.customer);
+        let Mark { worker, customer, life, .. } = mark;
+        let from = Customer { worker, customer, life };
         let sent = Sent { count: transfer.number, last: Some(mark.timestamp) };
         if self.generations.learn(from, sent)
             && let Some(elastic) = &mut self.elastic
@@ -308,6 +311,9 @@ impl Store {
             self.tell_joined(out);
         }
         for request in early {
+            if self.is_former(&request) {
+                continue;
+            }
             match self.obey(&request, out) {
                 Ok(Due::Later) => {}
                 Ok(Due::Now) => out.answers.push(done(request)),
@@ -334,7 +340,8 @@ impl Store {
         let (due, rest) = all.into_iter().partition(|(.., servers)| servers.is_empty());
         elastic.settings.unanswered = rest;
         let due: Vec<(Meta, u64, BTreeSet<NodeId>)> = due;
-        out.answers.extend(due.into_iter().map(|(request, ..)| done(request)));
+        let due = due.into_iter().map(|(request, ..)| request);
+        out.answers.extend(due.filter(|request| !elastic.is_former(request)).map(done));
     }
 
     /// By a new policy this server may have to tell who joined, or be told anew: by the one that has now the

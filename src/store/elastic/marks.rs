@@ -1,4 +1,4 @@
-//! Which pushes counted: of each customer of each worker the last one. Pure.
+//! Who pushes, and which pushes counted: of each customer of each worker the last one. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,45 +8,68 @@ use crate::wire::{Meta, NodeId};
 /// Timestamps count up to this and begin anew at 0.
 const TIMESTAMPS: u32 = 1 << 31;
 
-/// The last push of each customer that counted in a completed round.
+/// One customer of one process. A worker's id may become another process's, whose timestamps begin anew: that is
+/// another life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::store) struct Customer {
+    pub(in crate::store) worker: NodeId,
+    pub(in crate::store) customer: i32,
+    /// Which one of the worker's lives (`Placed::life`).
+    pub(in crate::store) life: u64,
+}
+
+impl Customer {
+    /// Whose request that is.
+    pub(in crate::store) fn of(request: &Meta) -> Self {
+        let life = request.placed.as_ref().map_or(0, |placed| placed.life);
+        Self { worker: request.sender, customer: request.customer_id, life }
+    }
+}
+
+/// The last push of each customer that counted in a completed round. Of a worker's lives only the last one is
+/// known: what an earlier one might still say means nothing any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::store) struct Marks {
-    last: BTreeMap<(NodeId, i32), i32>,
+    /// The life, and the push's timestamp.
+    last: BTreeMap<(NodeId, i32), (u64, i32)>,
 }
 
 impl Marks {
     /// True if this push has counted. One that does not say which part of a key it is about is never looked
     /// up: nobody sends it twice.
     pub(in crate::store) fn count(&self, request: &Meta) -> bool {
-        if request.placed.is_none() {
-            return false;
-        }
-        let last = self.last.get(&(request.sender, request.customer_id));
-        last.is_some_and(|last| !is_later(request.timestamp, *last))
+        request.placed.is_some() && self.has(Customer::of(request), request.timestamp)
     }
 
     /// True if the push before this one, of the same customer and key, has counted, or if there was none.
     pub(in crate::store) fn count_before(&self, request: &Meta) -> bool {
-        let Some(before) = before(request) else { return true };
-        let last = self.last.get(&(request.sender, request.customer_id));
-        last.is_some_and(|last| !is_later(before, *last))
+        before(request).is_none_or(|before| self.has(Customer::of(request), before))
+    }
+
+    /// True if that customer's push has counted, or can count no more.
+    fn has(&self, of: Customer, timestamp: i32) -> bool {
+        self.last.get(&(of.worker, of.customer)).is_some_and(|(life, last)| {
+            *life > of.life || (*life == of.life && !is_later(timestamp, *last))
+        })
     }
 
     /// The mark of a push.
     pub(super) fn of(request: &Meta) -> Option<Mark> {
-        request.placed.as_ref().map(|_| Mark {
+        request.placed.as_ref().map(|placed| Mark {
             worker: request.sender,
             customer: request.customer_id,
             timestamp: request.timestamp,
+            life: placed.life,
         })
     }
 
     /// These pushes count now too.
     pub(super) fn add(&mut self, marks: &[Mark]) {
         for mark in marks {
-            let last = self.last.entry((mark.worker, mark.customer)).or_insert(mark.timestamp);
-            if is_later(mark.timestamp, *last) {
-                *last = mark.timestamp;
+            let new = (mark.life, mark.timestamp);
+            let last = self.last.entry((mark.worker, mark.customer)).or_insert(new);
+            if mark.life > last.0 || (mark.life == last.0 && is_later(mark.timestamp, last.1)) {
+                *last = new;
             }
         }
     }
@@ -58,7 +81,8 @@ impl Marks {
 
     /// All of them.
     pub(super) fn to_wire(&self) -> Vec<Mark> {
-        let mark = |(&(worker, customer), &timestamp)| Mark { worker, customer, timestamp };
+        let mark =
+            |(&(worker, customer), &(life, timestamp))| Mark { worker, customer, timestamp, life };
         self.last.iter().map(mark).collect()
     }
 }
@@ -81,7 +105,11 @@ mod tests {
     use crate::wire::elastic::Placed;
 
     fn push(timestamp: i32) -> Meta {
-        let placed = Some(Placed::default());
+        push_in(0, timestamp)
+    }
+
+    fn push_in(life: u64, timestamp: i32) -> Meta {
+        let placed = Some(Placed { life, ..Placed::default() });
         Meta { sender: 9, customer_id: 0, timestamp, placed, ..Meta::default() }
     }
 
@@ -106,8 +134,21 @@ mod tests {
         assert!(marks.count_before(&next(0)) && marks.count_before(&next(1)));
         assert!(marks.count_before(&next(1 << 31)) && !marks.count_before(&next(2)));
         assert!(!marks.count_before(&Meta { customer_id: 1, ..next(1) }));
-        assert_eq!(marks.to_wire(), [Mark { worker: 9, customer: 0, timestamp: 0 }]);
+        let mark = Mark { worker: 9, customer: 0, timestamp: 0, life: 0 };
+        assert_eq!(marks.to_wire(), [mark]);
         marks.forget(9);
         assert!(!marks.count(&push(0)));
+    }
+
+    #[test]
+    fn another_life_begins_anew_and_ends_the_one_before() {
+        let mut marks = Marks::default();
+        marks.add(&[Marks::of(&push(100)).unwrap()]);
+        assert!(!marks.count(&push_in(4, 3)), "the new process counts from 0 again");
+        marks.add(&[Marks::of(&push_in(4, 3)).unwrap()]);
+        assert!(marks.count(&push_in(4, 3)) && !marks.count(&push_in(4, 4)));
+        assert!(marks.count(&push(101)), "nothing of the former one counts any more");
+        marks.add(&[Marks::of(&push(101)).unwrap()]);
+        assert_eq!(marks.to_wire(), [Mark { worker: 9, customer: 0, timestamp: 3, life: 4 }]);
     }
 }

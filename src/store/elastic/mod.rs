@@ -20,11 +20,12 @@
 //! | [`Store::policy`] | the scheduler's word `Policy` |
 //! | [`Store::claims`] | to report to the scheduler, when [`Store::claims_number`] has changed |
 //! | [`Store::forget_node`] | a worker is gone, or another process has its id |
+//! | [`Store::customer_left`] | a worker's customer sends no more |
 //!
 //! `requests` has which piece a request is about, and what waits for one that is on its way; `orders` and
 //! `moves` moves; `replicas` what an owner's replica gets and the answers that wait for it,
 //! `seeds` what a new one gets, `copies` the replica's side; `promotion` deaths and policies;
-//! `commands` what joiners are told; `travel` a piece as a transfer; `marks` is small.
+//! `commands` what joiners are told; `travel` a piece as a transfer; `workers` whom rounds wait for; `marks` is small.
 
 mod commands;
 mod copies;
@@ -36,8 +37,10 @@ mod replicas;
 mod requests;
 mod seeds;
 mod travel;
+pub(super) mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -47,10 +50,11 @@ use self::moves::Leaving;
 use self::replicas::Waiting;
 use self::requests::Parked;
 use self::seeds::Seeds;
+use self::workers::Workers;
 use super::mxnet::{Answer, TENSORS_MAX};
 use super::{Dtype, Store, StoreConfig, StoreError};
 use crate::kv::routes::KeyRoutes;
-use crate::wire::elastic::{Order, Route, Transfer, TransferKind};
+use crate::wire::elastic::{LiveWorker, Order, Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId, server_id};
 
 pub use self::commands::Due;
@@ -149,6 +153,12 @@ pub(super) struct Elastic {
     copies: BTreeMap<(NodeId, Key), Vec<Copy>>,
     seeds: Seeds,
     settings: Settings,
+    /// Whom rounds wait for, where the job goes on without workers that die; `None`: for as many as it began with.
+    workers: Option<Arc<Workers>>,
+    /// What the policy says of them.
+    live: Vec<LiveWorker>,
+    /// Customers of workers that took leave.
+    left: BTreeSet<(NodeId, i32)>,
     /// Changes with everything that claims say.
     claims_number: u64,
 }
@@ -178,6 +188,9 @@ impl Elastic {
             copies: BTreeMap::new(),
             seeds: Seeds::default(),
             settings: Settings::new(joins),
+            workers: None,
+            live: Vec::new(),
+            left: BTreeSet::new(),
             claims_number: 0,
         };
         elastic.choose_replica();

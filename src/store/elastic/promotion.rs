@@ -37,6 +37,7 @@ impl Elastic {
         let named = word.copies.iter().find(|copy| copy.owner == self.me);
         self.named_replica = named.map(|copy| copy.holder);
         self.collecting = None;
+        self.workers_live(&word.live);
         true
     }
 }
@@ -149,6 +150,7 @@ impl Store {
             self.release_settled(key, out);
             self.settle(key, out);
         }
+        self.close_rounds(out);
         self.unpark_all(out);
     }
 
@@ -306,6 +308,7 @@ impl Store {
     pub(in crate::store) fn forget_worker(&mut self, worker: NodeId) {
         let Some(elastic) = &mut self.elastic else { return };
         elastic.parked.forget(worker);
+        elastic.left.retain(|(left, _)| *left != worker);
         let copies = elastic.copies.values_mut().flatten().map(|copy| &mut copy.piece);
         let pieces = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
         pieces.chain(copies).for_each(|piece| piece.marks.forget(worker));

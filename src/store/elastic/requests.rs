@@ -197,6 +197,9 @@ impl Store {
         routes: Vec<Route>,
         out: &mut Outbound,
     ) {
+        if self.is_former(&request) {
+            return;
+        }
         let epoch = self.elastic.as_ref().map_or(0, |elastic| elastic.epoch);
         if let Some(placed) = &mut request.placed {
             (placed.again, placed.routes, placed.epoch) = (true, routes, epoch);
@@ -206,6 +209,10 @@ impl Store {
 
     /// Sends an answer, and with it what the worker does not know yet of where the key is.
     pub(in crate::store) fn deliver(&self, key: Key, mut answer: Answer, out: &mut Outbound) {
+        if self.is_former(&answer.request) {
+            // Another process that has its id would take the answer for one of its own.
+            return;
+        }
         if let (Some(elastic), Some(placed)) = (&self.elastic, &mut answer.request.placed) {
             placed.epoch = elastic.epoch;
             if placed.to == 0 || !self.owns_exactly(key, placed) {

@@ -22,16 +22,31 @@ impl Store {
         part: Part,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        let quorum = Quorum {
-            workers: if self.sync { self.config.workers.max(1) } else { 1 },
-            keeps_order: self.sync && self.config.deterministic,
-        };
         if !self.piece(at)?.is_next(&request) && !self.piece(at)?.marks.count(&request) {
             // It has overtaken the one before it, which went to a former owner.
             self.answer_again(request, Vec::new(), out);
             return Ok(());
         }
-        let mut next = Some((request, part));
+        self.push_all(at, Some((request, part)), out)
+    }
+
+    /// What a round waits for.
+    fn quorum(&self) -> Quorum {
+        Quorum {
+            workers: if self.sync { self.config.workers.max(1) } else { 1 },
+            live: if self.sync { self.live_workers() } else { None },
+            keeps_order: self.sync && self.config.deterministic,
+        }
+    }
+
+    /// The pushes for the next round that have become due with it too.
+    fn push_all(
+        &mut self,
+        at: At,
+        mut next: Option<(Meta, Part)>,
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        let quorum = self.quorum();
         while let Some((request, part)) = next.take() {
             let piece = self.piece_mut(at)?;
             if piece.marks.count(&request) {
@@ -40,8 +55,8 @@ impl Store {
                 let part = if piece.master.is_some() { part.into_f32(piece.dtype) } else { part };
                 let dtype = piece.sum_dtype();
                 let Piece { round, value, .. } = piece;
-                let complete = round.push(request, part, dtype, &quorum, value.buffer())?;
-                if let Some(complete) = complete
+                round.push(request, part, dtype, &quorum, value.buffer())?;
+                if let Some(complete) = round.complete(&quorum)
                     && !self.apply(at, dtype, complete, out)
                 {
                     // It was cut or has left: who came early was told so.
@@ -51,6 +66,27 @@ impl Store {
             next = self.piece_mut(at)?.round.next_push();
         }
         Ok(())
+    }
+
+    /// Ends the open round of a piece if it waits for nobody any more.
+    pub(in crate::store) fn close_round(&mut self, at: At, out: &mut Outbound) {
+        let quorum = self.quorum();
+        let Ok(piece) = self.piece_mut(at) else { return };
+        let dtype = piece.sum_dtype();
+        if let Some(complete) = piece.round.complete(&quorum)
+            && !self.apply(at, dtype, complete, out)
+        {
+            return;
+        }
+        while let Ok(piece) = self.piece_mut(at)
+            && let Some((request, part)) = piece.round.next_push()
+        {
+            let meta = request.clone();
+            match self.push_all(at, Some((request, part)), out) {
+                Ok(()) => {}
+                Err(error) => out.answers.push(refused(meta, &error)),
+            }
+        }
     }
 
     /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied. False if the piece

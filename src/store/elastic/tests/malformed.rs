@@ -111,7 +111,7 @@ fn transfer() -> impl Strategy<Value = Transfer> {
             row_len: n[6],
             marks: marks
                 .iter()
-                .map(|at| Mark { worker: *at, customer: 0, timestamp: *at })
+                .map(|at| Mark { worker: *at, customer: 0, timestamp: *at, life: 0 })
                 .collect(),
             has_master,
             state: state.map(Bytes::from),

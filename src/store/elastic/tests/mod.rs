@@ -8,6 +8,7 @@ mod keys;
 mod malformed;
 mod scheduler;
 mod worker;
+mod workers;
 mod world;
 
 use bytes::Bytes;

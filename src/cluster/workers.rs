@@ -1,0 +1,245 @@
+//! Workers that die and come back, in an elastic job whose nodes all say that they go on without them
+//! (`docs/elastic.md`, "Workers"). In any other job the death of a worker ends the job (`liveness`), or waits for a
+//! replacement (`recovery`).
+//!
+//! Who lives is said by policies, as for servers: each that follows a death or a return names the workers that live,
+//! and since which policy each process has its id. Barriers look here for whom they wait.
+
+use std::time::Duration;
+
+use super::barrier::{Entered, FIRST};
+use super::journal::{About, Change, Record};
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::wire::elastic::{LiveWorker, Word, WordKind};
+use crate::wire::{ALL_GROUP, Node, NodeId, Role, worker_id};
+
+/// Workers that wait for a place; more are turned away.
+const WAITING_MAX: usize = 1024;
+
+impl Cluster {
+    /// True if the job goes on without workers that die, and takes them back.
+    #[must_use]
+    pub const fn has_elastic_workers(&self) -> bool {
+        self.elastic.workers
+    }
+
+    /// Decides it: called when all members are known.
+    pub(super) fn decide_elastic_workers(&mut self, out: &mut Vec<Action>) {
+        let all = self.members.values().all(Node::has_elastic_workers);
+        self.elastic.workers = self.elastic.on && all;
+        if self.me.has_elastic_workers() && !self.elastic.workers {
+            let not = self.members.values().find(|node| !node.has_elastic_workers());
+            let who = not.map_or_else(|| "a node".to_owned(), Node::describe);
+            let text = format!(
+                "PSLITE_ELASTIC_WORKERS=1 has no effect, the death of a worker ends the job: {who} does not say it"
+            );
+            Self::log(out, Level::Warning, text);
+        }
+    }
+
+    pub(super) fn is_worker(&self, id: NodeId) -> bool {
+        self.node(id).is_some_and(|node| node.role == Role::Worker)
+    }
+
+    /// Scheduler: the workers that the next policy names.
+    pub(super) fn live_workers(&self) -> Vec<LiveWorker> {
+        if !self.elastic.workers {
+            return Vec::new();
+        }
+        let lives = |node: &&Node| node.role == Role::Worker && !self.lost.contains_key(&node.id);
+        let worker = |node: &Node| LiveWorker {
+            node: node.id,
+            since: self.elastic.books.lives.get(&node.id).copied().unwrap_or(0),
+            customers: self.customers.get(&node.id).into_iter().flatten().copied().collect(),
+            incarnation: node.incarnation,
+        };
+        self.members.values().filter(lives).map(worker).collect()
+    }
+
+    // ---- death -------------------------------------------------------------------------------------------
+
+    /// Scheduler: a worker is dead. The job goes on without it, if anybody is left and no server waits for it for
+    /// ever.
+    pub(super) fn worker_lost(
+        &mut self,
+        now: Duration,
+        id: NodeId,
+        text: &str,
+        out: &mut Vec<Action>,
+    ) {
+        let about = About { id, text: text.to_owned() };
+        out.push(Action::Record(Record::new(Change::Lost(about))));
+        self.elastic.books.returning.remove(&id);
+        self.leave_barriers(id);
+        let left = self.left.iter().any(|(left, _)| *left == id);
+        if self.live_workers().is_empty() && left {
+            // They were done, all of them.
+            self.settle_barriers(out);
+            return self.stop_servers(out);
+        }
+        if self.live_workers().is_empty() {
+            let failure =
+                Failure { kind: FailureKind::PeerLost, text: format!("{text}; no worker is left") };
+            return self.fail_everywhere(id, failure, out);
+        }
+        let text = format!("the job goes on without {}", self.describe(id));
+        Self::log(out, Level::Warning, text);
+        self.settle_barriers(out);
+        self.stop_servers(out);
+        self.collect(now, out);
+    }
+
+    /// Scheduler: a server whose values an application keeps waits for all workers for ever: MXNet's own counts
+    /// pushes. True if the job cannot go on for that reason.
+    pub(super) fn a_server_misses_workers(&mut self, out: &mut Vec<Action>) -> bool {
+        let gone = |node: &&Node| {
+            let left = self.left.iter().any(|(left, _)| *left == node.id);
+            node.role == Role::Worker && self.lost.contains_key(&node.id) && !left
+        };
+        let gone = self.members.values().find(gone).map(|node| node.id);
+        let fixed = self.elastic.books.fixed.iter().find(|(id, _)| !self.is_gone(**id));
+        let (Some(id), Some((server, why))) = (gone.filter(|_| self.elastic.workers), fixed) else {
+            return false;
+        };
+        let lost = self.lost.get(&id).map(|(_, text)| text.clone()).unwrap_or_default();
+        let text = format!("{lost}; {} would wait for it: {why}", self.describe(*server));
+        self.fail_everywhere(id, Failure { kind: FailureKind::PeerLost, text }, out);
+        true
+    }
+
+    // ---- coming back -------------------------------------------------------------------------------------
+
+    /// Scheduler: a worker registers although the job is complete.
+    pub(super) fn worker_comes_back(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
+        let why = if !node.has_elastic_workers() {
+            Some("it has not PSLITE_ELASTIC=1 and PSLITE_ELASTIC_WORKERS=1, as all others have")
+        } else if self.job_is_over() {
+            Some("the job is over")
+        } else if self.waiting.len() >= WAITING_MAX {
+            Some("too many nodes wait for a place")
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            let text = format!("{} cannot join the job: {why}", node.describe());
+            return self.turn_away(now, node, text, out);
+        }
+        let same_place = |known: &&Node| {
+            known.role == Role::Worker
+                && known.address() == node.address()
+                && !self.is_gone(known.id)
+        };
+        if let Some(known) = self.members.values().find(same_place).cloned() {
+            if known.incarnation == node.incarnation {
+                return self.introduce(&known, out); // It asks again.
+            }
+            self.node_lost(now, known.id, "it was started again", out);
+            if self.failure.is_some() {
+                return;
+            }
+        }
+        self.waiting.retain(|waiting| waiting.address() != node.address());
+        self.waiting.push(node.clone());
+        self.check_recovery(now, out);
+    }
+
+    /// Scheduler: workers that are in the policy of that epoch for the first time.
+    pub(super) fn let_back(&mut self, epoch: u64) -> Vec<NodeId> {
+        let books = &mut self.elastic.books;
+        let back: Vec<NodeId> = std::mem::take(&mut books.returning).into_iter().collect();
+        books.lives.extend(back.iter().map(|id| (*id, epoch)));
+        back
+    }
+
+    // ---- the others --------------------------------------------------------------------------------------
+
+    /// Not the scheduler: true if a policy is one that this node serves or pushes by. A worker that comes back waits
+    /// for the first one that names it; one that is named no more was given up.
+    pub(super) fn names_me(&mut self, word: &Word, out: &mut Vec<Action>) -> bool {
+        let me = (self.me.id, self.me.incarnation);
+        let named = word.live.iter().any(|worker| (worker.node, worker.incarnation) == me);
+        if named || !self.elastic.workers || self.config.role != Role::Worker {
+            return true;
+        }
+        if self.ready {
+            let text = "the scheduler took this worker for dead, and the others go on without it";
+            self.fail(Failure { kind: FailureKind::Remote, text: text.to_owned() }, out);
+        }
+        false
+    }
+
+    /// In which life of its id this worker is: see [`LiveWorker::since`].
+    #[must_use]
+    pub fn my_life(&self) -> u64 {
+        let live = &self.elastic.policy.live;
+        live.iter().find(|worker| worker.node == self.me.id).map_or(0, |worker| worker.since)
+    }
+
+    // ---- barriers ----------------------------------------------------------------------------------------
+
+    /// Nobody with that id is in a barrier any more.
+    pub(super) fn leave_barriers(&mut self, id: NodeId) {
+        for entered in self.entered.values_mut() {
+            entered.members.retain(|(member, _), _| *member != id);
+        }
+        self.entered.retain(|_, entered| !entered.members.is_empty());
+    }
+
+    /// Workers that a barrier of the customers of the beginning waits for: those that live and are not in it.
+    pub(super) fn workers_missing(&self, group: i32, entered: &Entered) -> Vec<NodeId> {
+        let lives = |node: &&Node| node.role == Role::Worker && !self.lost.contains_key(&node.id);
+        let is_in = |node: &Node| {
+            let customers = self.customers.get(&node.id);
+            let mut customers = customers.into_iter().flatten();
+            customers.all(|customer| entered.members.contains_key(&(node.id, *customer)))
+        };
+        let missing = self.members.values().filter(lives).filter(|node| !is_in(node));
+        missing.map(|node| node.id).filter(|id| self.is_awaited(*id, group, entered)).collect()
+    }
+
+    /// Scheduler: MXNet's servers wait in their exit barrier, where all others are, only after rank 0 has told them to
+    /// stop (kvstore_dist.h, `~KVStoreDist`). If that is dead, the scheduler does it in its place.
+    pub(super) fn stop_servers(&mut self, out: &mut Vec<Action>) {
+        let first = worker_id(0);
+        if !self.elastic.workers || !self.lost.contains_key(&first) || self.failure.is_some() {
+            return;
+        }
+        let nobody = Entered::default();
+        let entered = self.entered.get(&(ALL_GROUP, FIRST)).unwrap_or(&nobody);
+        let workers: Vec<_> =
+            entered.members.keys().filter(|(id, _)| self.is_worker(*id)).collect();
+        let all_leave = workers.iter().all(|member| self.left.contains(member));
+        if !all_leave || !self.workers_missing(ALL_GROUP, entered).is_empty() {
+            return;
+        }
+        let is_in = |id: &NodeId| entered.members.keys().any(|(member, _)| member == id);
+        let told = &self.elastic.books.stopped;
+        let mut servers = self.servers_expected();
+        servers.retain(|id| !is_in(id) && !told.contains(id));
+        for id in servers {
+            self.elastic.books.stopped.insert(id);
+            let (kind, epoch) = (WordKind::Stop as i32, self.elastic.policy.epoch);
+            self.word(id, Word { kind, epoch, ..Word::default() }, out);
+        }
+    }
+
+    /// Who took leave comes only to the exit barrier. Who came back may be anywhere in its script: MXNet's skips the
+    /// barriers at its start, and in the middle nobody knows which one it would come to. So it is not waited for
+    /// before it has come to one, but for that in which all the others are about to leave.
+    fn is_awaited(&self, id: NodeId, group: i32, entered: &Entered) -> bool {
+        if group != ALL_GROUP && self.has_left(id) {
+            return false;
+        }
+        let books = &self.elastic.books;
+        let came_back = books.returning.contains(&id) || books.lives.contains_key(&id);
+        let was_in_one = || {
+            let mut entered = self.entered.values().flat_map(|entered| entered.members.keys());
+            self.passed.keys().any(|(node, ..)| *node == id) || entered.any(|(node, _)| *node == id)
+        };
+        let all_leave = || {
+            let mut workers = entered.members.keys().filter(|(member, _)| self.is_worker(*member));
+            workers.all(|member| self.left.contains(member))
+        };
+        !came_back || was_in_one() || all_leave()
+    }
+}

@@ -1,0 +1,155 @@
+//! Which workers a round of `dist_sync` waits for, in a job that goes on without those that die (docs/elastic.md,
+//! "Workers"). A policy says who lives; who took leave is heard from him. May touch what the store may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::marks::Customer;
+use super::{Elastic, Outbound};
+use crate::store::mxnet::{At, Store};
+use crate::wire::elastic::LiveWorker;
+use crate::wire::{Key, Meta, NodeId};
+
+/// Customers of workers that took leave and are remembered; more are waited for.
+const LEFT_MAX: usize = 1 << 16;
+
+/// Who pushes. A round waits for the workers of the beginning; if none of them is left, for the one that has been back
+/// for longest. Another one that came back is in a round if it is in time, and holds up nobody: it may have begun
+/// different keys in different rounds, and whoever waited for it in one key while it waits for him in another would
+/// wait for ever.
+#[derive(Clone, Debug, Default)]
+pub(in crate::store) struct Workers {
+    /// The life of each worker that lives.
+    lives: BTreeMap<NodeId, u64>,
+    /// Customers that send no more.
+    left: BTreeSet<(NodeId, i32)>,
+    /// The lowest life of which somebody has not left; rounds wait for the workers of that one.
+    eldest: u64,
+    /// The only one of them, where they did not begin together.
+    only: Option<NodeId>,
+    /// How many customers that is.
+    awaited: usize,
+}
+
+impl Workers {
+    fn new(live: &[LiveWorker], left: &BTreeSet<(NodeId, i32)>) -> Self {
+        let stays = |worker: &LiveWorker| {
+            let customers = worker.customers.iter();
+            customers.filter(|customer| !left.contains(&(worker.node, **customer))).count()
+        };
+        let eldest = live.iter().filter(|worker| stays(worker) > 0);
+        let eldest = eldest.min_by_key(|worker| (worker.since, worker.node));
+        let (since, node) = eldest.map_or((0, 0), |worker| (worker.since, worker.node));
+        let only = (since > 0).then_some(node);
+        let is_awaited = |worker: &&LiveWorker| {
+            worker.since == since && only.is_none_or(|only| only == worker.node)
+        };
+        Self {
+            lives: live.iter().map(|worker| (worker.node, worker.since)).collect(),
+            left: left.clone(),
+            eldest: since,
+            only,
+            awaited: live.iter().filter(is_awaited).map(stays).sum(),
+        }
+    }
+
+    /// True if it is a process that lives. (It may have taken leave.)
+    pub(in crate::store) fn has(&self, who: Customer) -> bool {
+        self.lives.get(&who.worker) == Some(&who.life)
+    }
+
+    /// True if rounds wait for it.
+    fn awaits(&self, who: Customer) -> bool {
+        self.has(who)
+            && who.life == self.eldest
+            && self.only.is_none_or(|only| only == who.worker)
+            && !self.left.contains(&(who.worker, who.customer))
+    }
+
+    /// True if these pushes are all that the round waits for.
+    pub(in crate::store) fn are_all_in(&self, pushes: &[Meta]) -> bool {
+        let all = || pushes.iter().map(Customer::of);
+        all().filter(|who| self.awaits(*who)).count() >= self.awaited
+            && all().any(|who| self.has(who))
+    }
+}
+
+impl Elastic {
+    /// A policy names those who live. None: the job waits for all for ever.
+    pub(super) fn workers_live(&mut self, live: &[LiveWorker]) {
+        if live.is_empty() {
+            return;
+        }
+        let same = |node: NodeId| {
+            let since = live.iter().find(|worker| worker.node == node).map(|worker| worker.since);
+            let known = self.workers.as_ref().and_then(|workers| workers.lives.get(&node));
+            since.is_some() && (known.is_none() || known == since.as_ref())
+        };
+        let left: BTreeSet<_> = self.left.iter().copied().filter(|(node, _)| same(*node)).collect();
+        self.left = left;
+        self.workers = Some(Arc::new(Workers::new(live, &self.left)));
+        self.live = live.to_vec();
+    }
+
+    /// True if the process that asked that is not in the job any more, as far as this server knows.
+    pub(super) fn is_former(&self, request: &Meta) -> bool {
+        self.workers.as_ref().is_some_and(|workers| !workers.has(Customer::of(request)))
+    }
+}
+
+impl Store {
+    /// Whom rounds wait for, where that is not for ever the same.
+    pub(in crate::store) fn live_workers(&self) -> Option<Arc<Workers>> {
+        self.elastic.as_ref().and_then(|elastic| elastic.workers.clone())
+    }
+
+    /// True if nobody waits for the answer to that request any more: its sender is dead.
+    pub(super) fn is_former(&self, request: &Meta) -> bool {
+        self.elastic.as_ref().is_some_and(|elastic| elastic.is_former(request))
+    }
+
+    /// True if that request is to be left alone: whoever sent it is dead for the others, or another process has its
+    /// id.
+    pub(in crate::store) fn is_of_the_dead(&self, request: &Meta) -> bool {
+        let Some(elastic) = &self.elastic else { return false };
+        // One that knows a newer policy may be of a worker that this one does not name yet.
+        let known = request.placed.as_ref().is_some_and(|placed| placed.epoch <= elastic.epoch);
+        known && elastic.is_former(request)
+    }
+
+    /// A customer of a worker sends no more: in a job that goes on without workers that die, rounds do not wait for
+    /// it either.
+    pub fn customer_left(&mut self, node: NodeId, customer: i32, out: &mut Outbound) {
+        let Some(elastic) = &mut self.elastic else { return };
+        if elastic.left.len() >= LEFT_MAX {
+            return;
+        }
+        // Who joins may hear of it before its first policy.
+        elastic.left.insert((node, customer));
+        if elastic.workers.is_some() {
+            elastic.workers = Some(Arc::new(Workers::new(&elastic.live, &elastic.left)));
+            self.close_rounds(out);
+        }
+    }
+
+    /// Fewer may be waited for than before: ends the rounds that are complete by that, and gives up those to which
+    /// nobody has pushed who lives.
+    pub(super) fn close_rounds(&mut self, out: &mut Outbound) {
+        let Some(workers) = self.live_workers() else { return };
+        let mut open: Vec<(Key, u64)> = Vec::new();
+        for (key, tensor) in &mut self.tensors {
+            for piece in tensor.pieces.iter_mut().filter(|piece| piece.round.is_open()) {
+                piece.round.forget(|push| !workers.has(Customer::of(push)));
+                open.push((*key, piece.from));
+            }
+        }
+        for (key, from) in open {
+            let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
+            if let Some(index) = pieces.iter().position(|piece| piece.from == from) {
+                self.close_round(At { key, index }, out);
+            }
+            // Orders may have waited for the end of a round that was given up.
+            self.carry_out_all(key, out);
+        }
+    }
+}
