@@ -1,6 +1,8 @@
 """Training jobs whose servers and scheduler come, go and die: what test_elastic.py and bench/kills.py share."""
 
 import functools
+import os
+import subprocess
 
 import harness
 from harness import NATIVE, OURS, Cluster
@@ -51,6 +53,13 @@ def ended_well(job, gone=()):
 def server_of_rank(job, rank):
     """Ranks follow ports, not the order in which processes were started."""
     return next(node for node in job.of("server") if f"this is server {rank} " in node.output)
+
+
+def pslite(job, *args):
+    """Runs the operator's program on that job."""
+    command = [str(harness.PROGRAM), *args, "--scheduler", f"127.0.0.1:{job.port}"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(harness.FOREIGN)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
 
 
 def start_scheduler_again(job):

@@ -1,24 +1,16 @@
 """Servers that come, go and die while the wheel trains: the result is that of an undisturbed run, to the bit."""
 
 import json
-import os
 import random
 import signal
-import subprocess
 import time
 
 import pytest
 
 import harness
-from elastic_job import (cluster, ended_well, reach, server_of_rank, start_scheduler_again, undisturbed,
-                         with_journal)
+from elastic_job import (cluster, ended_well, pslite, reach, server_of_rank, start_scheduler_again,
+                         undisturbed, with_journal)
 from harness import NATIVE
-
-
-def pslite(job, *args):
-    command = [str(harness.PROGRAM), *args, "--scheduler", f"127.0.0.1:{job.port}"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith(harness.FOREIGN)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
 
 
 @pytest.mark.parametrize("optimizer", ("none", "sgd", "adam"))
