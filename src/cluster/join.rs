@@ -94,6 +94,9 @@ impl Cluster {
                 "it does not follow keys that move (PSLITE_ELASTIC=0, or PS_RESEND?)".to_owned(),
             );
         }
+        if self.elastic.workers && !node.has_elastic_workers() {
+            return Some("it has not PSLITE_ELASTIC_WORKERS=1, as all others have".to_owned());
+        }
         self.job_is_over().then(|| "the job is over".to_owned())
     }
 

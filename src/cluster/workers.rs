@@ -27,7 +27,9 @@ impl Cluster {
     pub(super) fn decide_elastic_workers(&mut self, out: &mut Vec<Action>) {
         let all = self.members.values().all(Node::has_elastic_workers);
         self.elastic.workers = self.elastic.on && all;
-        if self.me.has_elastic_workers() && !self.elastic.workers {
+        // One that joins says it in any case (`pslite server --join`).
+        let asks = self.me.has_elastic_workers() && !self.me.is_recovery;
+        if asks && !self.elastic.workers {
             let not = self.members.values().find(|node| !node.has_elastic_workers());
             let who = not.map_or_else(|| "a node".to_owned(), Node::describe);
             let text = format!(

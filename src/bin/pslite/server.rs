@@ -48,6 +48,8 @@ fn joining(address: &Address) -> Result<Lookup> {
         ("DMLC_PS_ROOT_URI", address.host.clone()),
         ("DMLC_PS_ROOT_PORT", address.port.to_string()),
         ("PSLITE_ELASTIC", "1".to_owned()),
+        // If all others do; else it means nothing.
+        ("PSLITE_ELASTIC_WORKERS", "1".to_owned()),
         ("PSLITE_JOIN", "1".to_owned()),
     ];
     Ok(lookup(told))

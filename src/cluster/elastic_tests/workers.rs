@@ -180,6 +180,17 @@ fn who_does_not_say_it_gets_no_place() {
     world.goes_on();
 }
 
+/// Else the death of a worker would end the job for that server.
+#[test]
+fn a_server_that_joins_must_say_it_too() {
+    let mut world = elastic(3, 2);
+    let stranger = world.join();
+    world.pass(SECOND);
+    let text = world.nodes[stranger].failure().unwrap().text.clone();
+    assert!(text.contains("PSLITE_ELASTIC_WORKERS"), "{text}");
+    world.goes_on();
+}
+
 /// It was cut off, and ends when it is told.
 #[test]
 fn one_taken_for_dead_ends() {
