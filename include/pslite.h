@@ -27,7 +27,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 1
+#define PSLITE_ABI_VERSION 2
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -278,6 +278,45 @@ int pslite_worker_send(pslite_customer* worker, int32_t timestamp, int push, int
 /* Turns the customer into a KVServer: its requests are watched until they are answered, so that a
  * request that can never be answered ends with an error (docs, "a worker that leaves"). */
 int pslite_server_attach(pslite_customer* customer);
+
+/* Gets bytes from the application: as often as it likes, in order. They are copied. */
+typedef void (*pslite_write_fn)(void* write_arg, const void* data, size_t size);
+
+/* What an application does so that its keys can move between servers while it runs (docs/elastic.md, "Applications
+ * with their own handler"). All nodes of the job need PSLITE_ELASTIC=1; in any other job nothing of this is called.
+ *
+ * - A key moves as a whole, so each request must be about one key. Keys are those of requests.
+ * - export_key, import_key and forget_key are called on a thread of the library, one at a time, while `receive` of this
+ *   customer does not run and every request for the key was answered. So after its answer a request must not touch the
+ *   key any more.
+ * - timestamp of a request is a number of the library, and stands for this request alone: give it back as it is. sender
+ *   and customer_id are the worker's.
+ * - A command goes to the servers that the job began with. One that joins later is not told of commands so far: what
+ *   it needs to know must be in what export_key writes. */
+typedef struct pslite_movable {
+  size_t size; /* sizeof(pslite_movable) */
+  void* user;  /* the first argument of all functions */
+  /* Not 0: nothing is kept of a key between rounds, as in BytePS. A round: each worker pushes once, and pulls once. Then
+   * the key is made at its next server by the pushes that made it here, each given to `receive` again, as from its
+   * worker: all that a worker pushed before its first pull, but the push of its first round. Their answers go nowhere.
+   * export_key and import_key are not called and may be NULL; forget_key may be NULL too: then those pushes are not
+   * repeated where the key has been before. */
+  int stateless;
+  /* Writes all that is kept of a key by calling `write`. Not 0: it cannot; then the key stays. */
+  int (*export_key)(void* user, pslite_key key, pslite_write_fn write, void* write_arg);
+  /* Takes what export_key wrote at the key's former server. Not 0: it cannot; then the key stays there. */
+  int (*import_key)(void* user, pslite_key key, const void* data, size_t size);
+  /* The key is another server's for good. */
+  void (*forget_key)(void* user, pslite_key key);
+  /* This server was emptied, or the job is over: let another thread call pslite_finalize, which waits for nobody then.
+   * May be NULL: a pslite_finalize that waits for the others returns in any case. */
+  void (*released)(void* user);
+} pslite_movable;
+
+/* As pslite_server_attach, and the customer's keys can move. `handlers` is copied; its functions may be called until the
+ * customer is freed. (A program that cannot call this, and keeps nothing between rounds, may be run with
+ * PSLITE_SERVER_STATELESS=1.) */
+int pslite_server_attach_movable(pslite_customer* customer, const pslite_movable* handlers);
 /* Puts the library's own store in front of a KVServer that serves MXNet's protocol: it answers pushes
  * and pulls, and knows what MXNet's commands mean. `receive` goes on getting the commands. If an
  * optimizer comes that the store does not know, `receive` first gets a push of every value that the

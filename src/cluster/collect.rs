@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
-use super::{Action, Cluster, Failure, FailureKind, tenures};
-use crate::wire::elastic::{Claim, Word, WordKind};
+use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
+use crate::wire::elastic::{Claim, OPAQUE_END, Word, WordKind};
 use crate::wire::{NodeId, Role};
 
 /// After that time a server that has not answered is asked again, with its next sign of life.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Why a server's values do not move that keeps them in another way than those that claimed before it.
+const ODD: &str = "one server has a store of ours and another an application's own handler";
+/// Why the death of a server whose values an application's own handler keeps is the end.
+const NO_COPIES: &str =
+    "nobody has copies of the keys that an application's own handler keeps there";
 /// Parts of keys that an error names.
 const NAMED_MAX: usize = 4;
 
@@ -69,11 +74,19 @@ impl Cluster {
     /// The first claims of a server, and of each key, are in the journal.
     fn note_claimed(&mut self, from: NodeId, word: &Word, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        if !word.text.is_empty() {
-            if books.fixed.insert(from, word.text.clone()).is_none() {
-                let about = About { id: from, text: word.text.clone() };
+        // Who keeps values in another way than the others can neither give them any nor take theirs.
+        let odd = books.claims.keys().any(|id| books.opaque.contains(id) != word.opaque);
+        let odd = odd && !books.claimed.contains(&from);
+        let text = if odd { ODD } else { &word.text };
+        if !text.is_empty() {
+            if books.fixed.insert(from, text.to_owned()).is_none() {
+                let about = About { id: from, text: text.to_owned() };
                 out.push(Action::Record(Record::new(Change::Fixed(about))));
                 self.forget_keys_of(from, out);
+                if odd {
+                    let text = format!("what {} has cannot move: {ODD}", self.describe(from));
+                    Self::log(out, Level::Warning, text);
+                }
                 if self.a_server_misses_workers(out) {
                     return;
                 }
@@ -84,6 +97,9 @@ impl Cluster {
                 collection.answers.remove(&from);
             }
             return;
+        }
+        if word.opaque {
+            books.opaque.insert(from);
         }
         if books.claimed.insert(from) {
             out.push(Action::Record(Record::new(Change::Claimed(from))));
@@ -256,6 +272,7 @@ impl Cluster {
     ) {
         let about = About { id, text: text.to_owned() };
         out.push(Action::Record(Record::new(Change::Lost(about))));
+        let keeps_keys = self.is_opaque(id) && self.may_have_keys(id);
         let books = &mut self.elastic.books;
         books.claims.remove(&id);
         books.draining.remove(&id);
@@ -265,6 +282,7 @@ impl Cluster {
                 None if !books.claimed.contains(&id) => {
                     Some("it has never said what it holds".to_owned())
                 }
+                None if keeps_keys => Some(NO_COPIES.to_owned()),
                 None => None,
             };
             let nobody = self.elastic.policy.servers.iter().all(|id| self.is_gone(*id));
@@ -276,6 +294,22 @@ impl Cluster {
         }
         self.settle_barriers(out);
         self.collect(now, out);
+    }
+
+    /// True if an application's own handler keeps what that server has. After a restart of the scheduler the server
+    /// has perhaps not said so yet, but the keys are in the journal.
+    fn is_opaque(&self, id: NodeId) -> bool {
+        let books = &self.elastic.books;
+        books.opaque.contains(&id) || books.pieces.values().any(|key| key.length == OPAQUE_END)
+    }
+
+    /// True if that server owns something, or something is on its way there, or new keys go there.
+    fn may_have_keys(&self, id: NodeId) -> bool {
+        let books = &self.elastic.books;
+        let mut pieces = books.pieces.values().flat_map(|key| &key.pieces);
+        self.elastic.policy.homes.contains(&id)
+            || pieces.any(|piece| piece.owner == id || piece.leaving_to == Some(id))
+            || books.orders.iter().any(|(_, order)| order.owner == id)
     }
 
     /// What the dead may have had without anybody's knowing: keys that were made after their last claims. With
@@ -313,7 +347,10 @@ impl Cluster {
 
 /// Lost parts, for people.
 pub(super) fn named(lost: &[Lost]) -> String {
-    let part = |lost: &Lost| format!("{}..{} of key {}", lost.from, lost.to, lost.key);
+    let part = |lost: &Lost| match lost.to {
+        OPAQUE_END => format!("0.. of key {}", lost.key),
+        to => format!("{}..{to} of key {}", lost.from, lost.key),
+    };
     let mut parts: Vec<String> = lost.iter().take(NAMED_MAX).map(part).collect();
     if lost.len() > NAMED_MAX {
         parts.push(format!("{} more", lost.len() - NAMED_MAX));

@@ -50,6 +50,8 @@ pub(super) struct Books {
     pub(super) claimed: BTreeSet<NodeId>,
     /// Servers whose values do not move, and why.
     pub(super) fixed: BTreeMap<NodeId, String>,
+    /// Servers where an application's own handler keeps the values, of which nobody has copies.
+    pub(super) opaque: BTreeSet<NodeId>,
     /// Servers that are being emptied.
     pub(super) draining: BTreeSet<NodeId>,
     /// Servers that were emptied and have left.
@@ -201,13 +203,14 @@ impl Cluster {
         &mut self,
         epoch: u64,
         claims: Vec<Claim>,
-        fixed: Option<String>,
+        (fixed, opaque): (Option<String>, bool),
         out: &mut Vec<Action>,
     ) {
         if self.elastic.on && self.ready && self.config.role == Role::Server {
             let text = fixed.unwrap_or_default();
             let kind = WordKind::Claims as i32;
-            self.word(SCHEDULER, Word { kind, epoch, claims, text, ..Word::default() }, out);
+            let word = Word { kind, epoch, claims, text, opaque, ..Word::default() };
+            self.word(SCHEDULER, word, out);
         }
     }
 
@@ -389,8 +392,10 @@ impl Cluster {
         out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         Self::log(out, Level::Info, format!("{} joins the job", node.describe()));
         out.push(Action::NodeJoined { node: node.clone() });
-        // Those who took leave before it was there have left for it too.
-        for customer in self.elastic.my_leaves.clone() {
+        // Workers who took leave before it was there have left for it too.
+        let leaves =
+            if self.me.role == Role::Worker { &self.elastic.my_leaves } else { &BTreeSet::new() };
+        for customer in leaves.clone() {
             self.announce_leaving_to(node.id, customer, out);
         }
     }

@@ -234,7 +234,7 @@ impl Cluster {
         // Nothing was promised any more by one who took leave, nor after the exit barrier by
         // peers that cannot take leave. But a server may wait in the exit barrier from the beginning: what
         // an elastic job's has is needed until all others are there too.
-        let serves = self.others_serve_for(id) && !self.job_is_over();
+        let serves = !self.is_worker(id) && self.goes_on_without(id) && !self.job_is_over();
         let left = (!serves && self.left.iter().any(|(node, _)| *node == id))
             || (self.config.standing_scheduler && self.releases_of_all >= 2);
         self.heard.remove(&id);

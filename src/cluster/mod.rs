@@ -146,7 +146,13 @@ impl Cluster {
                 self.enter(now, Ticket { ticket, customer_id, group, leaving, timestamp: 0 }, out);
             }
             Event::Leaving { customer_id } => self.announce_leaving(customer_id, out),
-            Event::Claims { epoch, claims, fixed } => self.claim(epoch, claims, fixed, out),
+            Event::CannotGoOn(text) => {
+                let (kind, me) = (FailureKind::Remote, self.me.id);
+                self.fail_everywhere(me, Failure { kind, text }, out);
+            }
+            Event::Claims { epoch, claims, fixed, opaque } => {
+                self.claim(epoch, claims, (fixed, opaque), out);
+            }
             Event::Report(report) => self.report_measured(report, out),
             Event::Orders(orders) => self.order(&orders, out),
             Event::Copies(copies) => self.place_copies(now, copies, out),

@@ -108,12 +108,14 @@ impl Cluster {
             "registered"
         } else if books.draining.contains(&id) {
             "draining"
-        } else if books.lives.contains_key(&id) && !books.returning.contains(&id) {
-            "back"
-        } else if books.joining.contains(&id) || books.returning.contains(&id) {
+        } else if books.returning.contains(&id) {
             "joining"
+        } else if books.lives.contains_key(&id) {
+            "back"
         } else if books.fixed.contains_key(&id) {
             "fixed"
+        } else if books.joining.contains(&id) {
+            "joining"
         } else {
             "live"
         };

@@ -155,7 +155,11 @@ pub enum Event {
         claims: Vec<Claim>,
         /// Why this server's values do not move, if so: an application's own handler keeps them.
         fixed: Option<String>,
+        /// An application's own handler keeps the values: they move by whole keys, and nobody has copies.
+        opaque: bool,
     },
+    /// This node cannot go on: the job ends.
+    CannotGoOn(String),
     /// Any node: measurements for the scheduler's owner, in an encoding of its own.
     Report(bytes::Bytes),
     /// Scheduler: what is to move, and who has it. Ignored unless [`super::Cluster::may_order`].

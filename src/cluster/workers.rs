@@ -13,6 +13,8 @@ use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::{LiveWorker, Word, WordKind};
 use crate::wire::{ALL_GROUP, Node, NodeId, Role, worker_id};
 
+/// Why a server with an application's own handler waits for all workers.
+const OWN_HANDLER: &str = "an application's own handler keeps its values";
 /// Workers that wait for a place; more are turned away.
 const WAITING_MAX: usize = 1024;
 
@@ -99,12 +101,15 @@ impl Cluster {
             node.role == Role::Worker && self.lost.contains_key(&node.id) && !left
         };
         let gone = self.members.values().find(gone).map(|node| node.id);
-        let fixed = self.elastic.books.fixed.iter().find(|(id, _)| !self.is_gone(**id));
-        let (Some(id), Some((server, why))) = (gone.filter(|_| self.elastic.workers), fixed) else {
+        let books = &self.elastic.books;
+        let fixed = books.fixed.iter().map(|(id, why)| (*id, why.as_str()));
+        let opaque = books.opaque.iter().map(|id| (*id, OWN_HANDLER));
+        let waiting = fixed.chain(opaque).find(|(id, _)| !self.is_gone(*id));
+        let (Some(id), Some((server, why))) = (gone.filter(|_| self.elastic.workers), waiting) else {
             return false;
         };
         let lost = self.lost.get(&id).map(|(_, text)| text.clone()).unwrap_or_default();
-        let text = format!("{lost}; {} would wait for it: {why}", self.describe(*server));
+        let text = format!("{lost}; {} would wait for it: {why}", self.describe(server));
         self.fail_everywhere(id, Failure { kind: FailureKind::PeerLost, text }, out);
         true
     }

@@ -170,6 +170,7 @@ impl Flights {
         if slice.meta.push
             && let Some(known) = self.routes.of(slice.key).and_then(KeyRoutes::whole)
             && let [.., last] = known
+            && !last.is_opaque()
         {
             slice.form.check(&slice.kv, slice.key, last.to)?;
         }
@@ -198,7 +199,9 @@ impl Flights {
             let home = self.routes.home(slice.rank as usize).unwrap_or_default();
             return SmallVec::from_iter([part(from, to, 0, home)]);
         }
-        routes.iter().map(|route| part(route.from, route.to, route.term, route.owner)).collect()
+        // Of an opaque key all is asked for, whatever that is.
+        let end = |route: &Route| if route.is_opaque() { 0 } else { route.to };
+        routes.iter().map(|route| part(route.from, end(route), route.term, route.owner)).collect()
     }
 
     /// Takes an answer. What is to be sent because of it goes to `out`.

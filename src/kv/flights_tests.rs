@@ -262,3 +262,20 @@ fn a_worker_that_came_back_makes_its_keys_first() {
     let mut other = Flights::come_back(vec![A], 5, false);
     assert_eq!(said(&begin(&mut other, slice(0, true, &[1; 4]))[0]), (5, false, 0));
 }
+
+/// Nobody knows how long the values of an opaque key are: it goes whole to its owner.
+#[test]
+fn an_opaque_key_is_never_cut() {
+    let mut flights = Flights::new(vec![A]);
+    let first = begin(&mut flights, slice(1, true, &[1, 2, 3]));
+    assert_eq!(parts(&first), [(A, 0, 0, &[1, 2, 3][..])]);
+    let there = route(0, u64::MAX, 5, B);
+    let (answered, again) = answer(&mut flights, &first[0], &[there], true);
+    assert_eq!((answered, parts(&again)), (Answered::Open, vec![(B, 0, 0, &[1, 2, 3][..])]));
+    assert_eq!(placed(&again[0]).term, 5);
+    let (answered, _) = answer(&mut flights, &again[0], &[there], false);
+    assert!(matches!(answered, Answered::Whole { .. }));
+    // Whatever its length is now.
+    let next = begin(&mut flights, slice(2, true, &[1; 9]));
+    assert_eq!(parts(&next), [(B, 0, 0, &[1; 9][..])]);
+}

@@ -15,6 +15,7 @@ use super::customers::Customers;
 use super::error::{NodeError, Result};
 use super::landing::{Landings, PullSink};
 use super::line::Line;
+use super::movable::{KeyState, Movable};
 use super::service::Delivery;
 use super::shell::{HAND_OVER, Shell};
 use super::van::{Van, lock};
@@ -27,6 +28,7 @@ use crate::kv::{
     Finished, KeyRange, KvPairs, Pending, RequestError, Unanswered, WorkerRequests,
     server_key_ranges, slice,
 };
+use crate::observe::log::{self, Level};
 use crate::observe::{MessageKind, Traffic};
 use crate::wire::{DataType, Frames, Message, Meta, NodeId, SERVER_GROUP, server_id};
 
@@ -72,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) waits: AtomicBool,
     /// Serves requests in place of the handler, if this is a server with a store.
     pub(crate) shell: OnceLock<Shell>,
+    /// Stands between keys that move and the handler, if this is a server without a store. See [`Shared::movable`].
+    movable: OnceLock<Movable>,
     van: VanSlot,
 }
 
@@ -165,7 +169,43 @@ impl Shared {
                 request.sender, request.error
             )));
         }
-        van.send(with_data(response_meta(request, self.app_id), kv))
+        let meta = match self.movable() {
+            None => response_meta(request, self.app_id),
+            Some(movable) => match movable.answered(self, &van, (request, kv.vals.len())) {
+                None => return Ok(()),
+                Some(request) => response_meta(&request, self.app_id),
+            },
+        };
+        van.send(with_data(meta, kv))
+    }
+
+    /// Answers a request that the application's handler did not get.
+    pub(super) fn send_answer(&self, van: &Van, request: &Meta, kv: KvPairs) {
+        if let Err(error) = van.send(with_data(response_meta(request, self.app_id), kv)) {
+            log::write(Level::Warning, &error.to_string());
+        }
+    }
+
+    /// What stands between keys that move and the application's handler, if something does.
+    pub(super) fn movable(&self) -> Option<&Movable> {
+        self.movable.get().filter(|_| self.shell.get().is_none())
+    }
+
+    /// True for a server whose keys may move.
+    pub(super) fn serves_by_itself(&self) -> bool {
+        self.shell.get().is_some() || self.movable.get().is_some()
+    }
+
+    /// A server whose application was made without knowing of keys that move may let them move all the same
+    /// (`PSLITE_SERVER_STATELESS`): that is known when the node has started.
+    pub(super) fn decide_movable(&self) {
+        let serves = || lock(&self.requests).ledger.is_some();
+        if self.movable.get().is_none()
+            && self.van().is_ok_and(|van| van.settings().stateless)
+            && serves()
+        {
+            let _ = self.movable.set(Movable::unaware());
+        }
     }
 
     /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
@@ -252,6 +292,7 @@ impl Customer {
             left: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             shell: OnceLock::new(),
+            movable: OnceLock::new(),
             van,
         });
         registry.add((app_id, customer_id), &shared)?;
@@ -525,6 +566,20 @@ impl CustomerHandle {
     /// From now on requests are watched until they are answered.
     pub fn attach_server(&self) {
         lock(&self.shared.requests).ledger = Some(Unanswered::new());
+        self.shared.decide_movable();
+    }
+
+    /// As [`Self::attach_server`]; in a job whose keys move those of this server move too, with the help of the
+    /// application.
+    ///
+    /// # Errors
+    /// This customer has said so before.
+    pub fn attach_movable(&self, state: Box<dyn KeyState>) -> Result<()> {
+        let movable = Movable::new(state);
+        let set = self.shared.movable.set(movable);
+        set.map_err(|_| NodeError::Invalid("this customer's keys move already".to_owned()))?;
+        self.attach_server();
+        Ok(())
     }
 
     /// From now on the library's own store serves the requests; the customer's handler gets the

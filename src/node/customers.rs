@@ -83,10 +83,11 @@ impl Customers {
         busy.reduce(|one, other| one + other)
     }
 
-    /// True if some customer is a server with a store.
+    /// True if some customer is a server whose keys may move.
     pub(crate) fn have_store(&self) -> bool {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.values().any(|customer| customer.shell.get().is_some())
+        map.values().for_each(|customer| customer.decide_movable());
+        map.values().any(|customer| customer.serves_by_itself())
     }
 
     /// How many messages wait, for customers that exist and for those that do not yet.
@@ -101,7 +102,7 @@ impl Customers {
     pub(crate) fn retry_waiting(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         for customer in map.values() {
-            let serves = customer.shell.get().is_some();
+            let serves = customer.serves_by_itself();
             if customer.waits.swap(false, Ordering::Relaxed) || serves {
                 customer.line.push(i32::MAX, Delivery::Retry);
             }

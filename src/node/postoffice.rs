@@ -102,7 +102,8 @@ impl Postoffice {
     pub fn start(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
         let van = self.van_for_start(false)?;
         van.register(customer_id)?;
-        if do_barrier {
+        // The others met before a server came that joins.
+        if do_barrier && !van.has_joined() {
             van.barrier(customer_id, ALL_GROUP, false)?;
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::customer::{Payload, Requests, Shared};
 use super::error::NodeError;
+use super::movable::Movable;
 use super::shell::{Owner, Shell};
 use super::van::lock;
 use crate::kv::unanswered::{Held, Stuck};
@@ -15,7 +16,7 @@ use crate::kv::{Finished, KvPairs, Unanswered, key_at, server_key_ranges};
 use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
 use crate::wire::elastic::{Order, Word};
-use crate::wire::{Frames, Message, Meta, NodeId};
+use crate::wire::{Message, Meta, NodeId};
 
 /// What reaches a customer.
 #[derive(Clone, Debug)]
@@ -86,12 +87,23 @@ impl Shared {
                 self.with_shell(|shell| shell.customer_left(self, id, customer_id));
             }
             Delivery::Policy(word) => self.new_policy(&word),
-            Delivery::Collect(word) => self.with_shell(|shell| shell.collect(self, &word)),
-            Delivery::Orders(orders) => self.with_shell(|shell| shell.orders(self, &orders)),
-            Delivery::Leave | Delivery::Stop => self.with_shell(|shell| shell.stop(self)),
+            Delivery::Collect(word) => {
+                self.with_shell(|shell| shell.collect(self, &word));
+                self.with_movable(|movable| movable.collect(self, &word));
+            }
+            Delivery::Orders(orders) => {
+                self.with_shell(|shell| shell.orders(self, &orders));
+                self.with_movable(|movable| movable.orders(self, &orders));
+            }
+            Delivery::Leave => {
+                self.with_shell(|shell| shell.stop(self));
+                self.with_movable(Movable::leave);
+            }
+            Delivery::Stop => self.with_shell(|shell| shell.stop(self)),
             Delivery::Retry => {
                 self.retry();
                 self.with_shell(|shell| shell.claim_changes(self));
+                self.with_movable(|movable| movable.advance(self));
             }
             Delivery::Failed(error) => self.all_lost(&error),
         }
@@ -105,6 +117,12 @@ impl Shared {
         let kind = MessageKind::of_request(meta);
         if !request && is_kv && lock(&self.requests).value_size.is_some() {
             return self.response(message);
+        }
+        if request
+            && let Some(movable) = self.movable()
+            && movable.take(self, &message) == Owner::Store
+        {
+            return;
         }
         if request && is_kv && message.meta.transfer.is_none() {
             self.note_request(&message);
@@ -134,7 +152,8 @@ impl Shared {
         }
     }
 
-    fn note_request(&self, message: &Message) {
+    /// A request goes to the application, or to the store in its place.
+    pub(super) fn note_request(&self, message: &Message) {
         let Ok(van) = self.van() else { return };
         if let Some(ledger) = &mut lock(&self.requests).ledger {
             let keys = message.data.first().map_or(&[][..], |keys| keys);
@@ -170,6 +189,7 @@ impl Shared {
         if let Some(shell) = self.shell.get() {
             shell.forget_node(id);
         }
+        self.with_movable(|movable| movable.forget_node(id));
         let finished = {
             let mut state = lock(&self.requests);
             if let Some(ledger) = &mut state.ledger {
@@ -195,6 +215,8 @@ impl Shared {
             self.policy(word);
         }
         self.with_shell(|shell| shell.policy(self, word));
+        self.decide_movable();
+        self.with_movable(|movable| movable.policy(self, word));
         if lock(&self.requests).flights.is_some() {
             self.commands_by_policy(&word.released);
         }
@@ -203,6 +225,12 @@ impl Shared {
     fn with_shell(&self, step: impl FnOnce(&Shell)) {
         if let Some(shell) = self.shell.get() {
             step(shell);
+        }
+    }
+
+    fn with_movable(&self, step: impl FnOnce(&Movable)) {
+        if let Some(movable) = self.movable() {
+            step(movable);
         }
     }
 
@@ -235,27 +263,21 @@ impl Shared {
                 local_key(request.key, van.settings().num_servers),
             );
             log::write(Level::Error, &text);
-            if let Some(ledger) = &mut lock(&self.requests).ledger {
-                ledger.answered(request.sender, request.customer_id, request.timestamp);
-            }
             // A stock worker would take any answer for a success: it goes on waiting, as before.
-            if van.is_ours(request.sender) {
-                let _ = van.send(Message {
-                    meta: refusal(&request, self.app_id, text),
-                    data: Frames::new(),
-                });
+            if let Err(error) = self.respond(&refused(&request, text), KvPairs::default()) {
+                log::write(Level::Verbose, &error.to_string());
             }
         }
     }
 }
 
-fn refusal(request: &Held, app_id: i32, error: String) -> Meta {
+/// A request that cannot be answered, and why.
+fn refused(request: &Held, error: String) -> Meta {
     Meta {
         head: request.head,
-        app_id,
         customer_id: request.customer_id,
         timestamp: request.timestamp,
-        recver: request.sender,
+        sender: request.sender,
         push: request.push,
         pull: request.pull,
         error,

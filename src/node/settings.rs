@@ -93,6 +93,8 @@ pub struct Settings {
     pub scheduler_wait: Duration,
     /// `PSLITE_JOIN`: a server that joins a job that runs.
     pub joins: bool,
+    /// `PSLITE_SERVER_STATELESS`: this server's application keeps nothing between rounds, so that its keys may move.
+    pub stateless: bool,
     /// `PSLITE_METRICS`: where the numbers of the event list are written, and how often.
     pub metrics: Option<MetricsFile>,
 }
@@ -172,6 +174,7 @@ impl Settings {
                 .seconds("PSLITE_SCHEDULER_WAIT", Some(60.0))?
                 .unwrap_or(Duration::MAX),
             joins: env.number("PSLITE_JOIN", 0)? != 0,
+            stateless: env.number("PSLITE_SERVER_STATELESS", 0)? != 0,
             metrics: env.metrics()?,
         })
     }

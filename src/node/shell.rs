@@ -7,6 +7,8 @@
 
 mod pieces;
 
+pub(super) use self::pieces::send_transfer;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};

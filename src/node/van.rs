@@ -432,6 +432,12 @@ impl Van {
         self.released.load(Ordering::Relaxed)
     }
 
+    /// True for a server that joined a job that ran.
+    pub(crate) fn has_joined(&self) -> bool {
+        let joined = |cluster: &Cluster| cluster.is_elastic() && cluster.me().is_recovery;
+        self.settings.role == Role::Server && self.with_cluster(|cluster, _| joined(cluster))
+    }
+
     /// Why the job is over, if it is.
     pub(crate) fn failure(&self) -> Option<NodeError> {
         lock(&self.core).failure.as_ref().map(error_of)

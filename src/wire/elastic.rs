@@ -9,6 +9,10 @@ use bytes::Bytes;
 
 use super::message::{Key, NodeId};
 
+/// Where an opaque key ends: one whose values an application's own handler keeps. Nobody but that knows how long
+/// they are, so such a key is one piece from 0 to here, and is never cut.
+pub const OPAQUE_END: u64 = u64::MAX;
+
 /// Which part of a key a request, or its answer, is about, and what the answer teaches.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Placed {
@@ -65,6 +69,14 @@ pub struct Route {
     pub owner: NodeId,
 }
 
+impl Route {
+    /// True if the key is opaque ([`OPAQUE_END`]): all that is asked of it is asked of the whole.
+    #[must_use]
+    pub const fn is_opaque(&self) -> bool {
+        self.to == OPAQUE_END
+    }
+}
+
 /// A route of a named key.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct KeyRoute {
@@ -118,6 +130,29 @@ pub enum TransferKind {
     Command = 8,
     /// To a server that joined: there are no further commands so far; it may serve.
     CommandsEnd = 9,
+    /// To the old owner of an opaque key: its handler here cannot take it; keep it. The values are one data frame,
+    /// the reason.
+    Refused = 10,
+}
+
+/// One of the first pushes of an opaque key, as it came: given to the handler of each server that the key moves to.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct FirstPush {
+    /// The worker.
+    #[prost(int32, tag = "1")]
+    pub worker: NodeId,
+    /// Its customer.
+    #[prost(int32, tag = "2")]
+    pub customer: i32,
+    /// The application's command.
+    #[prost(int32, tag = "3")]
+    pub head: i32,
+    /// It asked for values too.
+    #[prost(bool, tag = "4")]
+    pub pull: bool,
+    /// How many data frames it had.
+    #[prost(uint32, tag = "5")]
+    pub frames: u32,
 }
 
 /// A message between two servers. The values are data frames: the key, the value, then the master copy if
@@ -185,6 +220,10 @@ pub struct Transfer {
     /// `Command`: its customer.
     #[prost(int32, tag = "19")]
     pub customer: i32,
+    /// `Move` of an opaque key without state between rounds: its first pushes, in their order. Their frames follow
+    /// that of the key.
+    #[prost(message, repeated, tag = "20")]
+    pub first_pushes: Vec<FirstPush>,
 }
 
 /// How a server holds a piece.
@@ -370,6 +409,9 @@ pub struct Word {
     /// `Policy`: the workers that live. None is named where the death of one ends the job.
     #[prost(message, repeated, tag = "17")]
     pub live: Vec<LiveWorker>,
+    /// `Claims`: an application's own handler keeps what this server has. It moves by whole keys, and has no copies.
+    #[prost(bool, tag = "18")]
+    pub opaque: bool,
 }
 
 /// Reads one of them; `None` if the bytes are none.

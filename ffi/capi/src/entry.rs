@@ -16,11 +16,12 @@ use pslite::observe::log::{self, Level};
 use pslite::wire::{Message, Meta};
 
 use crate::lent::{bytes_of, pairs_of};
+use crate::movable::Movable;
 use crate::sink::Destination;
 use crate::status::{border, c_text, code, last, quiet};
 use crate::types::{
-    CBuffer, CCustomer, CDestination, CKv, CMessage, CMeta, CNode, CNodeInfo, CRange, CSlice,
-    DoneFn, FailedFn, LookupFn, ReceiveFn,
+    CBuffer, CCustomer, CDestination, CKv, CMessage, CMeta, CMovable, CNode, CNodeInfo, CRange,
+    CSlice, DoneFn, FailedFn, LookupFn, ReceiveFn,
 };
 
 /// One exported function that answers with a status.
@@ -151,7 +152,7 @@ fn meta_of(meta: &CMeta) -> Meta {
 }
 
 plain! {
-    fn pslite_abi_version() -> u32, else 0, { 1 }
+    fn pslite_abi_version() -> u32, else 0, { 2 }
     fn pslite_version() -> *const c_char, else std::ptr::null(), {
         concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
     }
@@ -427,6 +428,10 @@ entry! {
     fn pslite_server_attach(customer: *mut CCustomer) {
         get(customer, "the customer")?.owner.handle().attach_server();
         Ok(())
+    }
+    fn pslite_server_attach_movable(customer: *mut CCustomer, handlers: *const CMovable) {
+        let movable = Movable::new(get(handlers, "handlers")?)?;
+        get(customer, "the customer")?.owner.handle().attach_movable(Box::new(movable))
     }
     fn pslite_server_attach_store(customer: *mut CCustomer) {
         get(customer, "the customer")?.owner.handle().attach_store();

@@ -2,10 +2,11 @@
 //!
 //! `entry` holds every exported symbol and nothing else; `types` mirrors the header's structs;
 //! `status` maps errors to numbers; `lent` keeps memory of the caller alive; `sink` writes pulled
-//! values to it. Nothing here knows the protocol.
+//! values to it; `movable` calls what an application does for keys that move. Nothing here knows the protocol.
 
 mod entry;
 mod lent;
+mod movable;
 mod sink;
 mod status;
 mod types;

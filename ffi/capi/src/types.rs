@@ -13,6 +13,17 @@ pub type PlaceFn = Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut c_voi
 /// `pslite_failed_fn`.
 pub type FailedFn = Option<unsafe extern "C" fn(*mut c_void, *const c_char)>;
 
+/// `pslite_write_fn`.
+pub type WriteFn = Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize)>;
+/// `pslite_movable::export_key`.
+pub type ExportFn = Option<unsafe extern "C" fn(*mut c_void, u64, WriteFn, *mut c_void) -> c_int>;
+/// `pslite_movable::import_key`.
+pub type ImportFn = Option<unsafe extern "C" fn(*mut c_void, u64, *const c_void, usize) -> c_int>;
+/// `pslite_movable::forget_key`.
+pub type ForgetFn = Option<unsafe extern "C" fn(*mut c_void, u64)>;
+/// `pslite_movable::released`.
+pub type ReleasedFn = Option<unsafe extern "C" fn(*mut c_void)>;
+
 /// `pslite_range`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +126,26 @@ pub struct CDestination {
     pub lens: *const i32,
     /// For so many keys.
     pub lens_count: usize,
+}
+
+/// `pslite_movable`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CMovable {
+    /// Bytes of this struct, as the caller knows it.
+    pub size: usize,
+    /// The first argument of all functions.
+    pub user: *mut c_void,
+    /// Not 0: nothing is kept between rounds.
+    pub stateless: c_int,
+    /// Writes the state of a key.
+    pub export_key: ExportFn,
+    /// Takes the state of a key.
+    pub import_key: ImportFn,
+    /// The key is another server's.
+    pub forget_key: ForgetFn,
+    /// This server may end.
+    pub released: ReleasedFn,
 }
 
 /// `pslite_node`.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
-use ps::{CBuffer, CDestination, CKv, CMeta, CNodeInfo, CRange, CSlice};
+use ps::{CBuffer, CDestination, CKv, CMeta, CMovable, CNodeInfo, CRange, CSlice};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -125,5 +125,10 @@ fn structs_have_the_headers_layout() {
         found,
         "pslite_destination",
         CDestination { place_vals, place_lens, arg, vals, vals_bytes, lens, lens_count }
+    );
+    same!(
+        found,
+        "pslite_movable",
+        CMovable { size, user, stateless, export_key, import_key, forget_key, released }
     );
 }

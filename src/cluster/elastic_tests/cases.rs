@@ -135,11 +135,53 @@ fn the_death_of_one_that_never_claimed_ends_the_job() {
     let mut world = World::new(1, 1, 2);
     let fixed = Some("an application keeps them".to_owned());
     let i = world.index(10);
-    world.feed(i, Event::Claims { epoch: 1, claims: Vec::new(), fixed });
+    world.feed(i, Event::Claims { epoch: 1, claims: Vec::new(), fixed, opaque: false });
     world.settle();
     world.dies(10);
     let text = world.failure().unwrap();
     assert!(text.contains("server 1") && text.contains("an application keeps them"), "{text}");
+}
+
+/// Servers where an application's own handler keeps the values, and helps to move them.
+fn with_handlers() -> World {
+    let mut world = World::new(1, 1, 2);
+    for id in [8, 10] {
+        let i = world.index(id);
+        let claims = Vec::new();
+        world.feed(i, Event::Claims { epoch: 1, claims, fixed: None, opaque: true });
+    }
+    world.settle();
+    world
+}
+
+/// Such a server waits in the exit barrier from the beginning. It is needed all the same.
+#[test]
+fn the_death_of_one_whose_keys_have_no_copies_ends_the_job() {
+    for leaves in [false, true] {
+        let mut world = with_handlers();
+        let i = world.index(10);
+        if leaves {
+            world.feed(i, Event::Leaving { customer_id: 0 });
+            world.settle();
+        }
+        world.dies(10);
+        let text = world.failure().unwrap();
+        assert!(text.contains("server 1") && text.contains("nobody has copies"), "{text}");
+    }
+}
+
+#[test]
+fn one_with_a_store_gets_no_keys_of_an_applications_handler() {
+    let mut world = with_handlers();
+    let joined = world.join();
+    world.pass(SECOND);
+    let id = world.id(joined);
+    assert_eq!(world.nodes[0].able_servers(), [8, 10]);
+    let status = world.nodes[0].status();
+    let state = status.nodes.iter().find(|node| node.id == id).map(|node| &node.state[..]);
+    assert_eq!(state, Some("fixed"));
+    world.dies(id);
+    assert_eq!(world.failure(), None, "it had nothing");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_server_that_waits_for_all_ends_the_job() {
     let mut world = elastic(3, 2);
     let fixed = Some("an application keeps them".to_owned());
     let server = world.of(8);
-    world.feed(server, Event::Claims { epoch: 1, claims: Vec::new(), fixed });
+    world.feed(server, Event::Claims { epoch: 1, claims: Vec::new(), opaque: false, fixed });
     world.settle();
     world.dies_soon(11);
     let text = world.nodes[0].failure().unwrap().text.clone();

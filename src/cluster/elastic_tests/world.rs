@@ -194,7 +194,7 @@ impl World {
                     node.members().keys().copied().filter(|id| node.is_gone(*id)).collect();
                 let claims = self.stores[i].collected(gone);
                 self.dirty[i] = false;
-                self.feed(i, Event::Claims { epoch: *epoch, claims, fixed: None });
+                self.feed(i, Event::Claims { epoch: *epoch, claims, fixed: None, opaque: false });
             }
             Action::Orders { moves } => self.with_store(i, |store, out| store.ordered(moves, out)),
             Action::Leave => {
@@ -347,7 +347,7 @@ impl World {
             self.dirty[i] = false;
             let epoch = self.nodes[i].policy().epoch;
             let claims = self.stores[i].claims();
-            self.feed(i, Event::Claims { epoch, claims, fixed: None });
+            self.feed(i, Event::Claims { epoch, claims, fixed: None, opaque: false });
         }
         due
     }

@@ -84,7 +84,7 @@ impl Shell {
     fn say(&self, customer: &Shared, epoch: u64, claims: Vec<Claim>) {
         let Ok(van) = customer.van() else { return };
         let fixed = self.handed_over.load(Ordering::Acquire).then(|| HANDED_OVER.to_owned());
-        van.event(Event::Claims { epoch, claims, fixed });
+        van.event(Event::Claims { epoch, claims, fixed, opaque: false });
     }
 
     /// This server was emptied, or the job is over: whoever runs it ends.
@@ -134,23 +134,26 @@ pub(super) fn send(customer: &Shared, out: Outbound) {
     for answer in out.answers {
         respond(customer, answer);
     }
-    if out.transfers.is_empty() {
-        return;
+    for transfer in out.transfers {
+        send_transfer(customer, transfer);
     }
+}
+
+/// Sends another server something.
+pub(in crate::node) fn send_transfer(customer: &Shared, outgoing: Outgoing) {
     let Ok(van) = customer.van() else { return };
-    for Outgoing { to, transfer, frames } in out.transfers {
-        let meta = Meta {
-            app_id: customer.app_id,
-            customer_id: customer.app_id,
-            recver: to,
-            request: true,
-            transfer: Some(Box::new(transfer)),
-            ..Meta::default()
-        };
-        let message = Message { meta, data: frames.into_iter().collect() };
-        // A server that is gone: the scheduler says what follows from that.
-        if let Err(error) = van.send(message) {
-            log::write(Level::Verbose, &error.to_string());
-        }
+    let Outgoing { to, transfer, frames } = outgoing;
+    let meta = Meta {
+        app_id: customer.app_id,
+        customer_id: customer.app_id,
+        recver: to,
+        request: true,
+        transfer: Some(Box::new(transfer)),
+        ..Meta::default()
+    };
+    let message = Message { meta, data: frames.into_iter().collect() };
+    // A server that is gone: the scheduler says what follows from that.
+    if let Err(error) = van.send(message) {
+        log::write(Level::Verbose, &error.to_string());
     }
 }

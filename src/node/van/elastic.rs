@@ -12,7 +12,7 @@ use crate::observe::log::{self, Level};
 use crate::wire::Role;
 use crate::wire::elastic::{KeyRoute, Word, WordKind};
 
-/// Why the values of a server do not move that has no store of ours.
+/// Why the values of a server do not move that has no store of ours, and whose application does not help.
 const OWN_HANDLER: &str = "an application's own handler keeps its values";
 
 impl Van {
@@ -23,7 +23,8 @@ impl Van {
             Action::Collect { epoch } => {
                 if !self.customers.have_store() {
                     let fixed = Some(OWN_HANDLER.to_owned());
-                    return Some(Event::Claims { epoch, claims: Vec::new(), fixed });
+                    let claims = Vec::new();
+                    return Some(Event::Claims { epoch, claims, fixed, opaque: false });
                 }
                 let lost = core.lost.keys().copied().collect();
                 let word = Word { epoch, lost, ..Word::default() };

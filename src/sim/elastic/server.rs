@@ -153,7 +153,12 @@ impl Server {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
                 let word = Word { epoch, lost, ..Word::default() };
                 let claims = self.sabotage.claims(store.collect(&word));
-                out.push(Output::Elastic(Event::Claims { epoch, claims, fixed: None }));
+                out.push(Output::Elastic(Event::Claims {
+                    epoch,
+                    claims,
+                    fixed: None,
+                    opaque: false,
+                }));
             }
             Action::Orders { moves } => store.orders(&moves, &mut sent),
             Action::Leave => out.push(Output::End(Ok(()))),
@@ -172,7 +177,7 @@ impl Server {
         if store.epoch() > 0 && self.claimed.replace(number) != Some(number) {
             self.claims_since.get_or_insert(now);
             let (epoch, claims) = (store.epoch(), self.sabotage.claims(store.claims()));
-            out.push(Output::Elastic(Event::Claims { epoch, claims, fixed: None }));
+            out.push(Output::Elastic(Event::Claims { epoch, claims, fixed: None, opaque: false }));
         }
     }
 

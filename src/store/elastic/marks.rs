@@ -54,7 +54,7 @@ impl Marks {
     }
 
     /// The mark of a push.
-    pub(super) fn of(request: &Meta) -> Option<Mark> {
+    pub(in crate::store) fn of(request: &Meta) -> Option<Mark> {
         request.placed.as_ref().map(|placed| Mark {
             worker: request.sender,
             customer: request.customer_id,
@@ -64,7 +64,7 @@ impl Marks {
     }
 
     /// These pushes count now too.
-    pub(super) fn add(&mut self, marks: &[Mark]) {
+    pub(in crate::store) fn add(&mut self, marks: &[Mark]) {
         for mark in marks {
             let new = (mark.life, mark.timestamp);
             let last = self.last.entry((mark.worker, mark.customer)).or_insert(new);
@@ -75,12 +75,12 @@ impl Marks {
     }
 
     /// The worker's id is another process's now.
-    pub(super) fn forget(&mut self, worker: NodeId) {
+    pub(in crate::store) fn forget(&mut self, worker: NodeId) {
         self.last.retain(|(sender, _), _| *sender != worker);
     }
 
     /// All of them.
-    pub(super) fn to_wire(&self) -> Vec<Mark> {
+    pub(in crate::store) fn to_wire(&self) -> Vec<Mark> {
         let mark =
             |(&(worker, customer), &(life, timestamp))| Mark { worker, customer, timestamp, life };
         self.last.iter().map(mark).collect()

@@ -48,21 +48,18 @@ use self::commands::Settings;
 use self::copies::Copy;
 use self::moves::Leaving;
 use self::replicas::Waiting;
-use self::requests::Parked;
 use self::seeds::Seeds;
 use self::workers::Workers;
 use super::mxnet::{Answer, TENSORS_MAX};
+use super::parked::Parked;
 use super::{Dtype, Store, StoreConfig, StoreError};
 use crate::kv::routes::KeyRoutes;
 use crate::wire::elastic::{LiveWorker, Order, Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId, server_id};
 
 pub use self::commands::Due;
+pub use super::parked::{PARKED_BYTES_MAX, PARKED_MAX};
 
-/// Requests that wait for a piece or a policy; over it they are answered *again*.
-pub const PARKED_MAX: usize = 1 << 14;
-/// Bytes of their frames.
-pub const PARKED_BYTES_MAX: usize = 256 << 20;
 /// Bytes of pieces that are on their way to a new replica, unless one piece is larger.
 pub const SEED_BYTES_MAX: usize = 32 << 20;
 /// Pieces of one key that one server holds; orders that would make more are not followed.
@@ -247,6 +244,11 @@ impl Store {
             TransferKind::Drop => self.take_drop(from, transfer, out),
             TransferKind::Command => self.take_command(transfer, frames)?,
             TransferKind::CommandsEnd => self.take_commands_end(from, transfer, out),
+            TransferKind::Refused => {
+                return Err(StoreError::Transfer(
+                    "only keys of an application's handler are refused",
+                ));
+            }
             TransferKind::Unknown => return Err(StoreError::Transfer("its kind is unknown")),
         }
         Ok(())

@@ -1,56 +1,14 @@
 //! Which piece a request is about, what waits for a piece or a policy, and what an answer teaches
 //! (docs/elastic.md, "A request"). May touch what the store may.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use bytes::Bytes;
 
-use super::{Elastic, Outbound, PARKED_BYTES_MAX, PARKED_MAX, Place, WAITING_MAX};
+use super::{Elastic, Outbound, Place, WAITING_MAX};
 use crate::kv::routes::KeyRoutes;
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
 use crate::wire::elastic::{Placed, Route};
-use crate::wire::{Key, Meta, NodeId};
-
-/// Requests that wait.
-#[derive(Debug, Default)]
-pub(super) struct Parked {
-    /// In the order in which they came.
-    of: BTreeMap<Key, VecDeque<(Meta, Vec<Bytes>)>>,
-    count: usize,
-    bytes: usize,
-}
-
-impl Parked {
-    /// False if there is no room.
-    fn push(&mut self, key: Key, request: &Meta, frames: &[Bytes]) -> bool {
-        let bytes: usize = frames.iter().map(Bytes::len).sum();
-        if self.count >= PARKED_MAX || self.bytes.saturating_add(bytes) > PARKED_BYTES_MAX {
-            return false;
-        }
-        (self.count, self.bytes) = (self.count + 1, self.bytes + bytes);
-        self.of.entry(key).or_default().push_back((request.clone(), frames.to_vec()));
-        true
-    }
-
-    fn take(&mut self, key: Key) -> VecDeque<(Meta, Vec<Bytes>)> {
-        let requests = self.of.remove(&key).unwrap_or_default();
-        let frames = requests.iter().flat_map(|(_, frames)| frames);
-        self.bytes -= frames.map(Bytes::len).sum::<usize>();
-        self.count -= requests.len();
-        requests
-    }
-
-    pub(super) fn forget(&mut self, worker: NodeId) {
-        for key in self.of.keys().copied().collect::<Vec<_>>() {
-            for (request, frames) in self.take(key) {
-                if request.sender != worker {
-                    self.push(key, &request, &frames);
-                }
-            }
-        }
-    }
-}
+use crate::wire::{Key, Meta};
 
 impl Store {
     /// Where a request about that key is served.
@@ -185,7 +143,7 @@ impl Store {
     /// Looks again at all that was parked.
     pub(super) fn unpark_all(&mut self, out: &mut Outbound) {
         let Some(elastic) = &self.elastic else { return };
-        for key in elastic.parked.of.keys().copied().collect::<Vec<_>>() {
+        for key in elastic.parked.keys() {
             self.unpark(key, out);
         }
     }

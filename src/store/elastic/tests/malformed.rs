@@ -122,6 +122,7 @@ fn transfer() -> impl Strategy<Value = Transfer> {
             number: n[7],
             worker: 9,
             customer: 0,
+            first_pushes: Vec::new(),
         },
     )
 }

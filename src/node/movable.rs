@@ -1,0 +1,255 @@
+//! A server whose application serves requests with its own handler, in a job whose keys move: gives the requests to the
+//! state machine (`store::opaque`), and to the application what that says. May touch the customer and the van; decides
+//! nothing.
+//!
+//! All but [`Movable::answered`] is called by who has the customer's turn (`line`). So the application is asked for the
+//! state of a key while its handler does not run.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::Bytes;
+
+use super::customer::Shared;
+use super::service::Delivery;
+use super::shell::{Owner, send_transfer};
+use super::van::{Van, lock};
+use crate::cluster::Event;
+use crate::observe::log::{self, Level};
+use crate::store::opaque::{Opaque, OpaqueConfig, Step};
+use crate::wire::elastic::{Order, Transfer, Word};
+use crate::wire::{Key, Message, Meta, NodeId};
+
+/// What an application does so that its keys can move. Keys are those of requests. Called on a thread of the library
+/// while the handler of the customer does not run; all requests for the key were answered before.
+pub trait KeyState: Send + Sync {
+    /// True if nothing is kept of a key between rounds: then its first pushes make it elsewhere, and it is neither
+    /// exported nor imported.
+    fn is_stateless(&self) -> bool;
+
+    /// All that is kept of a key.
+    ///
+    /// # Errors
+    /// Why it cannot be given: the key stays.
+    fn export(&self, key: Key) -> Result<Bytes, String>;
+
+    /// Takes what another server exported of a key.
+    ///
+    /// # Errors
+    /// Why it cannot be taken: the key stays where it was.
+    fn import(&self, key: Key, state: Bytes) -> Result<(), String>;
+
+    /// True if [`Self::forget`] does something.
+    fn can_forget(&self) -> bool;
+
+    /// The key is another server's for good.
+    fn forget(&self, key: Key);
+
+    /// This server was emptied, or the job is over: whoever runs it ends.
+    fn released(&self);
+}
+
+/// An application that knows nothing of keys that move, and keeps nothing between rounds
+/// (`PSLITE_SERVER_STATELESS`).
+struct Unaware;
+
+impl KeyState for Unaware {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
+    fn export(&self, _: Key) -> Result<Bytes, String> {
+        Err("it keeps nothing".to_owned())
+    }
+
+    fn import(&self, _: Key, _: Bytes) -> Result<(), String> {
+        Err("it keeps nothing".to_owned())
+    }
+
+    fn can_forget(&self) -> bool {
+        false
+    }
+
+    fn forget(&self, _: Key) {}
+
+    /// Its wait for the exit barrier is over.
+    fn released(&self) {}
+}
+
+/// The keys of one server customer.
+pub(crate) struct Movable {
+    state: Box<dyn KeyState>,
+    /// Made when the job is known.
+    keys: OnceLock<Mutex<Opaque>>,
+    /// One more than the number of the claims that the scheduler was sent last.
+    claimed: AtomicU64,
+}
+
+impl Movable {
+    pub(crate) fn new(state: Box<dyn KeyState>) -> Self {
+        Self { state, keys: OnceLock::new(), claimed: AtomicU64::new(0) }
+    }
+
+    /// For an application that was made without knowing of this.
+    pub(crate) fn unaware() -> Self {
+        Self::new(Box::new(Unaware))
+    }
+
+    fn keys(&self, customer: &Shared, van: &Van) -> &Mutex<Opaque> {
+        self.keys.get_or_init(|| {
+            let mut keys = Opaque::new(OpaqueConfig {
+                id: van.my_id(),
+                app_id: customer.app_id,
+                servers: van.settings().num_servers,
+                stateless: self.state.is_stateless(),
+                forgets: self.state.can_forget(),
+            });
+            if let Some(word) = van.policy() {
+                keys.policy(van.now(), &word, &mut Vec::new()); // It has nothing yet that could follow from it.
+            }
+            Mutex::new(keys)
+        })
+    }
+
+    /// Deals with a request of a worker, or leaves it to the application's handler.
+    pub(crate) fn take(&self, customer: &Shared, message: &Message) -> Owner {
+        let Ok(van) = customer.van() else { return Owner::Application };
+        if !van.is_elastic() || (message.meta.simple_app && message.meta.transfer.is_none()) {
+            return Owner::Application;
+        }
+        if let Some(transfer) = &message.meta.transfer {
+            self.transfer(customer, &van, message, transfer);
+            return Owner::Store;
+        }
+        let meta = message.meta.clone();
+        self.step(customer, |keys, steps| keys.serve(van.now(), meta, &message.data, steps));
+        Owner::Store
+    }
+
+    fn transfer(&self, customer: &Shared, van: &Van, message: &Message, transfer: &Transfer) {
+        let from = message.meta.sender;
+        let mut taken = Ok(());
+        self.step(customer, |keys, steps| {
+            taken = keys.transfer(van.now(), from, (transfer, &message.data), steps);
+        });
+        if let Err(error) = taken {
+            van.event(Event::CannotGoOn(format!(
+                "server {from} sent a key that cannot be used: {error}"
+            )));
+        }
+        self.claim_changes(customer);
+    }
+
+    /// A new policy.
+    pub(crate) fn policy(&self, customer: &Shared, word: &Word) {
+        let Ok(van) = customer.van() else { return };
+        self.step(customer, |keys, steps| keys.policy(van.now(), word, steps));
+        self.claim_changes(customer);
+    }
+
+    /// The scheduler orders moves.
+    pub(crate) fn orders(&self, customer: &Shared, orders: &[Order]) {
+        let Ok(van) = customer.van() else { return };
+        self.step(customer, |keys, steps| keys.orders(van.now(), orders, steps));
+        self.claim_changes(customer);
+    }
+
+    /// Time has passed, or the application has answered what a move waits for.
+    pub(crate) fn advance(&self, customer: &Shared) {
+        let Ok(van) = customer.van() else { return };
+        if van.is_elastic() {
+            self.step(customer, |keys, steps| keys.advance(van.now(), steps));
+            self.claim_changes(customer);
+        }
+    }
+
+    /// The scheduler asks what is here.
+    pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
+        let Ok(van) = customer.van() else { return };
+        let claims = lock(self.keys(customer, &van)).collect(word);
+        van.event(Event::Claims { epoch: word.epoch, claims, fixed: None, opaque: true });
+    }
+
+    /// Tells the scheduler what is here, if that has changed since it was told.
+    fn claim_changes(&self, customer: &Shared) {
+        let Ok(van) = customer.van() else { return };
+        let keys = lock(self.keys(customer, &van));
+        let number = keys.claims_number() + 1;
+        if !van.is_elastic() || self.claimed.swap(number, Ordering::Relaxed) == number {
+            return;
+        }
+        let (epoch, claims) = (keys.epoch(), keys.claims());
+        drop(keys);
+        van.event(Event::Claims { epoch, claims, fixed: None, opaque: true });
+    }
+
+    /// This server was emptied, or the job is over.
+    pub(crate) fn leave(&self) {
+        self.state.released();
+    }
+
+    /// A worker is gone, or its id is another process's.
+    pub(crate) fn forget_node(&self, node: NodeId) {
+        if let Some(keys) = self.keys.get() {
+            lock(keys).forget_node(node);
+        }
+    }
+
+    /// The application answers a request, as it was given to it, with so many bytes of values. The request as its
+    /// sender knows it; `None` if nobody gets this answer. On any thread.
+    pub(crate) fn answered(
+        &self,
+        customer: &Shared,
+        van: &Arc<Van>,
+        (request, values): (&Meta, usize),
+    ) -> Option<Meta> {
+        if !van.is_elastic() {
+            return Some(request.clone());
+        }
+        let answered = lock(self.keys(customer, van)).answered(request.timestamp, values);
+        let Some(answered) = answered else {
+            // As when somebody has left without the push that it waited for: it was answered then.
+            let text = "an answer to a request that is answered already is not sent";
+            log::write(Level::Verbose, text);
+            return None;
+        };
+        if answered.due {
+            customer.line.push(i32::MAX, Delivery::Retry);
+        }
+        let error = request.error.clone();
+        answered.request.map(|known| Meta { error, ..known })
+    }
+
+    /// Asks the state machine, and does what it says, in order, and what follows from that.
+    fn step(&self, customer: &Shared, ask: impl FnOnce(&mut Opaque, &mut Vec<Step>)) {
+        let Ok(van) = customer.van() else { return };
+        let keys = self.keys(customer, &van);
+        let mut steps = Vec::new();
+        ask(&mut lock(keys), &mut steps);
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            let mut more = Vec::new();
+            match step {
+                Step::Answer(answer) => customer.send_answer(&van, &answer.request, answer.kv),
+                Step::Transfer(outgoing) => send_transfer(customer, outgoing),
+                Step::Give(meta, frames) => {
+                    let message = Message { meta, data: frames.into_iter().collect() };
+                    customer.note_request(&message);
+                    (customer.handler)(message);
+                }
+                Step::Export(key) => {
+                    let state = self.state.export(key);
+                    lock(keys).exported(van.now(), key, state, &mut more);
+                }
+                Step::Import(key, state) => {
+                    let taken = self.state.import(key, state);
+                    lock(keys).imported(van.now(), key, taken, &mut more);
+                }
+                Step::Forget(key) => self.state.forget(key),
+                Step::Warn(text) => log::write(Level::Warning, &text),
+            }
+            steps.extend(more);
+        }
+    }
+}

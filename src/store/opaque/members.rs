@@ -1,0 +1,122 @@
+//! Who serves: policies, and what this server says that it has (docs/elastic.md, "Death"). May touch what the module may.
+
+use std::time::Duration;
+
+use super::{Leaving, Opaque, Owned, Step};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, Word};
+use crate::wire::{Key, NodeId};
+
+impl Opaque {
+    /// The scheduler makes a policy: says what it has. Until the policy comes no new keys are made here, and no former
+    /// owner is told that its key has come.
+    pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
+        self.lost.extend(&word.lost);
+        if word.epoch > self.epoch {
+            self.collecting = self.collecting.max(Some(word.epoch));
+        }
+        // What left for one of them now would be claimed by nobody.
+        let lost = &self.lost;
+        for owned in self.keys.values_mut() {
+            owned.order = owned.order.filter(|order| !lost.contains(&order.to));
+        }
+        self.claims()
+    }
+
+    /// What it has.
+    #[must_use]
+    pub fn claims(&self) -> Vec<Claim> {
+        let own = self.keys.iter().map(|(key, owned)| claim(*key, owned, Holding::Owner));
+        let leaving = self.leaving.iter().map(|(key, Leaving { to, owned })| Claim {
+            peer: *to,
+            ..claim(*key, owned, Holding::Leaving)
+        });
+        own.chain(leaving).collect()
+    }
+
+    /// Another number than before if [`Self::claims`] may say something else than before.
+    #[must_use]
+    pub const fn claims_number(&self) -> u64 {
+        self.claims_number
+    }
+
+    /// The newest policy that it knows.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// A new policy. One that is older than what is known, or expected, is ignored.
+    pub fn policy(&mut self, now: Duration, word: &Word, steps: &mut Vec<Step>) {
+        if word.epoch < self.epoch || self.collecting.is_some_and(|epoch| word.epoch < epoch) {
+            return;
+        }
+        self.obey(word);
+        for KeyRoute { key, route } in word.routes.iter().filter(|known| known.route.is_opaque()) {
+            self.learn(*key, *route);
+        }
+        self.take_back_from_lost(now, word, steps);
+        // They were given before what the policy knows; the scheduler gives new ones.
+        self.ordered.clear();
+        for key in self.keys.keys().copied().collect::<Vec<_>>() {
+            if let Some(owned) = self.keys.get_mut(&key) {
+                owned.order = None;
+                owned.source = owned.source.filter(|source| !self.lost.contains(source));
+            }
+            self.say_moved(key, steps);
+            self.let_through(now, key, steps);
+        }
+        self.changed();
+        self.unpark_all(now, steps);
+    }
+
+    fn obey(&mut self, word: &Word) {
+        self.epoch = word.epoch;
+        let former = std::mem::replace(&mut self.servers, word.servers.clone());
+        self.lost.extend(&word.lost);
+        // Those that were there and are not any more are released. (One that has just joined knew of nobody.)
+        let released = former.iter().filter(|server| !self.servers.contains(server));
+        self.lost.extend(released);
+        if word.homes.len() == self.view.ranks() {
+            self.homes.clone_from(&word.homes);
+        }
+        self.collecting = None;
+    }
+
+    /// What left for a server that died before it came there, if the policy says that it is this one's.
+    fn take_back_from_lost(&mut self, now: Duration, word: &Word, steps: &mut Vec<Step>) {
+        for KeyRoute { key, route } in &word.routes {
+            let gone = |leaving: &&Leaving| self.is_gone(leaving.to);
+            let left = self.leaving.get(key).filter(gone).is_some();
+            if left
+                && route.owner == self.config.id
+                && let Some(Leaving { owned, .. }) = self.leaving.remove(key)
+            {
+                self.keep(now, *key, Owned { term: route.term.max(owned.term), ..owned }, steps);
+            }
+        }
+    }
+
+    /// The worker is gone, or another process has its id.
+    pub fn forget_node(&mut self, worker: NodeId) {
+        self.parked.forget(worker);
+        self.held.forget(worker);
+        let leaving = self.leaving.values_mut().map(|leaving| &mut leaving.owned);
+        for owned in self.keys.values_mut().chain(leaving) {
+            owned.marks.forget(worker);
+            owned.visitors.forget(worker);
+        }
+    }
+}
+
+fn claim(key: Key, owned: &Owned, holding: Holding) -> Claim {
+    Claim {
+        key,
+        to: OPAQUE_END,
+        length: OPAQUE_END,
+        term: owned.term,
+        holding: holding.into(),
+        // A key that nothing was seen of yet is not nothing.
+        bytes: owned.bytes.max(1),
+        ..Claim::default()
+    }
+}
