@@ -105,7 +105,8 @@ impl Cluster {
         let fixed = books.fixed.iter().map(|(id, why)| (*id, why.as_str()));
         let opaque = books.opaque.iter().map(|id| (*id, OWN_HANDLER));
         let waiting = fixed.chain(opaque).find(|(id, _)| !self.is_gone(*id));
-        let (Some(id), Some((server, why))) = (gone.filter(|_| self.elastic.workers), waiting) else {
+        let (Some(id), Some((server, why))) = (gone.filter(|_| self.elastic.workers), waiting)
+        else {
             return false;
         };
         let lost = self.lost.get(&id).map(|(_, text)| text.clone()).unwrap_or_default();

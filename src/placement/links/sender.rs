@@ -1,0 +1,135 @@
+//! What a node can send to all peers together, as its own end sees it: receivers see what comes to them, but not that
+//! the rest went to somebody else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::rates::{COVERED, Rates};
+use super::{Estimate, MOST_PEERS, WINDOW};
+use crate::placement::cost::bytes;
+use crate::wire::{NodeId, is_worker};
+
+/// A window that became as long, because nobody looked, says nothing.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What went to one peer over all connections that there are to it, since these were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes that the peer has confirmed.
+    pub bytes: u64,
+    /// For how long something was on its way, or waited for that.
+    pub busy: Duration,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// Of a worker: its peers are servers.
+    worker: bool,
+    before: BTreeMap<NodeId, Sent>,
+    looked: Duration,
+    rates: Rates,
+}
+
+impl Sender {
+    /// Has sent nothing yet.
+    #[must_use]
+    pub const fn new(node: NodeId, now: Duration) -> Self {
+        let worker = is_worker(node);
+        Self { worker, before: BTreeMap::new(), looked: now, rates: Rates::new(true) }
+    }
+
+    /// Whether it is time to look again.
+    #[must_use]
+    pub fn wants_look(&self, now: Duration) -> bool {
+        now.saturating_sub(self.looked) >= WINDOW
+    }
+
+    /// What went to each peer so far. Counts if at least two had more to be sent all the time since the last look: of a
+    /// server two workers, since another server that is sent copies may be a slow one.
+    pub fn sent(&mut self, now: Duration, sent: BTreeMap<NodeId, Sent>) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
+        let (mut sum, mut full) = (0, 0);
+        for (peer, now) in sent.iter().take(MOST_PEERS) {
+            // Of one with new connections nothing is known yet.
+            let Some((more, busy)) = self.before.get(peer).and_then(|before| {
+                Some((now.bytes.checked_sub(before.bytes)?, now.busy.checked_sub(before.busy)?))
+            }) else {
+                continue;
+            };
+            sum += more;
+            let counts = is_worker(*peer) != self.worker;
+            full += usize::from(counts && busy >= passed.mul_f64(COVERED));
+        }
+        self.before = sent;
+        let counts = full >= 2 && sum > 0 && (WINDOW..LONGEST).contains(&passed);
+        self.rates.add(now, counts.then(|| bytes(sum) / passed.as_secs_f64()));
+    }
+
+    /// What this node can send to all peers together. None: two of them never kept it busy at once.
+    #[must_use]
+    pub fn up(&self, now: Duration) -> Option<Estimate> {
+        let (rate, count, last) = self.rates.upper_quartile(std::iter::empty())?;
+        Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUSY: f64 = 0.25;
+
+    /// Plays windows of 250 ms; for each peer, in each, what it got and for how long it was busy.
+    fn played(windows: &[&[(NodeId, u64, f64)]]) -> Option<f64> {
+        let mut sender = Sender::new(8, Duration::ZERO);
+        let mut totals = BTreeMap::<NodeId, Sent>::new();
+        let mut now = Duration::ZERO;
+        sender.sent(now, [9, 11, 13].map(|peer| (peer, Sent::default())).into());
+        for window in windows {
+            now += WINDOW;
+            for (peer, bytes, busy) in *window {
+                let total = totals.entry(*peer).or_default();
+                total.bytes += bytes;
+                total.busy += Duration::from_secs_f64(*busy);
+            }
+            assert!(sender.wants_look(now));
+            sender.sent(now, totals.clone());
+            assert!(!sender.wants_look(now));
+        }
+        sender.up(now).map(|up| up.rate)
+    }
+
+    #[test]
+    fn all_that_goes_out_counts_while_two_peers_have_more_to_get() {
+        assert_eq!(played(&[&[(9, 100, BUSY), (11, 50, BUSY), (13, 10, 0.01)]]), Some(640.0));
+        assert_eq!(played(&[&[(9, 100, BUSY), (11, 50, 0.1)]]), None);
+        assert_eq!(played(&[&[(9, 100, BUSY)]]), None);
+        assert_eq!(played(&[&[(9, 100, BUSY), (10, 50, BUSY)]]), None);
+        assert_eq!(played(&[&[(9, 0, BUSY), (11, 0, BUSY)]]), None);
+    }
+
+    #[test]
+    fn slow_windows_are_outdone() {
+        let (slow, fast): (&[_], &[_]) =
+            (&[(9, 10, BUSY), (11, 10, BUSY)], &[(9, 100, BUSY), (11, 100, BUSY)]);
+        assert_eq!(played(&[fast, fast, fast, slow, fast, fast, slow, slow]), Some(800.0));
+    }
+
+    #[test]
+    fn new_connections_and_gaps_say_nothing() {
+        let mut sender = Sender::new(8, Duration::ZERO);
+        let sent = |bytes| {
+            let one = Sent { bytes, busy: Duration::from_micros(bytes) };
+            BTreeMap::from([(9, one), (11, one)])
+        };
+        sender.sent(WINDOW, sent(1_000_000));
+        assert!(sender.up(WINDOW).is_none(), "the first look");
+        sender.sent(2 * WINDOW, sent(300_000));
+        assert!(sender.up(2 * WINDOW).is_none(), "connections are new");
+        sender.sent(20 * WINDOW, sent(30_000_000));
+        assert!(sender.up(20 * WINDOW).is_none(), "nobody looked for seconds");
+        sender.sent(21 * WINDOW, sent(30_250_000));
+        assert_eq!(sender.up(21 * WINDOW).map(|up| up.rate), Some(2_000_000.0));
+    }
+}

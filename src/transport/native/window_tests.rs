@@ -1,0 +1,80 @@
+//! Those that send much at the same time share the way to the receiver (`receiver/windows`).
+
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use super::tests::{LIMIT, Received, listener, options, pattern, wait_until};
+use super::*;
+
+/// Bytes of one message.
+const LARGE: usize = 1 << 20;
+/// More than the kernel keeps of a connection by itself.
+const RATE: u64 = 40 << 20;
+
+/// Ends those who send, also where the test has failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A node that gets messages, and those that send them; both ways are connected, as in a job.
+fn nodes(senders: &[i32]) -> (Arc<NativeTransport>, Vec<Arc<NativeTransport>>) {
+    let (at, to) = listener(options(Carriers::Tcp));
+    let connect = |id: &i32| {
+        let (from, back) = listener(options(Carriers::Tcp));
+        from.connect(8, &to, Some(*id), 1).unwrap();
+        at.connect(*id, &back, Some(8), 1).unwrap();
+        from
+    };
+    (Arc::clone(&at), senders.iter().map(connect).collect())
+}
+
+fn windows(at: &NativeTransport) -> Vec<u32> {
+    at.shared.receipts.all().iter().filter_map(|receipt| receipt.window()).collect()
+}
+
+#[test]
+fn those_who_send_much_share_the_way_and_all_arrives() {
+    let (at, senders) = nodes(&[9, 11, 10]);
+    at.set_inflow(RATE);
+    let received = Received::by(&at);
+    // Who reads nothing confirms nothing.
+    let _readers: Vec<Received> = senders.iter().map(Received::by).collect();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = Over(&over);
+        for from in &senders {
+            scope.spawn(|| {
+                let data = [pattern(5, LARGE)];
+                while !over.load(Ordering::SeqCst) {
+                    from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+        }
+        let until = Instant::now() + LIMIT;
+        let mut found = Vec::new();
+        while found.len() < senders.len() && Instant::now() < until {
+            let message = received.next();
+            assert!(message.frames[1] == pattern(5, LARGE));
+            // The sender's word of what arrived tells which link is its way back.
+            at.send(message.from.unwrap(), b"answer", &[], 0, SendMode::Block).unwrap();
+            found = windows(&at);
+        }
+        found.sort_unstable();
+        assert_eq!(found.len(), senders.len(), "no window is set");
+        // A server's is that of four workers.
+        assert!(found[2] > 3 * found[0] && found[1] < 2 * found[0], "{found:?}");
+    });
+    // The kernel decides again.
+    at.set_inflow(0);
+    let (from, data) = (&senders[0], [pattern(6, LARGE)]);
+    wait_until("windows stay", || {
+        from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
+        while received.next().frames[1] != data[0] {}
+        windows(&at).is_empty()
+    });
+}
