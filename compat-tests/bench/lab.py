@@ -39,9 +39,10 @@ from run import PAGE, machine  # noqa: E402
 #: Bytes of ResNet-50's tensors (mxkv.py), and of those of the set `huge`.
 MODEL = 25_557_032 * 4
 HUGE = 2 * MODEL
-OURS, FIXED = "ours", "planning off"
+OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 ELASTIC = {"PSLITE_ELASTIC": "1"}
 PLANNING_OFF = {"PSLITE_PLANNING": "0"}
+NO_COPIES = {"PSLITE_REPLICAS": "0"}
 # Seconds after which a cluster ends itself, whatever happens.
 LIMIT = 7200
 GOODPUT = HERE.parent / "netlab/goodput.py"
@@ -58,12 +59,14 @@ class Kind:
         self.settings = settings or {}
 
 
-def kinds(options, fixed=False):
+def kinds(options, fixed=False, single=False):
     found = [Kind(STOCK, STOCK)]
     if not options.stock_only:
         found.append(Kind(OURS, TCP, {**ELASTIC, **options.set}))
         if fixed:
             found.append(Kind(FIXED, TCP, {**ELASTIC, **options.set, **PLANNING_OFF}))
+        if single:
+            found.append(Kind(SINGLE, TCP, {**ELASTIC, **options.set, **NO_COPIES}))
     return found
 
 
@@ -94,8 +97,8 @@ class Bench:
     def in_turn(self, options, tensors="resnet50", settle=None):
         """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in turn."""
         found = {name: [self.one(name, tensors)] for name in self.clusters}  # connections, buffers
-        if OURS in found:
-            found[OURS] += [self.one(OURS, tensors) for _ in range(options.settle if settle is None else settle)]
+        for name in found.keys() & {OURS, SINGLE}:
+            found[name] += [self.one(name, tensors) for _ in range(options.settle if settle is None else settle)]
         rounds, cores = ({name: [] for name in self.clusters} for _ in range(2))
         for _ in range(options.rounds):
             for name in self.clusters:
@@ -154,7 +157,7 @@ def busy():
 
 
 def still(options, workers, servers):
-    with bench(both(workers, options), both(servers, options), options, kinds(options)) as job:
+    with bench(both(workers, options), both(servers, options), options, kinds(options, single=True)) as job:
         found = job.in_turn(options)
         job.end()
         return {"phases": [{"title": "", "bound": job.bound(), **found}]}

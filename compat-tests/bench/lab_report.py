@@ -8,7 +8,7 @@ from cluster import STOCK
 
 BEGIN = "<!-- lab table: written by scripts/bench lab -->"
 END = "<!-- end of the lab table -->"
-OURS, FIXED = "ours", "planning off"
+OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 # The bars' eta, and that of "within 20 % of the optimum".
 ETA, CLOSE = 0.7, 1 / 1.2
 # Rounds after a change in which it must be reached.
@@ -77,6 +77,7 @@ def bars(found):
         for phase in found.get(case, {}).get("phases", ()):
             at_least(f"{TITLES[case]}: stock by ours", gain, ratio(phase))
             at_least(f"{TITLES[case]}: eta", ETA, eta(phase, OURS))
+            at_least(f"{TITLES[case]}, without copies: eta", ETA, eta(phase, SINGLE))
     result += _redrawn(found.get("redrawn")) + _equal(found.get("equal"))
     for phase in found.get("huge", {}).get("phases", []) + found.get("slowed", {}).get("phases", []):
         if not phase["title"].startswith("nothing"):
@@ -110,7 +111,7 @@ def cell(value, form="{:.2f}"):
 
 
 def case_table(case):
-    names = [name for name in (STOCK, OURS, FIXED)
+    names = [name for name in (STOCK, OURS, SINGLE, FIXED)
              if any(name in phase["rounds"] for phase in case["phases"])]
     head = (["", "T*"] + [f"{name}: s, eta" for name in names]
             + ["stock by ours", f"eta {ETA} in round", "cores busy: " + ", ".join(names)])

@@ -79,6 +79,8 @@ pub struct Settings {
     pub stock_level: bool,
     /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
     pub planning: bool,
+    /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same rate.
+    pub share_inflow: bool,
     /// `PSLITE_PROBE_AFTER`: a link to this node that is idle for so long is probed; `None`: none is.
     pub probe_after: Option<Duration>,
     /// `PSLITE_ELASTIC`: this node follows keys that move, and servers that come and go.
@@ -165,6 +167,7 @@ impl Settings {
             deterministic: env.number("PSLITE_DETERMINISTIC", 0)? != 0,
             stock_level: env.stock_level()?,
             planning: env.number("PSLITE_PLANNING", 1)? != 0,
+            share_inflow: env.number("PSLITE_SHARE_INFLOW", 1)? != 0,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
             elastic: env.number("PSLITE_ELASTIC", 0)? != 0,
             elastic_workers: env.number("PSLITE_ELASTIC_WORKERS", 0)? != 0,

@@ -13,6 +13,8 @@ use crate::wire::{Key, NodeId};
 pub struct PieceLoad {
     /// The key on the wire.
     pub key: Key,
+    /// When a round comes to it: those with lower positions are exchanged first.
+    pub position: u64,
     /// The first element.
     pub from: u64,
     /// One past the last element.
@@ -295,7 +297,7 @@ mod tests {
     fn piece(key: Key, from: u64, to: u64, owner: NodeId) -> PieceLoad {
         let bytes = (to - from) * 4;
         let (state_bytes, divisible, align) = (bytes, true, 8);
-        PieceLoad { key, from, to, bytes, state_bytes, owner, divisible, align }
+        PieceLoad { key, position: key, from, to, bytes, state_bytes, owner, divisible, align }
     }
 
     fn step(key: Key, from: u64, to: u64, owner: NodeId, to_server: NodeId) -> Move {

@@ -54,7 +54,7 @@ pub(super) fn model_of(workers: &[f64], servers: &[f64]) -> Model {
 pub(super) fn piece(key: Key, from: u64, to: u64, owner: NodeId) -> PieceLoad {
     let bytes = (to - from) * 4;
     let (state_bytes, divisible, align) = (bytes, true, 16);
-    PieceLoad { key, from, to, bytes, state_bytes, owner, divisible, align }
+    PieceLoad { key, position: key, from, to, bytes, state_bytes, owner, divisible, align }
 }
 
 /// Keys of one size, dealt out in turn.

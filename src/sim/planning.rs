@@ -124,7 +124,8 @@ fn layout(config: &PlanningConfig, random: &mut Random) -> Vec<PieceLoad> {
 const fn piece(key: Key, (from, to): (u64, u64), rank: usize) -> PieceLoad {
     let bytes = (to - from) * 4;
     let (state_bytes, divisible, align) = (bytes, true, ALIGN);
-    PieceLoad { key, from, to, bytes, state_bytes, owner: server_id(rank), divisible, align }
+    let owner = server_id(rank);
+    PieceLoad { key, position: key, from, to, bytes, state_bytes, owner, divisible, align }
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ struct Links {
     down: Option<Rate>,
     #[prost(message, repeated, tag = "2")]
     links: Vec<Link>,
+    #[prost(message, optional, tag = "3")]
+    up: Option<Rate>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -104,6 +106,7 @@ impl Measured {
         };
         let links = self.links.as_ref().map(|report| Links {
             down: report.down.as_ref().map(rate),
+            up: report.up.as_ref().map(rate),
             links: report
                 .links
                 .iter()
@@ -136,6 +139,7 @@ impl Measured {
         let links = told.links.map(|links| links::Report {
             node,
             down: links.down.map(estimate),
+            up: links.up.map(estimate),
             links: links
                 .links
                 .into_iter()
@@ -171,6 +175,7 @@ mod tests {
         let links = links::Report {
             node: 9,
             down: Some(estimate),
+            up: Some(Estimate { rate: 6e7, ..estimate }),
             links: vec![LinkReport { peer: 8, estimate, recent: 1e6 }],
         };
         let rounds = WorkerReport {

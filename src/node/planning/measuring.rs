@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::measured::Measured;
 use crate::kv::rounds::Round;
-use crate::placement::links::{Receiver, Sample};
+use crate::placement::links::{Receiver, Sample, Sender, Sent};
 use crate::placement::stragglers::{Profile, ServerTime};
 use crate::transport::native::RateSample;
 use crate::wire::NodeId;
@@ -23,6 +23,7 @@ const BUSY_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Measuring {
     receiver: Receiver,
+    sender: Sender,
     profile: Profile,
     last_round: Option<u64>,
     told: Duration,
@@ -41,6 +42,7 @@ impl Measuring {
     pub(crate) fn new(node: NodeId, now: Duration, probe_after: Option<Duration>) -> Self {
         Self {
             receiver: Receiver::new(node),
+            sender: Sender::new(node, now),
             profile: Profile::new(node),
             last_round: None,
             told: now,
@@ -81,6 +83,22 @@ impl Measuring {
         }
     }
 
+    /// Looks what went out, if it is time.
+    pub(crate) fn look_at_sent(
+        &mut self,
+        now: Duration,
+        sent: impl FnOnce() -> BTreeMap<NodeId, Sent>,
+    ) {
+        if self.sender.wants_look(now) {
+            self.sender.sent(now, sent());
+        }
+    }
+
+    /// Bytes per second that this node can receive from all peers together, if it is known.
+    pub(crate) fn inflow(&self, now: Duration) -> Option<f64> {
+        self.receiver.down(now).map(|down| down.rate)
+    }
+
     /// Looks which links are idle, if it is time. `senders`: the nodes that can send to this one over TCP.
     pub(crate) fn look_at_idle(&mut self, now: Duration, senders: impl FnOnce() -> Vec<NodeId>) {
         if self.probe_after.is_none() || now.saturating_sub(self.looked_idle) < IDLE_EVERY {
@@ -113,7 +131,11 @@ impl Measuring {
         rounds: &[Round],
         served: Option<Duration>,
     ) -> Option<bytes::Bytes> {
-        let mut measured = Measured { links: self.receiver.report(now), ..Measured::default() };
+        let mut links = self.receiver.report(now);
+        if let Some(report) = &mut links {
+            report.up = self.sender.up(now);
+        }
+        let mut measured = Measured { links, ..Measured::default() };
         for round in rounds {
             let servers: Vec<ServerTime> = round
                 .servers

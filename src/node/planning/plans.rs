@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::measured::Measured;
 use super::probes::{Probe, Probes};
 use crate::cluster::{Cluster, RoundTimes};
+use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::placement::cost::Replicas;
 use crate::placement::layout::{Move, PieceLoad, Plan};
@@ -36,6 +37,8 @@ pub(crate) struct Planning {
     planner: Planner,
     members: Members,
     layout: Vec<PieceLoad>,
+    /// How many keys belong to each rank.
+    range: u64,
     /// A plan was ordered, and the planner does not know yet what became of it.
     ordered: bool,
     round_seconds: f64,
@@ -48,13 +51,16 @@ pub(crate) struct Planning {
 }
 
 impl Planning {
-    /// A planner that knows nothing. `enabled`: it may move what need not move.
-    pub(crate) fn new(enabled: bool, replicas: u32, seed: u64) -> Self {
+    /// A planner that knows nothing. `enabled`: it may move what need not move; `ranks`: how many the
+    /// application counts with.
+    pub(crate) fn new(enabled: bool, replicas: u32, ranks: usize, seed: u64) -> Self {
+        let ranges = server_key_ranges(ranks);
         let replicas = if replicas == 0 { Replicas::None } else { Replicas::Next { ratio: 1.0 } };
         Self {
             planner: Planner::new(Settings { enabled, replicas, ..Settings::default() }),
             members: Members::default(),
             layout: Vec::new(),
+            range: ranges.first().map_or(u64::MAX, KeyRange::size),
             ordered: false,
             round_seconds: 0.0,
             random: seed,
@@ -108,7 +114,7 @@ impl Planning {
         if !cluster.may_order() || !cluster.open_orders().is_empty() {
             return Steps::None;
         }
-        let Some(layout) = layout(cluster) else { return Steps::None };
+        let Some(layout) = layout(cluster, self.range) else { return Steps::None };
         if self.ordered || layout != self.layout {
             self.ordered = false;
             if let Err(error) = self.planner.set_layout(layout.clone()) {
@@ -214,12 +220,14 @@ fn members(cluster: &Cluster) -> Members {
     members
 }
 
-/// Where all pieces are; `None` while some is on its way.
-fn layout(cluster: &Cluster) -> Option<Vec<PieceLoad>> {
+/// Where all pieces are; `None` while some is on its way. An application numbers its keys alike within the ranges of all ranks,
+/// and in the order in which it comes to them.
+fn layout(cluster: &Cluster, range: u64) -> Option<Vec<PieceLoad>> {
     let pieces = cluster.pieces().values().flat_map(|key| &key.pieces);
     let load = |piece: &crate::cluster::claims::Piece| {
         (piece.leaving_to.is_none()).then_some(PieceLoad {
             key: piece.key,
+            position: piece.key % range.max(1),
             from: piece.from,
             to: piece.to,
             bytes: piece.bytes,

@@ -1,6 +1,7 @@
 //! What the membership of an elastic job decides beyond links and barriers, handed to those who do it
 //! (`docs/elastic.md`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,8 +10,10 @@ use crate::cluster::{Action, Event, Policy};
 use crate::node::planning::{Measuring, Planning, Probe, Steps};
 use crate::node::service::Delivery;
 use crate::observe::log::{self, Level};
-use crate::wire::Role;
+use crate::placement::links::Sent;
+use crate::transport::native::NativeTransport;
 use crate::wire::elastic::{KeyRoute, Word, WordKind};
+use crate::wire::{NodeId, Role};
 
 /// Why the values of a server do not move that has no store of ours, and whose application does not help.
 const OWN_HANDLER: &str = "an application's own handler keeps its values";
@@ -78,6 +81,10 @@ impl Van {
                 let samples: Vec<_> = native.take_rates().into();
                 measuring.received(self.started, &samples);
                 measuring.look_at_idle(now, || native.senders_over_tcp());
+                measuring.look_at_sent(now, || sent(native));
+                if self.settings.share_inflow && self.settings.role == Role::Server {
+                    native.set_inflow(measuring.inflow(now).map_or(0, |rate| rate as u64));
+                }
             }
             measuring.tell(now, &rounds, served)
         };
@@ -99,7 +106,8 @@ impl Van {
             let planning = planning.get_or_insert_with(|| {
                 let replicas = core.cluster.policy().replicas;
                 let seed = self.random.load(Ordering::Relaxed);
-                Planning::new(self.settings.planning, replicas, seed)
+                let settings = &self.settings;
+                Planning::new(settings.planning, replicas, settings.num_servers, seed)
             });
             let probes = planning.probes(now, &core.cluster);
             (planning.look(now, &core.cluster), planning.times(now), probes)
@@ -162,4 +170,10 @@ impl Van {
         self.elastic.store(true, Ordering::Relaxed);
         self.customers.broadcast(&Delivery::Policy(word));
     }
+}
+
+/// What went to each node over TCP so far.
+fn sent(native: &NativeTransport) -> BTreeMap<NodeId, Sent> {
+    let sent = native.sent_over_tcp().into_iter();
+    sent.map(|to| (to.peer, Sent { bytes: to.bytes, busy: to.busy })).collect()
 }

@@ -1,7 +1,7 @@
 //! How fast the links of a job are, from the traffic itself (algorithms.md 2.2).
 //!
 //! [`Receiver`] runs on each node and is told what came in: whoever receives knows with one clock, its
-//! own, how long that took. [`Network`] runs on the scheduler and puts the reports of all nodes
+//! own, how long that took. [`Sender`] is told what went out, to all peers together. [`Network`] runs on the scheduler and puts the reports of all nodes
 //! together. Time is given as an argument, counted from wherever the node likes; no clock of another
 //! host is used.
 //!
@@ -9,7 +9,9 @@
 
 mod link;
 mod network;
+mod rates;
 mod receiver;
+mod sender;
 mod window;
 
 #[cfg(test)]
@@ -17,6 +19,7 @@ mod tests;
 
 pub use network::{Card, Network};
 pub use receiver::Receiver;
+pub use sender::{Sender, Sent};
 
 use std::time::Duration;
 
@@ -168,6 +171,8 @@ pub struct Report {
     pub node: NodeId,
     /// What it can receive from all peers together, if at least two sent at once.
     pub down: Option<Estimate>,
+    /// What it can send to all peers together, as it saw itself, if at least two had more to get at once.
+    pub up: Option<Estimate>,
     /// The links that end at it, in ascending order of peers.
     pub links: Vec<LinkReport>,
 }

@@ -14,8 +14,6 @@ const TOGETHER: Duration = Duration::from_millis(1500);
 const NARROW: f64 = 0.5;
 /// A link is held up at its server if its worker has one that is faster by that factor.
 const FAR_SLOWER: f64 = 1.2;
-/// A server is believed to be able to send that many times as much as it was seen to, if it receives as much.
-const MORE_THAN_ASKED: f64 = 1.1;
 /// The same for its worker. (When the others are done one worker may have a server for itself.)
 const FAR_SLOWER_WORKER: f64 = 4.0;
 
@@ -46,6 +44,8 @@ pub struct Network {
     /// For each receiver its senders.
     into: BTreeMap<NodeId, BTreeSet<NodeId>>,
     downs: BTreeMap<NodeId, (Estimate, Duration)>,
+    /// What nodes can send, as they saw it themselves.
+    own_ups: BTreeMap<NodeId, (Estimate, Duration)>,
     /// For each sender the most that receivers saw together, by second of this clock.
     ups: BTreeMap<NodeId, VecDeque<(u64, f64)>>,
     newest: Duration,
@@ -55,10 +55,12 @@ impl Network {
     /// A node reported. Numbers that cannot be are left out.
     pub fn report(&mut self, now: Duration, report: &Report) {
         self.newest = self.newest.max(now);
-        if let Some(down) = report.down.filter(Estimate::is_sane)
-            && (self.downs.len() < MOST_PEERS || self.downs.contains_key(&report.node))
-        {
-            self.downs.insert(report.node, (down, now));
+        for (rate, known) in [(report.down, &mut self.downs), (report.up, &mut self.own_ups)] {
+            if let Some(rate) = rate.filter(Estimate::is_sane)
+                && (known.len() < MOST_PEERS || known.contains_key(&report.node))
+            {
+                known.insert(report.node, (rate, now));
+            }
         }
         let links = report.links.iter().take(MOST_REPORTED);
         for link in links.clone().filter(|link| link.estimate.is_sane()) {
@@ -106,6 +108,7 @@ impl Network {
         self.into.remove(&node);
         self.into.values_mut().for_each(|senders| _ = senders.remove(&node));
         self.downs.remove(&node);
+        self.own_ups.remove(&node);
         self.ups.remove(&node);
     }
 
@@ -130,10 +133,13 @@ impl Network {
         Some(self.links_into(node).at_most(down.aged(self.newest.saturating_sub(*at))))
     }
 
-    /// What a node can send, as several receivers saw together.
+    /// What a node can send, as it saw itself, or else as several receivers saw together.
     #[must_use]
     pub fn up(&self, node: NodeId) -> Option<Estimate> {
         let links = self.links_out_of(node);
+        if let Some((up, at)) = self.own_ups.get(&node) {
+            return Some(links.at_most(up.aged(self.newest.saturating_sub(*at))));
+        }
         let fastest = links.fastest?;
         let most = self.ups.get(&node)?.iter().map(|(_, sum)| *sum).fold(fastest.rate, f64::max);
         // As far to be trusted as the best of its links.
@@ -180,10 +186,7 @@ impl Network {
             // servers for what they are to answer. What they receive together shows first.
             let least = match (is_worker(*node), &down) {
                 (true, _) => [fastest_worker; 2],
-                (false, Some(down)) => {
-                    let sends = up.map_or(down.lower, |up| up.lower * MORE_THAN_ASKED);
-                    [down.lower.min(sends), 0.0]
-                }
+                (false, Some(down)) => [down.lower, 0.0],
                 (false, None) => [0.0; 2],
             };
             let rate = |card: Option<Estimate>, links: &Links, least: f64| match card {
@@ -202,7 +205,7 @@ impl Network {
     /// The fastest card, or link, that was measured.
     fn best(&self) -> Option<f64> {
         let downs = self.downs.keys().filter_map(|node| self.down(*node));
-        let ups = self.ups.keys().filter_map(|node| self.up(*node));
+        let ups = self.ups.keys().chain(self.own_ups.keys()).filter_map(|node| self.up(*node));
         let links = self.links.values().map(|link| link.estimate);
         downs.chain(ups).chain(links).map(|estimate| estimate.lower).reduce(f64::max)
     }

@@ -89,7 +89,7 @@ impl Receiver {
     }
 
     /// What to tell the scheduler, if it is time: something came, and the last report is a second old or no
-    /// longer true.
+    /// longer true. What the node can send is not known here ([`super::Sender`]).
     pub fn report(&mut self, now: Duration) -> Option<Report> {
         if !self.heard {
             return None;
@@ -129,7 +129,7 @@ impl Receiver {
             let recent = recent.get(peer).copied().unwrap_or(0.0);
             Some(LinkReport { peer: *peer, estimate: link.estimate(now)?, recent })
         });
-        Report { node: self.node, down: self.down(now), links: links.collect() }
+        Report { node: self.node, down: self.down(now), up: None, links: links.collect() }
     }
 
     /// How far a rate is from what was reported, as a part of that.

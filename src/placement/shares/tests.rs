@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::placement::cost::{Exchange, Replicas, Server, Worker};
 use crate::placement::layout::holdings;
-use crate::placement::testing::{Chance, model_of, resnet50_by_hash, spread};
+use crate::placement::testing::{Chance, model_of, piece, resnet50_by_hash, spread};
 use crate::wire::NodeId;
 
 const MB: f64 = 1e6;
@@ -58,6 +58,35 @@ fn a_slow_server_gets_its_share() {
         let again = apply(&layout, &plan.moves).unwrap();
         assert_eq!(planned(&again, &model), None, "the second plan has nothing to do");
     }
+}
+
+/// How far a server's part of what comes first in a round is from its part of the whole round, at the worst place; as a
+/// part of what it holds.
+fn unevenness(layout: &[PieceLoad], id: NodeId) -> f64 {
+    let mut order: Vec<&PieceLoad> = layout.iter().collect();
+    order.sort_by_key(|piece| piece.position);
+    let (all, own) = (total(layout), bytes(holdings(layout)[&id].bytes));
+    let (mut before, mut held, mut worst) = (0.0, 0.0, 0.0_f64);
+    for tensor in order.chunk_by(|a, b| a.position == b.position) {
+        before += total(&tensor.iter().copied().cloned().collect::<Vec<_>>());
+        let its = tensor.iter().filter(|piece| piece.owner == id);
+        held += its.map(|piece| bytes(piece.bytes)).sum::<f64>();
+        worst = worst.max((held / own - before / all).abs());
+    }
+    worst
+}
+
+/// MXNet pulls a tensor when all servers have got all of it: nobody should get to it much later than the others.
+#[test]
+fn servers_hold_something_of_all_parts_of_a_round() {
+    let layout = resnet50_by_hash(4);
+    let model = model_of(&[50.0 * MB; 4], &[50.0 * MB, 50.0 * MB, 50.0 * MB, 5.0 * MB]);
+    let plan = planned(&layout, &model).unwrap();
+    let after = check(&layout, &model, &plan);
+    let found = [8, 10, 12, 14].map(|id| unevenness(&after, id));
+    assert!(found.iter().all(|uneven| *uneven < 0.10), "{found:?}");
+    let places = after.iter().filter(|piece| piece.owner == 14).count();
+    assert!((10..=64).contains(&places), "the slow server has {places} pieces");
 }
 
 #[test]
@@ -195,7 +224,7 @@ fn a_small_model_is_not_thrown_about() {
 fn any_layout() -> impl Strategy<Value = Vec<PieceLoad>> {
     let key = (1..400_000_u64, 1..5_u64, 0..4_i32, any::<bool>(), 0..3_u32, 0..3_u64);
     prop::collection::vec(key, 1..40).prop_map(|keys| {
-        let piece = |(key, part): (u64, (u64, u64, NodeId, bool, u32, u64))| {
+        let pieces = |(key, part): (u64, (u64, u64, NodeId, bool, u32, u64))| {
             let (elements, parts, owner, divisible, align, state) = part;
             let align = 1_u64 << (align * 4);
             let step = (elements / parts).next_multiple_of(align).max(1);
@@ -204,12 +233,11 @@ fn any_layout() -> impl Strategy<Value = Vec<PieceLoad>> {
                 let to = if part + 1 == parts { elements } else { to };
                 let owner = 8 + 2 * ((owner + part as NodeId) % 4);
                 let (bytes, state_bytes) = (to.checked_sub(from)? * 4, (to - from) * 4 * state);
-                let piece =
-                    PieceLoad { key, from, to, bytes, state_bytes, owner, divisible, align };
-                (from < to).then_some(piece)
+                let load = piece(key, from, to, owner);
+                (from < to).then_some(PieceLoad { bytes, state_bytes, divisible, align, ..load })
             })
         };
-        (0..).zip(keys).flat_map(piece).collect()
+        (0..).zip(keys).flat_map(pieces).collect()
     })
 }
 

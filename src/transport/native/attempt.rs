@@ -23,8 +23,8 @@ use crate::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welc
 const LIMIT: Duration = Duration::from_secs(10);
 /// The longest answer: a [`Welcome`] with as many numbers as a receiver lists.
 const ANSWER_MAX: usize = 16 << 10;
-/// Unsent bytes in a socket of priority mode; what is in there cannot be overtaken.
-const UNSENT_MAX: u32 = 256 << 10;
+/// Unsent bytes in a socket where some messages overtake others; what is in there cannot be overtaken.
+const UNSENT_MAX: u32 = 128 << 10;
 /// TCP keepalive: seconds of silence, seconds between probes, probes without an answer.
 const KEEP_ALIVE_S: (u32, u32, u32) = (3, 2, 3);
 
@@ -69,7 +69,7 @@ fn options_of(fd: &OwnedFd, shared: &Shared) -> io::Result<()> {
     setsockopt(fd, sockopt::TcpKeepIdle, &KEEP_ALIVE_S.0)?;
     setsockopt(fd, sockopt::TcpKeepInterval, &KEEP_ALIVE_S.1)?;
     setsockopt(fd, sockopt::TcpKeepCount, &KEEP_ALIVE_S.2)?;
-    if shared.options.priority_mode {
+    if shared.options.priority_mode || shared.options.overtaking {
         limit_unsent(fd.as_fd(), UNSENT_MAX)?;
     }
     Ok(())

@@ -60,7 +60,9 @@ use outbox::Limits;
 use receiver::Receiver;
 pub(crate) use seat::Stay;
 use shared::Shared;
-pub use types::{Carriers, Memory, NativeIncoming, NativeOptions, Place, Sink, TakenBack, Unsent};
+pub use types::{
+    Carriers, Memory, NativeIncoming, NativeOptions, Place, SentOverTcp, Sink, TakenBack, Unsent,
+};
 
 /// How long a replaced connection may take to flush what it holds.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -423,6 +425,22 @@ impl NativeTransport {
         receipts.iter().filter(|receipt| receipt.is_over_tcp()).filter_map(|r| r.node).collect()
     }
 
+    /// What this node can receive over TCP from all peers together, in bytes per second, if that is known: then those
+    /// that send at the same time share it equally, and no queue on their way overflows (`receiver/windows`). 0: it
+    /// is not, and the kernel decides.
+    pub fn set_inflow(&self, bytes_per_second: u64) {
+        self.shared.inflow.store(bytes_per_second, Ordering::Relaxed);
+    }
+
+    /// What went to each peer over TCP since its connections were made.
+    #[must_use]
+    pub fn sent_over_tcp(&self) -> Vec<SentOverTcp> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let links: Vec<_> = peers.values().cloned().collect();
+        drop(peers);
+        links.iter().filter_map(|link| link.sent_over_tcp()).collect()
+    }
+
     /// How fast parts of messages came in over TCP since the last call.
     #[must_use]
     pub fn take_rates(&self) -> std::collections::VecDeque<RateSample> {
@@ -461,3 +479,5 @@ mod once_tests;
 mod probe_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod window_tests;

@@ -2,7 +2,7 @@
 //! messages of the other direction and cost nothing.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::counters::Counters;
@@ -21,6 +21,8 @@ pub(super) struct Receipt {
     pub(super) counters: Counters,
     received: AtomicU64,
     told: AtomicU64,
+    /// What may be under way of what this connection brings, in bytes, if that is decided here (`receiver/windows`); else 0.
+    window: AtomicU32,
     carrier: Mutex<&'static str>,
 }
 
@@ -33,8 +35,20 @@ impl Receipt {
             counters: Counters::default(),
             received: AtomicU64::new(0),
             told: AtomicU64::new(0),
+            window: AtomicU32::new(0),
             carrier: Mutex::new("none"),
         }
+    }
+
+    /// Notes what may be under way.
+    pub(super) fn limits(&self, window: Option<u32>) {
+        self.window.store(window.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// What may be under way, if that is decided here.
+    #[cfg(test)]
+    pub(super) fn window(&self) -> Option<u32> {
+        Some(self.window.load(Ordering::Relaxed)).filter(|window| *window > 0)
     }
 
     /// Notes what carries the bytes.

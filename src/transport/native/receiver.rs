@@ -3,6 +3,7 @@
 
 mod awake;
 mod comings;
+mod windows;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -30,6 +31,7 @@ use crate::transport::zmq::RecvError;
 use crate::wire::native::{Header, Hello, Kind};
 
 use awake::Partner;
+use windows::Inflow;
 
 /// After that many messages, or bytes of data, a peer is told what arrived, if no message to it did so.
 const ACK_MESSAGES: u64 = 64;
@@ -64,6 +66,7 @@ struct Connection {
     session: (u64, u32),
     /// Something came since the last tick.
     active: bool,
+    inflow: Inflow,
 }
 
 struct Entry {
@@ -105,6 +108,7 @@ pub(super) struct Receiver {
     /// Some peer has not been told of all that arrived.
     untold: bool,
     last_told: Instant,
+    windows_looked: Instant,
     events: Vec<EpollEvent>,
 }
 
@@ -126,6 +130,7 @@ impl Receiver {
             next_token: BELL + 1,
             untold: false,
             last_told: Instant::now(),
+            windows_looked: Instant::now(),
             events: vec![EpollEvent::empty(); EVENTS_MAX],
         })
     }
@@ -311,6 +316,7 @@ impl Receiver {
         let complete: usize =
             ready.iter().skip(before).flat_map(|message| &message.frames).map(Bytes::len).sum();
         asides.data = asides.data.max(complete as u64);
+        connection.inflow.bytes += asides.data;
         entry.note(asides, shared);
         let is_small =
             ready.len() == before + 1 && complete <= SMALL && connection.reader.is_idle();
@@ -359,6 +365,7 @@ impl Receiver {
         if all {
             self.last_told = now;
             self.delay_tcp();
+            self.set_windows(now, shared);
             self.forget_sessions(now, shared);
         }
     }

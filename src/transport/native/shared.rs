@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub(super) sink: OnceLock<Arc<dyn Sink>>,
     pub(super) receipts: Receipts,
     pub(super) rates: Rates,
+    /// Bytes per second that this node can receive; 0: not known.
+    pub(super) inflow: AtomicU64,
     /// Connections on their way from the I/O thread to the receiving one.
     pub(super) arrivals: Mutex<Vec<Arrival>>,
     pub(super) receive_bell: Bell,
@@ -58,6 +60,7 @@ impl Shared {
             token: options.token.map(OnceLock::from).unwrap_or_default(),
             receipts: Receipts::default(),
             rates: Rates::default(),
+            inflow: AtomicU64::new(0),
             arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
             seat: Seat::default(),

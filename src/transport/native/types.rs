@@ -35,6 +35,9 @@ pub struct NativeOptions {
     pub carriers: Carriers,
     /// Messages go in order of priority; else first in, first out.
     pub priority_mode: bool,
+    /// Small messages overtake large ones ([`super::NativeTransport::send_first`]) so often that no connection should take more
+    /// than it can send soon.
+    pub overtaking: bool,
     /// Messages to one peer that wait or are not confirmed; senders wait beyond it.
     pub send_queue: usize,
     /// Bytes of them. One message may be larger.
@@ -63,6 +66,7 @@ impl NativeOptions {
             token,
             carriers: Carriers::Auto,
             priority_mode: false,
+            overtaking: false,
             send_queue: 4096,
             send_bytes: 1 << 30,
             data_max: 1 << 32,
@@ -82,6 +86,7 @@ impl fmt::Debug for NativeOptions {
             .field("incarnation", &self.incarnation)
             .field("carriers", &self.carriers)
             .field("priority_mode", &self.priority_mode)
+            .field("overtaking", &self.overtaking)
             .finish_non_exhaustive()
     }
 }
@@ -106,6 +111,17 @@ impl NativeIncoming {
     pub fn address(&self) -> &str {
         &self.address
     }
+}
+
+/// What went to a peer over the TCP connections to it, since these were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentOverTcp {
+    /// The peer.
+    pub peer: i32,
+    /// Bytes that it has confirmed.
+    pub bytes: u64,
+    /// For how long something was on its way there, or waited for that.
+    pub busy: Duration,
 }
 
 /// A message that was kept for a peer and never sent.

@@ -1,15 +1,17 @@
 //! The end of a link: it is flushed, given up, or what it held is taken back; and what is asked of it
 //! besides.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{LOOK_AGAIN, Link, LinkState};
 use crate::transport::counters::PeerCounters;
 use crate::transport::native::lock;
 use crate::transport::native::outbox::Part;
 use crate::transport::native::receipt::Receipts;
-use crate::transport::native::types::Unsent;
+use crate::transport::native::types::{SentOverTcp, Unsent};
+use crate::transport::sys::memory::tcp_info;
 use crate::wire::native::Kind;
 
 impl Link {
@@ -91,6 +93,26 @@ impl Link {
     /// What carried messages last.
     pub(in crate::transport::native) fn last_carrier(&self) -> &'static str {
         lock(&self.state).last_carrier
+    }
+
+    /// The shortest round trip to the peer over TCP, if it is known and nobody is just writing.
+    pub(in crate::transport::native) fn shortest_round_trip(&self) -> Option<Duration> {
+        let state = self.state.try_lock().ok()?;
+        let lane = state.lanes.first().filter(|lane| lane.pipe.carrier() == "tcp")?;
+        tcp_info(lane.pipe.socket.as_fd())?.shortest_round_trip
+    }
+
+    /// What went over its TCP connections, if it has some.
+    pub(in crate::transport::native) fn sent_over_tcp(&self) -> Option<SentOverTcp> {
+        let peer = self.key.load(Ordering::Relaxed);
+        let state = lock(&self.state);
+        let over_tcp = state.lanes.iter().filter(|lane| lane.pipe.carrier() == "tcp");
+        let infos = over_tcp.filter_map(|lane| tcp_info(lane.pipe.socket.as_fd()));
+        infos.fold(None, |sum, info| {
+            let (bytes, busy) =
+                sum.map_or_else(Default::default, |sum: SentOverTcp| (sum.bytes, sum.busy));
+            Some(SentOverTcp { peer, bytes: bytes + info.confirmed, busy: busy.max(info.busy) })
+        })
     }
 
     /// Frees those who wait, so that they see that the node stops.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use smallvec::SmallVec;
 
+use super::windows::Inflow;
 use super::{Arrival, Connection, Entry, OF_RING, Receiver, greeting};
 use crate::observe::log::{self, Level};
 use crate::transport::native::counters::add;
@@ -114,7 +115,10 @@ impl Receiver {
         // Not before it stands: the sender counts none that was not welcomed.
         add(&entry.receipt.counters.connections, 1);
         let reader = Reader::new(pipe.ring().is_some());
-        self.connections.insert(token, Connection { pipe, reader, session: key, active: true });
+        self.connections.insert(
+            token,
+            Connection { pipe, reader, session: key, active: true, inflow: Inflow::default() },
+        );
         Ok(())
     }
 
