@@ -108,6 +108,9 @@ struct Flight {
 pub struct Flights {
     routes: Routes,
     lost: BTreeSet<NodeId>,
+    /// Servers that were there from the beginning, or that a policy named. What is sent to one of which this node has not
+    /// heard goes nowhere.
+    known: BTreeSet<NodeId>,
     /// By the order in which they began.
     open: BTreeMap<u64, Flight>,
     next: u64,
@@ -123,7 +126,8 @@ impl Flights {
     /// No slices; new keys go to these servers, by rank.
     #[must_use]
     pub fn new(homes: Vec<NodeId>) -> Self {
-        Self { routes: Routes::new(homes), ..Self::default() }
+        let known = homes.iter().copied().collect();
+        Self { routes: Routes::new(homes), known, ..Self::default() }
     }
 
     /// The same for a worker whose id was another process's: `since` is the policy that let it in. `makes_keys`: the
@@ -340,6 +344,7 @@ impl Flights {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
         self.routes.policy(word);
+        self.known.extend(&word.servers);
         for server in word.lost.iter().chain(&word.released) {
             self.lost(now, *server);
         }
@@ -394,7 +399,7 @@ impl Flights {
         let mut go: SmallVec<[usize; 4]> = SmallVec::new();
         for (at, part) in flight.parts.iter().enumerate() {
             let State::Waiting(since) = part.state else { continue };
-            if since > now || self.lost.contains(&part.owner) || self.is_blocked(number, part) {
+            if since > now || !self.may_send_to(part.owner) || self.is_blocked(number, part) {
                 self.waiting = true;
             } else {
                 go.push(at);
@@ -427,6 +432,10 @@ impl Flights {
             out.push(Outgoing { meta, kv });
         }
         Ok(())
+    }
+
+    fn may_send_to(&self, server: NodeId) -> bool {
+        self.known.contains(&server) && !self.lost.contains(&server)
     }
 
     /// True if a part of a push would overtake an earlier push of the same elements.

@@ -266,7 +266,7 @@ fn a_worker_that_came_back_makes_its_keys_first() {
 /// Nobody knows how long the values of an opaque key are: it goes whole to its owner.
 #[test]
 fn an_opaque_key_is_never_cut() {
-    let mut flights = Flights::new(vec![A]);
+    let mut flights = Flights::new(vec![A, B]);
     let first = begin(&mut flights, slice(1, true, &[1, 2, 3]));
     assert_eq!(parts(&first), [(A, 0, 0, &[1, 2, 3][..])]);
     let there = route(0, u64::MAX, 5, B);
@@ -278,4 +278,19 @@ fn an_opaque_key_is_never_cut() {
     // Whatever its length is now.
     let next = begin(&mut flights, slice(2, true, &[1; 9]));
     assert_eq!(parts(&next), [(B, 0, 0, &[1; 9][..])]);
+}
+
+/// A server that joined answers nobody who has not heard of it: what is sent there before would be lost.
+#[test]
+fn nothing_goes_to_a_server_before_a_policy_names_it() {
+    let mut flights = Flights::new(vec![A]);
+    let first = begin(&mut flights, slice(1, true, &[1; 4]));
+    let (answered, again) = answer(&mut flights, &first[0], &[route(0, 4, 9, B)], true);
+    assert_eq!((answered, again.len()), (Answered::Open, 0));
+    let mut out = Vec::new();
+    flights.retry(Duration::from_secs(60), &mut out).unwrap();
+    assert!(out.is_empty() && flights.waits());
+    let word = Word { epoch: 2, homes: vec![A], servers: vec![A, B], ..Word::default() };
+    flights.policy(Duration::from_secs(60), &word, &mut out).unwrap();
+    assert_eq!(parts(&out), [(B, 0, 4, &[1; 4][..])]);
 }

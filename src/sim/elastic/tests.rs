@@ -34,11 +34,13 @@ fn play(part: u64) {
 #[test]
 fn seeds_that_were_wrong_once() {
     let known = [
+        (2502, Scenario::Losses),
         (6257, Scenario::Storm),
         (11619, Scenario::Storm),
         (12077, Scenario::Restarts),
         (24623, Scenario::StockWire),
         (35948, Scenario::Scheduler),
+        (100_416, Scenario::Losses),
         (104_382, Scenario::StockWire),
     ];
     let of = |scenario| Fixed { scenario: Some(scenario), ..Fixed::default() };
