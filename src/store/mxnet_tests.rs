@@ -248,6 +248,31 @@ fn halves_have_a_float_copy_with_multi_precision() {
     assert_eq!(store.bytes().0, 6);
 }
 
+/// A push for the next round waits as it came: its halves are made floats once.
+#[test]
+fn halves_that_come_early_are_widened_once() {
+    use half::f16;
+    let head = command_of(RequestKind::Default, Dtype::F16);
+    let mut store = with_optimizer(2, true);
+    let first = pairs(&[3], &[f16::from_f32(1.0); 2], &[4]);
+    assert_eq!(senders(&store.ask(meta(9, 1, head, true, false), &first)), [9]);
+    store.set_multi_precision().unwrap();
+    let mut push = |sender: NodeId, timestamp: i32, value: f32| {
+        let frames = pairs(&[3], &[f16::from_f32(value); 2], &[4]);
+        let answers = store.ask(meta(sender, timestamp, head, true, false), &frames);
+        senders(&answers)
+    };
+    for early in 2..5 {
+        assert!(push(9, early, 2.0).is_empty());
+    }
+    for late in 2..5 {
+        assert_eq!(push(11, late, 4.0).len(), 2);
+    }
+    let answers = store.ask(meta(9, 5, head, false, true), &pairs::<u8>(&[3], &[], &[]));
+    // Three rounds, each half of what both pushed.
+    assert_eq!(answers[0].kv.vals, frame(&[f16::from_f32(10.0); 2]));
+}
+
 #[test]
 fn another_server_can_take_over() {
     let mut store = store(1, true);

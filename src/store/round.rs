@@ -91,7 +91,8 @@ impl Round {
         self.askers.iter().chain(self.later.iter().map(|(request, _)| request)).any(is)
     }
 
-    fn has(&self, request: &Meta) -> bool {
+    /// True if its customer has a push in the open round: this one is for a later one.
+    pub(super) fn has(&self, request: &Meta) -> bool {
         let who = Customer::of(request);
         self.askers.iter().any(|asker| Customer::of(asker) == who)
     }

@@ -52,7 +52,10 @@ impl Store {
             if piece.marks.count(&request) {
                 self.answer_duplicate(at, request, out)?;
             } else {
-                let part = if piece.master.is_some() { part.into_f32(piece.dtype) } else { part };
+                // What came too early stays as it came until its round begins.
+                let counts_now = !piece.round.has(&request);
+                let widens = counts_now && piece.master.is_some();
+                let part = if widens { part.into_f32(piece.dtype) } else { part };
                 let dtype = piece.sum_dtype();
                 let Piece { round, value, .. } = piece;
                 round.push(request, part, dtype, &quorum, value.buffer())?;

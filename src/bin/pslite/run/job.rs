@@ -73,6 +73,8 @@ pub(crate) enum Part {
     Needed,
     /// The others may be able to do without it; if not, they end by themselves.
     Replaceable,
+    /// A worker of that kind.
+    ReplaceableWorker,
 }
 
 #[derive(Debug)]
@@ -90,7 +92,8 @@ pub(crate) struct Job {
     limit: Option<Duration>,
     phase: Phase,
     failure: Option<u8>,
-    /// The code of the first replaceable process that failed: it counts unless all workers end well.
+    /// The code of the first replaceable process that failed: it counts unless workers end well, all that are not replaceable
+    /// and at least one.
     missed: Option<u8>,
     signals: u32,
 }
@@ -124,10 +127,14 @@ impl Job {
         let ours = matches!(self.phase, Phase::Terminating(_) | Phase::Killing(_));
         let part = process.part;
         let mut actions = Vec::new();
-        if !outcome.is_ok() && self.phase == Phase::Running && part == Part::Replaceable {
+        let replaceable = matches!(part, Part::Replaceable | Part::ReplaceableWorker);
+        if !outcome.is_ok() && self.phase == Phase::Running && replaceable {
             self.missed.get_or_insert(outcome.code());
             let label = &self.processes[index].label;
             let text = format!("{label} {}; the others go on if they can", outcome.text());
+            if self.workers_are_done() {
+                self.phase = Phase::Grace(now + self.grace);
+            }
             return vec![Action::Say(text)];
         }
         let Some(process) = self.processes.get(index) else { return actions };
@@ -151,8 +158,13 @@ impl Job {
     }
 
     fn workers_are_done(&self) -> bool {
-        let mut workers = self.processes.iter().filter(|p| p.part == Part::Worker).peekable();
-        workers.peek().is_some() && workers.all(|p| p.outcome.is_some())
+        let mut workers = self.workers().peekable();
+        workers.peek().is_some() && workers.all(|worker| worker.outcome.is_some())
+    }
+
+    fn workers(&self) -> impl Iterator<Item = &Process> {
+        let is_worker = |part| matches!(part, Part::Worker | Part::ReplaceableWorker);
+        self.processes.iter().filter(move |process| is_worker(process.part))
     }
 
     /// Somebody asks the job to end: the first request is passed on, the second one ends it.
@@ -249,7 +261,9 @@ impl Job {
     /// that did not.
     pub(crate) fn exit_code(&self) -> u8 {
         let unknown = self.processes.iter().any(|process| process.outcome.is_none());
-        let missed = self.missed.filter(|_| !self.workers_are_done());
+        let is_done = self.workers_are_done()
+            && self.workers().any(|worker| worker.outcome.is_some_and(Outcome::is_ok));
+        let missed = self.missed.filter(|_| !is_done);
         self.failure.or(missed).unwrap_or(u8::from(unknown))
     }
 }
@@ -264,7 +278,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(15);
     const OK: Outcome = Outcome::Exited(0);
-    use Part::{Needed, Replaceable, Worker};
+    use Part::{Needed, Replaceable, ReplaceableWorker, Worker};
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -357,6 +371,37 @@ mod tests {
         assert_eq!(job.deadline(), Some(at(17)));
         job.ended(at(3), 0, OK);
         assert_eq!(job.exit_code(), 255);
+    }
+
+    #[test]
+    fn workers_go_on_without_one_and_one_is_enough() {
+        let names = [
+            ("scheduler", Needed),
+            ("worker 0", ReplaceableWorker),
+            ("worker 1", ReplaceableWorker),
+        ];
+        let job = || {
+            let processes =
+                names.iter().map(|(label, part)| ((*label).to_owned(), *part)).collect();
+            Job::new(processes, GRACE, None)
+        };
+        let mut goes_on = job();
+        let said = goes_on.ended(at(1), 1, Outcome::Signaled(Signal::SIGKILL));
+        assert_eq!(
+            said,
+            [Action::Say("worker 0 was ended by SIGKILL; the others go on if they can".into())]
+        );
+        assert_eq!((goes_on.deadline(), goes_on.exit_code()), (None, 137));
+        goes_on.ended(at(9), 2, OK);
+        assert_eq!(goes_on.deadline(), Some(at(24)), "the scheduler alone");
+        goes_on.ended(at(9), 0, OK);
+        assert_eq!(goes_on.exit_code(), 0);
+        let mut nobody = job();
+        nobody.ended(at(1), 1, Outcome::Exited(7));
+        nobody.ended(at(2), 2, Outcome::Exited(8));
+        assert_eq!(nobody.deadline(), Some(at(17)));
+        nobody.ended(at(3), 0, OK);
+        assert_eq!(nobody.exit_code(), 7);
     }
 
     #[test]

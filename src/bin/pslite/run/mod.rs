@@ -100,17 +100,19 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     children::supervise(plan, job)
 }
 
-/// A server of an elastic job has a replica, unless that is switched off (docs/elastic.md).
+/// A server of an elastic job has a replica, unless that is switched off, and its workers may go on without each other
+/// (docs/elastic.md).
 fn part_of(process: &plan::Process, servers: usize) -> job::Part {
     let is = |name: &str, wanted: &str| {
         let own = process.variables.get(std::ffi::OsStr::new(name)).cloned();
         own.or_else(|| std::env::var_os(name)).is_some_and(|value| value == wanted)
     };
-    let replicated = servers > 1
-        && is("PSLITE_ELASTIC", "1")
-        && !is("PSLITE_REPLICAS", "0")
-        && !is("PSLITE_LEVEL", "stock");
+    let elastic = is("PSLITE_ELASTIC", "1") && !is("PSLITE_LEVEL", "stock");
+    let replicated = servers > 1 && elastic && !is("PSLITE_REPLICAS", "0");
     match process.role {
+        Role::Worker if elastic && is("PSLITE_ELASTIC_WORKERS", "1") => {
+            job::Part::ReplaceableWorker
+        }
         Role::Worker => job::Part::Worker,
         Role::Server if replicated => job::Part::Replaceable,
         Role::Server | Role::Scheduler => job::Part::Needed,
