@@ -18,6 +18,26 @@ impl Cluster {
         node.role == Role::Server && (asks || (replaces && node.is_elastic()))
     }
 
+    /// Scheduler: somebody registers at the address of a member with its role. It is that one, and asks again; or it was
+    /// started in its place, so that one is dead. True if nothing is left to do: it asked, or the job is over with that death.
+    pub(super) fn asks_again_or_fails(
+        &mut self,
+        now: Duration,
+        node: &Node,
+        out: &mut Vec<Action>,
+    ) -> bool {
+        let same_place = |known: &&Node| {
+            known.role == node.role && known.address() == node.address() && !self.is_gone(known.id)
+        };
+        let Some(known) = self.members.values().find(same_place).cloned() else { return false };
+        if known.incarnation == node.incarnation {
+            self.introduce(&known, out);
+            return true;
+        }
+        self.node_lost(now, known.id, "it was started again", out);
+        self.failure.is_some()
+    }
+
     /// Scheduler: a server wants to join.
     pub(super) fn join(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         if !self.ready || (self.elastic.on && self.elastic.policy.epoch == 0) {
@@ -31,19 +51,8 @@ impl Cluster {
             let text = format!("{} cannot join the job: {why}", node.describe());
             return self.turn_away(now, node, text, out);
         }
-        let same_place = |known: &&Node| {
-            known.role == Role::Server
-                && known.address() == node.address()
-                && !self.is_gone(known.id)
-        };
-        if let Some(known) = self.members.values().find(same_place).cloned() {
-            if known.incarnation == node.incarnation {
-                return self.introduce(&known, out); // It asks again.
-            }
-            self.node_lost(now, known.id, "it was started again", out);
-            if self.failure.is_some() {
-                return;
-            }
+        if self.asks_again_or_fails(now, node, out) {
+            return;
         }
         let id = server_id(self.elastic.books.ever);
         self.elastic.books.ever += 1;

@@ -132,19 +132,8 @@ impl Cluster {
             let text = format!("{} cannot join the job: {why}", node.describe());
             return self.turn_away(now, node, text, out);
         }
-        let same_place = |known: &&Node| {
-            known.role == Role::Worker
-                && known.address() == node.address()
-                && !self.is_gone(known.id)
-        };
-        if let Some(known) = self.members.values().find(same_place).cloned() {
-            if known.incarnation == node.incarnation {
-                return self.introduce(&known, out); // It asks again.
-            }
-            self.node_lost(now, known.id, "it was started again", out);
-            if self.failure.is_some() {
-                return;
-            }
+        if self.asks_again_or_fails(now, node, out) {
+            return;
         }
         self.waiting.retain(|waiting| waiting.address() != node.address());
         self.waiting.push(node.clone());
