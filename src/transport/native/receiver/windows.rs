@@ -24,8 +24,10 @@ const MUCH: u64 = 256 << 10;
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// What may be under way in all fills the link for so long, beyond two round trips.
 const UNDER_WAY: Duration = Duration::from_millis(20);
-/// The part of a server, by that of a worker. Its copies are fewer than what a worker pushes, so it uses it for short times only,
-/// but then it must not fall behind: the queue at its own end makes its way longer than theirs.
+/// The part of a server, by that of a worker, of what all may have. Its copies are fewer than what a worker pushes, so it uses it
+/// for short times only, but then it must not fall behind: the queue at its own end makes its way longer than theirs. A
+/// slow one cannot use it at all: so workers share what fills the link among themselves, and it comes on top. (Else the
+/// link would not be filled, and be taken for a slower one, and all get less.)
 const SERVERS: u64 = 4;
 /// No connection may have less under way, or a few lost packets would stop it.
 const LEAST: u32 = 32 << 10;
@@ -58,7 +60,7 @@ impl Receiver {
         }
         self.windows_looked = now;
         let rate = shared.inflow.load(Relaxed);
-        let (mut senders, mut parts) = (0, 0);
+        let (mut senders, mut parts, mut of_workers) = (0, 0, 0);
         for connection in self.connections.values_mut() {
             let inflow = &mut connection.inflow;
             if std::mem::take(&mut inflow.bytes) >= MUCH {
@@ -66,7 +68,9 @@ impl Receiver {
             }
             if connection.pipe.ring().is_none() && inflow.sends_much(now) {
                 senders += 1;
-                parts += weight(connection.session, &self.sessions);
+                let is_worker = is_a_worker(connection.session, &self.sessions);
+                of_workers += u64::from(is_worker);
+                parts += if is_worker { 1 } else { SERVERS };
             }
         }
         let Self { connections, sessions, .. } = self;
@@ -79,7 +83,9 @@ impl Receiver {
             let window = if shares {
                 // Of one whose way is not known the kernel decides, or keeps what was decided.
                 let Some(round_trip) = round_trip() else { continue };
-                Some(window(rate, (weight(connection.session, sessions), parts), round_trip))
+                let is_worker = is_a_worker(connection.session, sessions);
+                let part = if is_worker { (1, of_workers) } else { (SERVERS, parts) };
+                Some(window(rate, part, round_trip))
             } else {
                 None
             };
@@ -95,10 +101,9 @@ impl Receiver {
     }
 }
 
-/// How many parts a peer gets.
-fn weight(session: (u64, u32), sessions: &BTreeMap<(u64, u32), Entry>) -> u64 {
+fn is_a_worker(session: (u64, u32), sessions: &BTreeMap<(u64, u32), Entry>) -> bool {
     let node = sessions.get(&session).and_then(|entry| entry.session.node);
-    if node.is_some_and(is_worker) { 1 } else { SERVERS }
+    node.is_some_and(is_worker)
 }
 
 /// So many parts of all of what fills a link of that rate.
