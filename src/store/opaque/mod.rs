@@ -1,6 +1,6 @@
 //! Keys of an application that serves them with its own handler, and that move all the same (docs/elastic.md,
-//! "Applications with their own handler"). What the handler keeps is nobody else's to understand: such a key is *opaque*. It is one piece, of a length that
-//! nobody knows, and moves as a whole when nothing of it is under way.
+//! "Applications with their own handler"). What the handler keeps is nobody else's to understand: such a key is
+//! *opaque*. It is one piece, of a length that nobody knows, and moves as a whole when nothing of it is under way.
 //!
 //! Pure like all of the store: it is given requests, answers of the application, transfers of other servers and words
 //! of the scheduler, and says what is to be done as [`Step`]s, in order. Its owner promises what that of

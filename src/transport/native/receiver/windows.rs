@@ -5,7 +5,8 @@
 //! the same, and servers more, since what they send are copies, for which all workers wait. The node does so where
 //! everybody sends at the same time, on servers: what a worker gets from servers of different rates needs no equal parts.
 //!
-//! What the link carries is told by its owner (`NativeTransport::set_inflow`). Sets options of sockets; reads nothing.
+//! What the link carries is told by its owner (`NativeTransport::set_inflow`). May set options of sockets and ask the kernel
+//! how long their round trips are; must not read what came.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
