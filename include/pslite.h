@@ -27,7 +27,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 2
+#define PSLITE_ABI_VERSION 3
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -80,6 +80,18 @@ typedef struct pslite_kv {
   pslite_buffer vals;
   pslite_buffer lens; /* size 0: none */
 } pslite_kv;
+
+/* What the server of that rank gets of a request. */
+typedef struct pslite_part {
+  int32_t rank;
+  pslite_kv kv;
+} pslite_part;
+
+/* An array in a message. data_type as message.h:13 numbers them; nobody checks it: 11, other, is always right. */
+typedef struct pslite_frame {
+  pslite_buffer buffer;
+  int32_t data_type;
+} pslite_frame;
 
 enum { PSLITE_SERVER = 0, PSLITE_WORKER = 1, PSLITE_SCHEDULER = 2 };
 
@@ -187,9 +199,16 @@ void pslite_message_meta(const pslite_message* message, pslite_meta* out);
 size_t pslite_message_frames(const pslite_message* message);
 /* Frames may be unaligned. Empty slice if i is out of range. */
 pslite_slice pslite_message_frame(const pslite_message* message, size_t i);
+/* What the sender says it is (pslite_frame); 11 if that is not known. */
+int32_t pslite_message_data_type(const pslite_message* message, size_t i);
 /* One more owner of the message; each owner calls release once. */
 const pslite_message* pslite_message_retain(const pslite_message* message);
 void pslite_message_release(const pslite_message* message);
+
+/* Sends a message as it is, at most 15 frames: meta->recver is the id of a node, not of a group, and its customer there
+ * (meta->app_id, and at workers meta->customer_id) gets it. sender is not looked at. A request needs a timestamp of
+ * pslite_customer_new_request; its answers count. What answers a KVServer's request counts as its answer. */
+int pslite_send(pslite_node* node, const pslite_meta* meta, const pslite_frame* frames, size_t count);
 
 /* ---- customers: who sends requests and gets messages --------------------------------------- */
 
@@ -212,6 +231,9 @@ int pslite_customer_new_request(pslite_customer* customer, int32_t recver, int32
 int pslite_customer_wait(pslite_customer* customer, int32_t timestamp);
 int pslite_customer_num_response(pslite_customer* customer, int32_t timestamp, int32_t* out);
 int pslite_customer_add_response(pslite_customer* customer, int32_t timestamp, int32_t count);
+/* Puts a message into the customer's own queue, as if meta->sender had sent it. At most 15 frames. */
+int pslite_customer_accept(pslite_customer* customer, const pslite_meta* meta,
+                           const pslite_frame* frames, size_t count);
 
 /* ---- SimpleApp: commands between nodes ------------------------------------------------------ */
 
@@ -237,8 +259,8 @@ typedef struct pslite_destination {
   pslite_place_fn place_vals;
   pslite_place_fn place_lens; /* NULL: lens are not wanted */
   void* arg;
-  /* The caller's array for the values if it is there already and must be filled exactly, else NULL: then values may be
-   * received there as they come, without a copy. The library may write to it until the request has ended, also if it
+  /* The caller's array for the values if it is there already, else NULL: then values may be received there as they come,
+   * without a copy. Whether fewer bytes than it has are fine, place_vals says. The library may write to it until the request has ended, also if it
    * fails. Nobody else may write to it meanwhile, nor read it, unless it holds the values of the same request
    * (ZPushPull). place_vals is called in any case, and must then give this address. */
   void* vals;
@@ -270,8 +292,15 @@ int pslite_worker_push_pull(pslite_customer* worker, const pslite_kv* kv,
 int pslite_worker_expect_pull(pslite_customer* worker, pslite_buffer keys,
                               const pslite_destination* into, pslite_done_fn done, void* done_arg,
                               int32_t* timestamp);
+/* The first half of a request that brings nothing back. */
+int pslite_worker_expect_push(pslite_customer* worker, pslite_done_fn done, void* done_arg,
+                              int32_t* timestamp);
 int pslite_worker_send(pslite_customer* worker, int32_t timestamp, int push, int pull, int32_t cmd,
                        int32_t priority, const pslite_kv* kv);
+/* As pslite_worker_send, cut by the caller: servers that are not named are not asked. The keys of a pull must be those
+ * that were expected, all of one server's next to each other. */
+int pslite_worker_send_parts(pslite_customer* worker, int32_t timestamp, int push, int pull,
+                             int32_t cmd, int32_t priority, const pslite_part* parts, size_t count);
 
 /* ---- KVServer -------------------------------------------------------------------------------- */
 

@@ -4,10 +4,11 @@
 //! the ends of its requests (`service`). Requests may be made and waited for from any thread. What is
 //! counted and put together is decided in `kv`; here are the locks.
 
+mod parts;
 mod serving;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -27,7 +28,7 @@ use crate::kv::flights::Flights;
 use crate::kv::rounds::{Round, Rounds};
 use crate::kv::worker::Response;
 use crate::kv::{
-    Finished, KeyRange, KvPairs, Pending, RequestError, Unanswered, WorkerRequests,
+    Finished, KeyRange, KvPairs, Pending, RequestError, Slices, Unanswered, WorkerRequests,
     server_key_ranges, slice,
 };
 use crate::observe::{MessageKind, Traffic};
@@ -444,7 +445,12 @@ impl CustomerHandle {
     /// # Errors
     /// As [`Self::request`]; the request has failed then.
     pub fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
-        self.try_send(timestamp, request).inspect_err(|error| {
+        self.failing(timestamp, self.try_send(timestamp, request))
+    }
+
+    /// If a request could not be sent, it has failed.
+    fn failing(&self, timestamp: i32, sent: Result<()>) -> Result<()> {
+        sent.inspect_err(|error| {
             self.shared.landings.close(timestamp);
             let mut state = lock(&self.shared.requests);
             // The caller has the error: the end of the request is dropped, not run.
@@ -456,15 +462,26 @@ impl CustomerHandle {
 
     fn try_send(&self, timestamp: i32, request: &Request) -> Result<()> {
         let van = self.shared.van()?;
-        let mut state = lock(&self.shared.requests);
+        let state = lock(&self.shared.requests);
         let value_size = state.value_size.unwrap_or(1);
         let slices = slice(&request.kv, value_size, &state.ranges)
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
+        self.send_slices(&van, state, (timestamp, request), slices)
+    }
+
+    /// Sends what each server is to get; the others are not asked.
+    fn send_slices(
+        &self,
+        van: &Arc<Van>,
+        mut state: MutexGuard<'_, Requests>,
+        (timestamp, request): (i32, &Request),
+        slices: Slices,
+    ) -> Result<()> {
         state.asked(van.traffic(), timestamp);
         if state.requests.tracker().waiting_count() > 1 {
             van.need_receiver();
         }
-        state.follow_pieces(&van, self.shared.customer_id);
+        state.follow_pieces(van, self.shared.customer_id);
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
             nobody_asked = state.requests.skip(timestamp, server_id(rank)).or(nobody_asked);
@@ -485,7 +502,7 @@ impl CustomerHandle {
             let messages = state.begin_flights(van.now(), &meta, slices)?;
             self.shared.note_waits(&state);
             drop(state);
-            return self.shared.send_parts(&van, messages);
+            return self.shared.send_parts(van, messages);
         }
         drop(state);
         for (rank, kv) in slices {

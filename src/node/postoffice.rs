@@ -13,7 +13,7 @@ use super::shell::Shell;
 use super::van::{Van, lock};
 use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log;
-use crate::wire::{ALL_GROUP, EMPTY, NodeId, Role, id_to_rank};
+use crate::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
 
 /// How often a server without an application looks whether the job still runs.
 const CHECK: Duration = Duration::from_millis(50);
@@ -92,6 +92,26 @@ impl Postoffice {
             customer_id,
             handler,
         )
+    }
+
+    /// Sends a message that the application made: `recver` names the node, application and customer of the metadata who
+    /// gets it there. If it answers a request that this node got, that counts as answered.
+    ///
+    /// # Errors
+    /// There is no such node, or it is lost; it has too many frames; the node is not started.
+    pub fn send(&self, message: Message) -> Result<()> {
+        let meta = &message.meta;
+        if meta.app_id == EMPTY || meta.control.is_some() {
+            let text = "only messages to an application can be sent: app_id says to which";
+            return Err(NodeError::Invalid(text.to_owned()));
+        }
+        if !meta.request
+            && !meta.simple_app
+            && let Some(customer) = self.customers.get((meta.app_id, meta.app_id))
+        {
+            customer.note_answer(meta);
+        }
+        self.running()?.send_made(message)
     }
 
     /// Registers a customer; returns when the job is complete and, with `do_barrier`, all are in

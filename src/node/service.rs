@@ -111,6 +111,9 @@ impl Shared {
     }
 
     fn message(&self, message: Message) {
+        if self.is_odd(&message) {
+            return;
+        }
         let meta = &message.meta;
         let (request, timestamp, sender) = (meta.request, meta.timestamp, meta.sender);
         let is_kv = !meta.simple_app;

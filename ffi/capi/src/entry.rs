@@ -13,16 +13,20 @@ use bytes::Bytes;
 use pslite::kv::KvPairs;
 use pslite::node::{Lookup, NodeError, Postoffice, PullSink, Request, customer::Done};
 use pslite::observe::log::{self, Level};
-use pslite::wire::{Message, Meta};
+use pslite::wire::{DataType, Frames, Message, Meta};
+use smallvec::SmallVec;
 
-use crate::lent::{bytes_of, pairs_of};
+use crate::lent::{bytes_of, frames_of, pairs_of, parts_of};
 use crate::movable::Movable;
 use crate::sink::Destination;
 use crate::status::{border, c_text, code, last, quiet};
 use crate::types::{
-    CBuffer, CCustomer, CDestination, CKv, CMessage, CMeta, CMovable, CNode, CNodeInfo, CRange,
-    CSlice, DoneFn, FailedFn, LookupFn, ReceiveFn,
+    CBuffer, CCustomer, CDestination, CFrame, CKv, CMessage, CMeta, CMovable, CNode, CNodeInfo,
+    CPart, CRange, CSlice, DoneFn, FailedFn, LookupFn, ReceiveFn,
 };
+
+/// The type of a frame of which no other is known.
+const OTHER: i32 = DataType::Other as i32;
 
 /// One exported function that answers with a status.
 macro_rules! entry {
@@ -151,8 +155,21 @@ fn meta_of(meta: &CMeta) -> Meta {
     }
 }
 
+/// A message of the caller's.
+fn message_of(meta: &CMeta, data: Frames, data_type: SmallVec<[i32; 4]>) -> Message {
+    let meta = Meta {
+        priority: meta.priority,
+        request: meta.request != 0,
+        simple_app: meta.simple_app != 0,
+        body: bytes_from(meta.body, meta.body_size),
+        data_type,
+        ..meta_of(meta)
+    };
+    Message { meta, data }
+}
+
 plain! {
-    fn pslite_abi_version() -> u32, else 0, { 2 }
+    fn pslite_abi_version() -> u32, else 0, { 3 }
     fn pslite_version() -> *const c_char, else std::ptr::null(), {
         concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
     }
@@ -210,6 +227,11 @@ plain! {
                 data: frame.as_ptr().cast(),
                 size: frame.len(),
             })
+    }
+    fn pslite_message_data_type(message: *const CMessage, i: usize) -> i32, else OTHER, {
+        let shared = get(message, "the message").ok();
+        let known = shared.and_then(|shared| shared.message.meta.data_type.get(i).copied());
+        known.filter(|number| (0..OTHER).contains(number)).unwrap_or(OTHER)
     }
     fn pslite_message_retain(message: *const CMessage) -> *const CMessage, else message, {
         if !message.is_null() {
@@ -305,6 +327,14 @@ entry! {
         put_all(&all, ranges, capacity, count);
         Ok(())
     }
+    fn pslite_send(
+        node: *mut CNode, meta: *const CMeta, frames: *const CFrame, count: usize,
+    ) {
+        // The frames are taken over first, so that they are released also if the call fails.
+        let (data, data_type) = frames_of(frames, count);
+        let message = message_of(get(meta, "the metadata")?, data, data_type);
+        get(node, "the node")?.postoffice.send(message)
+    }
     fn pslite_on_failure(node: *mut CNode, failed: FailedFn, arg: *mut c_void) {
         let failed = failed.ok_or_else(|| invalid("failed is NULL"))?;
         let arg = Argument(arg);
@@ -352,6 +382,14 @@ entry! {
     fn pslite_customer_add_response(customer: *mut CCustomer, timestamp: i32, count: i32) {
         get(customer, "the customer")?.owner.handle().add_response(timestamp, count);
         Ok(())
+    }
+
+    fn pslite_customer_accept(
+        customer: *mut CCustomer, meta: *const CMeta, frames: *const CFrame, count: usize,
+    ) {
+        let (data, data_type) = frames_of(frames, count);
+        let message = message_of(get(meta, "the metadata")?, data, data_type);
+        get(customer, "the customer")?.owner.handle().accept(message)
     }
 
     fn pslite_simple_request(
@@ -416,6 +454,13 @@ entry! {
         put(timestamp, handle.expect_pull(keys, sink_of(into)?, done)?);
         Ok(())
     }
+    fn pslite_worker_expect_push(
+        worker: *mut CCustomer, done: DoneFn, done_arg: *mut c_void, timestamp: *mut i32,
+    ) {
+        let handle = get(worker, "the worker")?.owner.handle();
+        put(timestamp, handle.expect_push(done_of(done, Argument(done_arg)))?);
+        Ok(())
+    }
     fn pslite_worker_send(
         worker: *mut CCustomer, timestamp: i32, push: c_int, pull: c_int, cmd: i32, priority: i32,
         kv: *const CKv,
@@ -423,6 +468,15 @@ entry! {
         let kv = pairs_of(get(kv, "kv")?);
         let request = Request { kv, cmd, priority, push: push != 0, pull: pull != 0 };
         get(worker, "the worker")?.owner.handle().send(timestamp, &request)
+    }
+    fn pslite_worker_send_parts(
+        worker: *mut CCustomer, timestamp: i32, push: c_int, pull: c_int, cmd: i32, priority: i32,
+        parts: *const CPart, count: usize,
+    ) {
+        let parts = parts_of(parts, count);
+        let kv = KvPairs::default();
+        let request = Request { kv, cmd, priority, push: push != 0, pull: pull != 0 };
+        get(worker, "the worker")?.owner.handle().send_parts(timestamp, &request, parts)
     }
 
     fn pslite_server_attach(customer: *mut CCustomer) {

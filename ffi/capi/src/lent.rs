@@ -3,8 +3,10 @@
 use std::ffi::c_void;
 
 use bytes::Bytes;
+use pslite::wire::Frames;
+use smallvec::SmallVec;
 
-use crate::types::{CBuffer, CKv};
+use crate::types::{CBuffer, CFrame, CKv, CPart};
 
 /// The owner of one lent buffer.
 struct Lent {
@@ -68,4 +70,26 @@ pub(crate) fn pairs_of(kv: &CKv) -> pslite::kv::KvPairs {
         vals: bytes_of(&kv.vals),
         lens: bytes_of(&kv.lens),
     }
+}
+
+/// What the caller gives as an array of `count` items.
+fn items<'a, T>(items: *const T, count: usize) -> &'a [T] {
+    if items.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the header says that there are `count` items, and that they stay during the call.
+    unsafe { std::slice::from_raw_parts(items, count) }
+}
+
+/// The frames of a message and their types.
+pub(crate) fn frames_of(frames: *const CFrame, count: usize) -> (Frames, SmallVec<[i32; 4]>) {
+    let frames = items(frames, count);
+    let types = frames.iter().map(|frame| frame.data_type).collect();
+    (frames.iter().map(|frame| bytes_of(&frame.buffer)).collect(), types)
+}
+
+/// What each server gets. A rank that is none is past every server's.
+pub(crate) fn parts_of(parts: *const CPart, count: usize) -> Vec<(usize, pslite::kv::KvPairs)> {
+    let rank = |part: &CPart| usize::try_from(part.rank).unwrap_or(usize::MAX);
+    items(parts, count).iter().map(|part| (rank(part), pairs_of(&part.kv))).collect()
 }

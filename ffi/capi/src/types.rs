@@ -70,6 +70,26 @@ pub struct CKv {
     pub lens: CBuffer,
 }
 
+/// `pslite_part`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CPart {
+    /// The server.
+    pub rank: i32,
+    /// What it gets.
+    pub kv: CKv,
+}
+
+/// `pslite_frame`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CFrame {
+    /// The bytes.
+    pub buffer: CBuffer,
+    /// Of which type.
+    pub data_type: i32,
+}
+
 /// `pslite_meta`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
-use ps::{CBuffer, CDestination, CKv, CMeta, CMovable, CNodeInfo, CRange, CSlice};
+use ps::{CBuffer, CDestination, CFrame, CKv, CMeta, CMovable, CNodeInfo, CPart, CRange, CSlice};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -85,6 +85,8 @@ fn structs_have_the_headers_layout() {
     same!(found, "pslite_buffer", CBuffer { data, size, release, release_arg });
     same!(found, "pslite_slice", CSlice { data, size });
     same!(found, "pslite_kv", CKv { keys, vals, lens });
+    same!(found, "pslite_part", CPart { rank, kv });
+    same!(found, "pslite_frame", CFrame { buffer, data_type });
     same!(
         found,
         "pslite_meta",

@@ -8,16 +8,14 @@ use crate::node::movable::{KeyState, Movable};
 use crate::node::shell::{HAND_OVER, Shell};
 use crate::node::van::{Van, lock};
 use crate::observe::log::{self, Level};
-use crate::wire::Meta;
+use crate::wire::{Meta, NodeId};
 
 impl Shared {
     pub(crate) fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
         if request.sender == HAND_OVER {
             return Ok(());
         }
-        if let Some(ledger) = &mut lock(&self.requests).ledger {
-            ledger.answered(request.sender, request.customer_id, request.timestamp);
-        }
+        self.settle(request.sender, request);
         let van = self.van()?;
         if !request.error.is_empty() && !van.is_ours(request.sender) {
             return Err(NodeError::Invalid(format!(
@@ -33,6 +31,18 @@ impl Shared {
             },
         };
         van.send(with_data(meta, kv))
+    }
+
+    /// The application sends an answer by itself.
+    pub(in crate::node) fn note_answer(&self, answer: &Meta) {
+        self.settle(answer.recver, answer);
+    }
+
+    /// That node's request is answered.
+    fn settle(&self, asker: NodeId, meta: &Meta) {
+        if let Some(ledger) = &mut lock(&self.requests).ledger {
+            ledger.answered(asker, meta.customer_id, meta.timestamp);
+        }
     }
 
     /// Answers a request that the application's handler did not get.
