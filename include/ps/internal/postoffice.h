@@ -1,0 +1,437 @@
+// ps/internal/postoffice.h: the door of a node: start, end, barriers, and what is known about the job.
+//
+// A process has one postoffice, whose role DMLC_ROLE says. With BytePS's StartPS the caller says the role; then there
+// may be several, each a node of its own.
+#ifndef PS_INTERNAL_POSTOFFICE_H_
+#define PS_INTERNAL_POSTOFFICE_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ps/base.h"
+#include "ps/internal/abi.h"
+#include "ps/internal/customer.h"
+#include "ps/internal/env.h"
+#include "ps/internal/van.h"
+#include "ps/range.h"
+
+namespace ps {
+
+class Postoffice {
+ public:
+  typedef std::function<void()> Callback;
+
+  // ---- which one
+
+  // That of this process; if it has several, the scheduler's, else the first server's, else the first worker's.
+  static Postoffice* Get() { return offices().main; }
+  // Those of StartPS; before it, or without it, that of this process. Throw dmlc::Error if there is none.
+  static Postoffice* GetWorker(int index = 0) { return of_role(offices().workers, index, "worker"); }
+  static Postoffice* GetServer(int index = 0) {
+    Offices& all = offices();
+    return all.scheduler ? all.scheduler : of_role(all.servers, index, "server");
+  }
+  // Null if this process is no scheduler.
+  static Postoffice* GetScheduler() {
+    Offices& all = offices();
+    if (all.is_by_role) return all.scheduler;
+    return all.main->is_scheduler() ? all.main : nullptr;
+  }
+  // Says the role of this process. Called by StartPS.
+  static void Init(Node::Role role);
+
+  // ---- a life
+
+  // Joins the job; returns when it is complete and, with do_barrier, all are in.
+  void Start(int customer_id, const char*, const bool do_barrier) { start(customer_id, do_barrier); }
+  void Start(int customer_id, const Node::Role role, int rank, const bool do_barrier, const char*) {
+    set_role(role);
+    preferred_rank_ = rank;
+    start(customer_id, do_barrier);
+  }
+
+  // Leaves the job. Customer 0 ends the node, others only leave the barrier.
+  void Finalize(const int customer_id, const bool do_barrier = true);
+
+  // Called at the end of Finalize of customer 0.
+  void RegisterExitCallback(const Callback& callback) { exit_callback_ = callback; }
+
+  // Returns when all of the group are here; for several customers of a process, when all of them are.
+  void Barrier(int customer_id, int node_group) {
+    abi::check(pslite_barrier(node_, customer_id, node_group, 0), "ps::Postoffice::Barrier");
+  }
+
+  // ---- customers
+
+  // Each customer calls these two by itself.
+  void AddCustomer(Customer* customer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const std::pair<int, int> name(customer->app_id(), customer->customer_id());
+    CHECK(customers_.insert(std::make_pair(name, customer)).second)
+        << "customer " << name.second << " of app " << name.first << " exists already";
+  }
+  void RemoveCustomer(Customer* customer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    customers_.erase(std::make_pair(customer->app_id(), customer->customer_id()));
+  }
+  // Null if there is none after `timeout` seconds.
+  Customer* GetCustomer(int app_id, int customer_id, int timeout = 0) const;
+
+  // ---- the job
+
+  Van* van() { return &van_; }
+  // The ids behind a group or id: workers, then servers, then the scheduler. Valid as long as the process.
+  const std::vector<int>& GetNodeIDs(int node_id) const;
+  // One range for each server. Valid as long as the process.
+  const std::vector<Range>& GetServerKeyRanges();
+  // Nodes of which nothing was heard for that many seconds.
+  std::vector<int> GetDeadNodes(int timeout = 60);
+
+  static int WorkerRankToID(int rank) { return rank * 2 + 9; }
+  static int ServerRankToID(int rank) { return rank * 2 + 8; }
+  static int IDtoRank(int id) {
+    const int rank = (id - 8) / 2;
+    return rank > 0 ? rank : 0;
+  }
+
+  // Of the settings; before the start too.
+  int num_workers() const { return count(&pslite_node_info::num_workers, known_workers_) / group_size(); }
+  int num_servers() const { return count(&pslite_node_info::num_servers, known_servers_) / group_size(); }
+  int my_rank() const { return IDtoRank(van_.my_node().id); }
+  bool is_worker() const { return role_str() == "worker"; }
+  bool is_server() const { return role_str() == "server"; }
+  bool is_scheduler() const { return role_str() == "scheduler"; }
+  std::string role_str() const {
+    const char* text = look_up("DMLC_ROLE");
+    return text ? text : "";
+  }
+  int verbose() const { return known_verbose_ >= 0 ? known_verbose_.load() : GetEnv("PS_VERBOSE", 0); }
+  // True if this node took the place of one that died.
+  bool is_recovery() const { return van_.my_node().is_recovery; }
+
+  // ---- groups of instances (BytePS)
+
+  int group_size() const { return group_size_; }
+  int num_worker_instances() const { return num_workers() * group_size(); }
+  int num_server_instances() const { return num_servers() * group_size(); }
+  int preferred_rank() const { return preferred_rank_; }
+  int GroupWorkerRankToInstanceID(int rank, int instance) { return WorkerRankToID(rank * group_size() + instance); }
+  int GroupServerRankToInstanceID(int rank, int instance) { return ServerRankToID(rank * group_size() + instance); }
+  int InstanceIDtoGroupRank(int id) { return IDtoRank(id) / group_size(); }
+
+  // ---- what upstream's van calls: barriers and signs of life are the library's own
+
+  void Manage(const Message&) { LOG(FATAL) << "messages between nodes do not come here: pslite handles them itself"; }
+  void UpdateHeartbeat(int, time_t) {}
+
+  // For the headers beside this one.
+  pslite_node* node() { return node_; }
+
+  Postoffice(const Postoffice&) = delete;
+  Postoffice& operator=(const Postoffice&) = delete;
+
+ private:
+  friend class Van;
+
+  // What applications get references to. Nothing in here ever changes or goes away.
+  struct Lists {
+    std::vector<Range> ranges;
+    std::map<int, std::vector<int>> groups;
+  };
+
+  // All postoffices of the process.
+  struct Offices {
+    std::mutex mutex;
+    Postoffice* main = nullptr;
+    bool is_by_role = false;
+    Postoffice* scheduler = nullptr;
+    std::vector<Postoffice*> workers;
+    std::vector<Postoffice*> servers;
+    std::vector<Postoffice*> all;
+  };
+
+  Postoffice() : van_(this), process_(getpid()) {
+    jobs_.emplace_back();
+    abi::check(pslite_node_new(setting, this, &node_), "ps::Postoffice");
+    abi::check(pslite_on_failure(node_, failed, this), "ps::Postoffice");
+  }
+  // Never called: the end of the process stops the nodes, but other threads may still be in here.
+  ~Postoffice() {}
+
+  static Offices& offices() {
+    // In this order: the nodes are stopped before what the application made earlier goes away.
+    static Offices& one = *make_offices();
+    static const AtExit at_exit = {&one};
+    (void)at_exit;
+    return one;
+  }
+  static Offices* make_offices() {
+    Offices* all = new Offices();
+    all->main = new Postoffice();
+    all->all.push_back(all->main);
+    return all;
+  }
+  struct AtExit {
+    Offices* offices;
+    ~AtExit() {
+      for (Postoffice* office : offices->all) {
+        // A fork has none of the node's threads: ending them there would wait for ever.
+        if (office->process_ == getpid()) pslite_node_stop(office->node_);
+      }
+    }
+  };
+
+  static Postoffice* of_role(const std::vector<Postoffice*>& some, int index, const char* role) {
+    Offices& all = offices();
+    if (!all.is_by_role && index == 0) return all.main;
+    CHECK(index >= 0 && static_cast<size_t>(index) < some.size())
+        << "this process has no " << role << " " << index << "; call ps::StartPS() first";
+    return some[static_cast<size_t>(index)];
+  }
+
+  static const char* setting(void* self, const char* name) noexcept {
+    return static_cast<Postoffice*>(self)->look_up(name);
+  }
+  static void failed(void* self, const char* reason) noexcept {
+    static_cast<Postoffice*>(self)->van_.tell_failure(PSLITE_PEER_LOST, reason);
+  }
+
+  const char* look_up(const char* name) const {
+    const int role = role_;
+    if (role >= 0 && std::strcmp(name, "DMLC_ROLE") == 0) return name_of(role);
+    return Environment::Get()->find(name);
+  }
+  static const char* name_of(int role) {
+    return role == Node::SERVER ? "server" : role == Node::WORKER ? "worker" : "scheduler";
+  }
+  void set_role(int role) { role_ = role; }
+
+  void start(int customer_id, bool do_barrier);
+  void learn();
+  int count(int32_t pslite_node_info::*field, const std::atomic<int>& known) const {
+    if (is_started_) return known;
+    pslite_node_info info;
+    return pslite_node_describe(node_, &info) == PSLITE_OK ? info.*field : 0;
+  }
+
+  pslite_node* node_ = nullptr;
+  Van van_;
+  const pid_t process_;
+  mutable std::mutex mutex_;
+  std::map<std::pair<int, int>, Customer*> customers_;
+  // The lists of every job that this node was in; the last is the present one's.
+  mutable std::list<Lists> jobs_;
+  // GetServerKeyRanges is called for each row of a sparse array, from several threads.
+  std::atomic<const std::vector<Range>*> ranges_{nullptr};
+  Callback exit_callback_;
+  // As Node::Role; -1: as DMLC_ROLE says.
+  std::atomic<int> role_{-1};
+  std::atomic<int> preferred_rank_{-1};
+  std::atomic<int> group_size_{1};
+  std::atomic<bool> is_started_{false};
+  std::atomic<int> known_workers_{0};
+  std::atomic<int> known_servers_{0};
+  std::atomic<int> known_verbose_{-1};
+  // Of each job one: references to it stay valid.
+  std::list<Node> nodes_;
+  std::atomic<const Node*> my_node_{nullptr};
+};
+
+#define PS_VLOG(x) LOG_IF(INFO, x <= ::ps::Postoffice::Get()->verbose())
+
+// ---- Postoffice
+
+inline void Postoffice::Init(Node::Role role) {
+  Offices& all = offices();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const int group = role == Node::SCHEDULER ? 1 : GetEnv("DMLC_GROUP_SIZE", 1);
+  CHECK_EQ(group, 1) << "groups of several instances (DMLC_GROUP_SIZE) are not there yet";
+  all.is_by_role = true;
+  all.scheduler = role == Node::SCHEDULER ? all.main : nullptr;
+  const bool is_server = role == Node::SERVER || role == Node::JOINT;
+  const bool is_worker = role == Node::WORKER || role == Node::JOINT;
+  all.servers.clear();
+  all.workers.clear();
+  if (is_server) all.servers.push_back(all.main);
+  if (is_worker && !is_server) all.workers.push_back(all.main);
+  if (role == Node::JOINT) {
+    if (all.all.size() < 2) all.all.push_back(new Postoffice());
+    all.workers.push_back(all.all[1]);
+    all.all[1]->set_role(Node::WORKER);
+  }
+  all.main->set_role(role == Node::JOINT ? Node::SERVER : role);
+}
+
+inline void Postoffice::start(int customer_id, bool do_barrier) {
+  abi::check(pslite_start(node_, customer_id, 0), "ps::Postoffice::Start");
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // The first customer of a job; the others must not pull the lists from under its feet.
+    if (!is_started_) learn();
+  }
+  if (do_barrier) Barrier(customer_id, kScheduler + kServerGroup + kWorkerGroup);
+}
+
+// What does not change in a job.
+inline void Postoffice::learn() {
+  pslite_node_info info;
+  abi::check(pslite_node_describe(node_, &info), "ps::Postoffice::Start");
+  jobs_.emplace_back();
+  ranges_ = nullptr;
+  nodes_.emplace_back();
+  Node& node = nodes_.back();
+  node.role = static_cast<Node::Role>(info.role);
+  node.id = abi::from_abi(info.id);
+  node.hostname = info.hostname;
+  node.port = node.ports[0] = info.port;
+  node.num_ports = 1;
+  node.is_recovery = info.is_recovery != 0;
+  node.aux_id = preferred_rank_;
+  my_node_ = &node;
+  known_workers_ = info.num_workers;
+  known_servers_ = info.num_servers;
+  known_verbose_ = info.verbose;
+  is_started_ = true;
+  // As upstream, where applications look at it; BytePS's does not, and reads it as a wish.
+  if (role_ < 0) setenv("DMLC_RANK", std::to_string(info.rank).c_str(), 1);
+}
+
+inline void Postoffice::Finalize(const int customer_id, const bool do_barrier) {
+  const int status = pslite_finalize(node_, customer_id, do_barrier);
+  const std::string reason = status == PSLITE_OK ? "" : pslite_last_error();
+  if (customer_id == 0) {
+    is_started_ = false;
+    my_node_ = nullptr;
+    known_verbose_ = -1;
+    if (exit_callback_) exit_callback_();
+  }
+  if (status != PSLITE_OK) throw dmlc::Error("ps::Postoffice::Finalize: " + reason);
+}
+
+inline Customer* Postoffice::GetCustomer(int app_id, int customer_id, int timeout) const {
+  for (int waited = 0;; ++waited) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = customers_.find(std::make_pair(app_id, customer_id));
+      if (found != customers_.end()) return found->second;
+    }
+    if (waited >= timeout * 1000) return nullptr;
+    usleep(1000);
+  }
+}
+
+inline const std::vector<int>& Postoffice::GetNodeIDs(int node_id) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = jobs_.back().groups.find(node_id);
+  if (found != jobs_.back().groups.end()) return found->second;
+  size_t count = 0;
+  abi::check(pslite_node_ids(node_, node_id, nullptr, 0, &count), "ps::Postoffice::GetNodeIDs");
+  std::vector<int> ids(count);
+  abi::check(pslite_node_ids(node_, node_id, ids.data(), ids.size(), &count), "ps::Postoffice::GetNodeIDs");
+  if (count < ids.size()) ids.resize(count);
+  return jobs_.back().groups[node_id] = ids;
+}
+
+inline const std::vector<Range>& Postoffice::GetServerKeyRanges() {
+  const std::vector<Range>* known = ranges_.load(std::memory_order_acquire);
+  if (known) return *known;
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Range>& ranges = jobs_.back().ranges;
+  if (ranges.empty()) {
+    size_t count = 0;
+    abi::check(pslite_server_key_ranges(node_, nullptr, 0, &count), "ps::Postoffice::GetServerKeyRanges");
+    std::vector<pslite_range> found(count);
+    abi::check(pslite_server_key_ranges(node_, found.data(), count, &count), "ps::Postoffice::GetServerKeyRanges");
+    for (const pslite_range& range : found) ranges.push_back(Range(range.begin, range.end));
+  }
+  // Before the start they may still change with the settings.
+  if (is_started_) ranges_.store(&ranges, std::memory_order_release);
+  return ranges;
+}
+
+inline std::vector<int> Postoffice::GetDeadNodes(int timeout) {
+  size_t count = 0;
+  abi::check(pslite_dead_nodes(node_, timeout, nullptr, 0, &count), "ps::Postoffice::GetDeadNodes");
+  std::vector<int> ids(count);
+  abi::check(pslite_dead_nodes(node_, timeout, ids.data(), ids.size(), &count), "ps::Postoffice::GetDeadNodes");
+  // Between the two calls the number may have changed.
+  if (count < ids.size()) ids.resize(count);
+  return ids;
+}
+
+// ---- Van
+
+inline Van::Van() : postoffice_(Postoffice::Get()) {}
+
+inline Van* Van::Create(const std::string& type, Postoffice* postoffice) {
+  CHECK(type == "zmq" || type == "p3" || type == "0") << "Unsupported van type: " << type;
+  return new Van(postoffice ? postoffice : Postoffice::Get());
+}
+
+inline void Van::Start(int customer_id) { postoffice_->start(customer_id, false); }
+
+inline void Van::Stop() {
+  pslite_node_stop(postoffice_->node());
+  postoffice_->is_started_ = false;
+  postoffice_->my_node_ = nullptr;
+}
+
+inline const Node& Van::my_node() const {
+  const Node* node = postoffice_->my_node_;
+  CHECK(node) << "the node is not started: call Start() first";
+  return *node;
+}
+
+inline bool Van::IsReady() {
+  pslite_node_info info;
+  return pslite_node_describe(postoffice_->node(), &info) == PSLITE_OK && info.is_ready;
+}
+
+inline int Van::Send(const Message& message) {
+  CHECK(message.meta.control.empty()) << "control messages are the library's own";
+  const pslite_meta meta = abi::to_abi(message.meta);
+  const std::vector<pslite_frame> frames = abi::lend(message);
+  abi::check(pslite_send(postoffice_->node(), &meta, frames.data(), frames.size()), "ps::Van::Send");
+  size_t bytes = 0;
+  for (const SArray<char>& each : message.data) bytes += each.size();
+  return static_cast<int>(bytes);
+}
+
+// ---- Customer
+
+inline Customer::Customer(int app_id, int customer_id, const RecvHandle& recv_handle, Postoffice* postoffice, Closed)
+    : app_id_(app_id),
+      customer_id_(customer_id),
+      recv_handle_(recv_handle),
+      postoffice_(postoffice ? postoffice : Postoffice::Get()) {
+  abi::check(pslite_customer_new(postoffice_->node(), app_id, customer_id, receive, this, &handle_), "ps::Customer");
+  postoffice_->AddCustomer(this);
+}
+
+inline Customer::~Customer() {
+  postoffice_->RemoveCustomer(this);
+  open();
+  pslite_customer_free(handle_);
+}
+
+inline void Customer::Accept(const Message& received) {
+  const pslite_meta meta = abi::to_abi(received.meta);
+  const std::vector<pslite_frame> frames = abi::lend(received);
+  abi::check(pslite_customer_accept(handle_, &meta, frames.data(), frames.size()), "ps::Customer::Accept");
+}
+
+}  // namespace ps
+
+#endif  // PS_INTERNAL_POSTOFFICE_H_
