@@ -1,5 +1,5 @@
 // What of ps/ps.h needs no job: arrays, ranges, messages, settings, queues, sorting and matching, checks and logs. One
-// process.
+// process, of two units (relink_unit.cc).
 #include <ps/internal/assign_op.h>
 #include <ps/internal/parallel_kv_match.h>
 #include <ps/internal/parallel_sort.h>
@@ -292,7 +292,22 @@ void checks() {
 
 }  // namespace
 
+#ifdef RELINK_TWO_UNITS
+ps::Postoffice* postoffice_of_the_other_unit();
+ps::Environment* environment_of_the_other_unit();
+const int* empty_of_the_other_unit();
+
+static void units() {
+  require(postoffice_of_the_other_unit() == ps::Postoffice::Get(), "one postoffice in all units");
+  require(environment_of_the_other_unit() == ps::Environment::Get(), "one environment in all units");
+  require(empty_of_the_other_unit() == &ps::Meta::kEmpty, "one kEmpty in all units");
+}
+#endif
+
 int main() {
+#ifdef RELINK_TWO_UNITS
+  units();
+#endif
   arrays();
   messages();
   settings();

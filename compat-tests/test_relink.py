@@ -1,0 +1,159 @@
+"""C++ programs that were written for ps-lite, on include/ps and libps.a: by both compilers, in several languages, with
+both string ABIs, with the values of both dialects.
+
+The programs are programs/relink_*.cc. Each checks what it gets by itself and ends with the line "all is right".
+"""
+
+import glob
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness import PROGRAMS, ROOT, STOCK, Cluster
+
+INCLUDE = ROOT / "include"
+HEADERS = sorted(path.relative_to(INCLUDE) for folder in ("ps", "dmlc") for path in (INCLUDE / folder).rglob("*.h"))
+#: What a program needs beside libps.a.
+SYSTEM = ["-pthread", "-ldl", "-lm"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wnon-virtual-dtor", "-Werror"]
+
+#: Compiler, language, string ABI, more.
+VARIANTS = {
+    "gcc-c++11": ("g++", "c++11", 1),
+    "gcc-c++20-old-strings": ("g++", "c++20", 0),
+    "clang-c++11-old-strings": ("clang++", "c++11", 0),
+    "clang-c++17": ("clang++", "c++17", 1),
+    # As BytePS builds its server.
+    "byteps": ("g++", "c++11", 0, "-DPSLITE_DIALECT_BYTEPS", "-Ofast", "-fopenmp"),
+}
+ALL = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def compiler(name):
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+def compile_with(variant, *arguments):
+    name, language, strings, *more = VARIANTS[variant]
+    command = [compiler(name), f"-std={language}", f"-D_GLIBCXX_USE_CXX11_ABI={strings}", *WARNINGS, f"-I{INCLUDE}", *more,
+               *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0 and not done.stderr, (command, done.stderr)
+
+
+def build(folder, variant, *sources, library="libps.a", more=()):
+    target = folder / Path(sources[0]).stem
+    files = [str(PROGRAMS / source) for source in sources]
+    compile_with(variant, *more, "-o", str(target), *files, str(harness.LIBRARY.with_name(library)), *SYSTEM)
+    return target
+
+
+def run(program, *arguments, environment=None, limit=60, **counts):
+    """A cluster of that program, whose processes all come to their end."""
+    cluster = Cluster(program, command=[str(program), *arguments], library=STOCK, timeout=limit, env=environment, **counts)
+    cluster.run()
+    for node in cluster.nodes.values():
+        assert not node.hung and node.returncode == 0, cluster.describe()
+        assert node.out.splitlines()[-1:] == ["all is right"], cluster.describe()
+    return cluster
+
+
+@pytest.mark.parametrize("variant", ["gcc-c++11", "clang-c++17"])
+def test_each_header_alone(variant, tmp_path):
+    assert len(HEADERS) > 15
+    for header in HEADERS:
+        source = tmp_path / f"{header.stem}.cc"
+        source.write_text(f'#include "{header}"\n#include "{header}"\n')
+        compile_with(variant, "-fsyntax-only", str(source))
+
+
+@ALL
+def test_what_needs_no_job(variant, tmp_path):
+    program = build(tmp_path, variant, "relink_parts.cc", "relink_unit.cc", more=["-DRELINK_TWO_UNITS"])
+    environment = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "2", "DMLC_NUM_SERVER": "3",
+                   "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(harness.free_port())}
+    done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.endswith("all is right\n"), (done.stdout, done.stderr)
+
+
+@ALL
+def test_start_and_end_twice(variant, tmp_path):
+    program = build(tmp_path, variant, "relink_start.cc")
+    again = f"DMLC_PS_ROOT_PORT={harness.free_port()},DMLC_PS_ROOT_URI=localhost"
+    run(program, environment={"RELINK_AGAIN": again})
+
+
+@ALL
+def test_commands(variant, tmp_path):
+    run(build(tmp_path, variant, "relink_simple.cc"))
+
+
+@ALL
+def test_keys_and_values(variant, tmp_path):
+    run(build(tmp_path, variant, "relink_kv.cc"))
+
+
+def test_one_worker_and_one_server(tmp_path):
+    run(build(tmp_path, "gcc-c++11", "relink_kv.cc"), workers=1, servers=2)
+
+
+def test_the_shared_library(tmp_path):
+    program = build(tmp_path, "gcc-c++11", "relink_kv.cc", library="libps.so")
+    (tmp_path / "libps.so.1").symlink_to(harness.LIBRARY.with_name("libps.so"))
+    run(program, environment={"LD_LIBRARY_PATH": tmp_path})
+
+
+def test_over_the_stock_wire(tmp_path):
+    """What arrives in small messages is not aligned there; it is all the same."""
+    run(build(tmp_path, "gcc-c++11", "relink_kv.cc", more=["-fsanitize=undefined", "-fno-sanitize-recover"]),
+        environment={"PSLITE_TRANSPORT": "zmq"})
+
+
+@ALL
+def test_customers_and_messages(variant, tmp_path):
+    run(build(tmp_path, variant, "relink_customers.cc"), workers=1, environment={"DMLC_NUM_WORKER": "2"})
+
+
+@ALL
+def test_byteps(variant, tmp_path):
+    program = build(tmp_path, variant, "relink_byteps.cc")
+    for mode in ("old", "new"):
+        run(program, mode, environment={"RELINK_PORT": harness.free_port()})
+    run(program, "joint", servers=0, environment={"DMLC_NUM_SERVER": "2", "RELINK_PORT": harness.free_port()})
+
+
+def test_a_lost_server_is_told(tmp_path):
+    program = build(tmp_path, "gcc-c++11", "relink_lost.cc")
+    cluster = Cluster(program, command=[str(program)], library=STOCK, timeout=60).run()
+    # Which process is the server of rank 0 is decided by their ports.
+    codes = sorted(node.returncode for node in cluster.nodes.values())
+    assert codes == [0, 0, 0, 0, 7], cluster.describe()
+    assert sum(node.out.splitlines()[-1:] == ["all is right"] for node in cluster.nodes.values()) == 4, cluster.describe()
+
+
+@pytest.mark.parametrize("order", ["ps first", "dmlc first"])
+@pytest.mark.parametrize("variant", ["gcc-c++11", "clang-c++17"])
+def test_beside_dmlc_core(variant, order, tmp_path):
+    """MXNet has a newer dmlc/logging.h than ps-lite: that one is taken, in whatever order all is found and included."""
+    found = glob.glob(str(Path(harness.PYTHON).parent.parent / "lib/python3*/site-packages/mxnet/include/dmlc"))
+    assert found, "the wheel has dmlc-core's headers"
+    lines = ["#include <ps/ps.h>", "#include <dmlc/parameter.h>"]
+    if order == "dmlc first":
+        lines.reverse()
+    program = ["int main() { CHECK_EQ(1, 1) << 2; dmlc::optional<int> none; return none.has_value(); }"]
+    source = tmp_path / "both.cc"
+    source.write_text("\n".join([*lines, *program]) + "\n")
+    theirs = os.path.dirname(found[0])
+    name, language, _, *_ = VARIANTS[variant]
+    for folders in ([f"-I{theirs}", f"-I{INCLUDE}"], [f"-I{INCLUDE}", f"-I{theirs}"]):
+        # dmlc-core's own parameters are not all used.
+        command = [compiler(name), f"-std={language}", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", *folders,
+                   "-fsyntax-only", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, (command, done.stderr)
