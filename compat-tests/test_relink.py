@@ -157,3 +157,8 @@ def test_beside_dmlc_core(variant, order, tmp_path):
                    "-fsyntax-only", str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, (command, done.stderr)
+
+
+def test_the_table_of_names_is_current():
+    done = subprocess.run([str(ROOT / "scripts/api-matrix"), "--check"], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr

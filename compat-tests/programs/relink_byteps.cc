@@ -65,6 +65,7 @@ class Server {
     require_equal(data.keys.size(), static_cast<size_t>(1), "keys");
     require(meta.key == data.keys[0], "the key in the metadata");
     require_equal(meta.cmd, 4, "the command");
+    require_equal(app->instance_idx_, 0, "the only instance");
     const int rank = app->get_customer()->postoffice()->my_rank();
     const uint64_t key = data.keys[0] - ps::Postoffice::GetServer()->GetServerKeyRanges()[static_cast<size_t>(rank)].begin();
     std::lock_guard<std::mutex> lock(mutex_);
@@ -83,8 +84,12 @@ class Server {
       std::vector<char>& buffer = value.buffers[meta.sender];
       buffer.resize(data.vals.size());
       ps::SArray<ps::Key> keys(data.keys);
-      app->RegisterRecvBufferWithRank(ps::Postoffice::IDtoRank(meta.sender), keys,
-                                      ps::SArray<char>(buffer.data(), buffer.size(), false), data.lens);
+      const ps::SArray<char> registered(buffer.data(), buffer.size(), false);
+      if (key % 2 == 0) {
+        app->RegisterRecvBufferWithRank(ps::Postoffice::IDtoRank(meta.sender), keys, registered, data.lens);
+      } else {
+        app->RegisterRecvBuffer(meta.sender, keys, registered);
+      }
       if (static_cast<int>(value.made_by.size()) < workers) return;
       for (const ps::KVMeta& each : value.waiting) app->Response(each);
       value.waiting.clear();
@@ -149,6 +154,7 @@ class Worker {
     const std::vector<ps::Range>& ranges = ps::Postoffice::GetWorker()->GetServerKeyRanges();
     rank_ = office->my_rank();
     workers_ = office->num_workers();
+    require(!app_->is_worker_zpull_, "no van writes into arrays by itself");
     for (uint64_t i = 0; i < kKeys; ++i) {
       keys_.push_back(ps::SArray<ps::Key>({ranges[i % ranges.size()].begin() + i}));
       lens_.push_back(ps::SArray<int>({static_cast<int>(bytes_of(i))}));
@@ -245,6 +251,8 @@ void live_as_new(ps::Node::Role role) {
   require(ps::IsScheduler() == (role == ps::Node::SCHEDULER), "the role that was said");
   require(ps::Postoffice::Get()->group_size() == 1 && ps::Postoffice::Get()->preferred_rank() == -1, "no groups");
   require_equal(ps::Postoffice::Get()->num_worker_instances(), ps::NumWorkers(), "instances");
+  require_equal(ps::Postoffice::Get()->num_server_instances(), ps::NumServers(), "instances");
+  require_equal(ps::Postoffice::Get()->van()->my_node().aux_id, -1, "the wish for a rank");
   require_equal(ps::Postoffice::Get()->GroupWorkerRankToInstanceID(1, 0), 11, "an id");
   require_equal(ps::Postoffice::Get()->GroupServerRankToInstanceID(1, 0), 10, "an id");
   require_equal(ps::Postoffice::Get()->InstanceIDtoGroupRank(11), 1, "a rank");

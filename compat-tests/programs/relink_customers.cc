@@ -36,6 +36,7 @@ void customer(int id) {
       require_equal(got.at(at), vals[at] * kTimes, "the sum of customer " + std::to_string(id));
     }
     require_equal(kv.get_customer()->customer_id(), id, "customer_id");
+    require(kv.obj_ == kv.get_customer() && kv.obj_->app_id() == 0, "the customer of a KVWorker");
     require(ps::Postoffice::Get()->GetCustomer(0, id) == kv.get_customer(), "GetCustomer");
     require(thrown_by([id] { ps::KVWorker<float>(0, id); }, "the same customer again").find("exists already") !=
                 std::string::npos,
@@ -81,7 +82,7 @@ ps::Message question(ps::Customer* customer, int recver, double number) {
 void ask() {
   std::atomic<int> answers(0);
   std::vector<double> got(1000);
-  ps::Customer customer(kApp, 3, [&](const ps::Message& message) {
+  const ps::Customer::RecvHandle handle = [&](const ps::Message& message) {
     if (message.meta.request) {
       // That was put into the queue below.
       require(message.meta.sender == 1 && message.meta.body == "from nowhere" && message.data.at(0).size() == 3,
@@ -93,7 +94,8 @@ void ask() {
     require_equal(message.meta.data_type.at(0), ps::DOUBLE, "the type of the answer");
     got.at(static_cast<size_t>(message.meta.timestamp)) += ps::SArray<double>(message.data.at(0))[2];
     ++answers;
-  });
+  };
+  ps::Customer customer(kApp, 3, handle);
   ps::Van* const van = ps::Postoffice::Get()->van();
   for (int i = 0; i < 20; ++i) {
     const int timestamp = customer.NewRequest(ps::kServerGroup);

@@ -60,10 +60,11 @@ void callbacks(ps::KVWorker<float>* kv) {
   require_equal(called.load(), 1, "the callback of a push comes before Wait returns");
   ps::Postoffice::Get()->Barrier(0, ps::kWorkerGroup);
   std::vector<float> got(3, -1.f);
-  const int timestamp = kv->Pull(keys, &got, nullptr, 0, [&called, &got] {
+  const ps::KVWorker<float>::Callback callback = [&called, &got] {
     require_equal(got[2], 3 * ps::NumWorkers(), "values are there when the callback is called");
     ++called;
-  });
+  };
+  const int timestamp = kv->Pull(keys, &got, nullptr, 0, callback);
   kv->Wait(timestamp);
   require_equal(called.load(), 2, "the callback of a pull comes before Wait returns");
   kv->Wait(timestamp);

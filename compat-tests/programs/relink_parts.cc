@@ -51,6 +51,9 @@ void arrays() {
     lent[1] = 9;
     ps::SArray<int> device(mine, 3, ps::GPU, 1, ps::CPU, 0);
     require(device.src_device_type_ == ps::GPU && device.src_device_id_ == 1, "devices");
+    require(device.dst_device_type_ == ps::CPU && device.dst_device_id_ == 0, "devices");
+    const ps::DeviceType kind = ps::SArray<int>().src_device_type_;
+    require(kind == ps::CPU, "the host's memory");
     require(device.segment(1, 2).src_device_type_ == ps::GPU, "devices of a segment");
     require(!device.DebugString().empty(), "DebugString");
   }
@@ -126,6 +129,11 @@ void messages() {
   message.meta.control.barrier_group = 7;
   require_text(message.meta.DebugString(), "barrier_group=7", "DebugString");
 
+  require(message.meta.val_len == 0 && message.meta.key == 0 && message.meta.sid == 0 && message.meta.src_dev_id == 0,
+          "what only BytePS's has");
+  const ps::Control::Command last = ps::Control::INSTANCE_BARRIER, before = ps::Control::ADDR_RESOLVED;
+  require(last == 9 && before == 8 && ps::Control::ADDR_REQUEST == 7, "BytePS's commands");
+
   ps::Node node;
   node.role = ps::Node::WORKER;
   require_equal(node.ShortDebugString(), std::string("W"), "a node without id");
@@ -180,6 +188,18 @@ void settings() {
   require(!ps::Postoffice::Get()->van()->IsReady(), "IsReady");
   ps::Environment::Init({{"DMLC_NUM_WORKER", "two"}});
   require_text(thrown_by([] { ps::Start(0); }, "a bad setting"), "DMLC_NUM_WORKER", "Start");
+  ps::Environment::Init({});
+}
+
+// A job of a scheduler alone.
+void a_job_of_one() {
+  ps::Environment::Init({{"DMLC_ROLE", "scheduler"}, {"DMLC_NUM_WORKER", "0"}, {"DMLC_NUM_SERVER", "0"}});
+  ps::Van* const van = ps::Postoffice::Get()->van();
+  van->Start(0);
+  require(van->IsReady() && ps::IsScheduler() && ps::MyRank() == 0, "the only node");
+  van->Stop();
+  require(!van->IsReady(), "the end of the only node");
+  thrown_by([&] { van->my_node(); }, "who it is then");
   ps::Environment::Init({});
 }
 
@@ -283,6 +303,10 @@ void checks() {
   LOG_IF(INFO, number == 2) << "not this";
   VLOG(1) << "something";
   DLOG(INFO) << "maybe";
+  DLOG_IF(INFO, number == 1) << "maybe";
+  LG << "information too";
+  LOG_EVERY_N(INFO, 2) << "each time";
+  require(DMLC_LOG_FATAL_THROW == 1 && DMLC_USE_GLOG == 0 && DMLC_USE_CXX11 == 1, "switches");
   PS_VLOG(1) << "not this either";
   const std::vector<int> some = {5}, none;
   require(dmlc::BeginPtr(some) == some.data() && dmlc::BeginPtr(none) == nullptr, "BeginPtr");
@@ -311,6 +335,7 @@ int main() {
   arrays();
   messages();
   settings();
+  a_job_of_one();
   queues();
   sorting();
   checks();

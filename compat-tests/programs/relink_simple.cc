@@ -117,6 +117,37 @@ void other_answers() {
   late.join();
 }
 
+// ---- an app that sees each message by itself
+
+class Own : public ps::SimpleApp {
+ public:
+  explicit Own(int app_id) : ps::SimpleApp(app_id, app_id) {}
+  std::atomic<int> requests{0};
+  std::atomic<int> answers{0};
+
+ protected:
+  void Process(const ps::Message& message) override {
+    require_equal(message.meta.app_id, obj_->app_id(), "the app of a message");
+    ++(message.meta.request ? requests : answers);
+    ps::SimpleApp::Process(message);
+  }
+};
+
+void by_itself() {
+  Own app(6);
+  office()->Barrier(0, 7);
+  if (ps::IsWorker()) {
+    const ps::SimpleApp::Handle handle = [&app](const ps::SimpleData&, ps::SimpleApp* self) {
+      require(self == &app, "the app");
+    };
+    app.set_response_handle(handle);
+    app.Wait(app.Request(1, "", ps::kScheduler));
+    require_equal(app.answers.load(), 1, "answers that were seen");
+  }
+  office()->Barrier(0, 7);
+  if (ps::IsScheduler()) require_equal(app.requests.load(), ps::NumWorkers(), "commands that were seen");
+}
+
 // ---- commands to a KVServer, as MXNet and BytePS have them
 
 void beside_values() {
@@ -161,6 +192,7 @@ int main() {
   to_each_group();
   other_answers();
   beside_values();
+  by_itself();
   ps::Finalize(0, true);
   return all_is_right();
 }

@@ -59,6 +59,11 @@ void look_at_the_job(int workers, int servers) {
   }
   require(&office->GetServerKeyRanges() == &ranges, "the same list");
   require(office->GetDeadNodes(60).empty() && office->GetDeadNodes(0).empty(), "nobody is dead");
+  office->UpdateHeartbeat(8, 0);
+  require(office->GetDeadNodes(60).empty(), "signs of life are counted by the library");
+  require_equal(office->verbose(), ps::GetEnv("PS_VERBOSE", 0), "verbose");
+  require(office->num_workers() == workers && office->num_servers() == servers, "counts at the postoffice");
+  require(office->is_scheduler() == ps::IsScheduler() && office->is_server() == ps::IsServer(), "roles there");
   require(office->van()->GetTimestamp() + 1 == office->van()->GetTimestamp(), "a number for each message");
 }
 
