@@ -159,6 +159,44 @@ def test_beside_dmlc_core(variant, order, tmp_path):
         assert done.returncode == 0, (command, done.stderr)
 
 
+def stock_pslite():
+    """The folder of the ps-lite that BytePS 0.2.5.post15 contains, built with old strings."""
+    tree = ROOT / ".cache/byteps/stock/3rdparty/ps-lite"
+    script = ROOT / "scripts/byteps-tree"
+    if not (tree / "build/libps.a").exists():
+        if not script.exists():
+            pytest.skip("there is no other ps-lite here")
+        subprocess.run([str(script), "stock"], check=True, timeout=380,
+                       env={**os.environ, "PSLITE_PYTHON": str(harness.PYTHON)})
+    return tree
+
+
+def build_twins(folder):
+    """relink_twin.cc over the other ps-lite, and over ours."""
+    tree = stock_pslite()
+    theirs = folder / "theirs"
+    command = ["g++", "-std=c++11", "-w", "-O1", "-D_GLIBCXX_USE_CXX11_ABI=0", f"-I{tree / 'include'}",
+               f"-I{tree / 'deps/include'}", "-o", str(theirs), str(PROGRAMS / "relink_twin.cc"),
+               str(tree / "build/libps.a"), str(tree / "deps/lib/libzmq.a"), "-pthread", "-lrt"]
+    subprocess.run(command, check=True, timeout=200)
+    return theirs, build(folder, "clang-c++11-old-strings", "relink_twin.cc")
+
+
+def said(cluster):
+    """What each node printed, by its place in the job."""
+    for node in cluster.nodes.values():
+        assert not node.hung and node.returncode == 0, cluster.describe()
+    lines = [node.out.splitlines() for node in cluster.nodes.values()]
+    return {next(line for line in node if line.startswith("job:")): node for node in lines}
+
+
+def test_the_same_source_over_another_ps_lite(tmp_path):
+    theirs, ours = [said(Cluster(program, command=[str(program)], library=STOCK, timeout=60).run())
+                    for program in build_twins(tmp_path)]
+    assert len(theirs) == 5 and theirs == ours
+    assert max(len(lines) for lines in ours.values()) > 10
+
+
 def test_the_table_of_names_is_current():
     done = subprocess.run([str(ROOT / "scripts/api-matrix"), "--check"], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

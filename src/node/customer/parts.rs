@@ -81,7 +81,7 @@ impl Van {
         check_frames(&message)?;
         let to = message.meta.recver;
         let known = self.with_cluster(|cluster, _| cluster.ids_of(to));
-        if !known.is_some_and(|ids| ids == [to]) {
+        if known.is_none_or(|ids| ids != [to]) {
             return Err(NodeError::Invalid(format!("{to} is no node of this job")));
         }
         self.send(message)
