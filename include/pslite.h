@@ -356,6 +356,36 @@ int pslite_server_attach_store(pslite_customer* customer);
  * its sender with that text; fails here if the sender is a stock node, which knows no errors. */
 int pslite_server_respond(pslite_customer* server, const pslite_meta* request, const pslite_kv* kv);
 
+/* ---- BytePS ---------------------------------------------------------------------------------- */
+
+/* What a program that was written for the ps-lite of BytePS says of a node before pslite_start; what is said later counts
+ * at the next start. */
+
+/* What a node speaks with its peers: all of a job the same. PSLITE_WIRE in the environment goes before this. */
+enum {
+  PSLITE_WIRE_DEFAULT = 0,      /* mxnet */
+  PSLITE_WIRE_MXNET = 1,        /* dmlc's ps-lite, and all that nodes of ours do beyond it */
+  PSLITE_WIRE_BYTEPS_0_2_5 = 2, /* the ps-lite in BytePS 0.2.5.post15 of PyPI */
+  PSLITE_WIRE_BYTEPS = 3        /* that of BytePS's later releases */
+};
+int pslite_node_set_wire(pslite_node* node, int32_t wire);
+/* The role, in place of DMLC_ROLE (StartPS). -1: as DMLC_ROLE says. */
+int pslite_node_set_role(pslite_node* node, int32_t role);
+/* The rank that the node wants. -1: the scheduler chooses. If a node of a job wants one, all must, and the ranks of each
+ * role must be 0, 1, 2 and so on; else the job does not start. On any wire. */
+int pslite_node_set_rank(pslite_node* node, int32_t rank);
+/* A process may have several nodes of its role: `size` pslite_node, as each other process of the job has. DMLC_NUM_WORKER and
+ * DMLC_NUM_SERVER count processes then, and so do key ranges and pslite_node_describe's counts; ids, ranks,
+ * pslite_node_ids and dead nodes count nodes. Node i of process p must get rank p * size + i (pslite_node_set_rank). A
+ * worker asks the server of the same i in each process; of the nodes of a process one may call pslite_barrier, while
+ * pslite_start and pslite_finalize wait for all nodes. The scheduler needs the size too. */
+int pslite_node_set_group_size(pslite_node* node, int32_t size);
+int pslite_node_group_size(pslite_node* node, int32_t* size);
+/* 1: a server of this node holds a worker's push of a key back until all workers that pushed it in the round before have
+ * pulled, and their answers have been sent (docs/divergences.md). 0: it does not. -1: as the wire says; those of BytePS
+ * do, unless BYTEPS_ENABLE_ASYNC=1. PSLITE_HOLD_PUSHES in the environment goes before this. */
+int pslite_node_set_hold_pushes(pslite_node* node, int32_t holds);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

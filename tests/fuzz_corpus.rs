@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use pslite::store::compression::Compression;
 use pslite::store::pickle;
-use pslite::wire::decode_meta;
 use pslite::wire::native::{self, Hello, Info, LENT, Lent, Parsed, Welcome};
+use pslite::wire::{Dialect, decode_meta};
 
 /// Runs the job on each input of a target; how often it said yes, and no.
 fn replay(target: &str, job: impl Fn(&[u8]) -> bool) -> (usize, usize) {
@@ -30,6 +30,16 @@ fn pickles() {
 fn metadata() {
     let (read, refused) = replay("wire_meta", |bytes| decode_meta(bytes).is_ok());
     assert!(read >= 20 && refused >= 20, "{read} read, {refused} refused");
+}
+
+#[test]
+fn metadata_of_byteps() {
+    let (read, refused) = replay("wire_byteps", |data| {
+        let Some((choice, bytes)) = data.split_first() else { return false };
+        let dialect = if choice % 2 == 0 { Dialect::Byteps025 } else { Dialect::Byteps };
+        dialect.decode(bytes).is_ok()
+    });
+    assert!(read >= 12 && refused >= 12, "{read} read, {refused} refused");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(super) struct Ticket {
     pub(super) customer_id: i32,
     pub(super) group: i32,
     pub(super) leaving: bool,
+    /// Every node enters it by itself, not one of each process.
+    pub(super) instance: bool,
     /// The number of the message that entered the barrier.
     pub(super) timestamp: i32,
 }
@@ -33,6 +35,9 @@ pub(super) struct Entered {
 /// The domain of the customers that the job was formed with. A customer that came later has a
 /// domain of its own, named by its id.
 pub(super) const FIRST: i32 = -1;
+/// The domain of barriers between start and end where those two have a command of their own: some nodes may be in
+/// the exit barrier while others, of which it is not awaited, are in such a one.
+const BETWEEN: i32 = -2;
 
 impl Cluster {
     pub(super) fn enter(&mut self, _now: Duration, mut ticket: Ticket, out: &mut Vec<Action>) {
@@ -45,15 +50,15 @@ impl Cluster {
                     self.announce_leaving(ticket.customer_id, out);
                 }
                 ticket.timestamp = self.next_timestamp();
-                Self::send(out, SCHEDULER, Self::entry(&ticket));
+                Self::send(out, SCHEDULER, self.entry(&ticket));
                 self.tickets.push(ticket);
             }
         }
     }
 
     /// The request to be let in.
-    fn entry(ticket: &Ticket) -> Message {
-        let mut control = Control::new(Command::Barrier);
+    fn entry(&self, ticket: &Ticket) -> Message {
+        let mut control = Control::new(self.barrier_command(ticket.instance));
         control.barrier_group = ticket.group;
         let meta = Self::meta_of_barrier(ticket.customer_id, ticket.timestamp, true);
         let mut message = Message::control(control);
@@ -64,7 +69,16 @@ impl Cluster {
     /// Says again where this node waits: the scheduler may not have heard, or be another one.
     pub(super) fn enter_again(&self, out: &mut Vec<Action>) {
         for ticket in &self.tickets {
-            Self::send(out, SCHEDULER, Self::entry(ticket));
+            Self::send(out, SCHEDULER, self.entry(ticket));
+        }
+    }
+
+    /// The command of a barrier, as this job's wire has it.
+    const fn barrier_command(&self, instance: bool) -> Command {
+        if instance && self.config.instance_barriers {
+            Command::InstanceBarrier
+        } else {
+            Command::Barrier
         }
     }
 
@@ -92,7 +106,8 @@ impl Cluster {
                 ticket.group
             ));
         }
-        Ok(ids.len() > 1)
+        let alone = if ticket.instance { 1 } else { self.config.group_size };
+        Ok(ids.len() > alone)
     }
 
     pub(super) fn barrier_message(
@@ -100,13 +115,14 @@ impl Cluster {
         _now: Duration,
         from: Option<NodeId>,
         message: &Message,
-        group: i32,
+        control: &Control,
         out: &mut Vec<Action>,
     ) {
+        let (group, command) = (control.barrier_group, control.command);
         let customer_id = message.meta.customer_id;
         if !message.meta.request {
             if from == Some(SCHEDULER) {
-                self.released(group, customer_id, out);
+                self.released((group, command), customer_id, out);
             }
             return;
         }
@@ -118,12 +134,12 @@ impl Cluster {
                 format!("dropped a request for a barrier of group {group}"),
             );
         };
-        let domain = self.domain_of(from, customer_id);
+        let domain = self.domain_of(from, customer_id, command);
         let timestamp = message.meta.timestamp;
         let came_out = self.passed.get(&(from, customer_id, group));
         let released = self.elastic.policy.released.contains(&from);
         if self.elastic.on && (came_out == Some(&timestamp) || released) {
-            return self.let_out(from, group, customer_id, out);
+            return self.let_out(from, (group, command), customer_id, out);
         }
         let entered = self.entered.entry((group, domain)).or_default();
         entered.members.insert((from, customer_id), timestamp);
@@ -196,24 +212,30 @@ impl Cluster {
         }
     }
 
-    fn domain_of(&self, from: NodeId, customer_id: i32) -> i32 {
+    fn domain_of(&self, from: NodeId, customer_id: i32, command: Command) -> i32 {
         let first = self.customers.get(&from).is_none_or(|known| known.contains(&customer_id));
-        if first { FIRST } else { customer_id }
+        match (first, command) {
+            (false, _) => customer_id,
+            (true, Command::Barrier) if self.config.instance_barriers => BETWEEN,
+            (true, _) => FIRST,
+        }
     }
 
     /// How many entries free a barrier: one for each customer the job was formed with.
     fn expected(&self, group: i32, domain: i32) -> usize {
-        if domain != FIRST {
+        if !is_of_first(domain) {
             let gone = |id: NodeId| self.elastic.workers && self.is_gone(id);
             let worker = |node: &&Node| node.role == Role::Worker && !gone(node.id);
             return self.members.values().filter(worker).count();
         }
         let mut count = 0;
+        // Of the nodes of one process only one comes to a barrier that is not of instances.
+        let together = if domain == BETWEEN { self.config.group_size } else { 1 };
         if group & WORKER_GROUP != 0 {
-            count += self.config.num_workers;
+            count += self.config.num_workers / together;
         }
         if group & SERVER_GROUP != 0 {
-            count += self.config.num_servers;
+            count += self.config.num_servers / together;
         }
         if group & SCHEDULER != 0 && !self.config.standing_scheduler {
             count += 1;
@@ -223,10 +245,14 @@ impl Cluster {
 
     fn release(&mut self, group: i32, domain: i32, customer_id: i32, out: &mut Vec<Action>) {
         let entered = self.entered.remove(&(group, domain)).unwrap_or_default();
-        let group_of = if domain == FIRST { group } else { WORKER_GROUP };
+        let group_of = if is_of_first(domain) { group } else { WORKER_GROUP };
         let all = group == ALL_GROUP && domain == FIRST;
         self.releases_of_all += u32::from(all);
+        let command = self.barrier_command(domain == FIRST);
         let mut ids = self.ids_of(group_of).unwrap_or_default();
+        if domain == BETWEEN && self.config.group_size > 1 {
+            ids.retain(|id| entered.members.keys().any(|(member, _)| member == id));
+        }
         if self.elastic.on {
             self.note_passed(group, all, &entered, out);
             if all && entered.members.keys().any(|member| self.left.contains(member)) {
@@ -240,12 +266,18 @@ impl Cluster {
             if absent || (id == self.me.id && self.config.standing_scheduler) {
                 continue;
             }
-            self.let_out(id, group, customer_id, out);
+            self.let_out(id, (group, command), customer_id, out);
         }
     }
 
-    fn let_out(&mut self, id: NodeId, group: i32, customer_id: i32, out: &mut Vec<Action>) {
-        let mut control = Control::new(Command::Barrier);
+    fn let_out(
+        &mut self,
+        id: NodeId,
+        (group, command): (i32, Command),
+        customer_id: i32,
+        out: &mut Vec<Action>,
+    ) {
+        let mut control = Control::new(command);
         control.barrier_group = group;
         let timestamp = self.next_timestamp();
         let meta = Self::meta_of_barrier(customer_id, timestamp, false);
@@ -274,7 +306,12 @@ impl Cluster {
     }
 
     /// The scheduler's word that a barrier is passed.
-    fn released(&mut self, group: i32, customer_id: i32, out: &mut Vec<Action>) {
+    fn released(
+        &mut self,
+        (group, command): (i32, Command),
+        customer_id: i32,
+        out: &mut Vec<Action>,
+    ) {
         let late = |customer: i32| self.late.contains(&customer).then_some(customer);
         let domain = late(customer_id);
         let groups: BTreeSet<i32> = self.tickets.iter().map(|ticket| ticket.group).collect();
@@ -282,7 +319,8 @@ impl Cluster {
         // must be that one, else all go, as in stock.
         let exact = self.is_scheduler() || self.is_ours(SCHEDULER) || groups.contains(&group);
         let (passed, waiting) = std::mem::take(&mut self.tickets).into_iter().partition(|ticket| {
-            !exact || (ticket.group == group && late(ticket.customer_id) == domain)
+            self.barrier_command(ticket.instance) == command
+                && (!exact || (ticket.group == group && late(ticket.customer_id) == domain))
         });
         self.tickets = waiting;
         let passed: Vec<Ticket> = passed;
@@ -322,7 +360,9 @@ impl Cluster {
             let dead = missing.iter().filter(|id| !self.may_be_replaced(**id));
             let dead = dead.filter_map(|id| self.lost.get(id).map(|lost| (*id, lost.1.clone())));
             let waits = |id: &&NodeId| !self.elastic.workers || !self.is_worker(**id);
-            let gone = missing.iter().filter(|id| self.has_left(**id)).filter(waits);
+            // Of the nodes of a process any may come.
+            let each = *domain != BETWEEN || self.config.group_size == 1;
+            let gone = missing.iter().filter(|id| each && self.has_left(**id)).filter(waits);
             let gone = gone.map(|id| (*id, format!("{} has left", self.describe(*id))));
             if let Some((id, reason)) = dead.chain(gone).next() {
                 broken =
@@ -347,7 +387,7 @@ impl Cluster {
     }
 
     fn missing(&self, group: i32, domain: i32, entered: &Entered) -> Vec<NodeId> {
-        let group = if domain == FIRST { group } else { WORKER_GROUP };
+        let group = if is_of_first(domain) { group } else { WORKER_GROUP };
         let mut ids = self.ids_of(group).unwrap_or_default();
         if self.elastic.on && group & SERVER_GROUP != 0 {
             ids.extend(self.servers_expected());
@@ -374,4 +414,9 @@ impl Cluster {
             Self::log(out, Level::Verbose, text);
         }
     }
+}
+
+/// True unless it is that of a customer that came later.
+const fn is_of_first(domain: i32) -> bool {
+    domain < 0
 }

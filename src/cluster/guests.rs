@@ -143,5 +143,6 @@ fn operator(text: &str) -> Option<Node> {
         abilities: ability::PSLITE,
         incarnation: 0,
         native_port: 0,
+        wished_rank: None,
     })
 }

@@ -84,6 +84,7 @@ impl Member {
             abilities: self.abilities,
             incarnation: self.incarnation,
             native_port: u16::try_from(self.native_port).ok()?,
+            wished_rank: None,
         })
     }
 }

@@ -22,6 +22,7 @@ mod join;
 pub mod journal;
 mod liveness;
 mod policy;
+mod ranking;
 mod recovery;
 mod registration;
 mod resume;
@@ -35,6 +36,7 @@ mod workers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use ranking::RankOrder;
 pub use status::{NodeStatus, Status};
 pub use types::{Action, ClusterConfig, Event, Failure, FailureKind, Level, Policy, RoundTimes};
 
@@ -142,8 +144,10 @@ impl Cluster {
             }
             Event::Register { customer_id } => self.register(now, customer_id, out),
             Event::Received { from, message } => self.received(now, from, &message, out),
-            Event::EnterBarrier { ticket, customer_id, group, leaving } => {
-                self.enter(now, Ticket { ticket, customer_id, group, leaving, timestamp: 0 }, out);
+            Event::EnterBarrier { ticket, customer_id, group, leaving, instance } => {
+                let timestamp = 0;
+                let ticket = Ticket { ticket, customer_id, group, leaving, instance, timestamp };
+                self.enter(now, ticket, out);
             }
             Event::Leaving { customer_id } => self.announce_leaving(customer_id, out),
             Event::CannotGoOn(text) => {
@@ -196,8 +200,8 @@ impl Cluster {
         let Some(control) = message.meta.control.as_deref() else { return };
         match control.command {
             Command::AddNode => self.add_node(now, from, control, out),
-            Command::Barrier => {
-                self.barrier_message(now, from, message, control.barrier_group, out)
+            Command::Barrier | Command::InstanceBarrier => {
+                self.barrier_message(now, from, message, control, out);
             }
             Command::Heartbeat => self.heartbeat(now, from, control, out),
             Command::Terminate | Command::Ack => {}

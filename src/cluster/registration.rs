@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{Action, Cluster, Failure, FailureKind, Level, ranking};
 use crate::wire::{
     Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP, server_id, worker_id,
@@ -123,19 +123,21 @@ impl Cluster {
         of_role.map(|r| r.customers.len()).sum()
     }
 
-    /// Scheduler: gives out ids once all are here. The order is stock's: host name descending as a
-    /// string, then port ascending (van.cc:57).
+    /// Scheduler: gives out ids once all are here, in the order of [`super::ranking`].
     pub(super) fn form_if_complete(&mut self, now: Duration, out: &mut Vec<Action>) {
         let complete = self.registered(Role::Worker) == self.config.num_workers
             && self.registered(Role::Server) == self.config.num_servers;
         if self.ready || !self.is_scheduler() || !complete || self.failure.is_some() {
             return;
         }
-        let mut sorted: Vec<(NodeId, Registrant)> =
-            std::mem::take(&mut self.registrants).into_iter().collect();
-        sorted.sort_by(|(_, a), (_, b)| {
-            b.node.hostname.cmp(&a.node.hostname).then(a.node.port.cmp(&b.node.port))
-        });
+        let sorted = match ranking::sorted(&self.registrants, &self.config.rank_order) {
+            Ok(sorted) => sorted,
+            Err(text) => {
+                let kind = FailureKind::Config;
+                return self.fail_everywhere(crate::wire::EMPTY, Failure { kind, text }, out);
+            }
+        };
+        self.registrants.clear();
         let (mut workers, mut servers) = (0, 0);
         let mut list = Vec::new();
         for (key, registrant) in sorted {

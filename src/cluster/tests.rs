@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::*;
-use crate::wire::{ALL_GROUP, WORKER_GROUP, ability};
+use crate::wire::{ALL_GROUP, WORKER_GROUP, ability, id_to_rank};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -40,6 +40,7 @@ pub(super) fn config(
         abilities: ability::PSLITE,
         incarnation: port as u64,
         native_port: 0,
+        wished_rank: None,
     };
     let id = if role == Role::Scheduler { SCHEDULER } else { EMPTY };
     ClusterConfig {
@@ -59,6 +60,9 @@ pub(super) fn config(
         replicas: None,
         planned: false,
         scheduler_wait: 60 * SECOND,
+        group_size: 1,
+        instance_barriers: false,
+        rank_order: RankOrder::Address,
     }
 }
 
@@ -176,7 +180,10 @@ impl Job {
     }
 
     fn barrier(&mut self, i: usize, ticket: u64, customer_id: i32, group: i32) {
-        self.feed(i, Event::EnterBarrier { ticket, customer_id, group, leaving: false });
+        self.feed(
+            i,
+            Event::EnterBarrier { ticket, customer_id, group, leaving: false, instance: false },
+        );
         self.settle();
     }
 
@@ -479,8 +486,13 @@ fn the_last_word_of_a_stock_scheduler_may_be_lost() {
         configs.iter_mut().for_each(|config| config.scheduler.abilities = abilities);
         let mut job = Job::new(configs);
         job.start();
-        let exit =
-            Event::EnterBarrier { ticket: 1, customer_id: 0, group: ALL_GROUP, leaving: true };
+        let exit = Event::EnterBarrier {
+            ticket: 1,
+            customer_id: 0,
+            group: ALL_GROUP,
+            leaving: true,
+            instance: false,
+        };
         job.feed(1, exit);
         // The worker is in the middle of something.
         job.barrier(2, 1, 0, WORKER_GROUP + SERVER_GROUP);
@@ -522,4 +534,63 @@ fn the_same_job_gives_the_same_actions() {
         format!("{:?}", job.events)
     };
     assert_eq!(run(), run());
+}
+
+/// Two processes of each role with two nodes each: one of a process comes to a barrier, and each node to those of start
+/// and end, even while others are still in another one.
+#[test]
+fn one_node_of_each_process_meets_and_every_node_ends() {
+    let mut configs = vec![config(Role::Scheduler, "s", 1, 4, 4)];
+    for rank in 0..4 {
+        for (role, host) in [(Role::Worker, "a"), (Role::Server, "b")] {
+            let mut config = config(role, host, 100 + rank, 4, 4);
+            config.node.wished_rank = Some(3 - rank as u32);
+            configs.push(config);
+        }
+    }
+    for config in &mut configs {
+        config.group_size = 2;
+        config.instance_barriers = true;
+    }
+    let mut job = Job::new(configs);
+    job.start();
+    let ids: Vec<NodeId> = job.nodes.iter().map(|node| node.me().id).collect();
+    assert_eq!(ids, [1, 15, 14, 13, 12, 11, 10, 9, 8], "the ranks that they wished");
+    let enter = |job: &mut Job, i: usize, ticket, instance| {
+        let group = ALL_GROUP;
+        let event = Event::EnterBarrier { ticket, customer_id: 0, group, leaving: false, instance };
+        job.feed(i, event);
+        job.settle();
+    };
+    let (first, second): (Vec<usize>, Vec<usize>) =
+        (1..9).partition(|i| id_to_rank(ids[*i]) % 2 == 0);
+    for i in &second {
+        enter(&mut job, *i, 1, true);
+    }
+    for i in first.iter().chain([&0]) {
+        assert_eq!(job.done(first[0], 2), None);
+        enter(&mut job, *i, 2, false);
+    }
+    assert!(first.iter().all(|i| job.done(*i, 2) == Some(Ok(()))));
+    assert!(second.iter().all(|i| job.done(*i, 1).is_none()), "they are in another one");
+    for i in first.iter().chain([&0]) {
+        enter(&mut job, *i, 1, true);
+    }
+    assert!((0..9).all(|i| job.done(i, 1) == Some(Ok(()))));
+}
+
+#[test]
+fn wishes_that_do_not_fit_end_the_job_everywhere() {
+    let mut configs = vec![config(Role::Scheduler, "s", 1, 2, 0)];
+    for port in [5, 6] {
+        let mut config = config(Role::Worker, "a", port, 2, 0);
+        config.node.wished_rank = Some(1);
+        configs.push(config);
+    }
+    let mut job = Job::new(configs);
+    job.start();
+    for i in 0..3 {
+        let failure = job.failure(i).unwrap();
+        assert!(failure.contains("wishes rank 1 where 0 is next"), "{i}: {failure}");
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::ranking::RankOrder;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order};
 use crate::wire::{Message, Node, NodeId, Role};
 
@@ -43,6 +44,12 @@ pub struct ClusterConfig {
     pub planned: bool,
     /// How long nodes of an elastic job wait for a scheduler that keeps a journal to be started again.
     pub scheduler_wait: Duration,
+    /// Nodes of one role in one process (BytePS's groups): consecutive ranks. 1 but there.
+    pub group_size: usize,
+    /// Barriers that every node enters by itself have a command of their own.
+    pub instance_barriers: bool,
+    /// Scheduler: the order of ranks where nodes wish none.
+    pub rank_order: RankOrder,
 }
 
 /// Who serves in an elastic job (`docs/elastic.md`): the same at every node that knows the same epoch.
@@ -120,6 +127,9 @@ pub enum Event {
         group: i32,
         /// The exit barrier: peers may vanish soon without anybody's fault.
         leaving: bool,
+        /// Every node enters it by itself, as at the start and the end. Else, where a process has several nodes
+        /// ([`ClusterConfig::group_size`]), one of each process.
+        instance: bool,
     },
     /// A customer sends no more requests.
     Leaving {

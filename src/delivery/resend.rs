@@ -323,7 +323,7 @@ fn is_tracked(meta: &Meta) -> bool {
     match control.command {
         Command::Ack | Command::Terminate => false,
         Command::Heartbeat => control.notice.is_some(),
-        Command::AddNode | Command::Barrier => true,
+        Command::AddNode | Command::Barrier | Command::InstanceBarrier => true,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Keys and values between workers and servers, as pure state machines: who owns which key, how a
 //! request is cut into one message per server, which requests are in flight, how the answers of a
-//! pull are put together, and which requests a server still owes an answer.
+//! pull are put together, which requests a server still owes an answer, and which pushes it holds back (`gate`).
 //!
 //! May touch `wire` types and bytes; must not do I/O, read a clock, start threads or know sockets.
 //! Keys, values and lens stay the bytes that travelled: received buffers may be unaligned
@@ -9,6 +9,7 @@
 pub mod assembly;
 pub mod commands;
 pub mod flights;
+pub mod gate;
 pub mod ranges;
 pub mod rounds;
 pub mod routes;

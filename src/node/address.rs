@@ -50,14 +50,19 @@ pub(super) fn bind(
         port: i32::from(port),
         is_recovery: false,
         abilities: abilities(settings),
-        incarnation: if settings.stock_level { 0 } else { incarnation },
+        incarnation: if settings.speaks_extensions() { incarnation } else { 0 },
         native_port: 0,
+        wished_rank: settings.wished_rank,
     })
 }
 
 /// What this node tells others that it can.
 fn abilities(settings: &Settings) -> u64 {
-    if settings.stock_level {
+    if !settings.speaks_extensions() {
+        if settings.elastic && settings.dialect.is_byteps() {
+            let text = "PSLITE_ELASTIC=1 has no effect with PSLITE_WIRE: only the wire mxnet can say where keys are";
+            log::write(Level::Warning, text);
+        }
         return 0;
     }
     let mut all = ability::PSLITE;
@@ -65,7 +70,8 @@ fn abilities(settings: &Settings) -> u64 {
     if settings.elastic && !elastic {
         log::write(
             Level::Warning,
-            "PSLITE_ELASTIC=1 has no effect with PS_RESEND: keys do not move in this job",
+            "PSLITE_ELASTIC=1 has no effect with PS_RESEND, or several nodes of a role in a process: keys do not \
+             move in this job",
         );
     }
     if elastic {
@@ -97,7 +103,7 @@ pub(super) fn native(
     hostname: &str,
     incarnation: u64,
 ) -> Result<Option<(NativeTransport, u16)>> {
-    let stock = settings.stock_level || settings.local || settings.resend.is_some();
+    let stock = !settings.speaks_extensions() || settings.local || settings.resend.is_some();
     let Some(carriers) = settings.native else { return Ok(None) };
     if stock || settings.drop_percent > 0 || settings.role == Role::Scheduler {
         return Ok(None);

@@ -8,7 +8,7 @@ mod parts;
 mod serving;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::customers::Customers;
 use super::error::{NodeError, Result};
+use super::gating::Gating;
 use super::landing::{Landings, PullSink};
 use super::line::Line;
 use super::movable::Movable;
@@ -32,7 +33,7 @@ use crate::kv::{
     server_key_ranges, slice,
 };
 use crate::observe::{MessageKind, Traffic};
-use crate::wire::{DataType, Frames, Message, Meta, NodeId, SERVER_GROUP, server_id};
+use crate::wire::{DataType, Frames, Message, Meta, NodeId, SERVER_GROUP};
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
 pub type Handler = Box<dyn Fn(Message) + Send + Sync>;
@@ -78,6 +79,10 @@ pub(crate) struct Shared {
     pub(crate) shell: OnceLock<Shell>,
     /// Stands between keys that move and the handler, if this is a server without a store. See [`Shared::movable`].
     movable: OnceLock<Movable>,
+    /// Keeps the rounds of such a server apart.
+    pub(super) gating: Gating,
+    /// This, for what outlives a call.
+    pub(super) me: Weak<Self>,
     van: VanSlot,
 }
 
@@ -219,7 +224,9 @@ impl Customer {
         customer_id: i32,
         handler: Handler,
     ) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|me| Shared {
+            me: Weak::clone(me),
+            gating: Gating::default(),
             app_id,
             customer_id,
             handler,
@@ -413,17 +420,18 @@ impl CustomerHandle {
         if state.value_size.is_none() {
             return Err(NodeError::Invalid("this customer is no KVWorker".to_owned()));
         }
-        let servers = van.settings().num_servers;
+        let servers = van.settings().server_groups();
         if servers == 0 {
             return Err(NodeError::Invalid("this job has no servers to ask".to_owned()));
         }
         if state.ranges.len() != servers {
             state.ranges = server_key_ranges(servers);
         }
-        let ids: SmallVec<[NodeId; 16]> = (0..servers).map(server_id).collect();
+        let ids: SmallVec<[NodeId; 16]> = (0..servers).map(|range| van.server_of(range)).collect();
         let timestamp = state.requests.new_request(&ids);
         let want_lens = sink.as_ref().map(|sink| sink.wants_lens());
-        let destination = sink.as_ref().filter(|_| van.has_native());
+        let destination =
+            sink.as_ref().filter(|_| van.has_native() && van.settings().group_size == 1);
         let destination = destination.and_then(|sink| sink.destination());
         let payload = Payload { sink, done };
         let pending = match want_lens {
@@ -477,6 +485,10 @@ impl CustomerHandle {
         (timestamp, request): (i32, &Request),
         slices: Slices,
     ) -> Result<()> {
+        if request.push && request.pull && van.settings().dialect.is_byteps() {
+            let text = "a push that pulls too: PSLITE_WIRE has no such message";
+            return Err(NodeError::Invalid(text.to_owned()));
+        }
         state.asked(van.traffic(), timestamp);
         if state.requests.tracker().waiting_count() > 1 {
             van.need_receiver();
@@ -484,7 +496,7 @@ impl CustomerHandle {
         state.follow_pieces(van, self.shared.customer_id);
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
-            nobody_asked = state.requests.skip(timestamp, server_id(rank)).or(nobody_asked);
+            nobody_asked = state.requests.skip(timestamp, van.server_of(rank)).or(nobody_asked);
         }
         if let Some(finished) = nobody_asked {
             drop(state);
@@ -506,7 +518,7 @@ impl CustomerHandle {
         }
         drop(state);
         for (rank, kv) in slices {
-            let meta = Meta { recver: server_id(rank), ..meta.clone() };
+            let meta = Meta { recver: van.server_of(rank), ..meta.clone() };
             van.send(with_data(meta, kv))?;
         }
         Ok(())

@@ -109,6 +109,14 @@ impl Customers {
         }
     }
 
+    /// Tells those customers who hold requests back that time has passed.
+    pub(crate) fn tick_gates(&self) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        for customer in map.values().filter(|customer| customer.gating.is_due()) {
+            customer.line.push(i32::MAX, Delivery::GateTick);
+        }
+    }
+
     /// Tells every customer.
     pub(crate) fn broadcast(&self, item: &Delivery) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);

@@ -4,7 +4,7 @@
 //! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks, `service`
 //! what it does with what comes, `flights` where the parts of its requests are, `line` in which order, `waiting`
 //! how the end of a request is waited for, `customers` where they are found; `planning` what the scheduler moves;
-//! `landing` lets pulled values land in the caller's memory; `shell` puts the `store` into a server, `movable` lets keys of an application's handler move, `lending` the transport's memory into the `store`; `journal` is the
+//! `landing` lets pulled values land in the caller's memory; `shell` puts the `store` into a server, `movable` lets keys of an application's handler move, `lending` the transport's memory into the `store`, `gating` keeps rounds apart; `journal` is the
 //! scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not live
 //! here but in the state machines.
 
@@ -14,6 +14,7 @@ pub mod customer;
 mod customers;
 pub mod error;
 mod flights;
+mod gating;
 mod journal;
 pub mod landing;
 mod lending;
@@ -35,4 +36,4 @@ pub use landing::{Destination, PullSink};
 pub use movable::KeyState;
 pub use operator::Operator;
 pub use postoffice::{NodeInfo, Postoffice};
-pub use settings::{Lookup, Settings};
+pub use settings::{Asked, Lookup, Settings};

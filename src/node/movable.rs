@@ -96,6 +96,11 @@ impl Movable {
         Self::new(Box::new(Unaware))
     }
 
+    /// Nothing is kept between rounds.
+    pub(crate) fn is_stateless(&self) -> bool {
+        self.state.is_stateless()
+    }
+
     fn keys(&self, customer: &Shared, van: &Van) -> &Mutex<Opaque> {
         self.keys.get_or_init(|| {
             let mut keys = Opaque::new(OpaqueConfig {
@@ -236,7 +241,7 @@ impl Movable {
                 Step::Give(meta, frames) => {
                     let message = Message { meta, data: frames.into_iter().collect() };
                     customer.note_request(&message);
-                    (customer.handler)(message);
+                    customer.give(message);
                 }
                 Step::Export(key) => {
                     let state = self.state.export(key);

@@ -9,7 +9,7 @@ use super::address;
 use super::error::{NodeError, Result};
 use crate::cluster::Status;
 use crate::transport::address as net;
-use crate::transport::zmq::{Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};
+use crate::transport::zmq::{Answers, Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::elastic::{Word, WordKind};
 use crate::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
 
@@ -60,6 +60,7 @@ impl Operator {
             priority_mode: false,
             max_frame: FRAME_BYTES_MAX,
             name_seed: address::incarnation(),
+            answers: Answers::OwnWay,
         })
         .map_err(fail)?;
         let own_host = self.own_host()?;

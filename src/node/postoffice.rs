@@ -8,9 +8,9 @@ use super::customer::{Customer, Handler, VanSlot};
 use super::customers::Customers;
 use super::error::{NodeError, Result};
 use super::service::Delivery;
-use super::settings::{Lookup, Settings};
+use super::settings::{Asked, Lookup, Settings};
 use super::shell::Shell;
-use super::van::{Van, lock};
+use super::van::{Meeting, Van, lock};
 use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log;
 use crate::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
@@ -24,6 +24,8 @@ pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
 /// A node of a job, before, while and after it runs.
 pub struct Postoffice {
     lookup: Lookup,
+    /// What the program says of the node.
+    asked: Mutex<Asked>,
     customers: Arc<Customers>,
     van: VanSlot,
     /// Held while the van is made or ended, so that customers that start at once share one van.
@@ -40,10 +42,12 @@ pub struct NodeInfo {
     pub id: NodeId,
     /// Its rank within its role; 0 before the job is complete.
     pub rank: i32,
-    /// `DMLC_NUM_WORKER`.
+    /// `DMLC_NUM_WORKER`: where a process has several nodes of a role, the number of processes.
     pub num_workers: usize,
-    /// `DMLC_NUM_SERVER`.
+    /// `DMLC_NUM_SERVER`, likewise.
     pub num_servers: usize,
+    /// Nodes of one role in a process ([`Asked::group_size`]); ids and ranks count nodes.
+    pub group_size: usize,
     /// Where others find it.
     pub hostname: String,
     /// The port there.
@@ -62,6 +66,7 @@ impl Postoffice {
     pub fn new(lookup: Lookup) -> Self {
         Self {
             lookup,
+            asked: Mutex::default(),
             customers: Arc::new(Customers::default()),
             van: Arc::new(RwLock::new(None)),
             lifecycle: Mutex::new(None),
@@ -73,6 +78,15 @@ impl Postoffice {
     #[must_use]
     pub fn from_env() -> Self {
         Self::new(Arc::new(|name| std::env::var(name).ok()))
+    }
+
+    /// Changes what the program says of the node, for its next start.
+    pub fn ask(&self, change: impl FnOnce(&mut Asked)) {
+        change(&mut lock(&self.asked));
+    }
+
+    fn read_settings(&self) -> Result<Settings> {
+        Settings::read(&self.lookup, &lock(&self.asked))
     }
 
     /// Says whom to tell when the job cannot go on.
@@ -122,9 +136,9 @@ impl Postoffice {
     pub fn start(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
         let van = self.van_for_start(false)?;
         van.register(customer_id)?;
-        // The others met before a server came that joins.
-        if do_barrier && !van.has_joined() {
-            van.barrier(customer_id, ALL_GROUP, false)?;
+        // The others met before a server came that joins, or a node that takes a dead one's place.
+        if do_barrier && !van.is_recovery() {
+            van.barrier(customer_id, ALL_GROUP, Meeting::Start)?;
         }
         Ok(())
     }
@@ -134,7 +148,7 @@ impl Postoffice {
         if let Ok(van) = self.running() {
             return Ok(van);
         }
-        let settings = Settings::read(&self.lookup)?;
+        let settings = self.read_settings()?;
         log::set_level(settings.log_level);
         *lifecycle = Some(settings.clone());
         let on_failure = Arc::clone(&self.on_failure);
@@ -164,7 +178,7 @@ impl Postoffice {
             Err(error) => return Err(error),
         };
         let result = if do_barrier {
-            van.barrier(customer_id, ALL_GROUP, true)
+            van.barrier(customer_id, ALL_GROUP, Meeting::End)
         } else {
             van.leaving(customer_id);
             van.failure().map_or(Ok(()), Err)
@@ -200,7 +214,7 @@ impl Postoffice {
         if leaving {
             van.leaving(customer_id);
         }
-        van.barrier(customer_id, group, false)
+        van.barrier(customer_id, group, Meeting::Between)
     }
 
     /// Runs a scheduler without an application until every node has come and gone.
@@ -243,8 +257,8 @@ impl Postoffice {
         if van.settings().role != Role::Server {
             return Err(NodeError::Config("DMLC_ROLE must be server here".to_owned()));
         }
-        if !van.with_cluster(|cluster, _| cluster.me().is_recovery) {
-            van.barrier(0, ALL_GROUP, false)?;
+        if !van.is_recovery() {
+            van.barrier(0, ALL_GROUP, Meeting::Start)?;
         }
         loop {
             match told.recv_timeout(CHECK) {
@@ -275,8 +289,9 @@ impl Postoffice {
                     role: settings.role,
                     id: me.id,
                     rank: if me.id == EMPTY { 0 } else { id_to_rank(me.id) },
-                    num_workers: settings.num_workers,
-                    num_servers: settings.num_servers,
+                    num_workers: settings.num_workers / settings.group_size,
+                    num_servers: settings.server_groups(),
+                    group_size: settings.group_size,
                     hostname: me.hostname.clone(),
                     port: me.port,
                     verbose: settings.verbose,
@@ -287,14 +302,15 @@ impl Postoffice {
         }
         let settings = match lock(&self.lifecycle).clone() {
             Some(settings) => settings,
-            None => Settings::read(&self.lookup)?,
+            None => self.read_settings()?,
         };
         Ok(NodeInfo {
             role: settings.role,
             id: EMPTY,
             rank: 0,
-            num_workers: settings.num_workers,
-            num_servers: settings.num_servers,
+            num_workers: settings.num_workers / settings.group_size,
+            num_servers: settings.server_groups(),
+            group_size: settings.group_size,
             hostname: String::new(),
             port: 0,
             verbose: settings.verbose,
@@ -332,7 +348,7 @@ impl Postoffice {
         Ok(self.running()?.with_cluster(|cluster, now| cluster.dead_nodes(now, timeout)))
     }
 
-    /// One key range for each server (postoffice.cc:169).
+    /// One key range for each server, or process of servers (postoffice.cc:169).
     ///
     /// # Errors
     /// The settings were never read.

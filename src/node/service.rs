@@ -43,6 +43,10 @@ pub(crate) enum Delivery {
     Stop,
     /// Parts of requests that wait may go.
     Retry,
+    /// A request that was held back.
+    Released(Message),
+    /// Time has passed, and requests are held back.
+    GateTick,
     Failed(NodeError),
 }
 
@@ -58,7 +62,7 @@ impl Delivery {
     /// Where it goes in the queue.
     pub(crate) const fn priority(&self) -> i32 {
         match self {
-            Self::Message(message) => message.meta.priority,
+            Self::Message(message) | Self::Released(message) => message.meta.priority,
             // After everything that had arrived before: a response that is here counts.
             _ => i32::MIN,
         }
@@ -78,12 +82,17 @@ impl Shared {
     pub(crate) fn handle(&self, item: Delivery) {
         match item {
             Delivery::Message(message) => self.message(message),
+            Delivery::Released(message) => (self.handler)(message),
+            Delivery::GateTick => self.gate_tick(),
             Delivery::NodeLost { id, reason } => self.node_lost(id, &reason),
             Delivery::CustomerLeft { id, customer_id } => {
-                if let Some(ledger) = &mut lock(&self.requests).ledger {
+                // Nobody here waits for those who push to other nodes of this process.
+                let awaited = self.van().is_ok_and(|van| van.deals_with(id));
+                if awaited && let Some(ledger) = &mut lock(&self.requests).ledger {
                     ledger.customer_left(id, customer_id);
                     self.left.store(true, Ordering::Relaxed);
                 }
+                self.gate_customer_left(id, customer_id);
                 self.with_shell(|shell| shell.customer_left(self, id, customer_id));
             }
             Delivery::Policy(word) => self.new_policy(&word),
@@ -136,23 +145,24 @@ impl Shared {
         {
             return;
         }
-        let error = if request { String::new() } else { message.meta.error.clone() };
-        (self.handler)(message);
-        if !request {
-            let response = Response { error: &error, ..Response::default() };
-            let mut state = lock(&self.requests);
-            if error.is_empty() {
-                state.commands.obeyed(timestamp, sender);
-            } else {
-                state.commands.forget(timestamp);
-            }
-            let finished = state.answered((timestamp, sender, kind), response);
-            drop(state);
-            if let Some(finished) = finished {
-                self.finish(finished);
-            }
-            self.tell_waiters(lock(&self.requests));
+        if request {
+            return self.give(message);
         }
+        let error = message.meta.error.clone();
+        (self.handler)(message);
+        let response = Response { error: &error, ..Response::default() };
+        let mut state = lock(&self.requests);
+        if error.is_empty() {
+            state.commands.obeyed(timestamp, sender);
+        } else {
+            state.commands.forget(timestamp);
+        }
+        let finished = state.answered((timestamp, sender, kind), response);
+        drop(state);
+        if let Some(finished) = finished {
+            self.finish(finished);
+        }
+        self.tell_waiters(lock(&self.requests));
     }
 
     /// A request goes to the application, or to the store in its place.
@@ -193,6 +203,7 @@ impl Shared {
             shell.forget_node(id);
         }
         self.with_movable(|movable| movable.forget_node(id));
+        self.gate_forget(id);
         let finished = {
             let mut state = lock(&self.requests);
             if let Some(ledger) = &mut state.ledger {
@@ -238,6 +249,7 @@ impl Shared {
     }
 
     fn all_lost(&self, error: &NodeError) {
+        self.gating.clear();
         let finished = lock(&self.requests).requests.fail_all(error.to_string());
         finished.into_iter().for_each(|finished| self.finish(finished));
         self.tell_waiters(lock(&self.requests));
@@ -263,7 +275,7 @@ impl Shared {
             let text = format!(
                 "{} left without the push of key {} that others wait for",
                 who.join(", "),
-                local_key(request.key, van.settings().num_servers),
+                local_key(request.key, van.settings().server_groups()),
             );
             log::write(Level::Error, &text);
             // A stock worker would take any answer for a success: it goes on waiting, as before.

@@ -7,24 +7,52 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{NodeError, Result};
+use crate::cluster::RankOrder;
 use crate::observe::MetricsFile;
 use crate::observe::log::Level;
 use crate::placement::links::PROBE_AFTER;
 use crate::transport::native::Carriers;
-use crate::wire::Role;
+use crate::wire::byteps::HOSTNAME_BYTES;
+use crate::wire::{Dialect, Role};
 
 /// Finds the text of a setting; `None` if it is not set.
 pub type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
+/// What the program says of a node before it starts, in addition to the environment (BytePS's `StartPS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// In place of `DMLC_ROLE`.
+    pub role: Option<Role>,
+    /// The rank that it wants; if a node of a job wishes one, all must.
+    pub wished_rank: Option<u32>,
+    /// Nodes of its role in its process, and in every other: BytePS's groups. Their ranks follow each other. 1 if not said.
+    pub group_size: Option<u16>,
+    /// The wire, unless `PSLITE_WIRE` names one.
+    pub dialect: Option<Dialect>,
+    /// Whether a server holds pushes back ([`crate::kv::gate`]), unless `PSLITE_HOLD_PUSHES` says.
+    pub holds_pushes: Option<bool>,
+}
+
 /// What one node was told by its environment.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `DMLC_ROLE`.
+    /// `DMLC_ROLE`, unless the program says it.
     pub role: Role,
-    /// `DMLC_NUM_WORKER`: customers that register as workers.
+    /// Customers that register as workers: `DMLC_NUM_WORKER`, times the size of groups.
     pub num_workers: usize,
-    /// `DMLC_NUM_SERVER`.
+    /// Servers: `DMLC_NUM_SERVER`, times the size of groups.
     pub num_servers: usize,
+    /// See [`Asked::group_size`].
+    pub group_size: usize,
+    /// See [`Asked::wished_rank`].
+    pub wished_rank: Option<u32>,
+    /// `PSLITE_WIRE`: what this node speaks with its peers.
+    pub dialect: Dialect,
+    /// `PSLITE_HOLD_PUSHES`: whether a server holds the pushes of a round back until all have pulled the round before.
+    /// `None`: as its application asks.
+    pub holds_pushes: Option<bool>,
+    /// `BYTEPS_ENABLE_MIXED_MODE`, `BYTEPS_ORDERED_HOSTS`: the order of ranks. The scheduler's counts.
+    pub rank_order: RankOrder,
     /// `DMLC_PS_ROOT_URI`.
     pub root_host: String,
     /// `DMLC_PS_ROOT_PORT`.
@@ -33,7 +61,7 @@ pub struct Settings {
     pub node_host: Option<String>,
     /// `DMLC_INTERFACE`.
     pub interface: Option<String>,
-    /// `PORT`: a fixed port to listen on.
+    /// `PORT`, or `DMLC_PORT` on the wire of BytePS's later releases: a fixed port to listen on.
     pub port: Option<u16>,
     /// `PSLITE_PORT_RANGE`: the ports that the firewall lets through, both ends included.
     pub port_range: Option<(u16, u16)>,
@@ -111,31 +139,58 @@ impl Settings {
     /// need one.
     #[must_use]
     pub const fn follows_pieces(&self) -> bool {
-        self.elastic && self.resend.is_none()
+        self.elastic && self.resend.is_none() && self.speaks_extensions() && self.group_size == 1
+    }
+
+    /// True if what stock does not know can be said to peers.
+    #[must_use]
+    pub const fn speaks_extensions(&self) -> bool {
+        !self.stock_level && !self.dialect.is_byteps()
+    }
+
+    /// How many parts the keys are in: one for each process of servers.
+    #[must_use]
+    pub const fn server_groups(&self) -> usize {
+        self.num_servers / self.group_size
     }
 
     /// Reads all settings.
     ///
     /// # Errors
     /// [`NodeError::Config`] names the first variable that is missing or holds nonsense.
-    pub fn read(lookup: &Lookup) -> Result<Self> {
+    pub fn read(lookup: &Lookup, asked: &Asked) -> Result<Self> {
         let env = Reader { lookup };
+        let group_size = usize::from(asked.group_size.unwrap_or(1).max(1));
+        let dialect = env.dialect()?.or(asked.dialect).unwrap_or_default();
         let verbose = env.number("PS_VERBOSE", 0)?;
         let own_heartbeat = env.seconds("PSLITE_HEARTBEAT", Some(2.0))?;
         let heartbeat_timeout = env.seconds("PS_HEARTBEAT_TIMEOUT", None)?;
         let default_recovery_wait =
             heartbeat_timeout.unwrap_or_default().max(RECOVERY_WAIT_AT_LEAST);
         let resend = env.number("PS_RESEND", 0)? != 0;
+        if resend && dialect == Dialect::Byteps {
+            // Its number that means "not set" is one of its messages' numbers too, which stock ends at.
+            let text = "PS_RESEND=1 is not possible with PSLITE_WIRE=byteps";
+            return Err(NodeError::Config(text.to_owned()));
+        }
         let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000)?;
         Ok(Self {
-            role: env.role()?,
-            num_workers: env.count("DMLC_NUM_WORKER")?,
-            num_servers: env.count("DMLC_NUM_SERVER")?,
-            root_host: env.required("DMLC_PS_ROOT_URI")?,
+            role: asked.role.map_or_else(|| env.role(), Ok)?,
+            num_workers: env.count("DMLC_NUM_WORKER")? * group_size,
+            num_servers: env.count("DMLC_NUM_SERVER")? * group_size,
+            group_size,
+            wished_rank: asked.wished_rank,
+            dialect,
+            holds_pushes: env.holds_pushes(asked, dialect)?,
+            rank_order: env.rank_order()?,
+            root_host: env.host("DMLC_PS_ROOT_URI", dialect)?,
             root_port: env.port_of("DMLC_PS_ROOT_PORT", &env.required("DMLC_PS_ROOT_PORT")?)?,
-            node_host: env.text("DMLC_NODE_HOST"),
+            node_host: env
+                .text("DMLC_NODE_HOST")
+                .map(|_| env.host("DMLC_NODE_HOST", dialect))
+                .transpose()?,
             interface: env.text("DMLC_INTERFACE"),
-            port: env.text("PORT").map(|text| env.port_of("PORT", &text)).transpose()?,
+            port: env.fixed_port(dialect)?,
             port_range: env.port_range("PSLITE_PORT_RANGE")?,
             local: env.number("DMLC_LOCAL", 0)? != 0,
             kubernetes: env.number("DMLC_USE_KUBERNETES", 0)? > 0,
@@ -238,6 +293,11 @@ impl Reader<'_> {
             .ok_or_else(|| NodeError::Config(format!("{name}={text} is not a port (1 to 65535)")))
     }
 
+    fn fixed_port(&self, dialect: Dialect) -> Result<Option<u16>> {
+        let name = if dialect == Dialect::Byteps { "DMLC_PORT" } else { "PORT" };
+        self.text(name).map(|text| self.port_of(name, &text)).transpose()
+    }
+
     fn port_range(&self, name: &str) -> Result<Option<(u16, u16)>> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let wrong =
@@ -257,6 +317,59 @@ impl Reader<'_> {
             _ => Err(NodeError::Config(format!(
                 "DMLC_ROLE={text} is none of worker, server, scheduler"
             ))),
+        }
+    }
+
+    fn dialect(&self) -> Result<Option<Dialect>> {
+        let Some(text) = self.text("PSLITE_WIRE") else { return Ok(None) };
+        let names = Dialect::ALL.map(Dialect::name).join(", ");
+        let wrong = || NodeError::Config(format!("PSLITE_WIRE={text} is none of {names}"));
+        Dialect::from_name(&text).map(Some).ok_or_else(wrong)
+    }
+
+    /// A host that other nodes are told of.
+    fn host(&self, name: &str, dialect: Dialect) -> Result<String> {
+        let text = self.required(name)?;
+        if dialect.is_byteps() && text.len() > HOSTNAME_BYTES {
+            return Err(NodeError::Config(format!(
+                "{name}={text} is longer than {HOSTNAME_BYTES} bytes, which is all that PSLITE_WIRE={} has room for",
+                dialect.name()
+            )));
+        }
+        Ok(text)
+    }
+
+    /// In BytePS's asynchronous mode there are no rounds.
+    fn holds_pushes(&self, asked: &Asked, dialect: Dialect) -> Result<Option<bool>> {
+        if self.text("PSLITE_HOLD_PUSHES").is_some() {
+            return Ok(Some(self.number("PSLITE_HOLD_PUSHES", 0)? != 0));
+        }
+        let has_rounds = self.number("BYTEPS_ENABLE_ASYNC", 0)? == 0;
+        let usual = dialect.is_byteps().then_some(has_rounds);
+        Ok(asked.holds_pushes.or(usual).or((!has_rounds).then_some(false)))
+    }
+
+    fn rank_order(&self) -> Result<RankOrder> {
+        let mixed = self.number("BYTEPS_ENABLE_MIXED_MODE", 0)? != 0;
+        match (mixed, self.text("BYTEPS_ORDERED_HOSTS")) {
+            (false, None) => Ok(RankOrder::Address),
+            (true, None) => Ok(RankOrder::Mixed),
+            (false, Some(text)) => {
+                // With or without a port.
+                let host =
+                    |word: &str| word.split(':').next().unwrap_or_default().trim().to_owned();
+                let hosts: Vec<String> = text.split(',').map(host).collect();
+                let twice = |host: &&String| hosts.iter().filter(|other| other == host).count() > 1;
+                match hosts.iter().find(twice) {
+                    None => Ok(RankOrder::Hosts(hosts)),
+                    Some(host) => Err(NodeError::Config(format!(
+                        "BYTEPS_ORDERED_HOSTS={text} names {host} twice"
+                    ))),
+                }
+            }
+            (true, Some(_)) => Err(NodeError::Config(
+                "BYTEPS_ENABLE_MIXED_MODE and BYTEPS_ORDERED_HOSTS exclude each other".to_owned(),
+            )),
         }
     }
 
@@ -358,73 +471,5 @@ const CONNECTIONS_MAX: u8 = 8;
 const MAX_NODES: u32 = 100_000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    fn lookup(extra: &[(&str, &str)]) -> Lookup {
-        let mut map: BTreeMap<String, String> = [
-            ("DMLC_ROLE", "worker"),
-            ("DMLC_NUM_WORKER", "2"),
-            ("DMLC_NUM_SERVER", "3"),
-            ("DMLC_PS_ROOT_URI", "127.0.0.1"),
-            ("DMLC_PS_ROOT_PORT", "9091"),
-        ]
-        .iter()
-        .chain(extra)
-        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-        .collect();
-        map.retain(|_, v| v != "<unset>");
-        Arc::new(move |name| map.get(name).cloned())
-    }
-
-    #[test]
-    fn defaults_are_stocks_where_stock_has_one() {
-        let s = Settings::read(&lookup(&[])).unwrap();
-        assert_eq!((s.role, s.num_workers, s.num_servers), (Role::Worker, 2, 3));
-        assert!(s.resend.is_none() && s.heartbeat_timeout.is_none() && !s.priority_van);
-        assert_eq!((s.log_level, s.connections), (Level::Warning, 1));
-    }
-
-    #[test]
-    fn nonsense_is_named() {
-        for (name, value) in [
-            ("DMLC_NUM_WORKER", "two"),
-            ("DMLC_ROLE", "wroker"),
-            ("DMLC_PS_ROOT_PORT", "0"),
-            ("PSLITE_PORT_RANGE", "9000"),
-            ("DMLC_PS_VAN_TYPE", "ibverbs"),
-            ("PS_RESEND", "yes"),
-            ("PSLITE_METRICS", "m.jsonl:0"),
-            ("PSLITE_REPLICAS", "2"),
-            ("PSLITE_CONNECTIONS", "0"),
-            ("PSLITE_CONNECTIONS", "9"),
-            ("PSLITE_CONNECTIONS", "two"),
-            ("DMLC_PS_ROOT_URI", "<unset>"),
-        ] {
-            let error = Settings::read(&lookup(&[(name, value)])).unwrap_err().to_string();
-            assert!(error.contains(name), "{name}={value}: {error}");
-        }
-    }
-
-    #[test]
-    fn keys_do_not_move_over_resent_messages() {
-        let follows =
-            |extra: &[(&str, &str)]| Settings::read(&lookup(extra)).unwrap().follows_pieces();
-        assert!(follows(&[("PSLITE_ELASTIC", "1")]) && !follows(&[]));
-        assert!(!follows(&[("PSLITE_ELASTIC", "1"), ("PS_RESEND", "1")]));
-    }
-
-    #[test]
-    fn resend_and_ranges_are_read() {
-        let s = Settings::read(&lookup(&[
-            ("PS_RESEND", "1"),
-            ("PS_RESEND_TIMEOUT", "200"),
-            ("PSLITE_PORT_RANGE", "9000-9010"),
-            ("PSLITE_CONNECTIONS", "8"),
-        ]))
-        .unwrap();
-        assert_eq!(s.resend, Some(Duration::from_millis(200)));
-        assert_eq!((s.port_range, s.connections), (Some((9000, 9010)), 8));
-    }
-}
+#[path = "settings_tests.rs"]
+mod tests;

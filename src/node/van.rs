@@ -30,7 +30,7 @@ use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
 use crate::observe::{MessageKind, Traffic};
 use crate::transport::native::{LentMemory, NativeTransport};
-use crate::transport::zmq::{SendError, SendMode, ZmqOptions, ZmqTransport};
+use crate::transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::elastic::Word;
 use crate::wire::{self, Message, NodeId, Role};
 use receive::Detour;
@@ -117,6 +117,7 @@ impl Van {
             priority_mode: settings.priority_van,
             max_frame: FRAME_BYTES_MAX,
             name_seed: incarnation,
+            answers: answers(&settings),
         })
         .map_err(|error| NodeError::Address(error.to_string()))?;
         let mut me = address::bind(&settings, &transport, incarnation)?;
@@ -257,7 +258,8 @@ impl Van {
     }
 
     /// Enters a barrier and waits for its release.
-    pub(crate) fn barrier(&self, customer_id: i32, group: i32, leaving: bool) -> Result<()> {
+    pub(crate) fn barrier(&self, customer_id: i32, group: i32, at: Meeting) -> Result<()> {
+        let (leaving, instance) = (at == Meeting::End, at != Meeting::Between);
         if self.is_released() {
             // Nobody waits for it any more.
             return Ok(());
@@ -269,7 +271,7 @@ impl Van {
             core.barriers.insert(ticket, None);
             ticket
         };
-        self.event(Event::EnterBarrier { ticket, customer_id, group, leaving });
+        self.event(Event::EnterBarrier { ticket, customer_id, group, leaving, instance });
         let mut core = lock(&self.core);
         loop {
             if core.barriers.get(&ticket).is_some_and(Option::is_some) {
@@ -344,6 +346,12 @@ impl Van {
         lock(&self.core).cluster.is_ours(id)
     }
 
+    /// True if what is sent to that node is kept until it confirms it, which may be after its next request.
+    pub(crate) fn keeps_sent(&self, to: NodeId) -> bool {
+        self.resender.is_some()
+            || self.native.as_ref().is_some_and(|native| native.is_connected(to))
+    }
+
     /// True if keys may move in this job.
     pub(crate) fn is_elastic(&self) -> bool {
         self.elastic.load(Ordering::Relaxed)
@@ -375,15 +383,29 @@ impl Van {
     }
 
     fn post(&self, to: NodeId, message: &Message, mode: SendMode) -> Result<()> {
-        Self::with_encoded(message, to, |meta| {
+        self.with_encoded(message, to, |meta| {
+            if self.goes_back(to, &message.meta) {
+                return self.transport.reply((to, self.my_id()), meta, &message.data, mode);
+            }
             self.transport.send(to, meta, &message.data, message.meta.priority, mode)
         })
         .map(|bytes| self.traffic.sent(to, MessageKind::of(&message.meta), bytes))
         .map_err(|error| self.send_error(to, &error))
     }
 
+    /// True for what BytePS's nodes send to a worker over the connection that the worker made: all but control and
+    /// commands (zmq_van.h, `NonWorkerSendMsg`).
+    fn goes_back(&self, to: NodeId, meta: &wire::Meta) -> bool {
+        self.settings.dialect.is_byteps()
+            && self.settings.role != Role::Worker
+            && wire::is_worker(to)
+            && meta.control.is_none()
+            && !meta.simple_app
+    }
+
     /// Encodes into memory that each thread keeps. The bytes that were sent.
     fn with_encoded(
+        &self,
         message: &Message,
         to: NodeId,
         send: impl FnOnce(&[u8]) -> std::result::Result<usize, SendError>,
@@ -396,7 +418,7 @@ impl Van {
         }
         META.with_borrow_mut(|meta| {
             meta.clear();
-            wire::encode_meta(&message.meta, meta);
+            self.settings.dialect.encode(&message.meta, &message.data, meta);
             send(meta)
         })
     }
@@ -432,10 +454,25 @@ impl Van {
         self.released.load(Ordering::Relaxed)
     }
 
-    /// True for a server that joined a job that ran.
-    pub(crate) fn has_joined(&self) -> bool {
-        let joined = |cluster: &Cluster| cluster.is_elastic() && cluster.me().is_recovery;
-        self.settings.role == Role::Server && self.with_cluster(|cluster, _| joined(cluster))
+    /// True for a node that came when the job ran: a server that joined, or who took a dead one's place.
+    pub(crate) fn is_recovery(&self) -> bool {
+        self.with_cluster(|cluster, _| cluster.me().is_recovery)
+    }
+
+    /// The server that a worker of this process asks for keys of that range: of the several in a process the one that has
+    /// the same place there as this node.
+    pub(crate) fn server_of(&self, range: usize) -> NodeId {
+        wire::server_id(range * self.settings.group_size + self.place_of(self.my_id()))
+    }
+
+    /// True if workers and servers at the places of the two, in their processes, ask and answer each other.
+    pub(crate) fn deals_with(&self, id: NodeId) -> bool {
+        self.place_of(id) == self.place_of(self.my_id())
+    }
+
+    /// Which of the nodes of its process it is.
+    fn place_of(&self, id: NodeId) -> usize {
+        usize::try_from(wire::id_to_rank(id)).unwrap_or(0) % self.settings.group_size
     }
 
     /// Why the job is over, if it is.
@@ -458,6 +495,25 @@ impl Van {
             }
             core = self.changed.wait_timeout(core, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+/// Which barrier it is in the life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// Of all nodes, at the start.
+    Start,
+    /// The application's.
+    Between,
+    /// Of all nodes, before they end.
+    End,
+}
+
+/// Which way answers take.
+fn answers(settings: &Settings) -> Answers {
+    match settings.dialect.is_byteps() {
+        false => Answers::OwnWay,
+        true => Answers::Back { asks: settings.role == Role::Worker },
     }
 }
 

@@ -15,7 +15,7 @@ use super::server::Server;
 use super::steps::Steps;
 use super::trace::{Trace, fnv1a};
 use super::worker::Worker;
-use crate::cluster::ClusterConfig;
+use crate::cluster::{ClusterConfig, RankOrder};
 use crate::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
 
 /// What happens to the job, and when.
@@ -387,6 +387,7 @@ fn describe(config: &JobConfig, process: Process, incarnation: u64) -> Described
         abilities: ability::PSLITE,
         incarnation,
         native_port: 0,
+        wished_rank: None,
     }
 }
 
@@ -411,5 +412,8 @@ fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> Clu
         replicas: None,
         planned: false,
         scheduler_wait: 60 * second,
+        group_size: 1,
+        instance_barriers: false,
+        rank_order: RankOrder::Address,
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod memory;
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -129,6 +130,36 @@ impl Socket {
         })?;
         let text = CStr::from_bytes_until_nul(&buffer).map_err(io::Error::other)?;
         Ok(text.to_string_lossy().into_owned())
+    }
+
+    /// A descriptor that can be read when the socket may have something new: one to sleep on while others use the
+    /// socket. Each call of any function of the socket may take the news away, so whoever used it has to look at
+    /// [`Self::has_message`] (ZMQ_FD in zmq_getsockopt(3)).
+    pub(crate) fn signal(&mut self) -> io::Result<OwnedFd> {
+        let fd: RawFd = self.option(zmq_sys::ZMQ_FD)?;
+        // SAFETY: libzmq keeps the descriptor open as long as the socket, which the borrow of `self` outlives.
+        unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
+    }
+
+    /// True if a message can be received now.
+    pub(crate) fn has_message(&mut self) -> io::Result<bool> {
+        let events: c_int = self.option(zmq_sys::ZMQ_EVENTS)?;
+        Ok(events & zmq_sys::ZMQ_POLLIN as c_int != 0)
+    }
+
+    fn option(&mut self, option: u32) -> io::Result<c_int> {
+        let mut value: c_int = 0;
+        let mut size = size_of::<c_int>();
+        // SAFETY: a live socket, and `size` says how much room there is.
+        check(unsafe {
+            zmq_sys::zmq_getsockopt(
+                self.raw,
+                option as c_int,
+                (&raw mut value).cast(),
+                &raw mut size,
+            )
+        })?;
+        Ok(value)
     }
 
     /// Reports what happens to this socket's connections to `inproc` address `endpoint`.

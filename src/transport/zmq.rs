@@ -3,11 +3,12 @@
 //!
 //! Unlike stock there is no lock across peers, and a control message never waits: if its peer has
 //! no room it is put aside. `priority` mode (p3) keeps the messages of each peer in order of
-//! priority until libzmq has room.
+//! priority until libzmq has room. With the ps-lite of BytePS answers take another way: `two_way`.
 
 mod link;
 mod names;
 mod received;
+mod two_way;
 mod types;
 
 use std::collections::BTreeMap;
@@ -24,10 +25,12 @@ use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use link::{ASIDE_MAX, Link, close_link, waiting};
 use names::{Names, id_of};
 use received::{Received, Receiver};
+use two_way::TwoWay;
 pub(super) use types::{bind_error, bind_in_range};
 
 pub use types::{
-    Endpoint, Incoming, LinkEvent, RecvError, SendError, SendMode, TransportError, ZmqOptions,
+    Answers, Endpoint, Incoming, LinkEvent, RecvError, SendError, SendMode, TransportError,
+    ZmqOptions,
 };
 
 /// Messages that wait in priority mode for one peer; senders wait beyond it.
@@ -63,6 +66,8 @@ pub struct ZmqTransport {
     ipc_file: Mutex<Option<String>>,
     sent: AtomicU64,
     received: AtomicU64,
+    /// Where answers take the way back.
+    two_way: Option<TwoWay>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,13 +84,18 @@ impl ZmqTransport {
     /// # Errors
     /// libzmq has no resources left.
     pub fn new(options: ZmqOptions) -> Result<Self, TransportError> {
-        let fail = zmq_error("cannot make the receiving socket");
+        let what = "cannot make the receiving socket";
         let context = Context::new().map_err(zmq_error("cannot make a context"))?;
         let make = || -> io::Result<(Socket, Socket)> {
             let mut receiver = context.socket(Kind::Router)?;
             receiver.set_int(zmq_sys::ZMQ_LINGER, 0)?;
             receiver.set_int(zmq_sys::ZMQ_RCVHWM, options.recv_queue)?;
             receiver.set_int(zmq_sys::ZMQ_ROUTER_HANDOVER, 1)?;
+            if options.answers != Answers::OwnWay {
+                // An answer that finds no room waits, instead of being dropped.
+                receiver.set_int(zmq_sys::ZMQ_ROUTER_MANDATORY, 1)?;
+                receiver.set_int(zmq_sys::ZMQ_SNDHWM, options.send_queue)?;
+            }
             keep_alive(&mut receiver)?;
             let limit = i64::try_from(options.max_frame).unwrap_or(i64::MAX);
             receiver.set(zmq_sys::ZMQ_MAXMSGSIZE, &limit.to_ne_bytes())?;
@@ -96,10 +106,17 @@ impl ZmqTransport {
             wake.connect("inproc://wake")?;
             Ok((receiver, wake))
         };
-        let (receiver, wake) = make().map_err(fail)?;
+        let (mut receiver, wake) = make().map_err(zmq_error(what))?;
+        let two_way = match options.answers {
+            Answers::OwnWay => None,
+            Answers::Back { asks } => {
+                Some(TwoWay::new(&mut receiver, asks).map_err(zmq_error(what))?)
+            }
+        };
         let received_from = Arc::new(Received::default());
         Ok(Self {
-            names: Mutex::new(Names::new(options.name_seed)),
+            names: Mutex::new(Names::new(two_way.is_none().then_some(options.name_seed))),
+            two_way,
             options,
             receiver: Mutex::new(Receiver::new(receiver, Arc::clone(&received_from))),
             received_from,
@@ -168,10 +185,12 @@ impl ZmqTransport {
             }
             let monitor = self.watch(&mut socket)?;
             socket.connect(&endpoint.to_string())?;
-            Ok(Link::new(socket, monitor))
+            let signal = self.signal_of(&mut socket, identity)?;
+            Ok(Link { signal, ..Link::new(socket, monitor) })
         };
         let link = Arc::new(Mutex::new(make().map_err(fail)?));
         let old = self.peers_mut().insert(key, link);
+        self.look_again();
         if let Some(old) = old {
             close_link(&old, FLUSH);
         }
@@ -248,6 +267,7 @@ impl ZmqTransport {
                         link.by_priority.push(priority, waiting(meta, data));
                         link.count(bytes);
                         link.drain().map_err(SendError::Zmq)?;
+                        self.used(&mut link);
                         break;
                     }
                     if mode == SendMode::Control {
@@ -257,6 +277,7 @@ impl ZmqTransport {
                     match link.send_now(meta, data) {
                         Ok(()) => {
                             link.count(bytes);
+                            self.used(&mut link);
                             break;
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -269,6 +290,7 @@ impl ZmqTransport {
                     }
                     link.aside.push_back(waiting(meta, data));
                     link.count(bytes);
+                    self.used(&mut link);
                     break;
                 }
             }
@@ -288,6 +310,7 @@ impl ZmqTransport {
         for peer in peers {
             let mut link = lock(&peer);
             empty &= link.gone || link.drain().unwrap_or(true);
+            self.used(&mut link);
         }
         empty
     }
@@ -297,6 +320,9 @@ impl ZmqTransport {
     /// # Errors
     /// [`RecvError::Stopped`] after [`Self::stop`].
     pub fn recv(&self) -> Result<Incoming, RecvError> {
+        if let Some(two_way) = &self.two_way {
+            return self.recv_two_way(two_way);
+        }
         let mut receiver = lock(&self.receiver);
         loop {
             if self.stopping.load(Ordering::Relaxed) {
@@ -311,11 +337,15 @@ impl ZmqTransport {
             if incoming.named.as_ref() == WAKE {
                 continue;
             }
-            let bytes: usize = incoming.frames.iter().map(Bytes::len).sum();
-            self.received.fetch_add(bytes as u64, Ordering::Relaxed);
-            receiver.count(incoming.from, bytes);
+            self.note_received(&mut receiver, &incoming);
             return Ok(incoming);
         }
+    }
+
+    fn note_received(&self, receiver: &mut Receiver, incoming: &Incoming) {
+        let bytes: usize = incoming.frames.iter().map(Bytes::len).sum();
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        receiver.count(incoming.from, bytes);
     }
 
     /// What happened to connections since the last call. For one thread only.
@@ -381,6 +411,7 @@ impl ZmqTransport {
         if let Some(wake) = &mut *lock(&self.wake) {
             let _ = wake.send(Outgoing::Copy(b""), false, false);
         }
+        self.look_again();
     }
 
     /// Closes every socket. What was sent is flushed, for at most `linger`.

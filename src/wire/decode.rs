@@ -42,6 +42,14 @@ pub enum DecodeError {
     /// A role that nobody knows.
     #[error("unknown role {0}")]
     UnknownRole(i32),
+    /// C structs whose counts do not add up to what came.
+    #[error(
+        "the metadata has {0} bytes, and {1} by its own counts: does the sender have another PSLITE_WIRE?"
+    )]
+    OtherSize(usize, usize),
+    /// A host name that is no text.
+    #[error("a host name of the metadata is no text")]
+    HostName,
 }
 
 type Result<T> = std::result::Result<T, DecodeError>;
@@ -83,18 +91,24 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
 fn data_types(field: &Field<'_>, out: &mut SmallVec<[i32; 4]>) -> Result<()> {
     let Value::Bytes(packed) = field.value else {
         out.push(field.int32()?);
-        return check_types(out);
+        return check_data_types(out.len());
     };
     let mut reader = Reader(packed);
     while !reader.0.is_empty() {
         out.push(reader.varint()? as i32);
-        check_types(out)?;
+        check_data_types(out.len())?;
     }
     Ok(())
 }
 
-fn check_types(types: &[i32]) -> Result<()> {
-    if types.len() > DATA_TYPES_MAX { Err(DecodeError::TooLong("the data types")) } else { Ok(()) }
+/// No message has more data types.
+pub(super) const fn check_data_types(count: usize) -> Result<()> {
+    if count > DATA_TYPES_MAX { Err(DecodeError::TooLong("the data types")) } else { Ok(()) }
+}
+
+/// No list has more nodes.
+pub(super) const fn check_nodes(count: usize) -> Result<()> {
+    if count > NODES_MAX { Err(DecodeError::TooLong("the list of nodes")) } else { Ok(()) }
 }
 
 /// A control part; none if its command is 0 (EMPTY).
@@ -106,9 +120,7 @@ fn control(bytes: &[u8]) -> Result<Option<Control>> {
         match field.number {
             1 => number = Some(field.int32()?),
             2 => {
-                if control.nodes.len() >= NODES_MAX {
-                    return Err(DecodeError::TooLong("the list of nodes"));
-                }
+                check_nodes(control.nodes.len() + 1)?;
                 control.nodes.push(node(field.bytes()?)?);
             }
             3 => control.barrier_group = field.int32()?,
@@ -142,6 +154,7 @@ fn node(bytes: &[u8]) -> Result<Node> {
         abilities: 0,
         incarnation: 0,
         native_port: 0,
+        wished_rank: None,
     };
     let mut reader = Reader(bytes);
     while let Some(field) = reader.field()? {
@@ -159,6 +172,7 @@ fn node(bytes: &[u8]) -> Result<Node> {
             101 => node.incarnation = field.varint()?,
             // Out of range: as if it had none.
             102 => node.native_port = u16::try_from(field.varint()?).unwrap_or(0),
+            103 => node.wished_rank = u32::try_from(field.varint()?).ok(),
             _ => {}
         }
     }

@@ -52,7 +52,7 @@ fn encode_control(control: &Control, out: &mut Vec<u8>) {
     for node in &control.nodes {
         nested(out, 2, |out| encode_node(node, out));
     }
-    if control.command == Command::Barrier {
+    if matches!(control.command, Command::Barrier | Command::InstanceBarrier) {
         int32(out, 3, control.barrier_group);
     }
     if control.command == Command::Ack {
@@ -85,6 +85,9 @@ fn encode_node(node: &Node, out: &mut Vec<u8>) {
     }
     if node.native_port != 0 {
         uint64(out, 102, u64::from(node.native_port));
+    }
+    if let Some(rank) = node.wished_rank {
+        uint64(out, 103, u64::from(rank));
     }
 }
 

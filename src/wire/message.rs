@@ -104,6 +104,9 @@ pub enum Command {
     Ack = 4,
     /// A sign of life; also the carrier of our own notices, which stock peers ignore.
     Heartbeat = 5,
+    /// BytePS: the barrier of every node where a process has several ([`Self::Barrier`]: one of each process). The
+    /// commands between are for transports that need hardware.
+    InstanceBarrier = 9,
 }
 
 impl Command {
@@ -116,6 +119,7 @@ impl Command {
             3 => Some(Self::Barrier),
             4 => Some(Self::Ack),
             5 => Some(Self::Heartbeat),
+            9 => Some(Self::InstanceBarrier),
             _ => None,
         }
     }
@@ -176,6 +180,8 @@ pub struct Node {
     pub incarnation: u64,
     /// Extension 102: the port of the native data plane; 0 if it has none.
     pub native_port: u16,
+    /// Extension 103, and BytePS's `aux_id`: the rank that it wants, in a registration.
+    pub wished_rank: Option<u32>,
 }
 
 impl Node {

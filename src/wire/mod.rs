@@ -1,8 +1,11 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
-//! crate. `message` has the types, `encode` and `decode` the bytes; `native` has the frames between two of
-//! our own nodes, `elastic` what they say about pieces that move.
+//! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps` those of bytedance's;
+//! `dialect` chooses. `native` has the frames between two of our own nodes, `elastic` what they say about pieces that
+//! move.
 
+pub mod byteps;
 pub mod decode;
+pub mod dialect;
 pub mod elastic;
 pub mod encode;
 pub mod message;
@@ -13,5 +16,6 @@ mod reference_tests;
 mod tests;
 
 pub use decode::{DecodeError, decode_meta};
+pub use dialect::Dialect;
 pub use encode::encode_meta;
 pub use message::*;

@@ -31,6 +31,8 @@ struct PbNode {
     incarnation: Option<u64>,
     #[prost(uint64, optional, tag = "102")]
     native_port: Option<u64>,
+    #[prost(uint64, optional, tag = "103")]
+    wished_rank: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -120,6 +122,7 @@ fn pb_node(node: &Node) -> PbNode {
         abilities: some(node.abilities, node.abilities != 0),
         incarnation: some(node.incarnation, node.incarnation != 0),
         native_port: some(u64::from(node.native_port), node.native_port != 0),
+        wished_rank: node.wished_rank.map(u64::from),
     }
 }
 
@@ -133,11 +136,15 @@ fn pb_notice(notice: &Notice) -> PbNotice {
     }
 }
 
+fn is_barrier(command: Command) -> bool {
+    matches!(command, Command::Barrier | Command::InstanceBarrier)
+}
+
 fn pb_control(control: &Control) -> PbControl {
     PbControl {
         cmd: control.command as i32,
         node: control.nodes.iter().map(pb_node).collect(),
-        barrier_group: some(control.barrier_group, control.command == Command::Barrier),
+        barrier_group: some(control.barrier_group, is_barrier(control.command)),
         msg_sig: some(control.signature, control.command == Command::Ack),
         notice: control.notice.as_ref().map(pb_notice),
         ack_sequence: some(control.ack_sequence, control.ack_sequence != 0),
@@ -180,6 +187,7 @@ fn read_node(node: PbNode) -> Node {
         abilities: node.abilities.unwrap_or(0),
         incarnation: node.incarnation.unwrap_or(0),
         native_port: u16::try_from(node.native_port.unwrap_or(0)).unwrap_or(0),
+        wished_rank: node.wished_rank.and_then(|rank| u32::try_from(rank).ok()),
     }
 }
 
@@ -252,8 +260,8 @@ fn node() -> impl Strategy<Value = PbNode> {
     use proptest::option::of;
     let stock =
         (0..3_i32, of(number()), of(words()), of(number()), of(any::<bool>()), of(number()));
-    let ours = (of(long()), of(long()), of(long()));
-    (stock, ours).prop_map(|(stock, (abilities, incarnation, native_port))| {
+    let ours = (of(long()), of(long()), of(long()), of(long()));
+    (stock, ours).prop_map(|(stock, (abilities, incarnation, native_port, wished_rank))| {
         let (role, id, hostname, port, is_recovery, customer_id) = stock;
         PbNode {
             role,
@@ -265,6 +273,7 @@ fn node() -> impl Strategy<Value = PbNode> {
             abilities,
             incarnation,
             native_port,
+            wished_rank,
         }
     })
 }

@@ -23,6 +23,7 @@ fn node(role: Role, id: NodeId, customer_id: i32) -> Node {
         abilities: 0,
         incarnation: 0,
         native_port: 0,
+        wished_rank: None,
     }
 }
 
@@ -129,7 +130,13 @@ fn what_is_written_is_read_back() {
 fn our_own_fields_come_back_and_are_above_99() {
     let mut list = van(
         Command::Heartbeat,
-        vec![Node { abilities: 1, incarnation: 99, native_port: 7001, ..node(Role::Worker, 9, 0) }],
+        vec![Node {
+            abilities: 1,
+            incarnation: 99,
+            native_port: 7001,
+            wished_rank: Some(0),
+            ..node(Role::Worker, 9, 0)
+        }],
     );
     if let Some(control) = &mut list.control {
         control.ack_sequence = 7;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use pslite::kv::KvPairs;
 use pslite::node::{Lookup, NodeError, Postoffice, PullSink, Request, customer::Done};
 use pslite::observe::log::{self, Level};
-use pslite::wire::{DataType, Frames, Message, Meta};
+use pslite::wire::{DataType, Dialect, Frames, Message, Meta, Role};
 use smallvec::SmallVec;
 
 use crate::lent::{bytes_of, frames_of, pairs_of, parts_of};
@@ -92,6 +92,9 @@ fn text_of(text: *const c_char) -> String {
     // SAFETY: a C string (top of this file).
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
+
+/// More nodes of one role in a process are a slip of the pen.
+const GROUP_SIZE_MAX: u16 = 1024;
 
 /// An argument that the library gives back to a callback of the caller.
 #[derive(Clone, Copy)]
@@ -263,6 +266,55 @@ entry! {
         let postoffice = Postoffice::new(lookup_of(lookup, Argument(lookup_arg)));
         let hostname = Mutex::new(CString::default());
         put(out, Box::into_raw(Box::new(CNode { postoffice, hostname })));
+        Ok(())
+    }
+    fn pslite_node_set_wire(node: *mut CNode, wire: i32) {
+        let dialect = match wire {
+            0 => None,
+            1 => Some(Dialect::Mxnet),
+            2 => Some(Dialect::Byteps025),
+            3 => Some(Dialect::Byteps),
+            other => return Err(invalid(&format!("{other} is no wire"))),
+        };
+        get(node, "the node")?.postoffice.ask(|asked| asked.dialect = dialect);
+        Ok(())
+    }
+    fn pslite_node_set_role(node: *mut CNode, role: i32) {
+        let role = match role {
+            -1 => None,
+            number => Some(
+                Role::from_wire(number).ok_or_else(|| invalid(&format!("{number} is no role")))?,
+            ),
+        };
+        get(node, "the node")?.postoffice.ask(|asked| asked.role = role);
+        Ok(())
+    }
+    fn pslite_node_set_rank(node: *mut CNode, rank: i32) {
+        if rank < -1 {
+            return Err(invalid(&format!("{rank} is no rank")));
+        }
+        let rank = u32::try_from(rank).ok();
+        get(node, "the node")?.postoffice.ask(|asked| asked.wished_rank = rank);
+        Ok(())
+    }
+    fn pslite_node_set_group_size(node: *mut CNode, size: i32) {
+        let size = u16::try_from(size).ok().filter(|size| (1..=GROUP_SIZE_MAX).contains(size));
+        let size = size.ok_or_else(|| invalid("the size of a group is from 1 to 1024"))?;
+        get(node, "the node")?.postoffice.ask(|asked| asked.group_size = Some(size));
+        Ok(())
+    }
+    fn pslite_node_set_hold_pushes(node: *mut CNode, holds: i32) {
+        let holds = match holds {
+            -1 => None,
+            0 => Some(false),
+            1 => Some(true),
+            other => return Err(invalid(&format!("{other} is none of -1, 0, 1"))),
+        };
+        get(node, "the node")?.postoffice.ask(|asked| asked.holds_pushes = holds);
+        Ok(())
+    }
+    fn pslite_node_group_size(node: *mut CNode, size: *mut i32) {
+        put(size, get(node, "the node")?.postoffice.describe()?.group_size as i32);
         Ok(())
     }
     fn pslite_start(node: *mut CNode, customer_id: i32, do_barrier: c_int) {

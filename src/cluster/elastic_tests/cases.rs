@@ -10,7 +10,10 @@ use crate::wire::{
 
 impl World {
     fn enter(&mut self, i: usize, ticket: u64, group: i32, leaving: bool) {
-        self.feed(i, Event::EnterBarrier { ticket, customer_id: 0, group, leaving });
+        self.feed(
+            i,
+            Event::EnterBarrier { ticket, customer_id: 0, group, leaving, instance: false },
+        );
         self.settle();
     }
 
@@ -325,7 +328,13 @@ fn those_that_joined_are_let_go_by_a_scheduler_that_comes_back() {
     world.pass(SECOND);
     let first = [world.index(8), world.index(10), worker];
     first.iter().for_each(|i| world.enter(*i, 1, ALL_GROUP, false));
-    let exit = Event::EnterBarrier { ticket: 2, customer_id: 0, group: ALL_GROUP, leaving: true };
+    let exit = Event::EnterBarrier {
+        ticket: 2,
+        customer_id: 0,
+        group: ALL_GROUP,
+        leaving: true,
+        instance: false,
+    };
     first.iter().for_each(|i| world.feed(*i, exit.clone()));
     world.deliver_to(0);
     world.kill_scheduler();
@@ -532,7 +541,13 @@ fn a_release_that_was_lost_comes_again() {
     world.enter(a, 1, WORKER_GROUP, false);
     world.feed(
         b,
-        Event::EnterBarrier { ticket: 1, customer_id: 0, group: WORKER_GROUP, leaving: false },
+        Event::EnterBarrier {
+            ticket: 1,
+            customer_id: 0,
+            group: WORKER_GROUP,
+            leaving: false,
+            instance: false,
+        },
     );
     world.deliver_to(0);
     world.deliver_to(a);

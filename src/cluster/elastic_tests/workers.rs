@@ -43,7 +43,10 @@ impl World {
     }
 
     fn waits(&mut self, i: usize, ticket: u64, group: i32, leaving: bool) -> bool {
-        self.feed(i, Event::EnterBarrier { ticket, customer_id: 0, group, leaving });
+        self.feed(
+            i,
+            Event::EnterBarrier { ticket, customer_id: 0, group, leaving, instance: false },
+        );
         self.settle();
         !self.passed(i, ticket)
     }

@@ -18,6 +18,7 @@ fn member(id: NodeId) -> Member {
         abilities: 5,
         incarnation: 77,
         native_port: 9,
+        wished_rank: None,
     };
     Member::new(&node, vec![0], Vec::new())
 }

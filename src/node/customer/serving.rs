@@ -15,6 +15,7 @@ impl Shared {
         if request.sender == HAND_OVER {
             return Ok(());
         }
+        let kv = self.watch_answer(request, kv);
         self.settle(request.sender, request);
         let van = self.van()?;
         if !request.error.is_empty() && !van.is_ours(request.sender) {

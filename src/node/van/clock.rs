@@ -32,6 +32,7 @@ impl Van {
             self.watch_native();
             self.resend_due();
             self.transport.flush();
+            self.customers.tick_gates();
             if self.is_elastic() {
                 self.customers.retry_waiting();
                 self.measure();

@@ -11,7 +11,7 @@ use crate::node::service::Delivery;
 use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
 use crate::transport::zmq::{Endpoint, SendMode};
-use crate::wire::{self, EMPTY, Message, Node, NodeId, SCHEDULER};
+use crate::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
 
 impl Van {
     /// Feeds one event and applies what follows from it, in order, under the lock: sending control
@@ -110,7 +110,7 @@ impl Van {
     /// Sends without the lock's help: `post` would take it again to describe an error.
     fn post_control(&self, to: NodeId, message: &Message) {
         let mut meta = Vec::with_capacity(64);
-        wire::encode_meta(&message.meta, &mut meta);
+        self.settings.dialect.encode(&message.meta, &message.data, &mut meta);
         if log::enabled(Level::Trace) {
             log::write(Level::Trace, &format!("to {to}: {:?}", message.meta));
         }

@@ -49,7 +49,7 @@ impl Van {
         to: NodeId,
         message: &Message,
     ) -> Option<Result<()>> {
-        let sent = Self::with_encoded(message, to, |meta| {
+        let sent = self.with_encoded(message, to, |meta| {
             if message.meta.overtakes {
                 return native.send_first(to, meta, &message.data, SendMode::Block);
             }

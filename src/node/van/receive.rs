@@ -226,17 +226,18 @@ impl Van {
     /// Checks a message and handles it, as far as it is not for a customer.
     fn incoming<A: Arrived>(&self, mut incoming: A) -> Option<AtOnce> {
         let from = incoming.from();
-        let mut meta = match incoming.frames().first().map(|frame| wire::decode_meta(frame)) {
-            Some(Ok(_)) if incoming.is_oversized() => {
-                return self.drop_garbage(&incoming, "too many frames");
-            }
-            Some(Ok(meta)) if meta.control.is_some() && !incoming.may_be_control() => {
-                return self.drop_garbage(&incoming, "control on the way of data");
-            }
-            Some(Ok(meta)) => meta,
-            Some(Err(error)) => return self.drop_garbage(&incoming, &error.to_string()),
-            None => return self.drop_garbage(&incoming, "no frame"),
-        };
+        let mut meta =
+            match incoming.frames().first().map(|frame| self.settings.dialect.decode(frame)) {
+                Some(Ok(_)) if incoming.is_oversized() => {
+                    return self.drop_garbage(&incoming, "too many frames");
+                }
+                Some(Ok(meta)) if meta.control.is_some() && !incoming.may_be_control() => {
+                    return self.drop_garbage(&incoming, "control on the way of data");
+                }
+                Some(Ok(meta)) => meta,
+                Some(Err(error)) => return self.drop_garbage(&incoming, &error.to_string()),
+                None => return self.drop_garbage(&incoming, "no frame"),
+            };
         if self.settings.drop_percent > 0 && self.is_ready() && self.unlucky() {
             return None;
         }

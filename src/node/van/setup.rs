@@ -10,8 +10,7 @@ use crate::wire::{Node, Role, SCHEDULER};
 
 /// The journal that a scheduler was told of, and the job in it that has not ended.
 pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
-    let wanted =
-        settings.role == Role::Scheduler && settings.follows_pieces() && !settings.stock_level;
+    let wanted = settings.role == Role::Scheduler && settings.follows_pieces();
     match settings.journal.as_deref().filter(|_| wanted) {
         Some(path) => Journal::open(path).map(|(journal, state)| (Some(journal), state)),
         None => Ok((None, None)),
@@ -33,6 +32,7 @@ pub(super) fn scheduler_node(settings: &Settings, me: &Node) -> Node {
         abilities: 0,
         incarnation: 0,
         native_port: 0,
+        wished_rank: None,
     }
 }
 
@@ -60,5 +60,9 @@ pub(super) fn cluster_config(
         replicas: settings.replicas,
         planned: true,
         scheduler_wait: settings.scheduler_wait,
+        group_size: settings.group_size,
+        // Also between nodes of ours where the two kinds have to be told apart.
+        instance_barriers: settings.dialect.has_instance_barrier() || settings.group_size > 1,
+        rank_order: settings.rank_order.clone(),
     }
 }

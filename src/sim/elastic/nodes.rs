@@ -11,7 +11,7 @@ use super::script::Stage;
 use super::server::{Server, ServerConfig};
 use super::worker::{Worker, WorkerConfig};
 use super::workload::Tensor;
-use crate::cluster::ClusterConfig;
+use crate::cluster::{ClusterConfig, RankOrder};
 use crate::sim::app::{Application, Input, Output, View};
 use crate::sim::network::Process;
 use crate::sim::random::Random;
@@ -120,6 +120,7 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
         abilities,
         incarnation,
         native_port: if native { 1 } else { 0 },
+        wished_rank: None,
     }
 }
 
@@ -149,5 +150,8 @@ pub(super) fn cluster_config(
         replicas: Some(config.replicas),
         planned: false,
         scheduler_wait: 60 * second,
+        group_size: 1,
+        instance_barriers: false,
+        rank_order: RankOrder::Address,
     }
 }

@@ -355,7 +355,10 @@ impl<A: Application> Node<A> {
         match output {
             Output::Send(message) => self.send_data(world, *message),
             Output::Barrier { ticket, group, leaving } => {
-                self.decide(world, Event::EnterBarrier { ticket, customer_id: 0, group, leaving });
+                self.decide(
+                    world,
+                    Event::EnterBarrier { ticket, customer_id: 0, group, leaving, instance: false },
+                );
             }
             Output::WakeAfter(time) => self.next_wake = Some(world.now + time),
             Output::Elastic(event) => self.decide(world, event),

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Mutex;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub(super) struct Link {
     /// Something was to be sent.
     pub(super) is_used: bool,
     pub(super) counts: Counts,
+    /// If answers come back over it: what to sleep on ([`Socket::signal`]).
+    pub(super) signal: Option<Arc<OwnedFd>>,
 }
 
 /// What was counted about what is sent to one peer; the link's lock guards it.
@@ -58,6 +61,7 @@ impl Link {
             is_new: true,
             is_used: false,
             counts: Counts::default(),
+            signal: None,
         }
     }
 
@@ -105,7 +109,7 @@ impl Link {
 }
 
 /// Sends all frames of a message; only the first can find no room (libzmq counts messages).
-fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
+pub(super) fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
     socket.send(Outgoing::Copy(meta), !data.is_empty(), false)?;
     for (i, frame) in data.iter().enumerate() {
         socket.send(Outgoing::Share(frame), i + 1 < data.len(), true)?;

@@ -18,20 +18,21 @@ const ZEROS_MAX: u64 = 200;
 /// Counts the connections to each address, so that every one gets its own name.
 #[derive(Debug)]
 pub(super) struct Names {
-    seed: u64,
+    seed: Option<u64>,
     made: BTreeMap<String, u64>,
 }
 
 impl Names {
-    /// Names of a process that has that random number.
-    pub(super) const fn new(seed: u64) -> Self {
+    /// Names of a process that has that random number. `None`: without zeros, because peers answer to the plain name.
+    pub(super) const fn new(seed: Option<u64>) -> Self {
         Self { seed, made: BTreeMap::new() }
     }
 
     /// A name for the node of that id; the last 200 to that address had others.
     pub(super) fn next(&mut self, endpoint: &Endpoint, id: i32) -> String {
+        let Some(seed) = self.seed else { return format!("ps{id}") };
         let made = self.made.entry(endpoint.to_string()).or_default();
-        let zeros = 1 + (self.seed % ZEROS_MAX + *made) % ZEROS_MAX;
+        let zeros = 1 + (seed % ZEROS_MAX + *made) % ZEROS_MAX;
         *made = (*made + 1) % ZEROS_MAX;
         format!("ps{}{id}", "0".repeat(zeros as usize))
     }
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn every_connection_has_its_own_name_of_the_same_id() {
-        let mut names = Names::new(u64::MAX);
+        let mut names = Names::new(Some(u64::MAX));
         let mut all: Vec<_> = (0..200).map(|_| names.next(&at(1), 9)).collect();
         assert!(all.iter().all(|name| id_of(name.as_bytes()) == Some(9) && name.len() < 255));
         assert_eq!(names.next(&at(1), 9), all[0]);
@@ -65,5 +66,11 @@ mod tests {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 200);
+    }
+
+    #[test]
+    fn a_peer_that_answers_by_name_finds_the_plain_one() {
+        let mut names = Names::new(None);
+        assert_eq!((names.next(&at(1), 9), names.next(&at(1), 9)), ("ps9".into(), "ps9".into()));
     }
 }

@@ -14,6 +14,7 @@ const OPTIONS: ZmqOptions = ZmqOptions {
     priority_mode: false,
     max_frame: 1 << 20,
     name_seed: 0,
+    answers: Answers::OwnWay,
 };
 
 fn transport(options: &ZmqOptions) -> Arc<ZmqTransport> {

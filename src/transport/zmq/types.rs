@@ -24,6 +24,21 @@ pub struct ZmqOptions {
     pub max_frame: usize,
     /// A random number of this process, for the names of its connections.
     pub name_seed: u64,
+    /// Which way answers take.
+    pub answers: Answers,
+}
+
+/// Which way answers to requests for values take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    /// As all messages: over a connection that the answering node made.
+    #[default]
+    OwnWay,
+    /// BytePS: back over the connection that the request came by (`super::two_way`).
+    Back {
+        /// This node asks: what comes back over its connections is received.
+        asks: bool,
+    },
 }
 
 /// Where a socket is bound or connected to.

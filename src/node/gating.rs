@@ -1,0 +1,161 @@
+//! The gate between rounds (`kv::gate`), right in front of an application's handler: what it is given goes through the
+//! gate, and the values of its answers carry a mark whose end says that nobody reads them any more, however they travel.
+//! May touch the customer; the rules are the gate's.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use bytes::Bytes;
+
+use super::customer::Shared;
+use super::service::Delivery;
+use super::van::{Van, lock};
+use crate::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
+use crate::kv::{KvPairs, server_key_ranges};
+use crate::observe::log::{self, Level};
+use crate::transport::native::LEND_MIN;
+use crate::wire::{Message, Meta, NodeId};
+
+/// Ticks of the clock between two looks at what is held back: about a second.
+const TICKS: u32 = 20;
+
+/// The gate of one customer; without a use at those who are no server.
+#[derive(Default)]
+pub(crate) struct Gating {
+    gate: Mutex<Gate>,
+    /// Something is held back.
+    holds: AtomicBool,
+    ticks: AtomicU32,
+}
+
+impl Gating {
+    /// The job is over: what was held back goes nowhere.
+    pub(super) fn clear(&self) {
+        *lock(&self.gate) = Gate::default();
+        self.holds.store(false, Ordering::Relaxed);
+    }
+
+    /// Called by the clock: true now and then while something is held back.
+    pub(super) fn is_due(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
+            && self.ticks.fetch_add(1, Ordering::Relaxed) % TICKS == TICKS - 1
+    }
+
+    fn with<T>(&self, step: impl FnOnce(&mut Gate) -> T) -> T {
+        let mut gate = lock(&self.gate);
+        let result = step(&mut gate);
+        self.holds.store(gate.holds(), Ordering::Relaxed);
+        result
+    }
+}
+
+/// Values on their way to a worker; dropped when nobody reads them any more.
+struct Unread {
+    values: Bytes,
+    answer: Answer,
+    customer: Weak<Shared>,
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.values
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        // On any thread, perhaps one of libzmq's: the application's code runs on the customer's.
+        if let Some(customer) = self.customer.upgrade() {
+            customer.queue(customer.gating.with(|gate| gate.flushed(self.answer)));
+        }
+    }
+}
+
+impl Shared {
+    /// A request is the application's handler's, now or once the round before is over.
+    pub(super) fn give(&self, message: Message) {
+        let passed = match self.van() {
+            Ok(van) if !message.meta.simple_app && self.holds_pushes(&van) => {
+                self.gating.with(|gate| gate.take(van.now(), message))
+            }
+            _ => Some(message),
+        };
+        if let Some(message) = passed {
+            (self.handler)(message);
+        }
+    }
+
+    fn holds_pushes(&self, van: &Van) -> bool {
+        let settings = van.settings();
+        let stateless = || {
+            settings.stateless || self.movable().is_some_and(super::movable::Movable::is_stateless)
+        };
+        self.shell.get().is_none() && settings.holds_pushes.unwrap_or_else(stateless)
+    }
+
+    /// The values of an answer, watched if the gate wants to know when they are out of our memory. `request`: as the
+    /// application was given it.
+    pub(super) fn watch_answer(&self, request: &Meta, kv: KvPairs) -> KvPairs {
+        let answer =
+            if request.pull { self.gating.with(|gate| gate.answered(request)) } else { None };
+        let Some(answer) = answer else { return kv };
+        let customer = Weak::clone(&self.me);
+        let unread = Unread { values: kv.vals, answer, customer };
+        let vals = match self.van() {
+            // The application's memory would be read again if the connection broke: they get their own, and it is over
+            // with.
+            Ok(van) if van.keeps_sent(request.sender) => own_copy(&van, &unread.values),
+            _ => Bytes::from_owner(unread),
+        };
+        KvPairs { vals, ..kv }
+    }
+
+    pub(super) fn gate_forget(&self, node: NodeId) {
+        self.queue(self.gating.with(|gate| gate.forget_node(node)));
+    }
+
+    pub(super) fn gate_customer_left(&self, node: NodeId, customer_id: i32) {
+        self.queue(self.gating.with(|gate| gate.customer_left(node, customer_id)));
+    }
+
+    pub(super) fn gate_tick(&self) {
+        let Ok(van) = self.van() else { return };
+        let (released, gave_up) = self.gating.with(|gate| gate.tick(van.now()));
+        gave_up.iter().for_each(|key| say(&van, key));
+        self.queue(released);
+    }
+
+    /// In the order of what comes; however full the queue is, as it counts against no connection.
+    fn queue(&self, released: Vec<Message>) {
+        for message in released {
+            let item = Delivery::Released(message);
+            self.line.push(item.priority(), item);
+        }
+    }
+}
+
+/// In memory that peers of this host may read, where there is such: then it is the only copy.
+fn own_copy(van: &Van, values: &[u8]) -> Bytes {
+    let block = van.lent_memory().filter(|_| values.len() >= LEND_MIN);
+    match block.and_then(|memory| memory.take(values.len())) {
+        Some(mut block) => {
+            block.bytes_mut().copy_from_slice(values);
+            Bytes::from_owner(block)
+        }
+        None => Bytes::copy_from_slice(values),
+    }
+}
+
+fn say(van: &Arc<Van>, GaveUp { key, awaited }: &GaveUp) {
+    let ranges = server_key_ranges(van.settings().server_groups());
+    let begin = ranges.iter().find(|range| range.contains(*key)).map_or(0, |range| range.begin);
+    let who: Vec<String> =
+        awaited.iter().map(|id| van.with_cluster(|cluster, _| cluster.describe(*id))).collect();
+    let text = format!(
+        "a push of key {} waited {} s for pulls of {}: pushes of it are not held back any more (PSLITE_HOLD_PUSHES)",
+        key - begin,
+        PATIENCE.as_secs(),
+        who.join(", ")
+    );
+    log::write(Level::Warning, &text);
+}

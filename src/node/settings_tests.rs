@@ -1,0 +1,110 @@
+//! What is read from the environment, and what the program says besides.
+
+use super::*;
+use std::collections::BTreeMap;
+
+fn lookup(extra: &[(&str, &str)]) -> Lookup {
+    let mut map: BTreeMap<String, String> = [
+        ("DMLC_ROLE", "worker"),
+        ("DMLC_NUM_WORKER", "2"),
+        ("DMLC_NUM_SERVER", "3"),
+        ("DMLC_PS_ROOT_URI", "127.0.0.1"),
+        ("DMLC_PS_ROOT_PORT", "9091"),
+    ]
+    .iter()
+    .chain(extra)
+    .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+    .collect();
+    map.retain(|_, v| v != "<unset>");
+    Arc::new(move |name| map.get(name).cloned())
+}
+
+#[test]
+fn defaults_are_stocks_where_stock_has_one() {
+    let s = Settings::read(&lookup(&[]), &Asked::default()).unwrap();
+    assert_eq!((s.role, s.num_workers, s.num_servers), (Role::Worker, 2, 3));
+    assert!(s.resend.is_none() && s.heartbeat_timeout.is_none() && !s.priority_van);
+    assert_eq!((s.log_level, s.connections), (Level::Warning, 1));
+}
+
+#[test]
+fn nonsense_is_named() {
+    for (name, value) in [
+        ("DMLC_NUM_WORKER", "two"),
+        ("DMLC_ROLE", "wroker"),
+        ("DMLC_PS_ROOT_PORT", "0"),
+        ("PSLITE_PORT_RANGE", "9000"),
+        ("DMLC_PS_VAN_TYPE", "ibverbs"),
+        ("PS_RESEND", "yes"),
+        ("PSLITE_METRICS", "m.jsonl:0"),
+        ("PSLITE_REPLICAS", "2"),
+        ("PSLITE_CONNECTIONS", "0"),
+        ("PSLITE_CONNECTIONS", "9"),
+        ("PSLITE_CONNECTIONS", "two"),
+        ("DMLC_PS_ROOT_URI", "<unset>"),
+        ("PSLITE_WIRE", "byteps-0.3"),
+        ("BYTEPS_ORDERED_HOSTS", "a:1,b,a"),
+    ] {
+        let error =
+            Settings::read(&lookup(&[(name, value)]), &Asked::default()).unwrap_err().to_string();
+        assert!(error.contains(name), "{name}={value}: {error}");
+    }
+}
+
+#[test]
+fn keys_do_not_move_over_resent_messages() {
+    let follows = |extra: &[(&str, &str)]| {
+        Settings::read(&lookup(extra), &Asked::default()).unwrap().follows_pieces()
+    };
+    assert!(follows(&[("PSLITE_ELASTIC", "1")]) && !follows(&[]));
+    assert!(!follows(&[("PSLITE_ELASTIC", "1"), ("PS_RESEND", "1")]));
+}
+
+#[test]
+fn resend_and_ranges_are_read() {
+    let s = Settings::read(
+        &lookup(&[
+            ("PS_RESEND", "1"),
+            ("PS_RESEND_TIMEOUT", "200"),
+            ("PSLITE_PORT_RANGE", "9000-9010"),
+            ("PSLITE_CONNECTIONS", "8"),
+        ]),
+        &Asked::default(),
+    )
+    .unwrap();
+    assert_eq!(s.resend, Some(Duration::from_millis(200)));
+    assert_eq!((s.port_range, s.connections), (Some((9000, 9010)), 8));
+}
+
+#[test]
+fn the_program_says_what_the_environment_does_not() {
+    let asked = Asked {
+        role: Some(Role::Server),
+        wished_rank: Some(1),
+        group_size: Some(2),
+        dialect: Some(Dialect::Byteps),
+        holds_pushes: None,
+    };
+    let read = |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &asked).unwrap();
+    let s = read(&[("PSLITE_ELASTIC", "1")]);
+    assert_eq!((s.role, s.wished_rank, s.dialect), (Role::Server, Some(1), Dialect::Byteps));
+    assert_eq!((s.num_workers, s.num_servers, s.server_groups()), (4, 6, 3));
+    assert!(s.holds_pushes == Some(true) && !s.follows_pieces());
+    let s = read(&[("PSLITE_WIRE", "mxnet"), ("BYTEPS_ORDERED_HOSTS", "b:1, a")]);
+    assert_eq!((s.dialect, s.holds_pushes), (Dialect::Mxnet, None));
+    assert_eq!(s.rank_order, RankOrder::Hosts(vec!["b".to_owned(), "a".to_owned()]));
+    assert_eq!(read(&[("BYTEPS_ENABLE_ASYNC", "1")]).holds_pushes, Some(false));
+    assert_eq!(read(&[("PSLITE_HOLD_PUSHES", "0")]).holds_pushes, Some(false));
+    assert!(Settings::read(&lookup(&[("PS_RESEND", "1")]), &asked).is_err());
+}
+
+#[test]
+fn a_host_has_to_fit_into_the_wire() {
+    let long = "h".repeat(64);
+    for name in ["DMLC_PS_ROOT_URI", "DMLC_NODE_HOST"] {
+        let extra = [(name, long.as_str()), ("PSLITE_WIRE", "byteps")];
+        let error = Settings::read(&lookup(&extra), &Asked::default()).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+        assert!(Settings::read(&lookup(&extra[..1]), &Asked::default()).is_ok());
+    }
+}
