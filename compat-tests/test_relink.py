@@ -128,6 +128,27 @@ def test_byteps(variant, tmp_path):
     run(program, "joint", servers=0, environment={"DMLC_NUM_SERVER": "2", "RELINK_PORT": harness.free_port()})
 
 
+def wishes(roles=("server", "worker")):
+    """Each process wishes for a rank: the last one for the first."""
+    return {f"{role}{index}": {"RELINK_RANK": 1 - index} for role in roles for index in range(2)}
+
+
+def test_byteps_with_ranks_and_groups(tmp_path):
+    program = build(tmp_path, "byteps", "relink_byteps.cc")
+    run(program, "new", node_env=wishes(), environment={"RELINK_PORT": harness.free_port()})
+    group = {"DMLC_GROUP_SIZE": 2}
+    run(program, "group", node_env=wishes(), environment={"RELINK_PORT": harness.free_port(), **group})
+    run(program, "joint", node_env=wishes(["worker"]), servers=0,
+        environment={"RELINK_PORT": harness.free_port(), "DMLC_NUM_SERVER": 2, **group})
+
+
+@pytest.mark.parametrize("mode, wire", [("old", "byteps-0.2.5"), ("new", "byteps"), ("group", "byteps")])
+def test_byteps_on_its_own_wire(mode, wire, tmp_path):
+    environment = {"PSLITE_WIRE": wire, "RELINK_PORT": harness.free_port(), "DMLC_GROUP_SIZE": 2 if mode == "group" else 1}
+    run(build(tmp_path, "byteps", "relink_byteps.cc"), mode, environment=environment,
+        node_env=wishes() if mode == "group" else {})
+
+
 def test_a_lost_server_is_told(tmp_path):
     program = build(tmp_path, "gcc-c++11", "relink_lost.cc")
     cluster = Cluster(program, command=[str(program)], library=STOCK, timeout=60).run()
@@ -195,6 +216,17 @@ def test_the_same_source_over_another_ps_lite(tmp_path):
                     for program in build_twins(tmp_path)]
     assert len(theirs) == 5 and theirs == ours
     assert max(len(lines) for lines in ours.values()) > 10
+
+
+@pytest.mark.parametrize("others", [["scheduler", "server0", "worker1"], ["server0", "server1"], ["worker0"]])
+def test_nodes_of_both_in_one_job(others, tmp_path):
+    theirs, ours = build_twins(tmp_path)
+    alone = said(Cluster(theirs, command=[str(theirs)], library=STOCK, timeout=60).run())
+    names = ["scheduler", "server0", "server1", "worker0", "worker1"]
+    programs = {name: {"RELINK_PROGRAM": theirs if name in others else ours} for name in names}
+    cluster = Cluster(ours, command=["sh", "-c", 'exec "$RELINK_PROGRAM"'], library=STOCK, timeout=60, node_env=programs,
+                      env={"PSLITE_WIRE": "byteps-0.2.5"})
+    assert said(cluster.run()) == alone
 
 
 def test_the_table_of_names_is_current():

@@ -4,6 +4,7 @@
 //
 //   relink_byteps old|new     StartAsync and Finalize(id, bool), or StartPS and Finalize(id, role, bool)
 //   relink_byteps joint       each process is a server and a worker
+//   relink_byteps group       each process has DMLC_GROUP_SIZE nodes of its role, and the rank RELINK_RANK
 #include <ps/ps.h>
 
 #include <condition_variable>
@@ -31,7 +32,10 @@ size_t bytes_of(uint64_t key) { return (key % 4 == 3 ? 60000 : key + 1) * sizeof
 
 class Server {
  public:
-  Server() : app_(is_old ? new ps::KVServer<char>(0) : new ps::KVServer<char>(0, false, 0)), thread_([this] { answer(); }) {
+  explicit Server(int instance)
+      : instance_(instance),
+        app_(is_old ? new ps::KVServer<char>(0) : new ps::KVServer<char>(0, false, instance)),
+        thread_([this] { answer(); }) {
     app_->set_request_handle([this](const ps::KVMeta& meta, const ps::KVPairs<char>& data, ps::KVServer<char>* app) {
       handle(meta, data, app);
     });
@@ -65,9 +69,11 @@ class Server {
     require_equal(data.keys.size(), static_cast<size_t>(1), "keys");
     require(meta.key == data.keys[0], "the key in the metadata");
     require_equal(meta.cmd, 4, "the command");
-    require_equal(app->instance_idx_, 0, "the only instance");
-    const int rank = app->get_customer()->postoffice()->my_rank();
-    const uint64_t key = data.keys[0] - ps::Postoffice::GetServer()->GetServerKeyRanges()[static_cast<size_t>(rank)].begin();
+    require_equal(app->instance_idx_, instance_, "the instance");
+    ps::Postoffice* const office = ps::Postoffice::GetServer(instance_);
+    const int rank = office->my_rank() / office->group_size();
+    require(office->my_rank() % office->group_size() == instance_, "instances have ranks that follow each other");
+    const uint64_t key = data.keys[0] - office->GetServerKeyRanges()[static_cast<size_t>(rank)].begin();
     std::lock_guard<std::mutex> lock(mutex_);
     Value& value = values_[key];
     const int workers = ps::NumWorkers();
@@ -135,6 +141,7 @@ class Server {
     }
   }
 
+  const int instance_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false;
@@ -147,12 +154,14 @@ class Server {
 
 class Worker {
  public:
-  Worker() : app_(is_old ? new ps::KVWorker<char>(0, 0) : new ps::KVWorker<char>(0, 0, 0)) {}
+  explicit Worker(int instance)
+      : instance_(instance), app_(is_old ? new ps::KVWorker<char>(0, 0) : new ps::KVWorker<char>(0, 0, instance)) {}
 
   void run() {
-    const ps::Postoffice* const office = ps::Postoffice::GetWorker();
-    const std::vector<ps::Range>& ranges = ps::Postoffice::GetWorker()->GetServerKeyRanges();
-    rank_ = office->my_rank();
+    ps::Postoffice* const office = ps::Postoffice::GetWorker(instance_);
+    const std::vector<ps::Range>& ranges = office->GetServerKeyRanges();
+    rank_ = office->my_rank() / office->group_size();
+    require_equal(static_cast<int>(ranges.size()), office->num_servers(), "ranges are those of processes");
     workers_ = office->num_workers();
     require(!app_->is_worker_zpull_, "no van writes into arrays by itself");
     for (uint64_t i = 0; i < kKeys; ++i) {
@@ -162,8 +171,6 @@ class Worker {
       app_->Wait(push(i, nullptr));
     }
     for (int round = 1; round <= kRounds; ++round) one_round(round);
-    // Where all workers have pulled, the next round of a key may begin.
-    ps::Postoffice::GetWorker()->Barrier(0, ps::kWorkerGroup);
   }
 
   void stop() { app_.reset(); }
@@ -216,6 +223,7 @@ class Worker {
     }
   }
 
+  const int instance_;
   std::unique_ptr<ps::KVWorker<char>> app_;
   int rank_ = 0;
   int workers_ = 0;
@@ -232,13 +240,16 @@ class Worker {
 // As BytePS 0.2.5: apps are made before the node starts.
 void live_as_old() {
   const ps::Node::Role role = my_role();
-  std::unique_ptr<Server> server(role == ps::Node::SERVER ? new Server() : nullptr);
-  std::unique_ptr<Worker> worker(role == ps::Node::WORKER ? new Worker() : nullptr);
+  std::unique_ptr<Server> server(role == ps::Node::SERVER ? new Server(0) : nullptr);
+  std::unique_ptr<Worker> worker(role == ps::Node::WORKER ? new Worker(0) : nullptr);
   ps::StartAsync(0, "byteps\0");
   if (!ps::Postoffice::Get()->is_recovery()) {
     ps::Postoffice::Get()->Barrier(0, ps::kWorkerGroup + ps::kServerGroup + ps::kScheduler);
   }
-  if (worker) worker->run();
+  if (worker) {
+    worker->run();
+    ps::Postoffice::GetWorker()->Barrier(0, ps::kWorkerGroup);
+  }
   ps::Finalize(0, true);
   if (server) server->stop();
   if (worker) worker->stop();
@@ -246,24 +257,44 @@ void live_as_old() {
 
 // As later ones: the role is said to StartPS, whatever the environment says, and apps are made then.
 void live_as_new(ps::Node::Role role) {
+  const int group = ps::GetEnv("DMLC_GROUP_SIZE", 1);
+  const int rank = ps::GetEnv("RELINK_RANK", -1);
   setenv("DMLC_ROLE", "worker", 1);
-  ps::StartPS(0, role, -1, true, "byteps\0");
+  ps::StartPS(0, role, rank, true, "byteps\0");
+  ps::Postoffice* const office = ps::Postoffice::Get();
   require(ps::IsScheduler() == (role == ps::Node::SCHEDULER), "the role that was said");
-  require(ps::Postoffice::Get()->group_size() == 1 && ps::Postoffice::Get()->preferred_rank() == -1, "no groups");
-  require_equal(ps::Postoffice::Get()->num_worker_instances(), ps::NumWorkers(), "instances");
-  require_equal(ps::Postoffice::Get()->num_server_instances(), ps::NumServers(), "instances");
-  require_equal(ps::Postoffice::Get()->van()->my_node().aux_id, -1, "the wish for a rank");
-  require_equal(ps::Postoffice::Get()->GroupWorkerRankToInstanceID(1, 0), 11, "an id");
-  require_equal(ps::Postoffice::Get()->GroupServerRankToInstanceID(1, 0), 10, "an id");
-  require_equal(ps::Postoffice::Get()->InstanceIDtoGroupRank(11), 1, "a rank");
+  if (rank >= 0 && role != ps::Node::SCHEDULER) require_equal(ps::MyRank(), rank, "the rank that was wished for");
+  require_equal(office->group_size(), group, "nodes of each process");
+  require(ps::NumWorkers() == setting("DMLC_NUM_WORKER") && ps::NumServers() == setting("DMLC_NUM_SERVER"),
+          "counts are those of processes");
+  require_equal(office->num_worker_instances(), group * ps::NumWorkers(), "instances");
+  require_equal(office->num_server_instances(), group * ps::NumServers(), "instances");
+  require_equal(office->GetNodeIDs(ps::kWorkerGroup).size(), static_cast<size_t>(office->num_worker_instances()), "ids");
+  if (role != ps::Node::SCHEDULER) {
+    const int wished = rank < 0 ? -1 : rank * group;
+    require(office->preferred_rank() == wished && office->van()->my_node().aux_id == wished, "the wish for a rank");
+  }
+  require_equal(office->GroupWorkerRankToInstanceID(1, 0), 9 + 2 * group, "an id");
+  require_equal(office->GroupServerRankToInstanceID(1, 0), 8 + 2 * group, "an id");
+  require_equal(office->InstanceIDtoGroupRank(9 + 2 * group), 1, "a rank");
   require((ps::Postoffice::GetScheduler() != nullptr) == (role == ps::Node::SCHEDULER), "GetScheduler");
-  const bool is_joint = role == ps::Node::JOINT;
-  std::unique_ptr<Server> server(role == ps::Node::SERVER || is_joint ? new Server() : nullptr);
-  std::unique_ptr<Worker> worker(role == ps::Node::WORKER || is_joint ? new Worker() : nullptr);
-  if (worker) worker->run();
+  std::vector<std::unique_ptr<Server>> servers;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < group; ++i) {
+    if (role == ps::Node::SERVER || role == ps::Node::JOINT) servers.emplace_back(new Server(i));
+    if (role == ps::Node::WORKER || role == ps::Node::JOINT) workers.emplace_back(new Worker(i));
+  }
+  for (std::unique_ptr<Worker>& worker : workers) threads.emplace_back([&worker] { worker->run(); });
+  for (std::thread& thread : threads) thread.join();
+  // One of the process, for all of it.
+  std::thread other;
+  if (role == ps::Node::JOINT) other = std::thread([] { ps::Postoffice::GetWorker()->Barrier(0, 7); });
+  office->Barrier(0, ps::kWorkerGroup + ps::kServerGroup + ps::kScheduler);
+  if (other.joinable()) other.join();
   ps::Finalize(0, role, true);
-  if (server) server->stop();
-  if (worker) worker->stop();
+  for (std::unique_ptr<Server>& server : servers) server->stop();
+  for (std::unique_ptr<Worker>& worker : workers) worker->stop();
 }
 
 void errors() {

@@ -377,7 +377,7 @@ struct KVMeta {
   int cmd;
   bool push;
   bool pull;
-  // The worker's id.
+  // The worker's id; where processes have several nodes (BytePS's groups), that of the process.
   int sender;
   int timestamp;
   // The worker's customer.
@@ -463,12 +463,15 @@ class KVServer : public SimpleApp {
   }
 
  private:
-  static KVMeta request_of(const Meta& meta) {
+  KVMeta request_of(const Meta& meta) {
     KVMeta request = KVMeta();
     request.cmd = meta.head;
     request.push = meta.push;
     request.pull = meta.pull;
-    request.sender = meta.sender;
+    Postoffice* const postoffice = obj_->postoffice();
+    const bool is_grouped = postoffice->group_size() > 1;
+    request.sender =
+        is_grouped ? Postoffice::WorkerRankToID(postoffice->InstanceIDtoGroupRank(meta.sender)) : meta.sender;
     request.timestamp = meta.timestamp;
     request.customer_id = meta.customer_id;
     return request;
@@ -481,7 +484,10 @@ class KVServer : public SimpleApp {
     meta.app_id = obj_->app_id();
     meta.customer_id = abi::to_abi(request.customer_id);
     meta.timestamp = request.timestamp;
-    meta.sender = request.sender;
+    Postoffice* const postoffice = obj_->postoffice();
+    const bool is_grouped = postoffice->group_size() > 1;
+    meta.sender = is_grouped ? postoffice->GroupWorkerRankToInstanceID(Postoffice::IDtoRank(request.sender), instance_idx_)
+                             : request.sender;
     meta.push = request.push;
     meta.pull = request.pull;
     meta.error = error;

@@ -55,11 +55,13 @@ class Postoffice {
   // ---- a life
 
   // Joins the job; returns when it is complete and, with do_barrier, all are in.
-  void Start(int customer_id, const char*, const bool do_barrier) { start(customer_id, do_barrier); }
-  void Start(int customer_id, const Node::Role role, int rank, const bool do_barrier, const char*) {
+  void Start(int customer_id, const char* argv0, const bool do_barrier) { start(customer_id, argv0, do_barrier); }
+  // rank: the one that it wishes for, or -1; all nodes wish for one, or none.
+  void Start(int customer_id, const Node::Role role, int rank, const bool do_barrier, const char* argv0) {
     set_role(role);
     preferred_rank_ = rank;
-    start(customer_id, do_barrier);
+    abi::check(pslite_node_set_rank(node_, rank), "ps::Postoffice::Start");
+    start(customer_id, argv0, do_barrier);
   }
 
   // Leaves the job. Customer 0 ends the node, others only leave the barrier.
@@ -107,8 +109,8 @@ class Postoffice {
   }
 
   // Of the settings; before the start too.
-  int num_workers() const { return count(&pslite_node_info::num_workers, known_workers_) / group_size(); }
-  int num_servers() const { return count(&pslite_node_info::num_servers, known_servers_) / group_size(); }
+  int num_workers() const { return count(&pslite_node_info::num_workers, known_workers_); }
+  int num_servers() const { return count(&pslite_node_info::num_servers, known_servers_); }
   int my_rank() const { return IDtoRank(van_.my_node().id); }
   bool is_worker() const { return role_str() == "worker"; }
   bool is_server() const { return role_str() == "server"; }
@@ -121,7 +123,8 @@ class Postoffice {
   // True if this node took the place of one that died.
   bool is_recovery() const { return van_.my_node().is_recovery; }
 
-  // ---- groups of instances (BytePS)
+  // ---- groups (BytePS): a process has several nodes of its role, its instances; counts are those of processes, ranks and
+  // ids those of nodes
 
   int group_size() const { return group_size_; }
   int num_worker_instances() const { return num_workers() * group_size(); }
@@ -216,10 +219,27 @@ class Postoffice {
   static const char* name_of(int role) {
     return role == Node::SERVER ? "server" : role == Node::WORKER ? "worker" : "scheduler";
   }
-  void set_role(int role) { role_ = role; }
+  void set_role(int role) {
+    role_ = role;
+    abi::check(pslite_node_set_role(node_, role), "ps::Postoffice");
+  }
+  void set_group_size(int size) {
+    group_size_ = size;
+    abi::check(pslite_node_set_group_size(node_, size), "ps::Postoffice");
+  }
 
-  void start(int customer_id, bool do_barrier);
-  void learn();
+  void start(int customer_id, const char* argv0, bool do_barrier);
+  // True if what does not change in a job is known.
+  bool has_learned() const {
+    if (is_started_) return true;
+    pslite_node_info info;
+    if (pslite_node_describe(node_, &info) != PSLITE_OK || !info.is_ready) return false;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!is_started_) learn(info);
+    return true;
+  }
+  void learn(const pslite_node_info& info) const;
+  void forget();
   int count(int32_t pslite_node_info::*field, const std::atomic<int>& known) const {
     if (is_started_) return known;
     pslite_node_info info;
@@ -234,19 +254,20 @@ class Postoffice {
   // The lists of every job that this node was in; the last is the present one's.
   mutable std::list<Lists> jobs_;
   // GetServerKeyRanges is called for each row of a sparse array, from several threads.
-  std::atomic<const std::vector<Range>*> ranges_{nullptr};
+  mutable std::atomic<const std::vector<Range>*> ranges_{nullptr};
   Callback exit_callback_;
   // As Node::Role; -1: as DMLC_ROLE says.
   std::atomic<int> role_{-1};
   std::atomic<int> preferred_rank_{-1};
   std::atomic<int> group_size_{1};
-  std::atomic<bool> is_started_{false};
-  std::atomic<int> known_workers_{0};
-  std::atomic<int> known_servers_{0};
-  std::atomic<int> known_verbose_{-1};
+  // Learned when it is first asked for: handles may ask before Start has returned.
+  mutable std::atomic<bool> is_started_{false};
+  mutable std::atomic<int> known_workers_{0};
+  mutable std::atomic<int> known_servers_{0};
+  mutable std::atomic<int> known_verbose_{-1};
   // Of each job one: references to it stay valid.
-  std::list<Node> nodes_;
-  std::atomic<const Node*> my_node_{nullptr};
+  mutable std::list<Node> nodes_;
+  mutable std::atomic<const Node*> my_node_{nullptr};
 };
 
 #define PS_VLOG(x) LOG_IF(INFO, x <= ::ps::Postoffice::Get()->verbose())
@@ -256,40 +277,42 @@ class Postoffice {
 inline void Postoffice::Init(Node::Role role) {
   Offices& all = offices();
   std::lock_guard<std::mutex> lock(all.mutex);
-  const int group = role == Node::SCHEDULER ? 1 : GetEnv("DMLC_GROUP_SIZE", 1);
-  CHECK_EQ(group, 1) << "groups of several instances (DMLC_GROUP_SIZE) are not there yet";
+  const int group = GetEnv("DMLC_GROUP_SIZE", 1);
+  CHECK_GE(group, 1) << "DMLC_GROUP_SIZE";
+  const int instances = role == Node::SCHEDULER ? 1 : group;
   all.is_by_role = true;
   all.scheduler = role == Node::SCHEDULER ? all.main : nullptr;
-  const bool is_server = role == Node::SERVER || role == Node::JOINT;
-  const bool is_worker = role == Node::WORKER || role == Node::JOINT;
   all.servers.clear();
   all.workers.clear();
-  if (is_server) all.servers.push_back(all.main);
-  if (is_worker && !is_server) all.workers.push_back(all.main);
-  if (role == Node::JOINT) {
-    if (all.all.size() < 2) all.all.push_back(new Postoffice());
-    all.workers.push_back(all.all[1]);
-    all.all[1]->set_role(Node::WORKER);
+  size_t used = 0;
+  const auto next = [&all, &used, group](Node::Role as) {
+    if (used == all.all.size()) all.all.push_back(new Postoffice());
+    Postoffice* const office = all.all[used++];
+    office->set_role(as);
+    office->set_group_size(group);
+    return office;
+  };
+  if (role == Node::SCHEDULER) next(role);
+  for (int i = 0; i < instances; ++i) {
+    if (role == Node::SERVER || role == Node::JOINT) all.servers.push_back(next(Node::SERVER));
   }
-  all.main->set_role(role == Node::JOINT ? Node::SERVER : role);
+  for (int i = 0; i < instances; ++i) {
+    if (role == Node::WORKER || role == Node::JOINT) all.workers.push_back(next(Node::WORKER));
+  }
 }
 
-inline void Postoffice::start(int customer_id, bool do_barrier) {
-  abi::check(pslite_start(node_, customer_id, 0), "ps::Postoffice::Start");
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    // The first customer of a job; the others must not pull the lists from under its feet.
-    if (!is_started_) learn();
+inline void Postoffice::start(int customer_id, const char* argv0, bool do_barrier) {
+  // BytePS answers pulls out of the memory that the next round is summed in (docs/divergences.md).
+  const bool is_byteps = argv0 && std::strcmp(argv0, "byteps") == 0;
+  if (is_byteps && GetEnv("BYTEPS_ENABLE_ASYNC", 0) == 0) {
+    abi::check(pslite_node_set_hold_pushes(node_, 1), "ps::Postoffice::Start");
   }
-  if (do_barrier) Barrier(customer_id, kScheduler + kServerGroup + kWorkerGroup);
+  abi::check(pslite_start(node_, customer_id, do_barrier), "ps::Postoffice::Start");
+  has_learned();
 }
 
-// What does not change in a job.
-inline void Postoffice::learn() {
-  pslite_node_info info;
-  abi::check(pslite_node_describe(node_, &info), "ps::Postoffice::Start");
-  jobs_.emplace_back();
-  ranges_ = nullptr;
+// What does not change in a job. The caller has the lock.
+inline void Postoffice::learn(const pslite_node_info& info) const {
   nodes_.emplace_back();
   Node& node = nodes_.back();
   node.role = static_cast<Node::Role>(info.role);
@@ -308,13 +331,21 @@ inline void Postoffice::learn() {
   if (role_ < 0) setenv("DMLC_RANK", std::to_string(info.rank).c_str(), 1);
 }
 
+// The job is over; the next one has other lists.
+inline void Postoffice::forget() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  is_started_ = false;
+  my_node_ = nullptr;
+  known_verbose_ = -1;
+  ranges_ = nullptr;
+  jobs_.emplace_back();
+}
+
 inline void Postoffice::Finalize(const int customer_id, const bool do_barrier) {
   const int status = pslite_finalize(node_, customer_id, do_barrier);
   const std::string reason = status == PSLITE_OK ? "" : pslite_last_error();
   if (customer_id == 0) {
-    is_started_ = false;
-    my_node_ = nullptr;
-    known_verbose_ = -1;
+    forget();
     if (exit_callback_) exit_callback_();
   }
   if (status != PSLITE_OK) throw dmlc::Error("ps::Postoffice::Finalize: " + reason);
@@ -347,7 +378,9 @@ inline const std::vector<int>& Postoffice::GetNodeIDs(int node_id) const {
 inline const std::vector<Range>& Postoffice::GetServerKeyRanges() {
   const std::vector<Range>* known = ranges_.load(std::memory_order_acquire);
   if (known) return *known;
+  const bool is_known = has_learned();
   std::lock_guard<std::mutex> lock(mutex_);
+  if (!is_known && !jobs_.back().ranges.empty()) jobs_.emplace_back();
   std::vector<Range>& ranges = jobs_.back().ranges;
   if (ranges.empty()) {
     size_t count = 0;
@@ -357,7 +390,7 @@ inline const std::vector<Range>& Postoffice::GetServerKeyRanges() {
     for (const pslite_range& range : found) ranges.push_back(Range(range.begin, range.end));
   }
   // Before the start they may still change with the settings.
-  if (is_started_) ranges_.store(&ranges, std::memory_order_release);
+  if (is_known) ranges_.store(&ranges, std::memory_order_release);
   return ranges;
 }
 
@@ -380,16 +413,15 @@ inline Van* Van::Create(const std::string& type, Postoffice* postoffice) {
   return new Van(postoffice ? postoffice : Postoffice::Get());
 }
 
-inline void Van::Start(int customer_id) { postoffice_->start(customer_id, false); }
+inline void Van::Start(int customer_id) { postoffice_->start(customer_id, nullptr, false); }
 
 inline void Van::Stop() {
   pslite_node_stop(postoffice_->node());
-  postoffice_->is_started_ = false;
-  postoffice_->my_node_ = nullptr;
+  postoffice_->forget();
 }
 
 inline const Node& Van::my_node() const {
-  const Node* node = postoffice_->my_node_;
+  const Node* node = postoffice_->has_learned() ? postoffice_->my_node_.load() : nullptr;
   CHECK(node) << "the node is not started: call Start() first";
   return *node;
 }

@@ -43,7 +43,7 @@ impl CustomerHandle {
         parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
         let van = self.shared.van()?;
-        let slices = slices_of(van.settings().num_servers, parts)?;
+        let slices = slices_of(van.settings().server_groups(), parts)?;
         self.send_slices(&van, lock(&self.shared.requests), (timestamp, request), slices)
     }
 
