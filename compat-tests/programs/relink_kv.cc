@@ -51,6 +51,21 @@ void push_and_pull(ps::KVWorker<float>* kv) {
   require_multiple(outs, vals, 2 * kTimes, "push and pull");
 }
 
+// Messages of all small sizes: over the stock wire they lie where its reader put them.
+void small_messages(ps::KVWorker<float>* kv) {
+  for (uint64_t count = 1; count < 300; count += 7) {
+    std::vector<ps::Key> keys;
+    std::vector<float> vals;
+    for (uint64_t i = 0; i < count; ++i) {
+      keys.push_back(1000 * (1 + static_cast<uint64_t>(ps::MyRank())) + count * 1000000 + i);
+      vals.push_back(static_cast<float>(i));
+    }
+    std::vector<float> outs;
+    kv->Wait(kv->PushPull(keys, vals, &outs));
+    require(outs == vals, "values of a small message");
+  }
+}
+
 void callbacks(ps::KVWorker<float>* kv) {
   const std::vector<ps::Key> keys = {3, 5, ps::kMaxKey / 2 + 100};
   const std::vector<float> vals = {1, 2, 3};
@@ -257,6 +272,7 @@ void refusals(ps::KVWorker<char>* kv) {
 void work() {
   ps::KVWorker<float> numbers(0, 0);
   push_and_pull(&numbers);
+  small_messages(&numbers);
   callbacks(&numbers);
   wrong_calls(&numbers);
   ps::KVWorker<char> bytes(1, 0);
