@@ -303,7 +303,8 @@ inline void Postoffice::Init(Node::Role role) {
 
 inline void Postoffice::start(int customer_id, const char* argv0, bool do_barrier) {
   // BytePS answers pulls out of the memory that the next round is summed in (docs/divergences.md).
-  const bool is_byteps = argv0 && std::strcmp(argv0, "byteps") == 0;
+  // It says its name: "byteps", and the server of 0.2.5 "byteps_server".
+  const bool is_byteps = argv0 && std::strncmp(argv0, "byteps", 6) == 0;
   if (is_byteps && GetEnv("BYTEPS_ENABLE_ASYNC", 0) == 0) {
     abi::check(pslite_node_set_hold_pushes(node_, 1), "ps::Postoffice::Start");
   }
