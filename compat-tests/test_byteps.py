@@ -1,0 +1,105 @@
+"""BytePS of PyPI, built from its sources over this repository, and over its own ps-lite; and jobs with nodes of both.
+
+The original's threads never sleep: what runs it, runs alone.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import byteps_jobs
+from byteps_jobs import Job
+from harness import OURS, ROOT, STOCK
+
+
+def missing():
+    """What keeps BytePS from being built or run here, or None."""
+    for program in ("make", "g++", "unshare"):
+        if not shutil.which(program):
+            return f"{program} is not installed"
+    if not Path("/usr/include/numa.h").exists():
+        return "libnuma-dev is not installed"
+    flags = "-m" if os.getuid() == 0 else "-mr"
+    try:
+        subprocess.run(["unshare", flags, "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True, timeout=20,
+                       capture_output=True)
+    except (OSError, subprocess.SubprocessError):
+        return "no mount namespace can be made: workers need a /dev/shm each"
+    return None
+
+
+@functools.lru_cache(maxsize=None)
+def reason():
+    return missing()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs():
+    if reason():
+        pytest.skip(reason())
+
+
+@functools.lru_cache(maxsize=None)
+def build(kind):
+    """Builds a tree if it is not there: minutes at first."""
+    subprocess.run([str(ROOT / "scripts/byteps-tree"), kind], check=True, timeout=900,
+                   env={**os.environ, "PSLITE_PYTHON": str(byteps_jobs.PYTHON)})
+
+
+@pytest.fixture
+def ours():
+    build(OURS)
+
+
+@pytest.fixture
+def stock():
+    build(STOCK)
+
+
+def assert_all_right(job, checked):
+    job.check()
+    for result in job.results:
+        assert result["checked"] == checked and result["wrong"] == [], job.describe()
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("workers, servers", [(1, 1), (2, 2)])
+def test_sums(ours, workers, servers):
+    """f32, f64, i32; 1 to 3,000,001 elements; three rounds each."""
+    assert_all_right(Job("sums", 3, workers=workers, servers=servers).run(), 3 * 18)
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("elements", [1024, 262_144])
+def test_rounds_without_a_pause(ours, elements):
+    """The rounds in which BytePS's own ps-lite mixes a round's answer with the next one's pushes."""
+    assert_all_right(Job("rounds", 300, elements).run(), 300)
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(1000)
+def test_sums_over_the_original(stock):
+    """That what is compared with works here at all: one round of each tensor, as it may mix more of them."""
+    assert_all_right(Job("sums", 1, library=STOCK, workers=1, servers=1, timeout=150).run(), 18)
+
+
+# A node that is "ours" loads BytePS out of the tree over this repository, one that is "stock" out of the other.
+MIXED = [
+    {"scheduler": STOCK, "server": OURS, "worker": OURS},
+    {"scheduler": OURS, "server": STOCK, "worker": OURS},
+    {"scheduler": OURS, "server": OURS, "worker": STOCK},
+    {"scheduler": OURS, "server": [OURS, STOCK], "worker": [STOCK, OURS]},
+]
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("library", MIXED, ids=["stock scheduler", "stock servers", "stock workers", "one of each"])
+def test_a_job_with_nodes_of_both(ours, stock, library):
+    """On the wire of the original. One round of each tensor: servers of the original may mix more of them."""
+    job = Job("sums", 1, library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150).run()
+    assert_all_right(job, 18)
