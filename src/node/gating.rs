@@ -110,6 +110,14 @@ impl Shared {
         KvPairs { vals, ..kv }
     }
 
+    /// The application answers this request with a message of its own, whose memory is its own affair.
+    pub(super) fn gate_answered(&self, request: &Meta) {
+        self.queue(self.gating.with(|gate| match gate.answered(request) {
+            Some(answer) => gate.flushed(answer),
+            None => Vec::new(),
+        }));
+    }
+
     pub(super) fn gate_forget(&self, node: NodeId) {
         self.queue(self.gating.with(|gate| gate.forget_node(node)));
     }

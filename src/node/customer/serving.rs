@@ -37,6 +37,7 @@ impl Shared {
     /// The application sends an answer by itself.
     pub(in crate::node) fn note_answer(&self, answer: &Meta) {
         self.settle(answer.recver, answer);
+        self.gate_answered(&Meta { sender: answer.recver, ..answer.clone() });
     }
 
     /// That node's request is answered.
