@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::journal::{Change, Entry, Passed, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::{
-    ALL_GROUP, Command, Control, Message, Node, NodeId, Role, SCHEDULER, SERVER_GROUP,
+    ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP, server_id,
 };
 
@@ -62,7 +62,7 @@ impl Cluster {
         control.barrier_group = ticket.group;
         let meta = Self::meta_of_barrier(ticket.customer_id, ticket.timestamp, true);
         let mut message = Message::control(control);
-        message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
+        message.meta = Meta { control: message.meta.control.take(), ..meta };
         message
     }
 
@@ -122,7 +122,7 @@ impl Cluster {
         let customer_id = message.meta.customer_id;
         if !message.meta.request {
             if from == Some(SCHEDULER) {
-                self.released((group, command), customer_id, out);
+                self.released((group, command), (customer_id, message.meta.head), out);
             }
             return;
         }
@@ -139,7 +139,7 @@ impl Cluster {
         let came_out = self.passed.get(&(from, customer_id, group));
         let released = self.elastic.policy.released.contains(&from);
         if self.elastic.on && (came_out == Some(&timestamp) || released) {
-            return self.let_out(from, (group, command), customer_id, out);
+            return self.let_out(from, (group, command), (customer_id, timestamp), out);
         }
         let entered = self.entered.entry((group, domain)).or_default();
         entered.members.insert((from, customer_id), timestamp);
@@ -249,40 +249,50 @@ impl Cluster {
         let all = group == ALL_GROUP && domain == FIRST;
         self.releases_of_all += u32::from(all);
         let command = self.barrier_command(domain == FIRST);
-        let mut ids = self.ids_of(group_of).unwrap_or_default();
-        if domain == BETWEEN && self.config.group_size > 1 {
-            ids.retain(|id| entered.members.keys().any(|(member, _)| member == id));
-        }
         if self.elastic.on {
             self.note_passed(group, all, &entered, out);
             if all && entered.members.keys().any(|member| self.left.contains(member)) {
                 self.let_joined_go(out);
             }
-            let entered: BTreeSet<NodeId> = entered.members.keys().map(|(id, _)| *id).collect();
-            ids = entered.into_iter().collect();
+            for ((id, customer), number) in entered.members {
+                if self.is_let_out(id) {
+                    self.let_out(id, (group, command), (customer, number), out);
+                }
+            }
+            return;
+        }
+        let mut ids = self.ids_of(group_of).unwrap_or_default();
+        if domain == BETWEEN && self.config.group_size > 1 {
+            ids.retain(|id| entered.members.keys().any(|(member, _)| member == id));
         }
         for id in ids {
-            let absent = !self.members.contains_key(&id) || self.lost.contains_key(&id);
-            if absent || (id == self.me.id && self.config.standing_scheduler) {
-                continue;
+            if self.is_let_out(id) {
+                self.let_out(id, (group, command), (customer_id, EMPTY), out);
             }
-            self.let_out(id, (group, command), customer_id, out);
         }
     }
 
+    /// True for a node that hears of releases.
+    fn is_let_out(&self, id: NodeId) -> bool {
+        let absent = !self.members.contains_key(&id) || self.lost.contains_key(&id);
+        !absent && (id != self.me.id || !self.config.standing_scheduler)
+    }
+
+    /// `number`: of the message by which it entered, in an elastic job, where that may be asked and answered twice: the second
+    /// answer must not free the next barrier. It travels as `head`, which control messages do not use.
     fn let_out(
         &mut self,
         id: NodeId,
         (group, command): (i32, Command),
-        customer_id: i32,
+        (customer_id, number): (i32, i32),
         out: &mut Vec<Action>,
     ) {
         let mut control = Control::new(command);
         control.barrier_group = group;
         let timestamp = self.next_timestamp();
-        let meta = Self::meta_of_barrier(customer_id, timestamp, false);
+        let meta = Meta { head: number, ..Self::meta_of_barrier(customer_id, timestamp, false) };
         let mut message = Message::control(control);
-        message.meta = crate::wire::Meta { control: message.meta.control.take(), ..meta };
+        message.meta = Meta { control: message.meta.control.take(), ..meta };
         Self::send(out, id, message);
     }
 
@@ -305,11 +315,11 @@ impl Cluster {
         out.push(Action::Record(Record::new(Change::Passed(Passed { entries, all }))));
     }
 
-    /// The scheduler's word that a barrier is passed.
+    /// The scheduler's word that a barrier is passed; `number` as in [`Self::let_out`].
     fn released(
         &mut self,
         (group, command): (i32, Command),
-        customer_id: i32,
+        (customer_id, number): (i32, i32),
         out: &mut Vec<Action>,
     ) {
         let late = |customer: i32| self.late.contains(&customer).then_some(customer);
@@ -320,6 +330,7 @@ impl Cluster {
         let exact = self.is_scheduler() || self.is_ours(SCHEDULER) || groups.contains(&group);
         let (passed, waiting) = std::mem::take(&mut self.tickets).into_iter().partition(|ticket| {
             self.barrier_command(ticket.instance) == command
+                && (!self.elastic.on || number == EMPTY || number == ticket.timestamp)
                 && (!exact || (ticket.group == group && late(ticket.customer_id) == domain))
         });
         self.tickets = waiting;

@@ -562,6 +562,31 @@ fn a_release_that_was_lost_comes_again() {
     assert_eq!((world.done(a, 2), world.done(b, 2)), (Some(Ok(())), Some(Ok(()))));
 }
 
+/// A connection that breaks makes a worker ask again, though it was heard: it is let out twice, and still waits in the
+/// next barrier.
+#[test]
+fn a_release_that_comes_twice_frees_one_barrier() {
+    let mut world = World::new(1, 2, 1);
+    let (a, b) = (2, 3);
+    world.enter(a, 1, WORKER_GROUP, false);
+    world.enter(b, 1, WORKER_GROUP, false);
+    // What it says again when its connection is back, which comes late.
+    let asked = world.actions[a].iter().find_map(|action| match action {
+        Action::Send { to: SCHEDULER, message } => {
+            let command = message.meta.control.as_ref().map(|control| control.command);
+            (command == Some(Command::Barrier)).then(|| message.clone())
+        }
+        _ => None,
+    });
+    world.enter(a, 2, WORKER_GROUP, false);
+    let from = Some(world.id(a));
+    world.feed(0, Event::Received { from, message: asked.unwrap() });
+    world.settle();
+    assert_eq!((world.done(a, 1), world.done(a, 2)), (Some(Ok(())), None));
+    world.enter(b, 2, WORKER_GROUP, false);
+    assert_eq!((world.done(a, 2), world.done(b, 2)), (Some(Ok(())), Some(Ok(()))));
+}
+
 #[test]
 fn the_journal_of_another_job_is_refused() {
     let world = with_values(2);
