@@ -37,7 +37,11 @@ fn metadata_of_byteps() {
     let (read, refused) = replay("wire_byteps", |data| {
         let Some((choice, bytes)) = data.split_first() else { return false };
         let dialect = if choice % 2 == 0 { Dialect::Byteps025 } else { Dialect::Byteps };
-        dialect.decode(bytes).is_ok()
+        let Ok(meta) = dialect.decode(bytes) else { return false };
+        let mut again = Vec::new();
+        dialect.encode(&meta, &[], &mut again);
+        assert_eq!(dialect.decode(&again), Ok(meta));
+        true
     });
     assert!(read >= 12 && refused >= 12, "{read} read, {refused} refused");
 }

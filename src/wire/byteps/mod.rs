@@ -139,7 +139,12 @@ pub(super) fn decode(layout: &Layout, bytes: &[u8]) -> Result<Meta, DecodeError>
         head: number(int(raw, layout.head)),
         app_id: from_wire(layout, int(raw, layout.app_id)),
         customer_id: number(int(raw, layout.customer_id)),
-        timestamp: if counts { timestamp } else { from_wire(layout, timestamp) },
+        timestamp: match (counts, control.is_some()) {
+            // A number that nobody counts to is written as the one that is not set, which may be counted to.
+            (true, true) if timestamp == EMPTY => layout.empty,
+            (true, _) => timestamp,
+            (false, _) => from_wire(layout, timestamp),
+        },
         request: raw[layout.request] != 0,
         push,
         // There is no flag for it: what is no push is a pull.
