@@ -386,7 +386,8 @@ def test_what_a_killed_lab_leaves_is_removed_by_the_next():
         time.sleep(0.05)
     process.kill()
     process.wait(10)
-    assert left(name) and len(sleepers(name)) == 3
+    # One more may be seen between its fork and its exec.
+    assert left(name) and len(sleepers(name)) >= 3
     with Lab({"one": FREE}) as other:
         assert not left(name) and left(other.name)
     assert not alive(pids)
