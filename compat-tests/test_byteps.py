@@ -14,6 +14,8 @@ import pytest
 import byteps_jobs
 from byteps_jobs import Job
 from harness import OURS, ROOT, STOCK
+from test_elastic import has_pieces, pieces
+from test_movable import drain, reach
 
 
 def missing():
@@ -78,6 +80,28 @@ def test_sums(ours, workers, servers):
 def test_rounds_without_a_pause(ours, elements):
     """The rounds in which BytePS's own ps-lite mixes a round's answer with the next one's pushes."""
     assert_all_right(Job("rounds", 300, elements).run(), 300)
+
+
+@pytest.mark.timeout(1000)
+def test_servers_join_and_are_emptied_while_it_runs(ours):
+    """Keys move between BytePS's servers, which know nothing of it: the pushes that made them are said again."""
+    rounds, keys = 250, 7
+    env = {"PSLITE_ELASTIC": 1, "PSLITE_SERVER_STATELESS": 1, "PSLITE_REPLICAS": 0, "PS_VERBOSE": 1}
+    with Job("keys", rounds, keys, 100, workers=2, servers=2, env=env) as job:
+        job.start()
+        reach(job, 5)
+        for number in (2, 3):
+            job.spawn("server", number, more={"PSLITE_JOIN": 1})
+            assert job.nodes[f"server{number}"].wait_for(f"this is server {number} ", 30), job.describe()
+            assert job.nodes["scheduler"].wait_for(f"server {number} (id {8 + 2 * number}", 30), job.describe()
+            has_pieces(job, number)
+        for number in (0, 1, 3):
+            drain(job, number)
+        # Tensors of more than 4,096,000 bytes have a key for each part.
+        assert pieces(job, 2) == keys + 1, job.describe()
+        assert f"round {rounds - 1}\n" not in job.nodes["worker0"].output, "all of it was to happen while it runs"
+        assert job.wait(120), job.describe()
+        assert_all_right(job, rounds * keys)
 
 
 @pytest.mark.alone

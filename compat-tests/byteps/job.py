@@ -2,6 +2,8 @@
 
     python job.py sums ROUNDS              each type, tensors of 1 to 3,000,001 elements
     python job.py rounds ROUNDS ELEMENTS   rounds on one key without a pause, another value in each
+    python job.py keys ROUNDS KEYS PACE    rounds on several keys, with a pause of so many milliseconds after each; says
+                                           "round N" when all workers have it
 
 The last line of standard output is a JSON object. Exit code 0 also if sums were wrong: the caller decides.
 """
@@ -9,6 +11,7 @@ The last line of standard output is a JSON object. Exit code 0 also if sums were
 import json
 import os
 import sys
+import time
 
 import byteps.mxnet as bps
 import byteps.mxnet.ops as ops
@@ -69,9 +72,28 @@ def rounds(count, elements):
     return {"checked": count, "wrong": wrong}
 
 
+def keys(count, number_of_keys, pace):
+    names = [f"key{key}" for key in range(number_of_keys)]
+    for name in names:
+        bps.byteps_declare_tensor(name)
+    wrong = []
+    for number in range(count):
+        # From a few bytes to two parts.
+        tensors = [mx.nd.array(values(bps.rank(), number + key, 5 + 200_000 * key, "float32"))
+                   for key in range(number_of_keys)]
+        for name, tensor in zip(names, tensors):
+            bps.byteps_push_pull(tensor, name=name, is_average=False)
+        for key, tensor in enumerate(tensors):
+            if not np.array_equal(tensor.asnumpy(), expected(number + key, 5 + 200_000 * key, "float32")):
+                wrong.append(f"{names[key]} round {number}")
+        print(f"round {number}", flush=True)
+        time.sleep(pace / 1000)
+    return {"checked": count * number_of_keys, "wrong": wrong}
+
+
 def main():
     bps.init()
-    result = {"sums": sums, "rounds": rounds}[sys.argv[1]](*map(int, sys.argv[2:]))
+    result = {"sums": sums, "rounds": rounds, "keys": keys}[sys.argv[1]](*map(int, sys.argv[2:]))
     print(json.dumps({"rank": bps.rank(), "size": bps.size(), **result}), flush=True)
     bps.shutdown()
 

@@ -111,7 +111,12 @@ class Postoffice {
   // Of the settings; before the start too.
   int num_workers() const { return count(&pslite_node_info::num_workers, known_workers_); }
   int num_servers() const { return count(&pslite_node_info::num_servers, known_servers_); }
-  int my_rank() const { return IDtoRank(van_.my_node().id); }
+  // A server that joined a running job has a key range of none: it says the rank of one of the first servers.
+  // Applications take the beginning of "their" range off each key and put it back, for which any range will do.
+  int my_rank() const {
+    const int rank = IDtoRank(van_.my_node().id), first = num_server_instances();
+    return is_server() && first > 0 ? rank % first : rank;
+  }
   bool is_worker() const { return role_str() == "worker"; }
   bool is_server() const { return role_str() == "server"; }
   bool is_scheduler() const { return role_str() == "scheduler"; }
