@@ -1,5 +1,6 @@
 //! Elastic jobs: death, joining and draining in the middle of pushes and moves, in any order.
 
+mod barriers;
 mod cases;
 mod store;
 mod workers;
