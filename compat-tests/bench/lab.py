@@ -7,8 +7,8 @@
 A round pushes and pulls every tensor of ResNet-50 through `mx.kv`, `dist_sync`, without an optimizer
 (mxkv.py); its time is the slowest worker's. Clusters of stock and of ours live side by side on the same hosts.
 While links stay as they are, they are asked in turn; where links change, one is asked for the whole time
-and then the other one, under the same changes. The bound T* is netlab/model.py's, from the rates that are set;
-eta is T* by the measured time. Raw numbers: .cache/bench/lab.json. Needs root.
+and then the other one, under the same changes. The bound T* is netlab/model.py's, from the rates that are set, with the
+copies that servers of ours keep; eta is T* by the measured time. Raw numbers: .cache/bench/lab.json. Needs root.
 """
 
 import argparse
@@ -42,7 +42,8 @@ HUGE = 2 * MODEL
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 ELASTIC = {"PSLITE_ELASTIC": "1"}
 PLANNING_OFF = {"PSLITE_PLANNING": "0"}
-NO_COPIES = {"PSLITE_REPLICAS": "0"}
+REPLICAS = "PSLITE_REPLICAS"
+NO_COPIES = {REPLICAS: "0"}
 # Seconds after which a cluster ends itself, whatever happens.
 LIMIT = 7200
 GOODPUT = HERE.parent / "netlab/goodput.py"
@@ -57,6 +58,10 @@ class Kind:
         self.name = name
         self.library = library
         self.settings = settings or {}
+
+    @property
+    def copies(self):
+        return int(self.settings.get(REPLICAS, 1)) if self.library == TCP else 0
 
 
 def kinds(options, fixed=False, single=False):
@@ -76,6 +81,7 @@ class Bench:
     def __init__(self, stack, workers, servers, options, chosen, settings=None):
         self.workers = workers
         self.servers = list(servers)
+        self.kinds = {kind.name: kind for kind in chosen}
         self.lab = stack.enter_context(Lab(hosts(workers, servers), options.congestion))
         command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(LIMIT)]
         self.clusters = {kind.name: stack.enter_context(Cluster(
@@ -89,6 +95,10 @@ class Bench:
 
     def bound(self, size=MODEL):
         return model.bound(size, self.workers, self.servers)
+
+    def bounds(self, size=MODEL):
+        """Of each cluster: servers of ours keep copies."""
+        return {name: model.bound(size, self.workers, self.servers, kind.copies) for name, kind in self.kinds.items()}
 
     def one(self, name, tensors="resnet50"):
         """Seconds of one round."""
@@ -160,7 +170,7 @@ def still(options, workers, servers):
     with bench(both(workers, options), both(servers, options), options, kinds(options, single=True)) as job:
         found = job.in_turn(options)
         job.end()
-        return {"phases": [{"title": "", "bound": job.bound(), **found}]}
+        return {"phases": [{"title": "", "bound": job.bound(), "bounds": job.bounds(), **found}]}
 
 
 def one(options):
@@ -175,7 +185,7 @@ def equal(options):
     with bench(both([500] * 4, options), both([500] * 4, options), options, kinds(options, True)) as job:
         found = job.in_turn(options, settle=0)
         job.end()
-        return {"phases": [{"title": "", "bound": job.bound(), **found}]}
+        return {"phases": [{"title": "", "bound": job.bound(), "bounds": job.bounds(), **found}]}
 
 
 def redrawn(options):
@@ -187,6 +197,7 @@ def redrawn(options):
         for phase, servers in enumerate(drawn)]
     workers = both([400] * 4, options)
     phases = [{"title": "/".join(str(rates) for rates in servers), "bound": model.bound(MODEL, workers, servers),
+               "bounds": {kind.name: model.bound(MODEL, workers, servers, kind.copies) for kind in kinds(options)},
                "rounds": {}} for servers in drawn]
     whole = {}
     with bench(workers, drawn[0], options, kinds(options)) as job:
@@ -226,7 +237,7 @@ def huge(options):
                settings={"MXNET_KVSTORE_BIGARRAY_BOUND": "1000000000"}) as job:
         found = job.in_turn(options, "huge")
         job.end()
-        return {"phases": [{"title": "a huge tensor", "bound": job.bound(HUGE), **found}]}
+        return {"phases": [{"title": "a huge tensor", "bound": job.bound(HUGE), "bounds": job.bounds(HUGE), **found}]}
 
 
 def slowed(options):
@@ -237,20 +248,20 @@ def slowed(options):
         for name in job.clusters:
             job.one(name)  # starting takes more processor than many rounds
         before = processor(job)
-        phases.append({"title": "nothing", "bound": job.bound(), **job.in_turn(options, settle=1)})
+        phases.append({"title": "nothing", "bound": job.bound(), "bounds": job.bounds(), **job.in_turn(options, settle=1)})
         work = per_round(before, processor(job), phases[-1])
         # 30 % of a core may be more than it ever uses.
         used = LEFT * max(work[name] / mean(rounds) for name, rounds in phases[-1]["rounds"].items())
         slow = list(servers)
         slow[LOWERED] = Rates.both(servers[LOWERED].up / 4)
         job.set_servers(slow)
-        phases.append({"title": "one link lowered 4x", "bound": job.bound(), **job.in_turn(options)})
+        phases.append({"title": "one link lowered 4x", "bound": job.bound(), "bounds": job.bounds(), **job.in_turn(options)})
         job.set_servers(servers)
-        phases.append({"title": "nothing again", "bound": job.bound(), **job.in_turn(options)})
+        phases.append({"title": "nothing again", "bound": job.bound(), "bounds": job.bounds(), **job.in_turn(options)})
         for cores, what in ((LEFT, "a core"), (used, "what it used")):
             job.lab.host(f"server{SLOWED}").cores = cores
-            bounds = {name: model.bound(MODEL, workers, with_cores(servers, SLOWED, work[name] / cores))
-                      for name in job.clusters}
+            bounds = {name: model.bound(MODEL, workers, with_cores(servers, SLOWED, work[name] / cores), kind.copies)
+                      for name, kind in job.kinds.items()}
             phases.append({"title": f"one server's processor cut to {LEFT:.0%} of {what} ({cores:.3f})", "bound": bounds[STOCK],
                            "bounds": bounds, "work": work, **job.in_turn(options)})
         job.lab.host(f"server{SLOWED}").cores = None

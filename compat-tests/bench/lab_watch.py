@@ -102,7 +102,7 @@ def watch(options):
             seconds = job.one(lab.OURS)
             cores = (lab.busy() - used) / (time.monotonic() - begin)
             looking.stop()
-            print(f"round {number}: {seconds:.2f} s, eta {job.bound() / seconds:.2f}, {cores:.2f} cores", flush=True)
+            print(f"round {number}: {seconds:.2f} s, eta {job.bounds()[lab.OURS] / seconds:.2f}, {cores:.2f} cores", flush=True)
         print(table(looking.looks, rates), flush=True)
         job.end()
 

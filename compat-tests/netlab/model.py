@@ -8,6 +8,10 @@ both directions at once (spec/algorithms.md 1, the bound for pipelined push and 
 
 The first term is smallest if all servers end together, x_s in proportion to min(up_s, down_s): then it
 is W M / sum of min(up_s, down_s). No cap for a pair of hosts is in it: a lab has none.
+
+A server that keeps a copy of another one's share receives that share once more, from the other one, who sends it once
+more: with C copies of all, (W + C) stands in the place of W. It is a bound as before: whether copies can be placed so that
+all servers end together is another question.
 """
 
 #: What of a rate on the wire arrives as payload of TCP: 1448 bytes of each frame of 1514.
@@ -26,16 +30,17 @@ def slower(rates):
     return min(given, default=None)
 
 
-def bound(size, workers, servers):
+def bound(size, workers, servers, copies=0):
     """T*, in seconds, of a round over a model of `size` bytes.
 
-    workers, servers: the hosts' (up, down) in Mbit/s; None: no limit.
+    workers, servers: the hosts' (up, down) in Mbit/s; None: no limit. copies: how many servers keep a copy of what a
+    server holds.
     """
     by_worker = max(seconds(size, slower(rates)) for rates in workers)
     speeds = [slower(rates) for rates in servers]
     if None in speeds:  # it takes everything
         return by_worker
-    return max(by_worker, len(workers) * seconds(size, sum(speeds)))
+    return max(by_worker, (len(workers) + copies) * seconds(size, sum(speeds)))
 
 
 def static(size, workers, servers, shares=None):

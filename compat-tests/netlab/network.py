@@ -44,9 +44,11 @@ QUEUE_SECONDS, QUEUE_LEAST = 0.05, 256 * 1024
 MBIT_LEAST = 0.5
 # Seconds for killed processes to be gone.
 GONE = 5
-#: Every kernel has it and allows it everywhere, and it fills a link while the other direction is full too. (BBR
-#: took 40 of 60 Mbit/s there: it counts the time that its confirmations wait for the length of the way.)
-CONGESTION = "reno"
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+#: What hosts have by default, the first that is allowed in a namespace. CUBIC is what nearly all hosts have, but a
+#: machine with another default may not allow it; every kernel has Reno. Both fill a link while the other direction is full
+#: too. (BBR took 40 of 60 Mbit/s there: it counts the time that its confirmations wait for the length of the way.)
+PREFERRED = ("cubic", "reno")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 # Run in a host's network namespace, with mounts and a host name of its own. $1: the file of the control
@@ -78,6 +80,23 @@ class Rates(NamedTuple):
 
 
 FREE = Rates(None, None)
+
+
+def _allowed():
+    """TCP's algorithms that a namespace may have."""
+    try:
+        return ALLOWED.read_text().split()
+    except OSError:
+        return []
+
+
+def preferred():
+    allowed = _allowed()
+    return next((name for name in PREFERRED if name in allowed), PREFERRED[-1])
+
+
+#: TCP's algorithm where none is named.
+CONGESTION = preferred()
 
 
 class Host:
@@ -271,9 +290,8 @@ def _settings(namespace, congestion):
     try:
         run(*inside, f"echo {congestion} >/proc/sys/net/ipv4/tcp_congestion_control")
     except LabError:
-        allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
         raise Unavailable(f"{congestion} is not allowed in a network namespace; allowed are "
-                          f"{', '.join(allowed)} (sysctl net.ipv4.tcp_allowed_congestion_control)") from None
+                          f"{', '.join(_allowed())} (sysctl net.ipv4.tcp_allowed_congestion_control)") from None
 
 
 def _shape(namespace, device, mbit):
