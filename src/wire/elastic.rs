@@ -226,6 +226,17 @@ pub struct Transfer {
     pub first_pushes: Vec<FirstPush>,
 }
 
+impl Transfer {
+    /// True if it says that a copy has all up to a round, and no more than that. What else its sender has for the same
+    /// server is about other things, or was asked for by what that server sent later: so it need not wait
+    /// behind that.
+    #[must_use]
+    pub fn is_confirmation(&self) -> bool {
+        let of_copy = self.to > 0 && self.gone.is_empty() && self.number == 0;
+        self.kind() == TransferKind::Confirmed && of_copy
+    }
+}
+
 /// How a server holds a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]

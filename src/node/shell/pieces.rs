@@ -148,6 +148,8 @@ pub(in crate::node) fn send_transfer(customer: &Shared, outgoing: Outgoing) {
         customer_id: customer.app_id,
         recver: to,
         request: true,
+        // A round waits for it, and the sender's own copies may fill the way for a second.
+        overtakes: transfer.is_confirmation(),
         transfer: Some(Box::new(transfer)),
         ..Meta::default()
     };

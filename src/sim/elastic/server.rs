@@ -260,6 +260,7 @@ fn transfer_message(Outgoing { to, transfer, frames }: Outgoing) -> Output {
         customer_id: APP,
         recver: to,
         request: true,
+        overtakes: transfer.is_confirmation(),
         transfer: Some(Box::new(transfer)),
         ..Meta::default()
     };

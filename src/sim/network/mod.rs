@@ -68,6 +68,8 @@ pub struct Sealed {
     pub meta: Vec<u8>,
     /// The data frames.
     pub data: Frames,
+    /// It may overtake what else goes the same way.
+    pub overtakes: bool,
 }
 
 /// What the network does to a process.

@@ -16,7 +16,7 @@ fn network(config: NetworkConfig) -> Network {
 }
 
 fn numbered(number: u8) -> Sealed {
-    Sealed { meta: vec![number], data: Frames::new() }
+    Sealed { meta: vec![number], data: Frames::new(), overtakes: false }
 }
 
 /// All that happens from now on: the numbers that arrived, and the links as (process, up).
@@ -188,10 +188,30 @@ fn a_line_takes_its_time_for_data_and_control_overtakes() {
     network.set_rates(1, Some(Rates { up: 1, down: 500_000 }));
     for number in 0..2 {
         let data_of = vec![bytes::Bytes::from(vec![0; 10_000])].into_iter().collect();
-        network.send(now, data, Sealed { meta: vec![number], data: data_of });
+        network.send(now, data, Sealed { meta: vec![number], data: data_of, overtakes: false });
     }
     network.send(now, control, numbered(9));
     assert_eq!(drain(&mut network, &mut now).0, [9, 0, 1]);
     // Twice 20 ms through the narrower line; the first began when its first byte can have come.
     assert!((40 * MS..41 * MS).contains(&(now - begin)), "{:?}", now - begin);
+}
+
+#[test]
+fn what_may_overtake_does_so_but_not_its_like() {
+    let mut network = network(NetworkConfig::default());
+    let mut now = Duration::ZERO;
+    let data = network.connect_kept(now, 0, "b:1", 9);
+    drain(&mut network, &mut now);
+    let mut overtaken = 0;
+    for _ in 0..20 {
+        for number in 0..6 {
+            let overtakes = number % 3 == 2;
+            network.send(now, data, Sealed { overtakes, ..numbered(number) });
+        }
+        let came = drain(&mut network, &mut now).0;
+        overtaken += u32::from(came != [0, 1, 2, 3, 4, 5]);
+        let (fast, slow): (Vec<u8>, Vec<u8>) = came.iter().partition(|number| **number % 3 == 2);
+        assert_eq!((fast, slow), (vec![2, 5], vec![0, 1, 3, 4]), "{came:?}");
+    }
+    assert!(overtaken > 10, "{overtaken}");
 }

@@ -58,18 +58,25 @@ impl Network {
         }
         let copies = 1 + u64::from(exposed && self.random.percent(self.config.repeat));
         self.repeated += copies - 1;
-        let overtakes = self.config.reorder && exposed;
+        let any_order = self.config.reorder && exposed;
         for _ in 0..copies {
             let at = self.arrival(now, id, sealed);
             let Some(connection) = self.connections.get_mut(&id) else { return };
             let epoch = connection.epoch;
-            if overtakes {
+            if any_order {
                 let alone = Some(sealed.clone());
                 self.plan(at, Item::Packet { connection: id, epoch, alone });
             } else {
                 let at = at.max(connection.last_arrival);
                 connection.last_arrival = at;
-                connection.flying.push_back(sealed.clone());
+                let mut place = connection.flying.len();
+                if sealed.overtakes {
+                    // It arrives in the place of another one, and that later.
+                    let like = connection.flying.iter().rposition(|other| other.overtakes);
+                    let first = like.map_or(0, |like| like + 1);
+                    place -= self.random.below((place - first + 1) as u64) as usize;
+                }
+                connection.flying.insert(place, sealed.clone());
                 self.plan(at, Item::Packet { connection: id, epoch, alone: None });
             }
         }

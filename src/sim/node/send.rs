@@ -59,5 +59,5 @@ impl<A: Application> Node<A> {
 fn seal(message: &Message) -> Sealed {
     let mut meta = Vec::with_capacity(64);
     encode_meta(&message.meta, &mut meta);
-    Sealed { meta, data: message.data.clone() }
+    Sealed { meta, data: message.data.clone(), overtakes: message.meta.overtakes }
 }
