@@ -107,7 +107,8 @@ pub struct Settings {
     pub stock_level: bool,
     /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
     pub planning: bool,
-    /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same rate.
+    /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same rate, and copies out of it
+    /// before what workers get.
     pub share_inflow: bool,
     /// `PSLITE_PROBE_AFTER`: a link to this node that is idle for so long is probed; `None`: none is.
     pub probe_after: Option<Duration>,

@@ -99,6 +99,11 @@ impl Measuring {
         self.receiver.down(now).map(|down| down.rate)
     }
 
+    /// Bytes per second that this node can send to all peers together, if it is known.
+    pub(crate) fn outflow(&self, now: Duration) -> Option<f64> {
+        self.sender.up(now).map(|up| up.rate)
+    }
+
     /// Looks which links are idle, if it is time. `senders`: the nodes that can send to this one over TCP.
     pub(crate) fn look_at_idle(&mut self, now: Duration, senders: impl FnOnce() -> Vec<NodeId>) {
         if self.probe_after.is_none() || now.saturating_sub(self.looked_idle) < IDLE_EVERY {

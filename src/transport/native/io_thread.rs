@@ -19,6 +19,7 @@ use super::lock;
 use super::receiver::Arrival;
 use super::shared::Shared;
 use super::task::{Registry, Task};
+use super::yielding::Yielding;
 
 /// Connections that have not introduced themselves; more wait in the kernel.
 const GUESTS_MAX: usize = 256;
@@ -66,6 +67,7 @@ pub(super) struct IoThread {
     guests: BTreeMap<u64, Guest>,
     tasks: BTreeMap<u32, Task>,
     registry: Registry,
+    yielding: Yielding,
 }
 
 impl IoThread {
@@ -79,6 +81,7 @@ impl IoThread {
             guests: BTreeMap::new(),
             tasks: BTreeMap::new(),
             registry: Registry::new(BELL + 1),
+            yielding: Yielding::new(Instant::now()),
             shared,
         };
         for listener in thread.shared.same_host.listen() {
@@ -236,12 +239,15 @@ impl IoThread {
     fn timeout(&self) -> EpollTimeout {
         let tasks = self.tasks.values().filter_map(|task| task.deadline(&self.shared));
         let guests = self.guests.values().map(|guest| guest.until);
-        let Some(first) = tasks.chain(guests).min() else { return EpollTimeout::NONE };
+        let Some(first) = tasks.chain(guests).chain(self.yielding.deadline()).min() else {
+            return EpollTimeout::NONE;
+        };
         let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
     }
 
     fn tick(&mut self, now: Instant) {
+        self.yielding.look(now, &self.shared);
         self.guests.retain(|_, guest| guest.until > now);
         let Self { tasks, registry, epoll, shared, .. } = self;
         tasks.retain(|number, task| {

@@ -5,6 +5,7 @@
 mod ending;
 mod lending;
 mod probing;
+mod yielding;
 
 use std::collections::VecDeque;
 use std::io;
@@ -84,6 +85,10 @@ pub(super) struct LinkState {
     receipts_version: u64,
     /// A probe is being sent: how much of it is cut into frames.
     probe: Option<u64>,
+    /// What its connections may send, in bytes per second, if that is limited.
+    pace: Option<u32>,
+    /// For how long it was, and since when it is.
+    paced: (Duration, Option<Instant>),
 }
 
 /// What a life of the peer confirmed.
@@ -161,6 +166,8 @@ impl Link {
                 receipt: None,
                 receipts_version: 0,
                 probe: None,
+                pace: None,
+                paced: (Duration::ZERO, None),
             }),
             room: Condvar::new(),
             why: Mutex::default(),
@@ -383,6 +390,7 @@ impl Link {
         }
         state.confirmed = welcome.received;
         state.probe = None;
+        state.note_pace(None, Instant::now());
         state.broken = false;
         state.receipts_version = 0;
         let mut lane = lane;

@@ -36,6 +36,7 @@ mod spin;
 mod task;
 mod types;
 mod waiting;
+mod yielding;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -432,6 +433,13 @@ impl NativeTransport {
         self.shared.inflow.store(bytes_per_second, Ordering::Relaxed);
     }
 
+    /// What this node can send over TCP to all peers together, in bytes per second, if that is known, and if what it sends to
+    /// servers is to go before what it sends to workers (`yielding`). 0: it is not, and the connections share the
+    /// link as they can.
+    pub fn set_outflow(&self, bytes_per_second: u64) {
+        self.shared.outflow.store(bytes_per_second, Ordering::Relaxed);
+    }
+
     /// What went to each peer over TCP since its connections were made.
     #[must_use]
     pub fn sent_over_tcp(&self) -> Vec<SentOverTcp> {
@@ -481,3 +489,5 @@ mod probe_tests;
 mod tests;
 #[cfg(test)]
 mod window_tests;
+#[cfg(test)]
+mod yielding_tests;

@@ -97,6 +97,8 @@ pub(super) struct Outbox {
     last_of_class: BTreeMap<i32, u64>,
     bytes: u64,
     spare: Vec<Vec<u8>>,
+    /// It goes more slowly than the way could carry it.
+    paced: bool,
 }
 
 impl Outbox {
@@ -112,6 +114,7 @@ impl Outbox {
             last_of_class: BTreeMap::new(),
             bytes: 0,
             spare: Vec::new(),
+            paced: false,
         }
     }
 
@@ -167,6 +170,12 @@ impl Outbox {
         self.waiting.is_empty() && self.begun.is_empty()
     }
 
+    /// Whether it goes more slowly than the way could carry it. The peer is told that it has all there is: what comes
+    /// slowly then says nothing about the way.
+    pub(super) const fn set_paced(&mut self, paced: bool) {
+        self.paced = paced;
+    }
+
     /// True if everything is confirmed.
     pub(super) fn is_empty(&self) -> bool {
         self.stored.is_empty()
@@ -219,7 +228,7 @@ impl Outbox {
             offset,
             ack,
             ack_link,
-            more: !self.is_idle(),
+            more: !self.paced && !self.is_idle(),
         };
         Some(Part { sequence, header: header.encode(), offset, len, done: 0 })
     }

@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) rates: Rates,
     /// Bytes per second that this node can receive; 0: not known.
     pub(super) inflow: AtomicU64,
+    /// Bytes per second that this node can send, if what it sends to servers goes first; 0: it does not.
+    pub(super) outflow: AtomicU64,
     /// Connections on their way from the I/O thread to the receiving one.
     pub(super) arrivals: Mutex<Vec<Arrival>>,
     pub(super) receive_bell: Bell,
@@ -61,6 +63,7 @@ impl Shared {
             receipts: Receipts::default(),
             rates: Rates::default(),
             inflow: AtomicU64::new(0),
+            outflow: AtomicU64::new(0),
             arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
             seat: Seat::default(),

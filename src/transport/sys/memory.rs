@@ -186,6 +186,11 @@ pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()>
     set_tcp(socket, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
+/// Lets a socket send at most so many bytes per second; `None`: as fast as it can.
+pub(crate) fn limit_pace(socket: BorrowedFd<'_>, rate: Option<u32>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate.unwrap_or(u32::MAX))
+}
+
 /// Lets at most so many bytes be under way on a TCP connection towards this end, whatever the kernel would allow by
 /// itself; `None`: it decides again.
 pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {

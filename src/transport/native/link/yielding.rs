@@ -1,0 +1,58 @@
+//! How a link leaves room for others (`native/yielding`).
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::{Link, LinkState};
+use crate::transport::native::lock;
+use crate::transport::sys::memory::limit_pace;
+
+/// A pace that would change by less than one part in so many stays.
+const STEP: u32 = 8;
+
+impl Link {
+    /// True if something waits for room on a TCP connection.
+    pub(in crate::transport::native) fn is_behind(&self) -> bool {
+        let state = lock(&self.state);
+        let mut lanes = state.lanes.iter();
+        lanes.any(|lane| lane.blocked && !lane.writing.is_empty() && lane.pipe.carrier() == "tcp")
+    }
+
+    #[cfg(test)]
+    pub(in crate::transport::native) fn paced(&self) -> Option<u32> {
+        lock(&self.state).pace
+    }
+
+    /// Lets its TCP connections send so many bytes per second together; `None`: as fast as they can. Its peer is told, with each
+    /// part, that what comes does not show what the way could carry.
+    pub(in crate::transport::native) fn pace(&self, rate: Option<u32>) {
+        let mut state = lock(&self.state);
+        let is_news = match (state.pace, rate) {
+            (Some(old), Some(new)) => old.abs_diff(new) > old / STEP,
+            (old, new) => old != new,
+        };
+        if !is_news {
+            return;
+        }
+        state.note_pace(rate, Instant::now());
+        let lanes = u32::try_from(state.lanes.len()).unwrap_or(1).max(1);
+        for lane in state.lanes.iter().filter(|lane| lane.pipe.carrier() == "tcp") {
+            // Where the kernel cannot, the connection shares the way as before.
+            let _ = limit_pace(lane.pipe.socket.as_fd(), rate.map(|rate| rate / lanes));
+        }
+    }
+}
+
+impl LinkState {
+    pub(super) fn note_pace(&mut self, rate: Option<u32>, now: Instant) {
+        let (paced, since) = (self.time_paced(now), rate.map(|_| now));
+        (self.pace, self.paced) = (rate, (paced, since));
+        self.outbox.set_paced(rate.is_some());
+    }
+
+    /// For how long the link has been paced.
+    pub(super) fn time_paced(&self, now: Instant) -> Duration {
+        let (before, since) = self.paced;
+        before + since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+}

@@ -1,0 +1,113 @@
+//! What a server answers to workers leaves room for its copies on the way out. All workers wait for a copy: a round counts
+//! when it is made (docs/elastic.md, "Replicas"). Left to themselves, the connections to four workers take four fifths
+//! of the link for the values of rounds that are over, and copies fall further and further behind. So while copies find
+//! no room, the connections to workers get what they leave: that is paced, by the kernel.
+//!
+//! What the link carries is told by its owner (`NativeTransport::set_outflow`). Part of the I/O thread; may set options
+//! of sockets and ask the kernel what was confirmed; must not touch what is sent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::link::Link;
+use super::shared::Shared;
+use crate::wire::is_worker;
+
+/// How often it is looked what copies get.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Copies that found room for so long have caught up.
+const CAUGHT_UP: Duration = Duration::from_millis(75);
+/// Copies are left a part more than they have been getting, so that they can get more: they find their share in a few
+/// looks. If something else than this link holds them back, only that part stays unused.
+const AHEAD: f64 = 1.3;
+/// What workers get at least, as a part of the link: a copy may never get through.
+const LEAST: f64 = 0.1;
+/// How much the last look counts in what copies get.
+const NEWEST: f64 = 0.3;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Yielding {
+    looked: Instant,
+    /// What servers had confirmed at the last look, in bytes, by link.
+    confirmed: BTreeMap<u32, u64>,
+    /// What copies get, in bytes per second.
+    copies: f64,
+    /// When copies last found no room.
+    behind: Option<Instant>,
+}
+
+impl Yielding {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { looked: now, confirmed: BTreeMap::new(), copies: 0.0, behind: None }
+    }
+
+    /// When `look` must be called.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.behind.map(|_| self.looked + LOOK_EVERY)
+    }
+
+    /// Paces the connections to workers, or no longer, if it is time.
+    pub(super) fn look(&mut self, now: Instant, shared: &Shared) {
+        let passed = now.saturating_duration_since(self.looked);
+        let rate = shared.outflow.load(Relaxed);
+        if passed < LOOK_EVERY || rate == 0 && self.behind.is_none() {
+            return;
+        }
+        self.looked = now;
+        let links = shared.all_links();
+        let (workers, servers): (Vec<_>, Vec<_>) =
+            links.iter().partition(|link| is_worker(link.key.load(Relaxed)));
+        self.note_copies(&servers, passed);
+        if servers.iter().any(|link| link.is_behind()) {
+            self.behind = Some(now);
+        }
+        let recently = |at: Instant| now.saturating_duration_since(at) < CAUGHT_UP;
+        if self.behind.is_some_and(recently) && rate > 0 {
+            let takers = workers.iter().filter(|link| link.is_behind()).count();
+            let each = left_for_workers(rate as f64, self.copies) / takers.max(1) as f64;
+            workers.iter().for_each(|link| link.pace(Some(each as u32)));
+        } else if self.behind.take().is_some() {
+            workers.iter().for_each(|link| link.pace(None));
+        }
+    }
+
+    /// What went to other servers since the last look.
+    fn note_copies(&mut self, servers: &[&Arc<Link>], passed: Duration) {
+        let sent =
+            servers.iter().filter_map(|link| Some((link.number, link.sent_over_tcp()?.bytes)));
+        let confirmed: BTreeMap<u32, u64> = sent.collect();
+        let news = confirmed.iter().filter_map(|(link, bytes)| {
+            // Of one with new connections nothing is known yet.
+            bytes.checked_sub(*self.confirmed.get(link)?)
+        });
+        let newest = news.sum::<u64>() as f64 / passed.as_secs_f64();
+        self.copies += NEWEST * (newest - self.copies);
+        self.confirmed = confirmed;
+    }
+}
+
+/// Bytes per second that answers to workers may take of a link of that rate.
+fn left_for_workers(rate: f64, copies: f64) -> f64 {
+    (rate - AHEAD * copies).max(LEAST * rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_get_what_copies_leave() {
+        assert_eq!(left_for_workers(100.0, 0.0), 100.0);
+        assert!((left_for_workers(100.0, 20.0) - 74.0).abs() < 1e-9);
+        assert_eq!(left_for_workers(100.0, 90.0), 10.0);
+        // A link of 100, and copies that take what they are left: they have caught up soon.
+        let mut copies = 20.0;
+        for _ in 0..20 {
+            copies = 100.0 - left_for_workers(100.0, copies);
+        }
+        assert_eq!(copies, 90.0);
+    }
+}

@@ -1,0 +1,82 @@
+//! What goes to workers leaves room for what goes to servers (`yielding`).
+
+use super::tests::{Received, listener, number_of, options, pattern, wait_until};
+use super::*;
+
+/// Bytes of one message, and how many are more than the kernel keeps of a connection by itself.
+const LARGE: usize = 1 << 20;
+const MANY: u32 = 24;
+const RATE: u64 = 40 << 20;
+
+fn paces(from: &NativeTransport) -> Vec<Option<u32>> {
+    let peers = from.peers.read().unwrap();
+    [9, 11, 10].map(|id| peers[&id].paced()).to_vec()
+}
+
+#[test]
+fn workers_get_what_copies_leave_until_these_have_caught_up() {
+    let (from, _) = listener(options(Carriers::Tcp));
+    let peers = [9, 11, 10].map(|id| {
+        let (peer, at) = listener(options(Carriers::Tcp));
+        from.connect(id, &at, Some(8), 1).unwrap();
+        peer
+    });
+    from.set_outflow(RATE);
+    let send = |id, number: u32| {
+        let data = [pattern(number as usize, LARGE)];
+        from.send(id, &number.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+    };
+    // The server reads one message, and then nothing: at some time it takes nothing more.
+    (0..MANY).for_each(|number| send(10, number));
+    assert_eq!(number_of(&peers[2].recv().unwrap()), 0);
+    let readers = [Received::by(&peers[0]), Received::by(&peers[1])];
+    let mut sent = 0;
+    wait_until("nobody is paced", || {
+        send(9, sent);
+        send(11, sent);
+        sent += 1;
+        paces(&from)[0].is_some()
+    });
+    let [first, second, server] = paces(&from)[..] else { unreachable!() };
+    assert!(first == second && first.is_some_and(|pace| u64::from(pace) <= RATE), "{first:?}");
+    assert_eq!(server, None, "copies are not paced");
+    // All arrives all the same; and what came paced does not show what the way could carry.
+    for reader in &readers {
+        assert_eq!(reader.numbers(sent as usize), (0..sent).collect::<Vec<_>>());
+    }
+    peers[0].take_rates();
+    let before = from.sent_over_tcp();
+    send(9, sent);
+    assert_eq!(readers[0].numbers(1), [sent]);
+    assert!(paces(&from)[0].is_some(), "the server has read nothing yet");
+    assert!(peers[0].take_rates().iter().all(|sample| !sample.more));
+    for (now, before) in from.sent_over_tcp().iter().zip(&before).filter(|(now, _)| now.peer != 10)
+    {
+        assert!(now.busy <= before.busy, "it could have sent more meanwhile");
+    }
+    let late = Received::by(&peers[2]);
+    assert_eq!(late.numbers(MANY as usize - 1), (1..MANY).collect::<Vec<_>>());
+    wait_until("workers stay paced", || paces(&from).iter().all(Option::is_none));
+}
+
+#[test]
+fn nobody_is_paced_where_it_is_not_wanted() {
+    let (from, _) = listener(options(Carriers::Tcp));
+    let (server, at) = listener(options(Carriers::Tcp));
+    let (worker, to) = listener(options(Carriers::Tcp));
+    from.connect(10, &at, Some(8), 1).unwrap();
+    from.connect(9, &to, Some(8), 1).unwrap();
+    let reader = Received::by(&worker);
+    for number in 0..MANY {
+        let data = [pattern(0, LARGE)];
+        if number == 1 {
+            assert_eq!(number_of(&server.recv().unwrap()), 0);
+        }
+        from.send(10, &number.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+        from.send(9, &number.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+    }
+    assert_eq!(reader.numbers(MANY as usize), (0..MANY).collect::<Vec<_>>());
+    assert_eq!(from.peers.read().unwrap()[&9].paced(), None);
+    let late = Received::by(&server);
+    assert_eq!(late.numbers(MANY as usize - 1), (1..MANY).collect::<Vec<_>>());
+}
