@@ -92,7 +92,7 @@ pub struct Evidence<'a> {
     pub claims: &'a BTreeMap<NodeId, Vec<Claim>>,
     /// All that was ever known of keys and their pieces.
     pub former: &'a Pieces,
-    /// Orders, and who had them, of which it is not known that they were carried out.
+    /// Orders, and who had them, of which it is not known that they were carried out, nor that they will not be.
     pub orders: &'a [(NodeId, Order)],
     /// Since when pieces are whose.
     pub tenures: &'a Tenures,

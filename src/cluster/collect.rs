@@ -50,6 +50,7 @@ impl Cluster {
             return;
         }
         self.note_claimed(from, word, out);
+        self.forget_not_begun(from, word, out);
         let books = &mut self.elastic.books;
         let claims: Vec<Claim> =
             word.claims.iter().filter(|claim| is_sound(claim)).copied().collect();
@@ -146,7 +147,7 @@ impl Cluster {
     /// owner is in the journal.
     pub(super) fn set_pieces(&mut self, pieces: Pieces, epoch: Option<u64>, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        let changed = tenures::changes(&books.pieces, &pieces, &books.orders, epoch);
+        let changed = tenures::changes(&books.pieces, &pieces, &books.all_orders(), epoch);
         books.pieces = pieces;
         if !changed.is_empty() {
             tenures::note(&mut books.tenures, &changed);
@@ -250,7 +251,8 @@ impl Cluster {
         let drains = books.draining.iter().any(|id| {
             !self.elastic.policy.draining.contains(id) || self.is_empty(*id, &books.claims)
         });
-        (joins || drains || !books.returning.is_empty()) && self.all_have_claimed()
+        let changes = joins || drains || !books.returning.is_empty();
+        (changes && self.all_have_claimed()) || self.has_many_replaced_orders()
     }
 
     /// Before every server has said whether its values can move, nothing is changed that can wait.
@@ -309,7 +311,7 @@ impl Cluster {
         let mut pieces = books.pieces.values().flat_map(|key| &key.pieces);
         self.elastic.policy.homes.contains(&id)
             || pieces.any(|piece| piece.owner == id || piece.leaving_to == Some(id))
-            || books.orders.iter().any(|(_, order)| order.owner == id)
+            || books.may_get_something(id)
     }
 
     /// What the dead may have had without anybody's knowing: keys that were made after their last claims. With

@@ -1,122 +1,17 @@
-//! The scheduler's orders to move pieces, and servers that are to be emptied (`docs/elastic.md`, "Joining and
-//! leaving"). What is best moved where is the planner's business, which gives its orders from outside; only
-//! without one the pieces of a drained server are spread here, evenly by their bytes.
+//! Servers that are to be emptied (`docs/elastic.md`, "Joining and leaving"). What is best moved where is the
+//! planner's business, which gives its orders from outside (`orders`); only without one the pieces of a drained
+//! server are spread here, evenly by their bytes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::claims::Piece;
-use super::journal::{Change, Ordered, Orders, Record};
+use super::journal::{Change, Record};
 use super::{Action, Cluster, Level};
 use crate::wire::elastic::{Claim, Holding, Order, Word, WordKind};
 use crate::wire::{NodeId, Role, id_to_rank};
 
 impl Cluster {
-    /// Scheduler: true if orders are taken now: a policy is in force, and no other is being made.
-    #[must_use]
-    pub const fn may_order(&self) -> bool {
-        let books = &self.elastic.books;
-        self.elastic.on && self.ready && books.collection.is_none() && self.failure.is_none()
-    }
-
-    /// Scheduler: orders of which it is not known that they were carried out, and who has them.
-    #[must_use]
-    pub fn open_orders(&self) -> &[(NodeId, Order)] {
-        &self.elastic.books.orders
-    }
-
-    /// Scheduler: servers that pieces may be moved to: they live, and are not being emptied.
-    #[must_use]
-    pub fn able_servers(&self) -> Vec<NodeId> {
-        let policy = &self.elastic.policy;
-        let able = |id: &NodeId| {
-            !self.is_gone(*id)
-                && !policy.draining.contains(id)
-                && !self.elastic.books.draining.contains(id)
-                && !self.elastic.books.fixed.contains_key(id)
-        };
-        policy.servers.iter().copied().filter(able).collect()
-    }
-
-    /// Sends orders to the owners. Those that make no sense any more are left out.
-    pub(super) fn order(&mut self, orders: &[(NodeId, Order)], out: &mut Vec<Action>) {
-        if !self.is_scheduler() || !self.may_order() {
-            return;
-        }
-        let able = self.able_servers();
-        let sound = |(owner, order): &&(NodeId, Order)| {
-            let known = self.elastic.books.pieces.get(&order.key);
-            self.elastic.policy.servers.contains(owner)
-                && !self.is_gone(*owner)
-                && (able.contains(&order.owner) || order.owner == *owner)
-                && order.from < order.to
-                && known.is_some_and(|key| order.to <= key.length)
-        };
-        let orders: Vec<(NodeId, Order)> = orders.iter().filter(sound).copied().collect();
-        self.send_orders(&orders, out);
-    }
-
-    fn send_orders(&mut self, orders: &[(NodeId, Order)], out: &mut Vec<Action>) {
-        if orders.is_empty() {
-            return;
-        }
-        let open = &mut self.elastic.books.orders;
-        let before = open.clone();
-        for (owner, order) in orders {
-            open.retain(|(_, earlier)| !overlap(earlier, order));
-            if order.owner != *owner {
-                open.push((*owner, *order));
-            }
-        }
-        if *open != before {
-            self.record_orders(out);
-        }
-        let mut by_owner: BTreeMap<NodeId, Vec<Order>> = BTreeMap::new();
-        for (owner, order) in orders {
-            by_owner.entry(*owner).or_default().push(*order);
-        }
-        let epoch = self.elastic.policy.epoch;
-        for (owner, moves) in by_owner {
-            let kind = WordKind::Orders as i32;
-            self.word(owner, Word { kind, epoch, moves, ..Word::default() }, out);
-        }
-    }
-
-    /// The orders that a server has and has not carried out, once more.
-    pub(super) fn repeat_orders(&mut self, to: NodeId, out: &mut Vec<Action>) {
-        let of = |(owner, _): &&(NodeId, Order)| *owner == to;
-        let moves: Vec<Order> =
-            self.elastic.books.orders.iter().filter(of).map(|(_, order)| *order).collect();
-        if !moves.is_empty() {
-            let (kind, epoch) = (WordKind::Orders as i32, self.elastic.policy.epoch);
-            self.word(to, Word { kind, epoch, moves, ..Word::default() }, out);
-        }
-    }
-
-    fn record_orders(&self, out: &mut Vec<Action>) {
-        let of = |(owner, order): &(NodeId, Order)| Ordered { owner: *owner, order: *order };
-        let orders = self.elastic.books.orders.iter().map(of).collect();
-        out.push(Action::Record(Record::new(Change::Orders(Orders { orders }))));
-    }
-
-    /// An order is done once its server has nothing more of what it was to give away.
-    pub(super) fn forget_done_orders(&mut self, out: &mut Vec<Action>) {
-        let gone: Vec<NodeId> = self.lost.keys().copied().collect();
-        let books = &mut self.elastic.books;
-        let before = books.orders.len();
-        let pieces = &books.pieces;
-        books.orders.retain(|(owner, order)| {
-            let has = |piece: &Piece| {
-                piece.owner == *owner && piece.from < order.to && order.from < piece.to
-            };
-            let open = pieces.get(&order.key).is_some_and(|key| key.pieces.iter().any(has));
-            open && !gone.contains(owner) && !gone.contains(&order.owner)
-        });
-        if books.orders.len() != before {
-            self.record_orders(out);
-        }
-    }
-
     // ---- emptying a server -------------------------------------------------------------------------------
 
     /// Scheduler: that server is to be emptied. What stands against it, if something does.
@@ -179,10 +74,9 @@ impl Cluster {
     /// True if, as these claims say, nothing is on that server or on its way there.
     pub(super) fn is_empty(&self, id: NodeId, claims: &BTreeMap<NodeId, Vec<Claim>>) -> bool {
         let comes = |claim: &Claim| claim.peer == id && claim.holding == Holding::Leaving as i32;
-        let ordered = |(_, order): &(NodeId, Order)| order.owner == id;
         claims.get(&id).is_some_and(Vec::is_empty)
             && !claims.values().flatten().any(comes)
-            && !self.elastic.books.orders.iter().any(ordered)
+            && !self.elastic.books.may_get_something(id)
     }
 
     /// Servers that may go: the policy in force says that they are being emptied, and nothing is there.
@@ -229,10 +123,6 @@ impl Cluster {
         let orders = spread(&moving, targets.iter().map(load).collect());
         self.send_orders(&orders, out);
     }
-}
-
-fn overlap(a: &Order, b: &Order) -> bool {
-    a.key == b.key && a.from < b.to && b.from < a.to
 }
 
 /// Spreads pieces over servers so that these come to own about as many bytes each: the heaviest piece first,

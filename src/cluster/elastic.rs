@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::claims::Pieces;
 use super::collect::Collection;
+use super::orders::Replaced;
 use super::tenures::Tenures;
 use super::types::{Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
@@ -68,8 +69,10 @@ pub(super) struct Books {
     pub(super) pieces: Pieces,
     /// Since when pieces are whose.
     pub(super) tenures: Tenures,
-    /// Orders that may still be carried out, with the owners that have them.
+    /// Orders that stand and may still be carried out, with the owners that have them.
     pub(super) orders: Vec<(NodeId, Order)>,
+    /// Those that do not stand any more, and may have been begun.
+    pub(super) replaced: Vec<Replaced>,
     /// Claims are being collected for the next policy.
     pub(super) collection: Option<Collection>,
     /// How long a round takes.

@@ -115,6 +115,9 @@ pub struct Ordered {
     /// What it is to give away.
     #[prost(message, required, tag = "2")]
     pub order: Order,
+    /// The newest epoch when another order took its place, or it was taken back; 0: it stands.
+    #[prost(uint64, tag = "3")]
+    pub replaced: u64,
 }
 
 /// All that is kept. Sets are maps to `true`.
@@ -166,7 +169,7 @@ pub struct State {
     /// Which keys exist, and their lengths in elements.
     #[prost(btree_map = "uint64, uint64", tag = "15")]
     pub keys: BTreeMap<u64, u64>,
-    /// Orders that may still be carried out.
+    /// Orders that may still be carried out, or were.
     #[prost(message, repeated, tag = "16")]
     pub orders: Vec<Ordered>,
     /// The last barrier of each customer in each group.
@@ -228,7 +231,7 @@ pub struct Keys {
     pub keys: BTreeMap<u64, u64>,
 }
 
-/// All orders that may still be carried out.
+/// All orders that may still be carried out, or were: those that stand, and those that do not and may have been begun.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Orders {
     /// The orders.

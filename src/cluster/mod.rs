@@ -5,8 +5,8 @@
 //! Time is the duration since an arbitrary start. `registration` forms the job, `barrier` holds the
 //! barriers, `liveness` notices death, `recovery` replaces the dead. If all nodes are ours, servers come and
 //! go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`policy`) from what servers claim (`collect`,
-//! `claims`), lets servers in (`join`) and out (`drain`), goes on without `workers` where it may, and keeps a
-//! `journal`.
+//! `claims`), gives `orders`, lets servers in (`join`) and out (`drain`), goes on without `workers` where it may, and
+//! keeps a `journal`.
 
 mod barrier;
 pub mod claims;
@@ -21,6 +21,7 @@ mod guests;
 mod join;
 pub mod journal;
 mod liveness;
+mod orders;
 mod policy;
 mod ranking;
 mod recovery;
@@ -158,7 +159,7 @@ impl Cluster {
                 self.claim(epoch, claims, (fixed, opaque), out);
             }
             Event::Report(report) => self.report_measured(report, out),
-            Event::Orders(orders) => self.order(&orders, out),
+            Event::Orders(orders) => self.order(now, &orders, out),
             Event::Copies(copies) => self.place_copies(now, copies, out),
             Event::Probe { from, to } => self.ask_for_probe(from, to, out),
             Event::Drain { id } => {

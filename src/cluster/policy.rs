@@ -60,7 +60,7 @@ impl Cluster {
         let Resolution { pieces, lost } = resolve(Evidence {
             claims: &answers,
             former: &books.pieces,
-            orders: &books.orders,
+            orders: &books.all_orders(),
             tenures: &books.tenures,
             replicas,
             epoch,

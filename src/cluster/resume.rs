@@ -110,8 +110,7 @@ impl Cluster {
         let key = |length: u64| KeyPieces { length, pieces: Vec::new() };
         books.pieces = state.keys.iter().map(|(id, length)| (*id, key(*length))).collect();
         books.tenures = state.tenures.clone();
-        let orders = state.orders.iter();
-        books.orders = orders.map(|ordered| (ordered.owner, ordered.order)).collect();
+        books.take_orders(&state.orders);
     }
 
     /// The scheduler is here again: it connects to all, and asks for claims.

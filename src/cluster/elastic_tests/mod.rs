@@ -2,6 +2,7 @@
 
 mod barriers;
 mod cases;
+mod orders;
 mod store;
 mod workers;
 mod world;

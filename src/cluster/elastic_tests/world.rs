@@ -25,7 +25,7 @@ pub(super) fn config(role: Role, port: i32, workers: usize, servers: usize) -> C
 }
 
 /// A control message, and who sends it, if he has an id.
-type Posted = (Option<NodeId>, Message);
+pub(super) type Posted = (Option<NodeId>, Message);
 
 pub(super) struct World {
     seed: u64,
@@ -43,10 +43,10 @@ pub(super) struct World {
     /// Processes that are about to end.
     ending: Vec<usize>,
     links: Vec<BTreeMap<NodeId, (String, Option<NodeId>)>>,
-    control: BTreeMap<(usize, usize), VecDeque<Posted>>,
-    data: BTreeMap<(usize, usize), VecDeque<(NodeId, Transfer)>>,
+    pub(super) control: BTreeMap<(usize, usize), VecDeque<Posted>>,
+    pub(super) data: BTreeMap<(usize, usize), VecDeque<(NodeId, Transfer)>>,
     /// How many pushes of each element were answered, and sent.
-    answered: Vec<u64>,
+    pub(super) answered: Vec<u64>,
     sent: Vec<u64>,
     pub(super) journal: State,
     next_port: i32,

@@ -67,7 +67,7 @@ fn records() -> Vec<Record> {
         Change::Draining(10),
         Change::Epoch(3),
         homes([8, 12], &[], &[]),
-        Change::Orders(Orders { orders: vec![Ordered { owner: 10, order }] }),
+        Change::Orders(Orders { orders: vec![Ordered { owner: 10, order, replaced: 0 }] }),
         Change::Epoch(4),
         homes([8, 12], &[], &[10]),
         Change::Lost(about(8, "lost server 0")),

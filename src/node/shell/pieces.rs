@@ -75,9 +75,9 @@ impl Shell {
         if serving.claimed.swap(number, Ordering::Relaxed) == number {
             return;
         }
-        let claims = store.claims();
+        // The policy that the store follows: the van may know a newer one, which waits for its turn here.
+        let (epoch, claims) = (store.epoch(), store.claims());
         drop(store);
-        let epoch = van.policy().map_or(0, |policy| policy.epoch);
         self.say(customer, epoch, claims);
     }
 
