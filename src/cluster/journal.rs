@@ -193,6 +193,9 @@ pub struct State {
     /// Nodes that took the place of others and are in no policy yet.
     #[prost(btree_map = "int32, bool", tag = "23")]
     pub returning: BTreeMap<NodeId, bool>,
+    /// The job goes on without workers that die. Journals of earlier versions do not say.
+    #[prost(bool, optional, tag = "24")]
+    pub elastic_workers: Option<bool>,
 }
 
 /// A policy came into force, with a given epoch and given homes.

@@ -35,6 +35,7 @@ impl Cluster {
             serving: policy.servers.iter().map(|id| (*id, true)).collect(),
             members: others.filter_map(member).collect(),
             releases_of_all: self.releases_of_all,
+            elastic_workers: Some(self.elastic.workers),
             ..State::default()
         }
     }
@@ -70,7 +71,7 @@ impl Cluster {
         cluster.passed = passed.map(|e| ((e.node, e.customer, e.group), e.timestamp)).collect();
         cluster.ready = true;
         cluster.elastic.on = true;
-        cluster.elastic.workers = cluster.members.values().all(Node::has_elastic_workers);
+        cluster.keep_workers_as_they_were(state);
         cluster.elastic.listed = true;
         cluster.elastic.policy = Policy {
             // None yet that may be repeated: where pieces are is not known.
@@ -89,6 +90,35 @@ impl Cluster {
         cluster.expect_signs_of_life(now);
         cluster.elastic.resumes = true;
         Ok(cluster)
+    }
+
+    /// Whether the job goes on without workers that die was settled when it began, and the others follow that. So the
+    /// journal counts, not what this process was told; and those that come later are told the same.
+    fn keep_workers_as_they_were(&mut self, state: &State) {
+        let all_say_so = || self.members.values().all(Node::has_elastic_workers);
+        self.elastic.workers = state.elastic_workers.unwrap_or_else(all_say_so);
+        if self.elastic.workers {
+            self.me.abilities |= ability::ELASTIC_WORKERS;
+        } else {
+            self.me.abilities &= !ability::ELASTIC_WORKERS;
+        }
+        self.members.insert(SCHEDULER, self.me.clone());
+    }
+
+    /// Says so if this scheduler was told otherwise than the job began.
+    fn say_what_is_kept(&self, out: &mut Vec<Action>) {
+        let text = match (self.config.node.has_elastic_workers(), self.elastic.workers) {
+            (false, true) => {
+                "PSLITE_ELASTIC_WORKERS=1 is not set at this scheduler, but the job of the journal began with it, and \
+                 still goes on without workers that die"
+            }
+            (true, false) => {
+                "PSLITE_ELASTIC_WORKERS=1 has no effect, the death of a worker ends the job: that of the journal began \
+                 without it"
+            }
+            _ => return,
+        };
+        Self::log(out, Level::Warning, text);
     }
 
     fn fill_books(&mut self, state: &State) {
@@ -124,6 +154,7 @@ impl Cluster {
             Level::Info,
             format!("goes on with the job of the journal: {} nodes", others.len()),
         );
+        self.say_what_is_kept(out);
         for id in others {
             if let Some(node) = self.members.get(&id).cloned() {
                 out.push(Action::Connect { node, identity: Some(SCHEDULER) });

@@ -1,7 +1,7 @@
 //! Workers that die, come back and leave, in a job whose nodes all go on without them.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event};
+use crate::cluster::{Action, Event, Level};
 use crate::wire::elastic::LiveWorker;
 use crate::wire::{ALL_GROUP, NodeId, Role, SERVER_GROUP, WORKER_GROUP, ability};
 
@@ -328,6 +328,74 @@ fn the_scheduler_comes_back_and_knows_who_lives() {
     world.goes_on();
     assert_eq!(live(&world).len(), 3);
     assert_eq!(world.nodes[back].my_life(), live(&world)[2].1);
+}
+
+/// What the scheduler of a job warned of since it was started last.
+fn warnings(world: &World) -> Vec<&str> {
+    let begin = world.actions[0].iter().rposition(|action| matches!(action, Action::Ready));
+    let heard = world.actions[0][..begin.unwrap()].iter().rev();
+    let last = heard.take_while(|action| !matches!(action, Action::Policy { .. }));
+    let warned = last.filter_map(|action| match action {
+        Action::Log { level: Level::Warning, text } => Some(&text[..]),
+        _ => None,
+    });
+    warned.collect()
+}
+
+/// What the job began with counts, for those who come later too.
+#[test]
+fn a_scheduler_that_is_started_again_without_being_asked_goes_on_without_workers_that_die() {
+    let mut world = elastic(3, 2);
+    world.kill_scheduler();
+    world.scheduler.as_mut().unwrap().node.abilities &= !SAYS;
+    world.restart_scheduler();
+    world.pass(3 * SECOND);
+    let warned = warnings(&world);
+    assert!(matches!(warned[..], [text] if text.contains("began with it")), "{warned:?}");
+    world.dies_soon(11);
+    world.goes_on();
+    assert_eq!(live(&world), [(9, 0), (13, 0)]);
+    let back = world.start_worker(300, SAYS);
+    world.pass(SECOND);
+    assert!(world.nodes[back].has_elastic_workers() && world.id(back) == 11);
+    world.dies_soon(9);
+    world.goes_on();
+}
+
+#[test]
+fn a_scheduler_that_is_started_again_cannot_make_the_others_go_on_without_workers() {
+    let mut world = World::with(1, 3, 2, |config| {
+        if config.node.role != Role::Scheduler {
+            config.node.abilities |= SAYS;
+        }
+    });
+    world.make_array();
+    world.pass(SECOND);
+    world.kill_scheduler();
+    world.scheduler.as_mut().unwrap().node.abilities |= SAYS;
+    world.restart_scheduler();
+    world.pass(3 * SECOND);
+    let warned = warnings(&world);
+    assert!(matches!(warned[..], [text] if text.contains("has no effect")), "{warned:?}");
+    assert!(!world.nodes[0].has_elastic_workers() && live(&world).is_empty());
+    world.dies_soon(11);
+    assert!(world.nodes[0].failure().unwrap().text.contains("worker 1"));
+}
+
+/// A journal of a version that did not note it: then what all say now counts.
+#[test]
+fn an_older_journal_does_not_say_whether_the_job_goes_on_without_workers() {
+    for (says, goes_on) in [(true, true), (false, false)] {
+        let mut world = elastic(3, 2);
+        world.kill_scheduler();
+        world.journal.elastic_workers = None;
+        if !says {
+            world.scheduler.as_mut().unwrap().node.abilities &= !SAYS;
+        }
+        world.restart_scheduler();
+        world.pass(3 * SECOND);
+        assert_eq!(world.nodes[0].has_elastic_workers(), goes_on);
+    }
 }
 
 #[test]

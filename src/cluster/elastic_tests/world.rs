@@ -51,7 +51,7 @@ pub(super) struct World {
     pub(super) journal: State,
     next_port: i32,
     /// What the scheduler is told each time it is started.
-    scheduler: Option<ClusterConfig>,
+    pub(super) scheduler: Option<ClusterConfig>,
     workers: usize,
     servers: usize,
 }

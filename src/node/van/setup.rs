@@ -6,13 +6,25 @@ use crate::cluster::journal::State;
 use crate::node::error::Result;
 use crate::node::journal::Journal;
 use crate::node::settings::Settings;
+use crate::observe::log::{self, Level};
 use crate::wire::{Node, Role, SCHEDULER};
 
 /// The journal that a scheduler was told of, and the job in it that has not ended.
 pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
-    let wanted = settings.role == Role::Scheduler && settings.follows_pieces();
-    match settings.journal.as_deref().filter(|_| wanted) {
-        Some(path) => Journal::open(path).map(|(journal, state)| (Some(journal), state)),
+    let path = settings.journal.as_deref().filter(|_| settings.role == Role::Scheduler);
+    match path {
+        Some(path) if settings.follows_pieces() => {
+            Journal::open(path).map(|(journal, state)| (Some(journal), state))
+        }
+        Some(path) => {
+            let text = format!(
+                "PSLITE_JOURNAL={} has no effect in a job whose keys do not move (PSLITE_ELASTIC=1): it is \
+                 neither read nor written",
+                path.display()
+            );
+            log::write(Level::Warning, &text);
+            Ok((None, None))
+        }
         None => Ok((None, None)),
     }
 }
