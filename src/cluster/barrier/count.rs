@@ -1,0 +1,267 @@
+//! The scheduler's side of barriers: who is in, whom they wait for, who is let out. Touches the membership's books
+//! alone; a barrier that was passed goes to the journal of an elastic job.
+
+use super::super::journal::{Change, Entry, Passed, Record};
+use super::super::{Action, Cluster, Failure, FailureKind, Level};
+use super::{BETWEEN, Entered, FIRST, is_of_first};
+use crate::wire::{
+    ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Role, SCHEDULER, SERVER_GROUP,
+    WORKER_GROUP, server_id,
+};
+
+impl Cluster {
+    /// A node asks to be let in to a barrier, with the message of that number.
+    pub(in crate::cluster) fn let_in_to(
+        &mut self,
+        (group, command): (i32, Command),
+        (from, customer_id, timestamp): (NodeId, i32, i32),
+        out: &mut Vec<Action>,
+    ) {
+        let domain = self.domain_of(from, customer_id, command);
+        let came_out = self.passed.get(&(from, customer_id, group));
+        let released = self.elastic.policy.released.contains(&from);
+        if self.elastic.on && (came_out == Some(&timestamp) || released) {
+            return self.let_out(from, (group, command), (customer_id, timestamp), out);
+        }
+        let entered = self.entered.entry((group, domain)).or_default();
+        entered.members.insert((from, customer_id), timestamp);
+        if self.is_full(group, domain) {
+            self.release(group, domain, customer_id, out);
+        }
+        if self.elastic.workers {
+            // Who is about to leave is waited for nowhere else.
+            self.settle_barriers(out);
+            self.stop_servers(out);
+        }
+    }
+
+    fn is_full(&self, group: i32, domain: i32) -> bool {
+        let Some(entered) = self.entered.get(&(group, domain)) else { return false };
+        if !self.elastic.on || domain != FIRST {
+            return entered.members.len() >= self.expected(group, domain);
+        }
+        let workers_are_in = || {
+            if self.elastic.workers {
+                return self.workers_missing(group, entered).is_empty();
+            }
+            let workers = entered.members.keys().filter(|(id, _)| self.is_worker(*id)).count();
+            workers >= self.config.num_workers
+        };
+        let here = |id: NodeId| entered.members.keys().any(|(member, _)| *member == id);
+        let servers = self.servers_expected();
+        (group & WORKER_GROUP == 0 || workers_are_in())
+            && (group & SERVER_GROUP == 0 || servers.into_iter().all(here))
+            && (group & SCHEDULER == 0 || self.config.standing_scheduler || here(SCHEDULER))
+    }
+
+    /// The servers that a barrier of an elastic job waits for: those of the beginning that are left. Those that
+    /// joined wait for the scheduler's word.
+    pub(in crate::cluster) fn servers_expected(&self) -> Vec<NodeId> {
+        self.live_servers().into_iter().filter(|id| !self.has_joined(*id)).collect()
+    }
+
+    /// Scheduler: the job is over, and nobody else tells those that joined.
+    fn let_joined_go(&mut self, out: &mut Vec<Action>) {
+        let mut joined = self.live_servers();
+        joined.retain(|id| self.has_joined(*id));
+        for id in joined {
+            self.let_go(id, out);
+        }
+    }
+
+    /// True for a server that the job did not begin with.
+    pub(in crate::cluster) fn has_joined(&self, id: NodeId) -> bool {
+        let is_server = self.node(id).is_some_and(|node| node.role == Role::Server);
+        is_server && id >= server_id(self.config.num_servers)
+    }
+
+    /// Scheduler: true once all that the job began with have come out of the exit barrier.
+    pub(in crate::cluster) const fn job_is_over(&self) -> bool {
+        self.releases_of_all >= 2
+    }
+
+    /// Scheduler: a server died, or left: barriers do not wait for it any more.
+    pub(in crate::cluster) fn settle_barriers(&mut self, out: &mut Vec<Action>) {
+        if self.failure.is_some() {
+            return;
+        }
+        let full = |key: &&(i32, i32)| self.is_full(key.0, key.1);
+        let all: Vec<(i32, i32)> = self.entered.keys().filter(full).copied().collect();
+        for (group, domain) in all {
+            let entered = self.entered.get(&(group, domain));
+            let customer = entered.and_then(|entered| entered.members.keys().next()).map(|m| m.1);
+            self.release(group, domain, customer.unwrap_or(0), out);
+        }
+    }
+
+    fn domain_of(&self, from: NodeId, customer_id: i32, command: Command) -> i32 {
+        let first = self.customers.get(&from).is_none_or(|known| known.contains(&customer_id));
+        match (first, command) {
+            (false, _) => customer_id,
+            (true, Command::Barrier) if self.config.instance_barriers => BETWEEN,
+            (true, _) => FIRST,
+        }
+    }
+
+    /// How many entries free a barrier: one for each customer the job was formed with.
+    fn expected(&self, group: i32, domain: i32) -> usize {
+        if !is_of_first(domain) {
+            let gone = |id: NodeId| self.elastic.workers && self.is_gone(id);
+            let worker = |node: &&Node| node.role == Role::Worker && !gone(node.id);
+            return self.members.values().filter(worker).count();
+        }
+        let mut count = 0;
+        // Of the nodes of one process only one comes to a barrier that is not of instances.
+        let together = if domain == BETWEEN { self.config.group_size } else { 1 };
+        if group & WORKER_GROUP != 0 {
+            count += self.config.num_workers / together;
+        }
+        if group & SERVER_GROUP != 0 {
+            count += self.config.num_servers / together;
+        }
+        if group & SCHEDULER != 0 && !self.config.standing_scheduler {
+            count += 1;
+        }
+        count
+    }
+
+    fn release(&mut self, group: i32, domain: i32, customer_id: i32, out: &mut Vec<Action>) {
+        let entered = self.entered.remove(&(group, domain)).unwrap_or_default();
+        let group_of = if is_of_first(domain) { group } else { WORKER_GROUP };
+        let all = group == ALL_GROUP && domain == FIRST;
+        self.releases_of_all += u32::from(all);
+        let command = self.barrier_command(domain == FIRST);
+        if self.elastic.on {
+            self.note_passed(group, all, &entered, out);
+            if all && entered.members.keys().any(|member| self.left.contains(member)) {
+                self.let_joined_go(out);
+            }
+            for ((id, customer), number) in entered.members {
+                if self.is_let_out(id) {
+                    self.let_out(id, (group, command), (customer, number), out);
+                }
+            }
+            return;
+        }
+        let mut ids = self.ids_of(group_of).unwrap_or_default();
+        if domain == BETWEEN && self.config.group_size > 1 {
+            ids.retain(|id| entered.members.keys().any(|(member, _)| member == id));
+        }
+        for id in ids {
+            if self.is_let_out(id) {
+                self.let_out(id, (group, command), (customer_id, EMPTY), out);
+            }
+        }
+    }
+
+    /// True for a node that hears of releases.
+    fn is_let_out(&self, id: NodeId) -> bool {
+        let absent = !self.members.contains_key(&id) || self.lost.contains_key(&id);
+        !absent && (id != self.me.id || !self.config.standing_scheduler)
+    }
+
+    /// `number`: of the message by which it entered, in an elastic job, where that may be asked and answered twice: the second
+    /// answer must not free the next barrier. It travels as `head`, which control messages do not use.
+    fn let_out(
+        &mut self,
+        id: NodeId,
+        (group, command): (i32, Command),
+        (customer_id, number): (i32, i32),
+        out: &mut Vec<Action>,
+    ) {
+        let mut control = Control::new(command);
+        control.barrier_group = group;
+        let timestamp = self.next_timestamp();
+        let meta = Meta { head: number, ..Self::meta_of_barrier(customer_id, timestamp, false) };
+        let mut message = Message::control(control);
+        message.meta = Meta { control: message.meta.control.take(), ..meta };
+        Self::send(out, id, message);
+    }
+
+    /// Whoever asks again after this was let out, and only has not heard of it.
+    fn note_passed(&mut self, group: i32, all: bool, entered: &Entered, out: &mut Vec<Action>) {
+        let others = entered.members.iter().filter(|((id, _), _)| *id != SCHEDULER);
+        let entries: Vec<Entry> = others
+            .map(|((node, customer), timestamp)| Entry {
+                node: *node,
+                customer: *customer,
+                group,
+                timestamp: *timestamp,
+            })
+            .collect();
+        self.passed.extend(
+            entries
+                .iter()
+                .map(|entry| ((entry.node, entry.customer, entry.group), entry.timestamp)),
+        );
+        out.push(Action::Record(Record::new(Change::Passed(Passed { entries, all }))));
+    }
+
+    /// Scheduler: a barrier that waits for somebody who is gone, or has taken leave, will never be passed
+    /// (in stock those who wait hang). Where the
+    /// dead may be replaced it waits for the new one, as long as [`Self::check_recovery`] allows:
+    /// MXNet's scheduler and servers sit in the exit barrier for the whole job.
+    pub(in crate::cluster) fn check_barriers(&mut self, out: &mut Vec<Action>) {
+        let mut broken = None;
+        for ((group, domain), entered) in &self.entered {
+            let missing = self.missing(*group, *domain, entered);
+            let missing: Vec<NodeId> =
+                missing.into_iter().filter(|id| !self.is_gone(*id)).collect();
+            let dead = missing.iter().filter(|id| !self.may_be_replaced(**id));
+            let dead = dead.filter_map(|id| self.lost.get(id).map(|lost| (*id, lost.1.clone())));
+            let waits = |id: &&NodeId| !self.elastic.workers || !self.is_worker(**id);
+            // Of the nodes of a process any may come.
+            let each = *domain != BETWEEN || self.config.group_size == 1;
+            let gone = missing.iter().filter(|id| each && self.has_left(**id)).filter(waits);
+            let gone = gone.map(|id| (*id, format!("{} has left", self.describe(*id))));
+            if let Some((id, reason)) = dead.chain(gone).next() {
+                broken =
+                    Some((id, format!("a barrier of group {group} waits for it, but {reason}")));
+            }
+        }
+        if let Some((id, text)) = broken {
+            let failure = Failure { kind: FailureKind::PeerLost, text };
+            self.fail_everywhere(id, failure, out);
+        }
+    }
+
+    /// True if every customer of that node has taken leave and it waits in the exit barrier: it
+    /// enters no other one.
+    pub(in crate::cluster) fn has_left(&self, id: NodeId) -> bool {
+        let is_in = |entered: &Entered| entered.members.keys().any(|(member, _)| *member == id);
+        self.entered.get(&(ALL_GROUP, FIRST)).is_some_and(is_in)
+            && self
+                .customers
+                .get(&id)
+                .is_some_and(|all| all.iter().all(|customer| self.left.contains(&(id, *customer))))
+    }
+
+    fn missing(&self, group: i32, domain: i32, entered: &Entered) -> Vec<NodeId> {
+        let group = if is_of_first(domain) { group } else { WORKER_GROUP };
+        let mut ids = self.ids_of(group).unwrap_or_default();
+        if self.elastic.on && group & SERVER_GROUP != 0 {
+            ids.extend(self.servers_expected());
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        ids.into_iter()
+            .filter(|id| self.members.contains_key(id))
+            .filter(|id| !entered.members.keys().any(|(member, _)| member == id))
+            .filter(|id| *id != self.me.id || !self.config.standing_scheduler)
+            .collect()
+    }
+
+    /// Scheduler: says which members barriers wait for.
+    pub(in crate::cluster) fn report_barriers(&self, out: &mut Vec<Action>) {
+        for ((group, domain), entered) in &self.entered {
+            let missing: Vec<String> = self
+                .missing(*group, *domain, entered)
+                .into_iter()
+                // The scheduler and the servers wait in the exit barrier for the whole job.
+                .map(|id| self.describe(id))
+                .collect();
+            let text = format!("a barrier of group {group} waits for {}", missing.join(", "));
+            Self::log(out, Level::Verbose, text);
+        }
+    }
+}
