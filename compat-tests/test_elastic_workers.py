@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from elastic_job import MIXED, ended_well, pslite
+from elastic_job import MIXED, ended_well, pslite, start_scheduler_again
 from harness import Cluster
 
 ALL = 7
@@ -141,6 +141,25 @@ def test_a_server_dies_while_one_is_back():
         ended_well(job, gone=("lost worker", "server1"))
         assert one.result["digest"] == other.result["digest"], job.describe()
         assert rounds_with(one, other, 2, job) == [50, 50, 50], job.describe()
+
+
+def test_a_scheduler_that_is_started_again_without_the_variable():
+    """What the job began with counts: the others go on without a worker that dies then."""
+    with cluster(rounds=200) as job:
+        job.env["PSLITE_JOURNAL"] = str(job.folder / "job.journal")
+        job.start()
+        for worker in job.workers:
+            assert worker.wait_for("round 5\n", 60), job.describe()
+        job.nodes["scheduler"].signal(signal.SIGKILL)
+        assert job.workers[0].wait_for("data go on", 30), job.describe()
+        job.node_env["scheduler"] = {"PSLITE_ELASTIC_WORKERS": None}
+        start_scheduler_again(job)
+        assert job.workers[0].wait_for("the scheduler is back", 30), job.describe()
+        assert "PSLITE_ELASTIC_WORKERS=1 is not set at this scheduler" in job.nodes["scheduler"].output
+        victim, (one, other) = kill(job, 2, 10)
+        ended_well(job, gone=("lost scheduler", "lost worker"))
+        assert one.result["digest"] == other.result["digest"], job.describe()
+        assert "the job goes on without worker 2" in job.nodes["scheduler"].output, job.describe()
 
 
 def test_without_the_variable_a_death_ends_the_job():
