@@ -40,7 +40,7 @@ def ours():
 def stock():
     """The same on the archive's ps-lite."""
     target = folder() / "stock"
-    byteps_stock.compile_program(SOURCE, target)
+    byteps_stock.compile_program(SOURCE, target, "-DSTOCK")
     return target
 
 
@@ -89,6 +89,11 @@ def peer():
         pytest.skip(str(why))
 
 
+# The first of them waits for that library to be built.
+NEEDS_PEER = pytest.mark.timeout(1000)
+
+
+@NEEDS_PEER
 @pytest.mark.parametrize("where", (
     (), ("scheduler",), ("server",), ("worker",), ("server0", "worker1"), ("scheduler", "server1", "worker0")),
     ids="+".join)
@@ -99,6 +104,7 @@ def test_ours_and_stocks_make_one_job(peer, where):
         job.ended_well()
 
 
+@NEEDS_PEER
 def test_stocks_workers_need_no_pause_at_our_server(peer):
     library = ours_only("server")
     with Job(30, 2, 100000, "tight", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150) as job:
@@ -106,6 +112,7 @@ def test_stocks_workers_need_no_pause_at_our_server(peer):
         job.ended_well()
 
 
+@NEEDS_PEER
 def test_a_scheduler_without_an_application_serves_them(peer):
     library = {**ours_only(), "scheduler": NATIVE}
     with Job(3, 2, 100, "apart", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150) as job:
@@ -113,6 +120,7 @@ def test_a_scheduler_without_an_application_serves_them(peer):
         job.ended_well()
 
 
+@NEEDS_PEER
 def test_another_wire_is_named(peer):
     library = ours_only("scheduler")
     with Job(1, 1, 1, "apart", library=library, env={"PSLITE_WIRE": "byteps"}) as job:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import byteps_stock
 import harness
 from harness import PROGRAMS, ROOT, STOCK, Cluster
 
@@ -180,26 +181,13 @@ def test_beside_dmlc_core(variant, order, tmp_path):
         assert done.returncode == 0, (command, done.stderr)
 
 
-def stock_pslite():
-    """The folder of the ps-lite that BytePS 0.2.5.post15 contains, built with old strings."""
-    tree = ROOT / ".cache/byteps/stock/3rdparty/ps-lite"
-    script = ROOT / "scripts/byteps-tree"
-    if not (tree / "build/libps.a").exists():
-        if not script.exists():
-            pytest.skip("there is no other ps-lite here")
-        subprocess.run([str(script), "stock"], check=True, timeout=380,
-                       env={**os.environ, "PSLITE_PYTHON": str(harness.PYTHON)})
-    return tree
-
-
 def build_twins(folder):
-    """relink_twin.cc over the other ps-lite, and over ours."""
-    tree = stock_pslite()
+    """relink_twin.cc over the ps-lite that BytePS 0.2.5.post15 contains, and over ours."""
     theirs = folder / "theirs"
-    command = ["g++", "-std=c++11", "-w", "-O1", "-D_GLIBCXX_USE_CXX11_ABI=0", f"-I{tree / 'include'}",
-               f"-I{tree / 'deps/include'}", "-o", str(theirs), str(PROGRAMS / "relink_twin.cc"),
-               str(tree / "build/libps.a"), str(tree / "deps/lib/libzmq.a"), "-pthread", "-lrt"]
-    subprocess.run(command, check=True, timeout=200)
+    try:
+        byteps_stock.compile_program(PROGRAMS / "relink_twin.cc", theirs)
+    except byteps_stock.Unavailable as why:
+        pytest.skip(str(why))
     return theirs, build(folder, "clang-c++11-old-strings", "relink_twin.cc")
 
 
@@ -211,6 +199,7 @@ def said(cluster):
     return {next(line for line in node if line.startswith("job:")): node for node in lines}
 
 
+@pytest.mark.timeout(1000)
 def test_the_same_source_over_another_ps_lite(tmp_path):
     theirs, ours = [said(Cluster(program, command=[str(program)], library=STOCK, timeout=60).run())
                     for program in build_twins(tmp_path)]
@@ -218,6 +207,7 @@ def test_the_same_source_over_another_ps_lite(tmp_path):
     assert max(len(lines) for lines in ours.values()) > 10
 
 
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("others", [["scheduler", "server0", "worker1"], ["server0", "server1"], ["worker0"]])
 def test_nodes_of_both_in_one_job(others, tmp_path):
     theirs, ours = build_twins(tmp_path)
