@@ -219,6 +219,38 @@ def test_nodes_of_both_in_one_job(others, tmp_path):
     assert said(cluster.run()) == alone
 
 
+def beside_the_wheel(programs, **more):
+    """A job whose roles each run the command that `programs` has for them, all without a preloaded library."""
+    commands = {role: {"RELINK_COMMAND": command} for role, command in programs.items()}
+    cluster = Cluster("relink_wheel.py", command=["sh", "-c", "exec $RELINK_COMMAND"], library=STOCK, timeout=60,
+                      node_env=commands, env={"MXNET_KVSTORE_BIGARRAY_BOUND": 1000}, **more).run()
+    for node in cluster.nodes.values():
+        assert not node.hung and node.returncode == 0, cluster.describe()
+    return cluster
+
+
+@pytest.mark.parametrize("variant", ["gcc-c++20-old-strings", "clang-c++17"])
+def test_workers_in_a_job_of_the_wheel(variant, tmp_path):
+    """The wheel's scheduler and servers, as `import mxnet` runs them, and C++ workers that say what MXNet's say."""
+    program = build(tmp_path, variant, "relink_wheel.cc")
+    servers = f"{harness.PYTHON} {PROGRAMS / 'server.py'}"
+    cluster = beside_the_wheel({"scheduler": servers, "server": servers, "worker": program})
+    for node in cluster.nodes.values():
+        assert ("libmxnet.so" in node.libraries) == (node.role != "worker"), cluster.describe()
+    assert all(worker.out == "all is right\n" for worker in cluster.workers), cluster.describe()
+
+
+def test_servers_for_workers_of_the_wheel(tmp_path):
+    """C++ servers with a handle of their own, and a C++ scheduler."""
+    program = build(tmp_path, "gcc-c++11", "relink_wheel.cc")
+    workers = f"{harness.PYTHON} {PROGRAMS / 'relink_wheel.py'}"
+    cluster = beside_the_wheel({"scheduler": program, "server": program, "worker": workers})
+    for node in cluster.workers:
+        assert node.result and node.result["wrong"] == [] and not node.result["pslite"], cluster.describe()
+    others = [node for node in cluster.nodes.values() if node.role != "worker"]
+    assert all(node.out == "all is right\n" for node in others), cluster.describe()
+
+
 def test_the_table_of_names_is_current():
     done = subprocess.run([str(ROOT / "scripts/api-matrix"), "--check"], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
