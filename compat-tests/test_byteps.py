@@ -5,6 +5,7 @@ The original's threads never sleep: what runs it, runs alone.
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -109,6 +110,30 @@ def test_servers_join_and_are_emptied_while_it_runs(ours):
 def test_sums_over_the_original(stock):
     """That what is compared with works here at all: one round of each tensor, as it may mix more of them."""
     assert_all_right(Job("sums", 1, library=STOCK, workers=1, servers=1, timeout=150).run(), 18)
+
+
+def rounds_of(node):
+    """How many rounds a worker was through, and in how many of them the sum was wrong, as far as it came."""
+    if node.result:
+        return node.result["checked"], len(node.result["wrong"])
+    told = re.findall(r"after round (\d+): (\d+) wrong", node.err)
+    return tuple(map(int, told[-1])) if told else (0, 0)
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(1000)
+def test_what_the_original_makes_of_rounds_without_a_pause(ours, stock, capsys):
+    """For the record: over the original some of 300 rounds are wrong, or it stops. How many, or when, is chance, but it
+    is the very job whose rounds are all right over ours."""
+    theirs = Job("rounds", 300, 1024, library=STOCK, timeout=40).run()
+    here = Job("rounds", 300, 1024).run()
+    with capsys.disabled():
+        for name, job in (("BytePS's own ps-lite", theirs), ("pslite", here)):
+            seen = [f"{wrong} of {count} rounds wrong at a worker" for count, wrong in map(rounds_of, job.workers)]
+            print(f"\nover {name}: {', '.join(seen)}, in {job.seconds:.0f} s", end="")
+        print()
+    assert any(rounds_of(worker)[0] > 0 for worker in theirs.workers), theirs.describe()
+    assert_all_right(here, 300)
 
 
 # A node that is "ours" loads BytePS out of the tree over this repository, one that is "stock" out of the other.
