@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import byteps_stock
+import guide
 from byteps_jobs import Job
-from harness import OURS, STOCK
+from harness import OURS, PYTHON, ROOT, STOCK
 from test_elastic import has_pieces, pieces
 from test_movable import drain, reach
 
@@ -84,10 +85,20 @@ def test_rounds_without_a_pause(ours, elements):
 
 
 @pytest.mark.timeout(1000)
+def test_one_job_by_hand(ours):
+    """The guide's command."""
+    command = guide.block("BytePS", "byteps_jobs.py ours")
+    said = guide.run(command.replace(".cache/venv/bin/python", str(PYTHON)), ROOT, timeout=120)
+    assert all(f"worker {rank}: 0 of 300 wrong" in said for rank in (0, 1)), said
+
+
+@pytest.mark.timeout(1000)
 def test_servers_join_and_are_emptied_while_it_runs(ours):
     """Keys move between BytePS's servers, which know nothing of it: the pushes that made them are said again."""
     rounds, keys = 250, 7
-    env = {"PSLITE_ELASTIC": 1, "PSLITE_SERVER_STATELESS": 1, "PSLITE_REPLICAS": 0, "PS_VERBOSE": 1}
+    text = guide.block("BytePS", "PSLITE_JOIN")
+    assert "\nPSLITE_JOIN=1 python -c 'import byteps.server' " in text and "\npslite drain server:0\n" in text
+    env = {**guide.exports("BytePS", "PSLITE_JOIN"), "PS_VERBOSE": 1}
     with Job("keys", rounds, keys, 100, workers=2, servers=2, env=env) as job:
         job.start()
         reach(job, 5)
@@ -150,5 +161,5 @@ MIXED = [
 @pytest.mark.parametrize("library", MIXED, ids=["stock scheduler", "stock servers", "stock workers", "one of each"])
 def test_a_job_with_nodes_of_both(ours, stock, library):
     """On the wire of the original. One round of each tensor: servers of the original may mix more of them."""
-    job = Job("sums", 1, library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150).run()
+    job = Job("sums", 1, library=library, env=guide.exports("BytePS", "PSLITE_WIRE"), timeout=150).run()
     assert_all_right(job, 18)

@@ -1,4 +1,6 @@
-"""Programs that contain ps-lite in their tree, or look for it on the system, build with this repository instead."""
+"""Programs that contain ps-lite in their tree, or look for it on the system, build with this repository instead: with
+the commands of docs/relink.md.
+"""
 
 import functools
 import os
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import guide
 from harness import PROGRAMS, ROOT, STOCK, Cluster
 
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
@@ -136,7 +139,9 @@ def write_mxnet(place):
     source = (PROGRAMS / "dropin.cc").read_text()
     (place / "kvstore.cc").write_text(source.replace("int main()", 'extern "C" int mxnet_main();\nint mxnet_main()'))
     (place / "main.cc").write_text('extern "C" int mxnet_main();\nint main() { return mxnet_main(); }\n')
-    linked_tree(place / "3rdparty/ps-lite")
+    # The submodule, which the guide has replaced.
+    (place / "3rdparty/ps-lite/src").mkdir(parents=True)
+    guide.run(guide.block("MXNet", "3rdparty/ps-lite"), place, pslite=linked_tree(place / "pslite"))
 
 
 def test_a_makefile_like_mxnets(tmp_path):
@@ -202,7 +207,7 @@ def test_a_process_holds_it_several_times(tmp_path):
     assert node.returncode == 0 and "3 nodes in one process" in node.out, job.describe()
 
 
-# ---- CMake, pkg-config
+# ---- CMake
 
 MXNET_CMAKE = """\
 # What MXNet's CMakeLists.txt does about ps-lite.
@@ -240,12 +245,37 @@ def test_add_subdirectory_as_mxnet_does(tmp_path):
     cluster(built / "program")
 
 
+# ---- a C++ program, as the guide has it
+
+PROGRAM_CMAKE = """\
+cmake_minimum_required(VERSION 3.13)
+project(user CXX)
+set(CMAKE_CXX_STANDARD 11)
+add_executable(program program.cc)
+"""
+
+
+def guide_block(part):
+    return guide.block("A C++ program", part)
+
+
+def write_program(place, cmake_lines=""):
+    """program.cc, and a CMakeLists.txt that ends with the given lines."""
+    shutil.copy(PROGRAMS / "dropin.cc", place / "program.cc")
+    (place / "CMakeLists.txt").write_text(PROGRAM_CMAKE + cmake_lines)
+    return place
+
+
+@needs_cmake
+def test_inside_the_tree_of_a_program(tmp_path):
+    linked_tree(tmp_path / "3rdparty/pslite")
+    cluster(cmake(write_program(tmp_path, guide_block("add_subdirectory("))) / "program")
+
+
 @functools.lru_cache(maxsize=None)
 def installation():
     folder = Path(tempfile.mkdtemp(prefix="pslite-install-"))
-    run("cmake", "-S", ROOT, "-B", folder / "build", f"-DCMAKE_INSTALL_PREFIX={folder / 'there'}")
-    run("cmake", "--build", folder / "build")
-    run("cmake", "--install", folder / "build")
+    guide.run(guide_block("cmake --install"), folder, prefix=folder / "there")
     return folder / "there"
 
 
@@ -256,27 +286,24 @@ def test_find_package(tmp_path):
     shutil.copytree(installation(), moved)
     source = tmp_path / "source"
     source.mkdir()
-    shutil.copy(PROGRAMS / "dropin.cc", source)
-    (source / "CMakeLists.txt").write_text("""\
-cmake_minimum_required(VERSION 3.13)
-project(user CXX)
-set(CMAKE_CXX_STANDARD 11)
-find_package(pslite 0.1 REQUIRED)
-add_executable(program dropin.cc)
-target_link_libraries(program PRIVATE pslite::pslite)
-""")
-    cluster(cmake(source, f"-DCMAKE_PREFIX_PATH={moved}") / "program")
+    write_program(source, guide_block("find_package("))
+    cluster(cmake(source, guide.option("-DCMAKE_PREFIX_PATH=").replace("/opt/pslite", str(moved))) / "program")
 
 
 @needs_cmake
 @needs_pkg_config
 def test_pkg_config(tmp_path):
-    env = {**os.environ, "PKG_CONFIG_PATH": ":".join(map(str, installation().rglob("pkgconfig")))}
-    flags = run("pkg-config", "--cflags", "--libs", "pslite", env=env).split()
+    text = guide_block("pkg-config")
+    question = text.splitlines()[0] + "\npkg-config --cflags --libs pslite\n"
+    flags = guide.run(question, tmp_path, prefix=installation()).split()
     assert [f"-l{name}" for name in SYSTEM_LIBRARIES] == flags[-len(SYSTEM_LIBRARIES):]
-    program = tmp_path / "program"
-    run(*CXX, "-o", program, PROGRAMS / "dropin.cc", *flags)
-    cluster(program)
+    guide.run(text, write_program(tmp_path), prefix=installation())
+    cluster(tmp_path / "program")
+
+
+def test_without_all_that(tmp_path):
+    guide.run(guide_block("make -C"), write_program(tmp_path), pslite=archive().parent.parent)
+    cluster(tmp_path / "program")
 
 
 @needs_cmake
