@@ -73,6 +73,20 @@ class LateHandle {
   bool is_known_ = false;
 };
 
+// The answer to a request: a SimpleData, or a KVMeta. error: why it failed, or null.
+template <typename Request>
+pslite_meta answer_to(const Request& request, int head, int app_id, const char* error) {
+  pslite_meta meta;
+  std::memset(&meta, 0, sizeof meta);
+  meta.head = to_abi(head);
+  meta.app_id = app_id;
+  meta.customer_id = to_abi(request.customer_id);
+  meta.timestamp = request.timestamp;
+  meta.sender = request.sender;
+  meta.error = error;
+  return meta;
+}
+
 }  // namespace abi
 
 // A command, or the answer to one.
@@ -185,14 +199,7 @@ class SimpleApp {
   }
 
   void respond(const SimpleData& request, const std::string& body, const char* error) {
-    pslite_meta meta;
-    std::memset(&meta, 0, sizeof meta);
-    meta.head = abi::to_abi(request.head);
-    meta.app_id = obj_->app_id();
-    meta.customer_id = abi::to_abi(request.customer_id);
-    meta.timestamp = request.timestamp;
-    meta.sender = request.sender;
-    meta.error = error;
+    const pslite_meta meta = abi::answer_to(request, request.head, obj_->app_id(), error);
     if (pslite_simple_respond(obj_->handle(), &meta, body.data(), body.size()) != PSLITE_OK) {
       pslite_log(1, pslite_last_error());
     }
