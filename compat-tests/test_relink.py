@@ -150,9 +150,11 @@ def test_byteps_on_its_own_wire(mode, wire, tmp_path):
         node_env=wishes() if mode == "group" else {})
 
 
-def test_a_lost_server_is_told(tmp_path):
+@pytest.mark.parametrize("environment", [{}, {"PS_HEARTBEAT_TIMEOUT": 2, "PSLITE_RECOVERY_WAIT": 2}], ids=str)
+def test_a_lost_server_is_told(environment, tmp_path):
+    """Also where a replacement is waited for, and none comes."""
     program = build(tmp_path, "gcc-c++11", "relink_lost.cc")
-    cluster = Cluster(program, command=[str(program)], library=STOCK, timeout=60).run()
+    cluster = Cluster(program, command=[str(program)], library=STOCK, timeout=60, env=environment).run()
     # Which process is the server of rank 0 is decided by their ports.
     codes = sorted(node.returncode for node in cluster.nodes.values())
     assert codes == [0, 0, 0, 0, 7], cluster.describe()
