@@ -14,7 +14,7 @@ import pytest
 
 import byteps_stock
 import harness
-from harness import PROGRAMS, ROOT, STOCK, Cluster
+from harness import NATIVE, OURS, PROGRAMS, ROOT, STOCK, Cluster
 
 INCLUDE = ROOT / "include"
 HEADERS = sorted(path.relative_to(INCLUDE) for folder in ("ps", "dmlc") for path in (INCLUDE / folder).rglob("*.h"))
@@ -221,34 +221,38 @@ def test_nodes_of_both_in_one_job(others, tmp_path):
     assert said(cluster.run()) == alone
 
 
-def beside_the_wheel(programs, **more):
-    """A job whose roles each run the command that `programs` has for them, all without a preloaded library."""
-    commands = {role: {"RELINK_COMMAND": command} for role, command in programs.items()}
-    cluster = Cluster("relink_wheel.py", command=["sh", "-c", "exec $RELINK_COMMAND"], library=STOCK, timeout=60,
-                      node_env=commands, env={"MXNET_KVSTORE_BIGARRAY_BOUND": 1000}, **more).run()
+def beside_the_wheel(program, wheels, roles, library):
+    """A job whose `roles` run the C++ program, and all others the wheel with that script."""
+    commands = {role: {"RELINK_COMMAND": program if role in roles else f"{harness.PYTHON} {PROGRAMS / wheels}"}
+                for role in harness.ROLES}
+    cluster = Cluster("relink_wheel.py", command=["sh", "-c", "exec $RELINK_COMMAND"], library=library, timeout=60,
+                      node_env=commands, env={"MXNET_KVSTORE_BIGARRAY_BOUND": 1000}).run()
     for node in cluster.nodes.values():
         assert not node.hung and node.returncode == 0, cluster.describe()
+        libraries = set() if node.role in roles or node.library == NATIVE else {"libmxnet.so"}
+        if node.library == OURS:
+            libraries.add(harness.LIBRARY.name)
+        assert node.libraries == libraries, cluster.describe()
     return cluster
 
 
-@pytest.mark.parametrize("variant", ["gcc-c++20-old-strings", "clang-c++17"])
-def test_workers_in_a_job_of_the_wheel(variant, tmp_path):
-    """The wheel's scheduler and servers, as `import mxnet` runs them, and C++ workers that say what MXNet's say."""
+@pytest.mark.parametrize("variant, kind", [
+    ("gcc-c++20-old-strings", STOCK), ("clang-c++17", STOCK), ("gcc-c++11", OURS), ("gcc-c++11", NATIVE)])
+def test_workers_in_a_job_of_the_wheel(variant, kind, tmp_path):
+    """The wheel's scheduler and servers, preloaded or not, or those without MXNet; and C++ workers that say what MXNet's
+    say."""
     program = build(tmp_path, variant, "relink_wheel.cc")
-    servers = f"{harness.PYTHON} {PROGRAMS / 'server.py'}"
-    cluster = beside_the_wheel({"scheduler": servers, "server": servers, "worker": program})
-    for node in cluster.nodes.values():
-        assert ("libmxnet.so" in node.libraries) == (node.role != "worker"), cluster.describe()
+    cluster = beside_the_wheel(program, "server.py", ["worker"], {"scheduler": kind, "server": kind, "worker": STOCK})
     assert all(worker.out == "all is right\n" for worker in cluster.workers), cluster.describe()
 
 
-def test_servers_for_workers_of_the_wheel(tmp_path):
+@pytest.mark.parametrize("kind", [STOCK, OURS])
+def test_servers_for_workers_of_the_wheel(kind, tmp_path):
     """C++ servers with a handle of their own, and a C++ scheduler."""
     program = build(tmp_path, "gcc-c++11", "relink_wheel.cc")
-    workers = f"{harness.PYTHON} {PROGRAMS / 'relink_wheel.py'}"
-    cluster = beside_the_wheel({"scheduler": program, "server": program, "worker": workers})
+    cluster = beside_the_wheel(program, "relink_wheel.py", ["scheduler", "server"], {"worker": kind})
     for node in cluster.workers:
-        assert node.result and node.result["wrong"] == [] and not node.result["pslite"], cluster.describe()
+        assert node.result and node.result["wrong"] == [], cluster.describe()
     others = [node for node in cluster.nodes.values() if node.role != "worker"]
     assert all(node.out == "all is right\n" for node in others), cluster.describe()
 
