@@ -91,6 +91,7 @@ def test_the_bound_of_the_first_bar():
     size, workers, servers = 102_228_128, [Rates.both(500)] * 4, [Rates.both(r) for r in (500, 500, 500, 50)]
     assert model.bound(size, workers, servers) == pytest.approx(4 * size * 8 / (1550e6 * 0.955))
     assert model.static(size, workers, servers) == pytest.approx(size * 8 / (50e6 * 0.955))
+    assert model.bound(size, workers, servers, copies=1) == pytest.approx(5 * size * 8 / (1550e6 * 0.955))
     assert model.bound(size, workers, [FREE]) == pytest.approx(size * 8 / (500e6 * 0.955))
 
 

@@ -44,7 +44,8 @@ class Cluster:
         self._processes = []
         self._workers = []
         self._servers = []
-        port = free_port()
+        self.port = port = free_port()
+        self._numbers = (workers, servers)
         roles = ["scheduler"] + ["server"] * servers if servers else []
         members = {"scheduler": [], "worker": self._workers, "server": self._servers}
         for role in roles + ["worker"] * workers:
@@ -65,6 +66,18 @@ class Cluster:
                 stdout=subprocess.PIPE if worker else out)
         self._processes.append(process)
         return process
+
+    def environment(self, role):
+        """That of a process of this job that needs no library preloaded, without a host."""
+        env = environment(role, *self._numbers, self.kind, self.port)
+        env.pop("LD_PRELOAD", None)
+        return env
+
+    def add_server(self, command, settings):
+        """A server more; the file in which is what it says."""
+        env = {**self.environment("server"), **settings}
+        self._servers.append(self._spawn(command, "server", env))
+        return self._logs()[-1]
 
     def ask(self, command):
         """Gives a command to every worker; each one's answer."""
@@ -105,7 +118,7 @@ class Cluster:
                 "server": [process.pid for process in self._servers]}
 
     def _logs(self):
-        return sorted(Path(self._folder.name).glob("*.err"))
+        return sorted(Path(self._folder.name).glob("*.err"), key=lambda path: int(path.stem))
 
     def _describe(self):
         """The last lines that each process said."""

@@ -25,6 +25,7 @@ from statistics import mean
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 sys.dont_write_bytecode = True
+import lab_members  # noqa: E402
 import lab_report  # noqa: E402
 import report  # noqa: E402
 from cluster import LIBRARY, STOCK, TCP, Cluster, Failed  # noqa: E402
@@ -78,11 +79,11 @@ def kinds(options, fixed=False, single=False):
 class Bench:
     """A lab and its clusters, each on every host."""
 
-    def __init__(self, stack, workers, servers, options, chosen, settings=None):
+    def __init__(self, stack, workers, servers, options, chosen, settings=None, spares=()):
         self.workers = workers
         self.servers = list(servers)
         self.kinds = {kind.name: kind for kind in chosen}
-        self.lab = stack.enter_context(Lab(hosts(workers, servers), options.congestion))
+        self.lab = stack.enter_context(Lab(hosts(workers, servers, spares), options.congestion))
         command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(LIMIT)]
         self.clusters = {kind.name: stack.enter_context(Cluster(
             command, len(workers), len(servers), kind.library, place=Place(self.lab),
@@ -269,6 +270,16 @@ def slowed(options):
     return {"phases": phases}
 
 
+def members(options):
+    """Servers join and are emptied; ours alone, as stock cannot."""
+    kind = Kind(OURS, TCP, {**ELASTIC, **options.set})
+    with bench(both([400] * 4, options), both([400] * 2, options), options, [kind],
+               spares=both([400] * 2, options)) as job:
+        found = lab_members.run(job, OURS, kind.settings)
+        job.end()
+    return {"changes": found}
+
+
 def processor(job):
     """Seconds of processor time that the servers of each cluster have used."""
     tick = os.sysconf("SC_CLK_TCK")
@@ -296,7 +307,7 @@ def with_cores(servers, index, seconds):
 
 
 CASES = {"wire": wire, "one": one, "two": two, "redrawn": redrawn, "equal": equal, "huge": huge,
-         "slowed": slowed}
+         "slowed": slowed, "members": members}
 
 
 def parse():

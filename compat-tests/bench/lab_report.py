@@ -13,6 +13,8 @@ OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 ETA, CLOSE = 0.7, 1 / 1.2
 # Rounds after a change in which it must be reached.
 ROUNDS = 3
+# A round while a server joins or is emptied by the usual one.
+TWICE = 2
 # A round without planning by one with it.
 SAME = 0.01
 TITLES = {
@@ -22,6 +24,7 @@ TITLES = {
     "equal": "4 workers and 4 servers at 500",
     "huge": "4 workers at 400, servers at 200, half of the model in one tensor",
     "slowed": "4 workers at 400, servers at 200, one then slower",
+    "members": "4 workers and 2 servers at 400, then 3, 4, 3 and 2 servers",
 }
 
 
@@ -82,7 +85,19 @@ def bars(found):
     for phase in found.get("huge", {}).get("phases", []) + found.get("slowed", {}).get("phases", []):
         if not phase["title"].startswith("nothing"):
             at_least(f"{phase['title']}: eta", CLOSE, eta(phase, OURS))
+    for change in found.get("members", {}).get("changes", ()):
+        value = change["longest"] / change["usual"]
+        result.append(Bar(f"{change['what']}: the longest round by the usual one", f"at most {TWICE}", value,
+                          value <= TWICE))
     return result
+
+
+def members_table(case):
+    """The usual round is the median before or after the change, whichever is longer."""
+    rows = [[change["what"], str(len(change["during"])), f"{change['usual']:.2f}", f"{change['longest']:.2f}",
+             f"{median(change['after']):.2f}"] for change in case["changes"]]
+    return report.table(["servers", "rounds until it is done", "the usual round: s", "the longest: s",
+                         "median after it: s"], rows)
 
 
 def _redrawn(case):
@@ -147,5 +162,6 @@ def text(found, scale):
             for bar in bars(found)]))
     for name, case in found.items():
         if name in TITLES:
-            parts += [f"### {TITLES[name].format(**case)}", case_table(case)]
+            table = members_table if name == "members" else case_table
+            parts += [f"### {TITLES[name].format(**case)}", table(case)]
     return "\n\n".join(parts)
