@@ -44,7 +44,7 @@ fn workers_get_what_copies_leave_until_these_have_caught_up() {
     for reader in &readers {
         assert_eq!(reader.numbers(sent as usize), (0..sent).collect::<Vec<_>>());
     }
-    peers[0].take_rates();
+    drop(peers[0].take_rates());
     let before = from.sent_over_tcp();
     send(9, sent);
     assert_eq!(readers[0].numbers(1), [sent]);
