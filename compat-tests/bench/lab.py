@@ -1,6 +1,6 @@
 """Rounds of data-parallel training over links of given rates: stock and ours on the hosts of one lab.
 
-    scripts/bench lab                          every case (about 40 minutes)
+    scripts/bench lab                          every case (more than an hour)
     scripts/bench lab one two --rounds 3       some of them; --help lists the options
     scripts/bench lab --gate                   exit code 1 if a bar does not hold
 
@@ -27,7 +27,6 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 sys.dont_write_bytecode = True
 import lab_members  # noqa: E402
 import lab_report  # noqa: E402
-import report  # noqa: E402
 from cluster import LIBRARY, STOCK, TCP, Cluster, Failed  # noqa: E402
 from harness import PYTHON  # noqa: E402
 from netlab import Lab, LabError, Rates, Unavailable, changes, model  # noqa: E402
@@ -324,14 +323,17 @@ def parse():
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")
     parser.add_argument("--stock-only", action="store_true", help="no ratio: for work on this itself")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
-    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true", help="write the tables of these cases into docs/benchmarks.md")
     options = parser.parse_args()
+    given = {name: getattr(options, name) for name in ("rounds", "settle", "phases", "period", "seed")}
+    options.words = " ".join(f"--{name} {value}" for name, value in given.items()
+                             if value != parser.get_default(name))
     options.cases = options.cases or list(CASES)
     options.set = dict(pair.split("=", 1) for pair in options.set)
     if not options.stock_only and not LIBRARY.is_file():
         parser.error(f"no {LIBRARY}: run cargo build --release, or set PSLITE_LIBRARY")
-    if options.docs and (options.stock_only or options.cases != list(CASES)):
-        parser.error("--docs writes all tables: give no case")
+    if options.docs and (options.stock_only or options.scale != 1 or options.set):
+        parser.error("--docs is for the cases as they are")
     return options
 
 
@@ -366,8 +368,9 @@ def main():
     (CACHE / "lab.json").write_text(json.dumps({"options": how, "cases": found}, indent=1))
     tables = "\n\n".join([machine(), lab_report.text(found, options.scale)])
     print(tables)
-    if options.docs and not failures:
-        PAGE.write_text(report.insert(PAGE.read_text(), tables, lab_report.BEGIN, lab_report.END))
+    if options.docs:
+        how = f"{machine()} TCP: {options.congestion}. Options: {options.words or 'none'}."
+        PAGE.write_text(lab_report.written(PAGE.read_text(), found, how))
     missed = [bar for bar in lab_report.bars(found) if not bar.holds]
     return 1 if failures or (options.gate and missed) else 0
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import report
 from cluster import STOCK
 
-BEGIN = "<!-- lab table: written by scripts/bench lab -->"
-END = "<!-- end of the lab table -->"
+BEGIN, END = "<!-- lab {0}: written by scripts/bench lab {0} --docs -->", "<!-- end of lab {0} -->"
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 # The bars' eta, and that of "within 20 % of the optimum".
 ETA, CLOSE = 0.7, 1 / 1.2
@@ -152,16 +151,31 @@ def wire_text(case):
             f"{case['cores']:.2f} cores busy.")
 
 
+def bar_table(found):
+    return report.table(["what", "bar", "measured", ""], [
+        [bar.text, bar.wanted, f"{bar.value:.2f}", "" if bar.holds else "**does not hold**"] for bar in bars(found)])
+
+
+def case_text(name, case):
+    """One case: what was measured, and its bars."""
+    if name == "wire":
+        return wire_text(case)
+    parts = [members_table(case) if name == "members" else case_table(case)]
+    return "\n\n".join(parts + ([bar_table({name: case})] if bars({name: case}) else []))
+
+
+def title(name, case):
+    return f"### {TITLES[name].format(**case)}\n\n" if name in TITLES else ""
+
+
 def text(found, scale):
     parts = [] if scale == 1 else [f"All rates times {scale:g}."]
-    if "wire" in found:
-        parts.append(wire_text(found["wire"]))
-    if bars(found):
-        parts.append(report.table(["what", "bar", "measured", ""], [
-            [bar.text, bar.wanted, f"{bar.value:.2f}", "" if bar.holds else "**does not hold**"]
-            for bar in bars(found)]))
+    return "\n\n".join(parts + [title(name, case) + case_text(name, case) for name, case in found.items()])
+
+
+def written(page, found, machine):
+    """The page with what was measured; the cases that were not stay as they are."""
     for name, case in found.items():
-        if name in TITLES:
-            table = members_table if name == "members" else case_table
-            parts += [f"### {TITLES[name].format(**case)}", table(case)]
-    return "\n\n".join(parts)
+        new = f"{title(name, case)}{machine}\n\n{case_text(name, case)}"
+        page = report.insert(page, new, BEGIN.format(name), END.format(name))
+    return page
