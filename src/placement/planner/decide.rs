@@ -47,6 +47,10 @@ const CHANGED: f64 = 0.25;
 const BASELINE: Duration = Duration::from_secs(10);
 /// A round that becomes shorter by that factor does not wait for them.
 const CLEAR: f64 = 2.0;
+/// A round that becomes shorter by less must have seemed so for that part of it, at most for that long: a link that others
+/// do not fill at the end of a round seems slower for some seconds, and a plan made of that is undone by the next.
+const PART_OF_ROUND: f64 = 0.5;
+const LONGEST_SETTLE: Duration = Duration::from_secs(10);
 /// So often a plan waits anew for that.
 const MOST_RESTARTS: u32 = 3;
 /// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
@@ -140,7 +144,7 @@ impl Planner {
         };
         // What is best to move depends on where copies lie; that is decided first.
         let waits = self.copies_wanted.is_some();
-        if !forced && (!self.is_settled(now, plan.predicted) || waits) {
+        if !forced && (!self.is_settled(now, &plan) || waits) {
             return None;
         }
         let plan = match (forced, joining) {
@@ -188,14 +192,18 @@ impl Planner {
     }
 
     /// Whether a plan has been worth it for long enough, with a network that holds still.
-    fn is_settled(&mut self, now: Duration, predicted: f64) -> bool {
+    fn is_settled(&mut self, now: Duration, plan: &Plan) -> bool {
+        let predicted = plan.predicted;
         let fresh = |restarts| Candidate { since: now, predicted, restarts };
         let candidate = self.candidate.get_or_insert_with(|| fresh(0));
         let drifted = (predicted - candidate.predicted).abs() > DRIFT * candidate.predicted;
         if drifted && candidate.restarts < MOST_RESTARTS {
             *candidate = fresh(candidate.restarts + 1);
         }
-        now.saturating_sub(candidate.since) >= self.settings.settle
+        let clear = plan.before >= CLEAR * predicted;
+        let part = Duration::try_from_secs_f64(plan.before * PART_OF_ROUND).unwrap_or_default();
+        let settle = if clear { Duration::ZERO } else { part.min(LONGEST_SETTLE) };
+        now.saturating_sub(candidate.since) >= self.settings.settle.max(settle)
     }
 
     /// Rarely something else than the best known, where a straggler is not understood (algorithms.md 4.5).
