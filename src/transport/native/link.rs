@@ -391,6 +391,8 @@ impl Link {
         state.confirmed = welcome.received;
         state.probe = None;
         state.note_pace(None, Instant::now());
+        // The kernel counts anew with the connection, and so does this.
+        state.paced = (Duration::ZERO, None);
         state.broken = false;
         state.receipts_version = 0;
         let mut lane = lane;
