@@ -94,12 +94,8 @@ impl Planner {
 
     /// Some pieces must move: at once.
     fn is_forced(&self) -> bool {
-        let usable = |id: &NodeId| {
-            let member = self.members.servers.iter().find(|member| member.id == *id);
-            member.is_some_and(|member| self.is_usable(member))
-        };
         self.members.servers.iter().any(|member| self.is_usable(member))
-            && holdings(&self.layout).keys().any(|owner| !usable(owner))
+            && holdings(&self.layout).keys().any(|owner| !self.may_hold(*owner))
     }
 
     fn parameters(&self, look: &Look) -> shares::Parameters {
@@ -117,6 +113,9 @@ impl Planner {
         random: &mut dyn FnMut() -> f64,
     ) -> Option<Plan> {
         let forced = self.is_forced();
+        if forced && self.rests(now, look) {
+            return None;
+        }
         let joining =
             look.model.servers().iter().zip(&look.loads).any(|(s, load)| s.usable && *load <= 0.0);
         let slow = self.stragglers.stragglers().next().is_some();
@@ -148,8 +147,11 @@ impl Planner {
         if !forced && (!self.is_settled(now, &plan) || waits) {
             return None;
         }
-        let plan =
-            if forced || joining { plan } else { self.vary(plan, look, &parameters, random) };
+        let plan = match (forced, joining) {
+            (true, _) => self.portion(now, look, plan),
+            (false, true) => plan,
+            (false, false) => self.vary(plan, look, &parameters, random),
+        };
         self.on_trial = (!forced && !joining).then(|| OnTrial {
             layout: self.layout.clone(),
             predicted: plan.predicted,

@@ -7,6 +7,7 @@
 mod copies;
 mod decide;
 mod look;
+mod portions;
 mod status;
 
 #[cfg(test)]
@@ -177,6 +178,8 @@ pub struct Planner {
     usual_rates: BTreeMap<NodeId, f64>,
     relieved: Option<(NodeId, Cause)>,
     reason: String,
+    /// When a portion of what must move went out, if more is to come.
+    portion_at: Option<Duration>,
 }
 
 /// Rounds without a plan after one was rolled back; doubles each time.
@@ -222,6 +225,7 @@ impl Planner {
             usual_rates: BTreeMap::new(),
             relieved: None,
             reason: String::new(),
+            portion_at: None,
         }
     }
 

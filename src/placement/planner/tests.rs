@@ -295,18 +295,23 @@ fn servers_join_and_leave_and_vanish() {
     lab.duties.insert(8, Duty::Draining);
     lab.tell_members();
     let before = lab.plans.len();
+    let held = share(&lab, 8);
     lab.round();
     lab.round();
+    assert!(share(&lab, 8) > 0.0 && share(&lab, 8) < held, "not all at once");
+    for _ in 0..4 {
+        lab.round();
+    }
     let told: Vec<String> = lab.plans.iter().map(ToString::to_string).collect();
-    let drained = told.iter().skip(before).filter(|plan| plan.contains("node 8 gives up"));
-    assert!(drained.count() == 1 && told.len() <= 4 && share(&lab, 8) == 0.0, "at once: {told:#?}");
+    let drained = told.iter().skip(before).filter(|plan| plan.contains("node 8 gives up")).count();
+    assert!((2..=5).contains(&drained) && share(&lab, 8) == 0.0, "in portions: {told:#?}");
     lab.play(40.0);
     assert!(share(&lab, 8) == 0.0 && lab.best() / seconds(&lab) > 0.9);
     // Planning off: what must move still moves.
     lab.planner.set_enabled(false);
     lab.duties.insert(10, Duty::Draining);
     lab.tell_members();
-    lab.play(10.0);
+    lab.play(60.0);
     assert_eq!((share(&lab, 8), share(&lab, 10)), (0.0, 0.0));
     lab.servers.insert(12, Node::new(20.0 * MBIT));
     let plans = lab.plans.len();
