@@ -7,6 +7,7 @@
 //!
 //! Pure; must not do I/O. Numbers in reports come from the wire: what is no rate is left out.
 
+mod known;
 mod link;
 mod network;
 mod rates;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::known::Known;
 use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Report};
 use crate::placement::cost::PairCap;
 use crate::wire::{NodeId, is_worker};
@@ -17,12 +18,11 @@ const FAR_SLOWER: f64 = 1.2;
 /// The same for its worker. (When the others are done one worker may have a server for itself.)
 const FAR_SLOWER_WORKER: f64 = 4.0;
 
-/// One link as last reported.
-#[derive(Clone, Copy, Debug)]
+/// One link as reported.
+#[derive(Clone, Debug)]
 struct Link {
-    estimate: Estimate,
+    rate: Known,
     recent: f64,
-    at: Duration,
 }
 
 /// What a card can do, as far as is known.
@@ -43,15 +43,21 @@ pub struct Network {
     links: BTreeMap<(NodeId, NodeId), Link>,
     /// For each receiver its senders.
     into: BTreeMap<NodeId, BTreeSet<NodeId>>,
-    downs: BTreeMap<NodeId, (Estimate, Duration)>,
+    downs: BTreeMap<NodeId, Known>,
     /// What nodes can send, as they saw it themselves.
-    own_ups: BTreeMap<NodeId, (Estimate, Duration)>,
+    own_ups: BTreeMap<NodeId, Known>,
     /// For each sender the most that receivers saw together, by second of this clock.
     ups: BTreeMap<NodeId, VecDeque<(u64, f64)>>,
     newest: Duration,
+    span: Duration,
 }
 
 impl Network {
+    /// How long a rate counts that was reported once ([`Known`]): a round.
+    pub const fn remember_for(&mut self, span: Duration) {
+        self.span = span;
+    }
+
     /// A node reported. Numbers that cannot be are left out.
     pub fn report(&mut self, now: Duration, report: &Report) {
         self.newest = self.newest.max(now);
@@ -59,7 +65,10 @@ impl Network {
             if let Some(rate) = rate.filter(Estimate::is_sane)
                 && (known.len() < MOST_PEERS || known.contains_key(&report.node))
             {
-                known.insert(report.node, (rate, now));
+                known
+                    .entry(report.node)
+                    .or_insert_with(|| Known::new(now, rate))
+                    .report(now, rate, self.span);
             }
         }
         let links = report.links.iter().take(MOST_REPORTED);
@@ -67,7 +76,12 @@ impl Network {
             let recent = if link.recent.is_finite() { link.recent.max(0.0) } else { 0.0 };
             let place = (link.peer, report.node);
             if self.links.len() < MOST_LINKS || self.links.contains_key(&place) {
-                self.links.insert(place, Link { estimate: link.estimate, recent, at: now });
+                let known = self
+                    .links
+                    .entry(place)
+                    .or_insert_with(|| Link { rate: Known::new(now, link.estimate), recent });
+                known.rate.report(now, link.estimate, self.span);
+                known.recent = recent;
                 self.into.entry(report.node).or_default().insert(link.peer);
             }
         }
@@ -78,7 +92,8 @@ impl Network {
 
     /// Notes what all receivers together just saw of one sender.
     fn sum_up(&mut self, now: Duration, sender: NodeId) {
-        let fresh = |link: &Link| link.recent > 0.0 && link.at.saturating_add(TOGETHER) >= now;
+        let fresh =
+            |link: &Link| link.recent > 0.0 && link.rate.at().saturating_add(TOGETHER) >= now;
         let seen = self.from(sender).map(|(_, link)| link).filter(|link| fresh(link));
         let (count, sum) = seen.fold((0, 0.0), |(n, sum), link| (n + 1, sum + link.recent));
         if count < 2 || (self.ups.len() >= MOST_PEERS && !self.ups.contains_key(&sender)) {
@@ -122,23 +137,22 @@ impl Network {
     /// that a pause of the whole job makes no difference.
     #[must_use]
     pub fn link(&self, from: NodeId, to: NodeId) -> Option<Estimate> {
-        let link = self.links.get(&(from, to))?;
-        Some(link.estimate.aged(self.newest.saturating_sub(link.at)))
+        Some(self.links.get(&(from, to))?.rate.estimate(self.newest))
     }
 
     /// What a node can receive, as it measured with several senders at once.
     #[must_use]
     pub fn down(&self, node: NodeId) -> Option<Estimate> {
-        let (down, at) = self.downs.get(&node)?;
-        Some(self.links_into(node).at_most(down.aged(self.newest.saturating_sub(*at))))
+        let down = self.downs.get(&node)?.estimate(self.newest);
+        Some(self.links_into(node).at_most(down))
     }
 
     /// What a node can send, as it saw itself, or else as several receivers saw together.
     #[must_use]
     pub fn up(&self, node: NodeId) -> Option<Estimate> {
         let links = self.links_out_of(node);
-        if let Some((up, at)) = self.own_ups.get(&node) {
-            return Some(links.at_most(up.aged(self.newest.saturating_sub(*at))));
+        if let Some(up) = self.own_ups.get(&node) {
+            return Some(links.at_most(up.estimate(self.newest)));
         }
         let fastest = links.fastest?;
         let most = self.ups.get(&node)?.iter().map(|(_, sum)| *sum).fold(fastest.rate, f64::max);
@@ -157,16 +171,20 @@ impl Network {
         Links::of(node, links.map(|(link, to)| (link, self.fastest_into(to))))
     }
 
+    fn rate(&self, link: &Link) -> f64 {
+        link.rate.estimate(self.newest).rate
+    }
+
     /// The rate of the fastest link that begins at a node.
     fn fastest_from(&self, node: NodeId) -> f64 {
-        self.from(node).map(|(_, link)| link.estimate.rate).fold(0.0, f64::max)
+        self.from(node).map(|(_, link)| self.rate(link)).fold(0.0, f64::max)
     }
 
     /// The rate of the fastest link that ends at a node.
     fn fastest_into(&self, node: NodeId) -> f64 {
         let senders = self.into.get(&node).into_iter().flatten();
         let links = senders.filter_map(|from| self.links.get(&(*from, node)));
-        links.map(|link| link.estimate.rate).fold(0.0, f64::max)
+        links.map(|link| self.rate(link)).fold(0.0, f64::max)
     }
 
     /// The cards of some nodes, by the rates that one may count on. What was not measured with several peers
@@ -206,7 +224,7 @@ impl Network {
     fn best(&self) -> Option<f64> {
         let downs = self.downs.keys().filter_map(|node| self.down(*node));
         let ups = self.ups.keys().chain(self.own_ups.keys()).filter_map(|node| self.up(*node));
-        let links = self.links.values().map(|link| link.estimate);
+        let links = self.links.values().map(|link| link.rate.estimate(self.newest));
         downs.chain(ups).chain(links).map(|estimate| estimate.lower).reduce(f64::max)
     }
 

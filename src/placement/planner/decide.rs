@@ -28,6 +28,15 @@ impl Candidate {
     }
 }
 
+/// What the last plan was made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    /// Seconds of the round that it would give.
+    round: f64,
+    /// Seconds of the shortest possible one.
+    best: f64,
+}
+
 /// A switch that is being judged.
 #[derive(Clone, Debug)]
 pub(super) struct OnTrial {
@@ -41,16 +50,16 @@ pub(super) struct OnTrial {
 
 /// A prediction that changed by that part since a plan came up: the network is still changing.
 const DRIFT: f64 = 0.1;
-/// A round that differs by that part from the predicted one, by the model: the network is another one.
+/// A round, or the shortest possible one, that differs by that part from what the last plan was made for, by the model: the
+/// network is another one, or better known.
 const CHANGED: f64 = 0.25;
 /// How long the first plan waits for the first times of workers.
 const BASELINE: Duration = Duration::from_secs(10);
 /// A round that becomes shorter by that factor does not wait for them.
 const CLEAR: f64 = 2.0;
-/// A round that becomes shorter by less must have seemed so for that part of it, at most for that long: a link that others
-/// do not fill at the end of a round seems slower for some seconds, and a plan made of that is undone by the next.
-const PART_OF_ROUND: f64 = 0.5;
-const LONGEST_SETTLE: Duration = Duration::from_secs(10);
+/// What a card was able to do counts for that part of the shortest possible round, at most for that long.
+const SPAN: f64 = 0.5;
+const LONGEST_SPAN: Duration = Duration::from_secs(10);
 /// So often a plan waits anew for that.
 const MOST_RESTARTS: u32 = 3;
 /// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
@@ -77,6 +86,7 @@ impl Planner {
         self.last_look = Some(now);
         let look = self.look(now)?;
         self.first_look.get_or_insert(now);
+        self.network.remember_for(Self::span(&look));
         let news = self.digest(now, &look);
         // What was just learnt counts.
         let look = if news { self.look(now)? } else { look };
@@ -90,6 +100,12 @@ impl Planner {
         }?;
         self.started(now, &look, &mut plan);
         Some(plan)
+    }
+
+    /// How long what a card was able to do counts.
+    fn span(look: &Look) -> Duration {
+        let seconds = look.model.bound(look.total()) * SPAN;
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_SPAN).min(LONGEST_SPAN)
     }
 
     /// Some pieces must move: at once.
@@ -168,9 +184,12 @@ impl Planner {
     /// Rounds since the last switch. As many as you like before the first one, and if the network is no longer
     /// the one that it was made for: then there is no reason to stay with it.
     fn rounds(&self, look: &Look) -> u64 {
-        let now = look.model.round_seconds(&look.loads);
+        let is_near = |now: f64, then: f64| (now - then).abs() <= CHANGED * then;
         match self.expected {
-            Some(expected) if (now - expected).abs() <= CHANGED * expected => {
+            Some(Expected { round, best })
+                if is_near(look.model.round_seconds(&look.loads), round)
+                    && is_near(look.model.bound(look.total()), best) =>
+            {
                 self.newest_round().saturating_add(1).saturating_sub(self.switch_round)
             }
             _ => u64::MAX,
@@ -200,10 +219,7 @@ impl Planner {
         if drifted && candidate.restarts < MOST_RESTARTS {
             *candidate = fresh(candidate.restarts + 1);
         }
-        let clear = plan.before >= CLEAR * predicted;
-        let part = Duration::try_from_secs_f64(plan.before * PART_OF_ROUND).unwrap_or_default();
-        let settle = if clear { Duration::ZERO } else { part.min(LONGEST_SETTLE) };
-        now.saturating_sub(candidate.since) >= self.settings.settle.max(settle)
+        now.saturating_sub(candidate.since) >= self.settings.settle
     }
 
     /// Rarely something else than the best known, where a straggler is not understood (algorithms.md 4.5).
@@ -291,7 +307,8 @@ impl Planner {
         self.usual_rates = rates.collect();
         let limit = Duration::try_from_secs_f64(plan.before * MOVE_ROUNDS).unwrap_or(MOVE_LIMIT);
         self.moving = Some(now.saturating_add(limit.max(MOVE_LIMIT)));
-        self.expected = Some(plan.predicted);
+        let best = look.model.bound(look.total());
+        self.expected = Some(Expected { round: plan.predicted, best });
         self.candidate = None;
         self.plans += 1;
         self.moved_bytes = self.moved_bytes.saturating_add(plan.moved_bytes);
@@ -308,9 +325,9 @@ impl Planner {
         };
         let reserve: Vec<NodeId> =
             self.members.servers.iter().filter(spare).map(|m| m.id).collect();
-        let move_rate = look.model.pooled_rate() / look.model.servers().len().max(1) as f64;
+        let move_rate = look.seen.pooled_rate() / look.seen.servers().len().max(1) as f64;
         let sizes = (look.total(), round, move_rate);
-        self.scaling = self.scaler.look(now, &look.model, &reserve, sizes);
+        self.scaling = self.scaler.look(now, &look.seen, &reserve, sizes);
         let Some(step) = self.scaling.filter(|_| self.settings.autoscale && self.settings.enabled)
         else {
             return;

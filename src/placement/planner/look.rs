@@ -27,6 +27,8 @@ pub(super) struct Look {
     /// Cards alone.
     pub(super) plain: Model,
     /// With what workers see.
+    pub(super) seen: Model,
+    /// With the lag of slow servers, too ([`lag`]).
     pub(super) model: Model,
     pub(super) loads: Vec<f64>,
     pub(super) homeless: f64,
@@ -51,12 +53,34 @@ impl Look {
 
     /// T* of this moment; none if no link has been measured.
     pub(super) fn bound(&self) -> Option<f64> {
-        (self.basis == Basis::Links).then(|| self.model.bound(self.total()))
+        (self.basis == Basis::Links).then(|| self.seen.bound(self.total()))
     }
 }
 
 /// A rate for servers of which nothing is known.
 const ANY_RATE: f64 = 1e9;
+
+/// How much of the average server's bytes a server is behind (see [`lag`]), and what it may use of its card at least.
+const LAG: f64 = 0.1;
+const LEAST_USED: f64 = 0.3;
+
+/// Leaves slow servers some room. What comes to a server over many connections comes unevenly, by about as many bytes for each
+/// server, and a slow one needs longer for them: it is behind the others. MXNet pulls a tensor when all servers have got all
+/// of it, so a slow server that is as full as a fast one holds up the pulls from all.
+fn lag(mut servers: Vec<Server>) -> Vec<Server> {
+    let rate = |server: &Server| server.up.min(server.down) / server.slowdown;
+    let usable = servers.iter().filter(|server| server.usable).map(rate);
+    let (count, sum, fastest) =
+        usable.fold((0.0, 0.0, 0.0), |(n, sum, most), rate| (n + 1.0, sum + rate, rate.max(most)));
+    let mean: f64 = sum / f64::max(count, 1.0);
+    for server in servers.iter_mut().filter(|server| server.usable) {
+        let behind = mean / rate(server) - mean / fastest;
+        if behind.is_finite() {
+            server.slowdown /= (1.0 - LAG * behind).max(LEAST_USED);
+        }
+    }
+    servers
+}
 
 impl Planner {
     /// The job now. None: nobody is in it, or there is nothing to hold.
@@ -65,11 +89,14 @@ impl Planner {
             return None;
         }
         let (basis, workers, servers) = self.nodes();
-        let corrected = servers.iter().map(|server| self.corrected(server, basis, now)).collect();
+        let corrected: Vec<Server> =
+            servers.iter().map(|server| self.corrected(server, basis, now)).collect();
         let plain = self.model(basis, workers.clone(), servers);
-        let model = self.model(basis, workers, corrected);
         let (loads, homeless) = plain.loads_of(&self.layout);
-        Some(Look { basis, plain, model, loads, homeless })
+        let late = lag(corrected.clone());
+        let seen = self.model(basis, workers.clone(), corrected);
+        let model = self.model(basis, workers, late);
+        Some(Look { basis, plain, seen, model, loads, homeless })
     }
 
     fn model(&self, basis: Basis, workers: Vec<Worker>, servers: Vec<Server>) -> Model {
@@ -193,5 +220,34 @@ impl Planner {
         };
         let (old, _) = look.model.loads_of(&trial.layout);
         trial.factors.extend(self.trial.compare(measured, look.model.round_seconds(&old)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each server may use of its card, beside the others.
+    fn used(rates: &[f64]) -> Vec<f64> {
+        let servers = rates.iter().zip(4..).map(|(rate, id)| Server::new(2 * id, *rate, *rate));
+        lag(servers.collect()).iter().map(|server| 1.0 / server.slowdown).collect()
+    }
+
+    #[test]
+    fn only_slower_servers_are_left_room() {
+        assert_eq!(used(&[20.0; 4]), [1.0; 4]);
+        let two = used(&[200.0, 200.0, 50.0, 50.0]);
+        assert_eq!(two[..2], [1.0; 2]);
+        // The average one is 2.5 times as fast, and 0.625 times as fast as the fastest: 1.875 tenths less.
+        assert!(two[2..].iter().all(|part| (part - 0.8125).abs() < 1e-9), "{two:?}");
+        assert!((used(&[500.0, 500.0, 500.0, 1.0])[3] - LEAST_USED).abs() < 1e-9);
+    }
+
+    #[test]
+    fn servers_that_may_hold_nothing_do_not_count() {
+        let mut servers = vec![Server::new(8, 10.0, 10.0), Server::new(10, 1000.0, 1000.0)];
+        servers[1].usable = false;
+        assert!(lag(servers).iter().all(|server| server.slowdown == 1.0));
+        assert!(lag(Vec::new()).is_empty());
     }
 }

@@ -164,8 +164,7 @@ pub struct Planner {
     switch_round: u64,
     first_look: Option<Duration>,
     last_look: Option<Duration>,
-    /// Seconds of the round that the last plan would give.
-    expected: Option<f64>,
+    expected: Option<decide::Expected>,
     /// A plan is being carried out: until when it is waited for.
     moving: Option<Duration>,
     /// No plan before that round, since the last one was rolled back; and how long to wait next time.

@@ -76,7 +76,7 @@ impl Planner {
         let measured = self.times.round_seconds(self.switch_round);
         Status {
             servers: look.as_ref().map(|look| self.server_statuses(now, look)).unwrap_or_default(),
-            predicted: timed.map(|look| look.model.round_seconds(&look.loads)),
+            predicted: timed.map(|look| look.seen.round_seconds(&look.loads)),
             measured,
             bound,
             eta: bound.zip(measured).map(|(bound, measured)| bound / measured),
@@ -99,8 +99,8 @@ impl Planner {
         let mbit = |rate: f64| rate * 8e-6;
         let nodes = |ids: Vec<NodeId>| self.network.cards(&ids).map(|cards| (ids, cards));
         let mut text = String::new();
-        let workers = nodes(look.model.workers().iter().map(|worker| worker.id).collect());
-        let servers = nodes(look.model.servers().iter().map(|server| server.id).collect());
+        let workers = nodes(look.seen.workers().iter().map(|worker| worker.id).collect());
+        let servers = nodes(look.seen.servers().iter().map(|server| server.id).collect());
         for (ids, cards) in workers.into_iter().chain(servers) {
             for (id, card) in ids.iter().zip(cards) {
                 let known = if card.known { "" } else { "~" };
@@ -110,12 +110,12 @@ impl Planner {
         for (index, (server, seconds)) in look.expected().into_iter().enumerate() {
             let load = look.loads.get(index).map_or(0.0, |load| load / 1e6);
             let seen = self.stragglers.seconds(server).unwrap_or(0.0);
-            let slower = look.model.servers().get(index).map_or(1.0, |server| server.slowdown);
+            let slower = look.seen.servers().get(index).map_or(1.0, |server| server.slowdown);
             text += &format!(
                 "server {server}: {load:.1} MB, {seconds:.2} s, seen {seen:.2} s, x{slower:.2}; "
             );
         }
-        let round = look.model.round_seconds(&look.loads);
+        let round = look.seen.round_seconds(&look.loads);
         let measured = self.times.round_seconds(self.switch_round).unwrap_or(0.0);
         let bound = look.bound().unwrap_or(0.0);
         Some(format!("{text}a round {round:.2} s, seen {measured:.2} s, at best {bound:.2} s"))
@@ -149,9 +149,9 @@ impl Planner {
 
     /// The server that decides how long the round is, and what keeps it.
     pub(super) fn slowest(&self, now: Duration, look: &Look) -> Option<(NodeId, Cause)> {
-        let seconds = look.model.server_seconds(&look.loads);
+        let seconds = look.seen.server_seconds(&look.loads);
         let (index, _) = seconds.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
-        let id = look.model.servers().get(index)?.id;
+        let id = look.seen.servers().get(index)?.id;
         Some((id, self.cause_of(index, now, look)))
     }
 
