@@ -100,8 +100,8 @@ impl Measuring {
     }
 
     /// Bytes per second that this node can send to all peers together, if it is known.
-    pub(crate) fn outflow(&self, now: Duration) -> Option<f64> {
-        self.sender.up(now).map(|up| up.rate)
+    pub(crate) fn outflow(&self) -> Option<f64> {
+        self.sender.up().map(|up| up.rate)
     }
 
     /// Looks which links are idle, if it is time. `senders`: the nodes that can send to this one over TCP.
@@ -138,7 +138,7 @@ impl Measuring {
     ) -> Option<bytes::Bytes> {
         let mut links = self.receiver.report(now);
         if let Some(report) = &mut links {
-            report.up = self.sender.up(now);
+            report.up = self.sender.up();
         }
         let mut measured = Measured { links, ..Measured::default() };
         for round in rounds {

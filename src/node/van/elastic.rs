@@ -84,7 +84,7 @@ impl Van {
                 measuring.look_at_sent(now, || sent(native));
                 if self.settings.share_inflow && self.settings.role == Role::Server {
                     native.set_inflow(measuring.inflow(now).map_or(0, |rate| rate as u64));
-                    native.set_outflow(measuring.outflow(now).map_or(0, |rate| rate as u64));
+                    native.set_outflow(measuring.outflow().map_or(0, |rate| rate as u64));
                 }
             }
             measuring.tell(now, &rounds, served)

@@ -76,7 +76,9 @@ fn lag(mut servers: Vec<Server>) -> Vec<Server> {
     for server in servers.iter_mut().filter(|server| server.usable) {
         let behind = mean / rate(server) - mean / fastest;
         if behind.is_finite() {
-            server.slowdown /= (1.0 - LAG * behind).max(LEAST_USED);
+            // Its copies, too, are late.
+            let used = (1.0 - LAG * behind).max(LEAST_USED);
+            (server.up, server.down) = (server.up * used, server.down * used);
         }
     }
     servers
@@ -230,7 +232,9 @@ mod tests {
     /// What each server may use of its card, beside the others.
     fn used(rates: &[f64]) -> Vec<f64> {
         let servers = rates.iter().zip(4..).map(|(rate, id)| Server::new(2 * id, *rate, *rate));
-        lag(servers.collect()).iter().map(|server| 1.0 / server.slowdown).collect()
+        let left = lag(servers.collect());
+        assert!(left.iter().all(|server| server.up == server.down));
+        left.iter().zip(rates).map(|(server, rate)| server.down / rate).collect()
     }
 
     #[test]
@@ -247,7 +251,7 @@ mod tests {
     fn servers_that_may_hold_nothing_do_not_count() {
         let mut servers = vec![Server::new(8, 10.0, 10.0), Server::new(10, 1000.0, 1000.0)];
         servers[1].usable = false;
-        assert!(lag(servers).iter().all(|server| server.slowdown == 1.0));
+        assert_eq!(lag(servers.clone()), servers);
         assert!(lag(Vec::new()).is_empty());
     }
 }
