@@ -1,6 +1,6 @@
-//! A rate as it was last reported, and the best that was reported of it in the last round. What a card or a link was able
-//! to do at one time of a round it is able to do at all times of it: at the end of a round, when servers answer with all
-//! they can send, confirmations wait on the way out, and what comes in is less than could come.
+//! A rate as it was last reported, and the best that was reported of it lately (a part of a round: `planner/decide`). What a
+//! card or a link was able to do a moment ago it still is: at the end of a round, when servers answer with all they can send,
+//! confirmations wait on the way out, and what comes in is less than could come. Pure; its numbers were checked before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_the_last_round_counts() {
+    fn the_best_of_some_time_counts() {
         let rates = [48.0, 40.0, 26.0, 30.0, 50.0, 20.0, 20.0, 20.0, 20.0];
         assert_eq!(played(&rates, 3.0), [48.0, 48.0, 48.0, 48.0, 50.0, 50.0, 50.0, 50.0, 20.0]);
     }

@@ -53,7 +53,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// How long a rate counts that was reported once ([`Known`]): a round.
+    /// How long a rate counts that was reported once (`links/known`).
     pub const fn remember_for(&mut self, span: Duration) {
         self.span = span;
     }
