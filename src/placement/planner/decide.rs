@@ -160,7 +160,7 @@ impl Planner {
         };
         // What is best to move depends on where copies lie; that is decided first.
         let waits = self.copies_wanted.is_some();
-        if !forced && (!self.is_settled(now, &plan) || waits) {
+        if !forced && (!self.is_settled(now, plan.predicted) || waits) {
             return None;
         }
         let plan = match (forced, joining) {
@@ -211,8 +211,7 @@ impl Planner {
     }
 
     /// Whether a plan has been worth it for long enough, with a network that holds still.
-    fn is_settled(&mut self, now: Duration, plan: &Plan) -> bool {
-        let predicted = plan.predicted;
+    fn is_settled(&mut self, now: Duration, predicted: f64) -> bool {
         let fresh = |restarts| Candidate { since: now, predicted, restarts };
         let candidate = self.candidate.get_or_insert_with(|| fresh(0));
         let drifted = (predicted - candidate.predicted).abs() > DRIFT * candidate.predicted;
