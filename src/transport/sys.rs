@@ -1,5 +1,5 @@
 //! libzmq behind safe types: a context, sockets and frames; in `memory` and `arena`, what processes of one
-//! host share; and in `callers`, memory that the application lends. The only unsafe code of the core.
+//! host share; in `callers`, memory that the application lends; and in `tcp`, options of sockets. The only unsafe code of the core.
 //!
 //! A [`Socket`] may move between threads but not be used by two at once; its methods take `&mut
 //! self` where they touch it, so the borrow checker keeps that rule of libzmq.
@@ -8,6 +8,7 @@
 pub(crate) mod arena;
 pub(crate) mod callers;
 pub(crate) mod memory;
+pub(crate) mod tcp;
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;

@@ -16,7 +16,7 @@ use super::pipe::{OutPipe, socket_read, socket_write_with};
 use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
-use crate::transport::sys::memory::limit_unsent;
+use crate::transport::sys::tcp::limit_unsent;
 use crate::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
 
 /// How long an attempt may take. A peer answers on its receiving thread, which may have other work.

@@ -15,7 +15,7 @@ use super::counters::{Counters, add};
 use super::lend::{Leases, Lender};
 use super::ring::{RingReader, RingWriter};
 use crate::transport::sys::arena::{Arena, BorrowedMemory};
-use crate::transport::sys::memory::readable;
+use crate::transport::sys::tcp::readable;
 
 /// Wakes the other end: an eventfd.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use super::shared::Shared;
 use super::spin::Spin;
 use super::types::NativeIncoming;
 use crate::observe::log::{self, Level};
-use crate::transport::sys::memory::delay_acknowledgements;
+use crate::transport::sys::tcp::delay_acknowledgements;
 use crate::transport::zmq::RecvError;
 use crate::wire::native::{Header, Hello, Kind};
 
@@ -109,6 +109,8 @@ pub(super) struct Receiver {
     untold: bool,
     last_told: Instant,
     windows_looked: Instant,
+    /// Looks at which somebody had sent much.
+    windows_look: u64,
     events: Vec<EpollEvent>,
 }
 
@@ -131,6 +133,7 @@ impl Receiver {
             untold: false,
             last_told: Instant::now(),
             windows_looked: Instant::now(),
+            windows_look: 0,
             events: vec![EpollEvent::empty(); EVENTS_MAX],
         })
     }

@@ -1,10 +1,12 @@
 //! Those that send much at the same time share the way to the receiver (`receiver/windows`).
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use super::tests::{LIMIT, Received, listener, options, pattern, wait_until};
 use super::*;
+use crate::transport::sys::tcp::{limit_window, window_limits};
 
 /// Bytes of one message.
 const LARGE: usize = 1 << 20;
@@ -34,6 +36,11 @@ fn nodes(senders: &[i32]) -> (Arc<NativeTransport>, Vec<Arc<NativeTransport>>) {
 
 fn windows(at: &NativeTransport) -> Vec<u32> {
     at.shared.receipts.all().iter().filter_map(|receipt| receipt.window()).collect()
+}
+
+/// The TCP sockets of this process whose windows are limited so.
+fn sockets(limited: impl Fn(u32) -> bool) -> Vec<(OwnedFd, u32)> {
+    window_limits().unwrap().into_iter().filter(|(_, limit)| limited(*limit)).collect()
 }
 
 #[test]
@@ -69,6 +76,15 @@ fn those_who_send_much_share_the_way_and_all_arrives() {
         // Workers have halves of what fills the link for 20 ms; the server has what fills it for 60.
         assert!(found[1] < found[0] * 5 / 4, "{found:?}");
         assert!(found[2] > found[1] * 4 && found[2] < found[0] * 7, "{found:?}");
+        // The kernel takes a limit back by itself now and then, and gets it again.
+        let (limited, limit) = sockets(|limit| found.contains(&limit)).pop().unwrap();
+        let now = || window_limits().unwrap().iter().filter(|(_, now)| *now == limit).count();
+        let before = now();
+        limit_window(limited.as_fd(), None).unwrap();
+        wait_until("a limit that was taken back does not return", || {
+            received.next();
+            now() == before
+        });
     });
     // The kernel decides again.
     at.set_inflow(0);

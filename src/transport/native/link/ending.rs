@@ -11,7 +11,7 @@ use crate::transport::native::lock;
 use crate::transport::native::outbox::Part;
 use crate::transport::native::receipt::Receipts;
 use crate::transport::native::types::{SentOverTcp, Unsent};
-use crate::transport::sys::memory::tcp_info;
+use crate::transport::sys::tcp::tcp_info;
 use crate::wire::native::Kind;
 
 impl Link {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Link, LinkState};
 use crate::transport::native::lock;
-use crate::transport::sys::memory::limit_pace;
+use crate::transport::sys::tcp::limit_pace;
 
 /// A pace that would change by less than one part in so many stays.
 const STEP: u32 = 8;

@@ -14,16 +14,17 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{Entry, Receiver};
+use super::{Connection, Entry, Receiver};
 use crate::transport::native::shared::Shared;
-use crate::transport::sys::memory::limit_window;
+use crate::transport::sys::tcp::limit_window;
 use crate::wire::is_worker;
 
 /// How often it is looked who sends.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Who sent that much between two looks sends much; and counts for that long.
+/// Who sent that much between two looks sends much; and counts for so many looks at which anybody did. A rest of the job
+/// changes nothing: if all began without windows after it, their first burst would overflow the queue.
 const MUCH: u64 = 256 << 10;
-const REMEMBERED: Duration = Duration::from_secs(5);
+const REMEMBERED: u64 = 50;
 /// What may be under way in all fills the link for so long, beyond two round trips.
 const UNDER_WAY: Duration = Duration::from_millis(20);
 /// The same for each server, on top of what workers share. Its copies are fewer than what workers push, but they must not fall
@@ -42,15 +43,24 @@ const STEP: u32 = 8;
 pub(super) struct Inflow {
     /// Bytes of data since the last look.
     pub(super) bytes: u64,
-    /// When it last brought much.
-    much: Option<Instant>,
+    /// The look at which it last had brought much.
+    much: Option<u64>,
     /// What it may have under way.
     window: Option<u32>,
 }
 
 impl Inflow {
-    fn sends_much(&self, now: Instant) -> bool {
-        self.much.is_some_and(|at| now.saturating_duration_since(at) < REMEMBERED)
+    /// Counts what came since the look before that one. True if it was much.
+    fn look(&mut self, look: u64) -> bool {
+        let much = std::mem::take(&mut self.bytes) >= MUCH;
+        if much {
+            self.much = Some(look);
+        }
+        much
+    }
+
+    fn sends_much(&self, look: u64) -> bool {
+        self.much.is_some_and(|at| look - at < REMEMBERED)
     }
 }
 
@@ -62,20 +72,11 @@ impl Receiver {
         }
         self.windows_looked = now;
         let rate = shared.inflow.load(Relaxed);
-        let (mut senders, mut workers) = (0, 0);
-        for connection in self.connections.values_mut() {
-            let inflow = &mut connection.inflow;
-            if std::mem::take(&mut inflow.bytes) >= MUCH {
-                inflow.much = Some(now);
-            }
-            if connection.pipe.ring().is_none() && inflow.sends_much(now) {
-                senders += 1;
-                workers += u64::from(is_a_worker(connection.session, &self.sessions));
-            }
-        }
-        let Self { connections, sessions, .. } = self;
-        for connection in connections.values_mut().filter(|c| c.pipe.ring().is_none()) {
-            let shares = rate > 0 && senders > 1 && connection.inflow.sends_much(now);
+        let (senders, workers) = self.senders();
+        let Self { connections, sessions, windows_look, .. } = self;
+        let look = *windows_look;
+        for connection in connections.values_mut().filter(over_tcp) {
+            let shares = rate > 0 && senders > 1 && connection.inflow.sends_much(look);
             let round_trip = || {
                 let link = sessions.get(&connection.session)?.reverse.as_ref()?;
                 link.shortest_round_trip()
@@ -91,16 +92,43 @@ impl Receiver {
             } else {
                 None
             };
-            if is_news(connection.inflow.window, window)
-                && limit_window(connection.pipe.socket.as_fd(), window).is_ok()
-            {
+            if is_news(connection.inflow.window, window) && connection.limit(window) {
                 connection.inflow.window = window;
                 if let Some(entry) = sessions.get(&connection.session) {
                     entry.receipt.limits(window);
                 }
+            } else if connection.inflow.window.is_some() && connection.inflow.much == Some(look) {
+                // When the sizes of packets change, newer kernels take a limit back by themselves (tcp_measure_rcv_mss in
+                // net/ipv4/tcp_input.c; seen with 6.18): for one worker out of four, and each round waits for the others.
+                connection.limit(connection.inflow.window);
             }
         }
     }
+
+    /// Looks who sent much: how many do, and how many of them are workers.
+    fn senders(&mut self) -> (usize, u64) {
+        let Self { connections, sessions, windows_look, .. } = self;
+        let next = *windows_look + 1;
+        let mut news = false;
+        for connection in connections.values_mut().filter(over_tcp) {
+            news |= connection.inflow.look(next);
+        }
+        *windows_look += u64::from(news);
+        let look = *windows_look;
+        let much = || connections.values().filter(|c| c.inflow.sends_much(look));
+        let workers = much().filter(|c| is_a_worker(c.session, sessions)).count();
+        (much().count(), workers as u64)
+    }
+}
+
+impl Connection {
+    fn limit(&self, window: Option<u32>) -> bool {
+        limit_window(self.pipe.socket.as_fd(), window).is_ok()
+    }
+}
+
+fn over_tcp(connection: &&mut Connection) -> bool {
+    connection.pipe.ring().is_none()
 }
 
 fn is_a_worker(session: (u64, u32), sessions: &BTreeMap<(u64, u32), Entry>) -> bool {

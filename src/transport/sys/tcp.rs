@@ -1,0 +1,134 @@
+//! What the kernel can be told, and asked, about a socket.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Bytes that have arrived at a socket and are not read; 0 if that cannot be told.
+pub(crate) fn readable(socket: BorrowedFd<'_>) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: an open socket, and FIONREAD writes one int to where it is told.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+/// Limits how much a TCP socket takes that is not sent yet, so that what is urgent can still overtake.
+pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_tcp(socket, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Lets a socket send at most so many bytes per second; `None`: as fast as it can.
+pub(crate) fn limit_pace(socket: BorrowedFd<'_>, rate: Option<u32>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate.unwrap_or(u32::MAX))
+}
+
+/// Lets at most so many bytes be under way on a TCP connection towards this end, whatever the kernel would allow by
+/// itself; `None`: it decides again.
+pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
+    /// Linux 5.14 (asm-generic/socket.h, net/sock.h): the kernel no longer changes the size by itself.
+    const SO_BUF_LOCK: i32 = 72;
+    const SOCK_RCVBUF_LOCK: u32 = 2;
+    const NO_LIMIT: u32 = 1 << 30;
+    let lock = if bytes.is_some() { SOCK_RCVBUF_LOCK } else { 0 };
+    set_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, lock)?;
+    set_tcp(socket, libc::TCP_WINDOW_CLAMP, bytes.unwrap_or(NO_LIMIT))
+}
+
+/// What the kernel knows of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TcpInfo {
+    /// Bytes that the other end has confirmed.
+    pub(crate) confirmed: u64,
+    /// For how long something was on its way to the other end, or waited for that.
+    pub(crate) busy: Duration,
+    /// The shortest time in which what was sent was confirmed, of the last minutes; `None`: nothing was yet.
+    pub(crate) shortest_round_trip: Option<Duration>,
+}
+
+/// See [`TcpInfo`]. `None`: the socket is not connected any more, or the kernel is older than Linux 4.10.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+    /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
+    const BYTES_ACKED: usize = 120;
+    const MIN_RTT: usize = 148;
+    const BUSY_TIME: usize = 168;
+    let mut info = [0_u8; BUSY_TIME + size_of::<u64>()];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: an open socket; the kernel writes at most `length` bytes, which is the array's length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 || (length as usize) < info.len() {
+        return None;
+    }
+    let number = |at: usize| Some(u64::from_ne_bytes(*info.get(at..)?.first_chunk()?));
+    let micros = u32::from_ne_bytes(*info.get(MIN_RTT..)?.first_chunk()?);
+    Some(TcpInfo {
+        confirmed: number(BYTES_ACKED)?,
+        busy: Duration::from_micros(number(BUSY_TIME)?),
+        shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
+    })
+}
+
+/// Lets the kernel wait with the acknowledgement of what was read, as it does by itself on a connection
+/// with answers. It forgets that now and then.
+pub(crate) fn delay_acknowledgements(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_tcp(socket, libc::TCP_QUICKACK, 0)
+}
+
+fn set_tcp(socket: BorrowedFd<'_>, option: i32, value: u32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, option, value)
+}
+
+fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Result<()> {
+    // SAFETY: an open socket, and `value` is as long as is said.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// All TCP sockets of this process, each with the limit of its window.
+#[cfg(test)]
+pub(crate) fn window_limits() -> io::Result<Vec<(std::os::fd::OwnedFd, u32)>> {
+    use nix::fcntl::{FcntlArg, fcntl};
+    use std::os::fd::{FromRawFd, OwnedFd};
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // SAFETY: one that was closed since then is refused by fcntl, which is all that the borrow is used for.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        let Ok(copy) = fcntl(descriptor, FcntlArg::F_DUPFD_CLOEXEC(0)) else { continue };
+        // SAFETY: the kernel just made it for us.
+        let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+        let mut limit = 0_u32;
+        let mut length = size_of::<u32>() as libc::socklen_t;
+        // SAFETY: an open descriptor; the kernel writes at most `length` bytes, which is the number's length.
+        let result = unsafe {
+            libc::getsockopt(
+                copy.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_WINDOW_CLAMP,
+                (&raw mut limit).cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 {
+            found.push((copy, limit));
+        }
+    }
+    Ok(found)
+}
