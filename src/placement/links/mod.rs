@@ -51,8 +51,8 @@ pub const PROBE_BYTES: u64 = crate::wire::native::PROBE_BYTES;
 pub const WINDOW: Duration = Duration::from_millis(250);
 /// ... of which so many are remembered.
 pub const WINDOWS: usize = 16;
-/// What a worker was able to do once it can still do after that time, unless its links say otherwise: while one slow
-/// server keeps it waiting, nothing shows it.
+/// What a worker was able to do once it can still do after that time with traffic, unless its links say otherwise: while
+/// one slow server keeps it waiting, nothing shows it.
 pub const MEMORY: Duration = Duration::from_secs(60);
 /// Peers that a node remembers, and nodes that the scheduler remembers, at most; more are ignored.
 pub const MOST_PEERS: usize = 16_384;

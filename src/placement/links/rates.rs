@@ -4,36 +4,61 @@
 use std::time::Duration;
 
 use super::{MEMORY, WINDOWS};
+use crate::placement::cost::bytes;
 
 /// A peer counts in a window if it had more to send, or to be sent, for that part of it.
 pub(super) const COVERED: f64 = 0.8;
+
+/// A job without traffic for longer rests, and what it knew does not grow older: no card becomes another one by that, and
+/// the first round after it must not begin as if nothing were known.
+const REST: Duration = Duration::from_secs(5);
+/// Less than that in a window is no traffic: nodes of a job that rests still tell each other that they are there.
+const TRAFFIC: u64 = 8 << 10;
+
+/// One window that counts.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    /// When it ended; and the same, without rests.
+    end: Duration,
+    awake: Duration,
+    rate: f64,
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
     /// The fastest of some time are kept, not the last ones: what peers let the card do is often less than it can.
     fastest: bool,
-    /// When each window ended, and its rate.
-    rates: Vec<(Duration, f64)>,
+    /// When the last window with traffic ended, and the time until then without rests.
+    last: Duration,
+    awake: Duration,
+    counted: Vec<Counted>,
 }
 
 impl Rates {
     /// None yet.
     pub(super) const fn new(fastest: bool) -> Self {
-        Self { fastest, rates: Vec::new() }
+        let (last, awake) = (Duration::ZERO, Duration::ZERO);
+        Self { fastest, last, awake, counted: Vec::new() }
     }
 
-    /// A window is over; with its rate, if it counts.
-    pub(super) fn add(&mut self, end: Duration, rate: Option<f64>) {
-        self.rates.extend(rate.map(|rate| (end, rate)));
-        if self.fastest {
-            self.rates.retain(|(before, _)| before.saturating_add(MEMORY) >= end);
+    /// A window is over, in which so many bytes came or went; with its rate, if it counts.
+    pub(super) fn add(&mut self, end: Duration, amount: f64, rate: Option<f64>) {
+        if rate.is_none() && amount < bytes(TRAFFIC) {
+            return;
         }
-        if self.rates.len() > WINDOWS {
-            let least = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1);
-            let rates = self.rates.iter().enumerate().map(|(index, (_, rate))| (index, *rate));
-            let slowest = rates.min_by(least).map(|(index, _)| index);
-            self.rates.remove(if self.fastest { slowest.unwrap_or(0) } else { 0 });
+        self.awake += end.saturating_sub(self.last).min(REST);
+        self.last = self.last.max(end);
+        let awake = self.awake;
+        self.counted.extend(rate.map(|rate| Counted { end, awake, rate }));
+        if self.fastest {
+            self.counted.retain(|counted| counted.awake.saturating_add(MEMORY) >= awake);
+        }
+        if self.counted.len() > WINDOWS {
+            let counted = self.counted.iter().enumerate();
+            let slowest = counted.min_by(|(_, a), (_, b)| a.rate.total_cmp(&b.rate));
+            let slowest = slowest.map_or(0, |(index, _)| index);
+            self.counted.remove(if self.fastest { slowest } else { 0 });
         }
     }
 
@@ -43,7 +68,8 @@ impl Rates {
         &self,
         newer: impl Iterator<Item = (Duration, f64)>,
     ) -> Option<(f64, u32, Duration)> {
-        let mut all: Vec<(Duration, f64)> = self.rates.iter().copied().chain(newer).collect();
+        let counted = self.counted.iter().map(|counted| (counted.end, counted.rate));
+        let mut all: Vec<(Duration, f64)> = counted.chain(newer).collect();
         if !self.fastest {
             all.drain(..all.len().saturating_sub(WINDOWS));
         }
@@ -52,5 +78,38 @@ impl Rates {
         all.truncate(WINDOWS);
         let rate = all.get(all.len() / 4)?.1;
         Some((rate, u32::try_from(all.len()).unwrap_or(u32::MAX), last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::WINDOW;
+    use super::*;
+
+    /// What is known after one fast window, and then so many windows with those bytes, and one more a day later.
+    fn after(windows: u32, amount: f64) -> Option<f64> {
+        let mut rates = Rates::new(true);
+        rates.add(WINDOW, 1e6, Some(4e6));
+        (2..=windows + 1).for_each(|number| rates.add(WINDOW * number, amount, None));
+        rates.add(Duration::from_secs(86_400), 1e6, None);
+        rates.upper_quartile(std::iter::empty()).map(|(rate, ..)| rate)
+    }
+
+    #[test]
+    fn a_rest_forgets_nothing_but_a_minute_of_traffic_does() {
+        assert_eq!(after(10_000, 100.0), Some(4e6));
+        assert_eq!(after(219, 1e6), Some(4e6));
+        assert_eq!(after(221, 1e6), None);
+    }
+
+    #[test]
+    fn the_fastest_ones_are_kept() {
+        let mut rates = Rates::new(true);
+        for number in 1..=20_u32 {
+            let rate = if number <= 8 { 50.0 } else { f64::from(number) };
+            rates.add(WINDOW * number, 0.0, Some(rate));
+        }
+        assert_eq!(rates.counted.len(), WINDOWS);
+        assert_eq!(rates.upper_quartile(std::iter::empty()).map(|(rate, ..)| rate), Some(50.0));
     }
 }

@@ -22,6 +22,8 @@ pub struct Receiver {
     reported: Option<(Duration, BTreeMap<NodeId, f64>)>,
     /// Something came since the last report.
     heard: bool,
+    /// When a probe last came.
+    probed: Duration,
 }
 
 impl Receiver {
@@ -31,7 +33,7 @@ impl Receiver {
         // A worker exchanges with servers that may be of very different rates, a server with equal workers.
         let windows = Windows::new(is_worker(node));
         let links = BTreeMap::new();
-        Self { node, links, windows, reported: None, heard: false }
+        Self { node, links, windows, reported: None, heard: false, probed: Duration::ZERO }
     }
 
     /// A link from that peer exists, even if nothing comes: so that it can be probed.
@@ -59,12 +61,14 @@ impl Receiver {
         self.heard = true;
     }
 
-    /// What was timed of a probe came in. It says something of its link, but nothing of this node's card.
+    /// What was timed of a probe came in. It says something of its link, but of this node's card only that it is still
+    /// there: while a job rests and its links are probed, no card is to be trusted less.
     pub fn probed(&mut self, sample: &Sample) {
         self.expect(sample.peer, sample.last);
         if let Some(link) = self.links.get_mut(&sample.peer) {
             link.probed(sample);
             self.heard = true;
+            self.probed = self.probed.max(sample.last);
         }
     }
 
@@ -78,7 +82,7 @@ impl Receiver {
     #[must_use]
     pub fn down(&self, now: Duration) -> Option<Estimate> {
         let (rate, count, last) = self.windows.fastest(now)?;
-        Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last)))
+        Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last.max(self.probed))))
     }
 
     /// The peers over whose links nothing came for that long (usually [`super::PROBE_AFTER`]), so that a probe is

@@ -63,7 +63,7 @@ impl Sender {
         }
         self.before = sent;
         let counts = full >= 2 && sum > 0 && (WINDOW..LONGEST).contains(&passed);
-        self.rates.add(now, counts.then(|| bytes(sum) / passed.as_secs_f64()));
+        self.rates.add(now, bytes(sum), counts.then(|| bytes(sum) / passed.as_secs_f64()));
     }
 
     /// What this node can send to all peers together. None: two of them did not keep it busy at once, as long as anything is

@@ -268,6 +268,32 @@ fn probes_take_the_place_of_what_was() {
     within(receiver.link(9, seconds(127.0)), 5.0 * MB, 0.01);
 }
 
+/// A job that rests for ten minutes, with a probe each half minute: its card is trusted as before.
+#[test]
+fn probes_show_that_a_card_is_still_there() {
+    let played = |probes: u32| {
+        let mut receiver = Receiver::new(8);
+        for part in 0..20 {
+            let from = 0.1 * f64::from(part);
+            for peer in [9, 11] {
+                stream(&mut receiver, peer, 20.0 * MB, from, from + 0.1);
+            }
+        }
+        for n in 1..=probes {
+            let (first, last) = (seconds(30.0 * f64::from(n)), seconds(30.0 * f64::from(n) + 0.01));
+            let bytes = PROBE_BYTES / 2;
+            receiver.probed(&Sample { peer: 9, bytes, head: 0, first, last, backlogged: true });
+        }
+        receiver.down(seconds(602.0)).unwrap()
+    };
+    let (with, without) = (played(20), played(0));
+    assert_eq!(with.rate, without.rate);
+    assert!(
+        with.lower > 0.98 * with.rate && without.lower < 0.8 * without.rate,
+        "{with:?} {without:?}"
+    );
+}
+
 /// Messages that make no sense: times that run backwards, no bytes, more head than bytes.
 #[test]
 fn nonsense_does_no_harm() {

@@ -35,12 +35,16 @@ struct Window {
 }
 
 impl Window {
+    /// Bytes that came.
+    fn amount(&self) -> f64 {
+        self.peers.values().map(|amount| amount.bytes).sum()
+    }
+
     /// Bytes per second that came, if at least two of the peers that count had more to send all the time.
     fn rate(&self, counts: impl Fn(NodeId) -> bool) -> Option<f64> {
         let full = self.peers.iter().filter(|(peer, amount)| counts(**peer) && amount.is_full());
         let full = full.count();
-        let sum: f64 = self.peers.values().map(|amount| amount.bytes).sum();
-        (full >= 2).then(|| sum / WINDOW.as_secs_f64())
+        (full >= 2).then(|| self.amount() / WINDOW.as_secs_f64())
     }
 
     fn end(&self) -> Duration {
@@ -126,7 +130,7 @@ impl Windows {
         while self.open.len() > OPEN + 1 {
             if let Some(window) = self.open.pop_front() {
                 let rate = window.rate(|peer| self.counts(peer));
-                self.rates.add(window.end(), rate);
+                self.rates.add(window.end(), window.amount(), rate);
             }
         }
     }
