@@ -112,7 +112,8 @@ def test_servers_join_and_are_emptied_while_it_runs(ours):
         # Tensors of more than 4,096,000 bytes have a key for each part.
         assert pieces(job, 2) == keys + 1, job.describe()
         assert f"round {rounds - 1}\n" not in job.nodes["worker0"].output, "all of it was to happen while it runs"
-        assert job.wait(120), job.describe()
+        # On a machine that did other things beside, 250 rounds took 150 s.
+        assert job.wait(400), job.describe()
         assert_all_right(job, rounds * keys)
 
 

@@ -127,9 +127,9 @@ def near(rates, wanted):
     return sum(rates) / len(rates) == pytest.approx(wanted * model.GOODPUT, rel=NEAR)
 
 
-@needs_lab
-def test_rates_hold_in_both_directions_and_change_live():
-    """All links full at once: up and down of one host do not share, and a change meets what is under way."""
+def rates_that_change():
+    """What hosts with links full both ways carry, which are given other rates after three seconds: what is not as it was
+    set, before or after."""
     with Lab({"a": Rates(40, 80), "b": Rates(60, 30), "c": FREE, "d": FREE}) as lab:
         a, b, c, d = lab.hosts.values()
         into = {"up of a": receiver(c, 1, 5, 0.5), "up of b": receiver(d, 1, 5, 0.5),
@@ -140,9 +140,21 @@ def test_rates_hold_in_both_directions_and_change_live():
         a.rates = Rates(60, 40)
         b.rates = Rates(60, 60)
         rates = {what: measured(process) for what, process in into.items()}
-    for what, before, after in (("up of a", 40, 60), ("down of a", 80, 40), ("up of b", 60, 60),
-                                ("down of b", 30, 60)):
-        assert near(rates[what][1:4], before) and near(rates[what][-3:], after), (what, rates[what])
+    wanted = {"up of a": (40, 60), "down of a": (80, 40), "up of b": (60, 60), "down of b": (30, 60)}
+    return {what: rates[what] for what, (before, after) in wanted.items()
+            if not (near(rates[what][1:4], before) and near(rates[what][-3:], after))}
+
+
+@needs_lab
+def test_rates_hold_in_both_directions_and_change_live():
+    """All links full at once: up and down of one host do not share, and a change meets what is under way. A machine that
+    does other things beside may keep the measuring programs waiting: then once more, three times in all."""
+    seen = []
+    for _ in range(3):
+        seen.append(rates_that_change())
+        if not seen[-1]:
+            return
+    pytest.fail(str(seen))
 
 
 @needs_lab

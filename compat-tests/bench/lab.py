@@ -104,21 +104,18 @@ class Bench:
         """Seconds of one round."""
         return max(answer["seconds"] for answer in self.clusters[name].ask(f"{tensors} 1"))
 
-    def in_turn(self, options, tensors="resnet50", settle=None, twice=True):
-        """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in turn. `twice`: a turn is two
-        rounds, of which the second counts, as the first one follows a pause that no training has."""
+    def in_turn(self, options, tensors="resnet50", settle=None):
+        """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in turn."""
         found = {name: [self.one(name, tensors)] for name in self.clusters}  # connections, buffers
         for name in found.keys() & {OURS, SINGLE}:
             found[name] += [self.one(name, tensors) for _ in range(options.settle if settle is None else settle)]
-        rounds, rested, cores = ({name: [] for name in self.clusters} for _ in range(3))
+        rounds, cores = ({name: [] for name in self.clusters} for _ in range(2))
         for _ in range(options.rounds):
             for name in self.clusters:
-                if twice:
-                    rested[name].append(self.one(name, tensors))
                 before, begin = busy(), time.monotonic()
                 rounds[name].append(self.one(name, tensors))
                 cores[name].append((busy() - before) / (time.monotonic() - begin))
-        return {"rounds": rounds, "rested": rested, "before": found, "cores": {name: mean(used) for name, used in cores.items()}}
+        return {"rounds": rounds, "before": found, "cores": {name: mean(used) for name, used in cores.items()}}
 
     def end(self):
         for cluster in self.clusters.values():
@@ -186,7 +183,7 @@ def two(options):
 
 def equal(options):
     with bench(both([500] * 4, options), both([500] * 4, options), options, kinds(options, True)) as job:
-        found = job.in_turn(options, settle=0, twice=False)
+        found = job.in_turn(options, settle=0)
         job.end()
         return {"phases": [{"title": "", "bound": job.bound(), "bounds": job.bounds(), **found}]}
 
@@ -295,7 +292,7 @@ def processor(job):
 def per_round(before, after, phase):
     """Processor seconds of a server for one round, with an equal share of the model."""
     return {name: mean(b - a for a, b in zip(before[name], after[name]))
-            / sum(len(phase[part][name]) for part in ("rounds", "rested", "before")) for name in after}
+            / (len(phase["rounds"][name]) + len(phase["before"][name])) for name in after}
 
 
 def with_cores(servers, index, seconds):
