@@ -158,6 +158,21 @@ def test_rates_hold_in_both_directions_and_change_live():
 
 
 @needs_lab
+def test_a_full_link_that_becomes_slow_goes_on():
+    """What waits in a fast link's queue are packets of 64 KB, which must pass the slow link's bucket, too."""
+    with Lab({"a": Rates(400, None), "b": FREE}) as lab:
+        a, b = lab.hosts.values()
+        process = receiver(b, 4, 6, 0.5)
+        for _ in range(4):
+            python(a, "send", PORT, b.address)
+        for rate in (50, 400, 100, 400, 50):
+            time.sleep(1)
+            a.rates = Rates(rate, None)
+        rates = measured(process)
+    assert rates[-1] > 0.7 * 50, rates
+
+
+@needs_lab
 def test_many_senders_share_one_link():
     with Lab({"one": Rates(None, 100), "a": FREE, "b": FREE, "c": FREE}) as lab:
         one, *others = lab.hosts.values()

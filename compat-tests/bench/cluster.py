@@ -10,6 +10,7 @@ or `raw apart`, a program that needs neither, left to the system or with a core 
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,11 @@ class Cluster:
         """The processes by role; without the scheduler, which has nothing to do with data."""
         return {"worker": [process.pid for process in self._workers],
                 "server": [process.pid for process in self._servers]}
+
+    def moved(self):
+        """Megabytes of each plan that the scheduler has carried out so far; it must be verbose (PS_VERBOSE=1)."""
+        said = self._logs()[0].read_text(errors="replace")
+        return [float(amount) for amount in re.findall(r"pslite: moving ([0-9.]+) MB in ", said)]
 
     def _logs(self):
         return sorted(Path(self._folder.name).glob("*.err"), key=lambda path: int(path.stem))

@@ -39,8 +39,10 @@ from run import PAGE, machine  # noqa: E402
 #: Bytes of ResNet-50's tensors (mxkv.py), and of those of the set `huge`.
 MODEL = 25_557_032 * 4
 HUGE = 2 * MODEL
+SIZES = {"resnet50": MODEL, "huge": HUGE}
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
-ELASTIC = {"PSLITE_ELASTIC": "1"}
+# The scheduler says which plans it carries out.
+ELASTIC = {"PSLITE_ELASTIC": "1", "PS_VERBOSE": "1"}
 PLANNING_OFF = {"PSLITE_PLANNING": "0"}
 REPLICAS = "PSLITE_REPLICAS"
 NO_COPIES = {REPLICAS: "0"}
@@ -105,7 +107,8 @@ class Bench:
         return max(answer["seconds"] for answer in self.clusters[name].ask(f"{tensors} 1"))
 
     def in_turn(self, options, tensors="resnet50", settle=None):
-        """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in turn."""
+        """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in turn; and what moved."""
+        moved = len(self.clusters[OURS].moved()) if OURS in self.clusters else 0
         found = {name: [self.one(name, tensors)] for name in self.clusters}  # connections, buffers
         for name in found.keys() & {OURS, SINGLE}:
             found[name] += [self.one(name, tensors) for _ in range(options.settle if settle is None else settle)]
@@ -115,7 +118,9 @@ class Bench:
                 before, begin = busy(), time.monotonic()
                 rounds[name].append(self.one(name, tensors))
                 cores[name].append((busy() - before) / (time.monotonic() - begin))
-        return {"rounds": rounds, "before": found, "cores": {name: mean(used) for name, used in cores.items()}}
+        moved = self.clusters[OURS].moved()[moved:] if OURS in self.clusters else []
+        return {"rounds": rounds, "before": found, "cores": {name: mean(used) for name, used in cores.items()},
+                "moved": [megabytes * 1e6 / SIZES[tensors] for megabytes in moved]}
 
     def end(self):
         for cluster in self.clusters.values():
@@ -182,7 +187,10 @@ def two(options):
 
 
 def equal(options):
-    with bench(both([500] * 4, options), both([500] * 4, options), options, kinds(options, True)) as job:
+    """Ours with planning and without; stock, which takes the time of both, only if it is all that is asked for."""
+    chosen = kinds(options, fixed=True)
+    chosen = [kind for kind in chosen if kind.name != STOCK] or chosen
+    with bench(both([500] * 4, options), both([500] * 4, options), options, chosen) as job:
         found = job.in_turn(options, settle=0)
         job.end()
         return {"phases": [{"title": "", "bound": job.bound(), "bounds": job.bounds(), **found}]}

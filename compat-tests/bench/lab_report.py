@@ -16,6 +16,8 @@ ROUNDS = 3
 TWICE = 2
 # A round without planning by one with it.
 SAME = 0.01
+# Plans after a change, and the part of the model that they move together.
+PLANS, MOVED = 5, 0.3
 TITLES = {
     "one": "4 workers at 500, servers at 500/500/500/50",
     "two": "4 workers at 400, servers at 200/200/50/50",
@@ -84,11 +86,21 @@ def bars(found):
     for phase in found.get("huge", {}).get("phases", []) + found.get("slowed", {}).get("phases", []):
         if not phase["title"].startswith("nothing"):
             at_least(f"{phase['title']}: eta", CLOSE, eta(phase, OURS))
+            result += _moved(phase)
     for change in found.get("members", {}).get("changes", ()):
         value = change["longest"] / change["usual"]
         result.append(Bar(f"{change['what']}: the longest round by the usual one", f"at most {TWICE}", value,
                           value <= TWICE))
     return result
+
+
+def _moved(phase):
+    """Plans, and what they moved, as a part of the model."""
+    moved = phase.get("moved")
+    if moved is None:
+        return []
+    return [Bar(f"{phase['title']}: plans", f"at most {PLANS}", len(moved), len(moved) <= PLANS),
+            Bar(f"{phase['title']}: moved, of the model", f"below {MOVED}", sum(moved), sum(moved) < MOVED)]
 
 
 def members_table(case):
@@ -117,7 +129,9 @@ def _equal(case):
     on, off = seconds(phase, OURS), seconds(phase, FIXED)
     if not (on and off):
         return []
-    return [Bar("equal rates: with planning by without, time", f"at most {1 + SAME}", on / off, on / off <= 1 + SAME)]
+    plans = len(phase.get("moved", ()))
+    return [Bar("equal rates: with planning by without, time", f"at most {1 + SAME}", on / off, on / off <= 1 + SAME),
+            Bar("equal rates: plans", "0", plans, plans == 0)]
 
 
 def cell(value, form="{:.2f}"):

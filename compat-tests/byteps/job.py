@@ -2,8 +2,10 @@
 
     python job.py sums ROUNDS              each type, tensors of 1 to 3,000,001 elements
     python job.py rounds ROUNDS ELEMENTS   rounds on one key without a pause, another value in each
-    python job.py keys ROUNDS KEYS PACE    rounds on several keys, with a pause of so many milliseconds after each; says
-                                           "round N" when all workers have it
+    python job.py keys ROUNDS KEYS PACE END
+                                           rounds on several keys, with a pause of so many milliseconds after each; says
+                                           "round N" when all workers have it. The last one is that in which a worker
+                                           finds a file END; if there were so many before, none of them counts
 
 The last line of standard output is a JSON object. Exit code 0 also if sums were wrong: the caller decides.
 """
@@ -71,28 +73,34 @@ def rounds(count, elements):
     return {"checked": count, "wrong": wrong}
 
 
-def keys(count, number_of_keys, pace):
+def keys(count, number_of_keys, pace, end):
     names = [f"key{key}" for key in range(number_of_keys)]
-    for name in names:
+    for name in [*names, "end"]:
         bps.byteps_declare_tensor(name)
     wrong = []
     for number in range(count):
+        # All end after the same round: who sees the file tells it in a sum.
+        ends = mx.nd.array([os.path.exists(end)], dtype="float32")
         # From a few bytes to two parts.
         tensors = [mx.nd.array(values(bps.rank(), number + key, 5 + 200_000 * key, "float32"))
                    for key in range(number_of_keys)]
         for name, tensor in zip(names, tensors):
             bps.byteps_push_pull(tensor, name=name, is_average=False)
+        bps.byteps_push_pull(ends, name="end", is_average=False)
         for key, tensor in enumerate(tensors):
             if not np.array_equal(tensor.asnumpy(), expected(number + key, 5 + 200_000 * key, "float32")):
                 wrong.append(f"{names[key]} round {number}")
         print(f"round {number}", flush=True)
+        if ends.asnumpy()[0] > 0:
+            return {"checked": (number + 1) * number_of_keys, "wrong": wrong}
         time.sleep(pace / 1000)
-    return {"checked": count * number_of_keys, "wrong": wrong}
+    return {"checked": 0, "wrong": wrong}
 
 
 def main():
     bps.init()
-    result = {"sums": sums, "rounds": rounds, "keys": keys}[sys.argv[1]](*map(int, sys.argv[2:]))
+    words = (int(word) if word.isdigit() else word for word in sys.argv[2:])
+    result = {"sums": sums, "rounds": rounds, "keys": keys}[sys.argv[1]](*words)
     print(json.dumps({"rank": bps.rank(), "size": bps.size(), **result}), flush=True)
     bps.shutdown()
 

@@ -35,9 +35,10 @@ from .tools import SIGNALS, LabError, Unavailable, batch, require, run
 ADDRESS, MAC, HOSTS_MAX = "10.77.0.{}", "02:00:0a:4d:00:{:02x}", 200
 #: The address that no port has.
 NOWHERE = "02:00:0a:4d:ff:ff"
-# The bucket: what may be sent at once, in seconds of the rate and in bytes. Below 64 KiB the kernel has to
-# cut the large segments that TCP makes, which costs the processor several times as much.
-BURST_SECONDS, BURST_LEAST = 0.002, 66_000
+# The bucket: what may be sent at once, in seconds of the rate and in bytes. The largest segment that TCP makes, 64 KB as 45
+# packets of 1514 bytes, must fit. Else the kernel has to cut it, which costs the processor several times as much; and one that
+# waited in a faster link's queue, when that became slow, would never be sent, nor what is behind it.
+BURST_SECONDS, BURST_LEAST = 0.002, 72_000
 # What may wait for the bucket, in seconds of the rate and in bytes; what is more gets lost, as in a switch.
 QUEUE_SECONDS, QUEUE_LEAST = 0.05, 256 * 1024
 # Slower than that, a queue of QUEUE_LEAST is seconds long, which TCP takes for a dead host.

@@ -24,11 +24,19 @@ struct Counted {
     rate: f64,
 }
 
+/// Of which windows the fastest count. What peers let a card do is often less than it can, so the last ones alone say little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// So many of the last ones.
+    Last(usize),
+    /// Those of the last [`MEMORY`]: of a worker, which may wait for a slow server for most of that.
+    Memory,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
-    /// The fastest of some time are kept, not the last ones: what peers let the card do is often less than it can.
-    fastest: bool,
+    of: Of,
     /// When the last window with traffic ended, and the time until then without rests.
     last: Duration,
     awake: Duration,
@@ -37,9 +45,9 @@ pub(super) struct Rates {
 
 impl Rates {
     /// None yet.
-    pub(super) const fn new(fastest: bool) -> Self {
+    pub(super) const fn new(of: Of) -> Self {
         let (last, awake) = (Duration::ZERO, Duration::ZERO);
-        Self { fastest, last, awake, counted: Vec::new() }
+        Self { of, last, awake, counted: Vec::new() }
     }
 
     /// A window is over, in which so many bytes came or went; with its rate, if it counts.
@@ -51,14 +59,23 @@ impl Rates {
         self.last = self.last.max(end);
         let awake = self.awake;
         self.counted.extend(rate.map(|rate| Counted { end, awake, rate }));
-        if self.fastest {
-            self.counted.retain(|counted| counted.awake.saturating_add(MEMORY) >= awake);
+        match self.of {
+            Of::Last(most) => {
+                self.counted.drain(..self.counted.len().saturating_sub(most));
+            }
+            Of::Memory => {
+                self.counted.retain(|counted| counted.awake.saturating_add(MEMORY) >= awake);
+                self.forget_slowest();
+            }
         }
+    }
+
+    /// Of those of which all count for as long, no more are needed than are looked at.
+    fn forget_slowest(&mut self) {
         if self.counted.len() > WINDOWS {
             let counted = self.counted.iter().enumerate();
             let slowest = counted.min_by(|(_, a), (_, b)| a.rate.total_cmp(&b.rate));
-            let slowest = slowest.map_or(0, |(index, _)| index);
-            self.counted.remove(if self.fastest { slowest } else { 0 });
+            self.counted.remove(slowest.map_or(0, |(index, _)| index));
         }
     }
 
@@ -70,8 +87,8 @@ impl Rates {
     ) -> Option<(f64, u32, Duration)> {
         let counted = self.counted.iter().map(|counted| (counted.end, counted.rate));
         let mut all: Vec<(Duration, f64)> = counted.chain(newer).collect();
-        if !self.fastest {
-            all.drain(..all.len().saturating_sub(WINDOWS));
+        if let Of::Last(most) = self.of {
+            all.drain(..all.len().saturating_sub(most));
         }
         let last = all.iter().map(|(end, _)| *end).max()?;
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -88,7 +105,7 @@ mod tests {
 
     /// What is known after one fast window, and then so many windows with those bytes, and one more a day later.
     fn after(windows: u32, amount: f64) -> Option<f64> {
-        let mut rates = Rates::new(true);
+        let mut rates = Rates::new(Of::Memory);
         rates.add(WINDOW, 1e6, Some(4e6));
         (2..=windows + 1).for_each(|number| rates.add(WINDOW * number, amount, None));
         rates.add(Duration::from_secs(86_400), 1e6, None);
@@ -102,9 +119,25 @@ mod tests {
         assert_eq!(after(221, 1e6), None);
     }
 
+    /// A card that becomes slower while it is in use is known as slow when enough of the fast windows are gone.
+    #[test]
+    fn of_the_last_ones_the_fastest_count() {
+        let mut rates = Rates::new(Of::Last(32));
+        let mut known = Vec::new();
+        for number in 1..=64_u32 {
+            // One window in three shows what the card can do.
+            let card = if number <= 32 { 300.0 } else { 200.0 };
+            rates.add(WINDOW * number, 1e6, Some(if number % 3 == 0 { card } else { 100.0 }));
+            known.push(rates.upper_quartile(std::iter::empty()).map_or(0.0, |(rate, ..)| rate));
+        }
+        assert_eq!((known[31], known[47], known[63]), (300.0, 300.0, 200.0), "{known:?}");
+        let slower = known.iter().position(|rate| *rate == 200.0);
+        assert!(slower.is_some_and(|at| (40..56).contains(&at)), "{known:?}");
+    }
+
     #[test]
     fn the_fastest_ones_are_kept() {
-        let mut rates = Rates::new(true);
+        let mut rates = Rates::new(Of::Memory);
         for number in 1..=20_u32 {
             let rate = if number <= 8 { 50.0 } else { f64::from(number) };
             rates.add(WINDOW * number, 0.0, Some(rate));

@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::rates::{COVERED, Rates};
+use super::rates::{COVERED, Of, Rates};
 use super::{Estimate, MOST_PEERS, WINDOW};
 use crate::placement::cost::bytes;
 use crate::wire::{NodeId, is_worker};
 
 /// A window that became as long, because nobody looked, says nothing.
 const LONGEST: Duration = Duration::from_secs(1);
+/// Of so many windows that count a server's fastest ones tell what it can send. There are few in a round: in most of them
+/// something else holds it back, or it paces itself. So with more of them, or a minute's, a card that has become slower was
+/// taken for what it had been for seven rounds, and got copies to send for which it had no room.
+const OF_SERVER: usize = 8;
 
 /// What went to one peer over all connections that there are to it, since these were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +40,8 @@ impl Sender {
     #[must_use]
     pub const fn new(node: NodeId, now: Duration) -> Self {
         let worker = is_worker(node);
-        Self { worker, before: BTreeMap::new(), looked: now, rates: Rates::new(true) }
+        let of = if worker { Of::Memory } else { Of::Last(OF_SERVER) };
+        Self { worker, before: BTreeMap::new(), looked: now, rates: Rates::new(of) }
     }
 
     /// Whether it is time to look again.
@@ -67,8 +72,7 @@ impl Sender {
     }
 
     /// What this node can send to all peers together. None: two of them did not keep it busy at once, as long as anything is
-    /// remembered. Until then what it was able to do is no less to be trusted: a server whose copies find no room paces what it
-    /// sends, and few windows count; its links show sooner that it has become slower.
+    /// remembered. Until then what it was able to do is no less to be trusted, however long ago that was.
     #[must_use]
     pub fn up(&self) -> Option<Estimate> {
         let (rate, count, _) = self.rates.upper_quartile(std::iter::empty())?;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::rates::{COVERED, Rates};
-use super::{MOST_PEERS, Sample, WINDOW};
+use super::rates::{COVERED, Of, Rates};
+use super::{MOST_PEERS, Sample, WINDOW, WINDOWS};
 use crate::placement::cost::bytes;
 use crate::wire::{NodeId, is_worker};
 
@@ -70,7 +70,7 @@ impl Windows {
     /// Of a worker, which exchanges with servers of very different rates; or of a server, whose workers are all
     /// there at the same time. (What another server sends it is bounded by what that one can.)
     pub(super) const fn new(worker: bool) -> Self {
-        let rates = Rates::new(worker);
+        let rates = Rates::new(if worker { Of::Memory } else { Of::Last(WINDOWS) });
         Self { worker, open: VecDeque::new(), rates, ends: BTreeMap::new() }
     }
 
