@@ -43,8 +43,9 @@ const STEP: u32 = 8;
 pub(super) struct Inflow {
     /// Bytes of data since the last look.
     pub(super) bytes: u64,
-    /// The look at which it last had brought much.
+    /// The look at which it last had brought much; and whether that was the last time that anybody looked.
     much: Option<u64>,
+    brings: bool,
     /// What it may have under way.
     window: Option<u32>,
 }
@@ -52,11 +53,11 @@ pub(super) struct Inflow {
 impl Inflow {
     /// Counts what came since the look before that one. True if it was much.
     fn look(&mut self, look: u64) -> bool {
-        let much = std::mem::take(&mut self.bytes) >= MUCH;
-        if much {
+        self.brings = std::mem::take(&mut self.bytes) >= MUCH;
+        if self.brings {
             self.much = Some(look);
         }
-        much
+        self.brings
     }
 
     fn sends_much(&self, look: u64) -> bool {
@@ -97,7 +98,7 @@ impl Receiver {
                 if let Some(entry) = sessions.get(&connection.session) {
                     entry.receipt.limits(window);
                 }
-            } else if connection.inflow.window.is_some() && connection.inflow.much == Some(look) {
+            } else if connection.inflow.window.is_some() && connection.inflow.brings {
                 // When the sizes of packets change, newer kernels take a limit back by themselves (tcp_measure_rcv_mss in
                 // net/ipv4/tcp_input.c; seen with 6.18): for one worker out of four, and each round waits for the others.
                 connection.limit(connection.inflow.window);
