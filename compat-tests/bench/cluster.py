@@ -78,7 +78,7 @@ class Cluster:
         """A server more; the file in which is what it says."""
         env = {**self.environment("server"), **settings}
         self._servers.append(self._spawn(command, "server", env))
-        return self._logs()[-1]
+        return self.logs()[-1]
 
     def ask(self, command):
         """Gives a command to every worker; each one's answer."""
@@ -109,7 +109,7 @@ class Cluster:
         expected = {STOCK: "libmxnet.so", RAW: "raw", APART: "raw"}.get(self.kind, LIBRARY.name)
         if any(worker["library"] != expected for worker in last):
             raise Failed(f"the workers should be served by {expected}: {last}")
-        strayed = any(FALLBACK in path.read_text(errors="replace") for path in self._logs())
+        strayed = any(FALLBACK in path.read_text(errors="replace") for path in self.logs())
         if strayed or carriers != {self.kind if self.kind in (TCP, SHM) else None}:
             raise Failed(f"{self.kind}: data went by {carriers}\n{self._describe()}")
 
@@ -120,16 +120,16 @@ class Cluster:
 
     def moved(self):
         """Megabytes of each plan that the scheduler has carried out so far; it must be verbose (PS_VERBOSE=1)."""
-        said = self._logs()[0].read_text(errors="replace")
+        said = self.logs()[0].read_text(errors="replace")
         return [float(amount) for amount in re.findall(r"pslite: moving ([0-9.]+) MB in ", said)]
 
-    def _logs(self):
+    def logs(self):
         return sorted(Path(self._folder.name).glob("*.err"), key=lambda path: int(path.stem))
 
     def _describe(self):
         """The last lines that each process said."""
         texts = []
-        for path in self._logs():
+        for path in self.logs():
             said = path.read_text(errors="replace").splitlines()[-8:]
             texts.append("\n    ".join([f"process {path.stem}:"] + said))
         return "\n".join(texts)

@@ -36,13 +36,16 @@ from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
 
-#: Bytes of ResNet-50's tensors (mxkv.py), and of those of the set `huge`.
+#: Bytes of ResNet-50's tensors (mxkv.py), and of those of the set `huge`. Its server has half of that at first, and
+#: gives away a quarter; with a larger one no placement within 20 % of the best moves less than 0.3 of the model.
 MODEL = 25_557_032 * 4
-HUGE = 2 * MODEL
+HUGE = MODEL + 25_557_032 // 2 * 4
 SIZES = {"resnet50": MODEL, "huge": HUGE}
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 # The scheduler says which plans it carries out.
 ELASTIC = {"PSLITE_ELASTIC": "1", "PS_VERBOSE": "1"}
+# Below that bound MXNet does not cut tensors.
+WHOLE = {"MXNET_KVSTORE_BIGARRAY_BOUND": "1000000000"}
 PLANNING_OFF = {"PSLITE_PLANNING": "0"}
 REPLICAS = "PSLITE_REPLICAS"
 NO_COPIES = {REPLICAS: "0"}
@@ -239,10 +242,10 @@ def _complain(timed, error):
 
 
 def huge(options):
-    """The first of PSLD's causes of a slow server: one tensor is half of the model, and all on one server, as
+    """The first of PSLD's causes of a slow server: one tensor is a third of the model, and all on one server, as
     it is below the bound from which MXNet cuts."""
     with bench(both([400] * 4, options), both([200] * 4, options), options, kinds(options),
-               settings={"MXNET_KVSTORE_BIGARRAY_BOUND": "1000000000"}) as job:
+               settings=WHOLE) as job:
         found = job.in_turn(options, "huge")
         job.end()
         return {"phases": [{"title": "a huge tensor", "bound": job.bound(HUGE), "bounds": job.bounds(HUGE), **found}]}

@@ -23,7 +23,7 @@ TITLES = {
     "two": "4 workers at 400, servers at 200/200/50/50",
     "redrawn": "4 workers at 400, servers redrawn from 50 to 400 every {period:g} s",
     "equal": "4 workers and 4 servers at 500",
-    "huge": "4 workers at 400, servers at 200, half of the model in one tensor",
+    "huge": "4 workers at 400, servers at 200, a third of the model in one tensor",
     "slowed": "4 workers at 400, servers at 200, one then slower",
     "members": "4 workers and 2 servers at 400, then 3, 4, 3 and 2 servers",
 }

@@ -2,14 +2,16 @@
 
     python compat-tests/bench/lab_watch.py one                 rounds of that case of `scripts/bench lab`
     python compat-tests/bench/lab_watch.py two --rounds 12 --set PSLITE_REPLICAS=0
+    python compat-tests/bench/lab_watch.py huge --every --logs watched
 
-Prints each round's time, and for the last one a table: a line for each fifth of a second, in it what each host
+Prints each round's time, and for the last one (--every: for each) a table: a line for each fifth of a second, in it what each host
 received and sent, in percent of its rate (s: servers, w: workers; d: down, u: up). A column that is at 95 all the
 time is what limits the round; where all are low at once somebody waits for an answer. The kernel counts
 (proc_pid_net(5)), so watching costs next to nothing. Needs root.
 """
 
 import argparse
+import shutil
 import sys
 import threading
 import time
@@ -23,8 +25,9 @@ from netlab import Unavailable  # noqa: E402
 from netlab.network import CONGESTION  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 
-#: Rates of workers and servers, as in lab.py.
-CASES = {"one": ([500] * 4, [500, 500, 500, 50]), "two": ([400] * 4, [200, 200, 50, 50])}
+#: Rates of workers and servers, as in lab.py; of `slowed` as it begins.
+CASES = {"one": ([500] * 4, [500, 500, 500, 50]), "two": ([400] * 4, [200, 200, 50, 50]),
+         "equal": ([500] * 4, [500] * 4), "huge": ([400] * 4, [200] * 4), "slowed": ([400] * 4, [200] * 4)}
 #: Seconds between two looks at the counters.
 INTERVAL = 0.2
 
@@ -79,6 +82,8 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=[*CASES])
     parser.add_argument("--rounds", type=int, default=8, help="default: %(default)s")
+    parser.add_argument("--every", action="store_true", help="a table for each round")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="for what the processes wrote; 0 is the scheduler")
     parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
     parser.add_argument("--congestion", default=CONGESTION, help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")
@@ -87,11 +92,21 @@ def parse():
     return options
 
 
+def keep(cluster, where):
+    where.mkdir(parents=True, exist_ok=True)
+    for written in cluster.logs():
+        shutil.copy(written, where)
+
+
 def watch(options):
     workers, servers = (lab.both(rates, options) for rates in CASES[options.case])
     kind = lab.Kind(lab.OURS, lab.TCP, {**lab.ELASTIC, **options.set})
     with ExitStack() as stack:
-        job = lab.Bench(stack, workers, servers, options, [kind])
+        tensors, settings = ("huge", lab.WHOLE) if options.case == "huge" else ("resnet50", None)
+        job = lab.Bench(stack, workers, servers, options, [kind], settings)
+        if options.logs:
+            stack.callback(keep, job.clusters[lab.OURS], options.logs)
+        bound = job.bounds(lab.SIZES[tensors])[lab.OURS]
         pids = job.clusters[lab.OURS].pids()
         named = {f"{role[0]}{index}": pid for role in ("server", "worker") for index, pid in enumerate(pids[role])}
         rates = dict(zip(named, servers + workers))
@@ -99,11 +114,12 @@ def watch(options):
             looking = Watch(named)
             looking.start()
             used, begin = lab.busy(), time.monotonic()
-            seconds = job.one(lab.OURS)
+            seconds = job.one(lab.OURS, tensors)
             cores = (lab.busy() - used) / (time.monotonic() - begin)
             looking.stop()
-            print(f"round {number}: {seconds:.2f} s, eta {job.bounds()[lab.OURS] / seconds:.2f}, {cores:.2f} cores", flush=True)
-        print(table(looking.looks, rates), flush=True)
+            print(f"{time.strftime('%X')} round {number}: {seconds:.2f} s, eta {bound / seconds:.2f}, {cores:.2f} cores", flush=True)
+            if options.every or number == options.rounds:
+                print(table(looking.looks, rates), flush=True)
         job.end()
 
 

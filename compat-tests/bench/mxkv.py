@@ -128,7 +128,7 @@ class Job:
         self.sgd = False
         self.workloads = {}
         self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": resnet50() * 4,
-                      "huge": resnet50() + [sum(resnet50())]}
+                      "huge": [sum(resnet50()) // 2] + resnet50()}
         assert len(self.sizes["resnet50"]) == 161 and sum(self.sizes["resnet50"]) == 25_557_032
 
     def set_sgd(self):

@@ -18,6 +18,14 @@ const FAR_SLOWER: f64 = 1.2;
 /// The same for its worker. (When the others are done one worker may have a server for itself.)
 const FAR_SLOWER_WORKER: f64 = 4.0;
 
+/// A server that has sent for five seconds, and never was kept busy with it, can send more than it was able to before: it
+/// holds so little that nobody waits for it. That is the confidence which is left then.
+const TRUSTED: f64 = 0.7;
+
+/// A worker is slow only if so many windows say so. While a job begins one worker makes the keys, and what servers then answer
+/// to all of them in a few windows is less than any of them can get.
+const ENOUGH: u32 = 8;
+
 /// One link as reported.
 #[derive(Clone, Debug)]
 struct Link {
@@ -198,8 +206,14 @@ impl Network {
         let workers = nodes.iter().filter(|node| is_worker(**node)).flat_map(known);
         let fastest_worker = workers.map(|estimate| estimate.lower).fold(0.0, f64::max);
         let card = |node: &NodeId| {
-            let (out, into) = (self.links_out_of(*node), self.links_into(*node));
+            let (mut out, mut into) = (self.links_out_of(*node), self.links_into(*node));
             let (up, down) = (self.up(*node), self.down(*node));
+            if is_worker(*node) {
+                out.hold_up &= up.is_none_or(|up| up.samples >= ENOUGH);
+                into.hold_up &= down.is_none_or(|down| down.samples >= ENOUGH);
+            } else {
+                out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED);
+            }
             // What a node was asked for is rarely as much as it could have done: a worker waits for servers, and
             // servers for what they are to answer. What they receive together shows first.
             let least = match (is_worker(*node), &down) {

@@ -40,14 +40,16 @@ pub(super) struct Rates {
     /// When the last window with traffic ended, and the time until then without rests.
     last: Duration,
     awake: Duration,
+    /// The same of the last window that counted.
+    newest: Duration,
     counted: Vec<Counted>,
 }
 
 impl Rates {
     /// None yet.
     pub(super) const fn new(of: Of) -> Self {
-        let (last, awake) = (Duration::ZERO, Duration::ZERO);
-        Self { of, last, awake, counted: Vec::new() }
+        let [last, awake, newest] = [Duration::ZERO; 3];
+        Self { of, last, awake, newest, counted: Vec::new() }
     }
 
     /// A window is over, in which so many bytes came or went; with its rate, if it counts.
@@ -58,6 +60,9 @@ impl Rates {
         self.awake += end.saturating_sub(self.last).min(REST);
         self.last = self.last.max(end);
         let awake = self.awake;
+        if rate.is_some() {
+            self.newest = awake;
+        }
         self.counted.extend(rate.map(|rate| Counted { end, awake, rate }));
         match self.of {
             Of::Last(most) => {
@@ -68,6 +73,11 @@ impl Rates {
                 self.forget_slowest();
             }
         }
+    }
+
+    /// For how long there was traffic since the last window that counted.
+    pub(super) fn since_counted(&self) -> Duration {
+        self.awake.saturating_sub(self.newest)
     }
 
     /// Of those of which all count for as long, no more are needed than are looked at.

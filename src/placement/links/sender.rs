@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::rates::{COVERED, Of, Rates};
-use super::{Estimate, MOST_PEERS, WINDOW};
+use super::{Estimate, MOST_PEERS, WINDOW, confidence};
 use crate::placement::cost::bytes;
 use crate::wire::{NodeId, is_worker};
 
@@ -72,11 +72,13 @@ impl Sender {
     }
 
     /// What this node can send to all peers together. None: two of them did not keep it busy at once, as long as anything is
-    /// remembered. Until then what it was able to do is no less to be trusted, however long ago that was.
+    /// remembered. Until then what it was able to do may be counted on as before, however long ago that was; but the longer
+    /// it sends without being kept busy, the less is this all that it can.
     #[must_use]
     pub fn up(&self) -> Option<Estimate> {
-        let (rate, count, _) = self.rates.upper_quartile(std::iter::empty())?;
-        Some(Estimate::new(rate, 0.0, count, Duration::ZERO))
+        let (rate, samples, _) = self.rates.upper_quartile(std::iter::empty())?;
+        let confidence = confidence(self.rates.since_counted());
+        Some(Estimate { rate, lower: rate, confidence, samples })
     }
 }
 
@@ -120,6 +122,24 @@ mod tests {
         let (slow, fast): (&[_], &[_]) =
             (&[(9, 10, BUSY), (11, 10, BUSY)], &[(9, 100, BUSY), (11, 100, BUSY)]);
         assert_eq!(played(&[fast, fast, fast, slow, fast, fast, slow, slow]), Some(800.0));
+    }
+
+    #[test]
+    fn a_server_that_nobody_waits_for_may_be_faster_than_it_was() {
+        let mut sender = Sender::new(8, Duration::ZERO);
+        let (mut bytes, mut busy) = (0, Duration::ZERO);
+        let mut confidence_after = |windows: std::ops::Range<u32>, part: f64| {
+            for window in windows {
+                bytes += 100_000;
+                busy += WINDOW.mul_f64(part);
+                sender
+                    .sent(WINDOW * window, [9, 11].map(|peer| (peer, Sent { bytes, busy })).into());
+            }
+            sender.up().map(|up| (up.rate, up.lower, up.confidence))
+        };
+        assert_eq!(confidence_after(1..10, 1.0), Some((800_000.0, 800_000.0, 1.0)));
+        assert_eq!(confidence_after(10..50, 0.5), Some((800_000.0, 800_000.0, 0.5)), "10 s");
+        assert_eq!(confidence_after(50..51, 1.0), Some((800_000.0, 800_000.0, 1.0)));
     }
 
     #[test]

@@ -378,6 +378,12 @@ fn what_a_node_saw_itself_counts_more() {
     network.report(seconds(2.0), &Report { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
     assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
     assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(40.0));
+    // Since it was measured it has sent without being kept busy: as what it receives became faster, so may this.
+    let old = Estimate { confidence: 0.6, ..own(50.0) };
+    network.report(seconds(2.0), &Report { up: Some(old), ..report(8, 60.0, &[]) });
+    assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(60.0));
+    network.report(seconds(2.0), &Report { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
+    assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(40.0));
     network.report(seconds(2.0), &report(13, 100.0, &[(8, 25.0, 20.0)]));
     assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(60.0));
     network.forget(8);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Planner;
-use super::decide::Candidate;
+use super::decide::{BASELINE, Candidate};
 use super::look::{Basis, Look};
 use crate::placement::cost::Replicas;
 use crate::wire::NodeId;
@@ -51,7 +51,10 @@ impl Planner {
             return None;
         };
         let since = *self.copies_wanted.get_or_insert(now);
-        if now.saturating_sub(since) < self.settings.settle {
+        // They are made anew, so what is known of the first seconds alone is no reason.
+        if now.saturating_sub(since) < self.settings.settle
+            || self.is_without_baseline(now, BASELINE)
+        {
             return None;
         }
         (self.copies_wanted, self.copies_moved) = (None, Some(now));

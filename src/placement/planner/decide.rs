@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Planner;
 use super::look::{Basis, Look};
+use crate::placement::cost::bytes;
 use crate::placement::layout::{PieceLoad, Plan, holdings};
 use crate::placement::shares;
 use crate::placement::stragglers::{self, Cause, Scaling, Verdict};
@@ -54,9 +55,13 @@ const DRIFT: f64 = 0.1;
 /// network is another one, or better known.
 const CHANGED: f64 = 0.25;
 /// How long the first plan waits for the first times of workers.
-const BASELINE: Duration = Duration::from_secs(10);
+pub(super) const BASELINE: Duration = Duration::from_secs(10);
 /// A round that becomes shorter by that factor does not wait for them.
 const CLEAR: f64 = 2.0;
+/// How long it waits for them if a piece that cannot be cut is more than such a part of the round: before their first round
+/// none can (`store/elastic/moves`), and all small pieces would go from where a large one is.
+const LARGE: f64 = 1.0 / 32.0;
+const FIRST_ROUND: Duration = Duration::from_secs(60);
 /// What a card was able to do counts for that part of the shortest possible round, at most for that long.
 const SPAN: f64 = 0.5;
 const LONGEST_SPAN: Duration = Duration::from_secs(10);
@@ -152,8 +157,11 @@ impl Planner {
         // A plan that makes so much of a difference needs no comparison.
         let early = |plan: &Plan| {
             let clear = plan.before >= CLEAR * plan.predicted && self.is_measured();
-            !forced && self.is_without_baseline(now) && !clear
+            !forced && self.is_without_baseline(now, if clear { Duration::ZERO } else { BASELINE })
         };
+        if !forced && self.has_large_piece(look) && self.is_without_baseline(now, FIRST_ROUND) {
+            return None;
+        }
         let Some(plan) = plan.filter(|plan| !early(plan)) else {
             self.candidate = None;
             return None;
@@ -198,9 +206,14 @@ impl Planner {
 
     /// Whether it is too early to move anything: without times from before a switch nobody can say
     /// whether it was for the better. Not for ever: perhaps no worker measures.
-    fn is_without_baseline(&self, now: Duration) -> bool {
+    pub(super) fn is_without_baseline(&self, now: Duration, wait: Duration) -> bool {
         let since = self.first_look.unwrap_or(now);
-        self.times.is_empty() && now.saturating_sub(since) < BASELINE
+        self.times.is_empty() && now.saturating_sub(since) < wait
+    }
+
+    fn has_large_piece(&self, look: &Look) -> bool {
+        let large = look.total() * LARGE;
+        self.layout.iter().any(|piece| !piece.divisible && bytes(piece.bytes) > large)
     }
 
     /// Whether it is known what each server can receive when several workers send. As long as one worker alone

@@ -1,12 +1,13 @@
 //! Planner A: shares of the servers that follow the network (algorithms.md 2.3 and 2.4). The model says how
-//! much each server should hold; the least that must move is moved, from all parts of a round, so that each server
-//! has something to receive and to send all the time. Large keys are cut for it.
+//! much each server should hold; the least that must move is moved, so that each server holds something of all parts of a
+//! round and has something to receive and to send all the time. Large keys are cut for it.
 //!
 //! Pure and deterministic: the same layout and model give the same plan. Must not know how rates were
 //! measured, nor when to ask: [`super::planner`] does.
 
 mod improve;
 mod rounding;
+mod spread;
 
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,14 @@
 //! (algorithms.md 2.4, minimal-movement rounding and best-fit decreasing). Large pieces are cut where whole ones do not
 //! fit.
 //!
-//! What a server gives up, and what it keeps, is spread over the round: a tensor can be pulled when all of it was
+//! What a server gives up, and what it keeps, is spread over the round ([`super::spread`]): a tensor can be pulled when all of it was
 //! pushed, so a server that holds a lot of one tensor and nothing of the others first receives and then sends, where it
 //! could do both at once.
 
 use std::collections::BTreeMap;
 
 use super::Parameters;
+use super::spread::{PLACES, Spread};
 use crate::placement::cost::{Model, bytes};
 use crate::placement::layout::{Move, PieceLoad};
 use crate::wire::{Key, NodeId};
@@ -19,10 +20,6 @@ const TOLERANCE: f64 = 0.01;
 /// Of a model so small that servers hold less than some pieces, a server may hold that part of an
 /// even share.
 const SMALL_MODEL: f64 = 4.0;
-
-/// The smaller one of what a server keeps and what it gives up is taken from its pieces at up to so many places of the round:
-/// for one such part of a round it waits at the beginning before it can send, and has nothing to receive at the end.
-const PLACES: f64 = 32.0;
 
 /// A layout in the making: pieces in order of key and element, and what all servers hold.
 struct Draft<'a> {
@@ -108,10 +105,11 @@ impl Draft<'_> {
             by_owner.entry(piece.owner).or_default().push(piece);
         }
         let mut released = Vec::new();
+        let spread = Spread::new(pieces);
         for (owner, mut own) in by_owner {
             own.sort_by_key(|piece| (piece.position, piece.key, piece.from));
             match self.model.index_of(owner) {
-                Some(index) => self.release_from(index, &own, &mut released),
+                Some(index) => self.release_from(index, &own, &spread, &mut released),
                 None => released.extend(own.into_iter().cloned()),
             }
         }
@@ -119,7 +117,13 @@ impl Draft<'_> {
     }
 
     /// Takes from one server, whose pieces come in the order of the round, what is above its target.
-    fn release_from(&mut self, index: usize, own: &[&PieceLoad], released: &mut Vec<PieceLoad>) {
+    fn release_from(
+        &mut self,
+        index: usize,
+        own: &[&PieceLoad],
+        spread: &Spread,
+        released: &mut Vec<PieceLoad>,
+    ) {
         let target = self.target_of(index);
         let slack = target * TOLERANCE;
         if target <= 0.0 {
@@ -129,7 +133,7 @@ impl Draft<'_> {
         }
         let mut kept: Vec<PieceLoad> = own.iter().map(|piece| (*piece).clone()).collect();
         if self.load_of(index) - target > slack {
-            kept = self.release_evenly(index, kept, released);
+            kept = self.release_evenly(index, kept, spread, released);
             kept.sort_by_key(|piece| (std::cmp::Reverse(piece.bytes), piece.key, piece.from));
             kept = self.release_whole(index, kept, released);
         }
@@ -145,22 +149,25 @@ impl Draft<'_> {
         released.push(piece);
     }
 
-    /// Takes about as much as is too much, from all parts of the round; returns what is kept. It goes through the
-    /// pieces and sums up what either should be given, until that is worth a piece.
+    /// Takes about as much as is too much, from the parts of the round of which it holds most; returns what is kept. It goes
+    /// through the pieces and sums up what is to be kept, or given up, whichever is less, until that is worth a piece.
     fn release_evenly(
         &mut self,
         index: usize,
         own: Vec<PieceLoad>,
+        spread: &Spread,
         released: &mut Vec<PieceLoad>,
     ) -> Vec<PieceLoad> {
         let (load, target) = (self.load_of(index), self.target_of(index));
         let least_is_kept = target < load - target;
-        let less = target.min(load - target);
-        let chunk = (less / PLACES).max(bytes(self.parameters.min_piece).min(self.least));
+        #[allow(clippy::cast_precision_loss, reason = "a few places")]
+        let even = target.min(load - target) / PLACES as f64;
+        let chunk = even.max(bytes(self.parameters.min_piece).min(self.least));
+        let given_up = spread.given_up(&own, load - target);
         let mut due = 0.0;
         let mut kept = Vec::with_capacity(own.len());
-        for piece in own {
-            due += bytes(piece.bytes) * less / load;
+        for (piece, given_up) in own.into_iter().zip(given_up) {
+            due += if least_is_kept { bytes(piece.bytes) - given_up } else { given_up };
             let (taken, left) =
                 if due < chunk { (None, Some(piece)) } else { self.take(piece, due) };
             due -= taken.as_ref().map_or(0.0, |piece| bytes(piece.bytes));
