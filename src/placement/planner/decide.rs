@@ -159,7 +159,9 @@ impl Planner {
             let clear = plan.before >= CLEAR * plan.predicted && self.is_measured();
             !forced && self.is_without_baseline(now, if clear { Duration::ZERO } else { BASELINE })
         };
-        if !forced && self.has_large_piece(look) && self.is_without_baseline(now, FIRST_ROUND) {
+        // A server that joins does not wait: where nobody counts rounds there may never be times.
+        let early_for_large = !forced && !joining && self.has_large_piece(look);
+        if early_for_large && self.is_without_baseline(now, FIRST_ROUND) {
             return None;
         }
         let Some(plan) = plan.filter(|plan| !early(plan)) else {
