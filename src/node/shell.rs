@@ -25,7 +25,7 @@ use crate::observe::{MessageKind, Traffic};
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::profile::{Profiler, Served, TraceFile};
-use crate::store::{Answer, Store, StoreConfig};
+use crate::store::{Answer, PART_BYTES, Store, StoreConfig};
 use crate::wire::{Frames, Message, Meta, NodeId};
 
 /// The sender of pushes and commands that hand the store over. Nobody gets their answers.
@@ -172,6 +172,7 @@ impl Shell {
             deterministic: settings.deterministic,
             elastic: van.is_elastic(),
             replicas: policy.as_ref().map_or(0, |policy| policy.replicas),
+            part_bytes: PART_BYTES,
         };
         let mut store = Store::new(config);
         if let Some(memory) = van.lent_memory() {

@@ -29,4 +29,4 @@ pub use buffer::{Allocator, Buffer, Memory};
 pub use dtype::Dtype;
 pub use elastic::{Outbound, Outgoing};
 pub use error::StoreError;
-pub use mxnet::{Answer, Store, StoreConfig};
+pub use mxnet::{Answer, PART_BYTES, Store, StoreConfig};

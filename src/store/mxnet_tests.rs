@@ -44,6 +44,7 @@ fn store(workers: usize, sync: bool) -> Store {
         deterministic: false,
         elastic: false,
         replicas: 0,
+        part_bytes: PART_BYTES,
     });
     if sync {
         store.set_sync();

@@ -210,7 +210,7 @@ impl Planner {
     /// whether it was for the better. Not for ever: perhaps no worker measures.
     pub(super) fn is_without_baseline(&self, now: Duration, wait: Duration) -> bool {
         let since = self.first_look.unwrap_or(now);
-        self.times.is_empty() && now.saturating_sub(since) < wait
+        !self.times.are_of_most(self.members.workers.len()) && now.saturating_sub(since) < wait
     }
 
     fn has_large_piece(&self, look: &Look) -> bool {

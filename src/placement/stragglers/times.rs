@@ -115,10 +115,10 @@ impl Times {
         }
     }
 
-    /// Whether no worker has reported yet.
+    /// Whether most of so many workers have reported. One alone may have timed how it made the keys, which is no round.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.reports.is_empty()
+    pub fn are_of_most(&self, workers: usize) -> bool {
+        self.reports.len() * 2 > workers
     }
 
     /// Whether as many reports came since the last look as half of the workers.

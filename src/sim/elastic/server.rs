@@ -18,6 +18,8 @@ use crate::wire::{ALL_GROUP, Frames, Message, Meta, NodeId};
 const START: u64 = 1;
 /// Leaves it.
 const EXIT: u64 = 2;
+/// Moves cut pieces as if long ones were very long.
+const SHORT_PARTS: usize = 128;
 /// After that time a word has reached the scheduler.
 const HEARD: Duration = Duration::from_millis(100);
 
@@ -106,8 +108,9 @@ impl Server {
     fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
         let ServerConfig { workers, servers, replicas, deterministic } = self.config;
+        let (id, elastic, part_bytes) = (me.id, true, SHORT_PARTS);
         let config =
-            StoreConfig { workers, servers, id: me.id, deterministic, elastic: true, replicas };
+            StoreConfig { workers, servers, id, deterministic, elastic, replicas, part_bytes };
         self.store = Some(Store::new(config));
         if !me.is_recovery {
             out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });

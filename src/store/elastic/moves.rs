@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::orders::{Segment, is_busy, segments};
+use super::orders::{Segment, is_busy, segments, shortened};
 use super::travel::about;
 use super::{Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
@@ -52,9 +52,13 @@ impl Store {
         let divisible = elementwise && may_be_cut(piece);
         let parts = segments((piece.from, piece.to), orders, divisible);
         let leaves = parts.iter().any(|(.., owner)| owner.is_some());
-        if !leaves || tensor.pieces.len() + parts.len() > PIECES_MAX {
-            return false;
-        }
+        let place = PIECES_MAX.saturating_sub(tensor.pieces.len());
+        let longest =
+            if divisible { self.config.part_bytes / piece.dtype.size() } else { usize::MAX };
+        let short = shortened(&parts, longest as u64);
+        // Rather long parts than a move that is not made.
+        let fits = [short, parts].into_iter().find(|parts| parts.len() <= place);
+        let Some(parts) = fits.filter(|_| leaves) else { return false };
         self.divide(at, &parts, out);
         true
     }

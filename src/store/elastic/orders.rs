@@ -40,6 +40,23 @@ pub(super) fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool
     parts
 }
 
+/// The same parts, none of them of more elements than that: longer ones are cut into parts of about equal length.
+pub(super) fn shortened(parts: &[Segment], longest: u64) -> Vec<Segment> {
+    let longest = (longest / ALIGN * ALIGN).max(ALIGN);
+    let shorter = |&(from, to, owner): &Segment| {
+        let count = (to - from).div_ceil(longest);
+        let step = (to - from).div_ceil(count.max(1)).next_multiple_of(ALIGN).min(longest);
+        // The first cut lies between words; all others are whole words behind it.
+        let first = from / ALIGN * ALIGN + step;
+        let borders = std::iter::successors(Some(first), move |at| at.checked_add(step));
+        let mut borders: Vec<u64> = borders.take_while(|at| *at < to).collect();
+        borders.push(to);
+        let begins = std::iter::once(from).chain(borders.clone());
+        begins.zip(borders).map(move |(from, to)| (from, to, owner)).collect::<Vec<Segment>>()
+    };
+    parts.iter().flat_map(shorter).collect()
+}
+
 impl Elastic {
     /// What waits to be moved of these elements stays.
     fn take_back(&mut self, order: &Order) {
@@ -121,6 +138,26 @@ pub(super) fn is_busy(piece: &Piece) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_parts_are_cut_between_words() {
+        let parts = [(0, 64, None), (64, 229, Some(8)), (229, 230, None)];
+        let short = [
+            (0, 32, None),
+            (32, 64, None),
+            (64, 96, Some(8)),
+            (96, 128, Some(8)),
+            (128, 160, Some(8)),
+            (160, 192, Some(8)),
+            (192, 224, Some(8)),
+            (224, 229, Some(8)),
+            (229, 230, None),
+        ];
+        assert_eq!(shortened(&parts, 40), short);
+        assert_eq!(shortened(&parts, u64::MAX), parts);
+        assert_eq!(shortened(&[(5, 40, None)], 1), [(5, 16, None), (16, 32, None), (32, 40, None)]);
+        assert_eq!(shortened(&[(0, 100, None)], 64), [(0, 64, None), (64, 100, None)]);
+    }
 
     #[test]
     fn orders_cut_between_words_and_the_last_one_counts() {

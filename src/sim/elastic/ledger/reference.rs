@@ -10,7 +10,7 @@ use crate::kv::{KeyRange, KvPairs};
 use crate::sim::elastic::optimizer::Rule;
 use crate::sim::elastic::workload::{Push, Slice, Tensor};
 use crate::store::command::Head;
-use crate::store::{Answer, Outbound, Store, StoreConfig};
+use crate::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig};
 use crate::wire::{Key, Meta, server_id, worker_id};
 
 /// What the reference needs to know of a job.
@@ -68,6 +68,7 @@ impl Reference {
             deterministic: true,
             elastic: false,
             replicas: 0,
+            part_bytes: PART_BYTES,
         });
         store.set_sync();
         if let Some(body) = &self.plan.compression {

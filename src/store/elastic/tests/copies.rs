@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::kv::server_key_ranges;
 use crate::store::elastic::{Outbound, Outgoing};
-use crate::store::{Store, StoreConfig};
+use crate::store::{PART_BYTES, Store, StoreConfig};
 use crate::wire::elastic::{Holding, Order, Placed, Transfer, TransferKind, Word, WordKind};
 use crate::wire::{Key, Meta, NodeId};
 
@@ -30,6 +30,7 @@ impl Three {
                 deterministic: false,
                 elastic: true,
                 replicas: 1,
+                part_bytes: PART_BYTES,
             });
             store.set_sync();
             (id, store)

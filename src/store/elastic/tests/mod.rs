@@ -16,7 +16,7 @@ use bytes::Bytes;
 use self::keys::{KeySpec, Kind, Load, THRESHOLD, pickled};
 use self::worker::Action;
 use self::world::{Chances, Plan, World};
-use crate::store::mxnet::{Store, StoreConfig};
+use crate::store::mxnet::{PART_BYTES, Store, StoreConfig};
 use crate::store::{Dtype, command::Head};
 use crate::wire::{Meta, NodeId, worker_id};
 
@@ -29,6 +29,7 @@ fn store_of_two(id: NodeId) -> Store {
         deterministic: false,
         elastic: true,
         replicas: 1,
+        part_bytes: PART_BYTES,
     };
     Store::new(config)
 }
@@ -133,6 +134,7 @@ fn undisturbed(job: &Job, plan: &Plan) -> Vec<Vec<Vec<u8>>> {
         deterministic: plan.deterministic,
         elastic: false,
         replicas: 0,
+        part_bytes: PART_BYTES,
     });
     let mut answered = 0;
     let mut ask = |store: &mut Store, spec: &KeySpec, worker: usize, push: Option<&Load>| {

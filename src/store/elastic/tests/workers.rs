@@ -8,7 +8,7 @@ use super::{MOMENTUM, pickled};
 use crate::kv::server_key_ranges;
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
-use crate::store::mxnet::{Store, StoreConfig};
+use crate::store::mxnet::{PART_BYTES, Store, StoreConfig};
 use crate::wire::elastic::{Claim, KeyRoute, LiveWorker, Placed, Route, Word, WordKind};
 use crate::wire::{Key, Meta, NodeId};
 
@@ -83,6 +83,7 @@ impl Job {
                 deterministic: false,
                 elastic: true,
                 replicas: u32::from(servers > 1),
+                part_bytes: PART_BYTES,
             });
             store.set_sync();
             (*id, store)

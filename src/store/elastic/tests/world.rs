@@ -14,6 +14,8 @@ use crate::store::mxnet::{Answer, Store, StoreConfig};
 use crate::wire::elastic::{Transfer, Word, WordKind};
 use crate::wire::{Meta, NodeId, SCHEDULER, server_id, worker_id};
 
+/// Moves cut pieces as if long ones were very long.
+const SHORT_PARTS: usize = 128;
 /// Steps after which a run hangs.
 const STEPS_MAX: usize = 400_000;
 
@@ -94,6 +96,7 @@ impl World {
             deterministic: self.plan.deterministic,
             elastic: true,
             replicas: self.plan.replicas,
+            part_bytes: SHORT_PARTS,
         })
     }
 
