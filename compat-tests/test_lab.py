@@ -95,6 +95,23 @@ def test_the_bound_of_the_first_bar():
     assert model.bound(size, workers, [FREE]) == pytest.approx(size * 8 / (500e6 * 0.955))
 
 
+def test_pulls_that_wait_for_pushes():
+    """By hand: one tensor is pushed and copied, then pulled; of many small ones all but the last one's pull overlaps."""
+    workers, servers = [Rates.both(1000)] * 4, [Rates.both(100), Rates.both(300)]
+    one = model.seconds(1e8, 400)
+    assert model.pipelined([1e8], workers, servers) == pytest.approx(8 * one)
+    assert model.pipelined([1e8], workers, servers, copies=1) == pytest.approx(9 * one)
+    assert model.pipelined([1e6] * 100, workers, servers) == pytest.approx(4 * one * 1.01)
+    # With copies the last fifth of what is sent is for pulls.
+    assert model.pipelined([1e6] * 100, workers, servers, copies=1) == pytest.approx(5 * one + 4 * one / 100)
+    # A large tensor in front keeps the servers from sending.
+    assert model.pipelined([5e7] + [1e6] * 50, workers, servers) == pytest.approx((4 + 2) * one)
+    # Workers may be the limit.
+    slow = [Rates.both(50)] * 4
+    assert model.pipelined([1e6] * 100, slow, servers) == model.bound(1e8, slow, servers)
+    assert model.pipelined([1e8], slow, [FREE]) == model.bound(1e8, slow, [FREE])
+
+
 def test_names_tell_the_owner():
     mine = names.new()
     assert names.owner(mine) == os.getpid()

@@ -35,12 +35,13 @@ from netlab.network import CONGESTION  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
+from tensors import FLOAT, huge as huge_model, resnet50  # noqa: E402
 
-#: Bytes of ResNet-50's tensors (mxkv.py), and of those of the set `huge`. Its server has half of that at first, and
+#: Bytes of the tensors of each set (mxkv.py). The server of the large tensor of `huge` has half of the model at first, and
 #: gives away a quarter; with a larger one no placement within 20 % of the best moves less than 0.3 of the model.
-MODEL = 25_557_032 * 4
-HUGE = MODEL + 25_557_032 // 2 * 4
-SIZES = {"resnet50": MODEL, "huge": HUGE}
+TENSORS = {name: [FLOAT * size for size in sizes()] for name, sizes in (("resnet50", resnet50), ("huge", huge_model))}
+SIZES = {name: sum(sizes) for name, sizes in TENSORS.items()}
+MODEL = SIZES["resnet50"]
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 # The scheduler says which plans it carries out.
 ELASTIC = {"PSLITE_ELASTIC": "1", "PS_VERBOSE": "1"}
@@ -98,12 +99,9 @@ class Bench:
         for index, rates in enumerate(servers):
             self.lab.host(f"server{index}").rates = rates
 
-    def bound(self, size=MODEL):
-        return model.bound(size, self.workers, self.servers)
-
-    def bounds(self, size=MODEL):
-        """Of each cluster: servers of ours keep copies."""
-        return {name: model.bound(size, self.workers, self.servers, kind.copies) for name, kind in self.kinds.items()}
+    def bounds(self, tensors="resnet50"):
+        """What no round of each cluster can beat: servers of ours keep copies. And the same if pulls wait for pushes."""
+        return limits(tensors, self.workers, dict.fromkeys(self.kinds, self.servers), self.kinds.values())
 
     def one(self, name, tensors="resnet50"):
         """Seconds of one round."""
@@ -128,6 +126,13 @@ class Bench:
     def end(self):
         for cluster in self.clusters.values():
             cluster.end()
+
+
+def limits(tensors, workers, servers, chosen):
+    """T*, and the shortest round with pulls that wait, with each cluster's servers."""
+    def each(of, what):
+        return {kind.name: of(what, workers, servers[kind.name], kind.copies) for kind in chosen}
+    return {"bounds": each(model.bound, SIZES[tensors]), "pipelined": each(model.pipelined, TENSORS[tensors])}
 
 
 @contextmanager
@@ -178,7 +183,7 @@ def still(options, workers, servers):
     with bench(both(workers, options), both(servers, options), options, kinds(options, single=True)) as job:
         found = job.in_turn(options)
         job.end()
-        return {"phases": [{"title": "", "bound": job.bound(), "bounds": job.bounds(), **found}]}
+        return {"phases": [{"title": "", **job.bounds(), **found}]}
 
 
 def one(options):
@@ -196,7 +201,7 @@ def equal(options):
     with bench(both([500] * 4, options), both([500] * 4, options), options, chosen) as job:
         found = job.in_turn(options, settle=0)
         job.end()
-        return {"phases": [{"title": "", "bound": job.bound(), "bounds": job.bounds(), **found}]}
+        return {"phases": [{"title": "", **job.bounds(), **found}]}
 
 
 def redrawn(options):
@@ -207,11 +212,11 @@ def redrawn(options):
         changes.Rate(f"server{index}", rates) for index, rates in enumerate(servers)), f"phase {phase + 1}")
         for phase, servers in enumerate(drawn)]
     workers = both([400] * 4, options)
-    phases = [{"title": "/".join(str(rates) for rates in servers), "bound": model.bound(MODEL, workers, servers),
-               "bounds": {kind.name: model.bound(MODEL, workers, servers, kind.copies) for kind in kinds(options)},
-               "rounds": {}} for servers in drawn]
+    chosen = kinds(options)
+    phases = [{"title": "/".join(str(rates) for rates in servers), "rounds": {},
+               **limits("resnet50", workers, {kind.name: servers for kind in chosen}, chosen)} for servers in drawn]
     whole = {}
-    with bench(workers, drawn[0], options, kinds(options)) as job:
+    with bench(workers, drawn[0], options, chosen) as job:
         for name in job.clusters:
             job.set_servers(drawn[0])
             job.one(name)
@@ -248,7 +253,7 @@ def huge(options):
                settings=WHOLE) as job:
         found = job.in_turn(options, "huge")
         job.end()
-        return {"phases": [{"title": "a huge tensor", "bound": job.bound(HUGE), "bounds": job.bounds(HUGE), **found}]}
+        return {"phases": [{"title": "a huge tensor", **job.bounds("huge"), **found}]}
 
 
 def slowed(options):
@@ -259,22 +264,22 @@ def slowed(options):
         for name in job.clusters:
             job.one(name)  # starting takes more processor than many rounds
         before = processor(job)
-        phases.append({"title": "nothing", "bound": job.bound(), "bounds": job.bounds(), **job.in_turn(options, settle=1)})
+        phases.append({"title": "nothing", **job.bounds(), **job.in_turn(options, settle=1)})
         work = per_round(before, processor(job), phases[-1])
         # 30 % of a core may be more than it ever uses.
         used = LEFT * max(work[name] / mean(rounds) for name, rounds in phases[-1]["rounds"].items())
         slow = list(servers)
         slow[LOWERED] = Rates.both(servers[LOWERED].up / 4)
         job.set_servers(slow)
-        phases.append({"title": "one link lowered 4x", "bound": job.bound(), "bounds": job.bounds(), **job.in_turn(options)})
+        phases.append({"title": "one link lowered 4x", **job.bounds(), **job.in_turn(options)})
         job.set_servers(servers)
-        phases.append({"title": "nothing again", "bound": job.bound(), "bounds": job.bounds(), **job.in_turn(options)})
+        phases.append({"title": "nothing again", **job.bounds(), **job.in_turn(options)})
         for cores, what in ((LEFT, "a core"), (used, "what it used")):
             job.lab.host(f"server{SLOWED}").cores = cores
-            bounds = {name: model.bound(MODEL, workers, with_cores(servers, SLOWED, work[name] / cores), kind.copies)
-                      for name, kind in job.kinds.items()}
-            phases.append({"title": f"one server's processor cut to {LEFT:.0%} of {what} ({cores:.3f})", "bound": bounds[STOCK],
-                           "bounds": bounds, "work": work, **job.in_turn(options)})
+            left = {name: with_cores(servers, SLOWED, work[name] / cores) for name in job.kinds}
+            found = limits("resnet50", workers, left, job.kinds.values())
+            phases.append({"title": f"one server's processor cut to {LEFT:.0%} of {what} ({cores:.3f})",
+                           "work": work, **found, **job.in_turn(options)})
         job.lab.host(f"server{SLOWED}").cores = None
         job.end()
     return {"phases": phases}

@@ -106,7 +106,7 @@ def watch(options):
         job = lab.Bench(stack, workers, servers, options, [kind], settings)
         if options.logs:
             stack.callback(keep, job.clusters[lab.OURS], options.logs)
-        bound = job.bounds(lab.SIZES[tensors])[lab.OURS]
+        bound = job.bounds(tensors)["bounds"][lab.OURS]
         pids = job.clusters[lab.OURS].pids()
         named = {f"{role[0]}{index}": pid for role in ("server", "worker") for index, pid in enumerate(pids[role])}
         rates = dict(zip(named, servers + workers))

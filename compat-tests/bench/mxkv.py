@@ -27,32 +27,12 @@ signal.alarm(int(sys.argv[1]))
 import mxnet as mx  # noqa: E402
 import numpy as np  # noqa: E402
 
+from tensors import huge, resnet50  # noqa: E402
+
 # Powers of two: each step of the arithmetic rounds at most once, whoever computes it in which way.
 LEARNING_RATE, MOMENTUM = 0.5, 0.5
 # Seconds between the workers of a late step.
 LATE = 3
-
-
-def resnet50():
-    """Sizes of the trainable tensors of ResNet-50 v1 (He et al. 2015, table 1), input to output.
-
-    A convolution has weights and no bias, and is followed by a normalisation with scale and shift:
-    53 of each, then the classifier's weights and bias: 161 tensors, 25 557 032 numbers.
-    """
-    def convolution(inputs, outputs, kernel):
-        return [inputs * outputs * kernel * kernel, outputs, outputs]
-
-    sizes = convolution(3, 64, 7)
-    inputs = 64
-    for blocks, width in ((3, 64), (4, 128), (6, 256), (3, 512)):
-        for block in range(blocks):
-            sizes += convolution(inputs, width, 1)
-            sizes += convolution(width, width, 3)
-            sizes += convolution(width, 4 * width, 1)
-            if block == 0:  # the shortcut changes the number of channels
-                sizes += convolution(inputs, 4 * width, 1)
-            inputs = 4 * width
-    return sizes + [2048 * 1000, 1000]
 
 
 def library():
@@ -128,7 +108,7 @@ class Job:
         self.sgd = False
         self.workloads = {}
         self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": resnet50() * 4,
-                      "huge": [sum(resnet50()) // 2] + resnet50()}
+                      "huge": huge()}
         assert len(self.sizes["resnet50"]) == 161 and sum(self.sizes["resnet50"]) == 25_557_032
 
     def set_sgd(self):

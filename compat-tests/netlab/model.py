@@ -12,6 +12,9 @@ is W M / sum of min(up_s, down_s). No cap for a pair of hosts is in it: a lab ha
 A server that keeps a copy of another one's share receives that share once more, from the other one, who sends it once
 more: with C copies of all, (W + C) stands in the place of W. It is a bound as before: whether copies can be placed so that
 all servers end together is another question.
+
+No round reaches it, as not all can overlap: a tensor is pulled when all of it was pushed, and copied. `pipelined` is the
+shortest round with that; its placement is cut as finely as one likes, so of each tensor every server has the share x_s.
 """
 
 #: What of a rate on the wire arrives as payload of TCP: 1448 bytes of each frame of 1514.
@@ -41,6 +44,26 @@ def bound(size, workers, servers, copies=0):
     if None in speeds:  # it takes everything
         return by_worker
     return max(by_worker, (len(workers) + copies) * seconds(size, sum(speeds)))
+
+
+def pipelined(sizes, workers, servers, copies=0):
+    """The shortest round, in seconds, in which every tensor (bytes, in the order in which they are pushed) is pulled when
+    all of it was pushed and copied; otherwise as `bound`.
+
+    All servers are at the same place of the round at any moment, as one server with the rates of all. It receives without
+    a pause, and sends the copies of what it has received; what is left of its rate is for the pulls of whole tensors.
+    """
+    least = bound(sum(sizes), workers, servers, copies)
+    speeds = [slower(rates) for rates in servers]
+    if None in speeds:
+        return least
+    rate, count = 1 / seconds(1, sum(speeds)), len(workers)
+    received = waiting = 0.0
+    for size in sizes:
+        took = (count + copies) * size / rate
+        sent = took * rate * count / (count + copies)
+        received, waiting = received + took, max(0.0, waiting - sent) + count * size
+    return max(least, received + waiting / rate)
 
 
 def static(size, workers, servers, shares=None):

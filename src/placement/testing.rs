@@ -1,5 +1,7 @@
 //! What the tests of this room share: layouts, models, chance.
 
+use std::collections::BTreeMap;
+
 use super::cost::{Exchange, Model, Replicas, Server, Worker};
 use super::layout::PieceLoad;
 use crate::wire::{Key, NodeId};
@@ -103,4 +105,33 @@ pub(super) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
         }
     }
     layout
+}
+
+/// Seconds of a round in which a tensor is pulled when all of it was pushed: so many workers push all tensors in their order,
+/// and pull each as soon as they may; servers have these rates, in bytes per second, and workers are no limit.
+pub(super) fn pipelined(layout: &[PieceLoad], workers: f64, rates: &BTreeMap<NodeId, f64>) -> f64 {
+    let mut tensors = BTreeMap::<u64, BTreeMap<NodeId, f64>>::new();
+    for piece in layout {
+        let part = tensors.entry(piece.position).or_default().entry(piece.owner).or_default();
+        *part += workers * piece.bytes as f64 / rates[&piece.owner];
+    }
+    let (mut received, mut sent) = (BTreeMap::new(), BTreeMap::<NodeId, f64>::new());
+    let mut pulls = Vec::new();
+    for parts in tensors.into_values() {
+        let mut whole = 0.0_f64;
+        for (server, seconds) in &parts {
+            let at = received.entry(*server).or_insert(0.0);
+            *at += seconds;
+            whole = whole.max(*at);
+        }
+        pulls.push((whole, parts));
+    }
+    pulls.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (whole, parts) in pulls {
+        for (server, seconds) in parts {
+            let free = sent.entry(server).or_default();
+            *free = free.max(whole) + seconds;
+        }
+    }
+    sent.into_values().fold(0.0, f64::max)
 }

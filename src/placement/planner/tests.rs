@@ -4,7 +4,7 @@ use super::*;
 use crate::placement::fluid::{Lab, Node};
 use crate::placement::layout::{apply, holdings};
 use crate::placement::stragglers::ServerTime;
-use crate::placement::testing::{Chance, model_of, piece, resnet50_by_hash, spread};
+use crate::placement::testing::{Chance, model_of, piece, pipelined, resnet50_by_hash, spread};
 
 const MB: f64 = 1e6;
 /// A megabit per second.
@@ -149,10 +149,35 @@ fn changing_rates_are_followed() {
     }
     let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len() as f64;
     println!("eta {:.3}, late {:.3}, {} plans", mean(&all), mean(&late), lab.plans.len());
-    // In one draw a server sends less than it receives, and is taken to send more than it can for some rounds.
-    assert!(low <= 4, "{low} rounds below 0.8 after the third");
+    // In some draws a server that was slow, and so held little, is known to be fast only after the first plan.
+    assert!(low <= 10, "{low} rounds below 0.8 after the third");
     assert!(lab.plans.len() <= 60 && mean(&late) > 0.93);
     assert!(lab.layout.len() < 1000, "{} pieces", lab.layout.len());
+}
+
+/// What is taken from a slow server and given back to it, or what one huge tensor is cut into, has to lie so that servers
+/// that send need not wait for those that still receive.
+#[test]
+fn servers_get_their_parts_of_a_tensor_at_about_the_same_time() {
+    let settings = Settings::default();
+    let mut lab = Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], resnet50_by_hash(4), settings);
+    (lab.noise, lab.delay) = (0.02, 2);
+    let seconds = |lab: &Lab| {
+        let rates = lab.servers.iter().map(|(id, node)| (*id, node.up)).collect();
+        pipelined(&lab.layout, 4.0, &rates)
+    };
+    lab.play(40.0);
+    let before = seconds(&lab);
+    lab.servers.insert(10, Node::new(50.0 * MBIT));
+    lab.play(60.0);
+    let slow = seconds(&lab);
+    lab.servers.insert(10, Node::new(200.0 * MBIT));
+    lab.play(60.0);
+    let after = seconds(&lab);
+    println!("{before:.2} s, {slow:.2} s, {after:.2} s");
+    assert_eq!(lab.plans.len(), 2);
+    // The rates are 800, 650 and 800.
+    assert!(slow < before * 1.3 && after < before * 1.03, "{slow:.2} s and {after:.2} s");
 }
 
 #[test]

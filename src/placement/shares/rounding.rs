@@ -2,17 +2,20 @@
 //! (algorithms.md 2.4, minimal-movement rounding and best-fit decreasing). Large pieces are cut where whole ones do not
 //! fit.
 //!
-//! What a server gives up, and what it keeps, is spread over the round ([`super::spread`]): a tensor can be pulled when all of it was
-//! pushed, so a server that holds a lot of one tensor and nothing of the others first receives and then sends, where it
-//! could do both at once.
+//! What a server gives up, and what it keeps, is spread over the round ([`super::spread`]): a tensor can be pulled when all
+//! of it was pushed, so a server that holds a lot of one tensor and nothing of the others first receives and then sends,
+//! where it could do both at once.
 
 use std::collections::BTreeMap;
 
 use super::Parameters;
-use super::spread::{PLACES, Spread};
+use super::spread::Spread;
 use crate::placement::cost::{Model, bytes};
 use crate::placement::layout::{Move, PieceLoad};
 use crate::wire::{Key, NodeId};
+
+/// What is given up, or kept, is summed up until it is that part of all that is.
+const CHUNK: f64 = 1.0 / 32.0;
 
 /// A load within that part of its target is good enough.
 const TOLERANCE: f64 = 0.01;
@@ -149,8 +152,9 @@ impl Draft<'_> {
         released.push(piece);
     }
 
-    /// Takes about as much as is too much, from the parts of the round of which it holds most; returns what is kept. It goes
-    /// through the pieces and sums up what is to be kept, or given up, whichever is less, until that is worth a piece.
+    /// Takes about as much as is too much, from the parts of the round up to which it holds more than its due; returns what is
+    /// kept. It goes through the pieces and sums up what is to be kept, or given up, whichever is less, until that is worth a
+    /// piece.
     fn release_evenly(
         &mut self,
         index: usize,
@@ -160,8 +164,7 @@ impl Draft<'_> {
     ) -> Vec<PieceLoad> {
         let (load, target) = (self.load_of(index), self.target_of(index));
         let least_is_kept = target < load - target;
-        #[allow(clippy::cast_precision_loss, reason = "a few places")]
-        let even = target.min(load - target) / PLACES as f64;
+        let even = target.min(load - target) * CHUNK;
         let chunk = even.max(bytes(self.parameters.min_piece).min(self.least));
         let given_up = spread.given_up(&own, load - target);
         let mut due = 0.0;

@@ -1,84 +1,66 @@
-//! From which parts of a round a server gives something up: from those of which it holds most. So what it keeps is spread
-//! over the round as evenly as it can be; and a tensor that lies at one server alone, which nobody could pull before that
-//! one has got all of it, is the first to be shared.
+//! From which parts of a round a server gives something up: from those up to which it holds more than is due to it, of
+//! each tensor as much as of the whole round. So no server gets its part of a tensor later than the others, who could not
+//! answer before; and a tensor that lies at one server alone, which nobody could pull before that one has got all of it, is
+//! the first to be shared.
 //!
 //! Pure arithmetic about one layout.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use crate::placement::cost::bytes;
 use crate::placement::layout::PieceLoad;
 
-/// A round is looked at in so many parts of equal length, in bytes.
-pub(super) const PLACES: usize = 32;
+/// Steps of the search for the part of a round by which all is due: halves, so what is missing is no byte.
+const STEPS: usize = 60;
 
 /// Where in a round its tensors are.
 pub(super) struct Spread {
-    /// For each position the bytes before it, and with it: all of its pieces are exchanged together.
-    extents: BTreeMap<u64, Range<f64>>,
-    /// Bytes of one place.
-    place: f64,
+    /// For each position the part of the round up to and with it: all of its pieces are exchanged together.
+    ends: BTreeMap<u64, f64>,
 }
 
 impl Spread {
     /// Of all pieces of the job.
     pub(super) fn new(pieces: &[PieceLoad]) -> Self {
-        let mut sums = BTreeMap::<u64, f64>::new();
+        let mut ends = BTreeMap::<u64, f64>::new();
         for piece in pieces {
-            *sums.entry(piece.position).or_default() += bytes(piece.bytes);
+            *ends.entry(piece.position).or_default() += bytes(piece.bytes);
         }
-        let mut end = 0.0;
-        let extents = sums.into_iter().map(|(position, sum)| {
-            let start = end;
-            end += sum;
-            (position, start..end)
-        });
-        let extents: BTreeMap<u64, Range<f64>> = extents.collect();
-        #[allow(clippy::cast_precision_loss, reason = "a few places")]
-        let place = end / PLACES as f64;
-        Self { extents, place }
+        let total = ends.values().sum::<f64>().max(1.0);
+        let mut sum = 0.0;
+        for end in ends.values_mut() {
+            sum += *end;
+            *end = sum / total;
+        }
+        Self { ends }
     }
 
-    /// Of each of these pieces of one server the bytes to give up, if it is to give up that many in all.
+    /// Of each of these pieces of one server, which come in the order of the round, the bytes to give up, if it is to give
+    /// up that many in all.
     pub(super) fn given_up(&self, own: &[PieceLoad], amount: f64) -> Vec<f64> {
-        let places: Vec<[f64; PLACES]> = own.iter().map(|piece| self.in_places(piece)).collect();
-        let mut held = [0.0; PLACES];
-        for piece in &places {
-            held.iter_mut().zip(piece).for_each(|(held, amount)| *held += amount);
+        let load: f64 = own.iter().map(|piece| bytes(piece.bytes)).sum();
+        let keeps = (load - amount).max(0.0);
+        // Who holds most of it early in the round cannot keep so much if that is due to him at the end alone.
+        let (mut enough, mut too_late) = (0.0, 1.0);
+        for _ in 0..STEPS {
+            let middle = f64::midpoint(enough, too_late);
+            let kept: f64 = self.kept(own, keeps, middle).sum();
+            if kept < keeps { too_late = middle } else { enough = middle }
         }
-        let kept = self.level(&held, amount) * self.place;
-        let part = held.map(|held| if held > kept { 1.0 - kept / held } else { 0.0 });
-        let sum = |piece: &[f64; PLACES]| -> f64 {
-            piece.iter().zip(part).map(|(amount, part)| amount * part).sum()
-        };
-        places.iter().map(sum).collect()
+        let kept = self.kept(own, keeps, enough);
+        own.iter().zip(kept).map(|(piece, kept)| bytes(piece.bytes) - kept).collect()
     }
 
-    /// The highest part of any place that is left to a server with so many bytes in each place which gives up that much.
-    fn level(&self, held: &[f64; PLACES], amount: f64) -> f64 {
-        let mut most = *held;
-        most.sort_by(|a, b| b.total_cmp(a));
-        let (mut sum, mut room) = (-amount, 0.0);
-        for (index, held) in most.iter().enumerate() {
-            (sum, room) = (sum + held, room + self.place);
-            let next = most.get(index + 1).copied().unwrap_or(0.0) / self.place;
-            if sum / room >= next {
-                return sum / room;
-            }
-        }
-        0.0
-    }
-
-    /// What of a piece lies in each place, as if it were spread evenly over the tensor.
-    fn in_places(&self, piece: &PieceLoad) -> [f64; PLACES] {
-        let extent = self.extents.get(&piece.position).cloned().unwrap_or_default();
-        let length = extent.end - extent.start;
-        std::array::from_fn(|place| {
-            #[allow(clippy::cast_precision_loss, reason = "a few places")]
-            let (from, to) = (place as f64 * self.place, (place + 1) as f64 * self.place);
-            let inside = extent.end.min(to) - extent.start.max(from);
-            if inside > 0.0 { bytes(piece.bytes) * inside / length } else { 0.0 }
+    /// What a server keeps of each of its pieces if at no place it has more than is due there, and it is due by that part of
+    /// the round, evenly.
+    fn kept(&self, own: &[PieceLoad], keeps: f64, by: f64) -> impl Iterator<Item = f64> {
+        let mut held = 0.0;
+        own.iter().map(move |piece| {
+            let end = self.ends.get(&piece.position).copied().unwrap_or(1.0);
+            let due = if end >= by { keeps } else { keeps * end / by };
+            let kept = (due - held).clamp(0.0, bytes(piece.bytes));
+            held += kept;
+            kept
         })
     }
 }
@@ -117,6 +99,20 @@ mod tests {
         // Of 1600 bytes it holds 700; with 300 less it has a quarter of each tensor.
         assert_eq!(given(&pieces, 300.0)[..2], [300.0, 0.0]);
         assert_eq!(given(&pieces, 400.0)[..2], [325.0, 6.25]);
+    }
+
+    #[test]
+    fn whoever_holds_nothing_at_first_keeps_what_is_due_then() {
+        let pieces: Vec<PieceLoad> =
+            (0..8).map(|at| piece(at, 100, if at < 4 { 10 } else { 8 })).collect();
+        assert_eq!(given(&pieces, 200.0), [0.0, 50.0, 75.0, 75.0]);
+    }
+
+    #[test]
+    fn whoever_holds_all_of_it_early_gives_up_evenly() {
+        let pieces: Vec<PieceLoad> =
+            (0..8).map(|at| piece(at, 100, if at < 4 { 8 } else { 10 })).collect();
+        assert_eq!(given(&pieces, 40.0), [10.0; 4]);
     }
 
     #[test]
