@@ -13,7 +13,12 @@ use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
 use crate::transport::native::{NativeTransport, TakenBack};
 use crate::transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
-use crate::wire::{Message, Node, NodeId, SCHEDULER};
+use crate::wire::{Message, Node, NodeId, Role, SCHEDULER};
+
+/// Connections from one server to another, at least, if data go over TCP. They carry copies, for which every worker waits,
+/// through queues that pushes fill. One connection whose first packets met full queues, or that lost some, sends little,
+/// and more only over seconds (RFC 9438, HyStart): rounds of 6 s were rounds of 8 s until then.
+const BETWEEN_SERVERS: u8 = 4;
 
 impl Van {
     /// Opens the native data plane to a node that has one; to any other, closes what a former life had.
@@ -28,7 +33,9 @@ impl Van {
             return native.disconnect(node.id, Duration::ZERO);
         }
         let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
-        let connections = self.settings.connections;
+        let between_servers = self.settings.role == Role::Server && node.role == Role::Server;
+        let least = if between_servers { BETWEEN_SERVERS } else { 1 };
+        let connections = self.settings.connections.max(least);
         if let Err(error) = native.connect(node.id, &endpoint, identity, connections) {
             native.disconnect(node.id, Duration::ZERO);
             let to = node.describe();

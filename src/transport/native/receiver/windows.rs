@@ -76,6 +76,12 @@ impl Receiver {
         let (senders, workers) = self.senders();
         let Self { connections, sessions, windows_look, .. } = self;
         let look = *windows_look;
+        let mut counts = BTreeMap::<(u64, u32), u64>::new();
+        for connection in connections.values() {
+            *counts.entry(connection.session).or_default() += 1;
+        }
+        // How many connections one sender has.
+        let lanes = |session| counts.get(&session).copied().unwrap_or(1);
         for connection in connections.values_mut().filter(over_tcp) {
             let shares = rate > 0 && senders > 1 && connection.inflow.sends_much(look);
             let round_trip = || {
@@ -87,7 +93,7 @@ impl Receiver {
                 let Some(round_trip) = round_trip() else { continue };
                 let (time, sharers) = match is_a_worker(connection.session, sessions) {
                     true => (UNDER_WAY, workers),
-                    false => (UNDER_WAY_OF_SERVERS, 1),
+                    false => (UNDER_WAY_OF_SERVERS, lanes(connection.session)),
                 };
                 Some(window(rate, time + 2 * round_trip, sharers))
             } else {
