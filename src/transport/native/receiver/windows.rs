@@ -29,8 +29,8 @@ const REMEMBERED: u64 = 50;
 const UNDER_WAY: Duration = Duration::from_millis(20);
 /// The same for each server, shared by its connections, on top of what workers share. Its copies are fewer than what
 /// workers push, but they must not fall behind, and their way is longer: they leave through a queue that the answers to
-/// pulls fill, and are confirmed through another one. (Measured in the lab: 47 ms for copies where pushes took 24. A window of a part of
-/// `UNDER_WAY` let them through at half of the rate at which they were made, and each round waited for them.)
+/// pulls fill, and are confirmed through another one. (Measured in the lab: 47 ms for copies where pushes took 24. A window
+/// of a part of `UNDER_WAY` let them through at half of the rate at which they were made, and each round waited for them.)
 const UNDER_WAY_OF_SERVERS: Duration = Duration::from_millis(60);
 /// No connection may have less under way, or a few lost packets would stop it.
 const LEAST: u32 = 32 << 10;
