@@ -66,7 +66,8 @@ struct Connection {
     session: (u64, u32),
     /// Something came since the last tick.
     active: bool,
-    inflow: Inflow,
+    /// What it may have under way.
+    window: Option<u32>,
 }
 
 struct Entry {
@@ -76,6 +77,7 @@ struct Entry {
     receipt: Arc<Receipt>,
     /// Bytes of data since the peer was told what arrived.
     untold_bytes: u64,
+    inflow: Inflow,
     /// Our link to the same peer, where its acknowledgements belong.
     reverse: Option<Arc<Link>>,
     last_connected: Instant,
@@ -319,7 +321,7 @@ impl Receiver {
         let complete: usize =
             ready.iter().skip(before).flat_map(|message| &message.frames).map(Bytes::len).sum();
         asides.data = asides.data.max(complete as u64);
-        connection.inflow.bytes += asides.data;
+        entry.inflow.bytes += if is_ring { 0 } else { asides.data };
         entry.note(asides, shared);
         let is_small =
             ready.len() == before + 1 && complete <= SMALL && connection.reader.is_idle();

@@ -66,6 +66,7 @@ impl Receiver {
                 tokens: SmallVec::new(),
                 receipt,
                 untold_bytes: 0,
+                inflow: Inflow::default(),
                 reverse: None,
                 last_connected: now,
             }
@@ -115,10 +116,8 @@ impl Receiver {
         // Not before it stands: the sender counts none that was not welcomed.
         add(&entry.receipt.counters.connections, 1);
         let reader = Reader::new(pipe.ring().is_some());
-        self.connections.insert(
-            token,
-            Connection { pipe, reader, session: key, active: true, inflow: Inflow::default() },
-        );
+        self.connections
+            .insert(token, Connection { pipe, reader, session: key, active: true, window: None });
         Ok(())
     }
 

@@ -9,7 +9,6 @@
 //! What the link carries is told by its owner (`NativeTransport::set_inflow`). May set options of sockets and ask the kernel
 //! how long their round trips are; must not read what came.
 
-use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -38,16 +37,14 @@ const MOST: u64 = 1 << 30;
 /// A window that would change by less than one part in so many stays.
 const STEP: u32 = 8;
 
-/// What a connection brought lately, and its window.
+/// What a sender's connections over TCP brought lately, all together: of four that share a slow link none brings much.
 #[derive(Debug, Default)]
 pub(super) struct Inflow {
     /// Bytes of data since the last look.
     pub(super) bytes: u64,
-    /// The look at which it last had brought much; and whether that was the last time that anybody looked.
+    /// The look at which they last had brought much; and whether that was the last time that anybody looked.
     much: Option<u64>,
     brings: bool,
-    /// What it may have under way.
-    window: Option<u32>,
 }
 
 impl Inflow {
@@ -65,6 +62,34 @@ impl Inflow {
     }
 }
 
+/// Who shares the link now.
+#[derive(Clone, Copy)]
+struct Sharing {
+    /// Bytes per second; 0 where nobody knows.
+    rate: u64,
+    look: u64,
+    senders: usize,
+    workers: u64,
+}
+
+impl Sharing {
+    /// What each of a sender's connections may have under way; `Some(None)` if the kernel decides, `None` if nothing is to
+    /// change.
+    fn window(self, entry: &Entry) -> Option<Option<u32>> {
+        if self.rate == 0 || self.senders < 2 || !entry.inflow.sends_much(self.look) {
+            return Some(None);
+        }
+        // Of one whose way is not known the kernel decides, or keeps what was decided.
+        let round_trip = entry.reverse.as_ref()?.shortest_round_trip()?;
+        let (time, sharers) = match entry.is_a_worker() {
+            true => (UNDER_WAY, self.workers),
+            false => (UNDER_WAY_OF_SERVERS, 1),
+        };
+        let connections = entry.tokens.len().max(1) as u64;
+        Some(Some(window(self.rate, time + 2 * round_trip, sharers * connections)))
+    }
+}
+
 impl Receiver {
     /// Sets the windows anew, if it is time.
     pub(super) fn set_windows(&mut self, now: Instant, shared: &Shared) {
@@ -72,59 +97,40 @@ impl Receiver {
             return;
         }
         self.windows_looked = now;
-        let rate = shared.inflow.load(Relaxed);
-        let (senders, workers) = self.senders();
-        let Self { connections, sessions, windows_look, .. } = self;
-        let look = *windows_look;
-        let mut counts = BTreeMap::<(u64, u32), u64>::new();
-        for connection in connections.values() {
-            *counts.entry(connection.session).or_default() += 1;
-        }
-        // How many connections one sender has.
-        let lanes = |session| counts.get(&session).copied().unwrap_or(1);
+        let sharing = self.sharing(shared.inflow.load(Relaxed));
+        let Self { connections, sessions, .. } = self;
         for connection in connections.values_mut().filter(over_tcp) {
-            let shares = rate > 0 && senders > 1 && connection.inflow.sends_much(look);
-            let round_trip = || {
-                let link = sessions.get(&connection.session)?.reverse.as_ref()?;
-                link.shortest_round_trip()
-            };
-            let window = if shares {
-                // Of one whose way is not known the kernel decides, or keeps what was decided.
-                let Some(round_trip) = round_trip() else { continue };
-                let (time, sharers) = match is_a_worker(connection.session, sessions) {
-                    true => (UNDER_WAY, workers),
-                    false => (UNDER_WAY_OF_SERVERS, lanes(connection.session)),
-                };
-                Some(window(rate, time + 2 * round_trip, sharers))
-            } else {
-                None
-            };
-            if is_news(connection.inflow.window, window) && connection.limit(window) {
-                connection.inflow.window = window;
-                if let Some(entry) = sessions.get(&connection.session) {
-                    entry.receipt.limits(window);
-                }
-            } else if connection.inflow.window.is_some() && connection.inflow.brings {
+            let Some(entry) = sessions.get(&connection.session) else { continue };
+            let Some(window) = sharing.window(entry) else { continue };
+            if is_news(connection.window, window) && connection.limit(window) {
+                connection.window = window;
+                entry.receipt.limits(window);
+            } else if connection.window.is_some() && entry.inflow.brings {
                 // When the sizes of packets change, newer kernels take a limit back by themselves (tcp_measure_rcv_mss in
                 // net/ipv4/tcp_input.c; seen with 6.18): for one worker out of four, and each round waits for the others.
-                connection.limit(connection.inflow.window);
+                connection.limit(connection.window);
             }
         }
     }
 
-    /// Looks who sent much: how many do, and how many of them are workers.
-    fn senders(&mut self) -> (usize, u64) {
-        let Self { connections, sessions, windows_look, .. } = self;
-        let next = *windows_look + 1;
+    /// Looks who sent much, on a link of that rate.
+    fn sharing(&mut self, rate: u64) -> Sharing {
+        let next = self.windows_look + 1;
         let mut news = false;
-        for connection in connections.values_mut().filter(over_tcp) {
-            news |= connection.inflow.look(next);
+        for entry in self.sessions.values_mut() {
+            news |= entry.inflow.look(next);
         }
-        *windows_look += u64::from(news);
-        let look = *windows_look;
-        let much = || connections.values().filter(|c| c.inflow.sends_much(look));
-        let workers = much().filter(|c| is_a_worker(c.session, sessions)).count();
-        (much().count(), workers as u64)
+        self.windows_look += u64::from(news);
+        let look = self.windows_look;
+        let much = || self.sessions.values().filter(|entry| entry.inflow.sends_much(look));
+        let workers = much().filter(|entry| entry.is_a_worker()).count() as u64;
+        Sharing { rate, look, senders: much().count(), workers }
+    }
+}
+
+impl Entry {
+    fn is_a_worker(&self) -> bool {
+        self.session.node.is_some_and(is_worker)
     }
 }
 
@@ -136,11 +142,6 @@ impl Connection {
 
 fn over_tcp(connection: &&mut Connection) -> bool {
     connection.pipe.ring().is_none()
-}
-
-fn is_a_worker(session: (u64, u32), sessions: &BTreeMap<(u64, u32), Entry>) -> bool {
-    let node = sessions.get(&session).and_then(|entry| entry.session.node);
-    node.is_some_and(is_worker)
 }
 
 /// What fills a link of that rate for so long, for one of those who share it.
