@@ -48,12 +48,12 @@ pub struct StoreConfig {
     pub elastic: bool,
     /// Copies of each piece beside the owner's, until the first policy says so: 0 or 1.
     pub replicas: u32,
-    /// Bytes of value of a part, at most, if a piece is cut or moved: [`PART_BYTES`].
+    /// Bytes of value of the longest part ([`PART_BYTES`]); where less is held they are shorter (docs/elastic.md, "Parts").
     pub part_bytes: usize,
 }
 
-/// A piece that is cut, or moved, is cut into parts of at most so many bytes. What was pushed to a part is copied to the
-/// replica while the rest of the tensor still comes in; of one piece only when all of it is there.
+/// The longest part into which long pieces are cut. What was pushed to a part is copied to the replica while the rest of the
+/// tensor still comes in; of one piece only when all of it is there.
 pub const PART_BYTES: usize = 4 << 20;
 
 /// An answer to be sent.

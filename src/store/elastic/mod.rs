@@ -23,7 +23,7 @@
 //! | [`Store::customer_left`] | a worker's customer sends no more |
 //!
 //! `requests` has which piece a request is about, and what waits for one that is on its way; `orders` and
-//! `moves` moves; `replicas` what an owner's replica gets and the answers that wait for it,
+//! `moves` moves, `parts` how long pieces are; `replicas` what an owner's replica gets and the answers that wait for it,
 //! `seeds` what a new one gets, `copies` the replica's side; `promotion` deaths and policies;
 //! `commands` what joiners are told; `travel` a piece as a transfer; `workers` whom rounds wait for; `marks` is small.
 
@@ -32,6 +32,7 @@ mod copies;
 pub(super) mod marks;
 mod moves;
 mod orders;
+mod parts;
 mod promotion;
 mod replicas;
 mod requests;
@@ -47,6 +48,7 @@ use bytes::Bytes;
 use self::commands::Settings;
 use self::copies::Copy;
 use self::moves::Leaving;
+use self::parts::Parts;
 use self::replicas::Waiting;
 use self::seeds::Seeds;
 use self::workers::Workers;
@@ -158,6 +160,7 @@ pub(super) struct Elastic {
     left: BTreeSet<(NodeId, i32)>,
     /// Changes with everything that claims say.
     claims_number: u64,
+    parts: Parts,
 }
 
 impl Elastic {
@@ -189,6 +192,7 @@ impl Elastic {
             live: Vec::new(),
             left: BTreeSet::new(),
             claims_number: 0,
+            parts: Parts::default(),
         };
         elastic.choose_replica();
         elastic

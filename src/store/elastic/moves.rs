@@ -8,12 +8,15 @@ use super::travel::about;
 use super::{Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{At, Store, TENSORS_MAX, refused};
-use crate::store::tensor::{ALIGN, Layout, Piece, Source};
+use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
 use crate::wire::elastic::{Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId};
 
 /// The number of a `Confirmed` that answers a `Moved`.
 const OF_MOVED: u64 = 1;
+
+/// What stays is cut if it is longer than so many parts.
+const LONG: u64 = 2;
 
 /// A piece that has left and is kept until it is safe where it went.
 #[derive(Debug)]
@@ -30,7 +33,8 @@ pub(super) struct Leaving {
 }
 
 impl Store {
-    /// Cuts and moves a piece as it was ordered. True if it is not here any more as it was.
+    /// Cuts and moves a piece as it was ordered, and cuts what is longer than it should be (`parts`). True if it is not here
+    /// any more as it was.
     pub(super) fn carry_out(&mut self, at: At, out: &mut Outbound) -> bool {
         let went = self.carry_out_one(at, out);
         if went {
@@ -41,8 +45,9 @@ impl Store {
 
     /// The same, but keeps the orders: those about other pieces may not have been looked at.
     pub(super) fn carry_out_one(&mut self, at: At, out: &mut Outbound) -> bool {
+        let part_bytes = self.part_bytes();
         let Some(elastic) = &self.elastic else { return false };
-        let Some(orders) = elastic.orders.get(&at.key) else { return false };
+        let orders = elastic.orders.get(&at.key).map(Vec::as_slice).unwrap_or_default();
         let Some(tensor) = self.tensors.get_mut(&at.key) else { return false };
         let Some(piece) = tensor.pieces.get(at.index).filter(|piece| !is_busy(piece)) else {
             return false;
@@ -50,15 +55,20 @@ impl Store {
         let elementwise =
             self.optimizer.as_ref().is_none_or(|optimizer| optimizer.is_elementwise());
         let divisible = elementwise && may_be_cut(piece);
+        let longest = if divisible { part_bytes / piece.dtype.size() } else { usize::MAX } as u64;
         let parts = segments((piece.from, piece.to), orders, divisible);
         let leaves = parts.iter().any(|(.., owner)| owner.is_some());
+        // Not worth it without a copy, nor for a little.
+        let is_long = piece.copied != Copied::Not
+            && parts.iter().any(|(from, to, _)| (to - from) / LONG > longest);
+        if !leaves && !is_long {
+            return false;
+        }
         let place = PIECES_MAX.saturating_sub(tensor.pieces.len());
-        let longest =
-            if divisible { self.config.part_bytes / piece.dtype.size() } else { usize::MAX };
-        let short = shortened(&parts, longest as u64);
+        let short = shortened(&parts, longest);
         // Rather long parts than a move that is not made.
         let fits = [short, parts].into_iter().find(|parts| parts.len() <= place);
-        let Some(parts) = fits.filter(|_| leaves) else { return false };
+        let Some(parts) = fits.filter(|parts| leaves || parts.len() > 1) else { return false };
         self.divide(at, &parts, out);
         true
     }

@@ -21,6 +21,11 @@ struct Three {
 impl Three {
     /// Servers of which the first has a key, which its replica has too.
     fn new(servers: usize, workers: usize) -> Self {
+        Self::with_parts(servers, workers, PART_BYTES)
+    }
+
+    /// The same, with parts of so many bytes at most.
+    fn with_parts(servers: usize, workers: usize, part_bytes: usize) -> Self {
         let ids: Vec<NodeId> = (0..servers).map(crate::wire::server_id).collect();
         let store = |id| {
             let mut store = Store::new(StoreConfig {
@@ -30,7 +35,7 @@ impl Three {
                 deterministic: false,
                 elastic: true,
                 replicas: 1,
-                part_bytes: PART_BYTES,
+                part_bytes,
             });
             store.set_sync();
             (id, store)
@@ -114,6 +119,33 @@ impl Three {
         let claims = self.store(id).claims();
         claims.iter().map(|claim| (claim.holding.try_into().unwrap(), claim.version)).collect()
     }
+}
+
+/// Where the pieces of a server are, with their versions.
+fn pieces(three: &mut Three, id: NodeId) -> Vec<(u64, u64, u64)> {
+    let claims = three.store(id).claims();
+    claims.iter().map(|claim| (claim.from, claim.to, claim.version)).collect()
+}
+
+#[test]
+fn what_is_long_is_cut_after_its_first_round_and_so_is_its_copy() {
+    let mut two = Three::with_parts(2, 1, 64);
+    let parts = [(0, 16, 1), (16, 32, 1), (32, LENGTH, 1)];
+    assert_eq!(pieces(&mut two, 8), parts);
+    assert_eq!(pieces(&mut two, 10), parts);
+    // The worker hears of it with the answer to its push, and a push to the whole key is not served any more.
+    let again = two.push(9);
+    let routes = |out: &Outbound| out.answers[0].request.placed.as_ref().unwrap().routes.len();
+    assert_eq!((kinds(&again), routes(&again)), (vec![], parts.len()));
+}
+
+#[test]
+fn what_is_not_copied_or_not_long_stays_whole() {
+    assert_eq!(pieces(&mut Three::with_parts(1, 1, 64), 8), [(0, LENGTH, 1)]);
+    // A sixteenth of the longest part is the shortest, and up to two parts are not long.
+    let bytes = LENGTH as usize * 4;
+    assert_eq!(pieces(&mut Three::with_parts(2, 1, 16 * bytes / 2), 8), [(0, LENGTH, 1)]);
+    assert_eq!(pieces(&mut Three::with_parts(2, 1, 16 * bytes / 3), 8).len(), 3);
 }
 
 fn key() -> Key {

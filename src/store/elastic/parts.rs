@@ -1,0 +1,38 @@
+//! How long a piece should be (docs/elastic.md, "Parts"). May touch what the store may.
+
+use crate::store::mxnet::Store;
+
+/// What a server holds is in so many parts, if it can be.
+const PARTS: usize = 64;
+/// But none of fewer bytes than that part of the longest that it may have: each is a message of its own.
+const SHORTEST: usize = 16;
+/// What is held is counted again when that part of its pieces may be others.
+const COUNT_AGAIN: u64 = 8;
+
+/// How long parts are now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parts {
+    bytes: usize,
+    /// The claims' number for which that was counted, and how many more it may be.
+    counted: u64,
+    lasts: u64,
+}
+
+impl Store {
+    /// Bytes of value of a part, at most.
+    pub(super) fn part_bytes(&mut self) -> usize {
+        let Some(elastic) = &mut self.elastic else { return self.config.part_bytes };
+        let parts = &mut elastic.parts;
+        if parts.bytes == 0 || elastic.claims_number - parts.counted > parts.lasts {
+            let pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
+            let bytes = pieces.clone().map(|piece| piece.value.buffer().len());
+            let longest = self.config.part_bytes.max(1);
+            *parts = Parts {
+                bytes: (bytes.sum::<usize>() / PARTS).clamp(longest.div_ceil(SHORTEST), longest),
+                counted: elastic.claims_number,
+                lasts: pieces.count() as u64 / COUNT_AGAIN,
+            };
+        }
+        parts.bytes
+    }
+}
