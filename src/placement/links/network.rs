@@ -22,9 +22,15 @@ const FAR_SLOWER_WORKER: f64 = 4.0;
 /// holds so little that nobody waits for it. That is the confidence which is left then.
 const TRUSTED: f64 = 0.7;
 
-/// A worker is slow only if so many windows say so. While a job begins one worker makes the keys, and what servers then answer
-/// to all of them in a few windows is less than any of them can get.
+/// A worker is slow to send or to receive, or a server to send, only if so many windows say so. While a job begins one worker
+/// makes the keys, and what servers then answer in a few windows is less than any of them can send or get: the answers are
+/// small, and their confirmations wait behind what workers push.
 const ENOUGH: u32 = 8;
+
+/// The confidence in what a server can send, if it did so in the last second.
+const FRESH: f64 = 0.93;
+/// What a server receives has become less if it is below that part of what it was.
+const FALLEN: f64 = 0.75;
 
 /// One link as reported.
 #[derive(Clone, Debug)]
@@ -54,6 +60,8 @@ pub struct Network {
     downs: BTreeMap<NodeId, Known>,
     /// What nodes can send, as they saw it themselves.
     own_ups: BTreeMap<NodeId, Known>,
+    /// What each server received at the time when it last had been sending all that it can ([`FRESH`]).
+    downs_then: BTreeMap<NodeId, f64>,
     /// For each sender the most that receivers saw together, by second of this clock.
     ups: BTreeMap<NodeId, VecDeque<(u64, f64)>>,
     newest: Duration,
@@ -79,6 +87,7 @@ impl Network {
                     .report(now, rate, self.span);
             }
         }
+        self.note_down(report);
         let links = report.links.iter().take(MOST_REPORTED);
         for link in links.clone().filter(|link| link.estimate.is_sane()) {
             let recent = if link.recent.is_finite() { link.recent.max(0.0) } else { 0.0 };
@@ -95,6 +104,26 @@ impl Network {
         }
         for link in links {
             self.sum_up(now, link.peer);
+        }
+    }
+
+    /// Notes what a server can receive, if it just sent all that it can.
+    fn note_down(&mut self, report: &Report) {
+        let is_fresh = report.up.is_some_and(|up| up.is_sane() && up.confidence >= FRESH);
+        let room = self.downs_then.len() < MOST_PEERS;
+        if let Some(down) = self.down(report.node).filter(|_| is_fresh && room) {
+            self.downs_then.insert(report.node, down.rate);
+        }
+    }
+
+    /// What is left of what a server could send when it last did: that part of what it received then. Both directions of a card
+    /// usually become slower together (a machine's limit, a neighbour, another path), and pushes show it at once; answers
+    /// only when there are some: so long a server that had become slow was given the copies of a fast one to send on.
+    fn left(&self, node: NodeId) -> f64 {
+        let then = self.downs_then.get(&node).filter(|_| !is_worker(node));
+        match (then, self.down(node)) {
+            (Some(then), Some(now)) if now.rate < FALLEN * then => now.rate / then,
+            _ => 1.0,
         }
     }
 
@@ -132,6 +161,7 @@ impl Network {
         self.into.values_mut().for_each(|senders| _ = senders.remove(&node));
         self.downs.remove(&node);
         self.own_ups.remove(&node);
+        self.downs_then.remove(&node);
         self.ups.remove(&node);
     }
 
@@ -160,7 +190,7 @@ impl Network {
     pub fn up(&self, node: NodeId) -> Option<Estimate> {
         let links = self.links_out_of(node);
         if let Some(up) = self.own_ups.get(&node) {
-            return Some(links.at_most(up.estimate(self.newest)));
+            return Some(links.at_most(up.estimate(self.newest).scaled(self.left(node))));
         }
         let fastest = links.fastest?;
         let most = self.ups.get(&node)?.iter().map(|(_, sum)| *sum).fold(fastest.rate, f64::max);
@@ -208,8 +238,8 @@ impl Network {
         let card = |node: &NodeId| {
             let (mut out, mut into) = (self.links_out_of(*node), self.links_into(*node));
             let (up, down) = (self.up(*node), self.down(*node));
+            out.hold_up &= up.is_none_or(|up| up.samples >= ENOUGH);
             if is_worker(*node) {
-                out.hold_up &= up.is_none_or(|up| up.samples >= ENOUGH);
                 into.hold_up &= down.is_none_or(|down| down.samples >= ENOUGH);
             } else {
                 out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED);

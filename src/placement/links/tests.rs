@@ -390,6 +390,25 @@ fn what_a_node_saw_itself_counts_more() {
     assert!(network.up(8).is_none());
 }
 
+/// What a server can send is seen only when it answers.
+#[test]
+fn what_a_server_sends_falls_with_what_it_receives() {
+    let (mut network, mut now) = (Network::default(), 0.0);
+    let own = |rate: f64, confidence| Estimate { rate, lower: rate, confidence, samples: 8 };
+    let mut ups = |up, down| {
+        now += 1.0;
+        for node in [8, 9] {
+            network.report(seconds(now), &Report { up: Some(up), ..report(node, down, &[]) });
+        }
+        [8, 9].map(|node| network.up(node).map_or(0.0, |up| up.rate))
+    };
+    assert_eq!(ups(own(50.0, 1.0), 60.0), [50.0; 2]);
+    assert_eq!(ups(own(50.0, 0.7), 50.0), [50.0; 2], "a little less is none");
+    assert_eq!(ups(own(50.0, 0.6), 15.0), [12.5, 50.0], "a worker may wait for servers");
+    assert_eq!(ups(own(40.0, 1.0), 15.0), [40.0; 2], "but it was seen to send more");
+    assert_eq!(ups(own(40.0, 0.5), 60.0), [40.0; 2]);
+}
+
 #[test]
 fn what_a_node_sent_to_all_is_remembered_for_a_minute() {
     let mut network = Network::default();
