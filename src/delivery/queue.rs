@@ -84,6 +84,12 @@ impl<T> PriorityFifo<T> {
         }
     }
 
+    /// The next item.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.top.front()
+    }
+
     /// The priority of the next item.
     #[must_use]
     pub fn next_priority(&self) -> Option<i32> {

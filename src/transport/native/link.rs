@@ -312,8 +312,8 @@ impl Link {
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|part| outbox.len_of(part)).sum();
             while lane.writing.len() < BATCH_PARTS && bytes < BATCH_BYTES {
-                // The further connections carry parts of large messages only: what is small keeps its
-                // order on the first one.
+                // The further connections carry what is large only: what is small keeps its order on the
+                // first one.
                 let leases = lane.pipe.leases();
                 let Some(part) = outbox.next_part(ack, number > 0, leases) else { break };
                 bytes += outbox.len_of(&part);

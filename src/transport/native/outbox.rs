@@ -16,6 +16,8 @@ use crate::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_
 /// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since it may
 /// learn of an end later than of a beginning.
 const BEGUN_MAX: usize = super::session::ASSEMBLIES_MAX / 2;
+/// Bytes of a message that need not go over the first connection.
+const LARGE: u64 = GRANULE as u64;
 /// Room for control messages when data has none any more.
 pub(super) const ASIDE_MAX: usize = 4096;
 /// The largest queue that still fits the receiver's window.
@@ -192,15 +194,15 @@ impl Outbox {
     }
 
     /// The next part to write, with an acknowledgement for the other direction: link and number.
-    /// `only_begun`: one of a message that others are parts of too. `leases`: the connection's, if it has
+    /// `only_large`: for a further connection. `leases`: the connection's, if it has
     /// any.
     pub(super) fn next_part(
         &mut self,
         ack: Option<(u32, u64)>,
-        only_begun: bool,
+        only_large: bool,
         leases: Option<&mut Leases>,
     ) -> Option<Part> {
-        let sequence = if only_begun { self.most_urgent_begun()?.1 } else { self.choose()? };
+        let sequence = if only_large { self.choose_large()? } else { self.choose()? };
         let index = self.index(sequence)?;
         let part_bytes = self.limits.part_bytes as u64;
         let message = &mut self.stored[index];
@@ -243,6 +245,19 @@ impl Outbox {
             }
             _ => self.waiting.pop(),
         }
+    }
+
+    /// What a further connection takes: of what is begun, else a message that is worth a way of its own. It is delivered in
+    /// its turn, whatever comes first.
+    fn choose_large(&mut self) -> Option<u64> {
+        if let Some((_, begun)) = self.most_urgent_begun() {
+            return Some(begun);
+        }
+        let next = self.index(*self.waiting.peek()?)?;
+        if self.stored[next].total < LARGE {
+            return None;
+        }
+        self.waiting.pop()
     }
 
     /// Class and number. There is at most one of each class.

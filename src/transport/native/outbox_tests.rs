@@ -55,6 +55,20 @@ fn an_urgent_message_overtakes_a_large_one() {
 }
 
 #[test]
+fn further_connections_take_what_is_begun_and_then_what_is_large() {
+    let mut outbox = outbox();
+    push(&mut outbox, 2 * PART, 0);
+    push(&mut outbox, GRANULE, 0);
+    push(&mut outbox, GRANULE - 1, 0);
+    push(&mut outbox, GRANULE, 0);
+    let mut next = |only_large| outbox.next_part(None, only_large, None).map(|part| part.sequence);
+    assert_eq!(next(false), Some(1));
+    assert_eq!([next(true), next(true), next(true)], [Some(1), Some(2), None]);
+    // The small one goes over the first connection, and what follows it not before.
+    assert_eq!([next(false), next(true), next(true)], [Some(3), Some(4), None]);
+}
+
+#[test]
 fn slices_go_on_where_a_write_ended() {
     let mut outbox = outbox();
     let data = [Bytes::from_static(b"12345678"), Bytes::new(), Bytes::from_static(b"abc")];
