@@ -33,6 +33,8 @@ pub(super) struct Ticket {
 pub(super) struct Entered {
     /// Nodes and their customers, with the number of the message by which each came in.
     pub(super) members: BTreeMap<(NodeId, i32), i32>,
+    /// How often it was time to say whom it waits for.
+    pub(super) looks: u32,
 }
 
 /// The domain of the customers that the job was formed with. A customer that came later has a

@@ -296,6 +296,17 @@ fn customers_that_come_late_have_their_own_barriers() {
     assert_eq!(job.done(0, 9), None);
 }
 
+/// After 10, 20, 40, 80 and 160 s.
+#[test]
+fn whom_a_barrier_waits_for_is_said_less_and_less_often() {
+    let mut job = Job::of(1, 1);
+    job.start();
+    job.barrier(0, 9, 0, ALL_GROUP);
+    job.pass(165 * SECOND);
+    let says = |action: &&Action| matches!(action, Action::Log { text, .. } if text.contains("a barrier of group 7 waits for"));
+    assert_eq!(job.events[0].iter().filter(says).count(), 5);
+}
+
 #[test]
 fn whoever_dies_is_named_to_all_others() {
     for victim in 0..5 {
