@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -93,6 +94,9 @@ class Bench:
         self.clusters = {kind.name: stack.enter_context(Cluster(
             command, len(workers), len(servers), kind.library, place=Place(self.lab),
             settings={**(settings or {}), **kind.settings})) for kind in chosen}
+        if options.logs:
+            for name, cluster in self.clusters.items():
+                stack.callback(keep, cluster, options.logs / options.case / name.replace(" ", "-"))
 
     def set_servers(self, servers):
         self.servers = list(servers)
@@ -126,6 +130,13 @@ class Bench:
     def end(self):
         for cluster in self.clusters.values():
             cluster.end()
+
+
+def keep(cluster, where):
+    """What its processes wrote; 0 is the scheduler."""
+    where.mkdir(parents=True, exist_ok=True)
+    for written in cluster.logs():
+        shutil.copy(written, where)
 
 
 def limits(tensors, workers, servers, chosen):
@@ -337,6 +348,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=1, help="of redrawn")
     parser.add_argument("--congestion", default=CONGESTION, help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what the processes wrote; 0 is the scheduler")
     parser.add_argument("--stock-only", action="store_true", help="no ratio: for work on this itself")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--docs", action="store_true", help="write the tables of these cases into docs/benchmarks.md")
@@ -357,6 +369,7 @@ def measure(options):
     found, failures = {}, 0
     rounds = options.rounds
     for case in options.cases:
+        options.case = case
         options.rounds = rounds or (200 if case == "equal" else 5)
         print(f"{time.strftime('%H:%M:%S')} {case}", file=sys.stderr, flush=True)
         try:
@@ -380,7 +393,7 @@ def main():
     except Interrupted as interrupted:
         return interrupted.code
     CACHE.mkdir(parents=True, exist_ok=True)
-    how = {name: value for name, value in vars(options).items() if name not in ("cases", "docs", "gate")}
+    how = {name: value for name, value in vars(options).items() if name not in ("cases", "case", "logs", "docs", "gate")}
     (CACHE / "lab.json").write_text(json.dumps({"options": how, "cases": found}, indent=1))
     tables = "\n\n".join([machine(), lab_report.text(found, options.scale)])
     print(tables)

@@ -11,7 +11,6 @@ time is what limits the round; where all are low at once somebody waits for an a
 """
 
 import argparse
-import shutil
 import sys
 import threading
 import time
@@ -92,20 +91,12 @@ def parse():
     return options
 
 
-def keep(cluster, where):
-    where.mkdir(parents=True, exist_ok=True)
-    for written in cluster.logs():
-        shutil.copy(written, where)
-
-
 def watch(options):
     workers, servers = (lab.both(rates, options) for rates in CASES[options.case])
     kind = lab.Kind(lab.OURS, lab.TCP, {**lab.ELASTIC, **options.set})
     with ExitStack() as stack:
         tensors, settings = ("huge", lab.WHOLE) if options.case == "huge" else ("resnet50", None)
         job = lab.Bench(stack, workers, servers, options, [kind], settings)
-        if options.logs:
-            stack.callback(keep, job.clusters[lab.OURS], options.logs)
         bound = job.bounds(tensors)["bounds"][lab.OURS]
         pids = job.clusters[lab.OURS].pids()
         named = {f"{role[0]}{index}": pid for role in ("server", "worker") for index, pid in enumerate(pids[role])}
