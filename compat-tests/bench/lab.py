@@ -348,7 +348,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=1, help="of redrawn")
     parser.add_argument("--congestion", default=CONGESTION, help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what the processes wrote; 0 is the scheduler")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what the processes wrote, in CASE/CLUSTER; 0 is the scheduler")
     parser.add_argument("--stock-only", action="store_true", help="no ratio: for work on this itself")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--docs", action="store_true", help="write the tables of these cases into docs/benchmarks.md")

@@ -82,7 +82,7 @@ def parse():
     parser.add_argument("case", choices=[*CASES])
     parser.add_argument("--rounds", type=int, default=8, help="default: %(default)s")
     parser.add_argument("--every", action="store_true", help="a table for each round")
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="for what the processes wrote; 0 is the scheduler")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="for what the processes wrote, in CASE/ours; 0 is the scheduler")
     parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
     parser.add_argument("--congestion", default=CONGESTION, help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")

@@ -110,7 +110,7 @@ impl Network {
     /// Notes what a server can receive, if it just sent all that it can.
     fn note_down(&mut self, report: &Report) {
         let is_fresh = report.up.is_some_and(|up| up.is_sane() && up.confidence >= FRESH);
-        let room = self.downs_then.len() < MOST_PEERS;
+        let room = self.downs_then.len() < MOST_PEERS || self.downs_then.contains_key(&report.node);
         if let Some(down) = self.down(report.node).filter(|_| is_fresh && room) {
             self.downs_then.insert(report.node, down.rate);
         }
