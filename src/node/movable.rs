@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::Bytes;
 
@@ -16,8 +16,9 @@ use super::service::Delivery;
 use super::shell::{Owner, send_transfer};
 use super::van::{Van, lock};
 use crate::cluster::Event;
+use crate::kv::KvPairs;
 use crate::observe::log::{self, Level};
-use crate::store::opaque::{Opaque, OpaqueConfig, Step};
+use crate::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use crate::wire::elastic::{Order, Transfer, Word};
 use crate::wire::{Key, Message, Meta, NodeId};
 
@@ -84,6 +85,31 @@ pub(crate) struct Movable {
     keys: OnceLock<Mutex<Opaque>>,
     /// One more than the number of the claims that the scheduler was sent last.
     claimed: AtomicU64,
+}
+
+/// The keys of an answer on its way: kept until the worker has confirmed it (over zmq, until it is in the kernel's
+/// hands). The values say nothing of that: those that are lent are kept for longer.
+struct Underway {
+    keys: Bytes,
+    fetch: Fetch,
+    customer: Weak<Shared>,
+}
+
+impl AsRef<[u8]> for Underway {
+    fn as_ref(&self) -> &[u8] {
+        &self.keys
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        // On any thread, perhaps with a link's lock: the state machine is never locked while something is sent.
+        if let Some(customer) = self.customer.upgrade()
+            && let Some(movable) = customer.movable()
+        {
+            movable.fetched(&customer, self.fetch);
+        }
+    }
 }
 
 impl Movable {
@@ -201,18 +227,18 @@ impl Movable {
         }
     }
 
-    /// The application answers a request, as it was given to it, with so many bytes of values. The request as its
-    /// sender knows it; `None` if nobody gets this answer. On any thread.
+    /// The application answers a request, as it was given to it. The request as its sender knows it, and what goes to it;
+    /// `None` if nobody gets this answer. On any thread.
     pub(crate) fn answered(
         &self,
         customer: &Shared,
         van: &Arc<Van>,
-        (request, values): (&Meta, usize),
-    ) -> Option<Meta> {
+        (request, mut kv): (&Meta, KvPairs),
+    ) -> Option<(Meta, KvPairs)> {
         if !van.is_elastic() {
-            return Some(request.clone());
+            return Some((request.clone(), kv));
         }
-        let answered = lock(self.keys(customer, van)).answered(request.timestamp, values);
+        let answered = lock(self.keys(customer, van)).answered(request.timestamp, kv.vals.len());
         let Some(answered) = answered else {
             // As when somebody has left without the push that it waited for: it was answered then.
             let text = "an answer to a request that is answered already is not sent";
@@ -222,8 +248,18 @@ impl Movable {
         if answered.due {
             customer.line.push(i32::MAX, Delivery::Retry);
         }
-        let error = request.error.clone();
-        answered.request.map(|known| Meta { error, ..known })
+        let known = answered.request?;
+        if let Some(fetch) = answered.fetch {
+            let customer = Weak::clone(&customer.me);
+            kv.keys = Bytes::from_owner(Underway { keys: kv.keys, fetch, customer });
+        }
+        Some((Meta { error: request.error.clone(), ..known }, kv))
+    }
+
+    fn fetched(&self, customer: &Shared, fetch: Fetch) {
+        if self.keys.get().is_some_and(|keys| lock(keys).fetched(fetch)) {
+            customer.line.push(i32::MAX, Delivery::Retry);
+        }
     }
 
     /// Asks the state machine, and does what it says, in order, and what follows from that.

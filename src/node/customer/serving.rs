@@ -24,11 +24,11 @@ impl Shared {
                 request.sender, request.error
             )));
         }
-        let meta = match self.movable() {
-            None => response_meta(request, self.app_id),
-            Some(movable) => match movable.answered(self, &van, (request, kv.vals.len())) {
+        let (meta, kv) = match self.movable() {
+            None => (response_meta(request, self.app_id), kv),
+            Some(movable) => match movable.answered(self, &van, (request, kv)) {
                 None => return Ok(()),
-                Some(request) => response_meta(&request, self.app_id),
+                Some((request, kv)) => (response_meta(&request, self.app_id), kv),
             },
         };
         van.send(with_data(meta, kv))

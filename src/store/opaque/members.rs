@@ -16,8 +16,11 @@ impl Opaque {
         }
         // What left for one of them now would be claimed by nobody.
         let lost = &self.lost;
-        for owned in self.keys.values_mut() {
+        for (key, owned) in &mut self.keys {
             owned.order = owned.order.filter(|order| !lost.contains(&order.to));
+            if owned.order.is_none() {
+                self.ordered.remove(key);
+            }
         }
         self.claims()
     }

@@ -12,10 +12,11 @@
 //! |---|---|
 //! | [`Opaque::serve`] | a push or pull came, with `meta.placed` |
 //! | [`Opaque::answered`] | the application answers: what goes back to the worker, if anything |
+//! | [`Opaque::fetched`] | the answer to a pull has arrived |
 //! | [`Opaque::exported`], [`Opaque::imported`] | the application has given, or taken, the state of a key |
 //! | [`Opaque::transfer`] | another server sent a transfer; an error is a malformed one, and ends the job |
 //! | [`Opaque::orders`], [`Opaque::collect`], [`Opaque::policy`] | words of the scheduler |
-//! | [`Opaque::advance`] | now and then, and when [`Opaque::answered`] says so |
+//! | [`Opaque::advance`] | now and then, and when [`Opaque::answered`] or [`Opaque::fetched`] says so |
 //! | [`Opaque::claims`] | to report to the scheduler, when [`Opaque::claims_number`] has changed |
 //! | [`Opaque::forget_node`] | a worker is gone, or another process has its id |
 //!
@@ -44,7 +45,7 @@ use super::{Answer, Outgoing};
 use crate::wire::elastic::Route;
 use crate::wire::{Key, Meta, NodeId, server_id};
 
-pub use self::requests::Answered;
+pub use self::requests::{Answered, Fetch};
 
 /// For how long requests are kept back, so that a key that is to leave can. Then they are let through for as long: they
 /// may be what the others wait for.

@@ -49,7 +49,8 @@ impl Opaque {
     }
 
     /// True if nothing of a key is under way: the application has answered all that it was given; and if it keeps
-    /// nothing between rounds, all have what they pushed for.
+    /// nothing between rounds, all have got what they pushed for. (That it was sent is not enough: a worker may hear first that this
+    /// server is released, and would ask the new owner, who has not got it.)
     pub(super) fn may_leave(&self, key: Key) -> bool {
         self.keys.get(&key).is_some_and(|owned| {
             owned.open == 0
@@ -99,9 +100,10 @@ impl Opaque {
 
     /// Sends a key to its new owner. Who has asked meanwhile shall ask there.
     fn leave(&mut self, key: Key, state: Option<Bytes>, steps: &mut Vec<Step>) {
-        let Some(mut owned) = self.keys.remove(&key) else { return };
         self.ordered.remove(&key);
-        let Some(Ordered { to, .. }) = owned.order.take() else { return };
+        let order = self.keys.get_mut(&key).and_then(|owned| owned.order.take());
+        let Some(Ordered { to, .. }) = order else { return };
+        let Some(owned) = self.keys.remove(&key) else { return };
         let (transfer, frames) = write(key, &owned, state);
         let route = route(transfer.term, to);
         self.learn(key, route);

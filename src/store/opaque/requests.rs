@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::visitors::who;
+use super::visitors::{Customer, who};
 use super::{GIVEN_MAX, Given, HOLD, Opaque, Owned, Step};
 use crate::kv::{KEY_SIZE, KvPairs, key_at};
 use crate::store::elastic::marks::Marks;
@@ -18,8 +18,19 @@ use crate::wire::{Key, Meta, NodeId};
 pub struct Answered {
     /// The request as its sender knows it; `None`: nobody gets this answer.
     pub request: Option<Meta>,
+    /// To be given to [`Opaque::fetched`] once the answer has arrived.
+    pub fetch: Option<Fetch>,
     /// [`Opaque::advance`] has something to do.
     pub due: bool,
+}
+
+/// Values on their way to who asked for them. Where nothing is kept between rounds nobody else has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    key: Key,
+    who: Customer,
+    /// Pushes that its customer had made when it asked.
+    pushes: u64,
 }
 
 /// Where a request is served.
@@ -228,10 +239,20 @@ impl Opaque {
         self.note_bytes(key, values);
         let owned = self.keys.get_mut(&key)?;
         owned.open = owned.open.saturating_sub(1);
-        if pull {
-            owned.visitors.answered(who, pushes);
+        let fetch = (pull && self.config.stateless).then_some(Fetch { key, who, pushes });
+        Some(Answered { request, fetch, due: self.is_due(key) })
+    }
+
+    /// An answer with values has arrived, or who asked is gone. True if [`Self::advance`] has something to do.
+    pub fn fetched(&mut self, Fetch { key, who, pushes }: Fetch) -> bool {
+        if let Some(owned) = self.keys.get_mut(&key) {
+            owned.visitors.fetched(who, pushes);
         }
-        Some(Answered { request, due: owned.order.is_some() && self.may_leave(key) })
+        self.is_due(key)
+    }
+
+    fn is_due(&self, key: Key) -> bool {
+        self.ordered.contains(&key) && self.may_leave(key)
     }
 
     /// An answer says what its worker does not know yet of where the key is.

@@ -19,7 +19,7 @@ pub(super) const fn who(request: &Meta) -> Customer {
 struct Visitor {
     pushes: u64,
     pulls: u64,
-    /// How many of its pushes were given before the newest of its pulls that is answered.
+    /// How many of its pushes were given before the newest of its pulls whose answer has arrived.
     fetched: u64,
 }
 
@@ -41,7 +41,7 @@ impl Visitors {
     }
 
     /// The application is given a request. How many pushes the customer has then made: to be said again with
-    /// [`Self::answered`].
+    /// [`Self::fetched`].
     pub(super) fn given(&mut self, request: &Meta, stateless: bool) -> u64 {
         let first = !self.knows(who(request));
         let visitor = self.of.entry(who(request)).or_default();
@@ -50,10 +50,10 @@ impl Visitors {
         visitor.pushes
     }
 
-    /// A request that asked for values is answered.
-    pub(super) fn answered(&mut self, customer: Customer, pushes: u64) {
+    /// The answer to a request that asked for values has arrived. (It may be of one that had this name before.)
+    pub(super) fn fetched(&mut self, customer: Customer, pushes: u64) {
         if let Some(visitor) = self.of.get_mut(&customer) {
-            visitor.fetched = visitor.fetched.max(pushes);
+            visitor.fetched = visitor.fetched.max(pushes.min(visitor.pushes));
         }
     }
 

@@ -65,10 +65,12 @@ fn given(steps: &[Step]) -> i32 {
     }
 }
 
-/// Serves a request, which the application answers at once.
+/// Serves a request, which the application answers at once, and the answer arrives.
 fn answered(server: &mut Opaque, request: Meta) -> Answered {
     let number = given(&serve(server, NOW, request));
-    server.answered(number, 0).unwrap()
+    let answered = server.answered(number, 0).unwrap();
+    let due = answered.fetch.is_some_and(|fetch| server.fetched(fetch));
+    Answered { due: answered.due || due, ..answered }
 }
 
 fn again(steps: &[Step]) -> Vec<Route> {
@@ -389,6 +391,37 @@ fn a_round_is_never_split() {
     let steps = take(&mut old, 10, &back);
     assert_eq!(sent(&steps).transfer.kind(), TransferKind::Moved);
     assert_eq!(held_as(&old), [(Holding::Owner, TERM + 2)]);
+}
+
+#[test]
+fn a_key_leaves_when_all_have_what_they_pushed_for() {
+    let mut old = server(8, true);
+    begun(&mut old);
+    for worker in [9, 11] {
+        answered(&mut old, push(worker, 4));
+    }
+    assert!(!answered(&mut old, request(9, 5, false, true)).due);
+    let number = given(&serve(&mut old, NOW, request(11, 5, false, true)));
+    assert!(order(&mut old, NOW, 10).is_empty());
+    let Answered { fetch, due, .. } = old.answered(number, 0).unwrap();
+    assert!(!due && advance(&mut old, NOW).is_empty(), "nobody else could say it again");
+    assert!(old.fetched(fetch.unwrap()));
+    assert_eq!(sent(&advance(&mut old, NOW)).to, 10);
+    assert!(!old.fetched(fetch.unwrap()), "said twice, of a key that is gone");
+}
+
+#[test]
+fn a_key_whose_new_owner_dies_before_it_leaves_stays() {
+    for stateless in [true, false] {
+        let mut old = server(8, stateless);
+        answered(&mut old, push(9, 1));
+        let number = given(&serve(&mut old, NOW, push(11, 1)));
+        assert!(order(&mut old, NOW, 10).is_empty());
+        old.collect(&Word { epoch: 2, lost: vec![10], ..Word::default() });
+        old.answered(number, 0).unwrap();
+        assert!(advance(&mut old, NOW).is_empty());
+        assert_eq!(held_as(&old), [(Holding::Owner, TERM)]);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Three servers and two workers with applications, while keys move all the time and policies change: messages between
-//! two nodes keep their order, those of different pairs come in any order. Each push must count once, each pull bring
-//! what it must, and everything end.
+//! Three servers and two workers with applications, while keys move all the time and policies change, and one server is
+//! emptied and released: messages between two nodes keep their order, those of different pairs come in any order. Each
+//! push must count once, each pull bring what it must, and everything end.
 
 use std::collections::VecDeque;
 
@@ -63,7 +63,9 @@ struct State {
 
 enum Message {
     Request(Meta, Vec<Bytes>),
-    Answer(Meta, KvPairs),
+    Answer(Meta, KvPairs, Option<Fetch>),
+    /// The answer has arrived.
+    Arrived(Fetch),
     Transfer(Outgoing),
     Collect(Word),
     Claims(Vec<Claim>),
@@ -96,6 +98,9 @@ struct Play {
     epoch: u64,
     claims: BTreeMap<NodeId, Vec<Claim>>,
     collecting: bool,
+    /// Those that serve. One may be emptied, since that policy, and is then released.
+    serving: Vec<NodeId>,
+    emptied: Option<(NodeId, u64)>,
     moves: usize,
     failures: Vec<String>,
 }
@@ -108,6 +113,10 @@ fn number(bytes: &[u8]) -> i64 {
 
 fn value(number: i64) -> Bytes {
     Bytes::copy_from_slice(&number.to_ne_bytes())
+}
+
+fn key(number: u64) -> Key {
+    crate::kv::server_key_ranges(SERVERS.len())[number as usize % SERVERS.len()].begin + number
 }
 
 /// What a worker pushes in a round: each worker's digit tells it apart.
@@ -139,6 +148,8 @@ impl Play {
             epoch: 1,
             claims: BTreeMap::new(),
             collecting: false,
+            serving: SERVERS.to_vec(),
+            emptied: None,
             moves: 0,
             failures: Vec::new(),
         };
@@ -154,19 +165,33 @@ impl Play {
 
     fn tell_policy(&mut self, routes: Vec<KeyRoute>) {
         let turn = self.epoch as usize;
-        let homes = (0..SERVERS.len()).map(|rank| SERVERS[(rank + turn) % SERVERS.len()]).collect();
-        let word =
-            Word { epoch: self.epoch, servers: SERVERS.to_vec(), homes, routes, ..Word::default() };
+        let released = SERVERS.into_iter().filter(|id| !self.serving.contains(id)).collect();
+        let stays = |id: &NodeId| self.emptied.is_none_or(|(emptied, _)| emptied != *id);
+        let able: Vec<NodeId> = self.serving.iter().copied().filter(stays).collect();
+        let homes = (0..SERVERS.len()).map(|rank| able[(rank + turn) % able.len()]).collect();
+        let (epoch, servers) = (self.epoch, self.serving.clone());
+        let word = Word { epoch, servers, homes, routes, released, ..Word::default() };
         for to in SERVERS.iter().chain(&WORKERS) {
             self.post(SCHEDULER, *to, Message::Policy(word.clone()));
+        }
+    }
+
+    /// The server that is emptied may go once it has nothing and nothing can be on its way there: orders that name it were
+    /// forgotten with a policy since.
+    fn let_go(&mut self, claims: &BTreeMap<NodeId, Vec<Claim>>) {
+        let Some((id, epoch)) = self.emptied else { return };
+        let comes = |claim: &Claim| claim.peer == id && claim.holding == Holding::Leaving as i32;
+        let is_empty = claims.get(&id).is_some_and(Vec::is_empty);
+        if is_empty && self.epoch > epoch + 1 && !claims.values().flatten().any(comes) {
+            self.serving.retain(|serving| *serving != id);
+            self.servers.remove(&id);
         }
     }
 
     // ---- workers ---------------------------------------------------------------------------------------------
 
     fn key(&mut self) -> Key {
-        let number = self.random.below(KEYS as usize) as u64;
-        crate::kv::server_key_ranges(SERVERS.len())[number as usize % SERVERS.len()].begin + number
+        key(self.random.below(KEYS as usize) as u64)
     }
 
     /// Begins the next request about a key of which nothing is open.
@@ -217,11 +242,14 @@ impl Play {
 
     fn at_worker(&mut self, from: NodeId, id: NodeId, message: Message) {
         let now = self.now;
+        if let Message::Answer(.., Some(fetch)) = &message {
+            self.post(id, from, Message::Arrived(*fetch));
+        }
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let mut out = Vec::new();
         match message {
             Message::Policy(word) => worker.flights.policy(now, &word, &mut out).unwrap(),
-            Message::Answer(meta, kv) => {
+            Message::Answer(meta, kv, _) => {
                 assert!(meta.error.is_empty(), "{meta:?}");
                 let who = (meta.timestamp, from);
                 let placed = meta.placed.as_ref();
@@ -271,7 +299,7 @@ impl Play {
             let Some(server) = self.servers.get_mut(&id) else { return };
             match step {
                 Step::Answer(Answer { request, kv }) => {
-                    self.post(id, request.sender, Message::Answer(request, kv));
+                    self.post(id, request.sender, Message::Answer(request, kv, None));
                 }
                 Step::Transfer(outgoing) => {
                     self.moves += usize::from(outgoing.transfer.kind() == TransferKind::Moved);
@@ -366,7 +394,7 @@ impl Play {
             if let Some(request) = answered.request {
                 let keys = if vals.is_empty() { Bytes::new() } else { key_bytes(key) };
                 let kv = KvPairs { keys, vals, ..KvPairs::default() };
-                self.post(id, request.sender, Message::Answer(request, kv));
+                self.post(id, request.sender, Message::Answer(request, kv, answered.fetch));
             }
             if answered.due {
                 self.due(id);
@@ -383,6 +411,12 @@ impl Play {
         match message {
             Message::Request(meta, frames) => {
                 self.step(id, |keys, now, steps| keys.serve(now, meta, &frames, steps));
+            }
+            Message::Arrived(fetch) => {
+                let server = self.servers.get_mut(&id);
+                if server.is_some_and(|server| server.keys.fetched(fetch)) {
+                    self.due(id);
+                }
             }
             Message::Transfer(Outgoing { transfer, frames, .. }) => {
                 self.step(id, |keys, now, steps| {
@@ -412,9 +446,25 @@ impl Play {
 
     fn orders(&mut self) {
         let (from, to) = (SERVERS[self.random.below(3)], SERVERS[self.random.below(3)]);
+        if self.emptied.is_some_and(|(id, _)| id == to) {
+            return;
+        }
         let key = self.key();
         let order = Order { key, from: 0, to: OPAQUE_END, owner: to };
         self.post(SCHEDULER, from, Message::Orders(vec![order]));
+    }
+
+    /// From now on keys leave one server, and none come.
+    fn empty_one(&mut self) {
+        if self.emptied.is_some() {
+            return;
+        }
+        self.emptied = Some((SERVERS[2], self.epoch));
+        for number in 0..KEYS {
+            let owner = SERVERS[self.random.below(2)];
+            let order = Order { key: key(number), from: 0, to: OPAQUE_END, owner };
+            self.post(SCHEDULER, SERVERS[2], Message::Orders(vec![order]));
+        }
     }
 
     fn collect(&mut self) {
@@ -424,14 +474,14 @@ impl Play {
         self.epoch += 1;
         self.collecting = true;
         let word = Word { epoch: self.epoch, ..Word::default() };
-        for to in SERVERS {
+        for to in self.serving.clone() {
             self.post(SCHEDULER, to, Message::Collect(word.clone()));
         }
     }
 
     fn claimed(&mut self, from: NodeId, claims: Vec<Claim>) {
         self.claims.insert(from, claims);
-        if self.claims.len() < SERVERS.len() {
+        if self.claims.len() < self.serving.len() {
             return;
         }
         let claims = std::mem::take(&mut self.claims);
@@ -445,6 +495,7 @@ impl Play {
             epoch: self.epoch,
         };
         let resolution = resolve(evidence);
+        self.let_go(&claims);
         assert!(resolution.lost.is_empty());
         let pieces = resolution.pieces.values().flat_map(|key| &key.pieces);
         let routes = pieces.map(crate::cluster::claims::Piece::route).collect();
@@ -458,12 +509,21 @@ impl Play {
         let full: Vec<_> = self.network.iter().filter(|(_, queue)| !queue.is_empty()).collect();
         let Some(((from, to), _)) = full.get(self.random.below(full.len())) else { return false };
         let (from, to) = (*from, *to);
+        // What the one that may be emptied says comes late: also when it is gone.
+        if from == SERVERS[2] && WORKERS.contains(&to) && self.random.below(8) > 0 {
+            return false;
+        }
         let Some(message) = self.network.get_mut(&(from, to)).and_then(VecDeque::pop_front) else {
             return false;
         };
         match message {
             Message::Claims(claims) => self.claimed(from, claims),
-            message if self.servers.contains_key(&to) => self.at_server(from, to, message),
+            // Who is released has ended; what it had sent arrives.
+            message if SERVERS.contains(&to) => {
+                if self.servers.contains_key(&to) {
+                    self.at_server(from, to, message);
+                }
+            }
             message => self.at_worker(from, to, message),
         }
         true
@@ -489,12 +549,13 @@ impl Play {
             self.now += Duration::from_micros(100 * slow);
             match self.random.below(40) {
                 0..=2 => self.orders(),
-                3 if self.random.below(10) == 0 => self.collect(),
-                4..=20 => self.ask(WORKERS[step % 2]),
+                3 if self.emptied.is_some() || self.random.below(10) == 0 => self.collect(),
+                4 if self.random.below(30) == 0 => self.empty_one(),
+                5..=21 => self.ask(WORKERS[step % 2]),
                 _ => {}
             }
             if step % 200 == 0 {
-                for id in SERVERS {
+                for id in self.serving.clone() {
                     self.step(id, |keys, now, steps| keys.advance(now, steps));
                 }
                 for id in WORKERS {
