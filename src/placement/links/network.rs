@@ -22,9 +22,9 @@ const FAR_SLOWER_WORKER: f64 = 4.0;
 /// holds so little that nobody waits for it. That is the confidence which is left then.
 const TRUSTED: f64 = 0.7;
 
-/// A worker is slow to send or to receive, or a server to send, only if so many windows say so. While a job begins one worker
-/// makes the keys, and what servers then answer in a few windows is less than any of them can send or get: the answers are
-/// small, and their confirmations wait behind what workers push.
+/// A worker is slow to send or to receive, a server to send, or a link narrow, only if so many windows say so. While a job begins
+/// one worker makes the keys, and what servers then answer in a few windows is less than any of them can send or get: the
+/// answers are small, and their confirmations wait behind what workers push.
 const ENOUGH: u32 = 8;
 
 /// The confidence in what a server can send, if it did so in the last second.
@@ -292,7 +292,7 @@ impl Network {
                 let cap = |from, to, up: Option<f64>, down: Option<f64>| {
                     let link = self.link(from, to)?;
                     let fair = up?.min(down?);
-                    (link.rate < NARROW * fair).then_some(link.lower)
+                    (link.samples >= ENOUGH && link.rate < NARROW * fair).then_some(link.lower)
                 };
                 let each = |rate: Option<f64>, of: f64| rate.map(|rate| rate / of);
                 let (many, few) = (many_servers, many_workers);
