@@ -35,24 +35,26 @@ fn workers_get_what_copies_leave_until_these_have_caught_up() {
         send(9, sent);
         send(11, sent);
         sent += 1;
-        paces(&from)[0].is_some()
+        // One after the other: between the two there is a time.
+        let [first, second, server] = paces(&from)[..] else { unreachable!() };
+        assert_eq!(server, None, "copies are not paced");
+        first.is_some_and(|pace| u64::from(pace) <= RATE) && first == second
     });
-    let [first, second, server] = paces(&from)[..] else { unreachable!() };
-    assert!(first == second && first.is_some_and(|pace| u64::from(pace) <= RATE), "{first:?}");
-    assert_eq!(server, None, "copies are not paced");
     // All arrives all the same; and what came paced does not show what the way could carry.
     for reader in &readers {
         assert_eq!(reader.numbers(sent as usize), (0..sent).collect::<Vec<_>>());
     }
     drop(peers[0].take_rates());
-    let before = from.sent_over_tcp();
-    send(9, sent);
-    assert_eq!(readers[0].numbers(1), [sent]);
+    let (before, began) = (from.sent_over_tcp(), Instant::now());
+    (sent..sent + 8).for_each(|number| send(9, number));
+    assert_eq!(readers[0].numbers(8), (sent..sent + 8).collect::<Vec<_>>());
     assert!(paces(&from)[0].is_some(), "the server has read nothing yet");
     assert!(peers[0].take_rates().iter().all(|sample| !sample.more));
     for (now, before) in from.sent_over_tcp().iter().zip(&before).filter(|(now, _)| now.peer != 10)
     {
-        assert!(now.busy <= before.busy, "it could have sent more meanwhile");
+        // The kernel counts in ticks of a clock of its own: a part of one may be left.
+        let left = now.busy.saturating_sub(before.busy);
+        assert!(left * 4 < began.elapsed(), "it could have sent more for {left:?}");
     }
     let late = Received::by(&peers[2]);
     assert_eq!(late.numbers(MANY as usize - 1), (1..MANY).collect::<Vec<_>>());
