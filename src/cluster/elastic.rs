@@ -14,7 +14,7 @@ use super::orders::Replaced;
 use super::tenures::Tenures;
 use super::types::{Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::elastic::{Claim, KeyRoute, Order, Word, WordKind};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, Order, Word, WordKind};
 use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
 
 /// What a node knows of an elastic job.
@@ -73,6 +73,8 @@ pub(super) struct Books {
     pub(super) orders: Vec<(NodeId, Order)>,
     /// Those that do not stand any more, and may have been begun.
     pub(super) replaced: Vec<Replaced>,
+    /// Where copies are to be kept by the next policy, if elsewhere.
+    pub(super) copies: Option<Vec<CopyPlace>>,
     /// Claims are being collected for the next policy.
     pub(super) collection: Option<Collection>,
     /// How long a round takes.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use prost::Message as _;
 
 use super::tenures::Tenures;
-use crate::wire::elastic::Order;
+use crate::wire::elastic::{CopyPlace, Order};
 use crate::wire::{Node, NodeId, Role};
 
 /// A member of the job.
@@ -196,6 +196,9 @@ pub struct State {
     /// The job goes on without workers that die. Journals of earlier versions do not say.
     #[prost(bool, optional, tag = "24")]
     pub elastic_workers: Option<bool>,
+    /// Where copies are kept, by the last policy.
+    #[prost(message, repeated, tag = "25")]
+    pub copies: Vec<CopyPlace>,
 }
 
 /// A policy came into force, with a given epoch and given homes.
@@ -213,6 +216,9 @@ pub struct Homes {
     /// Workers that came back and are in a policy for the first time.
     #[prost(int32, repeated, tag = "4")]
     pub back: Vec<NodeId>,
+    /// Where copies are kept.
+    #[prost(message, repeated, tag = "5")]
+    pub copies: Vec<CopyPlace>,
 }
 
 /// A server, and a text about it.

@@ -80,9 +80,13 @@ impl Cluster {
         let back = self.let_back(epoch);
         self.new_policy(epoch, &joined, &released);
         let homes = self.elastic.policy.homes.clone();
-        let (joined_now, released_now) = (joined.clone(), released.clone());
-        let change =
-            Homes { homes, joined: joined_now, released: released_now, back: back.clone() };
+        let change = Homes {
+            homes,
+            joined: joined.clone(),
+            released: released.clone(),
+            back: back.clone(),
+            copies: self.elastic.policy.copies.clone(),
+        };
         out.push(Action::Record(Record::new(Change::Homes(change))));
         self.log_policy(&joined, &released, &back, out);
         self.tell_policy(&released, out);
@@ -125,6 +129,7 @@ impl Cluster {
 
     fn new_policy(&mut self, epoch: u64, joined: &[NodeId], released: &[NodeId]) {
         let former = std::mem::take(&mut self.elastic.policy);
+        let wanted = self.elastic.books.copies.take();
         let mut servers: Vec<NodeId> = former.servers.iter().chain(joined).copied().collect();
         servers.retain(|id| !self.lost.contains_key(id) && !released.contains(id));
         servers.sort_unstable();
@@ -141,7 +146,7 @@ impl Cluster {
         });
         let live = self.live_workers();
         // Servers whose place for copies is gone choose for themselves.
-        let mut copies = former.copies;
+        let mut copies = wanted.unwrap_or(former.copies);
         copies.retain(|copy| {
             servers.contains(&copy.owner) && servers.iter().any(|id| *id == copy.holder && able(id))
         });
@@ -159,7 +164,8 @@ impl Cluster {
         };
     }
 
-    /// Scheduler: its owner says which server is to keep the copies of which. A new policy tells the others.
+    /// Scheduler: its owner says which server is to keep the copies of which. A new policy tells the others; the one that is in
+    /// force stays as it is, since nodes may hear of it once more.
     pub(super) fn place_copies(
         &mut self,
         now: Duration,
@@ -169,7 +175,7 @@ impl Cluster {
         if !self.is_scheduler() || !self.may_order() || self.elastic.policy.copies == copies {
             return;
         }
-        self.elastic.policy.copies = copies;
+        self.elastic.books.copies = Some(copies);
         self.collect(now, out);
     }
 

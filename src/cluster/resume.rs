@@ -81,6 +81,7 @@ impl Cluster {
             released: state.released.keys().copied().collect(),
             replicas: state.replicas,
             workers: state.workers,
+            copies: state.copies.clone(),
             ..Policy::default()
         };
         cluster.fill_books(state);

@@ -89,7 +89,7 @@ impl Copied {
     }
 }
 
-/// A copy at a server that is being emptied, after the piece was sent to another replica: it gets no more rounds.
+/// A copy at a server that was the replica before, after the piece was sent to another one: it gets no more rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FormerCopy {
     pub(super) at: NodeId,

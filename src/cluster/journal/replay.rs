@@ -15,6 +15,7 @@ impl State {
             Change::Epoch(epoch) => self.epoch = self.epoch.max(*epoch),
             Change::Homes(policy) => {
                 self.homes.clone_from(&policy.homes);
+                self.copies.clone_from(&policy.copies);
                 self.serving.extend(policy.joined.iter().map(|id| (*id, true)));
                 forget(&mut self.serving, &policy.released);
                 self.serving.retain(|id, _| !self.lost.contains_key(id));

@@ -49,7 +49,7 @@ fn records() -> Vec<Record> {
     let about = |id, text: &str| About { id, text: text.to_owned() };
     let homes = |homes: [NodeId; 2], joined: &[NodeId], released: &[NodeId]| {
         let (joined, released) = (joined.to_vec(), released.to_vec());
-        Change::Homes(Homes { homes: homes.to_vec(), joined, released, back: Vec::new() })
+        Change::Homes(Homes { homes: homes.to_vec(), joined, released, ..Homes::default() })
     };
     let keys = |length| Change::Keys(Keys { keys: [(3, 10), (4, length)].into() });
     let taken = |from, to, owner| {
@@ -178,4 +178,17 @@ proptest! {
         let _ = read(&all);
         let _ = read(&all[MAGIC.len()..]);
     }
+}
+
+#[test]
+fn where_copies_are_kept_is_known_after_a_restart() {
+    let mut state = job();
+    let copies = vec![CopyPlace { owner: 8, holder: 10 }];
+    let homes = Homes { homes: vec![8, 10], copies: copies.clone(), ..Homes::default() };
+    let record = Record::new(Change::Homes(homes)).to_bytes();
+    state.apply(&Record::from_bytes(&record).unwrap());
+    assert_eq!(state.copies, copies);
+    // The next policy may name none.
+    state.apply(&Record::new(Change::Homes(Homes::default())));
+    assert!(state.copies.is_empty());
 }

@@ -13,14 +13,16 @@ pub type CopyPairs = Vec<(NodeId, NodeId)>;
 
 /// Up to so many servers other places for copies are looked for.
 const MOST_SERVERS: usize = 24;
-/// Copies stay where they are unless the shortest possible round becomes shorter by that part: the new ones have to
-/// be made first. It is little because it pays more than the bound tells: a slow server that is filled by the copies of a fast
+/// Copies stay where they are unless the shortest possible round becomes shorter by that part.
+/// It is little because it pays more than the bound tells: a slow server that is filled by the copies of a fast
 /// one keeps every worker waiting for each of them.
 const WORTH: f64 = 0.03;
+/// By so much it becomes shorter where the last places were decided before all that changed was seen.
+const MUCH: f64 = 0.1;
 /// One change that makes less of a difference than this is none.
 const STEP: f64 = 0.01;
-/// Between two changes of places, at least.
-const REST: Duration = Duration::from_secs(20);
+/// Between two changes of places, at least: of little worth, and of much.
+const REST: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(5)];
 
 impl Planner {
     /// Where copies are kept now, as far as that was decided; all others are at the next server.
@@ -36,17 +38,18 @@ impl Planner {
     /// Better places for copies, if there are any that have been worth it for a while. They should be taken
     /// before pieces are moved: what is best to move depends on them.
     pub fn copies(&mut self, now: Duration) -> Option<CopyPairs> {
-        let rested = self.copies_moved.is_none_or(|at| now.saturating_sub(at) >= REST);
+        let rested = |rest| self.copies_moved.is_none_or(|at| now.saturating_sub(at) >= rest);
+        let [long_ago, a_while_ago] = [rested(REST[0]), rested(REST[1])];
         let early =
             self.last_look.is_some_and(|last| now.saturating_sub(last) < self.settings.period);
-        if !rested || early || !self.settings.enabled || self.moving.is_some() {
+        if !a_while_ago || early || !self.settings.enabled || self.moving.is_some() {
             return None;
         }
         let look = self.look(now)?;
         if look.basis != Basis::Links || !self.is_measured() {
             return None;
         }
-        let Some(pairs) = better(&look) else {
+        let Some(pairs) = better(&look, if long_ago { WORTH } else { MUCH }) else {
             self.copies_wanted = None;
             return None;
         };
@@ -64,9 +67,9 @@ impl Planner {
     }
 }
 
-/// Pairs with which the shortest possible round is shorter by enough: from those of now, one after the other is
+/// Pairs with which the shortest possible round is shorter by that part: from those of now, one after the other is
 /// changed as long as that helps.
-fn better(look: &Look) -> Option<CopyPairs> {
+fn better(look: &Look, worth: f64) -> Option<CopyPairs> {
     // Where workers limit the round that may change with the next one; a copy at a slow server stays there.
     let (model, total) = (&look.model.without_workers(), look.total());
     let usable = model.servers().iter().filter(|server| server.usable);
@@ -90,7 +93,7 @@ fn better(look: &Look) -> Option<CopyPairs> {
             _ => break,
         }
     }
-    (before > best * (1.0 + WORTH)).then_some(pairs)
+    (before > best * (1.0 + worth)).then_some(pairs)
 }
 
 /// All pairs that differ in one holder.

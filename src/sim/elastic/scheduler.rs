@@ -9,7 +9,7 @@ use crate::cluster::claims::Piece;
 use crate::cluster::{Action, Event};
 use crate::sim::app::{Input, Output, View};
 use crate::sim::random::Random;
-use crate::wire::elastic::Order;
+use crate::wire::elastic::{CopyPlace, Order};
 use crate::wire::{ALL_GROUP, NodeId};
 
 /// Enters the job.
@@ -18,6 +18,8 @@ const START: u64 = 1;
 const EXIT: u64 = 2;
 /// Orders at a time.
 const ORDERS_MAX: u64 = 3;
+/// So often the copies get other places instead.
+const COPIES_PERCENT: u32 = 15;
 /// Where pieces may be cut.
 const ALIGN: u64 = 16;
 /// Once nothing goes wrong any more, a server is empty after that time: a few rounds.
@@ -98,6 +100,10 @@ impl Scheduler {
             return;
         };
         self.next_move = view.now + self.random.time(every);
+        if self.random.percent(COPIES_PERCENT) {
+            out.push(Output::Elastic(Event::Copies(self.copies(view))));
+            return;
+        }
         let count = 1 + self.random.below(ORDERS_MAX);
         let orders: Vec<(NodeId, Order)> = (0..count).filter_map(|_| self.order(view)).collect();
         if !orders.is_empty() {
@@ -111,6 +117,16 @@ impl Scheduler {
             let id = able[self.random.below(able.len() as u64) as usize];
             out.push(Output::Elastic(Event::Drain { id }));
         }
+    }
+
+    /// For some servers, who is to keep their copies.
+    fn copies(&mut self, view: &View<'_>) -> Vec<CopyPlace> {
+        let able = view.cluster.able_servers();
+        let mut place = |owner: NodeId| {
+            let holder = able[self.random.below(able.len() as u64) as usize];
+            (holder != owner && self.random.percent(80)).then_some(CopyPlace { owner, holder })
+        };
+        able.iter().filter_map(|owner| place(*owner)).collect()
     }
 
     /// A server that is to be emptied is, and goes.

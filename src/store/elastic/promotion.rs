@@ -254,7 +254,7 @@ impl Store {
     }
 
     /// Sends the replica what it has not got: all that was at one that is gone, and, piece by piece, what is at
-    /// one that is being emptied.
+    /// one that is being emptied. What is at one that stays goes there with its next round: it costs no bytes more than that.
     fn change_replica(&mut self, former: Option<NodeId>, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         if elastic.replica != former {
@@ -276,6 +276,7 @@ impl Store {
                 match piece.source {
                     // Nobody is answered for it before it is safe.
                     Some(_) if piece.copied == Copied::Not => first.push(At { key, index }),
+                    _ if elastic.has_time(piece) => {}
                     _ => elastic.seeds.push(key, piece.from, piece.to),
                 }
             }

@@ -40,6 +40,13 @@ impl Elastic {
         let next = servers.clone().find(|server| **server > self.me);
         self.replica = next.or_else(|| servers.next()).copied();
     }
+
+    /// True if the copy of a piece is at a server that stays, so that it need not go to another one before there is a new
+    /// version of it.
+    pub(super) fn has_time(&self, piece: &Piece) -> bool {
+        let stays = |server| self.servers.contains(&server) && !self.draining.contains(&server);
+        self.replica.is_some() && piece.copied.at().is_some_and(stays)
+    }
 }
 
 impl Store {
@@ -81,8 +88,11 @@ impl Store {
             // From now on it can be cut, and there is a state.
             elastic.changed();
         }
-        if let Some(shipped) = shipped {
-            self.ship(at, marks, shipped, out);
+        match shipped {
+            // What it is by now goes to the new one, in the place of the round that went to the former one.
+            Some(_) if self.has_new_replica(at) => _ = self.seed(at, out),
+            Some(shipped) => self.ship(at, marks, shipped, out),
+            None => {}
         }
         let waits = self.waits(at);
         let stays = !self.carry_out(at, out);
@@ -222,12 +232,23 @@ impl Store {
         }
         let (transfer, frames) = self.write_piece(TransferKind::Seed, at.key, length, piece);
         if let Ok(piece) = self.piece_mut(at) {
-            piece.former_copy = piece.former(false);
+            // A former copy at that very server is overwritten.
+            piece.former_copy = piece.former(false).filter(|former| former.at != replica);
             piece.copied = Copied::Sent { to: replica, since: piece.term, confirmed: None };
         }
         let bytes = frames.iter().map(Bytes::len).sum();
         self.send(replica, transfer, frames, out);
         bytes
+    }
+
+    /// True if its copy is at another server than it should be, and may go on to that one.
+    fn has_new_replica(&self, at: At) -> bool {
+        let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);
+        let moves = |piece: &Piece| {
+            piece.copied.at().is_some_and(|former| replica.is_some_and(|new| new != former))
+                && piece.former_copy.is_none()
+        };
+        self.piece(at).is_ok_and(moves)
     }
 
     fn ship(&mut self, at: At, marks: Vec<Mark>, shipped: Shipped, out: &mut Outbound) {
