@@ -3,7 +3,7 @@
 
 use prost::Message as _;
 
-use crate::placement::links::{self, Estimate, LinkReport};
+use crate::placement::links::{self, Estimate, LinkReport, Pace};
 use crate::placement::stragglers::{ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
@@ -38,6 +38,17 @@ struct Links {
     links: Vec<Link>,
     #[prost(message, optional, tag = "3")]
     up: Option<Rate>,
+    #[prost(message, optional, tag = "4")]
+    pace: Option<PaceOf>,
+}
+
+/// What a processor lets a node receive and send.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct PaceOf {
+    #[prost(double, tag = "1")]
+    down: f64,
+    #[prost(double, tag = "2")]
+    up: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -107,6 +118,7 @@ impl Measured {
         let links = self.links.as_ref().map(|report| Links {
             down: report.down.as_ref().map(rate),
             up: report.up.as_ref().map(rate),
+            pace: report.pace.map(|pace| PaceOf { down: pace.down, up: pace.up }),
             links: report
                 .links
                 .iter()
@@ -140,6 +152,7 @@ impl Measured {
             node,
             down: links.down.map(estimate),
             up: links.up.map(estimate),
+            pace: links.pace.map(|pace| Pace { down: pace.down, up: pace.up }),
             links: links
                 .links
                 .into_iter()
@@ -176,6 +189,7 @@ mod tests {
             node: 9,
             down: Some(estimate),
             up: Some(Estimate { rate: 6e7, ..estimate }),
+            pace: Some(Pace { down: 3e7, up: 2e7 }),
             links: vec![LinkReport { peer: 8, estimate, recent: 1e6 }],
         };
         let rounds = WorkerReport {

@@ -1,12 +1,12 @@
 //! What a node of an elastic job measures while it runs, and when it tells the scheduler: how fast data come
-//! in, how long a worker's rounds take, how busy a server is. The clock of the van calls it.
+//! in, how long a worker's rounds take, how busy a server is, and how long it waits for its processor. The clock of the van calls it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::measured::Measured;
 use crate::kv::rounds::Round;
-use crate::placement::links::{Receiver, Sample, Sender, Sent};
+use crate::placement::links::{Ran, Receiver, Sample, Sender, Sent, Totals, Work};
 use crate::placement::stragglers::{Profile, ServerTime};
 use crate::transport::native::RateSample;
 use crate::wire::NodeId;
@@ -24,6 +24,9 @@ const BUSY_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Measuring {
     receiver: Receiver,
     sender: Sender,
+    work: Work,
+    /// Bytes that came from other hosts.
+    came: u64,
     profile: Profile,
     last_round: Option<u64>,
     told: Duration,
@@ -31,8 +34,6 @@ pub(crate) struct Measuring {
     looked: (Duration, Duration),
     /// A link that is idle for so long is probed; `None`: none is.
     probe_after: Option<Duration>,
-    /// When it was last said of a link that it is idle.
-    said_idle: BTreeMap<NodeId, Duration>,
     /// When it was last looked which are.
     looked_idle: Duration,
 }
@@ -43,12 +44,13 @@ impl Measuring {
         Self {
             receiver: Receiver::new(node),
             sender: Sender::new(node, now),
+            work: Work::default(),
+            came: 0,
             profile: Profile::new(node),
             last_round: None,
             told: now,
             looked: (now, Duration::ZERO),
             probe_after,
-            said_idle: BTreeMap::new(),
             looked_idle: now,
         }
     }
@@ -56,7 +58,6 @@ impl Measuring {
     /// A node is gone.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.receiver.forget(node);
-        self.said_idle.remove(&node);
     }
 
     /// Pieces have moved.
@@ -67,6 +68,7 @@ impl Measuring {
     /// Parts of messages came in; `started`: the time 0 of the van.
     pub(crate) fn received(&mut self, started: Instant, samples: &[RateSample]) {
         for sample in samples {
+            self.came = self.came.saturating_add(sample.bytes);
             let part = Sample {
                 peer: sample.peer,
                 bytes: sample.bytes,
@@ -90,7 +92,20 @@ impl Measuring {
         sent: impl FnOnce() -> BTreeMap<NodeId, Sent>,
     ) {
         if self.sender.wants_look(now) {
-            self.sender.sent(now, sent());
+            let down = self.inflow(now);
+            self.sender.sent(now, sent(), down);
+        }
+    }
+
+    /// Looks what its threads got of the processor, if it is time.
+    pub(crate) fn look_at_work(
+        &mut self,
+        now: Duration,
+        threads: impl FnOnce() -> BTreeMap<u32, Ran>,
+    ) {
+        if self.work.wants_look(now) {
+            let (received, sent) = (self.came, self.sender.total());
+            self.work.look(now, Totals { threads: threads(), received, sent });
         }
     }
 
@@ -100,8 +115,8 @@ impl Measuring {
     }
 
     /// Bytes per second that this node can send to all peers together, if it is known.
-    pub(crate) fn outflow(&self) -> Option<f64> {
-        self.sender.up().map(|up| up.rate)
+    pub(crate) fn outflow(&self, now: Duration) -> Option<f64> {
+        self.sender.up(self.inflow(now)).map(|up| up.rate)
     }
 
     /// Looks which links are idle, if it is time. `senders`: the nodes that can send to this one over TCP.
@@ -113,19 +128,12 @@ impl Measuring {
         senders().into_iter().for_each(|peer| self.receiver.expect(peer, now));
     }
 
-    /// The links that are idle, each once in the time after which it is probed: so one that cannot be probed does
-    /// not keep the others waiting.
+    /// The links that are to be probed, if it is time.
     fn idle(&mut self, now: Duration) -> Vec<NodeId> {
-        let Some(after) = self.probe_after.filter(|_| now == self.looked_idle) else {
-            return Vec::new();
-        };
-        let said = &mut self.said_idle;
-        let is_new =
-            |peer: &NodeId| said.get(peer).is_none_or(|at| now.saturating_sub(*at) >= after);
-        let idle: Vec<NodeId> =
-            self.receiver.wants_probe(now, after).filter(is_new).take(IDLE_MOST).collect();
-        said.extend(idle.iter().map(|peer| (*peer, now)));
-        idle
+        match self.probe_after.filter(|_| now == self.looked_idle) {
+            Some(after) => self.receiver.take_idle(now, after, IDLE_MOST),
+            None => Vec::new(),
+        }
     }
 
     /// What is to be told now, if anything. `rounds` are over since the last call; `served` is how long a
@@ -138,7 +146,8 @@ impl Measuring {
     ) -> Option<bytes::Bytes> {
         let mut links = self.receiver.report(now);
         if let Some(report) = &mut links {
-            report.up = self.sender.up();
+            report.up = self.sender.up(self.inflow(now));
+            report.pace = self.work.pace();
         }
         let mut measured = Measured { links, ..Measured::default() };
         for round in rounds {

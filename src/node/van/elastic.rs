@@ -9,6 +9,7 @@ use super::{Core, Van, lock};
 use crate::cluster::{Action, Event, Policy};
 use crate::node::planning::{Measuring, Planning, Probe, Steps};
 use crate::node::service::Delivery;
+use crate::node::threads;
 use crate::observe::log::{self, Level};
 use crate::placement::links::Sent;
 use crate::transport::native::NativeTransport;
@@ -82,9 +83,12 @@ impl Van {
                 measuring.received(self.started, &samples);
                 measuring.look_at_idle(now, || native.senders_over_tcp());
                 measuring.look_at_sent(now, || sent(native));
+                if self.settings.role == Role::Server {
+                    measuring.look_at_work(now, threads::ran);
+                }
                 if self.settings.share_inflow && self.settings.role == Role::Server {
                     native.set_inflow(measuring.inflow(now).map_or(0, |rate| rate as u64));
-                    native.set_outflow(measuring.outflow().map_or(0, |rate| rate as u64));
+                    native.set_outflow(measuring.outflow(now).map_or(0, |rate| rate as u64));
                 }
             }
             measuring.tell(now, &rounds, served)

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Estimate, FULL_SAMPLE, MIN_SAMPLE, SAMPLE_TIME, SAMPLES, Sample, confidence};
+use super::{
+    Estimate, FIRST_PROBE_AFTER, FULL_SAMPLE, MIN_SAMPLE, PROBE_AFTER, SAMPLE_TIME, SAMPLES,
+    SURPASSED, Sample, confidence,
+};
 use crate::placement::cost::bytes;
 use crate::placement::statistics::weighted_median;
 
@@ -27,22 +30,45 @@ pub(super) struct Link {
     train: Option<Train>,
     samples: VecDeque<(f64, f64, Duration)>,
     last: Duration,
+    /// When something last came that was no probe; and when one was last asked for since then.
+    traffic: Duration,
+    asked: Option<Duration>,
+    /// Probes since then that were slower than what is known.
+    slow: u32,
 }
 
-impl Link {
-    /// When something last came over it.
-    pub(super) const fn last(&self) -> Duration {
-        self.last
-    }
+/// So many slow probes one after the other, in a job that rests, show that a link is slow: one may have met somebody else's
+/// traffic.
+const SLOW_PROBES: u32 = 3;
 
+impl Link {
     /// A link that nothing came over yet, known since then.
     pub(super) fn new(now: Duration) -> Self {
-        Self { last: now, ..Self::default() }
+        Self { last: now, traffic: now, ..Self::default() }
+    }
+
+    /// Whether a probe is worth its bytes: [`FIRST_PROBE_AFTER`] without traffic, whenever it was idle for twice as long as at
+    /// the last one, and after `most` anyway.
+    pub(super) fn wants_probe(&self, now: Duration, most: Duration) -> bool {
+        let idle = |at: Duration| at.saturating_sub(self.traffic);
+        match self.asked {
+            None => idle(now) > most.min(FIRST_PROBE_AFTER),
+            Some(asked) => {
+                now.saturating_sub(asked) > most || idle(now) > idle(asked).saturating_mul(2)
+            }
+        }
+    }
+
+    /// One was asked for.
+    pub(super) const fn asked(&mut self, now: Duration) {
+        self.asked = Some(now);
     }
 
     /// Counts what came.
     pub(super) fn add(&mut self, sample: &Sample) {
         self.last = self.last.max(sample.last);
+        self.traffic = self.traffic.max(sample.last);
+        (self.asked, self.slow) = (None, 0);
         if !sample.backlogged {
             self.train = None;
             return;
@@ -70,24 +96,37 @@ impl Link {
             Some(if full { Train { first: train.last, bytes: 0, ..train } } else { train });
     }
 
-    /// Takes what a probe timed: a sample by itself, since the sender had all of it ready.
-    pub(super) fn probed(&mut self, sample: &Sample) {
+    /// Takes what a probe timed: a sample by itself, since the sender had all of it ready. Its rate, if it has one. If it is
+    /// far faster than all that is known, the link has become faster, and that is no longer true. That it is slower, only
+    /// several say in a job that rests: else what goes to others has its way.
+    pub(super) fn probed(&mut self, sample: &Sample) -> Option<f64> {
         self.last = self.last.max(sample.last);
         self.train = None;
-        let bytes = sample.bytes.saturating_sub(sample.head);
-        self.keep(bytes, sample.last.saturating_sub(sample.first), sample.last);
+        let amount = sample.bytes.saturating_sub(sample.head);
+        let time = sample.last.saturating_sub(sample.first);
+        let rate = rate(amount, time)?;
+        let known = self.estimate(sample.last).map_or(0.0, |known| known.rate);
+        if rate > SURPASSED * known {
+            self.samples.clear();
+        }
+        if rate >= known {
+            self.slow = 0;
+        } else if sample.last.saturating_sub(self.traffic) >= PROBE_AFTER {
+            self.slow = self.slow.saturating_add(1);
+        }
+        if rate >= known || self.slow >= SLOW_PROBES {
+            self.keep(amount, time, sample.last);
+        }
+        Some(rate)
     }
 
     /// Adds to the samples, if this is enough for one.
     fn keep(&mut self, amount: u64, time: Duration, at: Duration) {
-        if amount < MIN_SAMPLE || time < SHORTEST {
-            return;
-        }
+        let Some(rate) = rate(amount, time) else { return };
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
-        let amount = bytes(amount);
-        self.samples.push_back((amount / time.as_secs_f64(), amount, at));
+        self.samples.push_back((rate, bytes(amount), at));
     }
 
     /// What is known of it: the median of its samples, by bytes, where old ones weigh less.
@@ -105,4 +144,9 @@ impl Link {
         let count = u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
         Some(Estimate::new(rate, spread, count, now.saturating_sub(self.last)))
     }
+}
+
+/// Bytes per second, if these are enough to say so.
+fn rate(amount: u64, time: Duration) -> Option<f64> {
+    (amount >= MIN_SAMPLE && time >= SHORTEST).then(|| bytes(amount) / time.as_secs_f64())
 }

@@ -1,19 +1,23 @@
 //! How fast the links of a job are, from the traffic itself (algorithms.md 2.2).
 //!
 //! [`Receiver`] runs on each node and is told what came in: whoever receives knows with one clock, its
-//! own, how long that took. [`Sender`] is told what went out, to all peers together. [`Network`] runs on the scheduler and puts the reports of all nodes
+//! own, how long that took. [`Sender`] is told what went out, to all peers together, [`Work`] what that took
+//! of the processor. [`Network`] runs on the scheduler and puts the reports of all nodes
 //! together. Time is given as an argument, counted from wherever the node likes; no clock of another
 //! host is used.
 //!
 //! Pure; must not do I/O. Numbers in reports come from the wire: what is no rate is left out.
 
+mod cover;
 mod known;
 mod link;
 mod network;
 mod rates;
 mod receiver;
+mod recent;
 mod sender;
-mod window;
+mod slots;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +25,7 @@ mod tests;
 pub use network::{Card, Network};
 pub use receiver::Receiver;
 pub use sender::{Sender, Sent};
+pub use work::{Ran, Totals, Work};
 
 use std::time::Duration;
 
@@ -47,10 +52,15 @@ pub const REPORT_GAP: Duration = Duration::from_millis(100);
 pub const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// What a probe should send, at the lowest priority (algorithms.md 2.2).
 pub const PROBE_BYTES: u64 = crate::wire::native::PROBE_BYTES;
-/// The rate of a whole node is looked at in windows of that length, ...
+/// What a whole node sends is looked at in windows of that length.
 pub const WINDOW: Duration = Duration::from_millis(250);
-/// ... of which so many are remembered.
+/// So many windows, or pieces of time, in which a node was kept busy are remembered.
 pub const WINDOWS: usize = 16;
+/// An idle link is probed first after that time; then whenever it has been idle for twice as long, until [`PROBE_AFTER`].
+/// While a slow server keeps everybody waiting, others that have become faster rest, and nothing else shows it.
+pub const FIRST_PROBE_AFTER: Duration = Duration::from_secs(2);
+/// What is faster than known by that factor has become faster.
+const SURPASSED: f64 = 1.5;
 /// What a worker was able to do once it can still do after that time with traffic, unless its links say otherwise: while
 /// one slow server keeps it waiting, nothing shows it.
 pub const MEMORY: Duration = Duration::from_secs(60);
@@ -153,6 +163,23 @@ fn confidence(idle: Duration) -> f64 {
     (-idle.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
 }
 
+/// What a node that is short of processor time can do, in bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// To receive.
+    pub down: f64,
+    /// To send.
+    pub up: f64,
+}
+
+impl Pace {
+    /// Whether these can be rates: they may have come over the wire.
+    #[must_use]
+    pub fn is_sane(&self) -> bool {
+        [self.down, self.up].iter().all(|rate| rate.is_finite() && *rate > 0.0)
+    }
+}
+
 /// What a node tells the scheduler of one link that ends at it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkReport {
@@ -174,6 +201,8 @@ pub struct Report {
     pub down: Option<Estimate>,
     /// What it can send to all peers together, as it saw itself, if at least two had more to get at once.
     pub up: Option<Estimate>,
+    /// What its processor lets it, if that is less.
+    pub pace: Option<Pace>,
     /// The links that end at it, in ascending order of peers.
     pub links: Vec<LinkReport>,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::known::Known;
-use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Report};
+use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, Report};
 use crate::placement::cost::PairCap;
 use crate::wire::{NodeId, is_worker};
 
@@ -26,11 +26,6 @@ const TRUSTED: f64 = 0.7;
 /// one worker makes the keys, and what servers then answer in a few windows is less than any of them can send or get: the
 /// answers are small, and their confirmations wait behind what workers push.
 const ENOUGH: u32 = 8;
-
-/// The confidence in what a server can send, if it did so in the last second.
-const FRESH: f64 = 0.93;
-/// What a server receives has become less if it is below that part of what it was.
-const FALLEN: f64 = 0.75;
 
 /// One link as reported.
 #[derive(Clone, Debug)]
@@ -60,8 +55,8 @@ pub struct Network {
     downs: BTreeMap<NodeId, Known>,
     /// What nodes can send, as they saw it themselves.
     own_ups: BTreeMap<NodeId, Known>,
-    /// What each server received at the time when it last had been sending all that it can ([`FRESH`]).
-    downs_then: BTreeMap<NodeId, f64>,
+    /// What servers that are short of processor time can do, whatever their cards can.
+    paces: BTreeMap<NodeId, Pace>,
     /// For each sender the most that receivers saw together, by second of this clock.
     ups: BTreeMap<NodeId, VecDeque<(u64, f64)>>,
     newest: Duration,
@@ -87,7 +82,7 @@ impl Network {
                     .report(now, rate, self.span);
             }
         }
-        self.note_down(report);
+        self.note_pace(report);
         let links = report.links.iter().take(MOST_REPORTED);
         for link in links.clone().filter(|link| link.estimate.is_sane()) {
             let recent = if link.recent.is_finite() { link.recent.max(0.0) } else { 0.0 };
@@ -107,24 +102,19 @@ impl Network {
         }
     }
 
-    /// Notes what a server can receive, if it just sent all that it can.
-    fn note_down(&mut self, report: &Report) {
-        let is_fresh = report.up.is_some_and(|up| up.is_sane() && up.confidence >= FRESH);
-        let room = self.downs_then.len() < MOST_PEERS || self.downs_then.contains_key(&report.node);
-        if let Some(down) = self.down(report.node).filter(|_| is_fresh && room) {
-            self.downs_then.insert(report.node, down.rate);
+    fn note_pace(&mut self, report: &Report) {
+        match report.pace.filter(Pace::is_sane) {
+            Some(pace) if !is_worker(report.node) && self.paces.len() < MOST_PEERS => {
+                self.paces.insert(report.node, pace);
+            }
+            _ => drop(self.paces.remove(&report.node)),
         }
     }
 
-    /// What is left of what a server could send when it last did: that part of what it received then. Both directions of a card
-    /// usually become slower together (a machine's limit, a neighbour, another path), and pushes show it at once; answers
-    /// only when there are some: so long a server that had become slow was given the copies of a fast one to send on.
-    fn left(&self, node: NodeId) -> f64 {
-        let then = self.downs_then.get(&node).filter(|_| !is_worker(node));
-        match (then, self.down(node)) {
-            (Some(then), Some(now)) if now.rate < FALLEN * then => now.rate / then,
-            _ => 1.0,
-        }
+    /// True if a server is short of processor time.
+    #[must_use]
+    pub fn is_starved(&self, server: NodeId) -> bool {
+        self.paces.contains_key(&server)
     }
 
     /// Notes what all receivers together just saw of one sender.
@@ -161,7 +151,7 @@ impl Network {
         self.into.values_mut().for_each(|senders| _ = senders.remove(&node));
         self.downs.remove(&node);
         self.own_ups.remove(&node);
-        self.downs_then.remove(&node);
+        self.paces.remove(&node);
         self.ups.remove(&node);
     }
 
@@ -190,7 +180,7 @@ impl Network {
     pub fn up(&self, node: NodeId) -> Option<Estimate> {
         let links = self.links_out_of(node);
         if let Some(up) = self.own_ups.get(&node) {
-            return Some(links.at_most(up.estimate(self.newest).scaled(self.left(node))));
+            return Some(links.at_most(up.estimate(self.newest)));
         }
         let fastest = links.fastest?;
         let most = self.ups.get(&node)?.iter().map(|(_, sum)| *sum).fold(fastest.rate, f64::max);
@@ -259,7 +249,11 @@ impl Network {
             };
             let (up, up_known) = rate(up, &out, least[0]);
             let (down, down_known) = rate(down, &into, least[1]);
-            Card { up, down, known: up_known && down_known }
+            let known = up_known && down_known;
+            match self.paces.get(node) {
+                Some(pace) => Card { up: up.min(pace.up), down: down.min(pace.down), known },
+                None => Card { up, down, known },
+            }
         };
         Some(nodes.iter().map(card).collect())
     }

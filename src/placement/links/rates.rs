@@ -22,6 +22,27 @@ struct Counted {
     end: Duration,
     awake: Duration,
     rate: f64,
+    /// What the other direction of the card could carry then.
+    other: Option<f64>,
+}
+
+/// What a card carries has become less if it is below that part of what it was, and more if it was below that part of what it is.
+const CHANGED: f64 = 0.75;
+
+impl Counted {
+    /// What has become of it if the other direction can carry that much now. Both directions of a card usually become slower, or
+    /// faster, together (a machine's limit, a neighbour, another path), and the one that is in use shows it at once; the other one
+    /// only when it is used: so long a server that had become slow was given the copies of a fast one to send on. But it does not
+    /// become faster than the other one.
+    fn by_now(&self, other: Option<f64>) -> f64 {
+        match (self.other, other) {
+            (Some(then), Some(now)) if now < CHANGED * then => self.rate * now / then,
+            (Some(then), Some(now)) if then < CHANGED * now => {
+                (self.rate * now / then).min(self.rate.max(now))
+            }
+            _ => self.rate,
+        }
+    }
 }
 
 /// Of which windows the fastest count. What peers let a card do is often less than it can, so the last ones alone say little.
@@ -54,6 +75,17 @@ impl Rates {
 
     /// A window is over, in which so many bytes came or went; with its rate, if it counts.
     pub(super) fn add(&mut self, end: Duration, amount: f64, rate: Option<f64>) {
+        self.add_beside(end, amount, rate, None);
+    }
+
+    /// The same, where that is what the other direction can carry now.
+    pub(super) fn add_beside(
+        &mut self,
+        end: Duration,
+        amount: f64,
+        rate: Option<f64>,
+        other: Option<f64>,
+    ) {
         if rate.is_none() && amount < bytes(TRAFFIC) {
             return;
         }
@@ -63,7 +95,7 @@ impl Rates {
         if rate.is_some() {
             self.newest = awake;
         }
-        self.counted.extend(rate.map(|rate| Counted { end, awake, rate }));
+        self.counted.extend(rate.map(|rate| Counted { end, awake, rate, other }));
         match self.of {
             Of::Last(most) => {
                 self.counted.drain(..self.counted.len().saturating_sub(most));
@@ -73,6 +105,12 @@ impl Rates {
                 self.forget_slowest();
             }
         }
+    }
+
+    /// What was found otherwise is far more than all that counted: that is no longer true.
+    pub(super) fn surpassed(&mut self, end: Duration, rate: f64) {
+        self.counted.clear();
+        self.counted.push(Counted { end, awake: self.awake, rate, other: None });
     }
 
     /// For how long there was traffic since the last window that counted.
@@ -95,7 +133,20 @@ impl Rates {
         &self,
         newer: impl Iterator<Item = (Duration, f64)>,
     ) -> Option<(f64, u32, Duration)> {
-        let counted = self.counted.iter().map(|counted| (counted.end, counted.rate));
+        self.quartile(self.counted.iter().map(|counted| (counted.end, counted.rate)), newer)
+    }
+
+    /// The same, where the other direction can carry that much now.
+    pub(super) fn by_now(&self, other: Option<f64>) -> Option<(f64, u32, Duration)> {
+        let counted = self.counted.iter().map(|counted| (counted.end, counted.by_now(other)));
+        self.quartile(counted, std::iter::empty())
+    }
+
+    fn quartile(
+        &self,
+        counted: impl Iterator<Item = (Duration, f64)>,
+        newer: impl Iterator<Item = (Duration, f64)>,
+    ) -> Option<(f64, u32, Duration)> {
         let mut all: Vec<(Duration, f64)> = counted.chain(newer).collect();
         if let Of::Last(most) = self.of {
             all.drain(..all.len().saturating_sub(most));

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::cover::Cover;
 use super::link::Link;
-use super::window::Windows;
+use super::recent::Recent;
+use super::slots::Slots;
 use super::{
-    Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, REPORT_CHANGE, REPORT_GAP, REPORT_PERIOD,
-    Report, Sample,
+    Estimate, HALF_LIFE, LinkReport, MOST_PEERS, MOST_REPORTED, REPORT_CHANGE, REPORT_GAP,
+    REPORT_PERIOD, Report, Sample,
 };
 use crate::wire::{NodeId, is_worker};
 
@@ -17,13 +19,16 @@ use crate::wire::{NodeId, is_worker};
 pub struct Receiver {
     node: NodeId,
     links: BTreeMap<NodeId, Link>,
-    windows: Windows,
+    cover: Cover,
+    slots: Slots,
+    recent: Recent,
     /// When the last report was, and what it said of each rate; the node's own under its own id.
     reported: Option<(Duration, BTreeMap<NodeId, f64>)>,
     /// Something came since the last report.
     heard: bool,
-    /// When a probe last came.
+    /// When a probe last came, from whom, and how fast.
     probed: Duration,
+    last_probe: Option<(NodeId, f64)>,
 }
 
 impl Receiver {
@@ -31,9 +36,18 @@ impl Receiver {
     #[must_use]
     pub fn new(node: NodeId) -> Self {
         // A worker exchanges with servers that may be of very different rates, a server with equal workers.
-        let windows = Windows::new(is_worker(node));
-        let links = BTreeMap::new();
-        Self { node, links, windows, reported: None, heard: false, probed: Duration::ZERO }
+        let slots = Slots::new(is_worker(node));
+        Self {
+            node,
+            links: BTreeMap::new(),
+            cover: Cover::default(),
+            slots,
+            recent: Recent::default(),
+            reported: None,
+            heard: false,
+            probed: Duration::ZERO,
+            last_probe: None,
+        }
     }
 
     /// A link from that peer exists, even if nothing comes: so that it can be probed.
@@ -46,7 +60,8 @@ impl Receiver {
     /// That peer is gone.
     pub fn forget(&mut self, peer: NodeId) {
         self.links.remove(&peer);
-        self.windows.forget(peer);
+        self.cover.forget(peer);
+        self.slots.forget(peer);
         if let Some((_, rates)) = &mut self.reported {
             rates.remove(&peer);
         }
@@ -57,18 +72,28 @@ impl Receiver {
         self.expect(sample.peer, sample.last);
         let Some(link) = self.links.get_mut(&sample.peer) else { return };
         link.add(sample);
-        self.windows.add(sample);
+        if let Some(span) = self.cover.add(sample) {
+            self.slots.add(&span);
+            self.recent.add(&span);
+        }
         self.heard = true;
     }
 
     /// What was timed of a probe came in. It says something of its link, but of this node's card only that it is still
-    /// there: while a job rests and its links are probed, no card is to be trusted less.
+    /// there (while a job rests and its links are probed, no card is to be trusted less), and that it is no slower than two
+    /// of its links that were probed one after the other.
     pub fn probed(&mut self, sample: &Sample) {
         self.expect(sample.peer, sample.last);
-        if let Some(link) = self.links.get_mut(&sample.peer) {
-            link.probed(sample);
-            self.heard = true;
-            self.probed = self.probed.max(sample.last);
+        let Some(link) = self.links.get_mut(&sample.peer) else { return };
+        let rate = link.probed(sample);
+        self.heard = true;
+        let before = self.last_probe.filter(|(peer, _)| {
+            *peer != sample.peer && sample.last.saturating_sub(self.probed) <= HALF_LIFE
+        });
+        self.probed = self.probed.max(sample.last);
+        self.last_probe = rate.map(|rate| (sample.peer, rate));
+        if let (Some(rate), Some((_, before))) = (rate, before) {
+            self.slots.probed(sample.last, rate.min(before));
         }
     }
 
@@ -81,15 +106,19 @@ impl Receiver {
     /// What this node can receive from all peers together. None: two of them never sent at once.
     #[must_use]
     pub fn down(&self, now: Duration) -> Option<Estimate> {
-        let (rate, count, last) = self.windows.fastest(now)?;
+        let (rate, count, last) = self.slots.fastest(self.cover.settled(now))?;
         Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last.max(self.probed))))
     }
 
-    /// The peers over whose links nothing came for that long (usually [`super::PROBE_AFTER`]), so that a probe is
-    /// worth its bytes: ask them for [`super::PROBE_BYTES`] of padding.
-    pub fn wants_probe(&self, now: Duration, after: Duration) -> impl Iterator<Item = NodeId> {
-        let idle = move |link: &Link| now.saturating_sub(link.last()) > after;
-        self.links.iter().filter(move |(_, link)| idle(link)).map(|(peer, _)| *peer)
+    /// The peers, so many at most, whose links are idle for so long that a probe is worth its bytes ([`super::FIRST_PROBE_AFTER`]): ask
+    /// them for [`super::PROBE_BYTES`] of padding. `after`: this often at least (usually [`super::PROBE_AFTER`]).
+    pub fn take_idle(&mut self, now: Duration, after: Duration, most: usize) -> Vec<NodeId> {
+        let idle = self.links.iter_mut().filter(|(_, link)| link.wants_probe(now, after));
+        let ask = |(peer, link): (&NodeId, &mut Link)| {
+            link.asked(now);
+            *peer
+        };
+        idle.take(most).map(ask).collect()
     }
 
     /// What to tell the scheduler, if it is time: something came, and the last report is a second old or no
@@ -128,12 +157,18 @@ impl Receiver {
     }
 
     fn current(&self, now: Duration) -> Report {
-        let recent = self.windows.recent(now);
+        let recent = self.recent.of_second(now);
         let links = self.links.iter().filter_map(|(peer, link)| {
             let recent = recent.get(peer).copied().unwrap_or(0.0);
             Some(LinkReport { peer: *peer, estimate: link.estimate(now)?, recent })
         });
-        Report { node: self.node, down: self.down(now), up: None, links: links.collect() }
+        Report {
+            node: self.node,
+            down: self.down(now),
+            up: None,
+            pace: None,
+            links: links.collect(),
+        }
     }
 
     /// How far a rate is from what was reported, as a part of that.

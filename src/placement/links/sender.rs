@@ -33,6 +33,7 @@ pub struct Sender {
     before: BTreeMap<NodeId, Sent>,
     looked: Duration,
     rates: Rates,
+    total: u64,
 }
 
 impl Sender {
@@ -41,7 +42,7 @@ impl Sender {
     pub const fn new(node: NodeId, now: Duration) -> Self {
         let worker = is_worker(node);
         let of = if worker { Of::Memory } else { Of::Last(OF_SERVER) };
-        Self { worker, before: BTreeMap::new(), looked: now, rates: Rates::new(of) }
+        Self { worker, before: BTreeMap::new(), looked: now, rates: Rates::new(of), total: 0 }
     }
 
     /// Whether it is time to look again.
@@ -51,8 +52,8 @@ impl Sender {
     }
 
     /// What went to each peer so far. Counts if at least two had more to be sent all the time since the last look: of a
-    /// server two workers, since another server that is sent copies may be a slow one.
-    pub fn sent(&mut self, now: Duration, sent: BTreeMap<NodeId, Sent>) {
+    /// server two workers, since another server that is sent copies may be a slow one. `down`: what it can receive, by now.
+    pub fn sent(&mut self, now: Duration, sent: BTreeMap<NodeId, Sent>, down: Option<f64>) {
         let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let (mut sum, mut full) = (0, 0);
         for (peer, now) in sent.iter().take(MOST_PEERS) {
@@ -67,16 +68,26 @@ impl Sender {
             full += usize::from(counts && busy >= passed.mul_f64(COVERED));
         }
         self.before = sent;
+        self.total = self.total.saturating_add(sum);
         let counts = full >= 2 && sum > 0 && (WINDOW..LONGEST).contains(&passed);
-        self.rates.add(now, bytes(sum), counts.then(|| bytes(sum) / passed.as_secs_f64()));
+        let rate = counts.then(|| bytes(sum) / passed.as_secs_f64());
+        // A worker waits for servers: what it receives may become less for many reasons.
+        self.rates.add_beside(now, bytes(sum), rate, down.filter(|_| !self.worker));
+    }
+
+    /// Bytes that went out by the last look.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.total
     }
 
     /// What this node can send to all peers together. None: two of them did not keep it busy at once, as long as anything is
     /// remembered. Until then what it was able to do may be counted on as before, however long ago that was; but the longer
-    /// it sends without being kept busy, the less is this all that it can.
+    /// it sends without being kept busy, the less is this all that it can. Of a server it falls and rises with `down`, what it can
+    /// receive now: it sends only when it is asked.
     #[must_use]
-    pub fn up(&self) -> Option<Estimate> {
-        let (rate, samples, _) = self.rates.upper_quartile(std::iter::empty())?;
+    pub fn up(&self, down: Option<f64>) -> Option<Estimate> {
+        let (rate, samples, _) = self.rates.by_now(down)?;
         let confidence = confidence(self.rates.since_counted());
         Some(Estimate { rate, lower: rate, confidence, samples })
     }
@@ -93,7 +104,7 @@ mod tests {
         let mut sender = Sender::new(8, Duration::ZERO);
         let mut totals = BTreeMap::<NodeId, Sent>::new();
         let mut now = Duration::ZERO;
-        sender.sent(now, [9, 11, 13].map(|peer| (peer, Sent::default())).into());
+        sender.sent(now, [9, 11, 13].map(|peer| (peer, Sent::default())).into(), None);
         for window in windows {
             now += WINDOW;
             for (peer, bytes, busy) in *window {
@@ -102,10 +113,10 @@ mod tests {
                 total.busy += Duration::from_secs_f64(*busy);
             }
             assert!(sender.wants_look(now));
-            sender.sent(now, totals.clone());
+            sender.sent(now, totals.clone(), None);
             assert!(!sender.wants_look(now));
         }
-        sender.up().map(|up| up.rate)
+        sender.up(None).map(|up| up.rate)
     }
 
     #[test]
@@ -132,10 +143,13 @@ mod tests {
             for window in windows {
                 bytes += 100_000;
                 busy += WINDOW.mul_f64(part);
-                sender
-                    .sent(WINDOW * window, [9, 11].map(|peer| (peer, Sent { bytes, busy })).into());
+                sender.sent(
+                    WINDOW * window,
+                    [9, 11].map(|peer| (peer, Sent { bytes, busy })).into(),
+                    None,
+                );
             }
-            sender.up().map(|up| (up.rate, up.lower, up.confidence))
+            sender.up(None).map(|up| (up.rate, up.lower, up.confidence))
         };
         assert_eq!(confidence_after(1..10, 1.0), Some((800_000.0, 800_000.0, 1.0)));
         assert_eq!(confidence_after(10..50, 0.5), Some((800_000.0, 800_000.0, 0.5)), "10 s");
@@ -149,13 +163,42 @@ mod tests {
             let one = Sent { bytes, busy: Duration::from_micros(bytes) };
             BTreeMap::from([(9, one), (11, one)])
         };
-        sender.sent(WINDOW, sent(1_000_000));
-        assert!(sender.up().is_none(), "the first look");
-        sender.sent(2 * WINDOW, sent(300_000));
-        assert!(sender.up().is_none(), "connections are new");
-        sender.sent(20 * WINDOW, sent(30_000_000));
-        assert!(sender.up().is_none(), "nobody looked for seconds");
-        sender.sent(21 * WINDOW, sent(30_250_000));
-        assert_eq!(sender.up().map(|up| up.rate), Some(2_000_000.0));
+        sender.sent(WINDOW, sent(1_000_000), None);
+        assert!(sender.up(None).is_none(), "the first look");
+        sender.sent(2 * WINDOW, sent(300_000), None);
+        assert!(sender.up(None).is_none(), "connections are new");
+        sender.sent(20 * WINDOW, sent(30_000_000), None);
+        assert!(sender.up(None).is_none(), "nobody looked for seconds");
+        sender.sent(21 * WINDOW, sent(30_250_000), None);
+        assert_eq!(sender.up(None).map(|up| up.rate), Some(2_000_000.0));
+    }
+
+    /// What a server can send is seen only when it answers.
+    #[test]
+    fn what_a_server_sends_changes_with_what_it_receives() {
+        for (node, peers, fallen, risen, most) in
+            [(8, [9, 11], 0.25e6, 1.5e6, 3_333_333.0), (9, [8, 10], 1e6, 1e6, 1e6)]
+        {
+            let mut sender = Sender::new(node, Duration::ZERO);
+            let (mut bytes, mut busy, mut window) = (0, Duration::ZERO, 0);
+            let mut sends = |rate: f64, down, windows: u32| {
+                for _ in 0..windows {
+                    window += 1;
+                    bytes += (rate / 2.0 * WINDOW.as_secs_f64()) as u64;
+                    busy += WINDOW;
+                    let sent = peers.map(|peer| (peer, Sent { bytes, busy }));
+                    sender.sent(WINDOW * window, sent.into(), Some(down));
+                }
+            };
+            sends(1e6, 1.2e6, 9);
+            // Two windows at the new rate, before that was seen in what comes in.
+            sends(2.5e5, 1.2e6, 2);
+            let up = |down| sender.up(Some(down)).map(|up| up.rate);
+            assert_eq!(up(1.0e6), Some(1e6), "a little less is none");
+            assert_eq!(up(0.3e6), Some(fallen));
+            assert_eq!(up(1.4e6), Some(1e6), "a little more");
+            assert_eq!(up(1.8e6), Some(risen));
+            assert_eq!(up(4.0e6).map(f64::round), Some(most));
+        }
     }
 }

@@ -219,11 +219,22 @@ fn idle_links_want_a_probe() {
     receiver.expect(9, seconds(0.0));
     receiver.expect(11, seconds(0.0));
     stream(&mut receiver, 11, 20.0 * MB, 0.0, 20.0);
-    assert_eq!(receiver.wants_probe(seconds(29.0), PROBE_AFTER).count(), 0);
-    assert_eq!(receiver.wants_probe(seconds(31.0), PROBE_AFTER).collect::<Vec<_>>(), [9]);
-    assert_eq!(receiver.wants_probe(seconds(51.0), PROBE_AFTER).collect::<Vec<_>>(), [9, 11]);
+    let mut asked = Vec::new();
+    for half in 1..=240 {
+        let now = 0.5 * f64::from(half);
+        let idle = receiver.take_idle(seconds(now), PROBE_AFTER, 8);
+        asked.extend(idle.into_iter().map(|peer| (peer, now)));
+    }
+    let of = |peer| asked.iter().filter(|(p, _)| *p == peer).map(|(_, at)| *at).collect::<Vec<_>>();
+    // Each time that it was idle for twice as long, and each half minute.
+    assert_eq!(of(9), [2.5, 5.5, 11.5, 23.5, 47.5, 78.0, 108.5]);
+    assert_eq!(of(11)[..4], [22.0, 24.5, 29.5, 39.5]);
+    // Where there are many, each has its turn.
+    assert_eq!(receiver.take_idle(seconds(200.0), PROBE_AFTER, 1), [9]);
+    assert_eq!(receiver.take_idle(seconds(200.0), PROBE_AFTER, 1), [11]);
+    assert!(receiver.take_idle(seconds(200.0), PROBE_AFTER, 1).is_empty());
     receiver.forget(9);
-    assert_eq!(receiver.wants_probe(seconds(51.0), PROBE_AFTER).collect::<Vec<_>>(), [11]);
+    assert_eq!(receiver.take_idle(seconds(300.0), PROBE_AFTER, 8), [11]);
 }
 
 /// A probe is a sample though it is short, tells of its link what traffic would, and ends the wish for one.
@@ -243,14 +254,76 @@ fn a_probe_measures_an_idle_link() {
     receiver.probed(&probe);
     let rate = (PROBE_BYTES / 2 - (1 << 10)) as f64 / 0.02;
     within(receiver.link(9, seconds(40.1)), rate, 1e-6);
-    assert_eq!(receiver.wants_probe(seconds(41.0), PROBE_AFTER).count(), 0);
     assert_eq!(receiver.down(seconds(41.0)), None, "one link is not the card");
     assert_eq!(receiver.report(seconds(41.0)).map(|report| report.links.len()), Some(1));
     // One whose bytes had all arrived before anybody looked says nothing, but the link was heard of.
     receiver.expect(11, seconds(0.0));
     receiver.probed(&Sample { peer: 11, head: PROBE_BYTES / 2, ..probe });
     assert_eq!(receiver.link(11, seconds(40.1)), None);
-    assert_eq!(receiver.wants_probe(seconds(41.0), PROBE_AFTER).count(), 0);
+}
+
+/// A server that holds little gets some parts at once from all workers, now and then: as many as show what it can receive.
+#[test]
+fn bits_of_time_show_a_card_too() {
+    let mut receiver = Receiver::new(8);
+    for burst in 0..60 {
+        let rate = if burst < 30 { 10.0 * MB } else { 40.0 * MB };
+        let from = 0.2 * f64::from(burst);
+        for peer in [9, 11] {
+            let end = stream(&mut receiver, peer, rate / 2.0, from, from + 0.12);
+            let last = seconds(end);
+            let end = Sample { peer, bytes: 1, head: 0, first: last, last, backlogged: false };
+            receiver.received(&end);
+        }
+        match burst {
+            29 => within(receiver.down(seconds(6.0)), 10.0 * MB, 0.03),
+            59 => within(receiver.down(seconds(12.0)), 40.0 * MB, 0.03),
+            _ => {}
+        }
+    }
+}
+
+/// At the end of a round two workers are left, which may not have as much under way as fills the card.
+#[test]
+fn the_last_workers_of_a_round_do_not_show_a_slower_card() {
+    let mut receiver = Receiver::new(8);
+    let mut second = |peers: &[NodeId], from: f64| {
+        for peer in peers {
+            stream(&mut receiver, *peer, 10.0 * MB, from, from + 1.0);
+        }
+        receiver.down(seconds(from + 1.0))
+    };
+    (0..4).for_each(|from| _ = second(&[9, 11, 13, 15], f64::from(from)));
+    within(second(&[9, 11], 4.0), 40.0 * MB, 0.03);
+    // But if that is all that comes for some time, it counts.
+    (5..9).for_each(|from| _ = second(&[9, 11], f64::from(from)));
+    within(second(&[9, 11], 9.0), 20.0 * MB, 0.03);
+}
+
+/// A server that became faster while all wait for another one.
+#[test]
+fn two_probes_show_that_a_card_is_faster() {
+    let mut receiver = Receiver::new(8);
+    for peer in [9, 11] {
+        stream(&mut receiver, peer, 5.0 * MB, 0.0, 5.0);
+    }
+    let bytes = PROBE_BYTES / 2;
+    let mut probe = |peer, at, rate: f64| {
+        let (first, last) = (seconds(at), seconds(at + bytes as f64 / rate));
+        receiver.probed(&Sample { peer, bytes, head: 0, first, last, backlogged: true });
+        let link = receiver.link(peer, last).map_or(0.0, |link| link.rate);
+        let down = receiver.down(last).map_or(0.0, |down| down.rate);
+        ((down / MB).round(), (link / MB).round())
+    };
+    assert_eq!(probe(9, 8.0, 30.0 * MB), (10.0, 30.0), "one probe may be wrong");
+    assert_eq!(probe(9, 9.0, 30.0 * MB), (10.0, 30.0), "of one peer too");
+    assert_eq!(probe(11, 10.0, 25.0 * MB), (25.0, 25.0));
+    assert_eq!(probe(9, 11.0, 4.0 * MB), (25.0, 30.0), "a slow one may be its sender's fault");
+    // What comes then counts again.
+    for peer in [9, 11] {
+        stream(&mut receiver, peer, 10.0 * MB, 12.0, 16.0);
+    }
+    within(receiver.down(seconds(16.0)), 20.0 * MB, 0.03);
 }
 
 /// What a link was a minute ago weighs less than a few probes of what it is.
@@ -259,6 +332,7 @@ fn probes_take_the_place_of_what_was() {
     let mut receiver = Receiver::new(8);
     stream(&mut receiver, 9, 40.0 * MB, 0.0, 2.0);
     for n in 1..=4 {
+        within(receiver.link(9, seconds(2.0)), if n < 4 { 40.0 } else { 5.0 } * MB, 0.01);
         let first = 2.0 + 31.0 * f64::from(n);
         let bytes = PROBE_BYTES / 2;
         let last = first + bytes as f64 / (5.0 * MB);
@@ -331,7 +405,7 @@ fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> Report {
         estimate: sure(*rate),
         recent: *recent,
     });
-    Report { node, down: Some(sure(down)), up: None, links: links.collect() }
+    Report { node, down: Some(sure(down)), up: None, pace: None, links: links.collect() }
 }
 
 #[test]
@@ -388,25 +462,6 @@ fn what_a_node_saw_itself_counts_more() {
     assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(60.0));
     network.forget(8);
     assert!(network.up(8).is_none());
-}
-
-/// What a server can send is seen only when it answers.
-#[test]
-fn what_a_server_sends_falls_with_what_it_receives() {
-    let (mut network, mut now) = (Network::default(), 0.0);
-    let own = |rate: f64, confidence| Estimate { rate, lower: rate, confidence, samples: 8 };
-    let mut ups = |up, down| {
-        now += 1.0;
-        for node in [8, 9] {
-            network.report(seconds(now), &Report { up: Some(up), ..report(node, down, &[]) });
-        }
-        [8, 9].map(|node| network.up(node).map_or(0.0, |up| up.rate))
-    };
-    assert_eq!(ups(own(50.0, 1.0), 60.0), [50.0; 2]);
-    assert_eq!(ups(own(50.0, 0.7), 50.0), [50.0; 2], "a little less is none");
-    assert_eq!(ups(own(50.0, 0.6), 15.0), [12.5, 50.0], "a worker may wait for servers");
-    assert_eq!(ups(own(40.0, 1.0), 15.0), [40.0; 2], "but it was seen to send more");
-    assert_eq!(ups(own(40.0, 0.5), 60.0), [40.0; 2]);
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) struct OnTrial {
 const DRIFT: f64 = 0.1;
 /// A round, or the shortest possible one, that differs by that part from what the last plan was made for, by the model: the
 /// network is another one, or better known.
-const CHANGED: f64 = 0.25;
+const CHANGED: f64 = 0.12;
 /// How long the first plan waits for the first times of workers.
 pub(super) const BASELINE: Duration = Duration::from_secs(10);
 /// A round that becomes shorter by that factor does not wait for them.

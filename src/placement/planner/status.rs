@@ -174,6 +174,7 @@ impl Planner {
         cause(&Evidence {
             seconds: self.stragglers.seconds(server.id).unwrap_or(f64::INFINITY),
             handler_seconds: self.handlers.get(&server.id).copied(),
+            starved: self.network.is_starved(server.id),
             slowdown: self.stragglers.correction(server.id, now).slowdown,
             load: time / mean,
             rate: if links { server.up.min(server.down) / usual(&server.id) } else { 1.0 },

@@ -35,6 +35,8 @@ pub struct Evidence {
     /// Seconds of a round that it spends with requests: receiving not counted, waiting for its
     /// processor counted. None: it does not say.
     pub handler_seconds: Option<f64>,
+    /// Its threads wait for a processor, and that is why it is slow.
+    pub starved: bool,
     /// How much longer it takes than its card explains, compared with the others.
     pub slowdown: f64,
     /// Bytes that it holds, over what the mean server holds.
@@ -57,7 +59,7 @@ pub fn cause(evidence: &Evidence) -> Cause {
     let busy = evidence.handler_seconds.is_some_and(|handler| handler >= BUSY * evidence.seconds);
     let (heavy, narrow) = (evidence.load, 1.0 / evidence.rate.max(f64::MIN_POSITIVE));
     // The processor of whoever holds too much is busy as well.
-    if busy && heavy < evidence.slowdown.max(DIFFERENT) {
+    if evidence.starved || busy && heavy < evidence.slowdown.max(DIFFERENT) {
         return Cause::Computation;
     }
     if narrow.max(heavy) >= DIFFERENT && narrow.max(heavy) >= evidence.slowdown {
@@ -79,6 +81,7 @@ mod tests {
     #[test]
     fn the_three_causes() {
         let usual = Evidence {
+            starved: false,
             seconds: 1.0,
             handler_seconds: Some(0.1),
             slowdown: 1.0,
@@ -90,6 +93,8 @@ mod tests {
         assert_eq!(cause(&Evidence { rate: 0.25, ..usual }), Cause::Bandwidth);
         assert_eq!(cause(&Evidence { slowdown: 3.3, ..usual }), Cause::Computation);
         // Its receiver is slow, so that its links look slow; but its handlers say where the time goes.
+        let waits = Evidence { starved: true, rate: 0.3, load: 1.5, ..usual };
+        assert_eq!(cause(&waits), Cause::Computation);
         let starved = Evidence { rate: 0.3, handler_seconds: Some(0.8), ..usual };
         assert_eq!(cause(&starved), Cause::Computation);
         // Who holds twice as much computes twice as long.

@@ -1,0 +1,54 @@
+//! What the kernel says of this process's threads: for how long each ran, and waited for a processor. Reads `/proc`; where
+//! the kernel does not count that, or is another one, there is nothing to say.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use crate::placement::links::Ran;
+
+/// Threads that are looked at, at most.
+const THREADS_MAX: usize = 1024;
+
+/// All threads, by the kernel's number.
+pub(super) fn ran() -> BTreeMap<u32, Ran> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let thread = |task: fs::DirEntry| {
+        let number = task.file_name().to_str()?.parse().ok()?;
+        // Fails for one that has just ended.
+        Some((number, parse(&fs::read_to_string(task.path().join("schedstat")).ok()?)?))
+    };
+    tasks.take(THREADS_MAX).filter_map(thread).collect()
+}
+
+/// Nanoseconds run, nanoseconds waited, and how often it ran (Documentation/scheduler/sched-stats.rst of the kernel).
+fn parse(text: &str) -> Option<Ran> {
+    let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
+    let mut next = || fields.next().flatten().map(Duration::from_nanos);
+    Some(Ran { ran: next()?, waited: next()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn reads_what_the_kernel_writes() {
+        let ran = Ran { ran: Duration::from_nanos(499_551), waited: Duration::from_nanos(12) };
+        assert_eq!(parse("499551 12 3\n"), Some(ran));
+        assert_eq!((parse(""), parse("1"), parse("a b c")), (None, None, None));
+    }
+
+    #[test]
+    fn a_thread_that_works_has_run() {
+        let all = || ran().values().map(|thread| thread.ran).sum::<Duration>();
+        if ran().is_empty() {
+            return; // The kernel does not count it.
+        }
+        let (before, begin) = (all(), Instant::now());
+        while all() < before + Duration::from_millis(20) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "it never ran");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What a node's processor lets it receive and send, where it gets less of one than it needs: it shares a host with others, or
+//! may use a part of a processor only (cgroups). Its card does not show it. Who is stopped and let go finds what came meanwhile in
+//! buffers, and reads it faster than any card; and when a server's pieces are taken away since it is slow, its processor suffices,
+//! and it looks as fast as ever. The kernel knows better: for how long a thread ran, and for how long it could have run and had to
+//! wait. From that follows which part of a processor is left, and with what each byte takes, how many bytes a second that makes.
+//! (PSLD's third cause, computation interference; algorithms.md 4.3.) Pure; what the kernel says is an argument.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::Pace;
+use crate::placement::cost::bytes;
+
+/// Between two looks, at least.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Less than that between two looks is no traffic, and says nothing.
+const TRAFFIC: u64 = 64 << 10;
+/// A thread that waits for a processor for that part of the time is starved.
+const STARVED: f64 = 0.5;
+/// So many of the last looks with traffic must have found that.
+const STARVED_LOOKS: usize = 2;
+const LOOKS: usize = 4;
+/// With that part of a processor, or more, nobody is called starved.
+const ENOUGH: f64 = 0.5;
+/// No smaller part is believed: the kernel's smallest quota is no smaller.
+const LEAST: f64 = 0.001;
+/// What the older looks weigh, after one more, in what a byte takes: a round and more counts.
+const KEPT: f64 = 0.9;
+
+/// What the kernel says of one thread, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// For how long it ran.
+    pub ran: Duration,
+    /// For how long it could have run, and waited for a processor.
+    pub waited: Duration,
+}
+
+/// Totals of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// By the kernel's number of the thread.
+    pub threads: BTreeMap<u32, Ran>,
+    /// Bytes that came from other hosts.
+    pub received: u64,
+    /// Bytes that went there.
+    pub sent: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    looked: Duration,
+    before: Totals,
+    /// Of the last looks with traffic: whether the node was starved.
+    starved: VecDeque<bool>,
+    /// The part of a processor that was left when it was starved last, or that it had since.
+    left: Option<f64>,
+    received: f64,
+    sent: f64,
+    /// Seconds for which all threads together ran for that.
+    ran: f64,
+}
+
+impl Work {
+    /// Whether it is time to look again.
+    #[must_use]
+    pub fn wants_look(&self, now: Duration) -> bool {
+        now.saturating_sub(self.looked) >= LOOK_EVERY
+    }
+
+    /// What there is by now.
+    pub fn look(&mut self, now: Duration, totals: Totals) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now)).as_secs_f64();
+        let before = std::mem::replace(&mut self.before, totals);
+        let received = self.before.received.saturating_sub(before.received);
+        let sent = self.before.sent.saturating_sub(before.sent);
+        if before == Totals::default() || received.saturating_add(sent) < TRAFFIC || passed <= 0.0 {
+            return;
+        }
+        let (ran, waited) = spent(&before.threads, &self.before.threads);
+        for (sum, more) in [
+            (&mut self.received, bytes(received)),
+            (&mut self.sent, bytes(sent)),
+            (&mut self.ran, ran),
+        ] {
+            *sum = *sum * KEPT + more;
+        }
+        self.note(passed, ran, waited);
+    }
+
+    /// Concludes which part of a processor is left.
+    fn note(&mut self, passed: f64, ran: f64, waited: f64) {
+        let starved = waited >= STARVED * passed;
+        if self.starved.len() == LOOKS {
+            self.starved.pop_front();
+        }
+        self.starved.push_back(starved);
+        let often = self.starved.iter().filter(|starved| **starved).count() >= STARVED_LOOKS;
+        if starved && (often || self.left.is_some()) {
+            let now = ran / (ran + waited);
+            // One look may catch a quota just spent.
+            self.left = Some(self.left.map_or(now, |left| f64::midpoint(left, now)));
+        } else if !starved && waited <= ran {
+            // It had at least that much, and did not have to wait for it.
+            self.left = self.left.map(|left| left.max(ran / passed));
+        }
+        self.left = self.left.filter(|left| *left < ENOUGH);
+    }
+
+    /// What it can receive and send, if the processor decides that.
+    #[must_use]
+    pub fn pace(&self) -> Option<Pace> {
+        let left = self.left?.max(LEAST);
+        let pace = Pace { down: self.received * left / self.ran, up: self.sent * left / self.ran };
+        Some(pace).filter(Pace::is_sane)
+    }
+}
+
+/// Seconds for which all threads ran, and for which the one that ran most had to wait.
+fn spent(before: &BTreeMap<u32, Ran>, now: &BTreeMap<u32, Ran>) -> (f64, f64) {
+    let since = now.iter().map(|(thread, now)| {
+        let before = before.get(thread).copied().unwrap_or_default();
+        let ran = now.ran.saturating_sub(before.ran).as_secs_f64();
+        (ran, now.waited.saturating_sub(before.waited).as_secs_f64())
+    });
+    let (mut all, mut most) = (0.0, (0.0, 0.0));
+    for (ran, waited) in since {
+        all += ran;
+        if ran > most.0 {
+            most = (ran, waited);
+        }
+    }
+    (all, most.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+
+    /// A node whose threads are looked at each second.
+    #[derive(Default)]
+    struct Node {
+        work: Work,
+        second: u64,
+        totals: Totals,
+    }
+
+    impl Node {
+        /// A second in which the thread with the data ran and waited so long, and so many bytes came and went.
+        fn second(&mut self, ran: f64, waited: f64, received: u64, sent: u64) -> Option<Pace> {
+            self.second += 1;
+            let add = |thread: &mut Ran, ran: f64, waited: f64| {
+                thread.ran += Duration::from_secs_f64(ran);
+                thread.waited += Duration::from_secs_f64(waited);
+            };
+            add(self.totals.threads.entry(7).or_default(), ran, waited);
+            // A clock, which waits whenever it wakes.
+            add(self.totals.threads.entry(3).or_default(), ran / 100.0, waited);
+            (self.totals.received, self.totals.sent) =
+                (self.totals.received + received, self.totals.sent + sent);
+            let now = Duration::from_secs(self.second);
+            assert!(self.work.wants_look(now));
+            self.work.look(now, self.totals.clone());
+            assert!(!self.work.wants_look(now));
+            self.work.pace()
+        }
+    }
+
+    fn near(pace: Option<Pace>, down: f64, up: f64) {
+        let found = pace.unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.05 * b;
+        assert!(near(found.down, down) && near(found.up, up), "{found:?}, not {down} {up}");
+    }
+
+    #[test]
+    fn a_thread_that_waits_shows_what_its_processor_can_do() {
+        let mut node = Node::default();
+        // A byte takes a hundredth of a microsecond: with all of a processor 100 MB/s.
+        assert_eq!(node.second(0.2, 0.01, 10 * MB, 10 * MB), None);
+        assert_eq!(node.second(0.2, 0.01, 10 * MB, 10 * MB), None);
+        assert_eq!(node.second(0.02, 0.98, MB, MB), None, "once");
+        for _ in 0..4 {
+            node.second(0.02, 0.98, MB, MB);
+        }
+        near(node.work.pace(), 1e6, 1e6);
+    }
+
+    #[test]
+    fn who_has_less_to_do_is_as_slow_as_it_was() {
+        let mut node = Node::default();
+        (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, MB / 2));
+        // A part of that needs no waiting.
+        for _ in 0..60 {
+            near(node.second(0.005, 0.0, MB / 4, MB / 8), 1e6, 0.5e6);
+        }
+        // A pause, then nothing new.
+        near(node.second(0.0, 0.0, 0, 0), 1e6, 0.5e6);
+    }
+
+    #[test]
+    fn who_gets_its_processor_back_shows_it() {
+        let mut node = Node::default();
+        (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, MB));
+        near(node.second(0.1, 0.01, 5 * MB, 5 * MB), 5e6, 5e6);
+        assert_eq!(node.second(0.6, 0.01, 30 * MB, 30 * MB), None);
+        assert_eq!(node.second(0.2, 0.01, 10 * MB, 10 * MB), None, "and stays so");
+    }
+
+    #[test]
+    fn a_busy_host_is_no_starved_one() {
+        let mut node = Node::default();
+        for _ in 0..20 {
+            assert_eq!(node.second(0.3, 0.3, 10 * MB, 10 * MB), None);
+        }
+        // What nobody sends to says nothing.
+        for _ in 0..20 {
+            assert_eq!(node.second(0.001, 0.9, 1000, 1000), None);
+        }
+    }
+
+    #[test]
+    fn who_only_receives_is_not_said_to_send_nothing() {
+        let mut node = Node::default();
+        (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, 0));
+        assert_eq!(node.work.pace(), None);
+    }
+}
