@@ -84,7 +84,7 @@ pub struct Settings {
     pub resend: Option<Duration>,
     /// `PS_DROP_MSG`: percent of the received messages to throw away, for tests.
     pub drop_percent: u32,
-    /// `PS_HEARTBEAT_INTERVAL`, or our own `PSLITE_HEARTBEAT`.
+    /// `PS_HEARTBEAT_INTERVAL`, or our own `PSLITE_HEARTBEAT`, which is at most a quarter of the timeout if it is not set.
     pub heartbeat_interval: Option<Duration>,
     /// `PS_HEARTBEAT_TIMEOUT`: allows dead nodes to be replaced.
     pub heartbeat_timeout: Option<Duration>,
@@ -137,6 +137,12 @@ pub struct Settings {
 /// `PS_HEARTBEAT_TIMEOUT` says otherwise.
 const RECOVERY_WAIT_AT_LEAST: Duration = Duration::from_secs(10);
 
+/// Seconds between two signs of life, where nobody set them: several within the silence that is allowed, so that a node
+/// that is a little late is not taken for dead.
+fn default_heartbeat(timeout: Option<Duration>) -> f64 {
+    timeout.map_or(2.0, |timeout| (timeout.as_secs_f64() / 4.0).min(2.0))
+}
+
 impl Settings {
     /// True if keys may move in a job of this node: if it was asked to follow them, and its data do not take the
     /// resender's way. That repeats what was lost and keeps no order, and servers that give each other pieces and copies
@@ -167,8 +173,9 @@ impl Settings {
         let group_size = usize::from(asked.group_size.unwrap_or(1).max(1));
         let dialect = env.dialect()?.or(asked.dialect).unwrap_or_default();
         let verbose = env.number("PS_VERBOSE", 0)?;
-        let own_heartbeat = env.seconds("PSLITE_HEARTBEAT", Some(2.0))?;
         let heartbeat_timeout = env.seconds("PS_HEARTBEAT_TIMEOUT", None)?;
+        let own_heartbeat =
+            env.seconds("PSLITE_HEARTBEAT", Some(default_heartbeat(heartbeat_timeout)))?;
         let default_recovery_wait =
             heartbeat_timeout.unwrap_or_default().max(RECOVERY_WAIT_AT_LEAST);
         let resend = env.number("PS_RESEND", 0)? != 0;

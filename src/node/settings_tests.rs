@@ -51,6 +51,22 @@ fn nonsense_is_named() {
     }
 }
 
+/// A node that lives and is a little late must not be taken for dead.
+#[test]
+fn signs_of_life_come_several_times_within_the_silence_that_is_allowed() {
+    let interval = |extra: &[(&str, &str)]| {
+        let settings = Settings::read(&lookup(extra), &Asked::default()).unwrap();
+        settings.heartbeat_interval.map(|interval| interval.as_millis())
+    };
+    let timeout = ("PS_HEARTBEAT_TIMEOUT", "2");
+    assert_eq!(interval(&[]), Some(2000));
+    assert_eq!(interval(&[timeout]), Some(500));
+    assert_eq!(interval(&[("PS_HEARTBEAT_TIMEOUT", "60")]), Some(2000));
+    assert_eq!(interval(&[timeout, ("PSLITE_HEARTBEAT", "1")]), Some(1000));
+    assert_eq!(interval(&[timeout, ("PSLITE_HEARTBEAT", "0")]), None);
+    assert_eq!(interval(&[timeout, ("PS_HEARTBEAT_INTERVAL", "1.5")]), Some(1500));
+}
+
 #[test]
 fn keys_do_not_move_over_resent_messages() {
     let follows = |extra: &[(&str, &str)]| {
