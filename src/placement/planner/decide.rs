@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::Planner;
+use super::hold::Network;
 use super::look::{Basis, Look};
 use crate::placement::cost::bytes;
 use crate::placement::layout::{PieceLoad, Plan, holdings};
@@ -27,15 +28,6 @@ impl Candidate {
     pub(super) const fn settled(since: Duration) -> Self {
         Self { since, predicted: f64::INFINITY, restarts: MOST_RESTARTS }
     }
-}
-
-/// What the last plan was made for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
-    /// Seconds of the round that it would give.
-    round: f64,
-    /// Seconds of the shortest possible one.
-    best: f64,
 }
 
 /// A switch that is being judged.
@@ -70,8 +62,6 @@ const MOST_RESTARTS: u32 = 3;
 /// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
 const MOVE_LIMIT: Duration = Duration::from_secs(120);
 const MOVE_ROUNDS: f64 = 10.0;
-/// The longest wait after plans that were rolled back, in rounds.
-const LONGEST_HOLD: u64 = 320;
 /// Rounds for which a move has to pay, at least and at most.
 const HORIZON: (f64, f64) = (10.0, 1000.0);
 
@@ -146,8 +136,8 @@ impl Planner {
             Basis::Times => !joining && !slow,
             Basis::Nothing => !joining,
         };
-        let held = self.newest_round() < self.hold_until || !self.settings.enabled || nothing_known;
-        if !forced && held {
+        let held = self.is_held(look) || self.is_refuted(now, look);
+        if !forced && (held || nothing_known || !self.settings.enabled) {
             self.candidate = None;
             return None;
         }
@@ -194,15 +184,10 @@ impl Planner {
     /// Rounds since the last switch. As many as you like before the first one, and if the network is no longer
     /// the one that it was made for: then there is no reason to stay with it.
     fn rounds(&self, look: &Look) -> u64 {
-        let is_near = |now: f64, then: f64| (now - then).abs() <= CHANGED * then;
-        match self.expected {
-            Some(Expected { round, best })
-                if is_near(look.model.round_seconds(&look.loads), round)
-                    && is_near(look.model.bound(look.total()), best) =>
-            {
-                self.newest_round().saturating_add(1).saturating_sub(self.switch_round)
-            }
-            _ => u64::MAX,
+        let network = Network::of(look, &look.loads);
+        match self.expected.is_some_and(|then| network.is_near(then, CHANGED)) {
+            true => self.newest_round().saturating_add(1).saturating_sub(self.switch_round),
+            false => u64::MAX,
         }
     }
 
@@ -277,7 +262,7 @@ impl Planner {
         }
         let trial = self.on_trial.take()?;
         let Verdict::Worse(factor) = verdict else {
-            self.hold = super::FIRST_HOLD;
+            self.hold.shorten();
             return None;
         };
         let measured = self.times.round_seconds(self.switch_round)?;
@@ -293,8 +278,7 @@ impl Planner {
             return None;
         }
         let moves = shares::way_back(&self.layout, &trial.layout);
-        self.hold_until = self.newest_round().saturating_add(self.hold);
-        self.hold = self.hold.saturating_mul(2).min(LONGEST_HOLD);
+        self.hold.begin(self.newest_round(), Network::of(look, &old_loads));
         self.stragglers.failed();
         self.rollbacks += 1;
         let reason = format!(
@@ -322,7 +306,7 @@ impl Planner {
         let limit = Duration::try_from_secs_f64(plan.before * MOVE_ROUNDS).unwrap_or(MOVE_LIMIT);
         self.moving = Some(now.saturating_add(limit.max(MOVE_LIMIT)));
         let best = look.model.bound(look.total());
-        self.expected = Some(Expected { round: plan.predicted, best });
+        self.expected = Some(Network { round: plan.predicted, best });
         self.candidate = None;
         self.plans += 1;
         self.moved_bytes = self.moved_bytes.saturating_add(plan.moved_bytes);

@@ -6,6 +6,7 @@
 
 mod copies;
 mod decide;
+mod hold;
 mod look;
 mod portions;
 mod status;
@@ -159,17 +160,18 @@ pub struct Planner {
     /// Servers in reserve that are in use, and active ones that are not, by our own decision.
     drafted: BTreeSet<NodeId>,
     retired: BTreeSet<NodeId>,
+    /// The newest round that some worker has finished, and when it was told.
     progress: u64,
+    progress_at: Option<Duration>,
     /// The first round of which nothing is left from before the last switch.
     switch_round: u64,
     first_look: Option<Duration>,
     last_look: Option<Duration>,
-    expected: Option<decide::Expected>,
+    /// What the last plan was made for.
+    expected: Option<hold::Network>,
     /// A plan is being carried out: until when it is waited for.
     moving: Option<Duration>,
-    /// No plan before that round, since the last one was rolled back; and how long to wait next time.
-    hold_until: u64,
-    hold: u64,
+    hold: hold::Hold,
     plans: u64,
     rollbacks: u64,
     moved_bytes: u64,
@@ -181,8 +183,6 @@ pub struct Planner {
     portion_at: Option<Duration>,
 }
 
-/// Rounds without a plan after one was rolled back; doubles each time.
-const FIRST_HOLD: u64 = 20;
 /// Pieces of a layout, at most.
 pub const MOST_PIECES: usize = 1 << 20;
 
@@ -211,13 +211,13 @@ impl Planner {
             drafted: BTreeSet::new(),
             retired: BTreeSet::new(),
             progress: 0,
+            progress_at: None,
             switch_round: 0,
             first_look: None,
             last_look: None,
             expected: None,
             moving: None,
-            hold_until: 0,
-            hold: FIRST_HOLD,
+            hold: hold::Hold::default(),
             plans: 0,
             rollbacks: 0,
             moved_bytes: 0,
@@ -277,7 +277,10 @@ impl Planner {
                     self.times.report(report);
                 }
             }
-            Report::Progress { round } => self.progress = self.progress.max(round),
+            Report::Progress { round } if round > self.progress => {
+                (self.progress, self.progress_at) = (round, Some(now));
+            }
+            Report::Progress { .. } => {}
             Report::Handler { server, seconds } => {
                 let known = self.members.servers.iter().any(|member| member.id == server);
                 if known && seconds.is_finite() && seconds >= 0.0 {

@@ -284,6 +284,62 @@ fn what_turns_out_worse_goes_back() {
     }
 }
 
+/// What went back for one network holds nothing up in another one.
+#[test]
+fn a_changed_network_ends_the_wait_after_a_plan_that_went_back() {
+    let rates = [200.0 * MBIT, 120.0 * MBIT];
+    let mut lab = Lab::new(&[800.0 * MBIT; 4], &rates, resnet50_by_hash(2), Settings::default());
+    lab.hidden = |layout| {
+        let even = holdings(layout)[&8].bytes as f64 / 102_228_128.0;
+        if (0.55..0.8).contains(&even) { 2.0 } else { 1.0 }
+    };
+    lab.planner.set_enabled(false);
+    lab.play(60.0);
+    lab.planner.set_enabled(true);
+    for _ in 0..30 {
+        lab.round();
+        if status(&lab).rollbacks > 0 {
+            break;
+        }
+    }
+    for _ in 0..3 {
+        lab.round();
+    }
+    let plans = lab.plans.len();
+    assert_eq!((status(&lab).rollbacks, plans), (1, 2));
+    for _ in 0..3 {
+        lab.round();
+    }
+    assert_eq!(lab.plans.len(), plans, "it waits");
+    lab.servers.insert(10, Node::new(10.0 * MBIT));
+    for _ in 0..3 {
+        lab.round();
+    }
+    assert!(lab.plans.len() > plans && seconds(&lab) < 1.3 * lab.best(), "{} s", seconds(&lab));
+}
+
+/// A server that has next to nothing, and seems slow: rounds end before it could be done, so it is not.
+#[test]
+fn rounds_refute_a_card_of_which_hardly_anything_is_seen() {
+    let mut layout = spread(100.0 * MB, 160, &[8, 12, 14]);
+    layout.push(piece(1000, 0, 20_000, 10));
+    let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, Settings::default());
+    for _ in 0..10 {
+        lab.round();
+    }
+    let refuted = |slow: NodeId, factor: f64, later: f64| {
+        let now = Duration::from_secs_f64(lab.now + later);
+        let look = lab.planner.look(now).unwrap();
+        let model = look.model.with_slowdown(slow, factor);
+        lab.planner.is_refuted(now, &look::Look { model, ..look })
+    };
+    assert!(refuted(10, 1000.0, 0.0), "{:?}", status(&lab));
+    assert!(!refuted(10, 100.0, 0.0), "it would not be the slowest");
+    assert!(!refuted(8, 1000.0, 0.0), "much is seen of that one's card");
+    // It cannot be told from one that has just become slow if the round does not end.
+    assert!(!refuted(10, 1000.0, 2.0 * seconds(&lab)));
+}
+
 #[test]
 fn a_slow_worker_moves_nothing_and_is_named() {
     let layout = resnet50_by_hash(4);

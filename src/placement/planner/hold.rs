@@ -1,0 +1,127 @@
+//! When nothing is moved though the model says that it pays: for some rounds after a plan that was rolled back, and where
+//! rounds themselves show that the model is wrong.
+
+use std::time::Duration;
+
+use super::Planner;
+use super::look::{Basis, Look};
+
+/// Rounds without a plan after one was rolled back; doubles each time, up to the longest.
+const FIRST: u64 = 20;
+const LONGEST: u64 = 320;
+/// A round, or the shortest possible one, that differs by that part from what it was when a plan was rolled back: that was
+/// another network. More than what estimates differ by from look to look.
+const OTHER: f64 = 0.25;
+/// A server with less than such a part of what the average one holds has hardly anything: what little comes to it says little
+/// about its card.
+const HARDLY: f64 = 0.05;
+
+/// The network as far as the layout of now makes use of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Network {
+    /// Seconds of a round with that layout, by the model.
+    pub(super) round: f64,
+    /// Seconds of the shortest possible one.
+    pub(super) best: f64,
+}
+
+impl Network {
+    pub(super) fn of(look: &Look, loads: &[f64]) -> Self {
+        let best = look.model.bound(look.total());
+        Self { round: look.model.round_seconds(loads), best }
+    }
+
+    /// Whether it is still that one, up to such a part.
+    pub(super) fn is_near(self, then: Self, part: f64) -> bool {
+        let near = |now: f64, then: f64| (now - then).abs() <= part * then;
+        near(self.round, then.round) && near(self.best, then.best)
+    }
+}
+
+/// The time after a plan that was rolled back.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    until: u64,
+    length: u64,
+    network: Option<Network>,
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self { until: 0, length: FIRST, network: None }
+    }
+}
+
+impl Hold {
+    /// A plan was for the better.
+    pub(super) const fn shorten(&mut self) {
+        self.length = FIRST;
+    }
+
+    /// A plan is rolled back in that round, to a layout with which the network is such a one.
+    pub(super) fn begin(&mut self, round: u64, network: Network) {
+        self.until = round.saturating_add(self.length);
+        self.length = self.length.saturating_mul(2).min(LONGEST);
+        self.network = Some(network);
+    }
+
+    /// Whether nothing is to be moved in that round. What was learnt of one network says nothing about another.
+    fn applies(&self, round: u64, network: Network) -> bool {
+        round < self.until && self.network.is_none_or(|then| network.is_near(then, OTHER))
+    }
+}
+
+impl Planner {
+    pub(super) fn is_held(&self, look: &Look) -> bool {
+        self.hold.applies(self.newest_round(), Network::of(look, &look.loads))
+    }
+
+    /// Whether rounds show that it is not true that the slowest server holds them up: it has hardly anything, and they are over
+    /// sooner than it could be done. As long as the round of now is not later than the last ones, that is.
+    pub(super) fn is_refuted(&self, now: Duration, look: &Look) -> bool {
+        let seconds = look.model.server_seconds(&look.loads);
+        let slowest = seconds.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        let Some((slowest, needed)) = slowest else { return false };
+        #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
+        let mean = look.total() / seconds.len() as f64;
+        let measured = self.times.round_seconds(self.switch_round);
+        let (Some(measured), Some(at)) = (measured, self.progress_at) else { return false };
+        look.basis == Basis::Links
+            && look.loads.get(slowest).is_some_and(|load| *load < HARDLY * mean)
+            && *needed > measured
+            && now.saturating_sub(at).as_secs_f64() <= measured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THEN: Network = Network { round: 8.0, best: 6.0 };
+
+    #[test]
+    fn each_hold_is_longer_until_a_plan_is_for_the_better() {
+        let mut hold = Hold::default();
+        assert!(!hold.applies(0, THEN));
+        hold.begin(100, THEN);
+        assert!(hold.applies(119, THEN) && !hold.applies(120, THEN));
+        hold.begin(200, THEN);
+        assert!(hold.applies(239, THEN) && !hold.applies(240, THEN));
+        hold.shorten();
+        hold.begin(300, THEN);
+        assert!(!hold.applies(320, THEN));
+        for _ in 0..10 {
+            hold.begin(1000, THEN);
+        }
+        assert!(hold.applies(1319, THEN) && !hold.applies(1320, THEN));
+    }
+
+    #[test]
+    fn another_network_is_not_held() {
+        let mut hold = Hold::default();
+        hold.begin(0, THEN);
+        assert!(hold.applies(1, Network { round: 9.0, best: 5.0 }));
+        assert!(!hold.applies(1, Network { round: 80.0, best: 6.0 }));
+        assert!(!hold.applies(1, Network { round: 8.0, best: 4.0 }));
+    }
+}
