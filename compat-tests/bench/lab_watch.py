@@ -81,6 +81,7 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=[*CASES])
     parser.add_argument("--rounds", type=int, default=8, help="default: %(default)s")
+    parser.add_argument("--rest", type=float, default=0, metavar="SECONDS", help="between two rounds, as if workers computed: links are idle")
     parser.add_argument("--every", action="store_true", help="a table for each round")
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="for what the processes wrote, in CASE/ours; 0 is the scheduler")
     parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
@@ -102,6 +103,7 @@ def watch(options):
         named = {f"{role[0]}{index}": pid for role in ("server", "worker") for index, pid in enumerate(pids[role])}
         rates = dict(zip(named, servers + workers))
         for number in range(1, options.rounds + 1):
+            time.sleep(options.rest)
             looking = Watch(named)
             looking.start()
             used, begin = lab.busy(), time.monotonic()

@@ -11,6 +11,7 @@ use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::placement::cost::Replicas;
 use crate::placement::layout::{Move, PieceLoad, Plan};
+use crate::placement::links::PROBE_AFTER;
 use crate::placement::planner::{
     Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
@@ -53,7 +54,14 @@ pub(crate) struct Planning {
 impl Planning {
     /// A planner that knows nothing. `enabled`: it may move what need not move; `ranks`: how many the
     /// application counts with.
-    pub(crate) fn new(enabled: bool, replicas: u32, ranks: usize, seed: u64) -> Self {
+    /// `probe_after`: links of a job that rests for so long are probed.
+    pub(crate) fn new(
+        enabled: bool,
+        replicas: u32,
+        ranks: usize,
+        seed: u64,
+        probe_after: Option<Duration>,
+    ) -> Self {
         let ranges = server_key_ranges(ranks);
         let replicas = if replicas == 0 { Replicas::None } else { Replicas::Next { ratio: 1.0 } };
         Self {
@@ -65,7 +73,7 @@ impl Planning {
             round_seconds: 0.0,
             random: seed,
             described: Duration::ZERO,
-            probes: Probes::default(),
+            probes: Probes::new(probe_after.unwrap_or(PROBE_AFTER)),
             probing: enabled,
         }
     }
@@ -75,9 +83,12 @@ impl Planning {
         let Some(measured) = Measured::decode(from, bytes) else { return };
         let Measured { links, rounds, progress, busy, idle } = measured;
         if self.probing {
-            self.probes.idle(from, &idle);
+            self.probes.idle(now, from, &idle);
         }
         if let Some(links) = links {
+            if links.links.iter().any(|link| link.recent > 0.0) {
+                self.probes.traffic(now);
+            }
             self.planner.report(now, Report::Links(links));
         }
         if let Some(rounds) = rounds {

@@ -1,5 +1,7 @@
 //! Which idle links are probed when: nodes say which links to them are idle, and here it is decided who sends
-//! padding next. A node is at one end of one probe at a time. Pure; the time is an argument.
+//! padding next. A node is at one end of one probe at a time, and while the whole job rests hardly any link is probed: nobody
+//! waits for what a probe would show, and one that meets what others send over the same cards loses some of it, after
+//! which TCP is slow on that connection for seconds of the next round. Pure; the time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use crate::wire::NodeId;
 /// After that time a probe is taken to be over. Nobody says so: a link that was not probed is idle still, and
 /// comes again.
 const PROBE_TIME: Duration = Duration::from_secs(1);
+/// A link was idle while others were busy if some node is told to have received something so soon after.
+const PROOF_TIME: Duration = Duration::from_secs(2);
 /// Links that wait for their turn, at most; more are forgotten, and come again too.
 const MOST_WAITING: usize = 1 << 16;
 
@@ -21,11 +25,23 @@ pub(crate) struct Probe {
     pub(crate) to: NodeId,
 }
 
+/// A probe that a node asked for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    probe: Probe,
+    /// When it did.
+    at: Duration,
+}
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Probes {
+    /// A job that rests for so long is probed all the same.
+    rest: Duration,
+    /// When some node was last told to have received anything but probes.
+    traffic: Duration,
     /// In the order in which they were asked for: where there are many, each has its turn.
-    waiting: VecDeque<Probe>,
+    waiting: VecDeque<Wanted>,
     /// The same.
     asked: BTreeSet<Probe>,
     /// Until when each node is at an end of a probe.
@@ -33,13 +49,24 @@ pub(super) struct Probes {
 }
 
 impl Probes {
+    /// None yet. `rest`: in a job that rests for so long links are probed all the same.
+    pub(super) fn new(rest: Duration) -> Self {
+        let (waiting, asked, busy) = Default::default();
+        Self { rest, traffic: Duration::ZERO, waiting, asked, busy }
+    }
+
+    /// Some node says that it received something in the last second, and no probe.
+    pub(super) const fn traffic(&mut self, now: Duration) {
+        self.traffic = now;
+    }
+
     /// That node says that these links to it are idle.
-    pub(super) fn idle(&mut self, to: NodeId, peers: &[NodeId]) {
+    pub(super) fn idle(&mut self, now: Duration, to: NodeId, peers: &[NodeId]) {
         let all = peers.iter().filter(|from| **from != to);
         for from in all {
             let probe = Probe { from: *from, to };
             if self.waiting.len() < MOST_WAITING && self.asked.insert(probe) {
-                self.waiting.push_back(probe);
+                self.waiting.push_back(Wanted { probe, at: now });
             }
         }
     }
@@ -47,15 +74,17 @@ impl Probes {
     /// The probes that begin now. `lives`: whether a node is in the job.
     pub(super) fn due(&mut self, now: Duration, lives: impl Fn(NodeId) -> bool) -> Vec<Probe> {
         self.busy.retain(|_, until| *until > now);
-        let Self { waiting, asked, busy } = self;
+        let Self { rest, traffic, waiting, asked, busy } = self;
         let mut due = Vec::new();
-        waiting.retain(|probe| {
+        waiting.retain(|Wanted { probe, at }| {
             let Probe { from, to } = *probe;
-            if !lives(from) || !lives(to) {
+            let proven = *traffic > *at || at.saturating_sub(*traffic) >= *rest;
+            let late = !proven && now.saturating_sub(*at) > PROOF_TIME;
+            if late || !lives(from) || !lives(to) {
                 asked.remove(probe);
                 return false;
             }
-            if busy.contains_key(&from) || busy.contains_key(&to) {
+            if !proven || busy.contains_key(&from) || busy.contains_key(&to) {
                 return true;
             }
             busy.extend([(from, now + PROBE_TIME), (to, now + PROBE_TIME)]);
@@ -75,15 +104,22 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
+    /// Of a job in which data flow all the time.
+    fn probes() -> Probes {
+        let mut probes = Probes::new(seconds(30.0));
+        probes.traffic(seconds(0.1));
+        probes
+    }
+
     #[test]
     fn a_node_is_at_one_end_of_one_probe_at_a_time() {
-        let mut probes = Probes::default();
-        probes.idle(8, &[9, 11, 13]);
-        probes.idle(10, &[9, 11]);
-        probes.idle(10, &[9, 11, 10]);
+        let mut probes = probes();
+        probes.idle(Duration::ZERO, 8, &[9, 11, 13]);
+        probes.idle(Duration::ZERO, 10, &[9, 11]);
+        probes.idle(Duration::ZERO, 10, &[9, 11, 10]);
         let mut seen = BTreeSet::new();
         // 9 is asked for twice, and so is 11: one after the other.
-        for step in 0..6 {
+        for step in 1..7 {
             let due = probes.due(seconds(f64::from(step)), |_| true);
             let ends: BTreeSet<NodeId> = due.iter().flat_map(|p| [p.from, p.to]).collect();
             assert_eq!(ends.len(), 2 * due.len(), "{due:?}");
@@ -95,10 +131,44 @@ mod tests {
 
     #[test]
     fn those_who_are_gone_are_not_probed() {
-        let mut probes = Probes::default();
-        probes.idle(8, &[9, 11]);
+        let mut probes = probes();
+        probes.idle(Duration::ZERO, 8, &[9, 11]);
         let due = probes.due(seconds(1.0), |id| id != 9);
         assert_eq!(due, [Probe { from: 11, to: 8 }]);
         assert_eq!(probes.due(seconds(5.0), |_| true), [], "forgotten");
+    }
+
+    #[test]
+    fn a_link_is_probed_when_others_are_busy_after_it_was_found_idle() {
+        let mut probes = probes();
+        let probe = Probe { from: 9, to: 8 };
+        probes.idle(seconds(1.0), 8, &[9]);
+        assert_eq!(probes.due(seconds(1.5), |_| true), [], "perhaps all are");
+        probes.traffic(seconds(1.8));
+        assert_eq!(probes.due(seconds(1.9), |_| true), [probe]);
+        probes.idle(seconds(5.0), 8, &[9]);
+        for at in [5.1, 6.0, 7.0, 7.1] {
+            assert_eq!(probes.due(seconds(at), |_| true), []);
+        }
+        probes.traffic(seconds(7.2));
+        assert_eq!(
+            probes.due(seconds(7.3), |_| true),
+            [],
+            "it was forgotten: the next round is under way"
+        );
+        probes.idle(seconds(8.0), 8, &[9]);
+        probes.traffic(seconds(8.5));
+        assert_eq!(probes.due(seconds(9.0), |_| true), [probe], "it came again");
+    }
+
+    #[test]
+    fn a_job_that_rests_is_probed_now_and_then() {
+        let mut probes = probes();
+        let probe = Probe { from: 9, to: 8 };
+        probes.idle(seconds(29.0), 8, &[9]);
+        assert_eq!(probes.due(seconds(29.1), |_| true), []);
+        assert_eq!(probes.due(seconds(31.1), |_| true), []);
+        probes.idle(seconds(32.0), 8, &[9]);
+        assert_eq!(probes.due(seconds(32.1), |_| true), [probe]);
     }
 }

@@ -112,7 +112,8 @@ impl Van {
                 let replicas = core.cluster.policy().replicas;
                 let seed = self.random.load(Ordering::Relaxed);
                 let settings = &self.settings;
-                Planning::new(settings.planning, replicas, settings.num_servers, seed)
+                let (ranks, probe_after) = (settings.num_servers, settings.probe_after);
+                Planning::new(settings.planning, replicas, ranks, seed, probe_after)
             });
             let probes = planning.probes(now, &core.cluster);
             (planning.look(now, &core.cluster), planning.times(now), probes)

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::Planner;
 use super::hold::Network;
 use super::look::{Basis, Look};
+use super::{Planner, Settings};
 use crate::placement::cost::bytes;
 use crate::placement::layout::{PieceLoad, Plan, holdings};
 use crate::placement::shares;
@@ -57,6 +57,9 @@ const FIRST_ROUND: Duration = Duration::from_secs(60);
 /// What a card was able to do counts for that part of the shortest possible round, at most for that long.
 const SPAN: f64 = 0.5;
 const LONGEST_SPAN: Duration = Duration::from_secs(10);
+/// A plan that makes rounds shorter by less than that factor has to be worth it all through a round: while only some of what
+/// a round does is under way, a card that is not kept busy looks slower than it is.
+const SMALL: f64 = 1.25;
 /// So often a plan waits anew for that.
 const MOST_RESTARTS: u32 = 3;
 /// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
@@ -160,7 +163,8 @@ impl Planner {
         };
         // What is best to move depends on where copies lie; that is decided first.
         let waits = self.copies_wanted.is_some();
-        if !forced && (!self.is_settled(now, plan.predicted) || waits) {
+        let settle = self.settle(&plan, joining);
+        if !forced && (!self.is_settled(now, plan.predicted, settle) || waits) {
             return None;
         }
         let plan = match (forced, joining) {
@@ -210,15 +214,23 @@ impl Planner {
         servers.all(|server| self.network.down(server.id).is_some())
     }
 
+    /// For how long a plan has to be worth it.
+    fn settle(&self, plan: &Plan, joining: bool) -> Duration {
+        let Settings { settle, steady, .. } = self.settings;
+        let round = Duration::try_from_secs_f64(plan.before).unwrap_or(steady).min(steady);
+        let is_small = !joining && plan.before < SMALL * plan.predicted;
+        if is_small { settle.max(round) } else { settle }
+    }
+
     /// Whether a plan has been worth it for long enough, with a network that holds still.
-    fn is_settled(&mut self, now: Duration, predicted: f64) -> bool {
+    fn is_settled(&mut self, now: Duration, predicted: f64, settle: Duration) -> bool {
         let fresh = |restarts| Candidate { since: now, predicted, restarts };
         let candidate = self.candidate.get_or_insert_with(|| fresh(0));
         let drifted = (predicted - candidate.predicted).abs() > DRIFT * candidate.predicted;
         if drifted && candidate.restarts < MOST_RESTARTS {
             *candidate = fresh(candidate.restarts + 1);
         }
-        now.saturating_sub(candidate.since) >= self.settings.settle
+        now.saturating_sub(candidate.since) >= settle
     }
 
     /// Rarely something else than the best known, where a straggler is not understood (algorithms.md 4.5).
@@ -341,5 +353,28 @@ impl Planner {
             }
         }
         self.scaler.stepped(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_gain_has_to_last_a_round() {
+        let planner = Planner::new(Settings::default());
+        let settle = |before, predicted, joining| {
+            let (moves, reason) = (Vec::new(), String::new());
+            let plan = Plan { moves, before, predicted, bound: None, moved_bytes: 1, reason };
+            planner.settle(&plan, joining).as_secs_f64()
+        };
+        assert_eq!(settle(8.0, 7.0, false), 8.0);
+        assert_eq!(settle(8.0, 6.0, false), 2.0);
+        // Rounds need not become shorter by much if a server joins.
+        assert_eq!(settle(8.0, 7.0, true), 2.0);
+        assert_eq!(settle(0.5, 0.45, false), 2.0);
+        // Nor need they ever end.
+        assert_eq!([settle(500.0, 450.0, false), settle(f64::INFINITY, 1e300, false)], [60.0, 2.0]);
+        assert_eq!(settle(f64::NAN, 1.0, false), 2.0);
     }
 }
