@@ -62,7 +62,8 @@ impl Planner {
         }
         (self.copies_wanted, self.copies_moved) = (None, Some(now));
         // The network has held still for long enough: pieces can follow at once.
-        self.candidate = Some(Candidate::settled(since));
+        let busy = self.busy.at(now).saturating_sub(now.saturating_sub(since));
+        self.candidate = Some(Candidate::settled(since, busy));
         Some(pairs)
     }
 }

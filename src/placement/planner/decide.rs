@@ -17,6 +17,8 @@ use crate::wire::NodeId;
 pub(super) struct Candidate {
     /// Since when.
     since: Duration,
+    /// The same, by the time in which the job was busy.
+    busy: Duration,
     /// Seconds of the round it would give, when it came up.
     predicted: f64,
     /// How often it had to wait anew because the network was still changing.
@@ -25,8 +27,8 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// One that has been worth it since then, whatever it predicts.
-    pub(super) const fn settled(since: Duration) -> Self {
-        Self { since, predicted: f64::INFINITY, restarts: MOST_RESTARTS }
+    pub(super) const fn settled(since: Duration, busy: Duration) -> Self {
+        Self { since, busy, predicted: f64::INFINITY, restarts: MOST_RESTARTS }
     }
 }
 
@@ -57,9 +59,9 @@ const FIRST_ROUND: Duration = Duration::from_secs(60);
 /// What a card was able to do counts for that part of the shortest possible round, at most for that long.
 const SPAN: f64 = 0.5;
 const LONGEST_SPAN: Duration = Duration::from_secs(10);
-/// A plan that makes rounds shorter by less than that factor has to be worth it all through a round: while only some of what
-/// a round does is under way, a card that is not kept busy looks slower than it is.
-const SMALL: f64 = 1.25;
+/// A plan has to be worth it for that part of a round, by what it makes rounds shorter (by a sixth: all of one; to a half: a
+/// fifth). While only some of what a round does is under way, a card that is not kept busy looks slower than it is.
+const PATIENCE: f64 = 0.2;
 /// So often a plan waits anew for that.
 const MOST_RESTARTS: u32 = 3;
 /// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
@@ -164,7 +166,8 @@ impl Planner {
         // What is best to move depends on where copies lie; that is decided first.
         let waits = self.copies_wanted.is_some();
         let settle = self.settle(&plan, joining);
-        if !forced && (!self.is_settled(now, plan.predicted, settle) || waits) {
+        let settled = self.is_settled(now, plan.predicted, settle, look.basis);
+        if !forced && (!settled || waits) {
             return None;
         }
         let plan = match (forced, joining) {
@@ -217,20 +220,33 @@ impl Planner {
     /// For how long a plan has to be worth it.
     fn settle(&self, plan: &Plan, joining: bool) -> Duration {
         let Settings { settle, steady, .. } = self.settings;
-        let round = Duration::try_from_secs_f64(plan.before).unwrap_or(steady).min(steady);
-        let is_small = !joining && plan.before < SMALL * plan.predicted;
-        if is_small { settle.max(round) } else { settle }
+        let gain = plan.before / plan.predicted - 1.0;
+        let wait = plan.before * (PATIENCE / gain).min(1.0);
+        let wait = Duration::try_from_secs_f64(wait).unwrap_or(steady).min(steady);
+        if joining { settle } else { settle.max(wait) }
     }
 
-    /// Whether a plan has been worth it for long enough, with a network that holds still.
-    fn is_settled(&mut self, now: Duration, predicted: f64, settle: Duration) -> bool {
-        let fresh = |restarts| Candidate { since: now, predicted, restarts };
+    /// Whether a plan has been worth it for long enough, with a network that holds still, and a job that uses it: what the
+    /// end of a round made a card look like is no more true because a rest follows.
+    fn is_settled(
+        &mut self,
+        now: Duration,
+        predicted: f64,
+        settle: Duration,
+        basis: Basis,
+    ) -> bool {
+        let busy = self.busy.at(now);
+        let fresh = |restarts| Candidate { since: now, busy, predicted, restarts };
         let candidate = self.candidate.get_or_insert_with(|| fresh(0));
         let drifted = (predicted - candidate.predicted).abs() > DRIFT * candidate.predicted;
         if drifted && candidate.restarts < MOST_RESTARTS {
             *candidate = fresh(candidate.restarts + 1);
         }
-        now.saturating_sub(candidate.since) >= settle
+        let waited = match basis {
+            Basis::Links => busy.saturating_sub(candidate.busy),
+            Basis::Times | Basis::Nothing => now.saturating_sub(candidate.since),
+        };
+        waited >= settle
     }
 
     /// Rarely something else than the best known, where a straggler is not understood (algorithms.md 4.5).
@@ -361,20 +377,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_gain_has_to_last_a_round() {
+    fn the_smaller_the_gain_the_longer_the_wait() {
         let planner = Planner::new(Settings::default());
         let settle = |before, predicted, joining| {
             let (moves, reason) = (Vec::new(), String::new());
             let plan = Plan { moves, before, predicted, bound: None, moved_bytes: 1, reason };
             planner.settle(&plan, joining).as_secs_f64()
         };
-        assert_eq!(settle(8.0, 7.0, false), 8.0);
-        assert_eq!(settle(8.0, 6.0, false), 2.0);
+        assert_eq!([settle(8.0, 7.0, false), settle(12.0, 10.0, false)], [8.0, 12.0]);
+        assert!((settle(12.0, 8.0, false) - 4.8).abs() < 1e-6 && settle(12.0, 4.0, false) == 2.0);
         // Rounds need not become shorter by much if a server joins.
         assert_eq!(settle(8.0, 7.0, true), 2.0);
         assert_eq!(settle(0.5, 0.45, false), 2.0);
         // Nor need they ever end.
-        assert_eq!([settle(500.0, 450.0, false), settle(f64::INFINITY, 1e300, false)], [60.0, 2.0]);
-        assert_eq!(settle(f64::NAN, 1.0, false), 2.0);
+        assert_eq!(settle(500.0, 450.0, false), 60.0);
+        for odd in [f64::INFINITY, f64::NAN, 0.0, -1.0] {
+            assert!(
+                [settle(odd, 1.0, false), settle(1.0, odd, false)]
+                    .iter()
+                    .all(|s| (2.0..=60.0).contains(s)),
+                "{odd}"
+            );
+        }
     }
 }

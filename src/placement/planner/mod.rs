@@ -4,6 +4,7 @@
 //! Runs on the scheduler. Pure: time and chance are arguments, nothing is sent. Whoever runs it carries the
 //! plans out, and says when pieces have moved. Must not know how pieces travel.
 
+mod busy;
 mod copies;
 mod decide;
 mod hold;
@@ -152,6 +153,7 @@ pub struct Planner {
     trial: Trial,
     on_trial: Option<OnTrial>,
     candidate: Option<Candidate>,
+    busy: busy::Busy,
     /// Since when other places for copies have been worth it, and when they were last changed.
     copies_wanted: Option<Duration>,
     copies_moved: Option<Duration>,
@@ -204,6 +206,7 @@ impl Planner {
             trial: Trial::default(),
             on_trial: None,
             candidate: None,
+            busy: busy::Busy::default(),
             copies_wanted: None,
             copies_moved: None,
             scaler,
@@ -271,7 +274,10 @@ impl Planner {
     /// A node told something.
     pub fn report(&mut self, now: Duration, report: Report) {
         match report {
-            Report::Links(report) => self.network.report(now, &report),
+            Report::Links(report) => {
+                self.busy.report(now);
+                self.network.report(now, &report);
+            }
             Report::Rounds(report) => {
                 if self.members.workers.iter().any(|worker| worker.id == report.worker) {
                     self.times.report(report);
