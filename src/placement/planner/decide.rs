@@ -59,9 +59,9 @@ const FIRST_ROUND: Duration = Duration::from_secs(60);
 /// What a card was able to do counts for that part of the shortest possible round, at most for that long.
 const SPAN: f64 = 0.5;
 const LONGEST_SPAN: Duration = Duration::from_secs(10);
-/// A plan has to be worth it for that part of a round, by what it makes rounds shorter (by a sixth: all of one; to a half: a
-/// fifth). While only some of what a round does is under way, a card that is not kept busy looks slower than it is.
-const PATIENCE: f64 = 0.2;
+/// A plan that makes rounds shorter by less than that factor has to be worth it all through a round: while only some of what
+/// a round does is under way, a card that is not kept busy looks slower than it is.
+const SMALL: f64 = 1.25;
 /// So often a plan waits anew for that.
 const MOST_RESTARTS: u32 = 3;
 /// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
@@ -220,10 +220,9 @@ impl Planner {
     /// For how long a plan has to be worth it.
     fn settle(&self, plan: &Plan, joining: bool) -> Duration {
         let Settings { settle, steady, .. } = self.settings;
-        let gain = plan.before / plan.predicted - 1.0;
-        let wait = plan.before * (PATIENCE / gain).min(1.0);
-        let wait = Duration::try_from_secs_f64(wait).unwrap_or(steady).min(steady);
-        if joining { settle } else { settle.max(wait) }
+        let round = Duration::try_from_secs_f64(plan.before).unwrap_or(steady).min(steady);
+        let is_small = !joining && plan.before < SMALL * plan.predicted;
+        if is_small { settle.max(round) } else { settle }
     }
 
     /// Whether a plan has been worth it for long enough, with a network that holds still, and a job that uses it: what the
@@ -377,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smaller_the_gain_the_longer_the_wait() {
+    fn a_small_gain_has_to_last_a_round() {
         let planner = Planner::new(Settings::default());
         let settle = |before, predicted, joining| {
             let (moves, reason) = (Vec::new(), String::new());
@@ -385,7 +384,7 @@ mod tests {
             planner.settle(&plan, joining).as_secs_f64()
         };
         assert_eq!([settle(8.0, 7.0, false), settle(12.0, 10.0, false)], [8.0, 12.0]);
-        assert!((settle(12.0, 8.0, false) - 4.8).abs() < 1e-6 && settle(12.0, 4.0, false) == 2.0);
+        assert_eq!([settle(12.0, 9.0, false), settle(12.0, 4.0, false)], [2.0; 2]);
         // Rounds need not become shorter by much if a server joins.
         assert_eq!(settle(8.0, 7.0, true), 2.0);
         assert_eq!(settle(0.5, 0.45, false), 2.0);
