@@ -166,7 +166,9 @@ impl Planner {
         // What is best to move depends on where copies lie; that is decided first.
         let waits = self.copies_wanted.is_some();
         let settle = self.settle(&plan, joining);
-        let settled = self.is_settled(now, plan.predicted, settle, look.basis);
+        // Who joins need not be measured first.
+        let measured = look.basis == Basis::Links && !joining;
+        let settled = self.is_settled(now, plan.predicted, settle, measured);
         if !forced && (!settled || waits) {
             return None;
         }
@@ -225,14 +227,14 @@ impl Planner {
         if is_small { settle.max(round) } else { settle }
     }
 
-    /// Whether a plan has been worth it for long enough, with a network that holds still, and a job that uses it: what the
+    /// Whether a plan has been worth it for long enough, with a network that holds still, and, if it was `measured`, a job that uses it: what the
     /// end of a round made a card look like is no more true because a rest follows.
     fn is_settled(
         &mut self,
         now: Duration,
         predicted: f64,
         settle: Duration,
-        basis: Basis,
+        measured: bool,
     ) -> bool {
         let busy = self.busy.at(now);
         let fresh = |restarts| Candidate { since: now, busy, predicted, restarts };
@@ -241,9 +243,9 @@ impl Planner {
         if drifted && candidate.restarts < MOST_RESTARTS {
             *candidate = fresh(candidate.restarts + 1);
         }
-        let waited = match basis {
-            Basis::Links => busy.saturating_sub(candidate.busy),
-            Basis::Times | Basis::Nothing => now.saturating_sub(candidate.since),
+        let waited = match measured {
+            true => busy.saturating_sub(candidate.busy),
+            false => now.saturating_sub(candidate.since),
         };
         waited >= settle
     }
