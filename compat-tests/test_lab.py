@@ -190,6 +190,27 @@ def test_a_full_link_that_becomes_slow_goes_on():
 
 
 @needs_lab
+@pytest.mark.parametrize("name", network.PREFERRED)
+def test_both_ends_have_the_algorithm_of_the_lab(name):
+    """Also where the machine's own is another one, and does not allow it to namespaces."""
+    with Lab({"a": FREE, "b": FREE}, name) as lab:
+        a, b = lab.hosts.values()
+        process = receiver(a, 1, 1, 1)
+        python(b, "send", PORT, a.address)
+        time.sleep(0.5)
+        seen = [subprocess.run(host.command(["ss", "-tinH"]), capture_output=True, text=True, check=True).stdout
+                for host in (a, b)]
+        measured(process)
+    assert all(name in text.split() for text in seen), seen
+
+
+@needs_lab
+def test_an_algorithm_that_the_kernel_lacks_is_refused():
+    with pytest.raises(Unavailable, match="no TCP algorithm nonsense"):
+        Lab({"a": FREE}, "nonsense").close()
+
+
+@needs_lab
 def test_many_senders_share_one_link():
     with Lab({"one": Rates(None, 100), "a": FREE, "b": FREE, "c": FREE}) as lab:
         one, *others = lab.hosts.values()

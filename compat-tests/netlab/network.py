@@ -45,10 +45,10 @@ QUEUE_SECONDS, QUEUE_LEAST = 0.05, 256 * 1024
 MBIT_LEAST = 0.5
 # Seconds for killed processes to be gone.
 GONE = 5
-ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
-#: What hosts have by default, the first that is allowed in a namespace. CUBIC is what nearly all hosts have, but a
-#: machine with another default may not allow it; every kernel has Reno. Both fill a link while the other direction is full
-#: too. (BBR took 40 of 60 Mbit/s there: it counts the time that its confirmations wait for the length of the way.)
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+#: What hosts have by default, the first that the kernel has. CUBIC is what nearly all hosts have; every kernel has Reno.
+#: Both fill a link while the other direction is full too. (BBR took 40 of 60 Mbit/s there: it counts the time that its
+#: confirmations wait for the length of the way.)
 PREFERRED = ("cubic", "reno")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -83,17 +83,17 @@ class Rates(NamedTuple):
 FREE = Rates(None, None)
 
 
-def _allowed():
-    """TCP's algorithms that a namespace may have."""
+def _available():
+    """TCP's algorithms that this kernel has loaded."""
     try:
-        return ALLOWED.read_text().split()
+        return AVAILABLE.read_text().split()
     except OSError:
         return []
 
 
 def preferred():
-    allowed = _allowed()
-    return next((name for name in PREFERRED if name in allowed), PREFERRED[-1])
+    available = _available()
+    return next((name for name in PREFERRED if name in available), PREFERRED[-1])
 
 
 #: TCP's algorithm where none is named.
@@ -231,7 +231,7 @@ class Lab:
 
     def _make_host(self, host, congestion):
         run("ip", "netns", "add", host.namespace)
-        _settings(host.namespace, congestion)
+        _settings(host.namespace)
         port = f"port{host.index}"
         batch("ip", self.switch, [
             f"link add {port} type veth peer name eth0 address {host.mac} netns {host.namespace}",
@@ -240,6 +240,7 @@ class Lab:
         batch("ip", host.namespace, [
             "link set lo up", f"addr add {host.address}/24 dev eth0", "link set eth0 up",
             *(_neighbour(peer, peer.mac) for peer in peers)])
+        _congestion(host, congestion)
         folder = self.folder / host.name
         (folder / "shm").mkdir(parents=True)
         (folder / "shm").chmod(0o1777)
@@ -282,17 +283,26 @@ def _neighbour(host, mac):
     return f"neigh replace {host.address} lladdr {mac} dev eth0 nud permanent"
 
 
-def _settings(namespace, congestion):
+def _settings(namespace):
     """What a namespace does not have as the machine has it."""
-    inside = ("nsenter", f"--net={NAMESPACES / namespace}", "sh", "-c")
     # What TCP learnt on a link of another rate is worth nothing.
-    run(*inside, "cd /proc/sys/net && echo 1 >ipv4/tcp_no_metrics_save && "
-                 "{ [ ! -d ipv6 ] || echo 1 >ipv6/conf/all/disable_ipv6; }")
+    run("nsenter", f"--net={NAMESPACES / namespace}", "sh", "-c",
+        "cd /proc/sys/net && echo 1 >ipv4/tcp_no_metrics_save && "
+        "{ [ ! -d ipv6 ] || echo 1 >ipv6/conf/all/disable_ipv6; }")
+
+
+def _congestion(host, name):
+    """Every connection over the host's interface has that algorithm of TCP, whichever end began it.
+
+    It is set on the route: a namespace's own default may only be one that the machine allows to everybody
+    (`net.ipv4.tcp_allowed_congestion_control`), and a lab leaves the machine as it is.
+    """
     try:
-        run(*inside, f"echo {congestion} >/proc/sys/net/ipv4/tcp_congestion_control")
+        run("ip", "-n", host.namespace, "route", "replace", ADDRESS.format("0/24"), "dev", "eth0", "proto", "kernel",
+            "scope", "link", "src", host.address, "congctl", name)
     except LabError:
-        raise Unavailable(f"{congestion} is not allowed in a network namespace; allowed are "
-                          f"{', '.join(_allowed())} (sysctl net.ipv4.tcp_allowed_congestion_control)") from None
+        raise Unavailable(f"this kernel has no TCP algorithm {name}; loaded are {', '.join(_available())} "
+                          f"({AVAILABLE})") from None
 
 
 def _shape(namespace, device, mbit):
