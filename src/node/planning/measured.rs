@@ -1,6 +1,8 @@
 //! What nodes tell the scheduler's planner, as bytes: the reports of `placement` in protobuf, written and read
 //! by prost. Numbers from the wire are not believed here; the planner leaves out what makes no sense.
 
+use std::time::Duration;
+
 use prost::Message as _;
 
 use crate::placement::links::{self, Estimate, LinkReport, Pace};
@@ -28,6 +30,9 @@ struct Link {
     rate: Option<Rate>,
     #[prost(double, tag = "3")]
     recent: f64,
+    /// Seconds.
+    #[prost(double, tag = "4")]
+    oldest: f64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -122,7 +127,12 @@ impl Measured {
             links: report
                 .links
                 .iter()
-                .map(|l| Link { peer: l.peer, rate: Some(rate(&l.estimate)), recent: l.recent })
+                .map(|l| Link {
+                    peer: l.peer,
+                    rate: Some(rate(&l.estimate)),
+                    recent: l.recent,
+                    oldest: l.oldest.as_secs_f64(),
+                })
                 .collect(),
         });
         let rounds = self.rounds.as_ref().map(|report| Rounds {
@@ -158,7 +168,9 @@ impl Measured {
                 .into_iter()
                 .filter_map(|link| {
                     let estimate = estimate(link.rate?);
-                    Some(LinkReport { peer: link.peer, estimate, recent: link.recent })
+                    // What is no time is taken as long ago: nothing is concluded from that.
+                    let oldest = Duration::try_from_secs_f64(link.oldest).unwrap_or(Duration::MAX);
+                    Some(LinkReport { peer: link.peer, estimate, oldest, recent: link.recent })
                 })
                 .collect(),
         });
@@ -190,7 +202,12 @@ mod tests {
             down: Some(estimate),
             up: Some(Estimate { rate: 6e7, ..estimate }),
             pace: Some(Pace { down: 3e7, up: 2e7 }),
-            links: vec![LinkReport { peer: 8, estimate, recent: 1e6 }],
+            links: vec![LinkReport {
+                peer: 8,
+                estimate,
+                oldest: Duration::from_millis(2500),
+                recent: 1e6,
+            }],
         };
         let rounds = WorkerReport {
             worker: 9,

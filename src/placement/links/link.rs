@@ -129,6 +129,12 @@ impl Link {
         self.samples.push_back((rate, bytes(amount), at));
     }
 
+    /// How long ago the oldest of its samples was taken.
+    pub(super) fn oldest(&self, now: Duration) -> Duration {
+        let oldest = self.samples.front().map_or(now, |(_, _, at)| *at);
+        now.saturating_sub(oldest)
+    }
+
     /// What is known of it: the median of its samples, by bytes, where old ones weigh less.
     pub(super) fn estimate(&self, now: Duration) -> Option<Estimate> {
         let newest = self.samples.back().map(|(_, _, at)| *at)?;

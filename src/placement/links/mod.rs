@@ -15,6 +15,7 @@ mod network;
 mod rates;
 mod receiver;
 mod recent;
+mod risen;
 mod sender;
 mod slots;
 mod work;
@@ -187,6 +188,8 @@ pub struct LinkReport {
     pub peer: NodeId,
     /// What is known of it.
     pub estimate: Estimate,
+    /// How long ago the oldest of the samples on which that rests was taken.
+    pub oldest: Duration,
     /// Bytes that came over it in the last second, if the peer had more to send for half of it; 0: it had
     /// not. The sum over all receivers is what the peer was able to send.
     pub recent: f64,

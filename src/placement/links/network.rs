@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::known::Known;
+use super::risen::Risen;
 use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, Report};
 use crate::placement::cost::PairCap;
 use crate::wire::{NodeId, is_worker};
@@ -32,6 +33,8 @@ const ENOUGH: u32 = 8;
 struct Link {
     rate: Known,
     recent: f64,
+    /// When the oldest of the samples was taken on which the newest report rests.
+    oldest: Duration,
 }
 
 /// What a card can do, as far as is known.
@@ -55,6 +58,8 @@ pub struct Network {
     downs: BTreeMap<NodeId, Known>,
     /// What nodes can send, as they saw it themselves.
     own_ups: BTreeMap<NodeId, Known>,
+    /// When cards became faster, to receive and to send.
+    risen: BTreeMap<NodeId, [Option<Risen>; 2]>,
     /// What servers that are short of processor time can do, whatever their cards can.
     paces: BTreeMap<NodeId, Pace>,
     /// For each sender the most that receivers saw together, by second of this clock.
@@ -72,7 +77,8 @@ impl Network {
     /// A node reported. Numbers that cannot be are left out.
     pub fn report(&mut self, now: Duration, report: &Report) {
         self.newest = self.newest.max(now);
-        for (rate, known) in [(report.down, &mut self.downs), (report.up, &mut self.own_ups)] {
+        let directions = [(report.down, &mut self.downs), (report.up, &mut self.own_ups)];
+        for (direction, (rate, known)) in directions.into_iter().enumerate() {
             if let Some(rate) = rate.filter(Estimate::is_sane)
                 && (known.len() < MOST_PEERS || known.contains_key(&report.node))
             {
@@ -80,6 +86,8 @@ impl Network {
                     .entry(report.node)
                     .or_insert_with(|| Known::new(now, rate))
                     .report(now, rate, self.span);
+                let risen = &mut self.risen.entry(report.node).or_default()[direction];
+                risen.get_or_insert(Risen::new(rate.rate)).report(now, rate.rate);
             }
         }
         self.note_pace(report);
@@ -88,12 +96,14 @@ impl Network {
             let recent = if link.recent.is_finite() { link.recent.max(0.0) } else { 0.0 };
             let place = (link.peer, report.node);
             if self.links.len() < MOST_LINKS || self.links.contains_key(&place) {
-                let known = self
-                    .links
-                    .entry(place)
-                    .or_insert_with(|| Link { rate: Known::new(now, link.estimate), recent });
+                let oldest = now.saturating_sub(link.oldest);
+                let known = self.links.entry(place).or_insert_with(|| Link {
+                    rate: Known::new(now, link.estimate),
+                    recent,
+                    oldest,
+                });
                 known.rate.report(now, link.estimate, self.span);
-                known.recent = recent;
+                (known.recent, known.oldest) = (recent, oldest);
                 self.into.entry(report.node).or_default().insert(link.peer);
             }
         }
@@ -151,6 +161,7 @@ impl Network {
         self.into.values_mut().for_each(|senders| _ = senders.remove(&node));
         self.downs.remove(&node);
         self.own_ups.remove(&node);
+        self.risen.remove(&node);
         self.paces.remove(&node);
         self.ups.remove(&node);
     }
@@ -266,6 +277,19 @@ impl Network {
         downs.chain(ups).chain(links).map(|estimate| estimate.lower).reduce(f64::max)
     }
 
+    /// When the card of a node last became faster, in either direction; zero: never.
+    fn risen_at(&self, node: NodeId) -> Duration {
+        let directions = self.risen.get(&node).into_iter().flatten().flatten();
+        directions.map(Risen::at).max().unwrap_or_default()
+    }
+
+    /// A link, if all that is known of it is as new as what is known of the cards at its ends.
+    fn link_of_now(&self, from: NodeId, to: NodeId) -> Option<Estimate> {
+        let since = self.risen_at(from).max(self.risen_at(to));
+        let link = self.links.get(&(from, to)).filter(|link| link.oldest >= since)?;
+        Some(link.rate.estimate(self.newest))
+    }
+
     /// The pairs whose link is narrower than the cards at its ends explain.
     #[must_use]
     pub fn narrow_pairs(&self, workers: &[NodeId], servers: &[NodeId]) -> Vec<PairCap> {
@@ -284,7 +308,7 @@ impl Network {
         for (worker, worker_up, worker_down) in cards(workers) {
             for (server, server_up, server_down) in &servers {
                 let cap = |from, to, up: Option<f64>, down: Option<f64>| {
-                    let link = self.link(from, to)?;
+                    let link = self.link_of_now(from, to)?;
                     let fair = up?.min(down?);
                     (link.samples >= ENOUGH && link.rate < NARROW * fair).then_some(link.lower)
                 };

@@ -160,7 +160,8 @@ impl Receiver {
         let recent = self.recent.of_second(now);
         let links = self.links.iter().filter_map(|(peer, link)| {
             let recent = recent.get(peer).copied().unwrap_or(0.0);
-            Some(LinkReport { peer: *peer, estimate: link.estimate(now)?, recent })
+            let (estimate, oldest) = (link.estimate(now)?, link.oldest(now));
+            Some(LinkReport { peer: *peer, estimate, oldest, recent })
         });
         Report {
             node: self.node,

@@ -403,6 +403,7 @@ fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> Report {
     let links = links.iter().map(|(peer, rate, recent)| LinkReport {
         peer: *peer,
         estimate: sure(*rate),
+        oldest: Duration::ZERO,
         recent: *recent,
     });
     Report { node, down: Some(sure(down)), up: None, pace: None, links: links.collect() }
@@ -518,6 +519,49 @@ fn only_links_that_cards_do_not_explain_are_narrow() {
     assert_eq!(pairs.len(), 1);
     assert_eq!((pairs[0].worker, pairs[0].server, pairs[0].push), (9, 10, 5.0));
     assert!(pairs[0].pull.is_infinite());
+}
+
+/// Found with rates that are drawn anew: two of four links into a server were probed when it had become four times as fast. The
+/// other two were not full any more, so nothing new was measured on them: what each had got of the slow card made them look
+/// narrow, and for three rounds the server got no more than before.
+#[test]
+fn what_links_had_of_a_slow_card_does_not_make_them_narrow() {
+    let mut network = Network::default();
+    let workers = [9, 11, 13, 15];
+    for worker in workers {
+        let links = [(8, 5.0, 0.0), (10, 20.0, 0.0)];
+        network.report(seconds(1.0), &report(worker, 100.0, &links));
+    }
+    let old = workers.map(|worker| (worker, 5.0, 5.0));
+    network.report(seconds(1.0), &report(8, 20.0, &old));
+    network.report(seconds(1.0), &report(10, 80.0, &workers.map(|worker| (worker, 20.0, 20.0))));
+    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
+    // All that is known of links out of workers 13 and 15, and of the ways back, is from before.
+    let aged = |seconds: f64, down: f64, links: &[(NodeId, f64, f64)]| {
+        let mut report = report(8, down, links);
+        report.links.iter_mut().for_each(|link| link.oldest = Duration::from_secs_f64(seconds));
+        report.up = report.down;
+        report
+    };
+    let mixed = [(9, 80.0, 0.0), (11, 80.0, 0.0), (13, 5.0, 0.0), (15, 5.0, 0.0)];
+    network.report(seconds(5.0), &aged(4.0, 80.0, &mixed));
+    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
+    // Once all of it is newer than what is known of the card, they are narrow.
+    network.report(seconds(6.0), &aged(2.0, 80.0, &mixed));
+    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
+    network.report(seconds(9.0), &aged(3.0, 80.0, &mixed));
+    let pairs = network.narrow_pairs(&workers, &[8, 10]);
+    assert_eq!(
+        pairs.iter().map(|pair| (pair.worker, pair.push)).collect::<Vec<_>>(),
+        [(13, 5.0), (15, 5.0)]
+    );
+    // A time that is none, from the wire.
+    let mut odd = report(8, 80.0, &mixed);
+    odd.links.iter_mut().for_each(|link| link.oldest = Duration::MAX);
+    network.report(seconds(10.0), &odd);
+    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
+    network.forget(8);
+    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
 }
 
 #[test]
