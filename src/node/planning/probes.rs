@@ -1,7 +1,8 @@
 //! Which idle links are probed when: nodes say which links to them are idle, and here it is decided who sends
-//! padding next. A node is at one end of one probe at a time, and while the whole job rests hardly any link is probed: nobody
-//! waits for what a probe would show, and one that meets what others send over the same cards loses some of it, after
-//! which TCP is slow on that connection for seconds of the next round. Pure; the time is an argument.
+//! padding next. A node is at one end of one probe at a time, and while the whole job rests no link is probed: nobody
+//! waits for what a probe would show, the next round shows it at once, and one that meets what others send over the same cards
+//! loses some of it, after which TCP is slow on that connection for seconds of that round. Only where data never keep a link
+//! busy, so that nothing else is ever known of it, it is probed all the time. Pure; the time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -36,10 +37,10 @@ struct Wanted {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Probes {
-    /// A job that rests for so long is probed all the same.
-    rest: Duration,
-    /// When some node was last told to have received anything but probes.
-    traffic: Duration,
+    /// A job that was never busy for so long is probed all the same.
+    quiet: Duration,
+    /// When some node was last told to have received anything but probes; none: never yet.
+    traffic: Option<Duration>,
     /// In the order in which they were asked for: where there are many, each has its turn.
     waiting: VecDeque<Wanted>,
     /// The same.
@@ -49,15 +50,15 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// None yet. `rest`: in a job that rests for so long links are probed all the same.
-    pub(super) fn new(rest: Duration) -> Self {
+    /// None yet. `quiet`: in a job that was never busy since it began, so long ago, links are probed all the same.
+    pub(super) fn new(quiet: Duration) -> Self {
         let (waiting, asked, busy) = Default::default();
-        Self { rest, traffic: Duration::ZERO, waiting, asked, busy }
+        Self { quiet, traffic: None, waiting, asked, busy }
     }
 
     /// Some node says that it received something in the last second, and no probe.
     pub(super) const fn traffic(&mut self, now: Duration) {
-        self.traffic = now;
+        self.traffic = Some(now);
     }
 
     /// That node says that these links to it are idle.
@@ -74,11 +75,11 @@ impl Probes {
     /// The probes that begin now. `lives`: whether a node is in the job.
     pub(super) fn due(&mut self, now: Duration, lives: impl Fn(NodeId) -> bool) -> Vec<Probe> {
         self.busy.retain(|_, until| *until > now);
-        let Self { rest, traffic, waiting, asked, busy } = self;
+        let Self { quiet, traffic, waiting, asked, busy } = self;
         let mut due = Vec::new();
         waiting.retain(|Wanted { probe, at }| {
             let Probe { from, to } = *probe;
-            let proven = *traffic > *at || at.saturating_sub(*traffic) >= *rest;
+            let proven = traffic.map_or(*at >= *quiet, |traffic| traffic > *at);
             let late = !proven && now.saturating_sub(*at) > PROOF_TIME;
             if late || !lives(from) || !lives(to) {
                 asked.remove(probe);
@@ -162,13 +163,24 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_rests_is_probed_now_and_then() {
+    fn a_job_that_rests_is_left_alone() {
         let mut probes = probes();
+        for second in 1..1000 {
+            probes.idle(seconds(f64::from(second)), 8, &[9]);
+            assert_eq!(probes.due(seconds(f64::from(second) + 0.1), |_| true), []);
+        }
+    }
+
+    #[test]
+    fn a_job_that_never_keeps_a_link_busy_is_probed_now_and_then() {
+        let mut probes = Probes::new(seconds(30.0));
         let probe = Probe { from: 9, to: 8 };
         probes.idle(seconds(29.0), 8, &[9]);
         assert_eq!(probes.due(seconds(29.1), |_| true), []);
         assert_eq!(probes.due(seconds(31.1), |_| true), []);
-        probes.idle(seconds(32.0), 8, &[9]);
-        assert_eq!(probes.due(seconds(32.1), |_| true), [probe]);
+        for second in [32.0, 70.0] {
+            probes.idle(seconds(second), 8, &[9]);
+            assert_eq!(probes.due(seconds(second + 0.1), |_| true), [probe]);
+        }
     }
 }
