@@ -215,13 +215,19 @@ def equal(options):
         return {"phases": [{"title": "", **job.bounds(), **found}]}
 
 
-def redrawn(options):
-    """The servers' rates change every so many seconds, whatever the round under way."""
+def draw(options):
+    """The servers' rates in each phase, and the changes that set them."""
     numbers = random.Random(options.seed)
     drawn = [both([round(numbers.uniform(50, 400)) for _ in range(4)], options) for _ in range(options.phases)]
     timed = [changes.Timed(options.period * phase, tuple(
         changes.Rate(f"server{index}", rates) for index, rates in enumerate(servers)), f"phase {phase + 1}")
         for phase, servers in enumerate(drawn)]
+    return drawn, timed
+
+
+def redrawn(options):
+    """The servers' rates change every so many seconds, whatever the round under way."""
+    drawn, timed = draw(options)
     workers = both([400] * 4, options)
     chosen = kinds(options)
     phases = [{"title": "/".join(str(rates) for rates in servers), "rounds": {},
@@ -239,7 +245,7 @@ def redrawn(options):
 def _under_changes(job, name, timed, phases, options):
     """Rounds until the last phase is over; each goes to the phase in which it began and ended, if it did."""
     every = []
-    timeline = changes.Timeline(job.lab, timed, _complain).start()
+    timeline = changes.Timeline(job.lab, timed, complain).start()
     begin = time.monotonic()
     try:
         while (started := time.monotonic() - begin) < options.period * len(phases):
@@ -252,7 +258,7 @@ def _under_changes(job, name, timed, phases, options):
     return every
 
 
-def _complain(timed, error):
+def complain(timed, error):
     if error:
         print(f"{timed.text}: {error}", file=sys.stderr, flush=True)
 

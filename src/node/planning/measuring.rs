@@ -9,7 +9,7 @@ use crate::kv::rounds::Round;
 use crate::placement::links::{Ran, Receiver, Sample, Sender, Sent, Totals, Work};
 use crate::placement::stragglers::{Profile, ServerTime};
 use crate::transport::native::RateSample;
-use crate::wire::NodeId;
+use crate::wire::{NodeId, is_worker};
 
 /// Between two words about progress or work, at least.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -25,8 +25,11 @@ pub(crate) struct Measuring {
     receiver: Receiver,
     sender: Sender,
     work: Work,
-    /// Bytes that came from other hosts.
+    /// Whether this node is a worker.
+    worker: bool,
+    /// Bytes that came from other hosts; and those of them that went between a worker and a server.
     came: u64,
+    exchanged: u64,
     profile: Profile,
     last_round: Option<u64>,
     told: Duration,
@@ -45,7 +48,9 @@ impl Measuring {
             receiver: Receiver::new(node),
             sender: Sender::new(node, now),
             work: Work::default(),
+            worker: is_worker(node),
             came: 0,
+            exchanged: 0,
             profile: Profile::new(node),
             last_round: None,
             told: now,
@@ -80,6 +85,9 @@ impl Measuring {
             if sample.probe {
                 self.receiver.probed(&part);
             } else {
+                let exchanged = is_worker(sample.peer) != self.worker;
+                let more = if exchanged { sample.bytes } else { 0 };
+                self.exchanged = self.exchanged.saturating_add(more);
                 self.receiver.received(&part);
             }
         }
@@ -105,7 +113,8 @@ impl Measuring {
     ) {
         if self.work.wants_look(now) {
             let (received, sent) = (self.came, self.sender.total());
-            self.work.look(now, Totals { threads: threads(), received, sent });
+            let exchanged = self.exchanged.saturating_add(self.sender.exchanged());
+            self.work.look(now, Totals { threads: threads(), received, sent, exchanged });
         }
     }
 

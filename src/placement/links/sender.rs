@@ -34,6 +34,7 @@ pub struct Sender {
     looked: Duration,
     rates: Rates,
     total: u64,
+    exchanged: u64,
 }
 
 impl Sender {
@@ -42,7 +43,14 @@ impl Sender {
     pub const fn new(node: NodeId, now: Duration) -> Self {
         let worker = is_worker(node);
         let of = if worker { Of::Memory } else { Of::Last(OF_SERVER) };
-        Self { worker, before: BTreeMap::new(), looked: now, rates: Rates::new(of), total: 0 }
+        Self {
+            worker,
+            before: BTreeMap::new(),
+            looked: now,
+            rates: Rates::new(of),
+            total: 0,
+            exchanged: 0,
+        }
     }
 
     /// Whether it is time to look again.
@@ -65,6 +73,7 @@ impl Sender {
             };
             sum += more;
             let counts = is_worker(*peer) != self.worker;
+            self.exchanged = self.exchanged.saturating_add(if counts { more } else { 0 });
             full += usize::from(counts && busy >= passed.mul_f64(COVERED));
         }
         self.before = sent;
@@ -79,6 +88,12 @@ impl Sender {
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Those of them that went from a worker to a server, or back.
+    #[must_use]
+    pub const fn exchanged(&self) -> u64 {
+        self.exchanged
     }
 
     /// What this node can send to all peers together. None: two of them did not keep it busy at once, as long as anything is

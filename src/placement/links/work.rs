@@ -13,7 +13,8 @@ use crate::placement::cost::bytes;
 
 /// Between two looks, at least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Less than that between two looks is no traffic, and says nothing.
+/// A server that exchanged less than that with workers between two looks says nothing: in a rest, in which pieces may move, who
+/// shares its processor may be busier than in rounds.
 const TRAFFIC: u64 = 64 << 10;
 /// A thread that waits for a processor for that part of the time is starved.
 const STARVED: f64 = 0.5;
@@ -48,6 +49,8 @@ pub struct Totals {
     pub received: u64,
     /// Bytes that went there.
     pub sent: u64,
+    /// Those of both that went between a worker and a server.
+    pub exchanged: u64,
 }
 
 /// See the module.
@@ -78,7 +81,8 @@ impl Work {
         let before = std::mem::replace(&mut self.before, totals);
         let received = self.before.received.saturating_sub(before.received);
         let sent = self.before.sent.saturating_sub(before.sent);
-        if before == Totals::default() || received.saturating_add(sent) < TRAFFIC || passed <= 0.0 {
+        let exchanged = self.before.exchanged.saturating_sub(before.exchanged);
+        if before == Totals::default() || exchanged < TRAFFIC || passed <= 0.0 {
             return;
         }
         let (ran, waited) = spent(&before.threads, &self.before.threads);
@@ -151,6 +155,8 @@ mod tests {
         work: Work,
         second: u64,
         totals: Totals,
+        /// What comes and goes is no worker's.
+        resting: bool,
     }
 
     impl Node {
@@ -166,6 +172,9 @@ mod tests {
             add(self.totals.threads.entry(3).or_default(), ran / 100.0, waited);
             (self.totals.received, self.totals.sent) =
                 (self.totals.received + received, self.totals.sent + sent);
+            if !self.resting {
+                self.totals.exchanged = self.totals.received + self.totals.sent;
+            }
             let now = Duration::from_secs(self.second);
             assert!(self.work.wants_look(now));
             self.work.look(now, self.totals.clone());
@@ -218,6 +227,17 @@ mod tests {
             }
         }
         near(node.work.pace(), 0.9e6, 0.9e6);
+    }
+
+    /// Pieces move in a rest, in which others use what is left of the processor.
+    #[test]
+    fn a_rest_says_nothing() {
+        let mut node = Node::default();
+        (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, MB));
+        node.resting = true;
+        for _ in 0..20 {
+            near(node.second(0.001, 0.999, MB / 10, MB / 10), 1e6, 1e6);
+        }
     }
 
     #[test]
