@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt};
+
 /// Bytes that have arrived at a socket and are not read; 0 if that cannot be told.
 pub(crate) fn readable(socket: BorrowedFd<'_>) -> usize {
     let mut bytes: libc::c_int = 0;
@@ -23,15 +25,30 @@ pub(crate) fn limit_pace(socket: BorrowedFd<'_>, rate: Option<u32>) -> io::Resul
 }
 
 /// Lets at most so many bytes be under way on a TCP connection towards this end, whatever the kernel would allow by
-/// itself; `None`: it decides again.
+/// itself; `None`: it decides again. To be repeated now and then: where the kernel's buffer is too small for that, the kernel
+/// first has to make it larger, as it does for connections that need it, and then takes the limit for its own.
 pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
     /// Linux 5.14 (asm-generic/socket.h, net/sock.h): the kernel no longer changes the size by itself.
     const SO_BUF_LOCK: i32 = 72;
     const SOCK_RCVBUF_LOCK: u32 = 2;
     const NO_LIMIT: u32 = 1 << 30;
-    let lock = if bytes.is_some() { SOCK_RCVBUF_LOCK } else { 0 };
+    let lock = match bytes {
+        Some(bytes) if receive_buffer(socket)? >= bytes.saturating_mul(BUFFER_OF_WINDOW) => {
+            SOCK_RCVBUF_LOCK
+        }
+        _ => 0,
+    };
     set_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, lock)?;
     set_tcp(socket, libc::TCP_WINDOW_CLAMP, bytes.unwrap_or(NO_LIMIT))
+}
+
+/// Of a receive buffer at least that part is window (tcp_win_from_space in net/tcp.h; the rest is what packets cost).
+const BUFFER_OF_WINDOW: u32 = 2;
+
+/// Bytes that the kernel keeps for what arrives at a socket and is not read, with what packets cost.
+fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let bytes = getsockopt(&socket, sockopt::RcvBuf)?;
+    Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
 }
 
 /// What the kernel knows of a TCP connection.
@@ -131,4 +148,54 @@ pub(crate) fn window_limits() -> io::Result<Vec<(std::os::fd::OwnedFd, u32)>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    /// More than the buffer that a connection begins with can be.
+    const WIDE: u32 = 1 << 20;
+    const NARROW: u32 = 32 << 10;
+
+    #[test]
+    fn a_window_becomes_wider_than_the_buffer_it_was_limited_in() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut to, _) = listener.accept().unwrap();
+        limit_window(to.as_fd(), Some(NARROW)).unwrap();
+        let data = vec![1; 4 << 20];
+        let mut read = vec![0; data.len()];
+        let mut carry = || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| from.write_all(&data).unwrap());
+                to.read_exact(&mut read).unwrap();
+            });
+            to.as_fd().try_clone_to_owned().unwrap()
+        };
+        let to = carry();
+        let before = receive_buffer(to.as_fd()).unwrap();
+        carry();
+        assert_eq!(receive_buffer(to.as_fd()).unwrap(), before, "the kernel goes beyond a limit");
+        // As long as it grows it has no other limit than the kernel's; then it has this one.
+        let mut locked = false;
+        for _ in 0..200 {
+            limit_window(to.as_fd(), Some(WIDE)).unwrap();
+            let held = receive_buffer(to.as_fd()).unwrap();
+            carry();
+            locked = held >= WIDE * BUFFER_OF_WINDOW;
+            if locked {
+                assert_eq!(receive_buffer(to.as_fd()).unwrap(), held);
+                break;
+            }
+        }
+        assert!(
+            locked,
+            "the buffer stays too small: {} bytes",
+            receive_buffer(to.as_fd()).unwrap()
+        );
+    }
 }
