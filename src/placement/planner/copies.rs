@@ -64,6 +64,8 @@ impl Planner {
         // The network has held still for long enough: pieces can follow at once.
         let busy = self.busy.at(now).saturating_sub(now.saturating_sub(since));
         self.candidate = Some(Candidate::settled(since, busy));
+        // Where pieces are was decided for other places of copies.
+        self.expected = None;
         Some(pairs)
     }
 }

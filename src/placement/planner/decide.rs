@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::hold::Network;
 use super::look::{Basis, Look};
 use super::{Planner, Settings};
-use crate::placement::cost::bytes;
+use crate::placement::cost::{Server, bytes};
 use crate::placement::layout::{PieceLoad, Plan, holdings};
 use crate::placement::shares;
 use crate::placement::stragglers::{self, Cause, Scaling, Verdict};
@@ -48,6 +48,8 @@ const DRIFT: f64 = 0.1;
 /// A round, or the shortest possible one, that differs by that part from what the last plan was made for, by the model: the
 /// network is another one, or better known.
 const CHANGED: f64 = 0.12;
+/// So much faster than when the last plan was made: it was not known then.
+const RISEN: f64 = 1.25;
 /// How long the first plan waits for the first times of workers.
 pub(super) const BASELINE: Duration = Duration::from_secs(10);
 /// A round that becomes shorter by that factor does not wait for them.
@@ -191,13 +193,28 @@ impl Planner {
     }
 
     /// Rounds since the last switch. As many as you like before the first one, and if the network is no longer
-    /// the one that it was made for: then there is no reason to stay with it.
-    fn rounds(&self, look: &Look) -> u64 {
-        let network = Network::of(look, &look.loads);
-        match self.expected.is_some_and(|then| network.is_near(then, CHANGED)) {
+    /// the one that it was made for, or was not known yet: then there is no reason to stay with it.
+    pub(super) fn rounds(&self, look: &Look) -> u64 {
+        match self.is_as_expected(look) && !self.has_risen(look) {
             true => self.newest_round().saturating_add(1).saturating_sub(self.switch_round),
             false => u64::MAX,
         }
+    }
+
+    /// Whether the network is the one that the last plan was made for.
+    fn is_as_expected(&self, look: &Look) -> bool {
+        let network = Network::of(look, &look.loads);
+        self.expected.is_some_and(|then| network.is_near(then, CHANGED))
+    }
+
+    /// Whether a server turned out to be faster than the last plan took it for: it had too little to show it. (One that seems
+    /// slower may only rest.)
+    fn has_risen(&self, look: &Look) -> bool {
+        let risen = |server: &Server| {
+            let then = self.usual_rates.get(&server.id);
+            then.is_some_and(|then| server.up.min(server.down) > RISEN * then)
+        };
+        look.plain.servers().iter().any(|server| server.usable && risen(server))
     }
 
     /// Whether it is too early to move anything: without times from before a switch nobody can say
@@ -281,9 +298,14 @@ impl Planner {
     }
 
     /// Looks at the rounds since the last switch. Gives the way back if they are longer than they would
-    /// be without it.
+    /// be without it. No word about a plan for a network that is another one by now: its layout gets a new plan anyway, and
+    /// a way back would be followed by a time without any.
     fn judge(&mut self, look: &Look) -> Option<Plan> {
         let trial = self.on_trial.as_ref()?;
+        if !self.is_as_expected(look) {
+            self.on_trial = None;
+            return None;
+        }
         let rounds = self.times.rounds_since(self.switch_round);
         let verdict = stragglers::verdict(&trial.factors, rounds);
         if verdict == Verdict::Open {
