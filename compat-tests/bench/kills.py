@@ -182,7 +182,7 @@ def parse():
     parser.add_argument("--servers", type=int, default=50, help="moments at which a server is killed")
     parser.add_argument("--schedulers", type=int, default=20, help="moments at which the scheduler is")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
-    parser.add_argument("--jobs", type=int, default=1, help="at a time: 1")
+    parser.add_argument("--jobs", type=int, default=1, help="at a time: 1", choices=range(1, 65), metavar="N")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
     options = parser.parse_args()
