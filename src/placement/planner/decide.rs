@@ -48,7 +48,7 @@ const DRIFT: f64 = 0.1;
 /// A round, or the shortest possible one, that differs by that part from what the last plan was made for, by the model: the
 /// network is another one, or better known.
 const CHANGED: f64 = 0.12;
-/// So much faster than when the last plan was made: it was not known then.
+/// A server that is so many times as fast as when the last plan was made: that it is was not known then.
 const RISEN: f64 = 1.25;
 /// How long the first plan waits for the first times of workers.
 pub(super) const BASELINE: Duration = Duration::from_secs(10);

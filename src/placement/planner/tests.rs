@@ -155,7 +155,7 @@ fn changing_rates_are_followed() {
     assert!(lab.layout.len() < 1000, "{} pieces", lab.layout.len());
 }
 
-/// A plan is not stayed with where it took a server for slower than it is, or copies for elsewhere.
+/// A plan is not stayed with where it took a server for slower than it is.
 #[test]
 fn a_plan_for_what_was_not_known_yet_is_soon_followed_by_another() {
     let rates = [200.0, 200.0, 200.0, 20.0].map(|rate| rate * MBIT);
