@@ -6,12 +6,14 @@
 //! how the end of a request is waited for, `customers` where they are found; `planning` what the scheduler moves;
 //! `landing` lets pulled values land in the caller's memory; `shell` puts the `store` into a server, `movable` lets keys of an application's handler move, `lending` the transport's memory into the `store`, `gating` keeps rounds apart; `journal` is the
 //! scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not live
-//! here but in the state machines. `threads` reads what the kernel says of this process.
+//! here but in the state machines. `threads` reads what the kernel says of this process,
+//! `descriptors` makes room for a node's files.
 
 mod address;
 mod commands;
 pub mod customer;
 mod customers;
+mod descriptors;
 pub mod error;
 mod flights;
 mod gating;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::address;
 use super::customers::Customers;
+use super::descriptors;
 use super::error::{NodeError, Result};
 use super::journal::Journal;
 use super::landing::PullLanding;
@@ -109,6 +110,7 @@ impl Van {
         standing_scheduler: bool,
         on_failure: OnFailure,
     ) -> Result<Arc<Self>> {
+        descriptors::provide(&settings)?;
         let incarnation = address::incarnation();
         let (journal, former) = journal(&settings)?;
         let transport = ZmqTransport::new(ZmqOptions {

@@ -1,0 +1,45 @@
+"""File descriptors: how many a peer costs, and what a node does whose limit is low."""
+
+import pytest
+
+from harness import NATIVE, OURS, Cluster
+
+LIBRARIES = {"scheduler": NATIVE, "server": NATIVE, "worker": OURS}
+
+
+def limited(option, count):
+    """A command that lowers a limit of what it runs: `-Sn` the soft one, `-n` both, as `ulimit` has it."""
+    return lambda role: ["/bin/sh", "-c", f'ulimit {option} {count} && exec "$@"', "sh"]
+
+
+def job(servers, timeout=60, **options):
+    return Cluster("descriptors.py", library=LIBRARIES, workers=1, servers=servers, timeout=timeout, **options)
+
+
+def of(cluster, role):
+    return max(count for name, count in cluster.results[0]["descriptors"] if name == role)
+
+
+# What src/node/descriptors.rs reckons with, and docs/env.md says.
+@pytest.mark.parametrize("transport, each", [("zmq", 5), ("tcp", 7), ("shm", 11)])
+def test_what_a_peer_costs(transport, each):
+    env = {"PSLITE_TRANSPORT": transport}
+    few, many = (job(servers, env=env).run().check() for servers in (1, 4))
+    assert of(many, "worker") - of(few, "worker") <= 3 * each, (few.results, many.results)
+    # Two connections more are one server as peer of the scheduler.
+    assert of(many, "scheduler") - of(few, "scheduler") <= 3 * 5, (few.results, many.results)
+    assert of(many, "worker") <= 48 + 5 + 4 * each, many.results
+
+
+def test_a_low_soft_limit_is_raised():
+    """The worker of four servers needs more than 64; without room it would wait for ever."""
+    cluster = job(4, prefix=limited("-Sn", 64)).run().check()
+    assert of(cluster, "worker") > 64, cluster.results
+
+
+def test_too_low_a_hard_limit_is_said_at_the_start():
+    cluster = job(4, timeout=30, roles=("worker",), prefix=limited("-n", 64)).run()
+    worker = cluster.nodes["worker0"]
+    assert not worker.hung and worker.returncode != 0, worker.describe()
+    assert "more file descriptors here" in worker.output and "may have 64" in worker.output, worker.describe()
+    assert "raise the hard limit to" in worker.output, worker.describe()

@@ -1,0 +1,103 @@
+//! How many file descriptors a node needs, by its role and the counts of the job; makes room for them at the start.
+//!
+//! Counted on running jobs (`compat-tests/test_descriptors.py` counts again): the stock wire has five for each peer
+//! (two connections, the queue of the outgoing one and the two of its monitor), a link of the native data plane two
+//! for its connection over TCP and six for one over shared memory (the socket, the memory and the bells).
+
+use super::error::{NodeError, Result};
+use super::settings::Settings;
+use crate::transport::descriptors::{TooFew, make_room};
+use crate::wire::Role;
+
+/// libzmq's threads, listeners, clocks, and some for what the application opens meanwhile.
+const OWN: u64 = 48;
+/// A peer on the stock wire.
+const STOCK: u64 = 5;
+/// A peer on the native data plane besides, whichever way it takes.
+const NATIVE: u64 = 6;
+/// Connections between two servers that keep copies for each other (`PSLITE_CONNECTIONS`).
+const BETWEEN_SERVERS: u64 = 4;
+
+/// How many descriptors a node opens if all nodes of the beginning are its peers.
+fn needed(settings: &Settings) -> u64 {
+    let (workers, servers) = (settings.num_workers as u64, settings.num_servers as u64);
+    // A further connection of a link has two descriptors, and is made over TCP only.
+    let native = |connections: u64| {
+        if settings.native.is_some() { NATIVE.max(2 * connections) + 2 } else { 0 }
+    };
+    let connections = u64::from(settings.connections);
+    OWN + match settings.role {
+        Role::Scheduler => (workers + servers) * STOCK,
+        Role::Worker => STOCK + servers * (STOCK + native(connections)),
+        Role::Server => {
+            let others = if settings.follows_pieces() { servers.saturating_sub(1) } else { 0 };
+            STOCK
+                + workers * (STOCK + native(connections))
+                + others * (STOCK + native(connections.max(BETWEEN_SERVERS)))
+        }
+    }
+}
+
+/// Makes room for the descriptors of this node, and as far as possible for those of as many nodes again, which may join.
+///
+/// # Errors
+/// The process may not have as many.
+pub(super) fn provide(settings: &Settings) -> Result<()> {
+    let needed = needed(settings);
+    make_room(needed, 2 * needed).map_err(|few| NodeError::Config(refusal(settings, needed, few)))
+}
+
+fn refusal(settings: &Settings, needed: u64, few: TooFew) -> String {
+    let TooFew { open, limit } = few;
+    format!(
+        "a job of {} workers and {} servers needs up to {needed} more file descriptors here, {open} are open, and this \
+         process may have {limit}: raise the hard limit to {} or more (ulimit -Hn, LimitNOFILE= of systemd, \
+         --ulimit nofile= of Docker)",
+        settings.num_workers,
+        settings.num_servers,
+        needed + open,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::node::settings::{Asked, Lookup};
+
+    fn settings(
+        role: &'static str,
+        workers: usize,
+        servers: usize,
+        more: &'static str,
+    ) -> Settings {
+        let lookup: Lookup = Arc::new(move |name| match name {
+            "DMLC_ROLE" => Some(role.to_owned()),
+            "DMLC_NUM_WORKER" => Some(workers.to_string()),
+            "DMLC_NUM_SERVER" => Some(servers.to_string()),
+            "DMLC_PS_ROOT_URI" => Some("127.0.0.1".to_owned()),
+            "DMLC_PS_ROOT_PORT" => Some("9091".to_owned()),
+            name if name == more => Some("1".to_owned()),
+            _ => None,
+        });
+        Settings::read(&lookup, &Asked::default()).unwrap()
+    }
+
+    #[test]
+    fn peers_count_by_role() {
+        assert_eq!(needed(&settings("scheduler", 4, 4, "")), 48 + 8 * 5);
+        assert_eq!(needed(&settings("worker", 100, 4, "")), 48 + 5 + 4 * 13);
+        assert_eq!(needed(&settings("server", 4, 100, "")), 48 + 5 + 4 * 13);
+        let elastic = needed(&settings("server", 4, 3, "PSLITE_ELASTIC"));
+        assert_eq!(elastic, 48 + 5 + 4 * 13 + 2 * 15);
+    }
+
+    #[test]
+    fn the_text_says_how_many_and_what_to_do() {
+        let settings = settings("worker", 1, 500, "");
+        let text = refusal(&settings, needed(&settings), TooFew { open: 30, limit: 1024 });
+        assert!(text.contains("500 servers needs up to 6553 more"), "{text}");
+        assert!(text.contains("may have 1024: raise the hard limit to 6583"), "{text}");
+    }
+}

@@ -1,0 +1,72 @@
+//! How many file descriptors this process may have. Reads and raises the soft limit of the process, nothing else.
+//!
+//! Out of descriptors a node would neither connect nor accept, so its job would wait for it without end.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// The hard limit is lower than what a node needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooFew {
+    /// Descriptors that the process has open now.
+    pub open: u64,
+    /// The hard limit of the process.
+    pub limit: u64,
+}
+
+/// What the soft limit has to be so that `wanted` more fit beside the `open` ones: `None` if it will do as it is.
+///
+/// # Errors
+/// Not even `needed` more fit into the hard limit.
+fn soft_limit(
+    open: u64,
+    (needed, wanted): (u64, u64),
+    (soft, hard): (u64, u64),
+) -> Result<Option<u64>, TooFew> {
+    if open.saturating_add(needed) > hard {
+        return Err(TooFew { open, limit: hard });
+    }
+    let raised = open.saturating_add(wanted.max(needed)).min(hard);
+    Ok((raised > soft).then_some(raised))
+}
+
+/// Raises the soft limit of this process, if it is too low, so that `needed` more descriptors can be opened, and
+/// `wanted` more if the hard limit has room for them. It is never lowered, and raised no further than that: a program
+/// may rely on small numbers (`select`).
+///
+/// # Errors
+/// The hard limit is too low for `needed` more. Where the system does not tell its limits nothing is done.
+pub fn make_room(needed: u64, wanted: u64) -> Result<(), TooFew> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Ok(()) };
+    let open = entries.count() as u64;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    if let Some(raised) = soft_limit(open, (needed, wanted), (soft, hard))? {
+        // A limit up to the hard one may always be set (setrlimit(2)).
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, raised, hard);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_will_do_stays() {
+        assert_eq!(soft_limit(20, (100, 200), (1024, 4096)), Ok(None));
+        assert_eq!(soft_limit(20, (100, 200), (220, 220)), Ok(None));
+    }
+
+    #[test]
+    fn it_is_raised_to_what_is_wanted_within_the_hard_limit() {
+        assert_eq!(soft_limit(20, (2000, 3000), (1024, 1 << 20)), Ok(Some(3020)));
+        assert_eq!(soft_limit(20, (2000, 3000), (1024, 2500)), Ok(Some(2500)));
+    }
+
+    #[test]
+    fn too_low_a_hard_limit_is_an_error() {
+        let few = TooFew { open: 20, limit: 1024 };
+        assert_eq!(soft_limit(20, (1005, 1005), (256, 1024)), Err(few));
+        assert_eq!(soft_limit(20, (1004, 9000), (256, 1024)), Ok(Some(1024)));
+        assert_eq!(soft_limit(u64::MAX, (1, 1), (1, 1)), Err(TooFew { open: u64::MAX, limit: 1 }));
+    }
+}
