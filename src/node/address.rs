@@ -211,7 +211,19 @@ fn listen_host(settings: &Settings, hostname: &str) -> Result<String> {
     if settings.role == Role::Scheduler && settings.kubernetes {
         return Ok("0.0.0.0".to_owned());
     }
-    net::bindable(hostname).map_err(|error| NodeError::Address(error.to_string()))
+    let name = match (settings.role, &settings.node_host) {
+        (Role::Scheduler, _) => "DMLC_PS_ROOT_URI",
+        (_, Some(_)) => "DMLC_NODE_HOST",
+        _ => "this host",
+    };
+    let what_to_do = match settings.role {
+        Role::Scheduler => {
+            "write an address of this host, or set DMLC_USE_KUBERNETES=1 to listen on all of them"
+        }
+        _ => "write an address of this host",
+    };
+    let wrong = |error| NodeError::Address(format!("{name}={hostname}: {error}; {what_to_do}"));
+    net::bindable(hostname).map_err(wrong)
 }
 
 fn advertised_host(settings: &Settings) -> Result<String> {
@@ -219,9 +231,9 @@ fn advertised_host(settings: &Settings) -> Result<String> {
         return Ok(host.clone());
     }
     if let Some(name) = &settings.interface {
-        return net::interface_address(name)
-            .map(|address| address.to_string())
-            .map_err(|error| NodeError::Address(format!("DMLC_INTERFACE={name}: {error}")));
+        return net::interface_address(name).map(|address| address.to_string()).map_err(|error| {
+            NodeError::Address(format!("DMLC_INTERFACE={name}: {error}; choose one of these"))
+        });
     }
     // The address that packets to the scheduler leave from is the one its network can answer.
     if let Some(address) = net::local_address_towards(&settings.root_host, settings.root_port) {

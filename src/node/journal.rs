@@ -45,7 +45,9 @@ impl Journal {
     pub(super) fn open(path: &Path) -> Result<(Self, Option<State>)> {
         let fail =
             |text: String| NodeError::Config(format!("PSLITE_JOURNAL={}: {text}", path.display()));
-        let io = |error: io::Error| fail(error.to_string());
+        let io = |error: io::Error| {
+            fail(format!("{error}; choose a file that this process may make, read and write"))
+        };
         let file = open(path).map_err(io)?;
         let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, _)| fail("another scheduler uses it".to_owned()))?;

@@ -22,6 +22,7 @@ pub mod landing;
 mod lending;
 mod line;
 pub mod movable;
+mod naming;
 mod operator;
 mod planning;
 pub mod postoffice;

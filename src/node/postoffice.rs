@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::customer::{Customer, Handler, VanSlot};
 use super::customers::Customers;
 use super::error::{NodeError, Result};
+use super::naming;
 use super::service::Delivery;
 use super::settings::{Asked, Lookup, Settings};
 use super::shell::Shell;
@@ -17,6 +18,9 @@ use crate::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
 
 /// How often a server without an application looks whether the job still runs.
 const CHECK: Duration = Duration::from_millis(50);
+
+/// The least time that a limit leaves.
+const NOW: Duration = Duration::from_millis(1);
 
 /// Called once, on a thread of the library, when the job cannot go on.
 pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
@@ -144,11 +148,21 @@ impl Postoffice {
     }
 
     fn van_for_start(&self, standing_scheduler: bool) -> Result<Arc<Van>> {
-        let mut lifecycle = lock(&self.lifecycle);
         if let Ok(van) = self.running() {
             return Ok(van);
         }
         let settings = self.read_settings()?;
+        log::set_level(settings.log_level);
+        // Without the lock: it may take long, and who ends the node, or asks about it, must not wait.
+        let waited = naming::wait_for_scheduler(&settings)?;
+        let mut lifecycle = lock(&self.lifecycle);
+        if let Ok(van) = self.running() {
+            return Ok(van);
+        }
+        let mut settings = self.read_settings()?;
+        // What the name took counts.
+        settings.start_timeout =
+            settings.start_timeout.map(|limit| limit.saturating_sub(waited).max(NOW));
         log::set_level(settings.log_level);
         *lifecycle = Some(settings.clone());
         let on_failure = Arc::clone(&self.on_failure);

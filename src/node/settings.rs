@@ -72,6 +72,8 @@ pub struct Settings {
     pub local: bool,
     /// `DMLC_USE_KUBERNETES`: the scheduler listens on all addresses.
     pub kubernetes: bool,
+    /// `KUBERNETES_SERVICE_HOST`: this is a pod, and a name may get its address later.
+    pub names_may_come: bool,
     /// `DMLC_PS_VAN_TYPE=p3`: messages wait in order of priority.
     pub priority_van: bool,
     /// `DMLC_PS_WATER_MARK`: messages that may wait inside one connection.
@@ -167,34 +169,38 @@ impl Settings {
     /// Reads all settings.
     ///
     /// # Errors
-    /// [`NodeError::Config`] names the first variable that is missing or holds nonsense.
+    /// [`NodeError::Config`] names the first variable that is missing or holds nonsense, what it holds, what is allowed
+    /// there and what to do.
     pub fn read(lookup: &Lookup, asked: &Asked) -> Result<Self> {
         let env = Reader { lookup };
         let group_size = usize::from(asked.group_size.unwrap_or(1).max(1));
         let dialect = env.dialect()?.or(asked.dialect).unwrap_or_default();
-        let verbose = env.number("PS_VERBOSE", 0)?;
+        let verbose = env.number("PS_VERBOSE", 0, i32::MIN, i32::MAX)?;
         let heartbeat_timeout = env.seconds("PS_HEARTBEAT_TIMEOUT", None)?;
         let own_heartbeat =
             env.seconds("PSLITE_HEARTBEAT", Some(default_heartbeat(heartbeat_timeout)))?;
         let default_recovery_wait =
             heartbeat_timeout.unwrap_or_default().max(RECOVERY_WAIT_AT_LEAST);
-        let resend = env.number("PS_RESEND", 0)? != 0;
+        let resend = env.flag("PS_RESEND", false)?;
         if resend && dialect == Dialect::Byteps {
             // Its number that means "not set" is one of its messages' numbers too, which stock ends at.
-            let text = "PS_RESEND=1 is not possible with PSLITE_WIRE=byteps";
+            let text =
+                "PS_RESEND=1 is not possible with PSLITE_WIRE=byteps; unset it on every node";
             return Err(NodeError::Config(text.to_owned()));
         }
-        let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000)?;
+        let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000, 1, i32::MAX)?;
+        let role = asked.role.map_or_else(|| env.role(), Ok)?;
+        let (workers, servers) = env.counts(role)?;
         Ok(Self {
-            role: asked.role.map_or_else(|| env.role(), Ok)?,
-            num_workers: env.count("DMLC_NUM_WORKER")? * group_size,
-            num_servers: env.count("DMLC_NUM_SERVER")? * group_size,
+            role,
+            num_workers: workers * group_size,
+            num_servers: servers * group_size,
             group_size,
             wished_rank: asked.wished_rank,
             dialect,
             holds_pushes: env.holds_pushes(asked, dialect)?,
             rank_order: env.rank_order()?,
-            root_host: env.host("DMLC_PS_ROOT_URI", dialect)?,
+            root_host: env.root_host(role, dialect)?,
             root_port: env.port_of("DMLC_PS_ROOT_PORT", &env.required("DMLC_PS_ROOT_PORT")?)?,
             node_host: env
                 .text("DMLC_NODE_HOST")
@@ -203,17 +209,18 @@ impl Settings {
             interface: env.text("DMLC_INTERFACE"),
             port: env.fixed_port(dialect)?,
             port_range: env.port_range("PSLITE_PORT_RANGE")?,
-            local: env.number("DMLC_LOCAL", 0)? != 0,
-            kubernetes: env.number("DMLC_USE_KUBERNETES", 0)? > 0,
+            local: env.flag("DMLC_LOCAL", false)?,
+            kubernetes: env.number("DMLC_USE_KUBERNETES", 0, i32::MIN, i32::MAX)? > 0,
+            names_may_come: env.text("KUBERNETES_SERVICE_HOST").is_some(),
             priority_van: env.van_type()?,
             water_mark: env
                 .text("DMLC_PS_WATER_MARK")
-                .map(|_| env.number("DMLC_PS_WATER_MARK", 0))
+                .map(|_| env.number("DMLC_PS_WATER_MARK", 0, 0, i32::MAX))
                 .transpose()?,
             verbose,
             log_level: env.log_level(verbose)?,
-            resend: resend.then(|| Duration::from_millis(resend_timeout.max(1) as u64)),
-            drop_percent: env.number("PS_DROP_MSG", 0)?.clamp(0, 100) as u32,
+            resend: resend.then(|| Duration::from_millis(resend_timeout as u64)),
+            drop_percent: env.number("PS_DROP_MSG", 0, 0, 100)? as u32,
             heartbeat_interval: env.seconds("PS_HEARTBEAT_INTERVAL", None)?.or(own_heartbeat),
             heartbeat_timeout,
             silence_limit: env
@@ -230,20 +237,20 @@ impl Settings {
             native: env.transport()?,
             connections: env.connections()?,
             native_store: env.native_store()?,
-            deterministic: env.number("PSLITE_DETERMINISTIC", 0)? != 0,
+            deterministic: env.flag("PSLITE_DETERMINISTIC", false)?,
             stock_level: env.stock_level()?,
-            planning: env.number("PSLITE_PLANNING", 1)? != 0,
-            share_inflow: env.number("PSLITE_SHARE_INFLOW", 1)? != 0,
+            planning: env.flag("PSLITE_PLANNING", true)?,
+            share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
-            elastic: env.number("PSLITE_ELASTIC", 0)? != 0,
-            elastic_workers: env.number("PSLITE_ELASTIC_WORKERS", 0)? != 0,
+            elastic: env.flag("PSLITE_ELASTIC", false)?,
+            elastic_workers: env.flag("PSLITE_ELASTIC_WORKERS", false)?,
             replicas: env.replicas()?,
             journal: env.text("PSLITE_JOURNAL").map(Into::into),
             scheduler_wait: env
                 .seconds("PSLITE_SCHEDULER_WAIT", Some(60.0))?
                 .unwrap_or(Duration::MAX),
-            joins: env.number("PSLITE_JOIN", 0)? != 0,
-            stateless: env.number("PSLITE_SERVER_STATELESS", 0)? != 0,
+            joins: env.flag("PSLITE_JOIN", false)?,
+            stateless: env.flag("PSLITE_SERVER_STATELESS", false)?,
             metrics: env.metrics()?,
         })
     }

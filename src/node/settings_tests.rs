@@ -114,9 +114,30 @@ fn the_program_says_what_the_environment_does_not() {
     assert!(Settings::read(&lookup(&[("PS_RESEND", "1")]), &asked).is_err());
 }
 
+/// Texts beside those of the table of all variables (`tests/settings.rs`).
+#[test]
+fn a_job_has_workers_and_servers_and_stars_are_the_schedulers() {
+    let read = |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &Asked::default());
+    for zeros in [
+        [("DMLC_NUM_WORKER", "0"), ("DMLC_ROLE", "scheduler")],
+        [("DMLC_NUM_SERVER", "0"), ("DMLC_ROLE", "worker")],
+        [("DMLC_NUM_SERVER", "0"), ("DMLC_NUM_WORKER", "0")],
+    ] {
+        let error = read(&zeros).unwrap_err().to_string();
+        assert!(error.contains("=0 is not a number from 1"), "{error}");
+    }
+    let scheduler = ("DMLC_ROLE", "scheduler");
+    let alone = [scheduler, ("DMLC_NUM_WORKER", "0"), ("DMLC_NUM_SERVER", "0")];
+    assert_eq!(read(&alone).unwrap().num_servers, 0);
+    assert_eq!(read(&[scheduler, ("DMLC_PS_ROOT_URI", "*")]).unwrap().root_host, "*");
+    assert!(read(&[("DMLC_PS_ROOT_URI", "*")]).is_err());
+    // With Unix sockets nobody looks at the host.
+    assert!(read(&[("DMLC_PS_ROOT_URI", "a b"), ("DMLC_LOCAL", "1")]).is_ok());
+}
+
 #[test]
 fn a_host_has_to_fit_into_the_wire() {
-    let long = "h".repeat(64);
+    let long = "hh.".repeat(22);
     for name in ["DMLC_PS_ROOT_URI", "DMLC_NODE_HOST"] {
         let extra = [(name, long.as_str()), ("PSLITE_WIRE", "byteps")];
         let error = Settings::read(&lookup(&extra), &Asked::default()).unwrap_err().to_string();

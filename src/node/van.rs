@@ -183,7 +183,7 @@ impl Van {
             native.set_sink(Arc::new(PullLanding { customers, is_worker }));
         }
         if me.role != Role::Scheduler {
-            van.connect(&scheduler, None);
+            van.try_connect(&scheduler, None).map_err(NodeError::Address)?;
         }
         van.event(Event::Start);
         van.spawn("van", |van| van.receive())?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pslite::node::Operator;
+use pslite::transport::host;
 
 /// How long to wait for the scheduler's answer, if nothing else is said, in seconds.
 pub(crate) const ANSWER_WITHIN: f64 = 5.0;
@@ -17,11 +18,13 @@ pub(crate) struct Address {
 
 /// Reads `HOST:PORT`.
 pub(crate) fn address(text: &str) -> Result<Address, String> {
-    text.rsplit_once(':')
+    let (host, port) = text
+        .rsplit_once(':')
         .and_then(|(host, port)| Some((host, port.parse::<u16>().ok().filter(|port| *port > 0)?)))
         .filter(|(host, _)| !host.is_empty())
-        .map(|(host, port)| Address { host: host.to_owned(), port })
-        .ok_or_else(|| format!("write it as HOST:PORT, not {text:?}"))
+        .ok_or_else(|| format!("write it as HOST:PORT, not {text:?}"))?;
+    host::check(host).map_err(|why| format!("{host} is not a host: {why}"))?;
+    Ok(Address { host: host.to_owned(), port })
 }
 
 /// Whom an operator asks.
@@ -68,7 +71,8 @@ fn from_environment() -> Result<Address> {
     let (host, port) = both.context(
         "where is the scheduler? Name it with --scheduler HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
     )?;
-    address(&format!("{host}:{port}")).map_err(anyhow::Error::msg)
+    address(&format!("{host}:{port}"))
+        .map_err(|why| anyhow::anyhow!("DMLC_PS_ROOT_URI={host}, DMLC_PS_ROOT_PORT={port}: {why}"))
 }
 
 #[cfg(test)]
@@ -80,7 +84,18 @@ mod tests {
         let of = |host: &str, port| Ok(Address { host: host.to_owned(), port });
         assert_eq!(address("10.0.0.3:9091"), of("10.0.0.3", 9091));
         assert_eq!(address("ps.example:1"), of("ps.example", 1));
-        for wrong in ["", ":9091", "host", "host:", "host:0", "host:70000", "host:x"] {
+        for wrong in [
+            "",
+            ":9091",
+            "http://a:1",
+            "'a':1",
+            "a:1:2",
+            "host",
+            "host:",
+            "host:0",
+            "host:70000",
+            "host:x",
+        ] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
     }

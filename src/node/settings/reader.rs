@@ -8,6 +8,7 @@ use crate::cluster::RankOrder;
 use crate::node::error::{NodeError, Result};
 use crate::observe::MetricsFile;
 use crate::observe::log::Level;
+use crate::transport::host;
 use crate::transport::native::Carriers;
 use crate::wire::byteps::HOSTNAME_BYTES;
 use crate::wire::{Dialect, Role};
@@ -16,7 +17,20 @@ use crate::wire::{Dialect, Role};
 const CONNECTIONS_MAX: u8 = 8;
 
 /// More nodes than that per role are a slip of the pen.
-const MAX_NODES: u32 = 100_000;
+const MAX_NODES: usize = 100_000;
+const COUNTS: &str = "a number from 1 to 100000, how many the job has, the same on all nodes";
+
+/// What every node must be told.
+const NEEDED: [&str; 5] =
+    ["DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"];
+
+/// The error of a variable: what was read, what is allowed, and what to do.
+fn wrong(name: &str, text: &str, allowed: &str) -> NodeError {
+    let otherwise = if NEEDED.contains(&name) { "" } else { ", or unset it" };
+    NodeError::Config(format!(
+        "{name}={text} is not {allowed}; set it so on this node{otherwise} (docs/env.md)"
+    ))
+}
 
 /// Finds settings by their names.
 pub(super) struct Reader<'a> {
@@ -32,37 +46,58 @@ impl Reader<'_> {
     pub(super) fn required(&self, name: &str) -> Result<String> {
         self.text(name).ok_or_else(|| {
             NodeError::Config(format!(
-                "{name} is not set; every node of a job needs DMLC_ROLE, DMLC_NUM_WORKER, \
-                 DMLC_NUM_SERVER, DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT"
+                "{name} is not set; every node of a job needs {}",
+                NEEDED.join(", ")
             ))
         })
     }
 
-    /// Stock parses with atoi, where nonsense is 0; we say so instead.
-    pub(super) fn number(&self, name: &str, default: i32) -> Result<i32> {
+    /// A whole number within those bounds. Stock parses with atoi, where nonsense is 0; we say so instead.
+    pub(super) fn number(&self, name: &str, default: i32, low: i32, high: i32) -> Result<i32> {
         let Some(text) = self.text(name) else { return Ok(default) };
-        text.parse().map_err(|_| NodeError::Config(format!("{name}={text} is not a whole number")))
+        let found = text.parse().ok().filter(|number| (low..=high).contains(number));
+        found.ok_or_else(|| match (low, high) {
+            (i32::MIN, _) => wrong(name, &text, "a whole number"),
+            (_, i32::MAX) => wrong(name, &text, &format!("a whole number, {low} or more")),
+            _ => wrong(name, &text, &format!("a whole number from {low} to {high}")),
+        })
     }
 
-    pub(super) fn count(&self, name: &str) -> Result<usize> {
-        let text = self.required(name)?;
-        match text.parse::<u32>() {
-            Ok(count) if count <= MAX_NODES => Ok(count as usize),
-            _ => Err(NodeError::Config(format!(
-                "{name}={text} is not a number from 0 to {MAX_NODES}"
-            ))),
+    /// Any number, as in stock: 0 is no.
+    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool> {
+        let Some(text) = self.text(name) else { return Ok(default) };
+        let number = text.parse::<i32>();
+        number.map(|number| number != 0).map_err(|_| wrong(name, &text, "a flag: 1 or 0"))
+    }
+
+    /// How many workers and servers. A job without either is none, but for a scheduler that is alone in it.
+    pub(super) fn counts(&self, role: Role) -> Result<(usize, usize)> {
+        let [workers, servers] = ["DMLC_NUM_WORKER", "DMLC_NUM_SERVER"];
+        let counts = (self.count(workers)?, self.count(servers)?);
+        match counts {
+            (0, 0) if role == Role::Scheduler => Ok(counts),
+            (0, _) => Err(wrong(workers, "0", COUNTS)),
+            (_, 0) => Err(wrong(servers, "0", COUNTS)),
+            _ => Ok(counts),
         }
+    }
+
+    fn count(&self, name: &str) -> Result<usize> {
+        let text = self.required(name)?;
+        let count = text.parse().ok().filter(|count| *count <= MAX_NODES);
+        count.ok_or_else(|| wrong(name, &text, COUNTS))
     }
 
     /// Seconds, with fractions; 0 and "not set" mean none, unless there is a default.
     pub(super) fn seconds(&self, name: &str, default: Option<f64>) -> Result<Option<Duration>> {
         let value = match self.text(name) {
             None => default,
-            Some(text) => {
-                Some(text.parse::<f64>().ok().filter(|s| (0.0..1e9).contains(s)).ok_or_else(
-                    || NodeError::Config(format!("{name}={text} is not a number of seconds")),
-                )?)
-            }
+            Some(text) => Some(
+                text.parse::<f64>()
+                    .ok()
+                    .filter(|s| (0.0..1e9).contains(s))
+                    .ok_or_else(|| wrong(name, &text, "a number of seconds, such as 10 or 0.5"))?,
+            ),
         };
         Ok(value.filter(|seconds| *seconds > 0.0).map(Duration::from_secs_f64))
     }
@@ -71,7 +106,7 @@ impl Reader<'_> {
         text.parse::<u16>()
             .ok()
             .filter(|port| *port > 0)
-            .ok_or_else(|| NodeError::Config(format!("{name}={text} is not a port (1 to 65535)")))
+            .ok_or_else(|| wrong(name, text, "a port: a number from 1 to 65535"))
     }
 
     pub(super) fn fixed_port(&self, dialect: Dialect) -> Result<Option<u16>> {
@@ -81,36 +116,43 @@ impl Reader<'_> {
 
     pub(super) fn port_range(&self, name: &str) -> Result<Option<(u16, u16)>> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let wrong =
-            || NodeError::Config(format!("{name}={text} is not a range of ports like 9000-9100"));
-        let (low, high) = text.split_once(['-', ':']).ok_or_else(wrong)?;
-        let low: u16 = low.trim().parse().map_err(|_| wrong())?;
-        let high: u16 = high.trim().parse().map_err(|_| wrong())?;
-        if low == 0 || low > high { Err(wrong()) } else { Ok(Some((low, high))) }
+        let ends = text.split_once(['-', ':']).and_then(|(low, high)| {
+            let ends = (low.trim().parse::<u16>().ok()?, high.trim().parse::<u16>().ok()?);
+            (0 < ends.0 && ends.0 <= ends.1).then_some(ends)
+        });
+        ends.map(Some).ok_or_else(|| wrong(name, &text, "a range of ports such as 9000-9100"))
+    }
+
+    /// One of those words; `None` if it is not set.
+    fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<Option<T>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let allowed = match allowed.as_slice() {
+            [one, other] => format!("{one} or {other}"),
+            all => format!("one of {}", all.join(", ")),
+        };
+        found.map(Some).ok_or_else(|| wrong(name, &text, &allowed))
     }
 
     pub(super) fn role(&self) -> Result<Role> {
-        let text = self.required("DMLC_ROLE")?;
-        match text.as_str() {
-            "worker" => Ok(Role::Worker),
-            "server" => Ok(Role::Server),
-            "scheduler" => Ok(Role::Scheduler),
-            _ => Err(NodeError::Config(format!(
-                "DMLC_ROLE={text} is none of worker, server, scheduler"
-            ))),
-        }
+        self.required("DMLC_ROLE")?;
+        let roles = [Role::Worker, Role::Server, Role::Scheduler].map(|role| (role.name(), role));
+        Ok(self.word("DMLC_ROLE", &roles)?.unwrap_or(Role::Worker))
     }
 
     pub(super) fn dialect(&self) -> Result<Option<Dialect>> {
-        let Some(text) = self.text("PSLITE_WIRE") else { return Ok(None) };
-        let names = Dialect::ALL.map(Dialect::name).join(", ");
-        let wrong = || NodeError::Config(format!("PSLITE_WIRE={text} is none of {names}"));
-        Dialect::from_name(&text).map(Some).ok_or_else(wrong)
+        self.word("PSLITE_WIRE", &Dialect::ALL.map(|dialect| (dialect.name(), dialect)))
     }
 
-    /// A host that other nodes are told of.
+    /// A host that other nodes are told of, or that this one connects to.
     pub(super) fn host(&self, name: &str, dialect: Dialect) -> Result<String> {
         let text = self.required(name)?;
+        // With Unix sockets nobody looks at it, as in stock.
+        if !self.flag("DMLC_LOCAL", false)? {
+            host::check(&text)
+                .map_err(|why| NodeError::Config(format!("{name}={text} is not a host: {why}")))?;
+        }
         if dialect.is_byteps() && text.len() > HOSTNAME_BYTES {
             return Err(NodeError::Config(format!(
                 "{name}={text} is longer than {HOSTNAME_BYTES} bytes, which is all that PSLITE_WIRE={} has room for",
@@ -120,127 +162,106 @@ impl Reader<'_> {
         Ok(text)
     }
 
+    /// The scheduler's; it alone may listen on all addresses, as `*` says.
+    pub(super) fn root_host(&self, role: Role, dialect: Dialect) -> Result<String> {
+        match self.text("DMLC_PS_ROOT_URI") {
+            Some(text) if text == "*" && role == Role::Scheduler => Ok(text),
+            _ => self.host("DMLC_PS_ROOT_URI", dialect),
+        }
+    }
+
     /// In BytePS's asynchronous mode there are no rounds.
     pub(super) fn holds_pushes(&self, asked: &Asked, dialect: Dialect) -> Result<Option<bool>> {
+        // Read in any case: nonsense is said wherever it is.
+        let has_rounds = !self.flag("BYTEPS_ENABLE_ASYNC", false)?;
         if self.text("PSLITE_HOLD_PUSHES").is_some() {
-            return Ok(Some(self.number("PSLITE_HOLD_PUSHES", 0)? != 0));
+            return Ok(Some(self.flag("PSLITE_HOLD_PUSHES", false)?));
         }
-        let has_rounds = self.number("BYTEPS_ENABLE_ASYNC", 0)? == 0;
         let usual = dialect.is_byteps().then_some(has_rounds);
         Ok(asked.holds_pushes.or(usual).or((!has_rounds).then_some(false)))
     }
 
     pub(super) fn rank_order(&self) -> Result<RankOrder> {
-        let mixed = self.number("BYTEPS_ENABLE_MIXED_MODE", 0)? != 0;
+        let mixed = self.flag("BYTEPS_ENABLE_MIXED_MODE", false)?;
         match (mixed, self.text("BYTEPS_ORDERED_HOSTS")) {
             (false, None) => Ok(RankOrder::Address),
             (true, None) => Ok(RankOrder::Mixed),
             (false, Some(text)) => {
-                // With or without a port.
-                let host =
-                    |word: &str| word.split(':').next().unwrap_or_default().trim().to_owned();
+                let host = |word: &str| {
+                    let apart = word.rsplit_once(':').filter(|(_, port)| port.trim().parse::<u16>().is_ok());
+                    apart.map_or(word, |(host, _)| host).trim().to_owned()
+                };
                 let hosts: Vec<String> = text.split(',').map(host).collect();
+                if let Some(why) = hosts.iter().find_map(|host| host::check(host).err()) {
+                    return Err(NodeError::Config(format!(
+                        "BYTEPS_ORDERED_HOSTS={text} is not hosts with commas between them: {why}"
+                    )));
+                }
                 let twice = |host: &&String| hosts.iter().filter(|other| other == host).count() > 1;
                 match hosts.iter().find(twice) {
                     None => Ok(RankOrder::Hosts(hosts)),
                     Some(host) => Err(NodeError::Config(format!(
-                        "BYTEPS_ORDERED_HOSTS={text} names {host} twice"
+                        "BYTEPS_ORDERED_HOSTS={text} names {host} twice; name each host once"
                     ))),
                 }
             }
             (true, Some(_)) => Err(NodeError::Config(
-                "BYTEPS_ENABLE_MIXED_MODE and BYTEPS_ORDERED_HOSTS exclude each other".to_owned(),
+                "BYTEPS_ENABLE_MIXED_MODE and BYTEPS_ORDERED_HOSTS exclude each other; unset one of them"
+                    .to_owned(),
             )),
         }
     }
 
     pub(super) fn van_type(&self) -> Result<bool> {
-        match self.text("DMLC_PS_VAN_TYPE").as_deref() {
-            None | Some("zmq") => Ok(false),
-            Some("p3") => Ok(true),
-            Some(other) => Err(NodeError::Config(format!(
-                "DMLC_PS_VAN_TYPE={other} is not supported; use zmq or p3"
-            ))),
-        }
+        Ok(self.word("DMLC_PS_VAN_TYPE", &[("zmq", false), ("p3", true)])?.unwrap_or(false))
     }
 
     pub(super) fn log_level(&self, verbose: i32) -> Result<Level> {
-        match self.text("PSLITE_LOG").as_deref() {
-            Some("error") => Ok(Level::Error),
-            Some("warning") => Ok(Level::Warning),
-            Some("info") => Ok(Level::Info),
-            Some("verbose") => Ok(Level::Verbose),
-            Some("trace") => Ok(Level::Trace),
-            Some(other) => Err(NodeError::Config(format!(
-                "PSLITE_LOG={other} is none of error, warning, info, verbose, trace"
-            ))),
-            None => Ok(match verbose {
-                ..=0 => Level::Warning,
-                1 => Level::Verbose,
-                _ => Level::Trace,
-            }),
-        }
+        let levels = [
+            ("error", Level::Error),
+            ("warning", Level::Warning),
+            ("info", Level::Info),
+            ("verbose", Level::Verbose),
+            ("trace", Level::Trace),
+        ];
+        Ok(self.word("PSLITE_LOG", &levels)?.unwrap_or(match verbose {
+            ..=0 => Level::Warning,
+            1 => Level::Verbose,
+            _ => Level::Trace,
+        }))
     }
 
     pub(super) fn transport(&self) -> Result<Option<Carriers>> {
-        match self.text("PSLITE_TRANSPORT").as_deref() {
-            Some("zmq") => Ok(None),
-            None | Some("auto") => Ok(Some(Carriers::Auto)),
-            Some("tcp") => Ok(Some(Carriers::Tcp)),
-            Some("shm") => Ok(Some(Carriers::Shm)),
-            Some(other) => Err(NodeError::Config(format!(
-                "PSLITE_TRANSPORT={other} is none of zmq, auto, tcp, shm"
-            ))),
-        }
+        let carriers = [
+            ("auto", Some(Carriers::Auto)),
+            ("tcp", Some(Carriers::Tcp)),
+            ("shm", Some(Carriers::Shm)),
+            ("zmq", None),
+        ];
+        Ok(self.word("PSLITE_TRANSPORT", &carriers)?.unwrap_or(Some(Carriers::Auto)))
     }
 
     pub(super) fn connections(&self) -> Result<u8> {
-        let Some(text) = self.text("PSLITE_CONNECTIONS") else { return Ok(1) };
-        text.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count)).ok_or_else(|| {
-            NodeError::Config(format!(
-                "PSLITE_CONNECTIONS={text} is not a number from 1 to {CONNECTIONS_MAX}"
-            ))
-        })
+        let count = self.number("PSLITE_CONNECTIONS", 1, 1, i32::from(CONNECTIONS_MAX))?;
+        Ok(u8::try_from(count).unwrap_or(1))
     }
 
     pub(super) fn native_store(&self) -> Result<bool> {
-        match self.text("PSLITE_STORE").as_deref() {
-            None | Some("native") => Ok(true),
-            Some("mxnet") => Ok(false),
-            Some(other) => {
-                Err(NodeError::Config(format!("PSLITE_STORE={other} is neither native nor mxnet")))
-            }
-        }
+        Ok(self.word("PSLITE_STORE", &[("native", true), ("mxnet", false)])?.unwrap_or(true))
     }
 
     pub(super) fn replicas(&self) -> Result<Option<u32>> {
-        match self.text("PSLITE_REPLICAS").as_deref() {
-            None => Ok(None),
-            Some("0") => Ok(Some(0)),
-            Some("1") => Ok(Some(1)),
-            Some(other) => {
-                Err(NodeError::Config(format!("PSLITE_REPLICAS={other} is neither 0 nor 1")))
-            }
-        }
+        self.word("PSLITE_REPLICAS", &[("0", 0), ("1", 1)])
     }
 
     pub(super) fn metrics(&self) -> Result<Option<MetricsFile>> {
         let Some(text) = self.text("PSLITE_METRICS") else { return Ok(None) };
-        let wrong = || {
-            let text =
-                format!("PSLITE_METRICS={text} is not a file, or a file:seconds like m.jsonl:10");
-            NodeError::Config(text)
-        };
-        MetricsFile::parse(&text).map(Some).ok_or_else(wrong)
+        let allowed = "a file, or a file:seconds such as m.jsonl:10";
+        let found = MetricsFile::parse(&text).map(Some);
+        found.ok_or_else(|| wrong("PSLITE_METRICS", &text, allowed))
     }
 
     pub(super) fn stock_level(&self) -> Result<bool> {
-        match self.text("PSLITE_LEVEL").as_deref() {
-            None | Some("native") => Ok(false),
-            Some("stock") => Ok(true),
-            Some(other) => {
-                Err(NodeError::Config(format!("PSLITE_LEVEL={other} is neither stock nor native")))
-            }
-        }
+        Ok(self.word("PSLITE_LEVEL", &[("stock", true), ("native", false)])?.unwrap_or(false))
     }
 }

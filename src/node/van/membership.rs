@@ -184,14 +184,21 @@ impl Van {
         self.customers.broadcast(&Delivery::Failed(reason));
     }
 
+    /// Without a connection the peer stays silent, and the job says so when it misses it.
     pub(super) fn connect(&self, node: &Node, identity: Option<NodeId>) {
+        if let Err(text) = self.try_connect(node, identity) {
+            log::write(Level::Error, &text);
+        }
+    }
+
+    /// Opens a connection; the text says why there is none.
+    pub(super) fn try_connect(&self, node: &Node, identity: Option<NodeId>) -> Result<(), String> {
         let endpoint = if self.settings.local {
             Endpoint::Ipc { path: format!("/tmp/{}", node.port) }
         } else {
             Endpoint::Tcp { host: node.hostname.clone(), port: node.port as u16 }
         };
-        if let Err(error) = self.transport.connect(node.id, &endpoint, identity) {
-            log::write(Level::Error, &format!("cannot connect to {}: {error}", node.describe()));
-        }
+        let connected = self.transport.connect(node.id, &endpoint, identity);
+        connected.map_err(|error| format!("cannot connect to {}: {error}", node.describe()))
     }
 }

@@ -7,9 +7,11 @@ use std::ffi::OsString;
 use std::net::{IpAddr, TcpListener, ToSocketAddrs};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use pslite::transport::host;
 
 use super::{RunArguments, library};
+use crate::scheduler_address;
 
 /// The role of a process in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -193,6 +195,9 @@ fn root(arguments: &RunArguments) -> Result<Root> {
             .and_then(|(host, port)| Some((host.to_owned(), port.parse::<u16>().ok()?)))
             .filter(|(host, _)| !host.is_empty())
             .with_context(|| format!("--root {text}: write it as HOST:PORT"))?;
+        if let Err(why) = host::check(&host) {
+            bail!("--root {text}: {host} is not a host: {why}");
+        }
         if port != 0 {
             return Ok(Root { host, port, reserved: None });
         }
@@ -205,14 +210,14 @@ fn root(arguments: &RunArguments) -> Result<Root> {
     if scheduler_is_here {
         return free_root("127.0.0.1".to_owned());
     }
-    let from_environment = || {
-        let host = std::env::var("DMLC_PS_ROOT_URI").ok().filter(|host| !host.is_empty())?;
-        let port = std::env::var("DMLC_PS_ROOT_PORT").ok()?.parse().ok()?;
-        Some(Root { host, port, reserved: None })
-    };
-    from_environment().context(
+    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let (host, port) = variable("DMLC_PS_ROOT_URI").zip(variable("DMLC_PS_ROOT_PORT")).context(
         "where is the scheduler? Name it with --root HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
-    )
+    )?;
+    let found = scheduler_address::address(&format!("{host}:{port}"));
+    let wrong = |why| format!("DMLC_PS_ROOT_URI={host}, DMLC_PS_ROOT_PORT={port}: {why}");
+    let found = found.map_err(|why| anyhow!(wrong(why)))?;
+    Ok(Root { host: found.host, port: found.port, reserved: None })
 }
 
 /// Below the kernel's range of automatic ports, so that no node of the job gets the scheduler's port
