@@ -414,6 +414,15 @@ def test_a_second_kvstore_in_every_process():
         assert result["second"] == [result["rank"], 2], result
 
 
+def test_a_kvstore_after_the_end_of_the_job():
+    """Nobody is left to answer: the error comes at once and says so."""
+    cluster = harness.run("kvstore_again.py", library=OURS)
+    for node in cluster.nodes.values():
+        if node.role == "worker":
+            said = re.search(r"again after ([0-9.]+) s: .*the job of this process is over", node.err)
+            assert said and float(said[1]) < 10, cluster.describe()
+
+
 # ---- garbage -------------------------------------------------------------------------------------
 
 def listening(pid):

@@ -35,6 +35,8 @@ pub struct Postoffice {
     /// Held while the van is made or ended, so that customers that start at once share one van.
     lifecycle: Mutex<Option<Settings>>,
     on_failure: Arc<Mutex<Option<OnFailure>>>,
+    /// Where the scheduler of the job was that this node left together with all others.
+    left: Mutex<Option<(String, u16)>>,
 }
 
 /// What a node knows of itself.
@@ -75,6 +77,7 @@ impl Postoffice {
             van: Arc::new(RwLock::new(None)),
             lifecycle: Mutex::new(None),
             on_failure: Arc::new(Mutex::new(None)),
+            left: Mutex::default(),
         }
     }
 
@@ -136,10 +139,19 @@ impl Postoffice {
     /// (postoffice.cc:32).
     ///
     /// # Errors
-    /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed.
+    /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed. [`NodeError::NotStarted`]:
+    /// this process has left the job at that address together with all others, and no new scheduler is there.
     pub fn start(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
         let van = self.van_for_start(false)?;
-        van.register(customer_id)?;
+        // Asked before: other customers must not wait while this one registers.
+        let again = lock(&self.left).as_ref() == Some(&place_of(van.settings()));
+        let registered =
+            if again { van.register_again(customer_id) } else { van.register(customer_id) };
+        if let Err(NodeError::NotStarted(_)) = registered {
+            // Nothing is left of a job that is over.
+            self.stop();
+        }
+        registered?;
         // The others met before a server came that joins, or a node that takes a dead one's place.
         if do_barrier && !van.is_recovery() {
             van.barrier(customer_id, ALL_GROUP, Meeting::Start)?;
@@ -199,6 +211,9 @@ impl Postoffice {
         };
         if customer_id != 0 {
             return result;
+        }
+        if do_barrier {
+            *lock(&self.left) = Some(place_of(van.settings()));
         }
         van.finalizing();
         self.stop();
@@ -369,6 +384,10 @@ impl Postoffice {
     pub fn server_key_ranges(&self) -> Result<Vec<KeyRange>> {
         Ok(server_key_ranges(self.describe()?.num_servers))
     }
+}
+
+fn place_of(settings: &Settings) -> (String, u16) {
+    (settings.root_host.clone(), settings.root_port)
 }
 
 impl Drop for Postoffice {

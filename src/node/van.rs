@@ -33,7 +33,7 @@ use crate::observe::{MessageKind, Traffic};
 use crate::transport::native::{LentMemory, NativeTransport};
 use crate::transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::elastic::Word;
-use crate::wire::{self, Message, NodeId, Role};
+use crate::wire::{self, Message, NodeId, Role, SCHEDULER};
 use receive::Detour;
 use setup::{cluster_config, journal, scheduler_node};
 
@@ -44,6 +44,10 @@ const TICK: Duration = Duration::from_millis(50);
 /// Resends of one message before its peer counts as unreachable. The wait doubles up to a cap, so
 /// this is minutes with the default timeout; a dead peer is noticed by its connection long before.
 const RESENDS_MAX: u32 = 50;
+
+/// How long a node that comes back after the end of a job waits for a new scheduler at the address of the old one:
+/// programs that start all nodes again do that at once.
+const NEW_SCHEDULER: Duration = Duration::from_secs(2);
 
 /// What every thread of a started node shares.
 pub(crate) struct Van {
@@ -244,10 +248,26 @@ impl Van {
     /// Registers a customer and waits until the job is complete.
     pub(crate) fn register(&self, customer_id: i32) -> Result<()> {
         self.event(Event::Register { customer_id });
+        self.wait_for_job(None)
+    }
+
+    /// Likewise, where the job that was at this address is over: without a connection to a new scheduler there is none
+    /// to wait for.
+    pub(crate) fn register_again(&self, customer_id: i32) -> Result<()> {
+        self.event(Event::Register { customer_id });
+        self.wait_for_job(Some(NEW_SCHEDULER))
+    }
+
+    /// `alone`: for how long the connection to the scheduler may be down.
+    fn wait_for_job(&self, alone: Option<Duration>) -> Result<()> {
+        let mut heard = self.now();
         let mut core = lock(&self.core);
         loop {
-            if let Some(failure) = &core.failure {
-                return Err(error_of(failure));
+            match &core.failure {
+                // The old scheduler may still be there, and refuses.
+                Some(failure) if alone.is_some() => return Err(self.job_is_over(&failure.text)),
+                Some(failure) => return Err(error_of(failure)),
+                None => {}
             }
             if core.cluster.is_ready() {
                 return Ok(());
@@ -255,8 +275,25 @@ impl Van {
             if self.stopping.load(Ordering::Relaxed) {
                 return Err(stopped());
             }
-            core = self.changed.wait(core).unwrap_or_else(PoisonError::into_inner);
+            let Some(alone) = alone else {
+                core = self.changed.wait(core).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            if core.links.get(&SCHEDULER).is_some_and(|up| *up) {
+                heard = self.now();
+            } else if self.now().saturating_sub(heard) > alone {
+                return Err(self.job_is_over("no scheduler answers there any more"));
+            }
+            core = self.changed.wait_timeout(core, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    fn job_is_over(&self, why: &str) -> NodeError {
+        let Settings { root_host, root_port, .. } = &self.settings;
+        NodeError::NotStarted(format!(
+            "the job of this process is over: it left that at {root_host}:{root_port} together with all other \
+             nodes. Keep one kvstore until the end of the script, or start a new job ({why})"
+        ))
     }
 
     /// Enters a barrier and waits for its release.

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use pslite::node::{Lookup, Postoffice};
 
@@ -51,6 +52,12 @@ fn it_serves_a_job_and_ends_with_it() {
                 node.start(0, true).unwrap();
                 let rank = node.describe().unwrap().rank;
                 node.finalize(0, true).unwrap();
+                // The scheduler ends with the job: nobody will answer here.
+                let began = Instant::now();
+                let error = node.start(0, true).unwrap_err().to_string();
+                assert!(error.starts_with("the job of this process is over"), "{error}");
+                assert!(began.elapsed().as_secs() < 10, "took {:?}", began.elapsed());
+                assert!(!node.describe().unwrap().is_ready);
                 rank
             })
         })
