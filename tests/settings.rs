@@ -100,6 +100,7 @@ const CASES: &[(&str, Case)] = &[
     ("PSLITE_METRICS", Refused(&["m.jsonl:0", "m.jsonl:-1", ":10"])),
     ("PSLITE_LIBRARY", Run("/nowhere/lib.so")),
     ("LD_PRELOAD", NotRead),
+    ("XDG_RUNTIME_DIR", NotRead),
     ("PYTHON", NotRead),
     ("PSLITE_VENV", NotRead),
     ("DMLC_TASK_ID", NotRead),

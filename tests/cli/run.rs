@@ -95,6 +95,50 @@ fn a_missing_library_is_said_before_anything_starts() {
     assert_eq!(text(&output.stdout), "");
 }
 
+/// `pslite run` says where its scheduler is, and `pslite status` finds it without being told.
+#[test]
+fn a_job_is_found_by_its_user() {
+    let folder = std::env::temp_dir().join(format!("pslite-cli-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let status = |folder: &std::path::Path| {
+        let mut command = pslite(&["status", "--timeout", "5"]);
+        command.env("XDG_RUNTIME_DIR", folder);
+        finish(command)
+    };
+    let nobody = status(&folder);
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(text(&nobody.stderr).contains("no job on this host"), "{}", text(&nobody.stderr));
+    let mut job = pslite(&[
+        "run",
+        "-n",
+        "1",
+        "-s",
+        "1",
+        "--native-scheduler",
+        "--native-servers",
+        "--library",
+        &harmless_library(),
+        "--",
+        "sleep",
+        "30",
+    ]);
+    job.env("XDG_RUNTIME_DIR", &folder).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut job = job.spawn().unwrap();
+    let mut lines = BufReader::new(job.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let place = line.rsplit(' ').next().unwrap().to_owned();
+    assert!(line.contains(&format!("listens on {place}; to see the job: pslite status")), "{line}");
+    let found = (0..20).map(|_| status(&folder)).find(|output| output.status.success());
+    let _ = std::process::Command::new("kill").arg(job.id().to_string()).status();
+    drop(lines);
+    job.wait().unwrap();
+    let found = found.expect("no status");
+    assert!(text(&found.stdout).contains(&format!("job at {place}")), "{}", text(&found.stdout));
+    assert_eq!(status(&folder).status.code(), Some(2), "it is over");
+    assert_eq!(std::fs::read_dir(folder.join("pslite")).unwrap().count(), 0, "a file stayed");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn lines_of_different_processes_never_mix() {
     let script = "i=0; while [ $i -lt 200 ]; do \

@@ -8,6 +8,7 @@
 mod doctor;
 mod drain;
 mod exec;
+mod jobs;
 mod run;
 mod scheduler;
 mod scheduler_address;

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pslite::node::Postoffice;
 
+use crate::jobs;
+use crate::scheduler_address::address;
 use crate::told::JobArguments;
 
 /// Serves until every node has come and gone.
@@ -13,8 +15,12 @@ use crate::told::JobArguments;
 /// # Errors
 /// The settings or the address are bad, or a node was lost; the text says which.
 pub(crate) fn run(arguments: &JobArguments) -> Result<ExitCode> {
-    Postoffice::new(arguments.lookup("scheduler"))
-        .serve_scheduler()
-        .context("the scheduler ended")?;
+    let lookup = arguments.lookup("scheduler");
+    let place = lookup("DMLC_PS_ROOT_URI").zip(lookup("DMLC_PS_ROOT_PORT"));
+    let place = place.and_then(|(host, port)| address(&format!("{host}:{port}")).ok());
+    let noted = place.and_then(|place| jobs::note(&place));
+    let served = Postoffice::new(lookup).serve_scheduler();
+    drop(noted);
+    served.context("the scheduler ended")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow, bail, ensure};
 use pslite::node::Operator;
 use pslite::transport::host;
+
+use crate::jobs;
 
 /// How long to wait for the scheduler's answer, if nothing else is said, in seconds.
 pub(crate) const ANSWER_WITHIN: f64 = 5.0;
@@ -30,7 +32,7 @@ pub(crate) fn address(text: &str) -> Result<Address, String> {
 /// Whom an operator asks.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SchedulerArguments {
-    /// The scheduler's address [default: $DMLC_PS_ROOT_URI:$DMLC_PS_ROOT_PORT]
+    /// The scheduler's address [default: $DMLC_PS_ROOT_URI:$DMLC_PS_ROOT_PORT, or this user's job on this host]
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     scheduler: Option<Address>,
     /// How long to wait for its answer
@@ -42,13 +44,33 @@ impl SchedulerArguments {
     /// The one who asks it.
     ///
     /// # Errors
-    /// Neither the command line nor the environment says where the scheduler is.
+    /// It is not clear where the scheduler is: nothing says so, and this user has no job on this host, or several.
     pub(crate) fn operator(&self) -> Result<Operator> {
-        let address = match &self.scheduler {
-            Some(address) => address.clone(),
-            None => from_environment()?,
-        };
-        Ok(operator(&address, self.timeout))
+        let all = self.operators()?;
+        match <[Operator; 1]>::try_from(all) {
+            Ok([one]) => Ok(one),
+            Err(all) => {
+                let places = all.iter().map(|one| format!("{}:{}", one.host, one.port));
+                let places = places.collect::<Vec<_>>().join(", ");
+                bail!("which job? Name one with --scheduler: {places}")
+            }
+        }
+    }
+
+    /// Those who ask all that may be meant: the one that is named, or each of this user's jobs on this host.
+    ///
+    /// # Errors
+    /// There is none, or the environment holds nonsense.
+    pub(crate) fn operators(&self) -> Result<Vec<Operator>> {
+        let named =
+            self.scheduler.clone().map_or_else(from_environment, |address| Ok(Some(address)))?;
+        let all = named.map_or_else(jobs::find, |address| vec![address]);
+        ensure!(
+            !all.is_empty(),
+            "where is the scheduler? This user has no job on this host that `pslite run` or `pslite scheduler` \
+             started; name it with --scheduler HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT"
+        );
+        Ok(all.iter().map(|address| operator(address, self.timeout)).collect())
     }
 }
 
@@ -66,13 +88,14 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-fn from_environment() -> Result<Address> {
+/// Where the environment says that the scheduler is, if it does.
+fn from_environment() -> Result<Option<Address>> {
     let both = variable("DMLC_PS_ROOT_URI").zip(variable("DMLC_PS_ROOT_PORT"));
-    let (host, port) = both.context(
-        "where is the scheduler? Name it with --scheduler HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
-    )?;
-    address(&format!("{host}:{port}"))
-        .map_err(|why| anyhow::anyhow!("DMLC_PS_ROOT_URI={host}, DMLC_PS_ROOT_PORT={port}: {why}"))
+    let Some((host, port)) = both else { return Ok(None) };
+    let found = address(&format!("{host}:{port}"));
+    found
+        .map(Some)
+        .map_err(|why| anyhow!("DMLC_PS_ROOT_URI={host}, DMLC_PS_ROOT_PORT={port}: {why}"))
 }
 
 #[cfg(test)]

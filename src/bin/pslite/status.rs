@@ -12,23 +12,36 @@ use crate::scheduler_address::SchedulerArguments;
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     scheduler: SchedulerArguments,
-    /// Print one JSON object instead of a table
+    /// Print one JSON object for each job instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Asks once and prints the answer.
+/// Asks each scheduler once and prints the answers.
 ///
 /// # Errors
-/// The scheduler does not answer.
+/// No scheduler answers, or there is none to ask.
 pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
-    let status = arguments.scheduler.operator()?.status().context("no status")?;
-    if arguments.json {
-        println!("{}", status.json());
-    } else {
-        print!("{}", table(&status));
+    let mut failure = None;
+    let mut answers = 0;
+    for operator in arguments.scheduler.operators()? {
+        let asked = operator.status();
+        match asked.with_context(|| format!("no status of {}:{}", operator.host, operator.port)) {
+            Ok(status) if arguments.json => println!("{}", status.json()),
+            Ok(status) => print!("{}", table(&status)),
+            Err(error) => {
+                eprintln!("pslite: {error:#}");
+                failure = Some(error);
+                continue;
+            }
+        }
+        answers += 1;
     }
-    Ok(ExitCode::SUCCESS)
+    // One that is about to end may be among several.
+    match failure.filter(|_| answers == 0) {
+        Some(_) => Ok(ExitCode::from(crate::FAILED)),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// For people. Writing to a string cannot fail.

@@ -27,6 +27,12 @@ impl Outcome {
         self == Self::Exited(0)
     }
 
+    /// Somebody sent a signal that no process gives itself by a fault.
+    fn is_from_outside(self) -> bool {
+        use Signal::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
+        matches!(self, Self::Signaled(SIGHUP | SIGINT | SIGKILL | SIGQUIT | SIGTERM))
+    }
+
     /// The code of a shell for this outcome.
     fn code(self) -> u8 {
         match self {
@@ -92,6 +98,8 @@ pub(crate) struct Job {
     limit: Option<Duration>,
     phase: Phase,
     failure: Option<u8>,
+    /// A signal from outside of the job is known to be its cause.
+    struck: bool,
     /// The code of the first replaceable process that failed: it counts unless workers end well, all that are not replaceable
     /// and at least one.
     missed: Option<u8>,
@@ -115,6 +123,7 @@ impl Job {
             limit,
             phase: Phase::Running,
             failure: None,
+            struck: false,
             missed: None,
             signals: 0,
         }
@@ -144,6 +153,7 @@ impl Job {
                 text += &format!("; the others have {} to end", in_seconds(self.grace));
             }
             actions.push(Action::Say(text));
+            actions.extend(self.cause(index, outcome));
         }
         if !outcome.is_ok() {
             self.failure.get_or_insert(outcome.code());
@@ -155,6 +165,23 @@ impl Job {
             self.phase = Phase::Grace(now + self.grace);
         }
         actions
+    }
+
+    /// The others may miss a process before it has ended: Python takes leave of the job after SIGINT. So the first to end
+    /// with an error is not the cause if another one was struck by a signal that we did not send.
+    fn cause(&mut self, index: usize, outcome: Outcome) -> Option<Action> {
+        if self.struck || !outcome.is_from_outside() {
+            return None;
+        }
+        self.struck = true;
+        let is_first = self.failure.replace(outcome.code()).is_none();
+        let text = || {
+            let Process { label, .. } = &self.processes[index];
+            format!(
+                "{label} is the cause: the signal came from outside of the job, and the others missed it"
+            )
+        };
+        (!is_first).then(|| Action::Say(text()))
     }
 
     fn workers_are_done(&self) -> bool {
@@ -328,6 +355,28 @@ mod tests {
         assert_eq!(signals(&job.tick(at(21))), [(1, Signal::SIGKILL)]);
         job.ended(at(21), 1, Outcome::Signaled(Signal::SIGKILL));
         assert!(job.is_finished());
+        assert_eq!(job.exit_code(), 7);
+    }
+
+    #[test]
+    fn who_was_struck_by_a_signal_is_the_cause_though_others_end_first() {
+        let mut job = job();
+        job.ended(at(1), 2, Outcome::Exited(1));
+        let said = job.ended(at(2), 3, Outcome::Signaled(Signal::SIGINT));
+        let Some(Action::Say(text)) = said.last() else { panic!("{said:?}") };
+        assert!(text.starts_with("worker 1 is the cause"), "{text}");
+        // What the others do of it, and what we send them, changes nothing.
+        assert_eq!(job.ended(at(3), 0, Outcome::Signaled(Signal::SIGKILL)).len(), 1);
+        job.tick(at(16));
+        job.ended(at(17), 1, Outcome::Signaled(Signal::SIGTERM));
+        assert_eq!(job.exit_code(), 130);
+    }
+
+    #[test]
+    fn who_aborts_because_of_a_failure_is_not_its_cause() {
+        let mut job = job();
+        job.ended(at(1), 2, Outcome::Exited(7));
+        assert_eq!(job.ended(at(2), 3, Outcome::Signaled(Signal::SIGABRT)).len(), 1);
         assert_eq!(job.exit_code(), 7);
     }
 

@@ -18,6 +18,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::jobs;
+use crate::scheduler_address::Address;
+
 /// What `pslite run` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArguments {
@@ -97,7 +100,16 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         arguments.grace,
         arguments.timeout,
     );
-    children::supervise(plan, job)
+    let noted = plan.scheduler.as_ref().and_then(|scheduler| {
+        let Address { host, port } = scheduler;
+        eprintln!(
+            "pslite: the scheduler listens on {host}:{port}; to see the job: pslite status --scheduler {host}:{port}"
+        );
+        jobs::note(scheduler)
+    });
+    let ended = children::supervise(plan, job);
+    drop(noted);
+    ended
 }
 
 /// A server of an elastic job has a replica, unless that is switched off, and its workers may go on without each other

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use pslite::transport::host;
 
 use super::{RunArguments, library};
-use crate::scheduler_address;
+use crate::scheduler_address::{self, Address};
 
 /// The role of a process in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -52,6 +52,8 @@ pub(crate) struct Process {
 pub(crate) struct Plan {
     /// In the order of starting: the scheduler first.
     pub(crate) processes: Vec<Process>,
+    /// Where the scheduler listens that is started here, if it is ours.
+    pub(crate) scheduler: Option<Address>,
     /// Keeps the scheduler's port from others while we prepare.
     pub(crate) reserved_port: Option<TcpListener>,
 }
@@ -98,7 +100,10 @@ impl Plan {
             !processes.is_empty(),
             "nothing to start here: --roles and the counts leave no process"
         );
-        Ok(Self { processes, reserved_port: root.reserved })
+        let is_ours = !arguments.stock || arguments.native_scheduler;
+        let is_here = arguments.roles.contains(&Role::Scheduler) && is_ours;
+        let scheduler = is_here.then(|| Address { host: root.host.clone(), port: root.port });
+        Ok(Self { processes, scheduler, reserved_port: root.reserved })
     }
 }
 
