@@ -12,6 +12,9 @@
  *   exactly once, from any thread, also if the call fails. release may be NULL: then the caller
  *   keeps the memory unchanged until the request has ended.
  * - Callbacks run on threads of the library; each says which.
+ * - In a child of fork() whose parent has a node, every call that needs a node or makes one fails
+ *   with PSLITE_INVALID_ARGUMENT and a text that names the parent; stop and free do nothing. The
+ *   library's sockets are closed there. Children of vfork() and posix_spawn() have none either.
  */
 #ifndef PSLITE_H_
 #define PSLITE_H_

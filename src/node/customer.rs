@@ -15,7 +15,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::customers::Customers;
-use super::error::{NodeError, Result};
+use super::error::{NodeError, Result, refuse_forked};
 use super::gating::Gating;
 use super::landing::{Landings, PullSink};
 use super::line::Line;
@@ -33,6 +33,7 @@ use crate::kv::{
     server_key_ranges, slice,
 };
 use crate::observe::{MessageKind, Traffic};
+use crate::transport::fork::{self, Life};
 use crate::wire::{DataType, Frames, Message, Meta, NodeId, SERVER_GROUP};
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
@@ -137,6 +138,7 @@ pub(crate) struct Payload {
 
 impl Shared {
     pub(crate) fn van(&self) -> Result<Arc<Van>> {
+        refuse_forked()?;
         self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
             NodeError::NotStarted("the node is not started, or was finalized".to_owned())
         })
@@ -208,6 +210,7 @@ pub struct Customer {
     handle: CustomerHandle,
     registry: Arc<Customers>,
     thread: Option<JoinHandle<()>>,
+    _life: Life,
 }
 
 /// A customer as everybody but its owner sees it; cheap to clone.
@@ -257,7 +260,8 @@ impl Customer {
             .name(format!("pslite-c{app_id}.{customer_id}"))
             .spawn(move || served.serve())
             .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
-        Ok(Self { handle: CustomerHandle { shared }, registry, thread: Some(thread) })
+        let handle = CustomerHandle { shared };
+        Ok(Self { handle, registry, thread: Some(thread), _life: Life::new() })
     }
 
     /// What others use to work with this customer.
@@ -269,6 +273,10 @@ impl Customer {
 
 impl Drop for Customer {
     fn drop(&mut self) {
+        // A child has no thread of the customer to wait for.
+        if fork::is_forked() {
+            return;
+        }
         let shared = &self.handle.shared;
         self.registry.remove((shared.app_id, shared.customer_id));
         shared.line.close();

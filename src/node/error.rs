@@ -3,6 +3,8 @@
 
 use thiserror::Error;
 
+use crate::transport::fork;
+
 /// The error of every fallible call of this room.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NodeError {
@@ -37,3 +39,11 @@ pub enum NodeError {
 
 /// The result of every fallible call of this room.
 pub type Result<T> = std::result::Result<T, NodeError>;
+
+/// In a process that was forked from a node nothing can be done with it: its threads are not here.
+///
+/// # Errors
+/// This is such a process; the text says which node's.
+pub fn refuse_forked() -> Result<()> {
+    if fork::is_forked() { Err(NodeError::Invalid(fork::text())) } else { Ok(()) }
+}

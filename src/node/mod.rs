@@ -35,7 +35,7 @@ mod waiting;
 
 pub use crate::transport::CallersMemory;
 pub use customer::{Customer, CustomerHandle, Handler, Request};
-pub use error::{NodeError, Result};
+pub use error::{NodeError, Result, refuse_forked};
 pub use landing::{Destination, PullSink};
 pub use movable::KeyState;
 pub use operator::Operator;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::customer::{Customer, Handler, VanSlot};
 use super::customers::Customers;
-use super::error::{NodeError, Result};
+use super::error::{NodeError, Result, refuse_forked};
 use super::naming;
 use super::service::Delivery;
 use super::settings::{Asked, Lookup, Settings};
@@ -14,6 +14,7 @@ use super::shell::Shell;
 use super::van::{Meeting, Van, lock};
 use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log;
+use crate::transport::fork;
 use crate::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
 
 /// How often a server without an application looks whether the job still runs.
@@ -106,6 +107,7 @@ impl Postoffice {
     /// # Errors
     /// The ids are taken, or no thread can be started.
     pub fn customer(&self, app_id: i32, customer_id: i32, handler: Handler) -> Result<Customer> {
+        refuse_forked()?;
         Customer::new(
             Arc::clone(&self.customers),
             Arc::clone(&self.van),
@@ -160,6 +162,7 @@ impl Postoffice {
     }
 
     fn van_for_start(&self, standing_scheduler: bool) -> Result<Arc<Van>> {
+        refuse_forked()?;
         if let Ok(van) = self.running() {
             return Ok(van);
         }
@@ -222,6 +225,9 @@ impl Postoffice {
 
     /// Stops the node if it runs, without waiting for anybody.
     pub fn stop(&self) {
+        if fork::is_forked() {
+            return;
+        }
         let _lifecycle = lock(&self.lifecycle);
         let van = self.van.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(van) = van {
@@ -300,6 +306,7 @@ impl Postoffice {
     }
 
     fn running(&self) -> Result<Arc<Van>> {
+        refuse_forked()?;
         self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
             NodeError::NotStarted("the node is not started, or was finalized".to_owned())
         })
@@ -310,6 +317,7 @@ impl Postoffice {
     /// # Errors
     /// The settings were never read.
     pub fn describe(&self) -> Result<NodeInfo> {
+        refuse_forked()?;
         if let Ok(van) = self.running() {
             let settings = van.settings();
             return Ok(van.with_cluster(|cluster, _| {

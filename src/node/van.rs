@@ -30,10 +30,11 @@ use crate::cluster::{self, Cluster, Event, Failure, FailureKind};
 use crate::delivery::{ResendConfig, Resender};
 use crate::observe::log::{self, Level, RateLimit};
 use crate::observe::{MessageKind, Traffic};
+use crate::transport::fork::{self, Life};
 use crate::transport::native::{LentMemory, NativeTransport};
 use crate::transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
 use crate::wire::elastic::Word;
-use crate::wire::{self, Message, NodeId, Role, SCHEDULER};
+use crate::wire::{self, Message, NodeId, Role, SCHEDULER, id_to_rank};
 use receive::Detour;
 use setup::{cluster_config, journal, scheduler_node};
 
@@ -51,6 +52,7 @@ const NEW_SCHEDULER: Duration = Duration::from_secs(2);
 
 /// What every thread of a started node shares.
 pub(crate) struct Van {
+    _life: Life,
     settings: Settings,
     transport: ZmqTransport,
     core: Mutex<Core>,
@@ -137,6 +139,7 @@ impl Van {
             None => Cluster::new(config, Duration::ZERO),
         };
         let van = Arc::new(Self {
+            _life: Life::new(),
             resender: settings.resend.map(|timeout| {
                 Mutex::new(Resender::new(ResendConfig {
                     timeout,
@@ -270,6 +273,8 @@ impl Van {
                 None => {}
             }
             if core.cluster.is_ready() {
+                let rank = u32::try_from(id_to_rank(core.cluster.me().id)).unwrap_or(0);
+                fork::note_node(self.settings.role as u32, rank);
                 return Ok(());
             }
             if self.stopping.load(Ordering::Relaxed) {
@@ -511,7 +516,7 @@ impl Van {
 
     /// Which of the nodes of its process it is.
     fn place_of(&self, id: NodeId) -> usize {
-        usize::try_from(wire::id_to_rank(id)).unwrap_or(0) % self.settings.group_size
+        usize::try_from(id_to_rank(id)).unwrap_or(0) % self.settings.group_size
     }
 
     /// Why the job is over, if it is.

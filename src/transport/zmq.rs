@@ -21,6 +21,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::counters::PeerCounters;
+use super::sys::fork::{self, KEEP_ALIVE_S};
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use link::{ASIDE_MAX, Link, close_link, waiting};
 use names::{Names, id_of};
@@ -41,8 +42,6 @@ const FRAMES_MAX: usize = 16;
 const FLUSH: Duration = Duration::from_secs(1);
 /// The first and the longest wait before connecting again (stock waits 100 ms at once).
 const RECONNECT_MS: (i32, i32) = (5, 200);
-/// TCP keepalive: seconds of silence, seconds between probes, probes without an answer.
-const KEEP_ALIVE_S: (i32, i32, i32) = (3, 2, 3);
 /// The identity of our own wake-up connection; no node has an empty number.
 const WAKE: &[u8] = b"ps-wake";
 
@@ -136,6 +135,9 @@ impl ZmqTransport {
     /// # Errors
     /// Names who holds the port, or which addresses this host has.
     pub fn bind(&self, endpoint: &Endpoint) -> Result<u16, TransportError> {
+        if let Endpoint::Ipc { path } = endpoint {
+            fork::note_path(path);
+        }
         let receiver = &mut lock(&self.receiver).socket;
         receiver.bind(&endpoint.to_string()).map_err(|error| bind_error(endpoint, error))?;
         match endpoint {
@@ -143,12 +145,17 @@ impl ZmqTransport {
                 *lock(&self.ipc_file) = Some(path.clone());
                 Ok(0)
             }
-            Endpoint::Tcp { port, .. } if *port != 0 => Ok(*port),
+            Endpoint::Tcp { port, .. } if *port != 0 => {
+                fork::note_listening(*port);
+                Ok(*port)
+            }
             Endpoint::Tcp { .. } => {
                 let what = "cannot read the port";
                 let text = receiver.last_endpoint().map_err(zmq_error(what))?;
                 let port = text.rsplit(':').next().and_then(|port| port.parse().ok());
-                port.ok_or_else(|| zmq_error(what)(io::Error::other(text)))
+                let port = port.ok_or_else(|| zmq_error(what)(io::Error::other(text)))?;
+                fork::note_listening(port);
+                Ok(port)
             }
         }
     }
@@ -172,6 +179,10 @@ impl ZmqTransport {
         identity: Option<i32>,
     ) -> Result<(), TransportError> {
         let fail = zmq_error("cannot connect");
+        match endpoint {
+            Endpoint::Tcp { port, .. } => fork::note_connected(*port),
+            Endpoint::Ipc { path } => fork::note_path(path),
+        }
         let make = || -> io::Result<Link> {
             let mut socket = self.context.socket(Kind::Dealer)?;
             socket.set_int(zmq_sys::ZMQ_LINGER, FLUSH.as_millis() as i32)?;
@@ -463,9 +474,9 @@ impl ZmqTransport {
 /// Lets the kernel find out within 10 s that a peer's machine is gone, when nothing is under way.
 fn keep_alive(socket: &mut Socket) -> io::Result<()> {
     socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE, 1)?;
-    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_IDLE, KEEP_ALIVE_S.0)?;
-    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_INTVL, KEEP_ALIVE_S.1)?;
-    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_CNT, KEEP_ALIVE_S.2)
+    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_IDLE, KEEP_ALIVE_S.0.into())?;
+    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_INTVL, KEEP_ALIVE_S.1.into())?;
+    socket.set_int(zmq_sys::ZMQ_TCP_KEEPALIVE_CNT, KEEP_ALIVE_S.2.into())
 }
 
 fn rest(receiver: &mut Socket, named: Frame) -> Result<Incoming, RecvError> {

@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pslite::kv::KvPairs;
-use pslite::node::{Lookup, NodeError, Postoffice, PullSink, Request, customer::Done};
+use pslite::node::{
+    Lookup, NodeError, Postoffice, PullSink, Request, customer::Done, refuse_forked,
+};
 use pslite::observe::log::{self, Level};
+use pslite::transport::fork::is_forked;
 use pslite::wire::{DataType, Dialect, Frames, Message, Meta, Role};
 use smallvec::SmallVec;
 
@@ -58,6 +61,12 @@ fn invalid(text: &str) -> NodeError {
 fn get<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, NodeError> {
     // SAFETY: null or a live handle (top of this file).
     unsafe { pointer.as_ref() }.ok_or_else(|| invalid(&format!("{what} is NULL")))
+}
+
+/// The same, of a node or a part of it: those are of no use in a child of the process that made them.
+fn live<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, NodeError> {
+    refuse_forked()?;
+    get(pointer, what)
 }
 
 /// Writes an answer, if the caller wants it.
@@ -179,7 +188,7 @@ plain! {
     fn pslite_last_error() -> *const c_char, else std::ptr::null(), { last() }
 
     fn pslite_node_free(node: *mut CNode) -> (), else (), {
-        if !node.is_null() {
+        if !node.is_null() && !is_forked() {
             // SAFETY: made by pslite_node_new and not freed yet (top of this file).
             drop(unsafe { Box::from_raw(node) });
         }
@@ -251,7 +260,7 @@ plain! {
     }
 
     fn pslite_customer_free(customer: *mut CCustomer) -> (), else (), {
-        if !customer.is_null() {
+        if !customer.is_null() && !is_forked() {
             // SAFETY: made by pslite_customer_new and not freed yet (top of this file).
             drop(unsafe { Box::from_raw(customer) });
         }
@@ -263,6 +272,7 @@ entry! {
         if out.is_null() {
             return Err(invalid("out is NULL"));
         }
+        refuse_forked()?;
         let postoffice = Postoffice::new(lookup_of(lookup, Argument(lookup_arg)));
         let hostname = Mutex::new(CString::default());
         put(out, Box::into_raw(Box::new(CNode { postoffice, hostname })));
@@ -276,7 +286,7 @@ entry! {
             3 => Some(Dialect::Byteps),
             other => return Err(invalid(&format!("{other} is no wire"))),
         };
-        get(node, "the node")?.postoffice.ask(|asked| asked.dialect = dialect);
+        live(node, "the node")?.postoffice.ask(|asked| asked.dialect = dialect);
         Ok(())
     }
     fn pslite_node_set_role(node: *mut CNode, role: i32) {
@@ -286,7 +296,7 @@ entry! {
                 Role::from_wire(number).ok_or_else(|| invalid(&format!("{number} is no role")))?,
             ),
         };
-        get(node, "the node")?.postoffice.ask(|asked| asked.role = role);
+        live(node, "the node")?.postoffice.ask(|asked| asked.role = role);
         Ok(())
     }
     fn pslite_node_set_rank(node: *mut CNode, rank: i32) {
@@ -294,13 +304,13 @@ entry! {
             return Err(invalid(&format!("{rank} is no rank")));
         }
         let rank = u32::try_from(rank).ok();
-        get(node, "the node")?.postoffice.ask(|asked| asked.wished_rank = rank);
+        live(node, "the node")?.postoffice.ask(|asked| asked.wished_rank = rank);
         Ok(())
     }
     fn pslite_node_set_group_size(node: *mut CNode, size: i32) {
         let size = u16::try_from(size).ok().filter(|size| (1..=GROUP_SIZE_MAX).contains(size));
         let size = size.ok_or_else(|| invalid("the size of a group is from 1 to 1024"))?;
-        get(node, "the node")?.postoffice.ask(|asked| asked.group_size = Some(size));
+        live(node, "the node")?.postoffice.ask(|asked| asked.group_size = Some(size));
         Ok(())
     }
     fn pslite_node_set_hold_pushes(node: *mut CNode, holds: i32) {
@@ -310,24 +320,24 @@ entry! {
             1 => Some(true),
             other => return Err(invalid(&format!("{other} is none of -1, 0, 1"))),
         };
-        get(node, "the node")?.postoffice.ask(|asked| asked.holds_pushes = holds);
+        live(node, "the node")?.postoffice.ask(|asked| asked.holds_pushes = holds);
         Ok(())
     }
     fn pslite_node_group_size(node: *mut CNode, size: *mut i32) {
-        put(size, get(node, "the node")?.postoffice.describe()?.group_size as i32);
+        put(size, live(node, "the node")?.postoffice.describe()?.group_size as i32);
         Ok(())
     }
     fn pslite_start(node: *mut CNode, customer_id: i32, do_barrier: c_int) {
-        get(node, "the node")?.postoffice.start(customer_id, do_barrier != 0)
+        live(node, "the node")?.postoffice.start(customer_id, do_barrier != 0)
     }
     fn pslite_finalize(node: *mut CNode, customer_id: i32, do_barrier: c_int) {
-        get(node, "the node")?.postoffice.finalize(customer_id, do_barrier != 0)
+        live(node, "the node")?.postoffice.finalize(customer_id, do_barrier != 0)
     }
     fn pslite_barrier(node: *mut CNode, customer_id: i32, group: i32, flags: u32) {
-        get(node, "the node")?.postoffice.barrier(customer_id, group, flags & 1 != 0)
+        live(node, "the node")?.postoffice.barrier(customer_id, group, flags & 1 != 0)
     }
     fn pslite_node_describe(node: *mut CNode, out: *mut CNodeInfo) {
-        let node = get(node, "the node")?;
+        let node = live(node, "the node")?;
         let info = node.postoffice.describe()?;
         let mut hostname = node.hostname.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if hostname.as_bytes() != info.hostname.as_bytes() {
@@ -350,27 +360,27 @@ entry! {
     fn pslite_node_ids(
         node: *mut CNode, group: i32, ids: *mut i32, capacity: usize, count: *mut usize,
     ) {
-        put_all(&get(node, "the node")?.postoffice.node_ids(group)?, ids, capacity, count);
+        put_all(&live(node, "the node")?.postoffice.node_ids(group)?, ids, capacity, count);
         Ok(())
     }
     fn pslite_dead_nodes(
         node: *mut CNode, timeout_s: i32, ids: *mut i32, capacity: usize, count: *mut usize,
     ) {
         let timeout = Duration::from_secs(u64::try_from(timeout_s).unwrap_or(0));
-        put_all(&get(node, "the node")?.postoffice.dead_nodes(timeout)?, ids, capacity, count);
+        put_all(&live(node, "the node")?.postoffice.dead_nodes(timeout)?, ids, capacity, count);
         Ok(())
     }
     fn pslite_metrics(
         node: *mut CNode, text: *mut c_char, capacity: usize, size: *mut usize,
     ) {
-        let metrics = get(node, "the node")?.postoffice.metrics()?;
+        let metrics = live(node, "the node")?.postoffice.metrics()?;
         put_all(metrics.as_bytes(), text.cast::<u8>(), capacity, size);
         Ok(())
     }
     fn pslite_server_key_ranges(
         node: *mut CNode, ranges: *mut CRange, capacity: usize, count: *mut usize,
     ) {
-        let all: Vec<CRange> = get(node, "the node")?
+        let all: Vec<CRange> = live(node, "the node")?
             .postoffice
             .server_key_ranges()?
             .iter()
@@ -385,12 +395,12 @@ entry! {
         // The frames are taken over first, so that they are released also if the call fails.
         let (data, data_type) = frames_of(frames, count);
         let message = message_of(get(meta, "the metadata")?, data, data_type);
-        get(node, "the node")?.postoffice.send(message)
+        live(node, "the node")?.postoffice.send(message)
     }
     fn pslite_on_failure(node: *mut CNode, failed: FailedFn, arg: *mut c_void) {
         let failed = failed.ok_or_else(|| invalid("failed is NULL"))?;
         let arg = Argument(arg);
-        get(node, "the node")?.postoffice.set_on_failure(Box::new(move |reason| {
+        live(node, "the node")?.postoffice.set_on_failure(Box::new(move |reason| {
             let reason = c_text(reason);
             // SAFETY: the header's contract of pslite_failed_fn.
             unsafe { failed(arg.get(), reason.as_ptr()) };
@@ -407,7 +417,7 @@ entry! {
             return Err(invalid("out is NULL"));
         }
         let arg = Argument(arg);
-        let owner = get(node, "the node")?.postoffice.customer(
+        let owner = live(node, "the node")?.postoffice.customer(
             app_id,
             customer_id,
             Box::new(move |message: Message| {
@@ -421,18 +431,18 @@ entry! {
         Ok(())
     }
     fn pslite_customer_new_request(customer: *mut CCustomer, recver: i32, timestamp: *mut i32) {
-        put(timestamp, get(customer, "the customer")?.owner.handle().new_request(recver)?);
+        put(timestamp, live(customer, "the customer")?.owner.handle().new_request(recver)?);
         Ok(())
     }
     fn pslite_customer_wait(customer: *mut CCustomer, timestamp: i32) {
-        get(customer, "the customer")?.owner.handle().wait(timestamp)
+        live(customer, "the customer")?.owner.handle().wait(timestamp)
     }
     fn pslite_customer_num_response(customer: *mut CCustomer, timestamp: i32, out: *mut i32) {
-        put(out, get(customer, "the customer")?.owner.handle().num_response(timestamp));
+        put(out, live(customer, "the customer")?.owner.handle().num_response(timestamp));
         Ok(())
     }
     fn pslite_customer_add_response(customer: *mut CCustomer, timestamp: i32, count: i32) {
-        get(customer, "the customer")?.owner.handle().add_response(timestamp, count);
+        live(customer, "the customer")?.owner.handle().add_response(timestamp, count);
         Ok(())
     }
 
@@ -441,14 +451,14 @@ entry! {
     ) {
         let (data, data_type) = frames_of(frames, count);
         let message = message_of(get(meta, "the metadata")?, data, data_type);
-        get(customer, "the customer")?.owner.handle().accept(message)
+        live(customer, "the customer")?.owner.handle().accept(message)
     }
 
     fn pslite_simple_request(
         customer: *mut CCustomer, head: i32, body: *const c_char, body_size: usize, recver: i32,
         timestamp: *mut i32,
     ) {
-        let handle = get(customer, "the customer")?.owner.handle();
+        let handle = live(customer, "the customer")?.owner.handle();
         put(timestamp, handle.simple_request(head, &bytes_from(body, body_size), recver)?);
         Ok(())
     }
@@ -456,12 +466,12 @@ entry! {
         customer: *mut CCustomer, request: *const CMeta, body: *const c_char, body_size: usize,
     ) {
         let request = meta_of(get(request, "the request")?);
-        let handle = get(customer, "the customer")?.owner.handle();
+        let handle = live(customer, "the customer")?.owner.handle();
         handle.simple_respond(&request, bytes_from(body, body_size), &request.error)
     }
 
     fn pslite_worker_attach(customer: *mut CCustomer, value_size: usize) {
-        get(customer, "the customer")?.owner.handle().attach_worker(value_size);
+        live(customer, "the customer")?.owner.handle().attach_worker(value_size);
         Ok(())
     }
     fn pslite_worker_push(
@@ -470,7 +480,7 @@ entry! {
     ) {
         let kv = pairs_of(get(kv, "kv")?);
         let request = Request { kv, cmd, priority, push: true, pull: false };
-        let handle = get(worker, "the worker")?.owner.handle();
+        let handle = live(worker, "the worker")?.owner.handle();
         put(timestamp, handle.request(&request, None, done_of(done, Argument(done_arg)))?);
         Ok(())
     }
@@ -480,7 +490,7 @@ entry! {
     ) {
         let kv = KvPairs { keys: bytes_of(&keys), ..KvPairs::default() };
         let request = Request { kv, cmd, priority, push: false, pull: true };
-        let handle = get(worker, "the worker")?.owner.handle();
+        let handle = live(worker, "the worker")?.owner.handle();
         let done = done_of(done, Argument(done_arg));
         put(timestamp, handle.request(&request, Some(sink_of(into)?), done)?);
         Ok(())
@@ -491,7 +501,7 @@ entry! {
     ) {
         let kv = pairs_of(get(kv, "kv")?);
         let request = Request { kv, cmd, priority, push: true, pull: true };
-        let handle = get(worker, "the worker")?.owner.handle();
+        let handle = live(worker, "the worker")?.owner.handle();
         let done = done_of(done, Argument(done_arg));
         put(timestamp, handle.request(&request, Some(sink_of(into)?), done)?);
         Ok(())
@@ -501,7 +511,7 @@ entry! {
         done_arg: *mut c_void, timestamp: *mut i32,
     ) {
         let keys = bytes_of(&keys);
-        let handle = get(worker, "the worker")?.owner.handle();
+        let handle = live(worker, "the worker")?.owner.handle();
         let done = done_of(done, Argument(done_arg));
         put(timestamp, handle.expect_pull(keys, sink_of(into)?, done)?);
         Ok(())
@@ -509,7 +519,7 @@ entry! {
     fn pslite_worker_expect_push(
         worker: *mut CCustomer, done: DoneFn, done_arg: *mut c_void, timestamp: *mut i32,
     ) {
-        let handle = get(worker, "the worker")?.owner.handle();
+        let handle = live(worker, "the worker")?.owner.handle();
         put(timestamp, handle.expect_push(done_of(done, Argument(done_arg)))?);
         Ok(())
     }
@@ -519,7 +529,7 @@ entry! {
     ) {
         let kv = pairs_of(get(kv, "kv")?);
         let request = Request { kv, cmd, priority, push: push != 0, pull: pull != 0 };
-        get(worker, "the worker")?.owner.handle().send(timestamp, &request)
+        live(worker, "the worker")?.owner.handle().send(timestamp, &request)
     }
     fn pslite_worker_send_parts(
         worker: *mut CCustomer, timestamp: i32, push: c_int, pull: c_int, cmd: i32, priority: i32,
@@ -528,19 +538,19 @@ entry! {
         let parts = parts_of(parts, count);
         let kv = KvPairs::default();
         let request = Request { kv, cmd, priority, push: push != 0, pull: pull != 0 };
-        get(worker, "the worker")?.owner.handle().send_parts(timestamp, &request, parts)
+        live(worker, "the worker")?.owner.handle().send_parts(timestamp, &request, parts)
     }
 
     fn pslite_server_attach(customer: *mut CCustomer) {
-        get(customer, "the customer")?.owner.handle().attach_server();
+        live(customer, "the customer")?.owner.handle().attach_server();
         Ok(())
     }
     fn pslite_server_attach_movable(customer: *mut CCustomer, handlers: *const CMovable) {
         let movable = Movable::new(get(handlers, "handlers")?)?;
-        get(customer, "the customer")?.owner.handle().attach_movable(Box::new(movable))
+        live(customer, "the customer")?.owner.handle().attach_movable(Box::new(movable))
     }
     fn pslite_server_attach_store(customer: *mut CCustomer) {
-        get(customer, "the customer")?.owner.handle().attach_store();
+        live(customer, "the customer")?.owner.handle().attach_store();
         Ok(())
     }
     fn pslite_server_respond(server: *mut CCustomer, request: *const CMeta, kv: *const CKv) {
@@ -548,6 +558,6 @@ entry! {
         // SAFETY: null or valid (top of this file).
         let kv = unsafe { kv.as_ref() }.map_or_else(KvPairs::default, pairs_of);
         let request = meta_of(get(request, "the request")?);
-        get(server, "the server")?.owner.handle().respond(&request, kv)
+        live(server, "the server")?.owner.handle().respond(&request, kv)
     }
 }

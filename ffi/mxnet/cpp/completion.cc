@@ -21,6 +21,7 @@
 
 #include "pslite.h"
 #include "errors.h"
+#include "process.h"
 #include "stack.h"
 #include "wheel.h"
 
@@ -170,6 +171,8 @@ void ThreadedEngine::WaitForAll() {
   static const Wait wait = reinterpret_cast<Wait>(
       pslite_mxnet::wheel_symbol("_ZN5mxnet6engine14ThreadedEngine10WaitForAllEv"));
   if (!wait) throw std::runtime_error("pslite: the engine of MXNet is not found");
+  // In a fork what the engine waits for may never come, and the kvstore is only a copy.
+  if (pslite_mxnet::is_forked() && pslite_mxnet::in_kvstore_destructor()) return;
   try {
     wait(this);
   } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "process.h"
 #include "pslite.h"
 #include "stack.h"
 
@@ -23,6 +24,8 @@ std::string& remembered() {
 
 void raise_text(const std::string& text) {
   if (in_kvstore_destructor()) {
+    // At the end of a fork, or of its copy of the kvstore, there is nothing to tell.
+    if (is_forked()) return;
     pslite_log(0, text.c_str());
     return;
   }

@@ -4,6 +4,7 @@
 #include "completion.h"
 #include "errors.h"
 #include "layout.h"
+#include "process.h"
 
 namespace ps {
 
@@ -73,6 +74,8 @@ int KVWorker<Val>::ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const
       pslite_worker_push(this->obj_->handle_, &kv, cmd, priority, ended, pending, &timestamp);
   if (status != PSLITE_OK) {
     delete pending;
+    // Of an error that is thrown here no array tells, and in a fork nothing else will.
+    if (pslite_mxnet::is_forked()) pslite_mxnet::remember_failure(pslite_last_error());
     pslite_mxnet::raise("ps::KVWorker::ZPush");
   }
   return timestamp;

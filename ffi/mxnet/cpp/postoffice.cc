@@ -105,9 +105,9 @@ void Postoffice::Start(int customer_id, const char*, const bool do_barrier) {
 }
 
 void Postoffice::Finalize(const int customer_id, const bool do_barrier) {
-  if (customer_id == 0) pslite_mxnet::wait_for_server_stop();
+  if (customer_id == 0 && !pslite_mxnet::is_forked()) pslite_mxnet::wait_for_server_stop();
   const int status = pslite_finalize(pslite_mxnet::process_node(), customer_id, do_barrier);
-  if (customer_id == 0) {
+  if (customer_id == 0 && !pslite_mxnet::is_forked()) {
     std::lock_guard<std::mutex> lock(state->mutex);
     state->van.ready_ = false;
   }

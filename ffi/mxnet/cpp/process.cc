@@ -17,6 +17,8 @@ pid_t owner = 0;
 }  // namespace
 
 pslite_node* process_node() {
+  // In a fork the lock may be held for ever; the C ABI refuses the node with a text.
+  if (is_forked()) return node;
   std::lock_guard<std::mutex> lock(node_mutex);
   if (!node) {
     if (pslite_node_new(setting, nullptr, &node) != PSLITE_OK) {

@@ -16,6 +16,7 @@ use super::pipe::{OutPipe, socket_read, socket_write_with};
 use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
+use crate::transport::sys::fork::{KEEP_ALIVE_S, note_connected};
 use crate::transport::sys::tcp::limit_unsent;
 use crate::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
 
@@ -25,8 +26,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_MAX: usize = 16 << 10;
 /// Unsent bytes in a socket where some messages overtake others; what is in there cannot be overtaken.
 const UNSENT_MAX: u32 = 128 << 10;
-/// TCP keepalive: seconds of silence, seconds between probes, probes without an answer.
-const KEEP_ALIVE_S: (u32, u32, u32) = (3, 2, 3);
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +65,9 @@ pub(super) enum Outcome {
 fn options_of(fd: &OwnedFd, shared: &Shared) -> io::Result<()> {
     setsockopt(fd, sockopt::TcpNoDelay, &true)?;
     setsockopt(fd, sockopt::KeepAlive, &true)?;
-    setsockopt(fd, sockopt::TcpKeepIdle, &KEEP_ALIVE_S.0)?;
-    setsockopt(fd, sockopt::TcpKeepInterval, &KEEP_ALIVE_S.1)?;
-    setsockopt(fd, sockopt::TcpKeepCount, &KEEP_ALIVE_S.2)?;
+    setsockopt(fd, sockopt::TcpKeepIdle, &KEEP_ALIVE_S.0.into())?;
+    setsockopt(fd, sockopt::TcpKeepInterval, &KEEP_ALIVE_S.1.into())?;
+    setsockopt(fd, sockopt::TcpKeepCount, &KEEP_ALIVE_S.2.into())?;
     if shared.options.priority_mode || shared.options.overtaking {
         limit_unsent(fd.as_fd(), UNSENT_MAX)?;
     }
@@ -88,6 +87,7 @@ impl Attempt {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let fd = socket(family, SockType::Stream, flags, None)?;
         options_of(&fd, shared)?;
+        note_connected(address.port());
         match connect(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
             Ok(()) | Err(Errno::EINPROGRESS) => {}
             Err(error) => return Err(error.into()),

@@ -156,6 +156,7 @@ impl NativeTransport {
         let listener = TcpListener::bind((host.as_str(), *port)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
+        crate::transport::sys::fork::note_listening(port);
         self.shared.command(Command::Listen(listener));
         Ok(port)
     }
