@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <random>
 
 #include "relink.h"
@@ -206,6 +207,32 @@ void lengths(ps::KVWorker<char>* kv) {
   require_equal(none.size(), keys.size(), "lens that were empty are filled");
 }
 
+// Objects that were not empty at the call are not looked at again: here they end, or stand for other memory, before Wait.
+void gone_before_wait(ps::KVWorker<char>* kv) {
+  const ps::SArray<ps::Key> keys(keys_of_all_servers());
+  const ps::SArray<int> lens = some_lens(keys.size());
+  const ps::SArray<char> wanted = some_values(lens, 3);
+  kv->Wait(kv->ZPush(keys, wanted, lens, 4));
+  for (const bool push_too : {false, true}) {
+    std::vector<char> memory(wanted.size(), 'x');
+    std::vector<int> timestamps;
+    ps::SArray<int> got_lens;
+    for (int i = 0; i < kWindow; ++i) {
+      auto vals = std::make_shared<ps::SArray<char>>(memory.data(), memory.size());
+      auto expected = std::make_shared<ps::SArray<int>>(lens.size(), -1);
+      if (push_too) expected->CopyFrom(lens);
+      got_lens = *expected;
+      timestamps.push_back(push_too ? kv->ZPushPull(keys, wanted, vals.get(), expected.get(), 4)
+                                    : kv->ZPull(keys, vals.get(), expected.get(), 4));
+      *vals = ps::SArray<char>(1);
+      expected->clear();
+    }
+    for (const int timestamp : timestamps) kv->Wait(timestamp);
+    require_same(ps::SArray<char>(memory.data(), memory.size()), wanted, "values of an object that is gone");
+    require_same(got_lens, lens, "lens of an object that is gone");
+  }
+}
+
 void priorities(ps::KVWorker<char>* kv) {
   const ps::SArray<ps::Key> keys(keys_of_all_servers());
   std::vector<int> timestamps;
@@ -277,6 +304,7 @@ void work() {
   wrong_calls(&numbers);
   ps::KVWorker<char> bytes(1, 0);
   lengths(&bytes);
+  gone_before_wait(&bytes);
   priorities(&bytes);
   own_slicer();
   refusals(&bytes);

@@ -55,7 +55,8 @@ void arrays() {
     const ps::DeviceType kind = ps::SArray<int>().src_device_type_;
     require(kind == ps::CPU, "the host's memory");
     require(device.segment(1, 2).src_device_type_ == ps::GPU, "devices of a segment");
-    require(!device.DebugString().empty(), "DebugString");
+    require_text(device.DebugString(), "GPU[1]", "DebugString");
+    require_text(device.DebugString(), "CPU[0]", "DebugString");
   }
   require_equal(mine[1], 9, "lent memory is the caller's");
   ps::SArray<int> owned(new int[2]{4, 5}, 2, true);

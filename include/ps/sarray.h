@@ -173,8 +173,8 @@ class SArray {
 
   std::string DebugString() const {
     std::ostringstream text;
-    text << "size=" << size_ << " capacity=" << capacity_ << " src=" << src_device_type_ << "[" << src_device_id_
-         << "] dst=" << dst_device_type_ << "[" << dst_device_id_ << "]";
+    text << "size=" << size_ << " capacity=" << capacity_ << " src=" << name_of(src_device_type_) << "["
+         << src_device_id_ << "] dst=" << name_of(dst_device_type_) << "[" << dst_device_id_ << "]";
     return text.str();
   }
 
@@ -199,6 +199,8 @@ class SArray {
     ptr_.reset(memory, [](V* own) { delete[] own; });
     capacity_ = capacity;
   }
+
+  static const char* name_of(DeviceType type) { return type == CPU ? "CPU" : type == GPU ? "GPU" : "UNK"; }
 
   template <typename W>
   void take_devices(const SArray<W>& other) {

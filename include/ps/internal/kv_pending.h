@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -21,36 +20,77 @@ namespace ps {
 
 namespace abi {
 
-// The caller's memory for `bytes` bytes of an answer; null if they do not fit. An empty array is made to fit. A larger
-// one is fine if the caller gets to know how much of it came.
-template <typename V, typename Resize>
-void* place(Resize resize, V* data, size_t size, size_t bytes, bool may_be_larger) {
-  const size_t count = bytes / sizeof(V);
-  if (bytes % sizeof(V) != 0) return nullptr;
-  if (size == 0 && count > 0) return resize(count);
-  return count == size || (may_be_larger && count < size) ? data : nullptr;
+// Makes an empty array of the caller's fit. Throws if there is no memory.
+template <typename V>
+V* make_fit(SArray<V>* array, size_t count) {
+  array->reset(new V[count], count, [](V* own) { delete[] own; });
+  return array->data();
 }
 template <typename V>
-void* place(SArray<V>* array, size_t bytes, bool may_be_larger) {
-  const auto resize = [array](size_t count) -> V* {
-    V* memory = new (std::nothrow) V[count];
-    if (memory) array->reset(memory, count, [](V* own) { delete[] own; });
-    return memory;
-  };
-  return place<V>(resize, array->data(), array->size(), bytes, may_be_larger);
+V* make_fit(std::vector<V>* array, size_t count) {
+  array->resize(count);
+  return array->data();
 }
+
+// What holds an array's memory while a request needs it: a reference for an SArray; nothing for a vector, whose owner
+// keeps it.
+template <typename Array>
+struct Hold;
 template <typename V>
-void* place(std::vector<V>* array, size_t bytes, bool may_be_larger) {
-  const auto resize = [array](size_t count) -> V* {
+struct Hold<SArray<V>> {
+  typedef V Element;
+  SArray<V> array;
+  explicit Hold(const SArray<V>& from) : array(from) {}
+};
+template <typename V>
+struct Hold<std::vector<V>> {
+  typedef V Element;
+  explicit Hold(const std::vector<V>&) {}
+};
+
+// An array that an answer goes into. The caller's object is looked at later only if it is empty at the call, since it
+// must then be made to fit; else it may go out of scope before the request ends.
+template <typename Array>
+class Target {
+ public:
+  typedef typename Hold<Array>::Element Element;
+
+  explicit Target(Array* array)
+      : hold_(*array), empty_(array->empty() ? array : nullptr), data_(array->data()), size_(array->size()) {}
+
+  bool empty() const { return empty_ != nullptr; }
+  Element* data() const { return data_; }
+  size_t size() const { return size_; }
+
+  // The memory for `bytes` bytes of an answer; null if they do not fit. A larger array is fine if the caller gets to know
+  // how much of it came. Nothing is thrown: the library calls this.
+  void* place(size_t bytes, bool may_be_larger) noexcept {
+    const size_t count = bytes / sizeof(Element);
+    if (bytes % sizeof(Element) != 0) return nullptr;
+    if (empty_ && count > 0) return fill(count, may_be_larger);
+    return fits(count, size_, may_be_larger) ? data_ : nullptr;
+  }
+
+ private:
+  static bool fits(size_t count, size_t size, bool may_be_larger) {
+    return count == size || (may_be_larger && count < size);
+  }
+
+  void* fill(size_t count, bool may_be_larger) noexcept {
+    // Who filled it meanwhile finds the values there.
+    if (!empty_->empty()) return fits(count, empty_->size(), may_be_larger) ? empty_->data() : nullptr;
     try {
-      array->resize(count);
-    } catch (const std::exception&) {
+      return make_fit(empty_, count);
+    } catch (...) {
       return nullptr;
     }
-    return array->data();
-  };
-  return place<V>(resize, array->data(), array->size(), bytes, may_be_larger);
-}
+  }
+
+  const Hold<Array> hold_;
+  Array* const empty_;
+  Element* const data_;
+  const size_t size_;
+};
 
 // Failures of requests that nobody may ever wait for: the next request of the same worker throws them.
 struct Untold {
@@ -132,7 +172,7 @@ template <typename Vals, typename Lens>
 struct PendingPull : public Pending {
   PendingPull(Vals* vals, Lens* lens, const std::function<void()>& callback, const std::shared_ptr<Untold>& untold,
               Van* van)
-      : Pending(callback, untold, van), vals_(vals), lens_(lens) {}
+      : Pending(callback, untold, van), vals_(vals), lens_(lens ? new Target<Lens>(lens) : nullptr) {}
 
   pslite_destination destination() {
     pslite_destination into;
@@ -141,9 +181,9 @@ struct PendingPull : public Pending {
     into.place_lens = lens_ ? place_lens : nullptr;
     into.arg = this;
     // What is empty is made to fit when the values are here.
-    if (!vals_->empty()) {
-      into.vals = vals_->data();
-      into.vals_bytes = vals_->size() * sizeof(*vals_->data());
+    if (!vals_.empty()) {
+      into.vals = vals_.data();
+      into.vals_bytes = vals_.size() * sizeof(*vals_.data());
     }
     if (lens_ && !lens_->empty()) {
       into.lens = lens_->data();
@@ -156,17 +196,17 @@ struct PendingPull : public Pending {
   static void* place_vals(void* arg, size_t bytes) noexcept {
     PendingPull* self = static_cast<PendingPull*>(arg);
 #ifdef PSLITE_DIALECT_BYTEPS
-    return place(self->vals_, bytes, true);
+    return self->vals_.place(bytes, true);
 #else
-    return place(self->vals_, bytes, self->lens_ != nullptr);
+    return self->vals_.place(bytes, self->lens_ != nullptr);
 #endif
   }
   static void* place_lens(void* arg, size_t bytes) noexcept {
-    return place(static_cast<PendingPull*>(arg)->lens_, bytes, false);
+    return static_cast<PendingPull*>(arg)->lens_->place(bytes, false);
   }
 
-  Vals* const vals_;
-  Lens* const lens_;
+  Target<Vals> vals_;
+  const std::unique_ptr<Target<Lens>> lens_;
 };
 
 }  // namespace abi
