@@ -118,6 +118,68 @@ fn every_metric_is_documented() {
     }
 }
 
+/// The names of all functions below a folder, in Rust and Python, and of the C++ programs.
+fn tests_below(path: &Path, found: &mut BTreeSet<String>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            tests_below(&entry.unwrap().path(), found);
+        }
+        return;
+    }
+    if path.extension().is_some_and(|extension| extension == "cc") {
+        found.insert(path.file_name().unwrap().to_string_lossy().into_owned());
+    }
+    let Ok(text) = fs::read_to_string(path) else { return };
+    for line in text.lines() {
+        let line = line.trim_start();
+        if let Some(rest) = line.strip_prefix("fn ").or_else(|| line.strip_prefix("def ")) {
+            found.extend(rest.split('(').next().map(str::to_owned));
+        }
+    }
+}
+
+/// The words in code quotes of the last column of each row that has `columns` of them.
+fn last_column(page: &str, columns: usize) -> Vec<(String, Vec<String>)> {
+    let rows = read(page);
+    let rows = rows.lines().filter(|line| line.starts_with("| ") && !line.starts_with("|-"));
+    rows.filter_map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let last = cells.last().filter(|_| cells.len() == columns)?;
+        Some((row.to_owned(), last.split('`').skip(1).step_by(2).map(str::to_owned).collect()))
+    })
+    .filter(|(row, _)| !row.ends_with("| test |"))
+    .collect()
+}
+
+fn exists(name: &str, tests: &BTreeSet<String>) -> bool {
+    let (file, test) = name.split_once("::").unwrap_or(("", name));
+    if test.contains('/') {
+        return root().join(test).exists();
+    }
+    (file.is_empty() || root().join("compat-tests").join(file).exists()) && tests.contains(test)
+        || root().join("compat-tests").join(test).exists()
+}
+
+/// Every report that is answered names what holds it, and no page names a test that is gone.
+#[test]
+fn the_pages_name_tests_that_exist() {
+    let mut tests = BTreeSet::new();
+    for folder in ["src", "tests", "ffi", "compat-tests"] {
+        tests_below(&root().join(folder), &mut tests);
+    }
+    let mut checked = 0;
+    for (page, columns) in [("docs/track-record.md", 4), ("docs/divergences.md", 5)] {
+        for (row, names) in last_column(page, columns) {
+            assert!(columns != 4 || !names.is_empty(), "{page}: no test: {row}");
+            for name in names.iter().filter(|name| !name.contains(' ')) {
+                assert!(exists(name, &tests), "{page}: there is no test {name}: {row}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "only {checked} tests were found");
+}
+
 #[test]
 fn the_divergences_name_files_that_exist() {
     let page = read("docs/divergences.md");
