@@ -77,6 +77,17 @@ def test_a_server_without_mxnet_ends_if_it_cannot_refuse():
     assert all("halving.Halving" in log for log in logs), cluster.describe()
 
 
+def test_all_hear_why_a_server_ended():
+    """The scheduler passes the server's own reason on, not that its connection is gone."""
+    libraries = {"scheduler": NATIVE, "server": NATIVE, "worker": STOCK}
+    with harness.Cluster("refused_optimizer.py", library=libraries) as cluster:
+        cluster.start()
+        assert cluster.wait(40, ["server0", "server1", "scheduler"]), cluster.describe()
+        reason = cluster.nodes["scheduler"].err
+    assert "the scheduler ended: server " in reason and "halving.Halving" in reason, cluster.describe()
+    assert "its connection is gone" not in reason, cluster.describe()
+
+
 @pytest.mark.parametrize("name", ["LARS", "LBSGD"])
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_what_has_no_kernel_for_rows_goes_to_mxnets_server(name, when):

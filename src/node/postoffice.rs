@@ -12,6 +12,7 @@ use super::service::Delivery;
 use super::settings::{Asked, Lookup, Settings};
 use super::shell::Shell;
 use super::van::{Meeting, Van, lock};
+use crate::cluster::Event;
 use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log;
 use crate::transport::fork;
@@ -281,10 +282,19 @@ impl Postoffice {
             let _ = tell.send(result); // Nobody listens any more: it has ended.
         }));
         let served = self.start(0, false).and_then(|()| self.serve_until(&told));
-        if served.is_err() {
+        if let Err(error) = &served {
+            self.give_up(error);
             self.stop();
         }
         served
+    }
+
+    /// Tells the others why this server ends: else all that they would see is a connection that is gone.
+    fn give_up(&self, error: &NodeError) {
+        if let Ok(van) = self.running() {
+            let rank = van.with_cluster(|cluster, _| id_to_rank(cluster.me().id));
+            van.event(Event::CannotGoOn(format!("server {rank} ended: {error}")));
+        }
     }
 
     fn serve_until(&self, told: &mpsc::Receiver<std::result::Result<(), String>>) -> Result<()> {
