@@ -102,7 +102,13 @@ class Script:
             else:
                 gradient = mx.nd.sparse.row_sparse_array(
                     (values, rows), shape=self.keys[key].shape, dtype=values.dtype)
-            updaters[key](key, gradient, weights[key])
+            try:
+                updaters[key](key, gradient, weights[key])
+            except TypeError as error:
+                # `Test` adds the gradient, and then cannot copy row_sparse weights into its dense state. MXNet's
+                # server prints that and goes on.
+                if rows is None or "does not support assignment" not in str(error):
+                    raise
             results.append(weights[key].asnumpy().reshape(-1).copy())
         return results
 

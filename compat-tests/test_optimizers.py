@@ -124,6 +124,7 @@ SPARSE = {
     "AdaGrad": [{}],
     "GroupAdaGrad": [{}],
     "Ftrl": [{}, {"lamda1": 0.2}],
+    "Test": [{}],
 }
 #: These cannot decay weights with row_sparse gradients, in MXNet either.
 WITHOUT_DECAY = ("AdaGrad", "GroupAdaGrad")

@@ -230,3 +230,15 @@ fn rows_without_a_gradient_stay_with_a_lazy_update() {
     optimizer.update(0, Dtype::F32, &mut weight, &gradient, &mut state).unwrap();
     assert_eq!(weight.elements::<f32>(), [1.0, 1.0, 0.5, 0.5, 1.0, 1.0]);
 }
+
+#[test]
+fn test_adds_the_rows_of_a_row_sparse_gradient() {
+    let own = [("rescale_grad", Value::Float(2.0))];
+    let test = optimizer("mxnet.optimizer.optimizer.Test", &own);
+    let test = Optimizer::from_value(&test).unwrap();
+    let (mut weight, mut state) = (buffer(&[1.0; 6]), None);
+    let values = buffer(&[1.0, -3.0]);
+    let gradient = Gradient::RowSparse { rows: &[2], values: &values, row_len: 2 };
+    test.update(0, Dtype::F32, &mut weight, &gradient, &mut state).unwrap();
+    assert_eq!(weight.elements::<f32>(), [1.0, 1.0, 1.0, 1.0, 3.0, -5.0]);
+}
