@@ -60,6 +60,21 @@ def test_an_unknown_optimizer_goes_to_mxnets_server(when):
         assert "Halving" in node.err and "takes over" in node.err, node.describe()
 
 
+@pytest.mark.parametrize("store", ["native", "mxnet"])
+@pytest.mark.parametrize("what, place, text", [
+    ("class", "set_optimizer", "put the class into a module that they can import"),
+    ("again", "set_optimizer", "put the class into a module that they can import"),
+    ("update", "update", "failed, in Python: "),
+])
+def test_what_fails_in_mxnets_own_server_is_told(what, place, text, store):
+    """Python prints an exception in the server's callbacks and goes on: stock trains with plain sums."""
+    cluster = harness.Cluster("failing_optimizer.py", args=(what,), library=OURS,
+                              env={"PSLITE_STORE": store}).run()
+    assert not any(node.hung for node in cluster.nodes.values()), cluster.describe()
+    for result in cluster.results:
+        assert result["place"] == place and text in (result["error"] or ""), cluster.describe()
+
+
 def test_a_server_without_mxnet_refuses_it_to_workers_of_ours():
     cluster = harness.run("refused_optimizer.py", library=servers(NATIVE, OURS))
     for result in cluster.results:

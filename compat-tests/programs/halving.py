@@ -1,12 +1,13 @@
 """An optimizer of the user's own: the server's store cannot know it, MXNet's server can run it."""
 
 import mxnet as mx
+from mxnet.ndarray import zeros  # A server runs inside `import mxnet`, where `mx.nd` is not there yet.
 
 
 @mx.optimizer.register
 class Halving(mx.optimizer.Optimizer):
     def create_state(self, index, weight):
-        return mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype)
+        return zeros(weight.shape, weight.context, dtype=weight.dtype)
 
     def update(self, index, weight, grad, state):
         self._update_count(index)

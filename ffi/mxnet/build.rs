@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, io};
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "wheel",
     "guard",
     "stack",
     "errors",
     "completion",
     "process",
+    "python",
     "server_stop",
     "postoffice",
     "customer",

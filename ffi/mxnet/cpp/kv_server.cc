@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "errors.h"
 #include "layout.h"
+#include "python.h"
 
 namespace ps {
 
@@ -71,7 +72,14 @@ void KVServer<Val>::Process(const Message& message) {
 
 template <typename Val>
 void KVServer<Val>::Response(const KVMeta& request, const KVPairs<Val>& kvs) {
-  const pslite_meta meta = meta_of(request);
+  pslite_meta meta = meta_of(request);
+  const std::string failure = pslite_mxnet::python_failure();
+  if (!failure.empty()) {
+    meta.error = failure.c_str();
+    if (pslite_server_respond(this->obj_->handle_, &meta, nullptr) == PSLITE_OK) return;
+    // A stock worker cannot be told: it goes on as it does with a stock server.
+    meta.error = nullptr;
+  }
   const pslite_kv kv = lend(kvs);
   // On the customer's thread: a worker that is gone must not end the server.
   if (pslite_server_respond(this->obj_->handle_, &meta, &kv) != PSLITE_OK) {

@@ -3,6 +3,7 @@
 
 #include "errors.h"
 #include "layout.h"
+#include "python.h"
 #include "server_stop.h"
 
 namespace ps {
@@ -11,6 +12,8 @@ namespace {
 
 // What Request answers when it could not send, from where it may not throw: nothing to wait for.
 const int kNothing = -1;
+// MXNet's command that brings an optimizer (kvstore_dist_server.h:45).
+const int kController = 0;
 
 }  // namespace
 
@@ -41,7 +44,8 @@ void SimpleApp::Wait(int timestamp) {
   pslite_mxnet::check(pslite_customer_wait(obj_->handle_, timestamp), "ps::SimpleApp::Wait");
 }
 
-// On the customer's thread: nobody there could catch an exception, so a failure is logged.
+// On the customer's thread: nobody there could catch an exception, so a failure is logged. What
+// failed in MXNet's Python is the answer to those who can be told of it.
 void SimpleApp::Response(const SimpleData& request, const std::string& body) {
   if (request.sender == pslite_mxnet::kNobody) return;
   pslite_meta meta = pslite_meta();
@@ -50,6 +54,8 @@ void SimpleApp::Response(const SimpleData& request, const std::string& body) {
   meta.customer_id = request.customer_id;
   meta.timestamp = request.timestamp;
   meta.sender = request.sender;
+  const std::string failure = pslite_mxnet::python_failure();
+  if (!failure.empty()) meta.error = failure.c_str();
   if (pslite_simple_respond(obj_->handle_, &meta, body.data(), body.size()) != PSLITE_OK) {
     pslite_log(1, pslite_last_error());
   }
@@ -77,6 +83,7 @@ void SimpleApp::Process(const Message& message) {
   data.sender = meta.sender;
   data.timestamp = meta.timestamp;
   data.customer_id = meta.customer_id;
+  if (meta.request && meta.head == kController) pslite_mxnet::watch_python();
   const Function& handle = meta.request ? request_handle_ : response_handle_;
   if (meta.request && !pslite_mxnet::may_handle(meta.head)) return Response(data, "");
   if (handle.set()) handle.call<const SimpleData&, SimpleApp*>(data, this);
