@@ -13,6 +13,7 @@ import harness
 from optimizer_script import Script, ulps
 
 mx = pytest.importorskip("mxnet")
+import optimizer_matrix  # noqa: E402: it needs mxnet
 opt = mx.optimizer
 schedulers = mx.lr_scheduler
 
@@ -263,6 +264,16 @@ def test_docs_list_what_is_supported():
     assert set(classes) == set(CLASSES) | {"GroupAdaGrad"}
     registered = {kind.__name__ for kind in opt.Optimizer.opt_registry.values()}
     assert registered - set(classes) == {"SGLD"}
+
+
+def test_docs_have_the_matrix():
+    """What MXNet can do and we cannot must be known before anything is trained: no cell says otherwise."""
+    lines = optimizer_matrix.table()
+    allowed = {optimizer_matrix.EQUAL, optimizer_matrix.FAILS, optimizer_matrix.GIVEN}
+    wrong = [line for line in lines[2:] if not set(line.strip("| ").split(" | ")[1:]) <= allowed]
+    assert not wrong, wrong
+    assert optimizer_matrix.page(lines) == optimizer_matrix.PAGE.read_text(), \
+        "docs/optimizers.md is stale: run compat-tests/optimizer_matrix.py"
 
 
 def refusal(make, dtype="float32", dense=True):
