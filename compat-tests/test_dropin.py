@@ -163,6 +163,8 @@ def test_only_the_c_abi_is_global():
     declared = set(re.findall(r"^[\w* ]*?\b(pslite_\w+)\(", (ROOT / "include/pslite.h").read_text(), re.M))
     assert len(declared) > 30
     assert {words[-1] for words in symbols("--defined-only", "--extern-only", archive())} == declared
+    shared = installation("install PREFIX=") / "lib/libps.so"
+    assert {words[-1] for words in symbols("--dynamic", "--defined-only", shared)} == declared
     # What a system may lack stays a weak reference.
     assert {words[0] for words in symbols("--undefined-only", archive()) if words[-1] == "pidfd_spawnp"} <= {"w"}
 
@@ -272,42 +274,103 @@ def test_inside_the_tree_of_a_program(tmp_path):
     cluster(cmake(write_program(tmp_path, guide_block("add_subdirectory("))) / "program")
 
 
+INSTALLERS = ("cmake --install", pytest.param("install PREFIX=", id="make install"))
+
+
 @functools.lru_cache(maxsize=None)
-def installation():
+def installation(how):
+    """What one of the guide's two ways installs."""
     folder = Path(tempfile.mkdtemp(prefix="pslite-install-"))
-    guide.run(guide_block("cmake --install"), folder, prefix=folder / "there")
+    pslite = ROOT if "cmake" in how else archive().parent.parent
+    guide.run(guide_block(how), folder, pslite=pslite, prefix=folder / "there")
     return folder / "there"
 
 
+def needs_installer(how):
+    if "cmake" in how and not shutil.which("cmake"):
+        pytest.skip("cmake is not installed")
+
+
+def loads_shared(program):
+    return "libps.so.1" in run("readelf", "-d", program)
+
+
 @needs_cmake
-def test_find_package(tmp_path):
+@pytest.mark.parametrize("target", ("pslite::pslite", "pslite::shared"))
+@pytest.mark.parametrize("how", INSTALLERS)
+def test_find_package(tmp_path, how, target):
     # It may be moved: nothing in the package names the place.
     moved = tmp_path / "moved"
-    shutil.copytree(installation(), moved)
+    shutil.copytree(installation(how), moved, symlinks=True)
     source = tmp_path / "source"
     source.mkdir()
-    write_program(source, guide_block("find_package("))
-    cluster(cmake(source, guide.option("-DCMAKE_PREFIX_PATH=").replace("/opt/pslite", str(moved))) / "program")
+    assert target in guide.GUIDE.read_text()
+    write_program(source, guide_block("find_package(").replace("pslite::pslite", target))
+    built = cmake(source, guide.option("-DCMAKE_PREFIX_PATH=").replace("/opt/pslite", str(moved))) / "program"
+    assert loads_shared(built) == (target == "pslite::shared")
+    cluster(built)
 
 
 @needs_cmake
+@pytest.mark.parametrize("how", INSTALLERS)
+@pytest.mark.parametrize("version, fits", (("0.1", True), ("0.1.0", True), ("0.2", False), ("1.0", False), ("0.1.9", False)))
+def test_which_versions_find_package_takes(tmp_path, how, version, fits):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(user NONE)\n"
+        f"find_package(pslite {version} QUIET)\nmessage(\"found=${{pslite_FOUND}}\")\n")
+    said = run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={installation(how)}")
+    assert ("found=1" in said) == fits, said
+
+
 @needs_pkg_config
-def test_pkg_config(tmp_path):
-    text = guide_block("pkg-config")
-    question = text.splitlines()[0] + "\npkg-config --cflags --libs pslite\n"
-    flags = guide.run(question, tmp_path, prefix=installation()).split()
-    assert [f"-l{name}" for name in SYSTEM_LIBRARIES] == flags[-len(SYSTEM_LIBRARIES):]
-    guide.run(text, write_program(tmp_path), prefix=installation())
+@pytest.mark.parametrize("package", ("pslite", "pslite-shared"))
+@pytest.mark.parametrize("how", INSTALLERS)
+def test_pkg_config(tmp_path, how, package):
+    needs_installer(how)
+    text = guide_block("--libs pslite-shared" if "shared" in package else "--libs pslite)")
+    question = text.splitlines()[0] + f"\npkg-config --cflags --libs {package}\n"
+    flags = guide.run(question, tmp_path, prefix=installation(how)).split()
+    if package == "pslite":
+        assert [f"-l{name}" for name in SYSTEM_LIBRARIES] == flags[-len(SYSTEM_LIBRARIES):]
+    guide.run(text, write_program(tmp_path), prefix=installation(how))
+    assert loads_shared(tmp_path / "program") == (package == "pslite-shared")
+    cluster(tmp_path / "program")
+
+
+@pytest.mark.parametrize("line", range(2))
+def test_the_lines_of_the_cpp_guide(tmp_path, line):
+    how = "install PREFIX="
+    lines = re.findall(r"^    (g\+\+ .* program\.cc .*)$", (ROOT / "docs/cpp.md").read_text(), re.M)
+    assert len(lines) == 2
+    guide.run(lines[line] + " -o program\n", write_program(tmp_path), prefix=installation(how))
     cluster(tmp_path / "program")
 
 
 def test_without_all_that(tmp_path):
-    guide.run(guide_block("make -C"), write_program(tmp_path), pslite=archive().parent.parent)
+    guide.run(guide_block("build/libps.a"), write_program(tmp_path), pslite=archive().parent.parent)
     cluster(tmp_path / "program")
 
 
-@needs_cmake
-def test_what_is_installed():
+@pytest.mark.parametrize("how", INSTALLERS)
+def test_what_is_installed(how):
+    needs_installer(how)
+    there = installation(how)
     headers = {str(p.relative_to(ROOT / "include")) for p in (ROOT / "include").rglob("*.h")}
-    there = {str(p.relative_to(installation() / "include")) for p in (installation() / "include").rglob("*.h")}
-    assert headers == there and "ps/ps.h" in there
+    found = {str(p.relative_to(there)) for p in there.rglob("*") if not p.is_dir()}
+    lib = {f"lib/{name}" for name in (
+        "libps.a", "libps.so", "libps.so.1", "pkgconfig/pslite.pc", "pkgconfig/pslite-shared.pc",
+        "cmake/pslite/pslite-config.cmake", "cmake/pslite/pslite-config-version.cmake")}
+    assert found == lib | {f"include/{name}" for name in headers} and "include/ps/ps.h" in found
+    assert os.readlink(there / "lib/libps.so") == "libps.so.1"
+    texts = [p.read_text() for p in (there / "lib").rglob("*.pc")] + [p.read_text() for p in (there / "lib").rglob("*.cmake")]
+    assert not [text for text in texts if re.search(r"@\w+@", text)]
+
+
+def test_a_package_is_made_below_destdir(tmp_path):
+    """What DESTDIR is for: the files lie below it, and name the place where they will be."""
+    run("make", "install", "PREFIX=/usr", "LIBDIR=/usr/lib/x86_64-linux-gnu", f"DESTDIR={tmp_path}",
+        cwd=archive().parent.parent)
+    lib = tmp_path / "usr/lib/x86_64-linux-gnu"
+    assert (lib / "libps.so").resolve() == lib / "libps.so.1" and (tmp_path / "usr/include/ps/ps.h").is_file()
+    assert str(tmp_path) not in (lib / "pkgconfig/pslite.pc").read_text()
+    assert "${pslite_libdir}/../../include" in (lib / "cmake/pslite/pslite-config.cmake").read_text()
