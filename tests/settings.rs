@@ -55,6 +55,8 @@ const CASES: &[(&str, Case)] = &[
     ("DMLC_INTERFACE", Refused(&["nosuchnic", "127.0.0.1"])),
     ("PORT", PORT),
     ("DMLC_PORT", With(&[("PSLITE_WIRE", "byteps")], &["0", "65536", "http"])),
+    ("DMLC_NUM_PORTS", Refused(&["2", "32", "two", "-1"])),
+    ("DMLC_ENABLE_RDMA", Refused(&["multivan"])),
     ("DMLC_LOCAL", FLAG),
     ("DMLC_USE_KUBERNETES", FLAG),
     ("KUBERNETES_SERVICE_HOST", Any),

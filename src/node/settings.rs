@@ -175,6 +175,7 @@ impl Settings {
         let env = Reader { lookup };
         let group_size = usize::from(asked.group_size.unwrap_or(1).max(1));
         let dialect = env.dialect()?.or(asked.dialect).unwrap_or_default();
+        env.one_port()?;
         let verbose = env.number("PS_VERBOSE", 0, i32::MIN, i32::MAX)?;
         let heartbeat_timeout = env.seconds("PS_HEARTBEAT_TIMEOUT", None)?;
         let own_heartbeat =

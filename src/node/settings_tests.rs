@@ -145,3 +145,15 @@ fn a_host_has_to_fit_into_the_wire() {
         assert!(Settings::read(&lookup(&extra[..1]), &Asked::default()).is_ok());
     }
 }
+
+#[test]
+fn several_ports_are_refused() {
+    for (name, text) in [("DMLC_NUM_PORTS", "2"), ("DMLC_ENABLE_RDMA", "multivan")] {
+        let error = Settings::read(&lookup(&[(name, text)]), &Asked::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(&format!("{name}={text}")) && error.contains("unset it"), "{error}");
+    }
+    for (name, text) in [("DMLC_NUM_PORTS", "1"), ("DMLC_ENABLE_RDMA", "0")] {
+        assert!(Settings::read(&lookup(&[(name, text)]), &Asked::default()).is_ok(), "{name}");
+    }
+}

@@ -145,6 +145,22 @@ impl Reader<'_> {
         self.word("PSLITE_WIRE", &Dialect::ALL.map(|dialect| (dialect.name(), dialect)))
     }
 
+    /// Several ports of a node, which a later generation of BytePS's ps-lite has, are not there: its peers would wait
+    /// for connections that nobody makes.
+    pub(super) fn one_port(&self) -> Result<()> {
+        const ONE: &str = "a node has one port here, and PSLITE_CONNECTIONS says how many \
+                           connections two nodes have";
+        if self.text("DMLC_ENABLE_RDMA").as_deref() == Some("multivan") {
+            let text =
+                format!("DMLC_ENABLE_RDMA=multivan: {ONE}; choose 0, or unset it (docs/env.md)");
+            return Err(NodeError::Config(text));
+        }
+        match self.number("DMLC_NUM_PORTS", 1, 0, i32::MAX)? {
+            0 | 1 => Ok(()),
+            ports => Err(wrong("DMLC_NUM_PORTS", &ports.to_string(), &format!("1: {ONE}"))),
+        }
+    }
+
     /// A host that other nodes are told of, or that this one connects to.
     pub(super) fn host(&self, name: &str, dialect: Dialect) -> Result<String> {
         let text = self.required(name)?;
