@@ -129,6 +129,17 @@ def test_another_wire_is_named(peer):
         assert found, job.describe()
 
 
+@pytest.mark.parametrize("wire, other", [(a, b) for a in WIRES for b in WIRES if a != b])
+def test_any_other_wire_is_named(wire, other):
+    """Whichever wire the scheduler has, and whichever another the nodes."""
+    nodes = {node: {"PSLITE_WIRE": other} for node in ("server0", "worker0")}
+    library = {"scheduler": OURS, "server": OURS, "worker": OURS}
+    with Job(1, 1, 1, "apart", library=library, env={"PSLITE_WIRE": wire}, node_env=nodes, workers=1, servers=1) as job:
+        job.start()
+        found = job.nodes["scheduler"].wait_for("does the sender have another PSLITE_WIRE?", 20)
+        assert found, job.describe()
+
+
 # ---- all ours ------------------------------------------------------------------------------------------------------
 
 

@@ -191,6 +191,8 @@ fn hostile_lengths_are_refused() {
     assert_eq!(decode_meta(&[0x08]), Err(DecodeError::Truncated));
     assert_eq!(decode_meta(&[0x08; 1]), Err(DecodeError::Truncated));
     assert_eq!(decode_meta(&[0x0a, 0x00]), Err(DecodeError::WireType(1, 2)));
+    // So begins a message of the later BytePS wire.
+    assert_eq!(decode_meta(&[0xff, 0x7f, 0xff, 0x7f]), Err(DecodeError::WireType(2047, 7)));
     assert_eq!(decode_meta(&[0x1a, 0x02, 0x08, 0x63]), Err(DecodeError::UnknownCommand(99)));
     assert_eq!(decode_meta(&[0x00, 0x00]), Err(DecodeError::Malformed));
 }

@@ -235,7 +235,10 @@ impl Van {
                     return self.drop_garbage(&incoming, "control on the way of data");
                 }
                 Some(Ok(meta)) => meta,
-                Some(Err(error)) => return self.drop_garbage(&incoming, &error.to_string()),
+                Some(Err(error)) => {
+                    let text = format!("{error}: does the sender have another PSLITE_WIRE?");
+                    return self.drop_garbage(&incoming, &text);
+                }
                 None => return self.drop_garbage(&incoming, "no frame"),
             };
         if self.settings.drop_percent > 0 && self.is_ready() && self.unlucky() {
