@@ -150,6 +150,12 @@ def test_byteps_on_its_own_wire(mode, wire, tmp_path):
         node_env=wishes() if mode == "group" else {})
 
 
+@pytest.mark.parametrize("environment", [{}, {"PSLITE_TRANSPORT": "zmq"}, {"PSLITE_WIRE": "byteps"}], ids=str)
+def test_devices_and_types_arrive(environment, tmp_path):
+    """What a peer of BytePS's later releases sends and restores, on every wire that has room for it."""
+    run(build(tmp_path, "byteps", "relink_devices.cc"), workers=1, servers=1, environment=environment)
+
+
 @pytest.mark.parametrize("environment", [{}, {"PS_HEARTBEAT_TIMEOUT": 2, "PSLITE_RECOVERY_WAIT": 2}], ids=str)
 def test_a_lost_server_is_told(environment, tmp_path):
     """Also where a replacement is waited for, and none comes."""

@@ -30,7 +30,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 3
+#define PSLITE_ABI_VERSION 4
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -90,11 +90,21 @@ typedef struct pslite_part {
   pslite_kv kv;
 } pslite_part;
 
-/* An array in a message. data_type as message.h:13 numbers them; nobody checks it: 11, other, is always right. */
+/* An array in a message. data_type: 0 char, 1 to 4 int8 to int64, 5 to 8 uint8 to uint64, 9 float, 10 double, 11 other
+ * (ps::DataType). Nobody checks it: 11 is always right. */
 typedef struct pslite_frame {
   pslite_buffer buffer;
   int32_t data_type;
 } pslite_frame;
+
+/* Where the values of a message lie at its sender, and where that wants them at its receiver: for applications, no byte
+ * goes to a device by it. Types: 0 unknown, 1 CPU, 2 GPU (ps::DeviceType). */
+typedef struct pslite_devices {
+  int32_t src_type;
+  int32_t src_id;
+  int32_t dst_type;
+  int32_t dst_id;
+} pslite_devices;
 
 enum { PSLITE_SERVER = 0, PSLITE_WORKER = 1, PSLITE_SCHEDULER = 2 };
 
@@ -142,7 +152,7 @@ void pslite_node_free(pslite_node* node);
 /* The same without freeing it: what other threads wait for ends with PSLITE_STOPPED. */
 void pslite_node_stop(pslite_node* node);
 
-/* Registers a customer with the scheduler and returns when the job is complete: postoffice.cc:32.
+/* Registers a customer with the scheduler and returns when the job is complete.
  * do_barrier: wait for all nodes in a barrier of group 7 afterwards. Blocks. */
 int pslite_start(pslite_node* node, int32_t customer_id, int do_barrier);
 /* do_barrier: wait for all nodes first. Customer 0 stops the node; others only leave the barrier.
@@ -175,13 +185,13 @@ int pslite_node_describe(pslite_node* node, pslite_node_info* out);
 /* The ids behind a group or id, workers first, then servers, then the scheduler. Writes at most
  * `capacity` ids, and the full count to *count. */
 int pslite_node_ids(pslite_node* node, int32_t group, int32_t* ids, size_t capacity, size_t* count);
-/* The nodes of which nothing was heard for that many seconds (0: none): postoffice.cc:196. */
+/* The nodes of which nothing was heard for that many seconds (0: none). */
 int pslite_dead_nodes(pslite_node* node, int32_t timeout_s, int32_t* ids, size_t capacity,
                       size_t* count);
 /* All that the node has counted (docs/metrics.md), as one JSON object. Writes at most `capacity` bytes,
  * without an ending zero, and the full size to *size; it may have grown until the next call. */
 int pslite_metrics(pslite_node* node, char* text, size_t capacity, size_t* size);
-/* One key range for each server: postoffice.cc:169. */
+/* One key range for each server, in the order of their ranks: the keys that requests are cut by. */
 int pslite_server_key_ranges(pslite_node* node, pslite_range* ranges, size_t capacity,
                              size_t* count);
 
@@ -204,9 +214,16 @@ size_t pslite_message_frames(const pslite_message* message);
 pslite_slice pslite_message_frame(const pslite_message* message, size_t i);
 /* What the sender says it is (pslite_frame); 11 if that is not known. */
 int32_t pslite_message_data_type(const pslite_message* message, size_t i);
+/* What the sender says of its values (pslite_devices). Without that: CPU 0, or, if there are no frames, unknown, -1. */
+void pslite_message_devices(const pslite_message* message, pslite_devices* out);
 /* One more owner of the message; each owner calls release once. */
 const pslite_message* pslite_message_retain(const pslite_message* message);
 void pslite_message_release(const pslite_message* message);
+
+/* What the values are that the calling thread sends next, by pslite_worker_push, pslite_worker_pull (what it says of those
+ * to come), pslite_worker_push_pull, pslite_worker_send, pslite_worker_send_parts, pslite_server_respond, or, of devices
+ * alone, pslite_send. It counts for one call, also if that fails. Without it: 11, at CPU 0. devices: NULL for CPU 0. */
+int pslite_next_values(int32_t data_type, const pslite_devices* devices);
 
 /* Sends a message as it is, at most 15 frames: meta->recver is the id of a node, not of a group, and its customer there
  * (meta->app_id, and at workers meta->customer_id) gets it. sender is not looked at. A request needs a timestamp of
@@ -228,7 +245,7 @@ int pslite_customer_new(pslite_node* node, int32_t app_id, int32_t customer_id,
 /* Ends the customer's thread (after the message in work) and frees it. Not from its own thread. */
 void pslite_customer_free(pslite_customer* customer);
 
-/* A new request of this customer to a node or group: *timestamp names it (customer.cc:26). */
+/* A new request of this customer to a node or group: *timestamp names it. */
 int pslite_customer_new_request(pslite_customer* customer, int32_t recver, int32_t* timestamp);
 /* Blocks until all responses arrived or the request failed: then the reason is the last error. */
 int pslite_customer_wait(pslite_customer* customer, int32_t timestamp);
@@ -278,7 +295,7 @@ typedef struct pslite_destination {
 int pslite_worker_attach(pslite_customer* customer, size_t value_size);
 
 /* ZPush: cuts by server key range, sends, returns. Keys must be sorted inside each server's range
- * only as far as the default slicer needs it (kv_app.h:517). */
+ * only as far as it takes to cut them there. */
 int pslite_worker_push(pslite_customer* worker, const pslite_kv* kv, int32_t cmd, int32_t priority,
                        pslite_done_fn done, void* done_arg, int32_t* timestamp);
 /* ZPull in one call. */
@@ -355,7 +372,7 @@ int pslite_server_attach_movable(pslite_customer* customer, const pslite_movable
  * store holds, and from then on everything. */
 int pslite_server_attach_store(pslite_customer* customer);
 /* Answers a request that `receive` was given. kv: NULL for none. Once per request, from any
- * thread, also after `receive` returned (kv_app.h:507). With request->error the request fails at
+ * thread, also after `receive` returned. With request->error the request fails at
  * its sender with that text; fails here if the sender is a stock node, which knows no errors. */
 int pslite_server_respond(pslite_customer* server, const pslite_meta* request, const pslite_kv* kv);
 

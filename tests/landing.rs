@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use bytes::Bytes;
 use pslite::kv::{Assembled, KvPairs};
-use pslite::node::{CallersMemory, CustomerHandle, Destination, PullSink, Request};
+use pslite::node::{CallersMemory, CustomerHandle, Destination, PullSink, Request, Values};
 
 use job::{Job, LIMIT, keys};
 
@@ -61,7 +61,8 @@ impl PullSink for Into {
 
 fn pull_into(handle: &CustomerHandle, keys: Bytes, into: Into) -> i32 {
     let kv = KvPairs { keys, ..KvPairs::default() };
-    let request = Request { kv, cmd: 0, priority: 0, push: false, pull: true };
+    let request =
+        Request { kv, cmd: 0, priority: 0, push: false, pull: true, values: Values::default() };
     let memory = into.memory.clone();
     let done = move |_| assert!(memory.is_withdrawn(), "somebody may still write to it");
     handle.request(&request, Some(Box::new(into)), Box::new(done)).unwrap()
@@ -179,7 +180,8 @@ fn values_of_a_store_whose_keys_may_move_land_too() {
     let vals: Bytes = (0..2 * VALUE / 4).flat_map(|n| (n as f32).to_ne_bytes()).collect();
     let lens: Bytes = [VALUE as i32; 2].iter().flat_map(|len| len.to_ne_bytes()).collect();
     let kv = KvPairs { keys: keys.clone(), vals: vals.clone(), lens: lens.clone() };
-    let push = Request { kv, cmd: 0, priority: 0, push: true, pull: false };
+    let push =
+        Request { kv, cmd: 0, priority: 0, push: true, pull: false, values: Values::default() };
     handle.wait(handle.request(&push, None, Box::new(|_| {})).unwrap()).unwrap();
     for _ in 0..3 {
         let into = Into { lens: lens.clone(), ..Into::new(2 * VALUE) };

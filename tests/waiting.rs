@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pslite::kv::{KvPairs, server_key_ranges};
-use pslite::node::{CustomerHandle, Request};
+use pslite::node::{CustomerHandle, Request, Values};
 
 use job::{CARRIERS, Job, LIMIT, Takes, begin, count, pull, push};
 
@@ -202,13 +202,27 @@ fn who_waits_receives_in_an_elastic_job_too() {
                 lens: Bytes::copy_from_slice(&4096_i32.to_ne_bytes()),
             };
             let keys = kv.keys.clone();
-            let request = Request { kv, cmd: 0, priority: 0, push: true, pull: false };
+            let request = Request {
+                kv,
+                cmd: 0,
+                priority: 0,
+                push: true,
+                pull: false,
+                values: Values::default(),
+            };
             let timestamp = handle.request(&request, None, ignore(count(&ends))).unwrap();
             handle.wait(timestamp).unwrap();
             assert_eq!(ends.load(Ordering::SeqCst), round + 1);
             let values = Arc::new(Mutex::new(Vec::new()));
             let kv = KvPairs { keys, ..KvPairs::default() };
-            let request = Request { kv, cmd: 0, priority: 0, push: false, pull: true };
+            let request = Request {
+                kv,
+                cmd: 0,
+                priority: 0,
+                push: false,
+                pull: true,
+                values: Values::default(),
+            };
             let sink = Box::new(Takes(Arc::clone(&values)));
             let timestamp = handle.request(&request, Some(sink), Box::new(|_| {})).unwrap();
             handle.wait(timestamp).unwrap();

@@ -34,7 +34,7 @@ use crate::kv::{
 };
 use crate::observe::{MessageKind, Traffic};
 use crate::transport::fork::{self, Life};
-use crate::wire::{DataType, Frames, Message, Meta, NodeId, SERVER_GROUP};
+use crate::wire::{DataType, Devices, Frames, Message, Meta, NodeId, SERVER_GROUP};
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
 pub type Handler = Box<dyn Fn(Message) + Send + Sync>;
@@ -54,6 +54,23 @@ pub struct Request {
     pub push: bool,
     /// Values come back.
     pub pull: bool,
+    /// What the values are.
+    pub values: Values,
+}
+
+/// What is said of values besides their bytes. For the other end: nothing here depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Values {
+    /// A number of [`DataType`].
+    pub data_type: i32,
+    /// Where they lie, if that is anywhere but at CPU 0.
+    pub devices: Option<Devices>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self { data_type: DataType::Other as i32, devices: None }
+    }
 }
 
 // ---- one customer ---------------------------------------------------------------------------------
@@ -542,6 +559,8 @@ impl CustomerHandle {
             push: request.push,
             pull: request.pull,
             priority: request.priority,
+            value_type: request.values.data_type,
+            devices: request.values.devices,
             ..Meta::default()
         }
     }
@@ -554,7 +573,7 @@ pub(super) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
     if !kv.keys.is_empty() {
         let lens = (!kv.lens.is_empty()).then_some(kv.lens);
         meta.data_type.push(DataType::UInt64 as i32);
-        meta.data_type.push(DataType::Other as i32);
+        meta.data_type.push(meta.value_type);
         data.push(kv.keys);
         data.push(kv.vals);
         if let Some(lens) = lens {

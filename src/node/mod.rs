@@ -34,7 +34,7 @@ mod van;
 mod waiting;
 
 pub use crate::transport::CallersMemory;
-pub use customer::{Customer, CustomerHandle, Handler, Request};
+pub use customer::{Customer, CustomerHandle, Handler, Request, Values};
 pub use error::{NodeError, Result, refuse_forked};
 pub use landing::{Destination, PullSink};
 pub use movable::KeyState;

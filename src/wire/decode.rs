@@ -5,7 +5,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use super::message::{Command, Control, EMPTY, Meta, Node, Notice, NoticeKind, Role};
+use super::message::{
+    Command, Control, Device, Devices, EMPTY, Meta, Node, Notice, NoticeKind, Role,
+};
 
 /// The longest metadata that is looked at, in bytes.
 pub const META_BYTES_MAX: usize = 16 << 20;
@@ -43,9 +45,7 @@ pub enum DecodeError {
     #[error("unknown role {0}")]
     UnknownRole(i32),
     /// C structs whose counts do not add up to what came.
-    #[error(
-        "the metadata has {0} bytes, and {1} by its own counts: does the sender have another PSLITE_WIRE?"
-    )]
+    #[error("the metadata has {0} bytes, and {1} by its own counts")]
     OtherSize(usize, usize),
     /// A host name that is no text.
     #[error("a host name of the metadata is no text")]
@@ -82,6 +82,7 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
             101 => meta.error = text(field.bytes()?, TEXT_BYTES_MAX, "the error")?,
             102 => meta.placed = Some(elastic(field.bytes()?)?),
             103 => meta.transfer = Some(Box::new(elastic(field.bytes()?)?)),
+            104 => meta.devices = devices(field.bytes()?)?.if_told(),
             _ => {}
         }
     }
@@ -99,6 +100,19 @@ fn data_types(field: &Field<'_>, out: &mut SmallVec<[i32; 4]>) -> Result<()> {
         check_data_types(out.len())?;
     }
     Ok(())
+}
+
+fn devices(bytes: &[u8]) -> Result<Devices> {
+    let mut numbers = [0; 4];
+    let mut reader = Reader(bytes);
+    while let Some(field) = reader.field()? {
+        if let number @ 1..=4 = field.number {
+            numbers[number as usize - 1] = field.int32()?;
+        }
+    }
+    let [kind, id, target_kind, target_id] = numbers;
+    let target = Device { kind: target_kind, id: target_id };
+    Ok(Devices { source: Device { kind, id }, target })
 }
 
 /// No message has more data types.

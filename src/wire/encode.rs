@@ -3,7 +3,7 @@
 //! a test holds it equal to prost.
 
 use super::elastic;
-use super::message::{Command, Control, EMPTY, Meta, Node, Notice};
+use super::message::{Command, Control, Devices, EMPTY, Meta, Node, Notice};
 
 /// Appends the bytes of `meta` to `out`.
 pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
@@ -45,6 +45,16 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
         tag(out, 103, 2);
         elastic::write(&**transfer, out);
     }
+    if let Some(devices) = &meta.devices {
+        nested(out, 104, |out| encode_devices(devices, out));
+    }
+}
+
+fn encode_devices(devices: &Devices, out: &mut Vec<u8>) {
+    int32(out, 1, devices.source.kind);
+    int32(out, 2, devices.source.id);
+    int32(out, 3, devices.target.kind);
+    int32(out, 4, devices.target.id);
 }
 
 fn encode_control(control: &Control, out: &mut Vec<u8>) {

@@ -141,6 +141,42 @@ pub enum DataType {
     Other = 11,
 }
 
+/// Where an array lies: a kind of device (0 unknown, 1 CPU, 2 GPU) and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// The kind, as BytePS's ps-lite numbers them.
+    pub kind: i32,
+    /// Which of them; -1: none.
+    pub id: i32,
+}
+
+/// Where the values of a message lie at its sender, and where its sender wants them to lie at its receiver. For
+/// applications: no byte moves to a device by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Devices {
+    /// At the sender.
+    pub source: Device,
+    /// At the receiver.
+    pub target: Device,
+}
+
+impl Devices {
+    /// What an array has of which nothing else was said.
+    pub const CPU: Self = Self::both(Device { kind: 1, id: 0 });
+    /// What a message without arrays has.
+    pub const NONE: Self = Self::both(Device { kind: 0, id: -1 });
+
+    const fn both(device: Device) -> Self {
+        Self { source: device, target: device }
+    }
+
+    /// Unless they say no more than a message without them.
+    #[must_use]
+    pub fn if_told(self) -> Option<Self> {
+        (self != Self::CPU && self != Self::NONE).then_some(self)
+    }
+}
+
 /// Abilities that a node of ours advertises (extension field 100 of `PBNode`); stock peers
 /// neither send nor keep them, so 0 means stock.
 pub mod ability {
@@ -338,6 +374,10 @@ pub struct Meta {
     pub body: Bytes,
     /// One [`DataType`] number for each data frame.
     pub data_type: SmallVec<[i32; 4]>,
+    /// Not in the bytes: the number that the frame of values gets when data are added.
+    pub value_type: i32,
+    /// Extension 104, and in BytePS's later generation: where the values lie, if that is anywhere but at CPU 0.
+    pub devices: Option<Devices>,
     /// Present in control messages.
     pub control: Option<Box<Control>>,
     /// Higher goes first.
@@ -368,6 +408,8 @@ impl Default for Meta {
             simple_app: false,
             body: Bytes::new(),
             data_type: SmallVec::new(),
+            value_type: DataType::Other as i32,
+            devices: None,
             control: None,
             priority: 0,
             sequence: 0,

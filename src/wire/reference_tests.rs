@@ -103,6 +103,20 @@ struct PbMeta {
     placed: Option<elastic::Placed>,
     #[prost(message, optional, tag = "103")]
     transfer: Option<elastic::Transfer>,
+    #[prost(message, optional, tag = "104")]
+    devices: Option<PbDevices>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct PbDevices {
+    #[prost(int32, optional, tag = "1")]
+    source_kind: Option<i32>,
+    #[prost(int32, optional, tag = "2")]
+    source_id: Option<i32>,
+    #[prost(int32, optional, tag = "3")]
+    target_kind: Option<i32>,
+    #[prost(int32, optional, tag = "4")]
+    target_id: Option<i32>,
 }
 
 // ---- what is written when (van.cc:477-515; our own fields only if they say something) -----------
@@ -171,6 +185,12 @@ fn pb_meta(meta: &Meta) -> PbMeta {
         error: some(meta.error.clone(), !meta.error.is_empty()),
         placed: meta.placed.clone(),
         transfer: meta.transfer.as_deref().cloned(),
+        devices: meta.devices.map(|devices| PbDevices {
+            source_kind: Some(devices.source.kind),
+            source_id: Some(devices.source.id),
+            target_kind: Some(devices.target.kind),
+            target_id: Some(devices.target.id),
+        }),
     }
 }
 
@@ -216,6 +236,15 @@ fn read_control(control: PbControl) -> Option<Box<Control>> {
     }))
 }
 
+fn read_devices(devices: &PbDevices) -> Option<Devices> {
+    let device = |kind: Option<i32>, id: Option<i32>| Device {
+        kind: kind.unwrap_or(0),
+        id: id.unwrap_or(0),
+    };
+    let source = device(devices.source_kind, devices.source_id);
+    Devices { source, target: device(devices.target_kind, devices.target_id) }.if_told()
+}
+
 fn read_meta(meta: PbMeta) -> Meta {
     Meta {
         head: meta.head.unwrap_or(0),
@@ -231,6 +260,8 @@ fn read_meta(meta: PbMeta) -> Meta {
         simple_app: meta.simple_app.unwrap_or(false),
         body: meta.body.unwrap_or_default().into(),
         data_type: meta.data_type.into_iter().collect(),
+        value_type: DataType::Other as i32,
+        devices: meta.devices.as_ref().and_then(read_devices),
         control: meta.control.and_then(read_control),
         priority: meta.priority.unwrap_or(0),
         sequence: meta.sequence.unwrap_or(0),
@@ -389,12 +420,20 @@ fn meta() -> impl Strategy<Value = PbMeta> {
     let numbers = (of(number()), of(number()), of(number()), of(number()), of(number()));
     let flags = (flag(), flag(), flag(), flag());
     let rest = (of(vec(any::<u8>(), 0..200)), of(control()), vec(number(), 0..=DATA_TYPES_MAX));
-    let own = (of(long()), of(words()), of(number()), of(placed()), of(transfer()));
+    let devices = (of(number()), of(-1..3_i32), of(number()), of(number())).prop_map(
+        |(source_kind, source_id, target_kind, target_id)| PbDevices {
+            source_kind,
+            source_id,
+            target_kind,
+            target_id,
+        },
+    );
+    let own = (of(long()), of(words()), of(number()), of(placed()), of(transfer()), of(devices));
     (numbers, flags, rest, own).prop_map(|(numbers, flags, rest, own)| {
         let (head, app_id, timestamp, customer_id, priority) = numbers;
         let (request, push, simple_app, pull) = flags;
         let (body, control, data_type) = rest;
-        let (sequence, error, data_size, placed, transfer) = own;
+        let (sequence, error, data_size, placed, transfer, devices) = own;
         PbMeta {
             head,
             body,
@@ -413,6 +452,7 @@ fn meta() -> impl Strategy<Value = PbMeta> {
             error,
             placed,
             transfer,
+            devices,
         }
     })
 }
@@ -438,7 +478,7 @@ fn valid_meta() -> impl Strategy<Value = Meta> {
 /// A field that neither stock nor we have at any place: in the gaps of the numbers that are in use,
 /// or above our own. 11 is stock's `data_size`, which the zmq van never sends or reads.
 fn unknown_field() -> impl Strategy<Value = Vec<u8>> {
-    let number = prop_oneof![Just(11_u32), 14..100_u32, 104..200_u32, 104..536_870_912_u32];
+    let number = prop_oneof![Just(11_u32), 14..100_u32, 105..200_u32, 105..536_870_912_u32];
     let content = proptest::collection::vec(any::<u8>(), 0..200);
     (number, 0..4_u8, any::<u64>(), content).prop_map(|(number, kind, value, content)| {
         let mut out = Vec::new();

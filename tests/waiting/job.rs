@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pslite::kv::{Assembled, KvPairs};
-use pslite::node::{Customer, CustomerHandle, Lookup, Postoffice, PullSink, Request};
+use pslite::node::{Customer, CustomerHandle, Lookup, Postoffice, PullSink, Request, Values};
 use pslite::wire::Meta;
 
 use ports::free_port;
@@ -224,7 +224,8 @@ pub(crate) fn begin(customer: &CustomerHandle, servers: usize, done: Done) -> i3
     let keys = keys(customer, servers);
     let vals = Bytes::from(vec![1_u8; servers]);
     let kv = KvPairs { keys, vals, lens: Bytes::new() };
-    let request = Request { kv, cmd: 0, priority: 0, push: true, pull: false };
+    let request =
+        Request { kv, cmd: 0, priority: 0, push: true, pull: false, values: Values::default() };
     customer.request(&request, None, Box::new(|_| done())).unwrap()
 }
 
@@ -235,14 +236,16 @@ pub(crate) fn push(customer: &CustomerHandle, done: Done) -> i32 {
         vals: Bytes::from(vec![1_u8; 4096]),
         lens: Bytes::new(),
     };
-    let request = Request { kv, cmd: 0, priority: 0, push: true, pull: false };
+    let request =
+        Request { kv, cmd: 0, priority: 0, push: true, pull: false, values: Values::default() };
     customer.request(&request, None, Box::new(|_| done())).unwrap()
 }
 
 pub(crate) fn pull(customer: &CustomerHandle, servers: usize) -> (i32, Arc<Mutex<Vec<u8>>>) {
     let values = Arc::new(Mutex::new(Vec::new()));
     let kv = KvPairs { keys: keys(customer, servers), ..KvPairs::default() };
-    let request = Request { kv, cmd: 0, priority: 0, push: false, pull: true };
+    let request =
+        Request { kv, cmd: 0, priority: 0, push: false, pull: true, values: Values::default() };
     let sink = Box::new(Takes(Arc::clone(&values)));
     (customer.request(&request, Some(sink), Box::new(|_| {})).unwrap(), values)
 }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use pslite::kv::KvPairs;
 use pslite::node::{
-    Lookup, NodeError, Postoffice, PullSink, Request, customer::Done, refuse_forked,
+    Lookup, NodeError, Postoffice, PullSink, Request, Values, customer::Done, refuse_forked,
 };
 use pslite::observe::log::{self, Level};
 use pslite::transport::fork::is_forked;
-use pslite::wire::{DataType, Dialect, Frames, Message, Meta, Role};
+use pslite::wire::{DataType, Devices, Dialect, Frames, Message, Meta, Role};
 use smallvec::SmallVec;
 
 use crate::lent::{bytes_of, frames_of, pairs_of, parts_of};
@@ -24,9 +24,10 @@ use crate::movable::Movable;
 use crate::sink::Destination;
 use crate::status::{border, c_text, code, last, quiet};
 use crate::types::{
-    CBuffer, CCustomer, CDestination, CFrame, CKv, CMessage, CMeta, CMovable, CNode, CNodeInfo,
-    CPart, CRange, CSlice, DoneFn, FailedFn, LookupFn, ReceiveFn,
+    CBuffer, CCustomer, CDestination, CDevices, CFrame, CKv, CMessage, CMeta, CMovable, CNode,
+    CNodeInfo, CPart, CRange, CSlice, DoneFn, FailedFn, LookupFn, ReceiveFn,
 };
+use crate::values::{set_next, take_next};
 
 /// The type of a frame of which no other is known.
 const OTHER: i32 = DataType::Other as i32;
@@ -167,6 +168,16 @@ fn meta_of(meta: &CMeta) -> Meta {
     }
 }
 
+/// The second half of a request.
+fn asked(
+    (push, pull): (c_int, c_int),
+    cmd: i32,
+    priority: i32,
+    (kv, values): (KvPairs, Values),
+) -> Request {
+    Request { kv, cmd, priority, push: push != 0, pull: pull != 0, values }
+}
+
 /// A message of the caller's.
 fn message_of(meta: &CMeta, data: Frames, data_type: SmallVec<[i32; 4]>) -> Message {
     let meta = Meta {
@@ -181,7 +192,7 @@ fn message_of(meta: &CMeta, data: Frames, data_type: SmallVec<[i32; 4]>) -> Mess
 }
 
 plain! {
-    fn pslite_abi_version() -> u32, else 0, { 3 }
+    fn pslite_abi_version() -> u32, else 0, { 4 }
     fn pslite_version() -> *const c_char, else std::ptr::null(), {
         concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
     }
@@ -244,6 +255,12 @@ plain! {
         let shared = get(message, "the message").ok();
         let known = shared.and_then(|shared| shared.message.meta.data_type.get(i).copied());
         known.filter(|number| (0..OTHER).contains(number)).unwrap_or(OTHER)
+    }
+    fn pslite_message_devices(message: *const CMessage, out: *mut CDevices) -> (), else (), {
+        let Ok(shared) = get(message, "the message") else { return };
+        let otherwise =
+            if shared.message.data.is_empty() { Devices::NONE } else { Devices::CPU };
+        put(out, CDevices::from_wire(shared.message.meta.devices.unwrap_or(otherwise)));
     }
     fn pslite_message_retain(message: *const CMessage) -> *const CMessage, else message, {
         if !message.is_null() {
@@ -389,12 +406,18 @@ entry! {
         put_all(&all, ranges, capacity, count);
         Ok(())
     }
+    fn pslite_next_values(data_type: i32, devices: *const CDevices) {
+        // SAFETY: null or valid (top of this file).
+        set_next(data_type, unsafe { devices.as_ref() })
+    }
     fn pslite_send(
         node: *mut CNode, meta: *const CMeta, frames: *const CFrame, count: usize,
     ) {
         // The frames are taken over first, so that they are released also if the call fails.
         let (data, data_type) = frames_of(frames, count);
-        let message = message_of(get(meta, "the metadata")?, data, data_type);
+        let devices = take_next().devices;
+        let mut message = message_of(get(meta, "the metadata")?, data, data_type);
+        message.meta.devices = devices;
         live(node, "the node")?.postoffice.send(message)
     }
     fn pslite_on_failure(node: *mut CNode, failed: FailedFn, arg: *mut c_void) {
@@ -478,8 +501,9 @@ entry! {
         worker: *mut CCustomer, kv: *const CKv, cmd: i32, priority: i32, done: DoneFn,
         done_arg: *mut c_void, timestamp: *mut i32,
     ) {
+        let values = take_next();
         let kv = pairs_of(get(kv, "kv")?);
-        let request = Request { kv, cmd, priority, push: true, pull: false };
+        let request = Request { kv, cmd, priority, push: true, pull: false, values };
         let handle = live(worker, "the worker")?.owner.handle();
         put(timestamp, handle.request(&request, None, done_of(done, Argument(done_arg)))?);
         Ok(())
@@ -488,8 +512,9 @@ entry! {
         worker: *mut CCustomer, keys: CBuffer, into: *const CDestination, cmd: i32, priority: i32,
         done: DoneFn, done_arg: *mut c_void, timestamp: *mut i32,
     ) {
+        let values = take_next();
         let kv = KvPairs { keys: bytes_of(&keys), ..KvPairs::default() };
-        let request = Request { kv, cmd, priority, push: false, pull: true };
+        let request = Request { kv, cmd, priority, push: false, pull: true, values };
         let handle = live(worker, "the worker")?.owner.handle();
         let done = done_of(done, Argument(done_arg));
         put(timestamp, handle.request(&request, Some(sink_of(into)?), done)?);
@@ -499,8 +524,9 @@ entry! {
         worker: *mut CCustomer, kv: *const CKv, into: *const CDestination, cmd: i32, priority: i32,
         done: DoneFn, done_arg: *mut c_void, timestamp: *mut i32,
     ) {
+        let values = take_next();
         let kv = pairs_of(get(kv, "kv")?);
-        let request = Request { kv, cmd, priority, push: true, pull: true };
+        let request = Request { kv, cmd, priority, push: true, pull: true, values };
         let handle = live(worker, "the worker")?.owner.handle();
         let done = done_of(done, Argument(done_arg));
         put(timestamp, handle.request(&request, Some(sink_of(into)?), done)?);
@@ -527,8 +553,9 @@ entry! {
         worker: *mut CCustomer, timestamp: i32, push: c_int, pull: c_int, cmd: i32, priority: i32,
         kv: *const CKv,
     ) {
+        let values = take_next();
         let kv = pairs_of(get(kv, "kv")?);
-        let request = Request { kv, cmd, priority, push: push != 0, pull: pull != 0 };
+        let request = asked((push, pull), cmd, priority, (kv, values));
         live(worker, "the worker")?.owner.handle().send(timestamp, &request)
     }
     fn pslite_worker_send_parts(
@@ -536,8 +563,7 @@ entry! {
         parts: *const CPart, count: usize,
     ) {
         let parts = parts_of(parts, count);
-        let kv = KvPairs::default();
-        let request = Request { kv, cmd, priority, push: push != 0, pull: pull != 0 };
+        let request = asked((push, pull), cmd, priority, (KvPairs::default(), take_next()));
         live(worker, "the worker")?.owner.handle().send_parts(timestamp, &request, parts)
     }
 
@@ -557,7 +583,9 @@ entry! {
         // The buffers are taken over first, so that they are released also if the call fails.
         // SAFETY: null or valid (top of this file).
         let kv = unsafe { kv.as_ref() }.map_or_else(KvPairs::default, pairs_of);
-        let request = meta_of(get(request, "the request")?);
+        let Values { data_type, devices } = take_next();
+        let request =
+            Meta { value_type: data_type, devices, ..meta_of(get(request, "the request")?) };
         live(server, "the server")?.owner.handle().respond(&request, kv)
     }
 }

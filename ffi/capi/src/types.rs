@@ -90,6 +90,17 @@ pub struct CFrame {
     pub data_type: i32,
 }
 
+/// `pslite_devices`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct CDevices {
+    pub src_type: i32,
+    pub src_id: i32,
+    pub dst_type: i32,
+    pub dst_id: i32,
+}
+
 /// `pslite_meta`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

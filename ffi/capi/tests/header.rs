@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
-use ps::{CBuffer, CDestination, CFrame, CKv, CMeta, CMovable, CNodeInfo, CPart, CRange, CSlice};
+use ps::{
+    CBuffer, CDestination, CDevices, CFrame, CKv, CMeta, CMovable, CNodeInfo, CPart, CRange, CSlice,
+};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -87,6 +89,7 @@ fn structs_have_the_headers_layout() {
     same!(found, "pslite_kv", CKv { keys, vals, lens });
     same!(found, "pslite_part", CPart { rank, kv });
     same!(found, "pslite_frame", CFrame { buffer, data_type });
+    same!(found, "pslite_devices", CDevices { src_type, src_id, dst_type, dst_id });
     same!(
         found,
         "pslite_meta",

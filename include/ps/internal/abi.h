@@ -40,6 +40,31 @@ pslite_buffer lend(const SArray<V>& array) {
   return buffer;
 }
 
+// Says of the values that this thread sends next what they are, unless that is what the library takes for granted.
+inline void announce(DataType type, const pslite_devices& devices) {
+  if (type == OTHER && devices.src_type == CPU && devices.src_id == 0 && devices.dst_type == CPU &&
+      devices.dst_id == 0) {
+    return;
+  }
+  check(pslite_next_values(type, &devices), "pslite_next_values");
+}
+template <typename V>
+void announce(const SArray<V>& values) {
+  const pslite_devices devices = {values.src_device_type_, values.src_device_id_, values.dst_device_type_,
+                                  values.dst_device_id_};
+  announce(GetDataType<V>(), devices);
+}
+// An empty array at the devices of one that values come to. A vector is at CPU 0.
+template <typename V>
+SArray<V> empty_at(const SArray<V>& array) {
+  return SArray<V>(nullptr, 0, array.src_device_type_, array.src_device_id_, array.dst_device_type_,
+                   array.dst_device_id_);
+}
+template <typename V>
+SArray<V> empty_at(const std::vector<V>&) {
+  return SArray<V>();
+}
+
 inline pslite_meta to_abi(const Meta& meta) {
   pslite_meta out;
   std::memset(&out, 0, sizeof out);
@@ -99,7 +124,19 @@ inline void from_abi(const pslite_message* message, Message* out) {
   pslite_meta meta;
   pslite_message_meta(message, &meta);
   from_abi(meta, &out->meta);
+  pslite_devices devices;
+  pslite_message_devices(message, &devices);
+  out->meta.src_dev_type = static_cast<DeviceType>(devices.src_type);
+  out->meta.src_dev_id = devices.src_id;
+  out->meta.dst_dev_type = static_cast<DeviceType>(devices.dst_type);
+  out->meta.dst_dev_id = devices.dst_id;
   out->data = frames_of(message);
+  for (SArray<char>& each : out->data) {
+    each.src_device_type_ = out->meta.src_dev_type;
+    each.src_device_id_ = out->meta.src_dev_id;
+    each.dst_device_type_ = out->meta.dst_dev_type;
+    each.dst_device_id_ = out->meta.dst_dev_id;
+  }
   size_t bytes = 0;
   out->meta.data_type.reserve(out->data.size());
   for (size_t i = 0; i < out->data.size(); ++i) {

@@ -135,6 +135,7 @@ class KVServer : public SimpleApp {
     meta.push = request.push;
     meta.pull = request.pull;
     const pslite_kv kv = abi::lend(data);
+    abi::announce(data.vals);
     if (pslite_server_respond(obj_->handle(), &meta, &kv) != PSLITE_OK) pslite_log(1, pslite_last_error());
   }
 

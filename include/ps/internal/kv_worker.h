@@ -128,6 +128,7 @@ class KVWorker : public SimpleApp {
     abi::Pending* pending = new abi::Pending(cb, untold_, van());
     const pslite_kv kv = abi::lend(kvs);
     int timestamp = -1;
+    abi::announce(kvs.vals);
     const int status = pslite_worker_push(obj_->handle(), &kv, cmd, kvs.priority, abi::Pending::ended, pending,
                                           &timestamp);
     pending->settle(status, "ps::KVWorker::Push");
@@ -140,8 +141,10 @@ class KVWorker : public SimpleApp {
     untold_->raise();
     auto* pending = new abi::PendingPull<Vals, Lens>(vals, lens, cb, untold_, van());
     const pslite_destination into = pending->destination();
-    if (slicer_) return ask_sliced(pairs(keys, SArray<Val>(), priority), pending, &into, false, cmd);
+    const SArray<Val> none = abi::empty_at(*vals);
+    if (slicer_) return ask_sliced(pairs(keys, none, priority), pending, &into, false, cmd);
     int timestamp = -1;
+    abi::announce(none);
     const int status = pslite_worker_pull(obj_->handle(), abi::lend(keys), &into, cmd, priority, abi::Pending::ended,
                                           static_cast<abi::Pending*>(pending), &timestamp);
     pending->settle(status, "ps::KVWorker::Pull");
@@ -156,6 +159,7 @@ class KVWorker : public SimpleApp {
     if (slicer_) return ask_sliced(kvs, pending, &into, true, cmd);
     const pslite_kv kv = abi::lend(kvs);
     int timestamp = -1;
+    abi::announce(kvs.vals);
     const int status = pslite_worker_push_pull(obj_->handle(), &kv, &into, cmd, kvs.priority, abi::Pending::ended,
                                                static_cast<abi::Pending*>(pending), &timestamp);
     pending->settle(status, "ps::KVWorker::PushPull");
@@ -187,6 +191,7 @@ class KVWorker : public SimpleApp {
         const pslite_part part = {static_cast<int32_t>(i), abi::lend(sliced[i].second)};
         parts.push_back(part);
       }
+      abi::announce(kvs.vals);
       status = pslite_worker_send_parts(obj_->handle(), timestamp, is_push, into != nullptr, cmd, kvs.priority,
                                         parts.data(), parts.size());
     }

@@ -156,11 +156,12 @@ struct Meta : public abi::HasEmpty<void> {
   int data_size = 0;
   int priority = 0;
 
-  // BytePS: what vans use that write into remote memory. pslite does not send these.
+  // BytePS: where the values lie at the sender, and where it wants them at the receiver.
   DeviceType src_dev_type = UNK;
   int src_dev_id = -1;
   DeviceType dst_dev_type = UNK;
   int dst_dev_id = -1;
+  // BytePS: what vans use that write into remote memory. pslite does not send these.
   uint64_t key = 0;
   uint64_t addr = 0;
   int val_len = 0;

@@ -185,6 +185,12 @@ inline int Van::Send(const Message& message) {
   CHECK(message.meta.control.empty()) << "control messages are the library's own";
   const pslite_meta meta = abi::to_abi(message.meta);
   const std::vector<pslite_frame> frames = abi::lend(message);
+  // Of data alone: without any, what else a message says of devices is what it says without this.
+  if (!frames.empty()) {
+    const pslite_devices devices = {message.meta.src_dev_type, message.meta.src_dev_id, message.meta.dst_dev_type,
+                                    message.meta.dst_dev_id};
+    abi::announce(OTHER, devices);
+  }
   abi::check(pslite_send(postoffice_->node(), &meta, frames.data(), frames.size()), "ps::Van::Send");
   size_t bytes = 0;
   for (const SArray<char>& each : message.data) bytes += each.size();

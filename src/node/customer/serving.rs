@@ -24,13 +24,16 @@ impl Shared {
                 request.sender, request.error
             )));
         }
-        let (meta, kv) = match self.movable() {
+        let (mut meta, kv) = match self.movable() {
             None => (response_meta(request, self.app_id), kv),
             Some(movable) => match movable.answered(self, &van, (request, kv)) {
                 None => return Ok(()),
                 Some((request, kv)) => (response_meta(&request, self.app_id), kv),
             },
         };
+        // What the application says of its values, not what the asker said of its own.
+        meta.value_type = request.value_type;
+        meta.devices = request.devices;
         van.send(with_data(meta, kv))
     }
 

@@ -5,8 +5,8 @@
 //! magic number and no version. But the sizes must add up to the frame's, which tells one generation from the other and
 //! both from anything else.
 //!
-//! What a field that nobody reads over this transport holds is chance at stock: `key`, `addr`, `val_len`, `option`, `sid`
-//! and the devices. Ours writes the first key and zeros, and reads none of them.
+//! What a field that nobody reads over this transport holds is chance at stock: `key`, `addr`, `val_len`, `option` and
+//! `sid`. Ours writes the first key and zeros, and reads none of them.
 
 mod layout;
 #[cfg(test)]
@@ -17,17 +17,12 @@ use bytes::Bytes;
 use super::decode::{
     DATA_TYPES_MAX, DecodeError, META_BYTES_MAX, NODES_MAX, check_data_types, check_nodes,
 };
-use super::message::{Command, Control, EMPTY, Meta, Node, Role};
+use super::message::{Command, Control, Device, Devices, EMPTY, Meta, Node, Role};
 pub(super) use layout::{GITHUB, PYPI};
 use layout::{HOSTNAME, Layout};
 
 /// The longest name of a host that fits into a node, in bytes; stock writes beyond its struct if it is longer.
 pub const HOSTNAME_BYTES: usize = HOSTNAME - 1;
-
-/// The devices of a message that has data: CPU 0 at both ends (`DeviceType` of message.h).
-const CPU: i32 = 1;
-/// The device of a message that has none: UNK.
-const NO_DEVICE: i32 = -1;
 
 // ---- writing --------------------------------------------------------------------------------------------------
 
@@ -51,8 +46,10 @@ pub(super) fn encode(layout: &Layout, meta: &Meta, data: &[Bytes], out: &mut Vec
     let key = data.first().and_then(|keys| keys.first_chunk::<8>()).copied();
     raw[layout.key..layout.key + 8].copy_from_slice(&key.unwrap_or_default());
     if let Some(devices) = layout.devices {
-        let (kind, number) = if data.is_empty() { (0, NO_DEVICE) } else { (CPU, 0) };
-        for (field, value) in [kind, number, kind, number].into_iter().enumerate() {
+        let otherwise = if data.is_empty() { Devices::NONE } else { Devices::CPU };
+        let Devices { source, target } = meta.devices.unwrap_or(otherwise);
+        let fields = [source.kind, source.id, target.kind, target.id];
+        for (field, value) in fields.into_iter().enumerate() {
             put(raw, devices + 4 * field, value);
         }
     }
@@ -88,7 +85,9 @@ fn encode_node(layout: &Layout, node: &Node, out: &mut Vec<u8>) {
     if let Some(ports) = &layout.ports {
         put(raw, ports.count, 1);
         put(raw, ports.ports, node.port);
-        put(raw, ports.kinds, CPU);
+        // Of a node's own device only the scheduler says something there; the others' are 0.
+        let is_scheduler = node.role == Role::Scheduler;
+        put(raw, ports.kinds, if is_scheduler { Devices::CPU.source.kind } else { 0 });
     }
     raw[layout.is_recovery] = u8::from(node.is_recovery);
     put(raw, layout.node_customer, to_wire(layout, node.customer_id));
@@ -152,9 +151,15 @@ pub(super) fn decode(layout: &Layout, bytes: &[u8]) -> Result<Meta, DecodeError>
         simple_app,
         body: Bytes::copy_from_slice(body),
         data_type: types.chunks_exact(4).map(|kind| int(kind, 0)).collect(),
+        devices: layout.devices.and_then(|at| devices(raw, at).if_told()),
         control: control.map(Box::new),
         ..Meta::default()
     })
+}
+
+fn devices(raw: &[u8], at: usize) -> Devices {
+    let device = |at| Device { kind: int(raw, at), id: int(raw, at + 4) };
+    Devices { source: device(at), target: device(at + 8) }
 }
 
 /// A control part; none if its command is 0 (EMPTY).

@@ -124,6 +124,45 @@ fn one_generation_refuses_the_other_and_mxnets() {
     }
 }
 
+fn devices((source, target): ((i32, i32), (i32, i32))) -> Devices {
+    let device = |(kind, id)| Device { kind, id };
+    Devices { source: device(source), target: device(target) }
+}
+
+#[test]
+fn devices_come_back_where_the_wire_has_room_for_them() {
+    let (mut meta, data) = kinds().remove(3).1;
+    let read = |dialect: Dialect, meta: &Meta| {
+        dialect.decode(&bytes(dialect, &(meta.clone(), data.clone()))).unwrap().devices
+    };
+    let gpu = devices(((2, 3), (1, 7)));
+    meta.devices = Some(gpu);
+    assert_eq!(read(Dialect::Byteps, &meta), Some(gpu));
+    assert_eq!(read(Dialect::Mxnet, &meta), Some(gpu));
+    assert_eq!(read(Dialect::Byteps025, &meta), None);
+    // What nothing was said of is CPU 0, and reads as such.
+    meta.devices = None;
+    let raw = bytes(Dialect::Byteps, &(meta.clone(), data.clone()));
+    let at = GITHUB.devices.unwrap();
+    assert_eq!([0, 4, 8, 12].map(|field| int(&raw, at + field)), [1, 0, 1, 0]);
+    assert_eq!(read(Dialect::Byteps, &meta), None);
+    // Any numbers are only numbers.
+    meta.devices = Some(devices(((-7, i32::MIN), (99, i32::MAX))));
+    assert_eq!(read(Dialect::Byteps, &meta), meta.devices);
+    assert_eq!(read(Dialect::Mxnet, &meta), meta.devices);
+}
+
+/// Of the devices of nodes the scheduler names its own alone, as the peer does.
+#[test]
+fn only_the_scheduler_has_a_device() {
+    for (role, kind) in [(Role::Scheduler, 1), (Role::Server, 0), (Role::Worker, 0)] {
+        let list = Control { nodes: vec![node(role, 9)], ..Control::new(Command::AddNode) };
+        let raw = bytes(Dialect::Byteps, &control(list, Meta::default()));
+        let ports = GITHUB.ports.as_ref().unwrap();
+        assert_eq!(int(&raw, GITHUB.meta_bytes + ports.kinds), kind, "{}", role.name());
+    }
+}
+
 /// Requests are counted through 32767, which means "not set" elsewhere.
 #[test]
 fn the_request_of_the_empty_number_is_a_request_like_others() {
