@@ -117,6 +117,16 @@ impl Customers {
         }
     }
 
+    /// Stores say which rounds have waited for long.
+    pub(crate) fn report_stalls(&self) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        for customer in map.values() {
+            if let Some(shell) = customer.shell.get() {
+                shell.report_stalls(customer);
+            }
+        }
+    }
+
     /// Tells every customer.
     pub(crate) fn broadcast(&self, item: &Delivery) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);

@@ -98,6 +98,8 @@ pub struct Settings {
     pub start_timeout: Option<Duration>,
     /// `PSLITE_REPORT_INTERVAL`: how often to say who is missing.
     pub report_interval: Duration,
+    /// `PSLITE_STALL_REPORT`: a round that has waited for so long is said.
+    pub stall_report: Duration,
     /// `PSLITE_RECOVERY_WAIT`: how long the others wait for a replacement.
     pub recovery_wait: Duration,
     /// `PSLITE_TRANSPORT`: what carries data between nodes of ours; `None` is the stock wire.
@@ -232,6 +234,7 @@ impl Settings {
             report_interval: env
                 .seconds("PSLITE_REPORT_INTERVAL", Some(10.0))?
                 .unwrap_or(Duration::MAX),
+            stall_report: env.seconds("PSLITE_STALL_REPORT", Some(10.0))?.unwrap_or(Duration::MAX),
             recovery_wait: env
                 .seconds("PSLITE_RECOVERY_WAIT", Some(default_recovery_wait.as_secs_f64()))?
                 .unwrap_or(Duration::MAX),

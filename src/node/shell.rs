@@ -25,7 +25,7 @@ use crate::observe::{MessageKind, Traffic};
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::profile::{Profiler, Served, TraceFile};
-use crate::store::{Answer, PART_BYTES, Store, StoreConfig};
+use crate::store::{Answer, PART_BYTES, Reminder, Store, StoreConfig};
 use crate::wire::{Frames, Message, Meta, NodeId};
 
 /// The sender of pushes and commands that hand the store over. Nobody gets their answers.
@@ -59,6 +59,8 @@ struct Serving {
     busy: AtomicU64,
     /// One more than the number of the claims that the scheduler was sent last.
     claimed: AtomicU64,
+    /// When to say again which round waits.
+    reminder: Mutex<Reminder>,
 }
 
 /// Whose a message is.
@@ -117,6 +119,9 @@ impl Shell {
             drop(store);
             return self.cannot_take(customer, serving, &message.meta, &error.to_string());
         }
+        if let Ok(van) = customer.van() {
+            store.hear(van.now(), &message.meta, &message.data);
+        }
         let begin = Instant::now();
         let mut out = Outbound::default();
         store.serve(message.meta.clone(), &message.data, &mut out);
@@ -140,6 +145,23 @@ impl Shell {
     pub(crate) fn busy(&self) -> Duration {
         let busy = self.served.get().map(|serving| serving.busy.load(Ordering::Relaxed));
         Duration::from_nanos(busy.unwrap_or(0))
+    }
+
+    /// Says which round has waited for long, ever more rarely. A store that is at work is asked the next time.
+    pub(crate) fn report_stalls(&self, customer: &Shared) {
+        let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
+        let (now, mut reminder) = (van.now(), lock(&serving.reminder));
+        if !reminder.is_due(now) || self.handed_over.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(mut store) = serving.store.try_lock() else { return };
+        let stall = store.stalled(now, reminder.limit());
+        drop(store);
+        if let Some(stall) = stall {
+            reminder.said(now);
+            let text = van.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));
+            log::write(Level::Warning, &text);
+        }
     }
 
     /// A node is gone, or another process has its id.
@@ -188,6 +210,7 @@ impl Shell {
             profiles: AtomicBool::new(false),
             busy: AtomicU64::new(0),
             claimed: AtomicU64::new(0),
+            reminder: Mutex::new(Reminder::new(settings.stall_report)),
         }))
     }
 

@@ -21,6 +21,7 @@ use super::error::StoreError;
 use super::kind::{RequestKind, kind_of};
 use super::optimizer::Optimizer;
 use super::part::Part;
+use super::stalls::Stalls;
 use super::tensor::{Layout, Piece, Tensor};
 use super::view::View;
 use super::{Allocator, Buffer, Dtype};
@@ -81,6 +82,8 @@ pub struct Store {
     pub(super) memory: Option<Arc<dyn Allocator>>,
     pub(super) generations: Generations,
     pub(super) tensors: BTreeMap<Key, Tensor>,
+    /// Which rounds wait.
+    pub(super) stalls: Stalls,
     /// What a job needs whose pieces move; no other has it.
     pub(super) elastic: Option<Box<Elastic>>,
 }
@@ -123,6 +126,7 @@ impl Store {
             memory: None,
             generations: Generations::default(),
             tensors: BTreeMap::new(),
+            stalls: Stalls::default(),
             elastic: config.elastic.then(|| Box::new(Elastic::new(&config))),
         }
     }

@@ -4,7 +4,7 @@
 //! one worker can make up a round. Here a customer of a worker counts once in a round; its next push
 //! waits for the next one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::elastic::marks::Customer;
@@ -12,7 +12,7 @@ use super::elastic::workers::Workers;
 use super::error::StoreError;
 use super::part::{Part, Sum};
 use super::{Buffer, Dtype};
-use crate::wire::Meta;
+use crate::wire::{Meta, NodeId};
 
 /// Pushes of one key that wait for its next rounds; those beyond are refused.
 pub(super) const LATER_MAX: usize = 1024;
@@ -23,6 +23,8 @@ pub(super) struct Round {
     sum: Sum,
     askers: Vec<Meta>,
     later: VecDeque<(Meta, Part)>,
+    /// Its place among the rounds that wait ([`super::stalls`]), once it waits.
+    pub(super) number: Option<u64>,
 }
 
 /// A round that everybody has pushed to.
@@ -31,6 +33,8 @@ pub(super) struct Complete {
     pub(super) sum: Sum,
     /// Who awaits an answer, in the order of their pushes.
     pub(super) askers: Vec<Meta>,
+    /// Its place among the rounds that waited, if it did.
+    pub(super) number: Option<u64>,
 }
 
 impl Round {
@@ -65,17 +69,20 @@ impl Round {
             return None;
         }
         let sum = std::mem::take(&mut self.sum);
-        Some(Complete { sum, askers: std::mem::take(&mut self.askers) })
+        let askers = std::mem::take(&mut self.askers);
+        Some(Complete { sum, askers, number: self.number.take() })
     }
 
     /// Some are dead: what they sent for later rounds does not count. What they sent for the open one does, if it has
-    /// a push of somebody who lives too; else that is given up.
-    pub(super) fn forget(&mut self, is_dead: impl Fn(&Meta) -> bool) {
+    /// a push of somebody who lives too; else that is given up: its place among those that waited, if it did.
+    pub(super) fn forget(&mut self, is_dead: impl Fn(&Meta) -> bool) -> Option<u64> {
         self.later.retain(|(request, _)| !is_dead(request));
-        if self.askers.iter().all(is_dead) {
-            self.sum = Sum::default();
-            self.askers.clear();
+        if !self.askers.iter().all(is_dead) {
+            return None;
         }
+        self.sum = Sum::default();
+        self.askers.clear();
+        self.number.take()
     }
 
     /// A push that came too early, for the round that begins now.
@@ -101,6 +108,28 @@ impl Round {
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Meta> {
         let Self { askers, later, .. } = std::mem::take(self);
         askers.into_iter().chain(later.into_iter().map(|(request, _)| request))
+    }
+
+    /// The workers that it waits for, in order. `first`: those that the job was formed with.
+    pub(super) fn lacks(
+        &self,
+        quorum: &Quorum,
+        first: impl Iterator<Item = NodeId>,
+    ) -> Vec<NodeId> {
+        let Some(live) = &quorum.live else {
+            let here: BTreeSet<NodeId> = self.pushed().collect();
+            return first.filter(|worker| !here.contains(worker)).collect();
+        };
+        let here = self.askers.iter().map(Customer::of).map(|who| (who.worker, who.customer));
+        let here: BTreeSet<(NodeId, i32)> = here.collect();
+        let lacks: BTreeSet<NodeId> =
+            live.awaited().difference(&here).map(|(worker, _)| *worker).collect();
+        lacks.into_iter().collect()
+    }
+
+    /// Who has pushed to it; a worker with several customers perhaps more than once.
+    pub(super) fn pushed(&self) -> impl Iterator<Item = NodeId> {
+        self.askers.iter().map(|asker| asker.sender)
     }
 
     /// True if somebody has pushed to it.

@@ -33,6 +33,7 @@ impl Van {
             self.resend_due();
             self.transport.flush();
             self.customers.tick_gates();
+            self.customers.report_stalls();
             if self.is_elastic() {
                 self.customers.retry_waiting();
                 self.measure();

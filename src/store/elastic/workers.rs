@@ -27,17 +27,18 @@ pub(in crate::store) struct Workers {
     eldest: u64,
     /// The only one of them, where they did not begin together.
     only: Option<NodeId>,
-    /// How many customers that is.
-    awaited: usize,
+    /// Their customers that have not left.
+    awaited: BTreeSet<(NodeId, i32)>,
 }
 
 impl Workers {
     fn new(live: &[LiveWorker], left: &BTreeSet<(NodeId, i32)>) -> Self {
-        let stays = |worker: &LiveWorker| {
-            let customers = worker.customers.iter();
-            customers.filter(|customer| !left.contains(&(worker.node, **customer))).count()
+        let stay = |worker: &LiveWorker| {
+            let (node, customers) = (worker.node, worker.customers.clone());
+            let all = customers.into_iter().map(move |customer| (node, customer));
+            all.filter(|customer| !left.contains(customer))
         };
-        let eldest = live.iter().filter(|worker| stays(worker) > 0);
+        let eldest = live.iter().filter(|worker| stay(worker).next().is_some());
         let eldest = eldest.min_by_key(|worker| (worker.since, worker.node));
         let (since, node) = eldest.map_or((0, 0), |worker| (worker.since, worker.node));
         let only = (since > 0).then_some(node);
@@ -49,7 +50,7 @@ impl Workers {
             left: left.clone(),
             eldest: since,
             only,
-            awaited: live.iter().filter(is_awaited).map(stays).sum(),
+            awaited: live.iter().filter(is_awaited).flat_map(stay).collect(),
         }
     }
 
@@ -66,10 +67,15 @@ impl Workers {
             && !self.left.contains(&(who.worker, who.customer))
     }
 
+    /// The customers of workers that rounds wait for.
+    pub(in crate::store) const fn awaited(&self) -> &BTreeSet<(NodeId, i32)> {
+        &self.awaited
+    }
+
     /// True if these pushes are all that the round waits for.
     pub(in crate::store) fn are_all_in(&self, pushes: &[Meta]) -> bool {
         let all = || pushes.iter().map(Customer::of);
-        all().filter(|who| self.awaits(*who)).count() >= self.awaited
+        all().filter(|who| self.awaits(*who)).count() >= self.awaited.len()
             && all().any(|who| self.has(who))
     }
 }
@@ -136,13 +142,14 @@ impl Store {
     /// nobody has pushed who lives.
     pub(super) fn close_rounds(&mut self, out: &mut Outbound) {
         let Some(workers) = self.live_workers() else { return };
-        let mut open: Vec<(Key, u64)> = Vec::new();
+        let (mut open, mut given_up): (Vec<(Key, u64)>, Vec<u64>) = Default::default();
         for (key, tensor) in &mut self.tensors {
             for piece in tensor.pieces.iter_mut().filter(|piece| piece.round.is_open()) {
-                piece.round.forget(|push| !workers.has(Customer::of(push)));
+                given_up.extend(piece.round.forget(|push| !workers.has(Customer::of(push))));
                 open.push((*key, piece.from));
             }
         }
+        given_up.into_iter().for_each(|number| self.stalls.end(Some(number)));
         for (key, from) in open {
             let pieces = self.tensors.get(&key).map(|tensor| &tensor.pieces[..]).unwrap_or(&[]);
             if let Some(index) = pieces.iter().position(|piece| piece.from == from) {

@@ -31,7 +31,7 @@ impl Store {
     }
 
     /// What a round waits for.
-    fn quorum(&self) -> Quorum {
+    pub(in crate::store) fn quorum(&self) -> Quorum {
         Quorum {
             workers: if self.sync { self.config.workers.max(1) } else { 1 },
             live: if self.sync { self.live_workers() } else { None },
@@ -59,16 +59,28 @@ impl Store {
                 let dtype = piece.sum_dtype();
                 let Piece { round, value, .. } = piece;
                 round.push(request, part, dtype, &quorum, value.buffer())?;
-                if let Some(complete) = round.complete(&quorum)
-                    && !self.apply(at, dtype, complete, out)
-                {
-                    // It was cut or has left: who came early was told so.
-                    return Ok(());
+                match round.complete(&quorum) {
+                    // If it is not applied it was cut or has left: who came early was told so.
+                    Some(complete) => {
+                        if !self.apply(at, dtype, complete, out) {
+                            return Ok(());
+                        }
+                    }
+                    None => self.begin_wait(at),
                 }
             }
             next = self.piece_mut(at)?.round.next_push();
         }
         Ok(())
+    }
+
+    /// The open round of a piece is one that waits, from now on or already.
+    fn begin_wait(&mut self, at: At) {
+        let Ok(piece) = self.piece(at) else { return };
+        if piece.round.number.is_none() {
+            let number = self.stalls.begin(at.key, piece.from);
+            let _ = self.piece_mut(at).map(|piece| piece.round.number = Some(number));
+        }
     }
 
     /// Ends the open round of a piece if it waits for nobody any more.
@@ -95,7 +107,8 @@ impl Store {
     /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied. False if the piece
     /// is not here any more.
     fn apply(&mut self, at: At, dtype: Dtype, complete: Complete, out: &mut Outbound) -> bool {
-        let Complete { sum, askers } = complete;
+        let Complete { sum, askers, number } = complete;
+        self.stalls.end(number);
         let applied = self.share(at, dtype, sum).and_then(|(sum, shipped)| {
             self.apply_sum(at, dtype, sum)?;
             Ok(shipped)

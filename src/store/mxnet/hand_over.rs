@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::Store;
 use crate::store::error::StoreError;
 use crate::store::kind::{RequestKind, command_of, kind_of};
+use crate::store::stalls::Stalls;
 use crate::store::tensor::{Layout, Piece};
 use crate::wire::{Key, Meta};
 
@@ -49,6 +50,7 @@ impl Store {
     /// (metadata without sender and timestamp, and frames). The store is empty then.
     pub fn give_away(&mut self) -> Vec<(Meta, Vec<Bytes>)> {
         let tensors = std::mem::take(&mut self.tensors);
+        self.stalls = Stalls::default();
         let pushes = tensors.iter().flat_map(|(key, tensor)| {
             tensor.pieces.iter().map(|piece| Self::init_push(*key, piece))
         });

@@ -2,6 +2,8 @@
 //! for. Without an optimizer the sum of a round is the value, and each worker pushes a power of two of its own: so a
 //! pull says who was counted.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::{MOMENTUM, pickled};
@@ -69,6 +71,8 @@ impl Process {
 struct Job {
     stores: Vec<(NodeId, Store)>,
     epoch: u64,
+    /// Of each worker, from the next policy on.
+    customers: Vec<i32>,
 }
 
 impl Job {
@@ -88,7 +92,8 @@ impl Job {
             store.set_sync();
             (*id, store)
         };
-        let mut job = Self { stores: ids.iter().map(store).collect(), epoch: 0 };
+        let mut job =
+            Self { stores: ids.iter().map(store).collect(), epoch: 0, customers: vec![0] };
         let mut workers = [A, B, C].map(|worker| Process::new(worker, 0));
         job.policy(&[(A, 0), (B, 0), (C, 0)], &[]);
         let made = job.push_value(&mut workers[0], 100.0, false);
@@ -114,7 +119,7 @@ impl Job {
                 route: Route { from, to, term: epoch << 32, owner: *owner },
             })
         });
-        let customers = vec![0];
+        let customers = self.customers.clone();
         let live = live.iter().map(|&(node, since)| LiveWorker {
             node,
             since,
@@ -181,6 +186,14 @@ impl Job {
     fn push(&mut self, by: &mut Process) -> Vec<NodeId> {
         let answered = self.push_value(by, load(by.worker), false);
         answered.into_iter().map(|(worker, _)| worker).collect()
+    }
+
+    /// Whom the oldest round that waits waits for; nobody if none does.
+    fn missing(&mut self) -> Vec<NodeId> {
+        let second = Duration::from_secs(1);
+        let stall = self.stores[0].1.stalled(second, second);
+        let missing = stall.map(|stall| stall.missing).unwrap_or_default();
+        missing.into_iter().map(|(worker, _)| worker).collect()
     }
 
     fn push_all(&mut self, by: [&mut Process; 3]) {
@@ -402,4 +415,38 @@ fn the_optimizer_of_one_that_comes_back_resets_nothing() {
     let placed = Some(Placed { life: 3, ..Placed::default() });
     tell(&mut job, Meta { placed, sender: C, customer_id: 0, timestamp: 0, ..Meta::default() });
     assert_eq!(job.store(8).bytes().1, state);
+}
+
+#[test]
+fn a_round_that_waits_names_who_is_awaited() {
+    let (mut job, [mut a, mut b, _]) = Job::new(1);
+    assert!(job.missing().is_empty());
+    job.push(&mut a);
+    assert_eq!(job.missing(), [B, C]);
+    job.push(&mut b);
+    assert_eq!(job.missing(), [C]);
+    job.policy(&[(A, 0), (B, 0)], &[]);
+    assert!(job.missing().is_empty());
+    // Nobody who lives has pushed to this one: it is given up, and out of the books.
+    job.push(&mut b);
+    assert_eq!(job.stores[0].1.stalls.count(), 1);
+    job.policy(&[(A, 0)], &[]);
+    assert!(job.missing().is_empty());
+    assert_eq!(job.stores[0].1.stalls.count(), 0);
+}
+
+#[test]
+fn a_worker_is_awaited_while_one_of_its_customers_is() {
+    let (mut job, [mut a, mut b, _]) = Job::new(1);
+    job.customers = vec![0, 1];
+    job.policy(&[(A, 0), (B, 0)], &[]);
+    job.push(&mut a);
+    job.push(&mut b);
+    assert_eq!(job.missing(), [A, B], "the other customer of each");
+    for worker in [A, B] {
+        let mut out = Outbound::default();
+        assert_eq!(job.missing()[0], worker);
+        job.stores[0].1.customer_left(worker, 1, &mut out);
+    }
+    assert!(job.missing().is_empty());
 }

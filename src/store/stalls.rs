@@ -1,0 +1,228 @@
+//! Which open rounds wait, for how long and for whom, and when it is time to say so. Pure: the time is an argument.
+//! May touch what the store may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use super::kind::{RequestKind, kind_of};
+use super::mxnet::{At, Store};
+use crate::kv::key_at;
+use crate::wire::{Key, Meta, NodeId, worker_id};
+use bytes::Bytes;
+
+/// Workers whose last request is remembered.
+const WORKERS_MAX: usize = 1 << 16;
+/// Workers that one line names.
+const NAMED_MAX: usize = 4;
+
+/// The open rounds in the order of their beginning, and what each worker asked for last.
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    now: Duration,
+    next: u64,
+    open: BTreeMap<u64, Open>,
+    last: BTreeMap<NodeId, Asked>,
+}
+
+/// A round that waits for somebody.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    since: Duration,
+    key: Key,
+    /// Where its piece begins.
+    from: u64,
+}
+
+/// The last request of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What it did: `pushed` or `pulled`.
+    pub what: &'static str,
+    /// The application's key.
+    pub key: i64,
+    /// How long ago.
+    pub ago: Duration,
+}
+
+/// The oldest round that has waited for longer than was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The application's key.
+    pub key: i64,
+    /// Which round of the key, counted from 1; of a piece of it, where it has several.
+    pub round: u64,
+    /// Since its first push.
+    pub waited: Duration,
+    /// The workers that have pushed, in order.
+    pub pushed: Vec<NodeId>,
+    /// The workers that have not, in order, and what each asked for last.
+    pub missing: Vec<(NodeId, Option<Asked>)>,
+    /// How many other rounds have waited for longer too.
+    pub others: usize,
+}
+
+impl Stalls {
+    /// A round has begun, and waits. Its number.
+    pub(super) fn begin(&mut self, key: Key, from: u64) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number, Open { since: self.now, key, from });
+        number
+    }
+
+    /// It is over.
+    pub(super) fn end(&mut self, number: Option<u64>) {
+        if let Some(number) = number {
+            self.open.remove(&number);
+        }
+    }
+
+    /// The oldest one.
+    fn first(&self) -> Option<(u64, Open)> {
+        self.open.first_key_value().map(|(number, open)| (*number, *open))
+    }
+}
+
+impl Store {
+    /// A request comes at that time, since the start of the node: call it before [`Self::serve`]. Rounds that it
+    /// begins wait from then on.
+    pub fn hear(&mut self, now: Duration, request: &Meta, frames: &[Bytes]) {
+        self.stalls.now = now;
+        let kind = kind_of(request.head).map(|(kind, _)| kind);
+        let second = request.push && matches!(kind, Ok(RequestKind::Compressed));
+        let key = frames.first().and_then(|keys| key_at(keys, usize::from(second)));
+        let Some(key) = key.and_then(|key| self.view.checked_local(key)) else { return };
+        let what = if request.push { "pushed" } else { "pulled" };
+        let last = &mut self.stalls.last;
+        if last.len() < WORKERS_MAX || last.contains_key(&request.sender) {
+            last.insert(request.sender, Asked { what, key, ago: now });
+        }
+    }
+
+    /// The oldest round that has waited for at least `limit`, if there is one. What it costs does not depend on the
+    /// number of keys unless there is one: then the open rounds are counted.
+    pub fn stalled(&mut self, now: Duration, limit: Duration) -> Option<Stall> {
+        while let Some((number, open)) = self.stalls.first() {
+            let waited = now.saturating_sub(open.since);
+            if waited < limit {
+                return None;
+            }
+            match self.waiting(number, open) {
+                // Its piece is cut otherwise now.
+                None => self.stalls.end(Some(number)),
+                Some(at) => return self.stall(at, now, (waited, limit)),
+            }
+        }
+        None
+    }
+
+    /// Where that round is, if it still is.
+    fn waiting(&self, number: u64, open: Open) -> Option<At> {
+        let pieces = &self.tensors.get(&open.key)?.pieces;
+        let is = |piece: &super::tensor::Piece| {
+            piece.from == open.from && piece.round.is_open() && piece.round.number == Some(number)
+        };
+        pieces.iter().position(is).map(|index| At { key: open.key, index })
+    }
+
+    fn stall(&self, at: At, now: Duration, (waited, limit): (Duration, Duration)) -> Option<Stall> {
+        let piece = self.piece(at).ok()?;
+        let first = (0..self.config.workers).map(worker_id);
+        let missing = piece.round.lacks(&self.quorum(), first);
+        let pushed: BTreeSet<NodeId> = piece.round.pushed().collect();
+        let asked = |id: &NodeId| {
+            let last = self.stalls.last.get(id);
+            last.map(|last| Asked { ago: now.saturating_sub(last.ago), ..*last })
+        };
+        let long = |open: &&Open| now.saturating_sub(open.since) >= limit;
+        Some(Stall {
+            key: self.view.local(at.key),
+            round: piece.version + 1,
+            waited,
+            pushed: pushed.into_iter().collect(),
+            missing: missing.iter().map(|id| (*id, asked(id))).collect(),
+            // In the order of their beginning: the first one that is younger ends the count.
+            others: self.stalls.open.values().take_while(long).count().saturating_sub(1),
+        })
+    }
+}
+
+impl Stall {
+    /// One line for people. `describe` names a node.
+    pub fn text(&self, describe: impl Fn(NodeId) -> String) -> String {
+        let Self { key, round, waited, missing, others, .. } = self;
+        let all: Vec<String> = missing
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(id, last)| match last {
+                Some(last) => format!("{}; it last {last}", describe(*id)),
+                None => format!("{}; it has asked for nothing here", describe(*id)),
+            })
+            .collect();
+        let mut text = format!("round {round} of key {key} has waited {} s for ", waited.as_secs());
+        text += &if all.is_empty() { "another push".to_owned() } else { all.join(", and for ") };
+        if missing.len() > NAMED_MAX {
+            text += &format!(", and for {} more", missing.len() - NAMED_MAX);
+        }
+        match others {
+            0 => text,
+            1 => text + " (and 1 other round waits)",
+            _ => format!("{text} (and {others} other rounds wait)"),
+        }
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} key {} {} s ago", self.what, self.key, self.ago.as_secs())
+    }
+}
+
+/// When to say that something waits: at a limit, and then after once, twice, four times as long, and so on.
+#[derive(Clone, Copy, Debug)]
+pub struct Reminder {
+    limit: Duration,
+    gap: Duration,
+    /// None: nothing was said yet.
+    due: Option<Duration>,
+}
+
+/// The longest time between two words, in limits.
+const GAPS_MAX: u32 = 64;
+
+impl Reminder {
+    /// Nothing was said yet. `limit`: what waits for less is not said.
+    #[must_use]
+    pub const fn new(limit: Duration) -> Self {
+        Self { limit, gap: limit, due: None }
+    }
+
+    /// What waits for less is not said.
+    #[must_use]
+    pub const fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// True if it may be said now.
+    #[must_use]
+    pub fn is_due(&self, now: Duration) -> bool {
+        self.due.is_none_or(|due| now >= due)
+    }
+
+    /// It is being said. After a long time in which there was nothing to say, gaps are short again.
+    pub fn said(&mut self, now: Duration) {
+        let rested =
+            self.due.is_none_or(|due| now.saturating_sub(due) > self.gap.saturating_mul(2));
+        let gap = if rested {
+            self.limit
+        } else {
+            self.gap.saturating_mul(2).min(self.limit.saturating_mul(GAPS_MAX))
+        };
+        (self.gap, self.due) = (gap, Some(now.saturating_add(gap)));
+    }
+}
+
+#[cfg(test)]
+#[path = "stalls_tests.rs"]
+mod tests;
