@@ -2,9 +2,10 @@
 //! van.cc:191-221). Unlike stock it counts members, not messages, and says which barrier it
 //! releases, so that one group's release does not free another's waiters.
 //!
-//! Here is the side of those who wait; `count` is the scheduler's.
+//! Here is the side of those who wait; `count` is the scheduler's, and `waits` what it says of them.
 
 mod count;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,8 +34,10 @@ pub(super) struct Ticket {
 pub(super) struct Entered {
     /// Nodes and their customers, with the number of the message by which each came in.
     pub(super) members: BTreeMap<(NodeId, i32), i32>,
-    /// How often it was time to say whom it waits for.
-    pub(super) looks: u32,
+    /// Since when whoever is in it waits.
+    since: Duration,
+    /// After how long that is to be said next.
+    say_after: Duration,
 }
 
 /// The domain of the customers that the job was formed with. A customer that came later has a
@@ -117,7 +120,7 @@ impl Cluster {
 
     pub(super) fn barrier_message(
         &mut self,
-        _now: Duration,
+        now: Duration,
         from: Option<NodeId>,
         message: &Message,
         control: &Control,
@@ -134,7 +137,8 @@ impl Cluster {
         match from.filter(|_| self.is_scheduler() && (1..=ALL_GROUP).contains(&group)) {
             Some(from) => {
                 let timestamp = message.meta.timestamp;
-                self.let_in_to((group, command), (from, customer_id, timestamp), out);
+                let who = (from, customer_id, timestamp);
+                self.let_in_to((group, command), now, who, out);
             }
             None => Self::log(
                 out,

@@ -178,10 +178,13 @@ impl Cluster {
         word: &Word,
         out: &mut Vec<Action>,
     ) {
+        let kind = WordKind::try_from(word.kind).unwrap_or(WordKind::Unknown);
+        if kind == WordKind::Stalled {
+            return self.stalled_came(now, from, word.stalled.as_ref(), out);
+        }
         if !self.elastic.on || self.failure.is_some() {
             return;
         }
-        let kind = WordKind::try_from(word.kind).unwrap_or(WordKind::Unknown);
         if self.is_scheduler() {
             match kind {
                 WordKind::Claims => self.claims_came(now, from, word, out),

@@ -115,7 +115,7 @@ impl Cluster {
         let Some(word) = control.word.as_deref().filter(|_| self.is_scheduler()) else { return };
         let Some(node) = operator(&word.text) else { return };
         let told = match WordKind::try_from(word.kind) {
-            Ok(WordKind::Status) => Ok(self.status().json()),
+            Ok(WordKind::Status) => Ok(self.status(now).json()),
             Ok(WordKind::Drain) => self.drain(now, word.node, out),
             _ => return,
         };

@@ -154,6 +154,9 @@ impl Cluster {
             self.next_report = now.saturating_add(self.config.report_interval);
             self.report(out);
         }
+        if self.ready && self.is_scheduler() {
+            self.report_barriers(now, out);
+        }
     }
 
     fn send_heartbeat(&mut self, now: Duration, out: &mut Vec<Action>) {
@@ -277,7 +280,7 @@ impl Cluster {
 
     fn report(&mut self, out: &mut Vec<Action>) {
         if self.ready {
-            return self.report_barriers(out);
+            return;
         }
         let text = self.waiting_text();
         Self::log(out, Level::Warning, text.clone());

@@ -9,6 +9,7 @@
 //! keeps a `journal`.
 
 mod barrier;
+mod circle;
 pub mod claims;
 #[cfg(test)]
 mod claims_tests;
@@ -41,6 +42,7 @@ pub use ranking::RankOrder;
 pub use status::{NodeStatus, Status};
 pub use types::{Action, ClusterConfig, Event, Failure, FailureKind, Level, Policy, RoundTimes};
 
+use crate::wire::elastic::StalledRound;
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
@@ -85,6 +87,10 @@ pub struct Cluster {
     releases_of_all: u32,
     tickets: Vec<Ticket>,
     entered: BTreeMap<(i32, i32), Entered>,
+    /// Scheduler: the rounds at servers that have waited for long, and since when.
+    stalled: BTreeMap<NodeId, (Duration, StalledRound)>,
+    /// Scheduler: the circle of waits that was said last.
+    circle: String,
     next_heartbeat: Option<Duration>,
     next_report: Duration,
     progress: String,
@@ -126,6 +132,8 @@ impl Cluster {
             releases_of_all: 0,
             tickets: Vec::new(),
             entered: BTreeMap::new(),
+            stalled: BTreeMap::new(),
+            circle: String::new(),
             next_heartbeat: None,
             next_report,
             progress: String::new(),
@@ -167,6 +175,7 @@ impl Cluster {
                     Self::log(out, Level::Warning, why);
                 }
             }
+            Event::Stalled(round) => self.tell_stalled(round, out),
             Event::RoundTimes(times) => self.elastic.books.times = times,
             Event::LinkDown { id: SCHEDULER } if self.scheduler_may_return() => {
                 self.scheduler_in_doubt(now);
@@ -303,9 +312,11 @@ impl Cluster {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let down = self.down.values().map(|at| at.saturating_add(self.config.link_down_limit));
-        let report = (!self.ready || !self.entered.is_empty()).then_some(self.next_report);
+        let report = (!self.ready).then_some(self.next_report);
+        let goes_on = self.failure.is_none() && !self.finalizing;
+        let waits = self.entered.values().filter(|_| goes_on).map(Entered::due);
         let guests = self.guests.next_deadline();
-        down.chain(self.next_heartbeat).chain(report).chain(guests).min()
+        down.chain(self.next_heartbeat).chain(report).chain(waits).chain(guests).min()
     }
 
     // ---- helpers of all parts --------------------------------------------------------------------

@@ -1,5 +1,7 @@
 //! How the job is, for operators: who is in it, in which state, and who has how much.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::Cluster;
@@ -37,6 +39,10 @@ pub struct Status {
     pub limit: String,
     /// Why the job cannot go on, or who is missing.
     pub note: String,
+    /// Barriers in which workers wait, rounds at servers that have waited for long, and who waits for each other: a line
+    /// for each.
+    #[serde(default)]
+    pub waits: Vec<String>,
 }
 
 /// One node of it.
@@ -65,7 +71,7 @@ pub struct NodeStatus {
 impl Cluster {
     /// How the job is, as far as this node knows; the scheduler knows most.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self, now: Duration) -> Status {
         let phase = match (&self.failure, self.ready) {
             (Some(_), _) => "failed",
             (None, false) => "forming",
@@ -95,6 +101,7 @@ impl Cluster {
             eta: times.eta(),
             limit: times.limit.clone(),
             note,
+            waits: self.waits(now),
         }
     }
 

@@ -57,6 +57,7 @@ pub(super) fn config(
         link_down_limit: 3 * SECOND,
         start_timeout: None,
         report_interval: 10 * SECOND,
+        stall_report: 10 * SECOND,
         recovery_wait: 60 * SECOND,
         standing_scheduler: false,
         replicas: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::ranking::RankOrder;
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
 use crate::wire::{Message, Node, NodeId, Role};
 
 /// What a node was told about itself and the job.
@@ -33,6 +33,8 @@ pub struct ClusterConfig {
     pub start_timeout: Option<Duration>,
     /// Between two words about who is missing.
     pub report_interval: Duration,
+    /// Scheduler: a barrier that has waited for so long is said.
+    pub stall_report: Duration,
     /// How long the others wait for the replacement of a dead node.
     pub recovery_wait: Duration,
     /// A scheduler without an application: always counts itself in.
@@ -188,6 +190,8 @@ pub enum Event {
         /// The server.
         id: NodeId,
     },
+    /// Server: the oldest round that has waited for long; `None`: none has any more.
+    Stalled(Option<StalledRound>),
     /// Scheduler: what `pslite status` shows of the time of a round.
     RoundTimes(RoundTimes),
 }

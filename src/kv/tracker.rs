@@ -192,6 +192,13 @@ impl Tracker {
         self.in_flight.get(&ts).filter(|request| request.waits_for(node))?.asked
     }
 
+    /// The oldest request that was sent and waits for somebody, and when it was sent.
+    #[must_use]
+    pub fn oldest_asked(&self) -> Option<(i32, Duration)> {
+        let mut waiting = self.in_flight.iter().filter(|(_, request)| request.settled.is_none());
+        waiting.find_map(|(ts, request)| Some((*ts, request.asked?)))
+    }
+
     /// The server gets no message for this request: nothing is awaited from it.
     pub fn skip(&mut self, ts: i32, node: NodeId) -> Received {
         self.response(ts, node)

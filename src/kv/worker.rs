@@ -131,6 +131,16 @@ impl<D> WorkerRequests<D> {
         &self.tracker
     }
 
+    /// What a request in flight is, for people.
+    #[must_use]
+    pub fn what(&self, ts: i32) -> &'static str {
+        match self.open.get(&ts) {
+            None => "a command",
+            Some(Open { pull: None, .. }) => "a push",
+            Some(_) => "a pull",
+        }
+    }
+
     /// Late, unknown and repeated answers so far.
     #[must_use]
     pub const fn ignored(&self) -> u64 {

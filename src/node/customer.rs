@@ -4,6 +4,7 @@
 //! the ends of its requests (`service`). Requests may be made and waited for from any thread. What is
 //! counted and put together is decided in `kv`; here are the locks.
 
+mod oldest;
 mod parts;
 mod serving;
 
@@ -14,6 +15,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use self::oldest::OldestWatch;
 use super::customers::Customers;
 use super::error::{NodeError, Result, refuse_forked};
 use super::gating::Gating;
@@ -97,6 +99,8 @@ pub(crate) struct Shared {
     pub(crate) shell: OnceLock<Shell>,
     /// Stands between keys that move and the handler, if this is a server without a store. See [`Shared::movable`].
     movable: OnceLock<Movable>,
+    /// Of a worker: when to say for whom its oldest request waits.
+    oldest: Mutex<OldestWatch>,
     /// Keeps the rounds of such a server apart.
     pub(super) gating: Gating,
     /// This, for what outlives a call.
@@ -246,6 +250,7 @@ impl Customer {
     ) -> Result<Self> {
         let shared = Arc::new_cyclic(|me| Shared {
             me: Weak::clone(me),
+            oldest: Mutex::default(),
             gating: Gating::default(),
             app_id,
             customer_id,

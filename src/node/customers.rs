@@ -117,12 +117,16 @@ impl Customers {
         }
     }
 
-    /// Stores say which rounds have waited for long.
+    /// Stores say which rounds have waited for long, workers which request has.
     pub(crate) fn report_stalls(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        for customer in map.values() {
-            if let Some(shell) = customer.shell.get() {
-                shell.report_stalls(customer);
+        // They ask the van, whose lock others hold while they take this one.
+        let all: Vec<Arc<Shared>> = map.values().cloned().collect();
+        drop(map);
+        for customer in &all {
+            match customer.shell.get() {
+                Some(shell) => shell.report_stalls(customer),
+                None => customer.report_oldest(),
             }
         }
     }

@@ -98,7 +98,7 @@ pub struct Settings {
     pub start_timeout: Option<Duration>,
     /// `PSLITE_REPORT_INTERVAL`: how often to say who is missing.
     pub report_interval: Duration,
-    /// `PSLITE_STALL_REPORT`: a round that has waited for so long is said.
+    /// `PSLITE_STALL_REPORT`: a round, or a barrier, that has waited for so long is said.
     pub stall_report: Duration,
     /// `PSLITE_RECOVERY_WAIT`: how long the others wait for a replacement.
     pub recovery_wait: Duration,

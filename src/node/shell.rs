@@ -6,6 +6,9 @@
 //! that the store does not know.
 
 mod pieces;
+mod stalls;
+
+use self::stalls::StallWatch;
 
 pub(super) use self::pieces::send_transfer;
 
@@ -25,7 +28,7 @@ use crate::observe::{MessageKind, Traffic};
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::profile::{Profiler, Served, TraceFile};
-use crate::store::{Answer, PART_BYTES, Reminder, Store, StoreConfig};
+use crate::store::{Answer, PART_BYTES, Store, StoreConfig};
 use crate::wire::{Frames, Message, Meta, NodeId};
 
 /// The sender of pushes and commands that hand the store over. Nobody gets their answers.
@@ -60,7 +63,7 @@ struct Serving {
     /// One more than the number of the claims that the scheduler was sent last.
     claimed: AtomicU64,
     /// When to say again which round waits.
-    reminder: Mutex<Reminder>,
+    watch: Mutex<StallWatch>,
 }
 
 /// Whose a message is.
@@ -147,23 +150,6 @@ impl Shell {
         Duration::from_nanos(busy.unwrap_or(0))
     }
 
-    /// Says which round has waited for long, ever more rarely. A store that is at work is asked the next time.
-    pub(crate) fn report_stalls(&self, customer: &Shared) {
-        let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
-        let (now, mut reminder) = (van.now(), lock(&serving.reminder));
-        if !reminder.is_due(now) || self.handed_over.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(mut store) = serving.store.try_lock() else { return };
-        let stall = store.stalled(now, reminder.limit());
-        drop(store);
-        if let Some(stall) = stall {
-            reminder.said(now);
-            let text = van.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));
-            log::write(Level::Warning, &text);
-        }
-    }
-
     /// A node is gone, or another process has its id.
     pub(crate) fn forget_node(&self, node: NodeId) {
         if let Some(serving) = self.served.get() {
@@ -210,7 +196,7 @@ impl Shell {
             profiles: AtomicBool::new(false),
             busy: AtomicU64::new(0),
             claimed: AtomicU64::new(0),
-            reminder: Mutex::new(Reminder::new(settings.stall_report)),
+            watch: Mutex::new(StallWatch::new(settings.stall_report)),
         }))
     }
 

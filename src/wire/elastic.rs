@@ -319,6 +319,29 @@ pub enum WordKind {
     Probe = 10,
     /// Scheduler to a server: the workers are done, and the one that would tell it to stop is dead.
     Stop = 11,
+    /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in `stalled`; without it:
+    /// none does any more.
+    Stalled = 20,
+}
+
+/// A round of pushes that has waited for long. Numbers are what servers say to people; nothing depends on them.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StalledRound {
+    /// The application's key.
+    #[prost(sint64, tag = "1")]
+    pub key: i64,
+    /// Which round of it, counted from 1.
+    #[prost(uint64, tag = "2")]
+    pub round: u64,
+    /// Milliseconds since its first push, when this is sent.
+    #[prost(uint64, tag = "3")]
+    pub waited: u64,
+    /// The workers that have pushed.
+    #[prost(int32, repeated, tag = "4")]
+    pub pushed: Vec<NodeId>,
+    /// The workers that it waits for.
+    #[prost(int32, repeated, tag = "5")]
+    pub missing: Vec<NodeId>,
 }
 
 /// Where the copies of what a server owns are kept.
@@ -423,6 +446,9 @@ pub struct Word {
     /// `Claims`: an application's own handler keeps what this server has. It moves by whole keys, and has no copies.
     #[prost(bool, tag = "18")]
     pub opaque: bool,
+    /// `Stalled`: that round.
+    #[prost(message, optional, tag = "30")]
+    pub stalled: Option<StalledRound>,
 }
 
 /// Reads one of them; `None` if the bytes are none.

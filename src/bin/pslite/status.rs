@@ -60,6 +60,9 @@ fn table(status: &Status) -> String {
     if !status.note.is_empty() {
         let _ = writeln!(text, "{}", status.note);
     }
+    for wait in &status.waits {
+        let _ = writeln!(text, "{wait}");
+    }
     let total: u64 = status.nodes.iter().map(|node| node.bytes).sum();
     let header =
         ["node", "id", "address", "state", "pieces", "values", "share", "state of optimizer"];
@@ -154,14 +157,16 @@ mod tests {
             eta: Some(0.8),
             limit: String::new(),
             note: String::new(),
+            waits: vec!["a barrier waits".to_owned()],
         };
         let text = table(&status);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 6, "{text}");
+        assert_eq!(lines.len(), 7, "{text}");
+        assert_eq!(lines[1], "a barrier waits");
         assert!(lines[0].contains("policy 4") && lines[0].contains("running"), "{text}");
-        assert!(lines[2].contains("server 0") && lines[2].contains("75.0 %"), "{text}");
-        assert!(lines[2].contains("3000.0 KB") && lines[2].contains("6000.0 KB"), "{text}");
-        assert!(!lines[4].contains('%'), "a worker has no share: {text}");
-        assert!(lines[5].contains("predicted -") && lines[5].contains("eta 0.80"), "{text}");
+        assert!(lines[3].contains("server 0") && lines[3].contains("75.0 %"), "{text}");
+        assert!(lines[3].contains("3000.0 KB") && lines[3].contains("6000.0 KB"), "{text}");
+        assert!(!lines[5].contains('%'), "a worker has no share: {text}");
+        assert!(lines[6].contains("predicted -") && lines[6].contains("eta 0.80"), "{text}");
     }
 }

@@ -1,8 +1,10 @@
 //! The scheduler's side of barriers: who is in, whom they wait for, who is let out. Touches the membership's books
 //! alone; a barrier that was passed goes to the journal of an elastic job.
 
+use std::time::Duration;
+
 use super::super::journal::{Change, Entry, Passed, Record};
-use super::super::{Action, Cluster, Failure, FailureKind, Level};
+use super::super::{Action, Cluster, Failure, FailureKind};
 use super::{BETWEEN, Entered, FIRST, is_of_first};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Role, SCHEDULER, SERVER_GROUP,
@@ -14,6 +16,7 @@ impl Cluster {
     pub(in crate::cluster) fn let_in_to(
         &mut self,
         (group, command): (i32, Command),
+        now: Duration,
         (from, customer_id, timestamp): (NodeId, i32, i32),
         out: &mut Vec<Action>,
     ) {
@@ -24,6 +27,7 @@ impl Cluster {
             return self.let_out(from, (group, command), (customer_id, timestamp), out);
         }
         let entered = self.entered.entry((group, domain)).or_default();
+        entered.came(now, from, self.config.stall_report);
         entered.members.insert((from, customer_id), timestamp);
         if self.is_full(group, domain) {
             self.release(group, domain, customer_id, out);
@@ -236,7 +240,7 @@ impl Cluster {
                 .is_some_and(|all| all.iter().all(|customer| self.left.contains(&(id, *customer))))
     }
 
-    fn missing(&self, group: i32, domain: i32, entered: &Entered) -> Vec<NodeId> {
+    pub(super) fn missing(&self, group: i32, domain: i32, entered: &Entered) -> Vec<NodeId> {
         let group = if is_of_first(domain) { group } else { WORKER_GROUP };
         let mut ids = self.ids_of(group).unwrap_or_default();
         if self.elastic.on && group & SERVER_GROUP != 0 {
@@ -249,22 +253,5 @@ impl Cluster {
             .filter(|id| !entered.members.keys().any(|(member, _)| member == id))
             .filter(|id| *id != self.me.id || !self.config.standing_scheduler)
             .collect()
-    }
-
-    /// Scheduler: says which members barriers wait for, less and less often: MXNet's scheduler and servers wait in the
-    /// last one for as long as the job runs.
-    pub(in crate::cluster) fn report_barriers(&mut self, out: &mut Vec<Action>) {
-        let mut due = Vec::new();
-        for (place, entered) in &mut self.entered {
-            entered.looks = entered.looks.saturating_add(1);
-            due.extend(entered.looks.is_power_of_two().then_some(*place));
-        }
-        for (group, domain) in due {
-            let Some(entered) = self.entered.get(&(group, domain)) else { continue };
-            let missing = self.missing(group, domain, entered);
-            let missing: Vec<String> = missing.into_iter().map(|id| self.describe(id)).collect();
-            let text = format!("a barrier of group {group} waits for {}", missing.join(", "));
-            Self::log(out, Level::Verbose, text);
-        }
     }
 }

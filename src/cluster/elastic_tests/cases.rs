@@ -179,7 +179,7 @@ fn one_with_a_store_gets_no_keys_of_an_applications_handler() {
     world.pass(SECOND);
     let id = world.id(joined);
     assert_eq!(world.nodes[0].able_servers(), [8, 10]);
-    let status = world.nodes[0].status();
+    let status = world.nodes[0].status(std::time::Duration::ZERO);
     let state = status.nodes.iter().find(|node| node.id == id).map(|node| &node.state[..]);
     assert_eq!(state, Some("fixed"));
     world.dies(id);

@@ -403,7 +403,7 @@ fn operators_see_who_is_gone_and_who_is_back() {
     let mut world = elastic(3, 2);
     world.dies_soon(11);
     let state = |world: &World, id: NodeId| {
-        let nodes = world.nodes[0].status().nodes;
+        let nodes = world.nodes[0].status(std::time::Duration::ZERO).nodes;
         nodes.into_iter().find(|node| node.id == id).unwrap().state
     };
     assert_eq!((state(&world, 9), state(&world, 11)), ("live".to_owned(), "dead".to_owned()));

@@ -1,6 +1,7 @@
 //! Whom barriers wait for, whom they free, and what is said of them.
 
 use super::*;
+use crate::wire::elastic::StalledRound;
 
 #[test]
 fn a_barrier_frees_its_own_group_only() {
@@ -60,6 +61,81 @@ fn whom_a_barrier_waits_for_is_said_less_and_less_often() {
     job.start();
     job.barrier(0, 9, 0, ALL_GROUP);
     job.pass(165 * SECOND);
-    let says = |action: &&Action| matches!(action, Action::Log { text, .. } if text.contains("a barrier of group 7 waits for"));
-    assert_eq!(job.events[0].iter().filter(says).count(), 5);
+    assert_eq!(said(&job, Level::Verbose).len(), 5);
+    assert_eq!(said(&job, Level::Warning), [""; 0]);
+}
+
+/// What the scheduler has said of barriers, at that level.
+fn said(job: &Job, wanted: Level) -> Vec<&str> {
+    let text = |action| match action {
+        &Action::Log { level, ref text } if level == wanted => Some(text.as_str()),
+        _ => None,
+    };
+    let all = job.events[0].iter().filter_map(text);
+    all.filter(|text| text.starts_with("a barrier of")).collect()
+}
+
+/// The scheduler's and the servers' time in the exit barrier is not the workers'.
+#[test]
+fn who_keeps_workers_waiting_is_said_and_shown() {
+    let mut job = Job::of(2, 1);
+    job.start();
+    job.barrier(0, 9, 0, ALL_GROUP);
+    job.barrier(1, 9, 0, ALL_GROUP);
+    job.pass(50 * SECOND);
+    job.barrier(2, 1, 0, ALL_GROUP);
+    job.pass(8 * SECOND);
+    assert_eq!(said(&job, Level::Warning), [""; 0], "too early");
+    job.pass(3 * SECOND);
+    let missing = job.nodes[3].me().describe();
+    let text =
+        |waited| format!("a barrier of all nodes (group 7) has waited {waited} s for {missing}");
+    assert_eq!(said(&job, Level::Warning).len(), 1);
+    assert!(said(&job, Level::Warning)[0].ends_with(&format!("s for {missing}")));
+    assert_eq!(job.nodes[0].status(job.now).waits, [text(11)]);
+    job.barrier(3, 1, 0, ALL_GROUP);
+    assert_eq!(job.nodes[0].status(job.now).waits, [""; 0]);
+}
+
+/// As after `kv.init` of a key that is there already: the first worker's push is a gradient for which the second one's
+/// is missing, and that one is in the barrier behind it.
+#[test]
+fn who_waits_for_each_other_is_said_once() {
+    let mut job = Job::of(2, 1);
+    job.start();
+    let id_of = |job: &Job, i: usize| job.nodes[i].me().id;
+    let round = StalledRound {
+        key: 3,
+        round: 1,
+        waited: 10_000,
+        pushed: vec![id_of(&job, 2)],
+        missing: vec![id_of(&job, 3)],
+    };
+    let circles = |job: &Job| {
+        let is = |action: &&Action| matches!(action, Action::Log { text, level: Level::Warning } if text.starts_with("nodes wait"));
+        job.events[0].iter().filter(is).count()
+    };
+    job.feed(1, Event::Stalled(Some(round)));
+    job.settle();
+    job.barrier(3, 1, 0, WORKER_GROUP);
+    job.pass(9 * SECOND);
+    assert_eq!(circles(&job), 0, "the barrier is young");
+    job.pass(40 * SECOND);
+    assert_eq!(circles(&job), 1);
+    let (server, one, other) =
+        (job.nodes[1].me().describe(), job.nodes[2].me().describe(), job.nodes[3].me().describe());
+    let status = job.nodes[0].status(job.now).waits;
+    assert_eq!(status.len(), 3, "{status:?}");
+    let barrier = "a barrier of all workers (group 4)";
+    let round = format!("round 1 of key 3 at {server}");
+    assert_eq!(
+        status[2],
+        format!(
+            "nodes wait for each other: {barrier} waits for {one}, which is in {round}; {round} \
+             waits for {other}, which is in {barrier}"
+        )
+    );
+    job.feed(1, Event::Stalled(None));
+    job.settle();
+    assert_eq!(job.nodes[0].status(job.now).waits.len(), 1);
 }

@@ -67,6 +67,7 @@ pub(super) fn cluster_config(
         link_down_limit: settings.peer_timeout,
         start_timeout: settings.start_timeout,
         report_interval: settings.report_interval,
+        stall_report: settings.stall_report,
         recovery_wait: settings.recovery_wait,
         standing_scheduler,
         replicas: settings.replicas,

@@ -145,6 +145,7 @@ pub(super) fn cluster_config(
         link_down_limit: second / 2,
         start_timeout: None,
         report_interval: 10 * second,
+        stall_report: 10 * second,
         recovery_wait: 20 * second,
         standing_scheduler: false,
         replicas: Some(config.replicas),

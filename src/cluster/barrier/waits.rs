@@ -1,0 +1,192 @@
+//! The scheduler says whom barriers have waited for, and who waits for each other: in a barrier, or with a push in a
+//! round, of which servers tell it. Touches the membership's books alone.
+
+use std::time::Duration;
+
+use super::super::circle::{Wait, circle};
+use super::super::{Action, Cluster, Level};
+use super::{BETWEEN, Entered};
+use crate::wire::elastic::{StalledRound, Word, WordKind};
+use crate::wire::{ALL_GROUP, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
+
+/// Nodes that one line names.
+const NAMED_MAX: usize = 4;
+
+impl Entered {
+    /// Somebody came in. A barrier in which a worker waits has waited since the first one came: scheduler and servers
+    /// of MXNet are in the last one for as long as the job runs.
+    pub(super) fn came(&mut self, now: Duration, from: NodeId, limit: Duration) {
+        if self.members.is_empty() || (is_worker(from) && !self.has_worker()) {
+            self.since = now;
+            self.say_after = limit;
+        }
+    }
+
+    fn has_worker(&self) -> bool {
+        self.members.keys().any(|(member, _)| is_worker(*member))
+    }
+
+    /// When it is to be said next.
+    pub(in crate::cluster) const fn due(&self) -> Duration {
+        self.since.saturating_add(self.say_after)
+    }
+}
+
+impl Cluster {
+    /// Scheduler: says which members barriers wait for that have waited for long; each time after twice as long.
+    pub(in crate::cluster) fn report_barriers(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let mut due = Vec::new();
+        for (place, entered) in &mut self.entered {
+            if now >= entered.due() {
+                let waited = now.saturating_sub(entered.since);
+                entered.say_after = waited.saturating_mul(2).max(self.config.stall_report);
+                due.push(*place);
+            }
+        }
+        for (place, entered) in due.iter().filter_map(|place| self.entered.get_key_value(place)) {
+            let level = if entered.has_worker() { Level::Warning } else { Level::Verbose };
+            Self::log(out, level, self.barrier_text(now, *place, entered));
+        }
+        if !due.is_empty() {
+            self.say_circle(now, out);
+        }
+    }
+
+    /// Server: tells a scheduler of ours.
+    pub(in crate::cluster) fn tell_stalled(
+        &mut self,
+        stalled: Option<StalledRound>,
+        out: &mut Vec<Action>,
+    ) {
+        if self.ready && self.failure.is_none() && !self.is_scheduler() && self.is_ours(SCHEDULER) {
+            let kind = WordKind::Stalled as i32;
+            self.word(SCHEDULER, Word { kind, stalled, ..Word::default() }, out);
+        }
+    }
+
+    /// Scheduler: a server tells.
+    pub(in crate::cluster) fn stalled_came(
+        &mut self,
+        now: Duration,
+        from: NodeId,
+        round: Option<&StalledRound>,
+        out: &mut Vec<Action>,
+    ) {
+        let is_server = self.node(from).is_some_and(|node| node.role == Role::Server);
+        if !is_server || !self.is_scheduler() {
+            return;
+        }
+        match round {
+            None => {
+                self.stalled.remove(&from);
+            }
+            Some(round) => {
+                let since = now.saturating_sub(Duration::from_millis(round.waited));
+                self.stalled.insert(from, (since, round.clone()));
+                self.say_circle(now, out);
+            }
+        }
+    }
+
+    /// Says a circle that was not said last.
+    fn say_circle(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let text = self.circle_text(now).unwrap_or_default();
+        if !text.is_empty() && text != self.circle {
+            Self::log(out, Level::Warning, text.clone());
+        }
+        self.circle = text;
+    }
+
+    /// Scheduler: what waits, a line for each, and then whoever waits for each other: barriers in which workers are,
+    /// whether that is for long or not, and rounds of which servers have told.
+    pub(in crate::cluster) fn waits(&self, now: Duration) -> Vec<String> {
+        let barriers = self.entered.iter().filter(|(_, entered)| entered.has_worker());
+        let barriers = barriers.map(|(place, entered)| self.barrier_text(now, *place, entered));
+        let rounds = self.live_rounds().map(|(server, since, round)| {
+            let waited = now.saturating_sub(since).as_secs();
+            let whom = self.names(&round.missing, NAMED_MAX);
+            format!("{} has waited {waited} s for {whom}", self.round_name(server, round))
+        });
+        barriers.chain(rounds).chain(self.circle_text(now)).collect()
+    }
+
+    /// Who waits for each other, if somebody does.
+    fn circle_text(&self, now: Duration) -> Option<String> {
+        let long = |entered: &Entered| {
+            now.saturating_sub(entered.since) >= self.config.stall_report && entered.has_worker()
+        };
+        let barriers = self.entered.iter().filter(|(_, entered)| long(entered));
+        let barriers = barriers.map(|((group, domain), entered)| Wait {
+            name: format!("a barrier of {}", members(*group)),
+            members: entered.members.keys().map(|(member, _)| *member).collect(),
+            missing: self.missing(*group, *domain, entered),
+            blocks: true,
+        });
+        let rounds = self.live_rounds().map(|(server, _, round)| Wait {
+            name: self.round_name(server, round),
+            members: round.pushed.iter().copied().collect(),
+            missing: round.missing.clone(),
+            blocks: false,
+        });
+        let waits: Vec<Wait> = barriers.chain(rounds).collect();
+        let steps = circle(&waits)?;
+        let next = steps.iter().cycle().skip(1);
+        let steps = steps.iter().zip(next).map(|((wait, node), (next, _))| {
+            let (wait, next) = (&waits[*wait].name, &waits[*next].name);
+            format!("{wait} waits for {}, which is in {next}", self.describe(*node))
+        });
+        let steps: Vec<String> = steps.collect();
+        Some(format!("nodes wait for each other: {}", steps.join("; ")))
+    }
+
+    /// The rounds that servers told of that are still there.
+    fn live_rounds(&self) -> impl Iterator<Item = (NodeId, Duration, &StalledRound)> {
+        let rounds = self.stalled.iter().filter(|(id, _)| !self.is_gone(**id));
+        rounds.map(|(id, (since, round))| (*id, *since, round))
+    }
+
+    fn round_name(&self, server: NodeId, round: &StalledRound) -> String {
+        format!("round {} of key {} at {}", round.round, round.key, self.describe(server))
+    }
+
+    /// Some of these nodes for people.
+    fn names(&self, nodes: &[NodeId], most: usize) -> String {
+        let mut names: Vec<String> = nodes.iter().take(most).map(|id| self.describe(*id)).collect();
+        match nodes.len() - names.len() {
+            _ if names.is_empty() => names.push("others".to_owned()),
+            0 => {}
+            more => names.push(format!("{more} more")),
+        }
+        names.join(", and for ")
+    }
+
+    fn barrier_text(
+        &self,
+        now: Duration,
+        (group, domain): (i32, i32),
+        entered: &Entered,
+    ) -> String {
+        let missing: Vec<NodeId> = self.missing(group, domain, entered);
+        let missing: Vec<NodeId> = missing.into_iter().filter(|id| !self.is_gone(*id)).collect();
+        // Of the nodes of a process any may come.
+        let names = if domain == BETWEEN && self.config.group_size > 1 { 0 } else { NAMED_MAX };
+        let whom = self.names(&missing, names);
+        let waited = now.saturating_sub(entered.since).as_secs();
+        let who = members(group);
+        format!("a barrier of {who} has waited {waited} s for {whom}")
+    }
+}
+
+/// A group for people.
+fn members(group: i32) -> String {
+    let who = match group {
+        WORKER_GROUP => "all workers",
+        SERVER_GROUP => "all servers",
+        SCHEDULER => "the scheduler",
+        ALL_GROUP => "all nodes",
+        _ if group == WORKER_GROUP + SERVER_GROUP => "all workers and servers",
+        _ if group == WORKER_GROUP + SCHEDULER => "all workers and the scheduler",
+        _ => "all servers and the scheduler",
+    };
+    format!("{who} (group {group})")
+}

@@ -1,0 +1,68 @@
+//! Says which round of a store has waited for long: to people ever more rarely, to the scheduler whenever that is
+//! another one. May touch the shell and the van.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Shell;
+use crate::cluster::Event;
+use crate::node::customer::Shared;
+use crate::node::van::lock;
+use crate::observe::log::{self, Level};
+use crate::store::{Reminder, Stall};
+use crate::wire::elastic::StalledRound;
+
+/// Between two looks at the store.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// When to look, and what was said.
+pub(super) struct StallWatch {
+    next: Duration,
+    reminder: Reminder,
+    /// What the scheduler was told last; it has not waited at all there.
+    told: Option<StalledRound>,
+}
+
+impl StallWatch {
+    /// `limit`: what waits for less is not said.
+    pub(super) const fn new(limit: Duration) -> Self {
+        Self { next: Duration::ZERO, reminder: Reminder::new(limit), told: None }
+    }
+}
+
+impl Shell {
+    /// Says which round has waited for long. A store that is at work is asked the next time.
+    pub(crate) fn report_stalls(&self, customer: &Shared) {
+        let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
+        let (now, mut watch) = (van.now(), lock(&serving.watch));
+        if now < watch.next || self.handed_over.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(mut store) = serving.store.try_lock() else { return };
+        let stall = store.stalled(now, watch.reminder.limit());
+        drop(store);
+        watch.next = now.saturating_add(LOOK);
+        if let Some(stall) = stall.as_ref().filter(|_| watch.reminder.is_due(now)) {
+            watch.reminder.said(now);
+            let text = van.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));
+            log::write(Level::Warning, &text);
+        }
+        let round = stall.as_ref().map(told);
+        if round != watch.told {
+            watch.told.clone_from(&round);
+            drop(watch);
+            let waited = stall.map_or(0, |stall| stall.waited.as_millis() as u64);
+            van.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
+        }
+    }
+}
+
+fn told(stall: &Stall) -> StalledRound {
+    StalledRound {
+        key: stall.key,
+        round: stall.round,
+        waited: 0,
+        pushed: stall.pushed.clone(),
+        missing: stall.missing.iter().map(|(id, _)| *id).collect(),
+    }
+}
