@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tenures::{Tenure, Tenures};
+use super::tenures::{Tenure, Tenures, orders_by_key};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, Order, Route};
 use crate::wire::{Key, NodeId};
 
@@ -152,9 +152,9 @@ pub fn place(claims: &BTreeMap<NodeId, Vec<Claim>>, former: &Pieces) -> Pieces {
 pub fn resolve(evidence: Evidence<'_>) -> Resolution {
     let lives = |node: NodeId| evidence.claims.contains_key(&node);
     let mut resolution = Resolution::default();
+    let orders = orders_by_key(evidence.orders);
     for (key, found) in keys(evidence.claims, evidence.former) {
-        let of_key = |order: &&(NodeId, Order)| order.1.key == key;
-        let orders: Vec<(NodeId, Order)> = evidence.orders.iter().filter(of_key).copied().collect();
+        let orders = orders.get(&key).map_or(&[][..], Vec::as_slice);
         let tenures = evidence.tenures.get(&key).map_or(&[][..], |tenures| &tenures.parts);
         let ordered = orders.iter().flat_map(|(_, order)| [order.from, order.to]);
         let borders: Vec<u64> =
@@ -167,7 +167,7 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
             Holding::Replica => !lives(held.claim.peer),
         };
         let pieces = found.pieces(&borders, may_win, |segment| match segment.best {
-            Some(best) if !is_stale(best, segment, &orders, tenures, lives) => {
+            Some(best) if !is_stale(best, segment, orders, tenures, lives) => {
                 let stays = best.is(Holding::Owner)
                     || (best.is(Holding::Leaving) && lives(best.claim.peer));
                 Choice::Claim { takes_over: !stays }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
-use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
+use super::tenures::Tenures;
+use super::{Action, Cluster, Failure, FailureKind, Level, said, tenures};
 use crate::wire::elastic::{Claim, OPAQUE_END, Word, WordKind};
-use crate::wire::{NodeId, Role};
+use crate::wire::{Key, NodeId, Role};
 
 /// After that time a server that has not answered is asked again, with its next sign of life.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -34,6 +35,20 @@ pub(super) struct Collection {
     pub(super) again: bool,
 }
 
+/// What a word about claims leads to.
+enum Taking {
+    /// Nothing, or no more than that a collection may end.
+    Not,
+    /// A word before it got lost: all servers are asked.
+    Gap,
+    /// It waits for the end of the collection.
+    Later,
+    /// All pieces may be elsewhere.
+    All,
+    /// The pieces of these keys may be elsewhere.
+    Some(BTreeSet<Key>),
+}
+
 impl Cluster {
     // ---- claims ------------------------------------------------------------------------------------------
 
@@ -50,26 +65,62 @@ impl Cluster {
             return;
         }
         self.note_claimed(from, word, out);
-        self.forget_not_begun(from, word, out);
-        let books = &mut self.elastic.books;
-        let claims: Vec<Claim> =
-            word.claims.iter().filter(|claim| is_sound(claim)).copied().collect();
-        match &mut books.collection {
-            Some(collection) if collection.answers.contains_key(&from) => {
-                collection.later.insert(from, claims);
-            }
-            Some(collection) => {
-                if collection.epoch == word.epoch && collection.asked.contains(&from) {
-                    collection.answers.insert(from, claims);
-                }
-            }
-            None => {
-                books.claims.insert(from, claims);
+        match self.take_claims(from, word) {
+            Taking::Not => {}
+            Taking::Gap => self.collect_soon(now, out),
+            Taking::Later => self.forget_not_begun(from, word.epoch, out),
+            Taking::All => {
+                self.forget_not_begun(from, word.epoch, out);
                 self.replace_pieces(out);
+                self.empty_drained(out);
+            }
+            Taking::Some(keys) => {
+                self.forget_not_begun(from, word.epoch, out);
+                self.replace_pieces_of(&keys, out);
                 self.empty_drained(out);
             }
         }
         self.go_on(now, out);
+    }
+
+    /// Takes in all that a server holds, or what is new of that.
+    fn take_claims(&mut self, from: NodeId, word: &Word) -> Taking {
+        let books = &mut self.elastic.books;
+        let mut claims: Vec<Claim> =
+            word.claims.iter().filter(|claim| is_sound(claim)).copied().collect();
+        said::sort(&mut claims);
+        let says_all = word.since == 0;
+        if let Some(collection) = &mut books.collection
+            && !collection.answers.contains_key(&from)
+        {
+            // What is new is no answer. The answer will say all.
+            if says_all && collection.epoch == word.epoch && collection.asked.contains(&from) {
+                collection.answers.insert(from, claims);
+                books.told.insert(from, word.number);
+            }
+            return Taking::Not;
+        }
+        if !says_all && books.told.get(&from) != Some(&word.since) {
+            return Taking::Gap;
+        }
+        books.told.insert(from, word.number);
+        let known = match &mut books.collection {
+            Some(Collection { answers, later, .. }) => {
+                later.entry(from).or_insert_with(|| answers.get(&from).cloned().unwrap_or_default())
+            }
+            None => books.claims.entry(from).or_default(),
+        };
+        let mut keys = BTreeSet::new();
+        if says_all {
+            *known = claims;
+        } else {
+            keys = said::apply(known, &claims, &word.gone);
+        }
+        match (&books.collection, says_all) {
+            (Some(_), _) => Taking::Later,
+            (None, true) => Taking::All,
+            (None, false) => Taking::Some(keys),
+        }
     }
 
     /// The first claims of a server, and of each key, are in the journal.
@@ -143,14 +194,34 @@ impl Cluster {
         self.forget_done_orders(out);
     }
 
+    /// As [`Self::replace_pieces`], where claims of no other keys are new.
+    fn replace_pieces_of(&mut self, keys: &BTreeSet<Key>, out: &mut Vec<Action>) {
+        let books = &mut self.elastic.books;
+        let of_keys = |claims: &Vec<Claim>| -> Vec<Claim> {
+            keys.iter().flat_map(|key| said::of_key(claims, *key)).copied().collect()
+        };
+        let claims = books.claims.iter().map(|(id, claims)| (*id, of_keys(claims))).collect();
+        let known = |key: &Key| Some((*key, books.pieces.get(key)?.clone()));
+        let former: Pieces = keys.iter().filter_map(known).collect();
+        let placed = place(&claims, &former);
+        let changed = tenures::changes(&former, &placed, &books.all_orders(), None);
+        books.pieces.extend(placed);
+        self.note_tenures(changed, out);
+        self.forget_done_orders(out);
+    }
+
     /// Where all pieces are from now on; `epoch` is that of the policy that says so, if one does. What came to another
     /// owner is in the journal.
     pub(super) fn set_pieces(&mut self, pieces: Pieces, epoch: Option<u64>, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
         let changed = tenures::changes(&books.pieces, &pieces, &books.all_orders(), epoch);
         books.pieces = pieces;
+        self.note_tenures(changed, out);
+    }
+
+    fn note_tenures(&mut self, changed: Tenures, out: &mut Vec<Action>) {
         if !changed.is_empty() {
-            tenures::note(&mut books.tenures, &changed);
+            tenures::note(&mut self.elastic.books.tenures, &changed);
             out.push(Action::Record(Record::new(Change::Taken(Taken { keys: changed }))));
         }
     }
@@ -277,6 +348,7 @@ impl Cluster {
         let keeps_keys = self.is_opaque(id) && self.may_have_keys(id);
         let books = &mut self.elastic.books;
         books.claims.remove(&id);
+        books.told.remove(&id);
         books.draining.remove(&id);
         if !books.joining.remove(&id) {
             let why = match books.fixed.get(&id) {

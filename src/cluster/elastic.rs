@@ -12,7 +12,7 @@ use super::claims::Pieces;
 use super::collect::Collection;
 use super::orders::Replaced;
 use super::tenures::Tenures;
-use super::types::{Policy, RoundTimes};
+use super::types::{Difference, Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, Order, Word, WordKind};
 use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
@@ -63,8 +63,10 @@ pub(super) struct Books {
     pub(super) returning: BTreeSet<NodeId>,
     /// Servers that were told to stop in the place of rank 0.
     pub(super) stopped: BTreeSet<NodeId>,
-    /// The newest claims of each server.
+    /// The newest claims of each server, in order (`said::sort`).
     pub(super) claims: BTreeMap<NodeId, Vec<Claim>>,
+    /// The number of the last word of each server about its claims that was taken in.
+    pub(super) told: BTreeMap<NodeId, u64>,
     /// Where all pieces are.
     pub(super) pieces: Pieces,
     /// Since when pieces are whose.
@@ -210,14 +212,16 @@ impl Cluster {
     pub(super) fn claim(
         &mut self,
         epoch: u64,
-        claims: Vec<Claim>,
+        (claims, difference): (Vec<Claim>, Difference),
         (fixed, opaque): (Option<String>, bool),
         out: &mut Vec<Action>,
     ) {
         if self.elastic.on && self.ready && self.config.role == Role::Server {
             let text = fixed.unwrap_or_default();
             let kind = WordKind::Claims as i32;
-            let word = Word { kind, epoch, claims, text, opaque, ..Word::default() };
+            let Difference { number, since, gone } = difference;
+            let word =
+                Word { kind, epoch, claims, text, opaque, number, since, gone, ..Word::default() };
             self.word(SCHEDULER, word, out);
         }
     }

@@ -28,6 +28,7 @@ mod ranking;
 mod recovery;
 mod registration;
 mod resume;
+pub mod said;
 mod status;
 pub mod tenures;
 #[cfg(test)]
@@ -40,7 +41,9 @@ use std::time::Duration;
 
 pub use ranking::RankOrder;
 pub use status::{NodeStatus, Status};
-pub use types::{Action, ClusterConfig, Event, Failure, FailureKind, Level, Policy, RoundTimes};
+pub use types::{
+    Action, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy, RoundTimes,
+};
 
 use crate::wire::elastic::StalledRound;
 use crate::wire::{
@@ -163,8 +166,8 @@ impl Cluster {
                 let (kind, me) = (FailureKind::Remote, self.me.id);
                 self.fail_everywhere(me, Failure { kind, text }, out);
             }
-            Event::Claims { epoch, claims, fixed, opaque } => {
-                self.claim(epoch, claims, (fixed, opaque), out);
+            Event::Claims { epoch, claims, difference, fixed, opaque } => {
+                self.claim(epoch, (claims, difference), (fixed, opaque), out);
             }
             Event::Report(report) => self.report_measured(report, out),
             Event::Orders(orders) => self.order(now, &orders, out),

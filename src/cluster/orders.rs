@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::claims::{Piece, is_sound};
+use super::claims::Piece;
 use super::elastic::Books;
 use super::journal::{Change, Ordered, Orders, Record};
 use super::{Action, Cluster};
@@ -200,17 +200,19 @@ impl Cluster {
     /// A server says what it holds. If it knows the policy in force, it has none of the orders any more that were
     /// replaced before that was made: what it still owns it has not given away. (What it says while a policy is being
     /// made bears the epoch of that, which it does not know yet.)
-    pub(super) fn forget_not_begun(&mut self, from: NodeId, word: &Word, out: &mut Vec<Action>) {
+    pub(super) fn forget_not_begun(&mut self, from: NodeId, epoch: u64, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        let forgotten = |known: &Replaced| known.giver == from && known.epoch < word.epoch;
-        if word.epoch != self.elastic.policy.epoch || !books.replaced.iter().any(forgotten) {
+        let forgotten = |known: &Replaced| known.giver == from && known.epoch < epoch;
+        if epoch != self.elastic.policy.epoch || !books.replaced.iter().any(forgotten) {
             return;
         }
         let before = books.replaced.clone();
-        let owned: Vec<&Claim> = word
-            .claims
-            .iter()
-            .filter(|claim| is_sound(claim) && claim.holding == Holding::Owner as i32)
+        let said_later = books.collection.as_ref().and_then(|all| all.later.get(&from));
+        let claims = said_later.or_else(|| books.claims.get(&from));
+        let owned: Vec<&Claim> = claims
+            .into_iter()
+            .flatten()
+            .filter(|claim| claim.holding == Holding::Owner as i32)
             .collect();
         books.replaced = before
             .iter()

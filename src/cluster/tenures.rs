@@ -75,19 +75,19 @@ pub fn changes(
     epoch: Option<u64>,
 ) -> Tenures {
     let mut changes = Tenures::new();
+    let orders = orders_by_key(orders);
     for (key, known) in after {
         let former = before.get(key).map_or(&[][..], |known| &known.pieces);
         if former == known.pieces {
             continue;
         }
-        let orders = orders.iter().filter(|(_, order)| order.key == *key);
-        let orders: Vec<(NodeId, Order)> = orders.copied().collect();
+        let orders = orders.get(key).map_or(&[][..], Vec::as_slice);
         let mut parts = Vec::new();
         for piece in &known.pieces {
             if epoch.is_some_and(|epoch| piece.term == takeover_term(epoch)) {
                 parts.push(tenure(piece, piece.from, piece.to, piece.term));
             } else {
-                came_to(piece, former, &orders, &mut parts);
+                came_to(piece, former, orders, &mut parts);
             }
         }
         if !parts.is_empty() {
@@ -95,6 +95,15 @@ pub fn changes(
         }
     }
     changes
+}
+
+/// Orders, in their order, by the key that they are about.
+pub(super) fn orders_by_key(orders: &[(NodeId, Order)]) -> BTreeMap<Key, Vec<(NodeId, Order)>> {
+    let mut by_key: BTreeMap<Key, Vec<(NodeId, Order)>> = BTreeMap::new();
+    for ordered in orders {
+        by_key.entry(ordered.1.key).or_default().push(*ordered);
+    }
+    by_key
 }
 
 /// Those parts of a piece that were another one's.

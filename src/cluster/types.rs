@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::ranking::RankOrder;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
-use crate::wire::{Message, Node, NodeId, Role};
+use crate::wire::{Key, Message, Node, NodeId, Role};
 
 /// What a node was told about itself and the job.
 #[derive(Clone, Debug)]
@@ -101,6 +101,17 @@ impl RoundTimes {
     }
 }
 
+/// How a server's claims follow on those before ([`said::Said`](super::said::Said)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Which word of this server about its claims it is, from 1 on.
+    pub number: u64,
+    /// The number of the word that it follows on; 0: it says all.
+    pub since: u64,
+    /// Keys of which nothing is left.
+    pub gone: Vec<Key>,
+}
+
 /// What happens to a node.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "events are not kept")]
@@ -157,14 +168,16 @@ pub enum Event {
     Tick,
     /// This node is past its exit barrier: losses mean nothing any more.
     Finalizing,
-    /// Server: all that it holds. Answers [`Action::Collect`] with its epoch, and comes by itself, with the
+    /// Server: what it holds, or what is new of that. Answers with all [`Action::Collect`] with its epoch, and comes by itself, with the
     /// newest epoch known, when this server is able to serve (of one that joins: once the commands are here)
     /// and after changes.
     Claims {
         /// Which collection, or policy, it belongs to.
         epoch: u64,
-        /// The pieces.
+        /// The pieces; of a difference those of all keys of which something is new.
         claims: Vec<Claim>,
+        /// What was told before, and is to be kept.
+        difference: Difference,
         /// Why this server's values do not move, if so: an application's own handler keeps them.
         fixed: Option<String>,
         /// An application's own handler keeps the values: they move by whole keys, and nobody has copies.

@@ -6,7 +6,6 @@
 //! state of a key while its handler does not run.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::Bytes;
@@ -15,11 +14,12 @@ use super::customer::Shared;
 use super::service::Delivery;
 use super::shell::{Owner, send_transfer};
 use super::van::{Van, lock};
-use crate::cluster::Event;
+use crate::cluster::said::Said;
+use crate::cluster::{Difference, Event};
 use crate::kv::KvPairs;
 use crate::observe::log::{self, Level};
 use crate::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
-use crate::wire::elastic::{Order, Transfer, Word};
+use crate::wire::elastic::{Claim, Order, Transfer, Word};
 use crate::wire::{Key, Message, Meta, NodeId};
 
 /// What an application does so that its keys can move. Keys are those of requests. Called on a thread of the library
@@ -83,8 +83,8 @@ pub(crate) struct Movable {
     state: Box<dyn KeyState>,
     /// Made when the job is known.
     keys: OnceLock<Mutex<Opaque>>,
-    /// One more than the number of the claims that the scheduler was sent last.
-    claimed: AtomicU64,
+    /// What the scheduler was told of what is here.
+    said: Mutex<Said>,
 }
 
 /// The keys of an answer on its way: kept until the worker has confirmed it (over zmq, until it is in the kernel's
@@ -114,7 +114,7 @@ impl Drop for Underway {
 
 impl Movable {
     pub(crate) fn new(state: Box<dyn KeyState>) -> Self {
-        Self { state, keys: OnceLock::new(), claimed: AtomicU64::new(0) }
+        Self { state, keys: OnceLock::new(), said: Mutex::default() }
     }
 
     /// For an application that was made without knowing of this.
@@ -169,7 +169,7 @@ impl Movable {
                 "server {from} sent a key that cannot be used: {error}"
             )));
         }
-        self.claim_changes(customer);
+        self.claim_news(customer, true);
     }
 
     /// A new policy.
@@ -199,20 +199,32 @@ impl Movable {
     pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
         let Ok(van) = customer.van() else { return };
         let claims = lock(self.keys(customer, &van)).collect(word);
-        van.event(Event::Claims { epoch: word.epoch, claims, fixed: None, opaque: true });
+        Self::say(&van, word.epoch, lock(&self.said).all(claims));
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
     fn claim_changes(&self, customer: &Shared) {
+        self.claim_news(customer, false);
+    }
+
+    /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the next tick.
+    fn claim_news(&self, customer: &Shared, can_wait: bool) {
         let Ok(van) = customer.van() else { return };
+        let mut said = lock(&self.said);
         let keys = lock(self.keys(customer, &van));
-        let number = keys.claims_number() + 1;
-        if !van.is_elastic() || self.claimed.swap(number, Ordering::Relaxed) == number {
+        let number = keys.claims_number();
+        if !van.is_elastic() || !said.is_due(number, can_wait) {
             return;
         }
         let (epoch, claims) = (keys.epoch(), keys.claims());
         drop(keys);
-        van.event(Event::Claims { epoch, claims, fixed: None, opaque: true });
+        let news = said.news(number, claims);
+        drop(said);
+        Self::say(&van, epoch, news);
+    }
+
+    fn say(van: &Van, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
+        van.event(Event::Claims { epoch, claims, difference, fixed: None, opaque: true });
     }
 
     /// This server was emptied, or the job is over.

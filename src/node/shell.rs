@@ -22,6 +22,7 @@ use super::customer::Shared;
 use super::error::Result;
 use super::lending::Lending;
 use super::van::lock;
+use crate::cluster::said::Said;
 use crate::kv::{KvPairs, key_at, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::observe::{MessageKind, Traffic};
@@ -60,8 +61,8 @@ struct Serving {
     profiles: AtomicBool,
     /// Nanoseconds that requests have taken here.
     busy: AtomicU64,
-    /// One more than the number of the claims that the scheduler was sent last.
-    claimed: AtomicU64,
+    /// What the scheduler was told of what is here.
+    said: Mutex<Said>,
     /// When to say again which round waits.
     watch: Mutex<StallWatch>,
 }
@@ -195,7 +196,7 @@ impl Shell {
             profiler: Mutex::default(),
             profiles: AtomicBool::new(false),
             busy: AtomicU64::new(0),
-            claimed: AtomicU64::new(0),
+            said: Mutex::default(),
             watch: Mutex::new(StallWatch::new(settings.stall_report)),
         }))
     }

@@ -300,7 +300,7 @@ pub enum WordKind {
     Policy = 1,
     /// Scheduler to servers: `lost` are dead; take nothing from them any more and say what you hold.
     Collect = 2,
-    /// Server to scheduler: all that it holds, under `epoch`. With a `text`: nothing that it has can move, for
+    /// Server to scheduler: all that it holds, or what is new since the last one, under `epoch`. With a `text`: nothing that it has can move, for
     /// that reason.
     Claims = 3,
     /// Scheduler to a server: move `moves` away.
@@ -446,6 +446,16 @@ pub struct Word {
     /// `Claims`: an application's own handler keeps what this server has. It moves by whole keys, and has no copies.
     #[prost(bool, tag = "18")]
     pub opaque: bool,
+    /// `Claims`: which one of this server it is, from 1 on.
+    #[prost(uint64, tag = "19")]
+    pub number: u64,
+    /// `Claims`: the number of the one that it follows on: `claims` are all those of each key of which something is
+    /// new. 0: `claims` are all.
+    #[prost(uint64, tag = "20")]
+    pub since: u64,
+    /// `Claims`: keys of which nothing is left.
+    #[prost(uint64, repeated, tag = "21")]
+    pub gone: Vec<Key>,
     /// `Stalled`: that round.
     #[prost(message, optional, tag = "30")]
     pub stalled: Option<StalledRound>,

@@ -1,7 +1,7 @@
 //! Elastic jobs, one thing at a time.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event, Failure, Status};
+use crate::cluster::{Action, Difference, Event, Failure, Status};
 use crate::wire::elastic::{Word, WordKind};
 use crate::wire::{
     ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, ability, server_id,
@@ -137,7 +137,16 @@ fn the_death_of_one_that_never_claimed_ends_the_job() {
     let mut world = World::new(1, 1, 2);
     let fixed = Some("an application keeps them".to_owned());
     let i = world.index(10);
-    world.feed(i, Event::Claims { epoch: 1, claims: Vec::new(), fixed, opaque: false });
+    world.feed(
+        i,
+        Event::Claims {
+            difference: Difference::default(),
+            epoch: 1,
+            claims: Vec::new(),
+            fixed,
+            opaque: false,
+        },
+    );
     world.settle();
     world.dies(10);
     let text = world.failure().unwrap();
@@ -150,7 +159,16 @@ fn with_handlers() -> World {
     for id in [8, 10] {
         let i = world.index(id);
         let claims = Vec::new();
-        world.feed(i, Event::Claims { epoch: 1, claims, fixed: None, opaque: true });
+        world.feed(
+            i,
+            Event::Claims {
+                difference: Difference::default(),
+                epoch: 1,
+                claims,
+                fixed: None,
+                opaque: true,
+            },
+        );
     }
     world.settle();
     world
@@ -530,4 +548,25 @@ fn a_restarted_server_joins_as_a_new_one() {
     assert_eq!(world.failure(), None);
     assert_eq!(world.nodes[0].policy().servers, [10, 12]);
     world.check();
+}
+
+#[test]
+fn a_difference_that_follows_on_what_was_never_heard_makes_the_scheduler_ask_all() {
+    let mut world = World::new(1, 1, 2);
+    world.settle();
+    let (server, epoch) = (world.index(8), world.nodes[0].policy().epoch);
+    let said = |number, since, gone| Event::Claims {
+        difference: Difference { number, since, gone },
+        epoch,
+        claims: Vec::new(),
+        fixed: None,
+        opaque: false,
+    };
+    world.feed(server, said(5, 0, Vec::new()));
+    world.feed(server, said(6, 5, vec![1]));
+    world.settle();
+    assert_eq!(world.nodes[0].policy().epoch, epoch);
+    world.feed(server, said(8, 7, Vec::new()));
+    world.settle();
+    assert!(world.nodes[0].policy().epoch > epoch);
 }

@@ -2,9 +2,9 @@
 
 use super::store::{KEY, LENGTH};
 use super::world::{SECOND, World};
-use crate::cluster::Event;
 use crate::cluster::claims::KeyPieces;
 use crate::cluster::orders::REPLACED_MAX;
+use crate::cluster::{Difference, Event};
 use crate::wire::elastic::{Claim, Holding, OPAQUE_END, Order};
 use crate::wire::{NodeId, server_id};
 
@@ -232,7 +232,13 @@ fn an_opaque_key_may_have_gone_by_an_order_that_was_taken_back() {
         holding: Holding::Owner.into(),
         ..Claim::default()
     };
-    let claims = |claims| Event::Claims { epoch: 1, claims, fixed: None, opaque: true };
+    let claims = |claims| Event::Claims {
+        difference: Difference::default(),
+        epoch: 1,
+        claims,
+        fixed: None,
+        opaque: true,
+    };
     let (a, b) = (world.index(8), world.index(10));
     world.feed(a, claims(vec![own]));
     world.feed(b, claims(Vec::new()));

@@ -1,7 +1,7 @@
 //! Workers that die, come back and leave, in a job whose nodes all go on without them.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Event, Level};
+use crate::cluster::{Action, Difference, Event, Level};
 use crate::wire::elastic::LiveWorker;
 use crate::wire::{ALL_GROUP, NodeId, Role, SERVER_GROUP, WORKER_GROUP, ability};
 
@@ -118,7 +118,16 @@ fn a_server_that_waits_for_all_ends_the_job() {
         let fixed = why.map(str::to_owned);
         for server in [8, 10].map(|id| world.of(id)) {
             let fixed = fixed.clone();
-            world.feed(server, Event::Claims { epoch: 1, claims: Vec::new(), opaque, fixed });
+            world.feed(
+                server,
+                Event::Claims {
+                    difference: Difference::default(),
+                    epoch: 1,
+                    claims: Vec::new(),
+                    opaque,
+                    fixed,
+                },
+            );
         }
         world.settle();
         world.dies_soon(11);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::store::{KEY, LENGTH, Out, Store, Transfer};
 use crate::cluster::journal::{Record, State};
 pub(super) use crate::cluster::tests::SECOND;
-use crate::cluster::{Action, Cluster, ClusterConfig, Event, tests};
+use crate::cluster::{Action, Cluster, ClusterConfig, Difference, Event, tests};
 use crate::sim::random::Random;
 use crate::wire::elastic::Order;
 use crate::wire::{Message, NodeId, Role, SCHEDULER, ability};
@@ -194,7 +194,16 @@ impl World {
                     node.members().keys().copied().filter(|id| node.is_gone(*id)).collect();
                 let claims = self.stores[i].collected(gone);
                 self.dirty[i] = false;
-                self.feed(i, Event::Claims { epoch: *epoch, claims, fixed: None, opaque: false });
+                self.feed(
+                    i,
+                    Event::Claims {
+                        difference: Difference::default(),
+                        epoch: *epoch,
+                        claims,
+                        fixed: None,
+                        opaque: false,
+                    },
+                );
             }
             Action::Orders { moves } => self.with_store(i, |store, out| store.ordered(moves, out)),
             Action::Leave => {
@@ -347,7 +356,16 @@ impl World {
             self.dirty[i] = false;
             let epoch = self.nodes[i].policy().epoch;
             let claims = self.stores[i].claims();
-            self.feed(i, Event::Claims { epoch, claims, fixed: None, opaque: false });
+            self.feed(
+                i,
+                Event::Claims {
+                    difference: Difference::default(),
+                    epoch,
+                    claims,
+                    fixed: None,
+                    opaque: false,
+                },
+            );
         }
         due
     }

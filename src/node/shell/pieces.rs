@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Head, Serving, Shell, respond};
-use crate::cluster::Event;
+use crate::cluster::{Difference, Event};
 use crate::node::customer::Shared;
 use crate::node::van::lock;
 use crate::observe::log::{self, Level};
@@ -34,7 +34,7 @@ impl Shell {
             log::write(Level::Error, &text);
             (self.on_stop)(Err(text));
         }
-        self.claim_changes(customer);
+        self.claim_news(customer, true);
     }
 
     /// A new policy.
@@ -61,30 +61,40 @@ impl Shell {
     pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
         let mut claims = Vec::new();
         self.with_store(customer, |store, _| claims = store.collect(word));
-        self.say(customer, word.epoch, claims);
+        let Some(serving) = self.served.get() else { return };
+        let all = lock(&serving.said).all(claims);
+        self.say(customer, word.epoch, all);
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
     pub(crate) fn claim_changes(&self, customer: &Shared) {
+        self.claim_news(customer, false);
+    }
+
+    /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the next tick.
+    fn claim_news(&self, customer: &Shared, can_wait: bool) {
         let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
         if !van.is_elastic() {
             return;
         }
+        let mut said = lock(&serving.said);
         let store = lock(&serving.store);
-        let number = store.claims_number() + 1;
-        if serving.claimed.swap(number, Ordering::Relaxed) == number {
+        let number = store.claims_number();
+        if !said.is_due(number, can_wait) {
             return;
         }
         // The policy that the store follows: the van may know a newer one, which waits for its turn here.
         let (epoch, claims) = (store.epoch(), store.claims());
         drop(store);
-        self.say(customer, epoch, claims);
+        let news = said.news(number, claims);
+        drop(said);
+        self.say(customer, epoch, news);
     }
 
-    fn say(&self, customer: &Shared, epoch: u64, claims: Vec<Claim>) {
+    fn say(&self, customer: &Shared, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
         let Ok(van) = customer.van() else { return };
         let fixed = self.handed_over.load(Ordering::Acquire).then(|| HANDED_OVER.to_owned());
-        van.event(Event::Claims { epoch, claims, fixed, opaque: false });
+        van.event(Event::Claims { epoch, claims, difference, fixed, opaque: false });
     }
 
     /// This server was emptied, or the job is over: whoever runs it ends.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Core, Van, lock};
-use crate::cluster::{Action, Event, Policy};
+use crate::cluster::{Action, Difference, Event, Policy};
 use crate::node::planning::{Measuring, Planning, Probe, Steps};
 use crate::node::service::Delivery;
 use crate::node::threads;
@@ -27,8 +27,8 @@ impl Van {
             Action::Collect { epoch } => {
                 if !self.customers.have_store() {
                     let fixed = Some(OWN_HANDLER.to_owned());
-                    let claims = Vec::new();
-                    return Some(Event::Claims { epoch, claims, fixed, opaque: false });
+                    let (claims, difference) = (Vec::new(), Difference::default());
+                    return Some(Event::Claims { epoch, claims, difference, fixed, opaque: false });
                 }
                 let lost = core.lost.keys().copied().collect();
                 let word = Word { epoch, lost, ..Word::default() };

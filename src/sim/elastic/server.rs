@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
+use crate::cluster::said::Said;
 use crate::cluster::{Action, Event, Policy};
 use crate::sim::app::{APP, Input, Judge, Output, View, answer, with_data};
 use crate::store::command::Head;
@@ -41,21 +42,21 @@ pub(super) struct Server {
     store: Option<Store>,
     /// Servers that are dead.
     lost: BTreeSet<NodeId>,
-    /// What was claimed last.
-    claimed: Option<u64>,
+    /// What the scheduler was told of what is here.
+    said: Said,
     /// When something was claimed for the first time.
     claims_since: Option<Duration>,
     leaving: bool,
 }
 
 impl Server {
-    pub(super) const fn new(config: ServerConfig, sabotage: Sabotage) -> Self {
+    pub(super) fn new(config: ServerConfig, sabotage: Sabotage) -> Self {
         Self {
             config,
             sabotage,
             store: None,
             lost: BTreeSet::new(),
-            claimed: None,
+            said: Said::default(),
             claims_since: None,
             leaving: false,
         }
@@ -156,9 +157,11 @@ impl Server {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
                 let word = Word { epoch, lost, ..Word::default() };
                 let claims = self.sabotage.claims(store.collect(&word));
+                let (claims, difference) = self.said.all(claims);
                 out.push(Output::Elastic(Event::Claims {
                     epoch,
                     claims,
+                    difference,
                     fixed: None,
                     opaque: false,
                 }));
@@ -177,10 +180,12 @@ impl Server {
     fn claim(&mut self, now: Duration, out: &mut Vec<Output>) {
         let Some(store) = &self.store else { return };
         let number = store.claims_number();
-        if store.epoch() > 0 && self.claimed.replace(number) != Some(number) {
+        if store.epoch() > 0 && self.said.is_due(number, false) {
             self.claims_since.get_or_insert(now);
             let (epoch, claims) = (store.epoch(), self.sabotage.claims(store.claims()));
-            out.push(Output::Elastic(Event::Claims { epoch, claims, fixed: None, opaque: false }));
+            let (claims, difference) = self.said.news(number, claims);
+            let (fixed, opaque) = (None, false);
+            out.push(Output::Elastic(Event::Claims { epoch, claims, difference, fixed, opaque }));
         }
     }
 
