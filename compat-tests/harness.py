@@ -173,7 +173,7 @@ class Node:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self._popen.wait(10)
+        self._popen.wait(60)  # The kernel may take long to give back much memory on a machine that is busy.
         if self.ended is None:
             self.ended = time.monotonic()
 
