@@ -9,6 +9,7 @@ Environment: PSLITE_LIBRARY (the preload library), PSLITE_PYTHON (an interpreter
 PSLITE_KEEP (a folder that keeps the outputs of every run).
 """
 
+import atexit
 import json
 import os
 import random
@@ -64,6 +65,13 @@ QUIET_PORTS = range(61000, 65500)
 
 
 _given = set()
+
+
+def scratch(prefix):
+    """A folder for what several tests build and use. It goes with this process: runs leave nothing behind."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def free_port(following=0):

@@ -4,7 +4,6 @@ ours once; and all ours on each wire, with BytePS's rounds back to back."""
 import functools
 import os
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +19,7 @@ SOURCE = harness.PROGRAMS / "byteps.cc"
 
 @functools.lru_cache(maxsize=None)
 def folder():
-    return Path(tempfile.mkdtemp(prefix="pslite-byteps-"))
+    return harness.scratch("pslite-byteps-")
 
 
 @functools.lru_cache(maxsize=None)

@@ -7,13 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 
 import guide
-from harness import PROGRAMS, ROOT, STOCK, Cluster
+from harness import PROGRAMS, ROOT, STOCK, Cluster, scratch
 
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
 needs_pkg_config = pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not installed")
@@ -55,7 +53,7 @@ def linked_tree(place):
 @functools.lru_cache(maxsize=None)
 def archive():
     """build/libps.a as the Makefile builds it, with the variables that MXNet's and BytePS's builds pass."""
-    tree = linked_tree(Path(tempfile.mkdtemp(prefix="pslite-make-")) / "ps-lite")
+    tree = linked_tree(scratch("pslite-make-") / "ps-lite")
     run("make", "-j", "ADD_CFLAGS=-D_GLIBCXX_USE_CXX11_ABI=0", "USE_RDMA=1", "USE_FABRIC=1", "USE_UCX=1",
         "UCX_PATH=/nowhere", "WGET=false", "ZMQ_URL=nowhere", "PROTOC=false", "CXX=g++", "ASAN=", "USE_KEY32=0", cwd=tree)
     return tree / "build/libps.a"
@@ -280,7 +278,7 @@ INSTALLERS = ("cmake --install", pytest.param("install PREFIX=", id="make instal
 @functools.lru_cache(maxsize=None)
 def installation(how):
     """What one of the guide's two ways installs."""
-    folder = Path(tempfile.mkdtemp(prefix="pslite-install-"))
+    folder = scratch("pslite-install-")
     pslite = ROOT if "cmake" in how else archive().parent.parent
     guide.run(guide_block(how), folder, pslite=pslite, prefix=folder / "there")
     return folder / "there"

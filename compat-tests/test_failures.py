@@ -14,7 +14,7 @@ import pytest
 
 import harness
 from cases import CASES, SMALL_BOUND, run_case, stock_digests
-from harness import OURS, STOCK, Cluster
+from harness import NATIVE, OURS, STOCK, Cluster
 
 # Stock's failures are shown by running into this many seconds; a healthy run takes 4 to 8.
 STOCK_LIMIT = 20
@@ -187,6 +187,50 @@ def test_stock_says_nothing_about_a_missing_role():
         time.sleep(17)
         assert all(not node.poll() for node in cluster.nodes.values()), cluster.describe()
         assert not any(says_missing(node, "server") for node in cluster.nodes.values())
+
+
+def late_names(tmp_path):
+    """A library for LD_PRELOAD to which a name is unknown until a file is there."""
+    library = tmp_path / "late_name.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-O1", "-o", library,
+                    harness.PROGRAMS / "late_name.c", "-ldl"], check=True, timeout=60)
+    return library
+
+
+@pytest.mark.parametrize("role,library", [("scheduler", OURS), ("server", OURS), ("worker", OURS),
+                                          ("scheduler", NATIVE), ("server", NATIVE)])
+def test_a_name_that_comes_later_is_waited_for(role, library, tmp_path):
+    """In a pod of Kubernetes, where a service gets its address after its pods were started: the node that meets the
+    name too early says so again and again, and is in the job when it comes."""
+    comes = tmp_path / "comes"
+    preload = [late_names(tmp_path)] + ([harness.LIBRARY] if library == OURS else [])
+    late = {"LATE_NAME": "scheduler.late.invalid", "LATE_FILE": comes, "PSLITE_REPORT_INTERVAL": "0.5",
+            "DMLC_PS_ROOT_URI": "scheduler.late.invalid", "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+            "LD_PRELOAD": ":".join(map(str, preload))}
+    with Cluster("nothing.py", workers=1, servers=1, library={**dict.fromkeys(harness.ROLES, OURS), role: library},
+                 node_env={role: late}) as cluster:
+        cluster.start()
+        node = cluster.nodes[role if role == "scheduler" else f"{role}0"]
+        assert node.wait_for("late.invalid does not resolve"), cluster.describe()
+        assert node.wait_for("has waited 1 s for it"), cluster.describe()
+        assert not node.poll(), cluster.describe()
+        comes.touch()
+        assert cluster.wait(), cluster.describe()
+    cluster.check()
+
+
+@pytest.mark.parametrize("role", ["scheduler", "server", "worker"])
+def test_a_name_that_does_not_come_ends_the_start(role):
+    """PSLITE_START_TIMEOUT: the last word is what the resolver said, not that it had no time left to answer."""
+    env = {"DMLC_PS_ROOT_URI": "nosuchhost.invalid", "PSLITE_START_TIMEOUT": "3", "PSLITE_REPORT_INTERVAL": "1"}
+    with Cluster("nothing.py", workers=1, servers=1, library=OURS, roles=(role,), env=env) as cluster:
+        cluster.start()
+        assert cluster.wait(), cluster.describe()
+    node, = cluster.nodes.values()
+    assert node.returncode > 0, cluster.describe()
+    assert node.output.count("does not resolve") >= 3, cluster.describe()
+    ends = "PSLITE_START_TIMEOUT has passed: DMLC_PS_ROOT_URI=nosuchhost.invalid: nosuchhost.invalid does not resolve"
+    assert ends in node.output, cluster.describe()
 
 
 @pytest.mark.parametrize("missing,role", MISSING)

@@ -25,11 +25,11 @@ def launch(library, folder, workers=2, servers=2):
     packages = subprocess.run(
         [harness.PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    cluster = harness.Cluster("push_pull.py")
-    env = cluster.environment("worker", 0)
+    with harness.Cluster("push_pull.py") as cluster:
+        env = cluster.environment("worker", 0)
     for name in [n for n in env if n.startswith("DMLC_")]:
         del env[name]
-    env.update(SMALL_BOUND, PS_VERBOSE="1", DMLC_NODE_HOST="127.0.0.1")
+    env.update(SMALL_BOUND, MXNET_HOME=str(folder), PS_VERBOSE="1", DMLC_NODE_HOST="127.0.0.1")
     if library == OURS:
         env["LD_PRELOAD"] = str(harness.LIBRARY)
     command = [harness.PYTHON, "-c", PATCHED, f"{packages}/mxnet/tools/launch.py", "-n", str(workers),

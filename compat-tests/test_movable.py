@@ -4,9 +4,7 @@ import functools
 import os
 import signal
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +21,7 @@ MODES = ("sums", "rounds", "unaware")
 def program():
     """programs/movable.cc, built."""
     library = harness.LIBRARY.with_name("libps.so")
-    target = Path(tempfile.mkdtemp(prefix="pslite-movable-")) / "movable"
+    target = harness.scratch("pslite-movable-") / "movable"
     # By that name it is looked for.
     target.with_name("libps.so.1").symlink_to(library)
     command = ["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}",

@@ -207,22 +207,39 @@ fn what_a_node_asks_for_is_documented_and_nothing_else_is_read() {
     assert_eq!(asked, expected.map(|(name, _)| (*name).to_owned()).collect());
 }
 
-/// A name without an address ends the start, unless something says that it may get one.
+/// A name without an address ends the start, unless something says that it may get one: the scheduler's at each node,
+/// and a node's own.
 #[test]
 fn a_name_is_waited_for_only_where_it_may_come() {
-    let host = ("DMLC_PS_ROOT_URI", "nosuchhost.invalid");
-    let (error, _) = start(&[host]);
+    const NOWHERE: &str = "nosuchhost.invalid";
+    const LIMIT: (&str, &str) = ("PSLITE_START_TIMEOUT", "1.2");
+    let root = ("DMLC_PS_ROOT_URI", NOWHERE);
+    let scheduler = ("DMLC_ROLE", "scheduler");
+    let (error, _) = start(&[root]);
     assert!(
         error.contains("does not resolve") && error.contains("PSLITE_START_TIMEOUT"),
         "{error}"
     );
-    let (error, took) = start(&[host, ("PSLITE_START_TIMEOUT", "1.2")]);
-    assert!(error.starts_with("PSLITE_START_TIMEOUT has passed: DMLC_PS_ROOT_URI"), "{error}");
-    assert!(took >= Duration::from_millis(1200), "{took:?}");
-    for pod in [("KUBERNETES_SERVICE_HOST", "10.96.0.1"), ("DMLC_USE_KUBERNETES", "1")] {
-        let node = Postoffice::new(lookup(&[host, pod]).0);
-        let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || tell.send(node.start(0, false)));
-        assert!(told.recv_timeout(Duration::from_millis(1500)).is_err(), "{pod:?}: did not wait");
+    for needs in [vec![root], vec![root, scheduler], vec![("DMLC_NODE_HOST", NOWHERE)]] {
+        let (error, took) = start(&needs);
+        assert!(error.contains(&format!("={NOWHERE}: ")), "{needs:?}: {error}");
+        assert!(took < Duration::from_secs(1), "{needs:?}: {took:?}");
+        let (error, took) = start(&[&needs[..], &[LIMIT]].concat());
+        let name = if needs.contains(&root) { "DMLC_PS_ROOT_URI" } else { "DMLC_NODE_HOST" };
+        let begin = format!("PSLITE_START_TIMEOUT has passed: {name}={NOWHERE}: ");
+        // The limit leaves the resolver no time: what it said before is the reason.
+        assert!(error.starts_with(&begin) && error.contains("does not resolve"), "{error}");
+        assert!(took >= Duration::from_millis(1200), "{took:?}");
+        let pod = ("KUBERNETES_SERVICE_HOST", "10.96.0.1");
+        assert!(waits(&[&needs[..], &[pod]].concat()), "{needs:?}: did not wait");
     }
+    assert!(waits(&[root, ("DMLC_USE_KUBERNETES", "1")]), "did not wait");
+}
+
+/// True if the start of a node does not end soon.
+fn waits(extra: &[(&str, &str)]) -> bool {
+    let node = Postoffice::new(lookup(extra).0);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(node.start(0, false)));
+    told.recv_timeout(Duration::from_millis(1500)).is_err()
 }

@@ -1,6 +1,7 @@
-//! The scheduler's name, before the node that connects to it is made. Where a name may still get an address that is
-//! waited for; anywhere else it is an error at once, as on stock. May ask the resolver, log and sleep.
+//! The names that a node needs before it is made: the scheduler's, and its own. Where a name may still get an address
+//! that is waited for; anywhere else it is an error at once, as on stock. May ask the resolver, log and sleep.
 
+use std::net::IpAddr;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -21,25 +22,42 @@ const fn may_come(settings: &Settings) -> bool {
     settings.kubernetes || settings.names_may_come || settings.start_timeout.is_some()
 }
 
-/// Returns when the scheduler's name has an address, with the time that this took.
+/// Returns when the names have an address, with the time that this took.
 ///
 /// # Errors
-/// It has none and will not get one, or not within `PSLITE_START_TIMEOUT`.
-pub(super) fn wait_for_scheduler(settings: &Settings) -> Result<Duration> {
-    let host = &settings.root_host;
-    // The scheduler itself listens there, or says why it cannot.
-    if settings.role == Role::Scheduler || settings.local {
+/// One has none and will not get one, or not within `PSLITE_START_TIMEOUT`. A name to listen on that is not waited for
+/// is no error here: who listens says why it cannot.
+pub(super) fn wait_for_names(settings: &Settings) -> Result<Duration> {
+    let began = Instant::now();
+    if settings.local {
         return Ok(Duration::ZERO);
     }
-    let began = Instant::now();
+    let scheduler = settings.role == Role::Scheduler;
+    if !scheduler || may_come(settings) && !settings.kubernetes {
+        wait_for("DMLC_PS_ROOT_URI", &settings.root_host, settings, began)?;
+    }
+    if let Some(host) = settings.node_host.as_ref().filter(|_| !scheduler && may_come(settings)) {
+        wait_for("DMLC_NODE_HOST", host, settings, began)?;
+    }
+    Ok(began.elapsed())
+}
+
+fn wait_for(variable: &str, host: &str, settings: &Settings, began: Instant) -> Result<()> {
+    // `*` on the scheduler: all its addresses.
+    if host == "*" || host.parse::<IpAddr>().is_ok() {
+        return Ok(());
+    }
     let limit = settings.start_timeout.unwrap_or(NEVER).min(NEVER);
-    let mut say_at = Duration::ZERO;
+    let mut say_at = if settings.report_interval == Duration::MAX { NEVER } else { Duration::ZERO };
+    // What the resolver last said. Towards the limit it gets no time to answer.
+    let mut last = None;
     loop {
         let why = match resolve_within(host, limit.saturating_sub(began.elapsed())) {
-            Ok(()) => return Ok(began.elapsed()),
-            Err(why) => why,
+            Answer::Found => return Ok(()),
+            Answer::Not(why) => last.insert(why).as_str(),
+            Answer::Late => last.as_deref().unwrap_or("the resolver does not answer"),
         };
-        let text = format!("DMLC_PS_ROOT_URI={host}: {why}");
+        let text = format!("{variable}={host}: {why}");
         if !may_come(settings) {
             return Err(NodeError::Address(format!(
                 "{text}; write the scheduler's address or a name that this host knows. If the name comes later, set \
@@ -59,21 +77,31 @@ pub(super) fn wait_for_scheduler(settings: &Settings) -> Result<Duration> {
     }
 }
 
+/// What the resolver said about a name.
+enum Answer {
+    /// It has an IPv4 address.
+    Found,
+    /// It has none, and why.
+    Not(String),
+    /// Nothing within the time.
+    Late,
+}
+
 /// Asks the resolver. One that does not answer in time is left to itself.
-fn resolve_within(host: &str, limit: Duration) -> std::result::Result<(), String> {
+fn resolve_within(host: &str, limit: Duration) -> Answer {
     let (tell, told) = sync_channel::<std::result::Result<_, AddressError>>(1);
     let name = host.to_owned();
     let thread = std::thread::Builder::new().name("pslite-name".to_owned());
     let asked = thread.spawn(move || {
         let _ = tell.send(resolve(&name)); // Nobody listens any more: the time has passed.
     });
-    asked.map_err(|error| format!("cannot start a thread: {error}"))?;
+    if let Err(error) = asked {
+        return Answer::Not(format!("cannot start a thread: {error}"));
+    }
     match told.recv_timeout(limit) {
-        Ok(Ok(found)) if found.iter().any(std::net::IpAddr::is_ipv4) => Ok(()),
-        Ok(Ok(_)) => Err(format!("{host} has no IPv4 address")),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            Err(format!("{host}: the resolver does not answer"))
-        }
+        Ok(Ok(found)) if found.iter().any(IpAddr::is_ipv4) => Answer::Found,
+        Ok(Ok(_)) => Answer::Not(format!("{host} has no IPv4 address")),
+        Ok(Err(error)) => Answer::Not(error.to_string()),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Answer::Late,
     }
 }

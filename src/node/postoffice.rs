@@ -170,7 +170,7 @@ impl Postoffice {
         let settings = self.read_settings()?;
         log::set_level(settings.log_level);
         // Without the lock: it may take long, and who ends the node, or asks about it, must not wait.
-        let waited = naming::wait_for_scheduler(&settings)?;
+        let waited = naming::wait_for_names(&settings)?;
         let mut lifecycle = lock(&self.lifecycle);
         if let Ok(van) = self.running() {
             return Ok(van);
