@@ -1,8 +1,8 @@
 """The matrix in docs/optimizers.md: each optimizer that the wheel registers, by what it may meet on a server.
 
 `python compat-tests/optimizer_matrix.py` writes it anew; test_optimizers.py fails when it is stale. Of a cell the same
-updates are made here, by examples/optimizer_steps.rs, and by the wheel's own updater. Whether the mode is
-`dist_sync` or `dist_async` makes no difference to an update: it gets a sum, or one worker's gradient.
+updates are made here, by examples/optimizer_steps.rs, and by the wheel's own updater: those of two workers, summed in
+`dist_sync`, one after the other in `dist_async`.
 """
 
 import collections
@@ -24,6 +24,8 @@ BEGIN, END = "<!-- optimizer_matrix.py begins -->", "<!-- optimizer_matrix.py en
 #: keys as float32.
 TYPES = {"float32": ("float32", False), "float16": ("float16", False), "multi-precision": ("float32", True)}
 KINDS = ("dense", "row_sparse")
+MODES = ("dist_sync", "dist_async")
+WORKERS = 2
 SHAPE = (6, 3)
 STEPS = 4
 
@@ -47,6 +49,10 @@ EPSILONS = {"Adam": "epsilon", "FTML": "epsilon", "LAMB": "epsilon", "Nadam": "e
 
 #: What a cell may say; docs/optimizers.md explains it. Anything else is a fault of ours.
 EQUAL, FAILS, GIVEN = "equal", "fails in both", "MXNet's server"
+#: The server works on a float32 copy, as in the column multi-precision of that row.
+WIDENED = "in float32"
+#: What our program says of a key that its optimizer can never update, as a server does before the first push.
+KNOWN = "before the first push"
 #: Units of the last place.
 LIMIT = 2
 
@@ -58,7 +64,7 @@ def classes():
     return dict(sorted(found.items()))
 
 
-def script(name, settings, kind, of):
+def script(name, settings, kind, of, mode):
     """Some updates of one key."""
     dtype, multi_precision = TYPES[of]
     own = {"wd": 0.01, "multi_precision": multi_precision, **settings}
@@ -69,12 +75,18 @@ def script(name, settings, kind, of):
     shape = SHAPE if kind == "row_sparse" else (np.prod(SHAPE),)
     made = Script(lambda: classes()[name](**own), {0: random.randn(*shape).astype(dtype)})
     for step in range(STEPS):
-        gradient = random.randn(*shape)
-        if kind == "dense":
-            made.dense(0, gradient)
-        else:
-            rows = np.arange(step % 2, SHAPE[0], 2)
-            made.rows(0, rows, gradient[rows])
+        # Each worker pushes rows of its own, and some that the other one pushes too.
+        pushes = [(random.randn(*shape), np.arange((step + worker) % 2, SHAPE[0], 1 + worker)) for worker in range(WORKERS)]
+        if kind == "row_sparse":
+            pushes = [(np.where(np.isin(np.arange(SHAPE[0]), rows)[:, None], of_all, 0), rows) for of_all, rows in pushes]
+        if mode == "dist_sync":
+            gradients, rows = zip(*pushes)
+            pushes = [(sum(gradients), np.unique(np.concatenate(rows)))]
+        for gradient, rows in pushes:
+            if kind == "dense":
+                made.dense(0, gradient)
+            else:
+                made.rows(0, rows, gradient[rows])
     return made
 
 
@@ -97,17 +109,20 @@ def by_them(made):
         return None
 
 
-def cell(name, settings, kind, of):
-    """What happens with that optimizer, storage and type."""
-    made = script(name, settings, kind, of)
+def cell(name, settings, kind, of, mode):
+    """What happens with that optimizer, storage, type and mode."""
+    made = script(name, settings, kind, of, mode)
     ours, said = by_us(made)
     theirs = by_them(made)
     if ours is None:
-        # What has no kernel here is seen when the optimizer comes, or when a row_sparse key does.
         refused = by_us(Script(made.make, made.keys))[0] is None
-        if refused or "its native kernel" in said:
-            return GIVEN
-        return FAILS if theirs is None else f"**fails here**: {said.strip()}"
+        if of == "float16" and "cannot update weights of type float16" in said:
+            return WIDENED
+        if not refused and KNOWN not in said:
+            return f"**fails at the first push**: {said.strip()}"
+        if theirs is None and not refused:
+            return FAILS
+        return GIVEN if refused or "its native kernel" in said else f"**fails here**: {said.strip()}"
     if theirs is None:
         return "**only MXNet fails**"
     far = max(ulps(*pair) for pair in zip(ours, theirs))
@@ -121,13 +136,15 @@ def label(name, settings):
 
 def table():
     """The lines of the matrix."""
-    lines = ["| | " + " | ".join(f"{kind}, {of}" for kind in KINDS for of in TYPES) + " |",
-             "|---" * (1 + len(KINDS) * len(TYPES)) + "|"]
+    lines = ["| | mode | " + " | ".join(f"{kind}, {of}" for kind in KINDS for of in TYPES) + " |",
+             "|---" * (2 + len(KINDS) * len(TYPES)) + "|"]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        rows = [(name, settings, [pool.submit(cell, name, settings, kind, of) for kind in KINDS for of in TYPES])
-                for name in classes() for settings in VARIANTS[name]]
-        for name, settings, cells in rows:
-            lines.append(f"| {label(name, settings)} | " + " | ".join(of.result() for of in cells) + " |")
+        rows = [(name, settings, mode,
+                 [pool.submit(cell, name, settings, kind, of, mode) for kind in KINDS for of in TYPES])
+                for name in classes() for settings in VARIANTS[name] for mode in MODES]
+        for name, settings, mode, cells in rows:
+            results = " | ".join(of.result() for of in cells)
+            lines.append(f"| {label(name, settings)} | `{mode}` | {results} |")
     return lines
 
 

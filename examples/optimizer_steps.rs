@@ -109,6 +109,12 @@ fn step(optimizer: &Optimizer, name: i64, key: &mut Key, script: &mut Reader<'_>
     let row_len = script.length();
     let rows: Vec<i64> = (0..script.length()).map(|_| script.int()).collect();
     let values = script.buffer();
+    if key.state.is_none()
+        && let Some((what, reason)) = optimizer.unfit(name, row_len > 0)
+    {
+        // What a server says when the optimizer meets the key, before anything is pushed.
+        panic!("before the first push: {} cannot update a {what} key: {reason}", optimizer.class());
+    }
     let gradient = if row_len == 0 {
         Gradient::Dense(&values)
     } else {

@@ -168,7 +168,7 @@ impl Flights {
     pub fn begin(
         &mut self,
         now: Duration,
-        slice: Slice,
+        mut slice: Slice,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
         if slice.meta.push
@@ -176,7 +176,11 @@ impl Flights {
             && let [.., last] = known
             && !last.is_opaque()
         {
-            slice.form.check(&slice.kv, slice.key, last.to)?;
+            match slice.form.check(&slice.kv, slice.key, last.to) {
+                // Its only owner refuses it, so that the other workers, who wait for this push, hear why too.
+                Err(_) if known.len() == 1 => slice.form = Form::Whole,
+                checked => checked?,
+            }
         }
         let number = self.next;
         self.next += 1;

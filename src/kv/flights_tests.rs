@@ -185,6 +185,19 @@ fn a_push_of_another_size_is_refused_where_the_key_is_cut() {
     assert!(out.is_empty() && !flights.has(1));
 }
 
+/// All who push to it hear the same from the owner.
+#[test]
+fn a_push_of_another_size_goes_as_it_is_to_an_only_owner() {
+    let mut flights = Flights::new(vec![A, B]);
+    let first = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    answer(&mut flights, &first[0], &[route(0, 8, 1, A)], false);
+    for values in [&b"abc"[..], b"abcdefghijk"] {
+        let out = begin(&mut flights, slice(2, true, values));
+        assert_eq!(parts(&out), [(A, 0, 8, values)]);
+        flights.forget(2);
+    }
+}
+
 #[test]
 fn a_server_without_pieces_answers_for_the_slice() {
     let mut flights = Flights::new(vec![A, B]);

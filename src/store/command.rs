@@ -208,10 +208,11 @@ impl Store {
         let value = pickle::read(body).map_err(|error| refused(error.to_string()))?;
         let optimizer =
             Optimizer::from_value(&value).map_err(|error| refused(error.to_string()))?;
-        if let Some(reason) = optimizer.lacks_rows()
-            && let Some(key) = self.rows_key()
-        {
-            return Err(StoreError::Rows { class: optimizer.class(), key, reason });
+        if let Some(unfit) = self.unfit_key(&optimizer) {
+            return Err(unfit);
+        }
+        if optimizer.wants_float32() {
+            self.may_widen()?;
         }
         if !optimizer.is_elementwise()
             && let Some(key) = self.cut_key()

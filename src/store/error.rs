@@ -7,6 +7,10 @@ use super::compression::CompressionError;
 use super::kernels::KernelError;
 use super::optimizer::OptimizerError;
 
+/// What to do about arrays that differ.
+const ALIKE: &str =
+    "all workers must make a key, push to it and pull it with arrays of one shape and dtype";
+
 /// Why a request or command is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum StoreError {
@@ -23,8 +27,12 @@ pub enum StoreError {
     #[error("the request's command {0} names no known kind and element type")]
     UnknownKind(i32),
     /// A value of another size than the key's.
-    #[error("key {key} has {expected} bytes, the push has {got}")]
+    #[error(
+        "key {key} has {expected} bytes on this server where the push of worker {worker} has {got}: {ALIKE}"
+    )]
     Size {
+        /// Whose push it is: its rank.
+        worker: i32,
         /// The key.
         key: i64,
         /// Bytes on the server.
@@ -33,8 +41,10 @@ pub enum StoreError {
         got: usize,
     },
     /// A value of another type than the key's.
-    #[error("key {key} holds {expected}, the request says {got}")]
+    #[error("key {key} holds {expected}, the request of worker {worker} says {got}: {ALIKE}")]
     Type {
+        /// Whose request it is: its rank.
+        worker: i32,
         /// The key.
         key: i64,
         /// On the server.
@@ -42,17 +52,43 @@ pub enum StoreError {
         /// In the request.
         got: Dtype,
     },
-    /// A dense request for a row_sparse key, or the other way round.
-    #[error("key {key} is {is}, the request is not")]
-    Storage {
+    /// A row_sparse push to a dense key, which stock's server does not survive. It names no length: of a large array
+    /// each server would name that of its own part.
+    #[error(
+        "key {key} was made as a dense array: a dense weight over a \
+         dist kvstore cannot take row_sparse gradients; make the weight stype='row_sparse', or drop \
+         sparse_grad=True (grad_stype='row_sparse')"
+    )]
+    RowsToDense {
         /// The key.
         key: i64,
-        /// `dense` or `row_sparse`.
-        is: &'static str,
+    },
+    /// A dense push to a row_sparse key.
+    #[error(
+        "key {key} was made as a row_sparse array: a row_sparse weight over \
+         a dist kvstore cannot take dense gradients; make the gradients row_sparse (grad_stype='row_sparse', \
+         sparse_grad=True), or make the weight stype='default'"
+    )]
+    DenseToRows {
+        /// The key.
+        key: i64,
+    },
+    /// A pull of rows of a dense key.
+    #[error(
+        "key {key} was made as a dense array: rows cannot be pulled \
+         from it; use kv.pull, or make the weight stype='row_sparse'"
+    )]
+    RowsOfDense {
+        /// The key.
+        key: i64,
     },
     /// A row that the key does not have.
-    #[error("key {key} has {rows} rows, the request names row {row}")]
+    #[error(
+        "key {key} has {rows} rows on this server, the request of worker {worker} names row {row}: {ALIKE}"
+    )]
     Row {
+        /// Whose request it is: its rank.
+        worker: i32,
         /// The key.
         key: i64,
         /// Rows on the server.
@@ -69,11 +105,13 @@ pub enum StoreError {
     /// The optimizer cannot do it.
     #[error("the optimizer failed: {0}")]
     Update(#[from] OptimizerError),
-    /// A row_sparse key, and an optimizer that has no kernel for it here.
-    #[error("{class} cannot update the row_sparse key {key} here: {reason}")]
-    Rows {
+    /// A key that the optimizer can never update here.
+    #[error("{class} cannot update the {what} key {key} here: {reason}")]
+    Unfit {
         /// The optimizer.
         class: &'static str,
+        /// What about the key it cannot: `dense` or `row_sparse`.
+        what: &'static str,
         /// The key.
         key: i64,
         /// Why not.

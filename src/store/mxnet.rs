@@ -26,7 +26,7 @@ use super::tensor::{Layout, Piece, Tensor};
 use super::view::View;
 use super::{Allocator, Buffer, Dtype};
 use crate::kv::{KEY_SIZE, KvPairs, key_at};
-use crate::wire::{Key, Meta, NodeId, server_id};
+use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 
 /// Keys that one server holds; more are refused.
 pub const TENSORS_MAX: usize = 1 << 22;
@@ -165,7 +165,10 @@ impl Store {
         let frames = Frames::read(raw)?;
         let compressed = kind == RequestKind::Compressed && request.push;
         let key = self.key(&frames.keys, usize::from(compressed))?;
-        let mut place = self.place(key, &request)?;
+        let mut place = match self.misfit(key, kind, &request) {
+            Some(index) => Place::Here(index),
+            None => self.place(key, &request)?,
+        };
         if let Place::Within(index) = place {
             place = self.place_within(At { key, index }, &request, out)?;
         }
@@ -221,8 +224,9 @@ impl Store {
             let piece = Piece::new(self.copy(&frames.vals), dtype, Layout::Dense);
             return self.init(target.key, piece, request, out);
         };
-        self.check(at, Layout::Dense, dtype, Some(frames.vals.len()))?;
-        self.push(at, request, Part::Dense(frames.vals.clone()), out)
+        let fits = self.check(at, &request, Layout::Dense, dtype, Some(frames.vals.len()));
+        let part = fits.map(|()| Part::Dense(frames.vals.clone()));
+        self.push(at, request, Part::of(part), out)
     }
 
     /// DataHandleCompressed.
@@ -259,8 +263,9 @@ impl Store {
             let piece = Piece::new(self.copy(gradient.bytes()), Dtype::F32, Layout::Dense);
             return self.init(target.key, piece, request, out);
         };
-        self.check(at, Layout::Dense, Dtype::F32, Some(gradient.len()))?;
-        self.push(at, request, Part::Dense(gradient.into_bytes()), out)
+        let fits = self.check(at, &request, Layout::Dense, Dtype::F32, Some(gradient.len()));
+        let part = fits.map(|()| Part::Dense(gradient.into_bytes()));
+        self.push(at, request, Part::of(part), out)
     }
 
     /// DefaultStorageResponse.
@@ -302,20 +307,28 @@ impl Store {
     fn check(
         &self,
         at: At,
+        request: &Meta,
         layout: Layout,
         dtype: Dtype,
         bytes: Option<usize>,
     ) -> Result<(), StoreError> {
         let (piece, key) = (self.piece(at)?, self.view.local(at.key));
-        if piece.layout != layout {
-            return Err(StoreError::Storage { key, is: piece.layout.name() });
+        let worker = id_to_rank(request.sender);
+        match (piece.layout, layout) {
+            (Layout::Rows { .. }, Layout::Dense) => {
+                return Err(StoreError::DenseToRows { key });
+            }
+            (Layout::Dense, Layout::Rows { .. }) => {
+                return Err(StoreError::RowsToDense { key });
+            }
+            _ => {}
         }
         if piece.dtype != dtype {
-            return Err(StoreError::Type { key, expected: piece.dtype, got: dtype });
+            return Err(StoreError::Type { key, worker, expected: piece.dtype, got: dtype });
         }
         let expected = piece.value.buffer().len();
         match bytes {
-            Some(got) if got != expected => Err(StoreError::Size { key, expected, got }),
+            Some(got) if got != expected => Err(StoreError::Size { key, worker, expected, got }),
             _ => Ok(()),
         }
     }
@@ -330,6 +343,14 @@ impl Store {
             true => Ok(key),
             false => Err(StoreError::Malformed("a key is not in this server's range")),
         }
+    }
+
+    /// The piece at which a push is refused that is dense where the key is row_sparse, or the other way round: its worker
+    /// counts in another unit than this server, and the part that it names may never be here.
+    fn misfit(&self, key: Key, kind: RequestKind, request: &Meta) -> Option<usize> {
+        let piece = self.tensors.get(&key).filter(|_| request.push)?.pieces.first()?;
+        let has_rows = matches!(piece.layout, Layout::Rows { .. });
+        (has_rows != (kind == RequestKind::RowSparse)).then_some(0)
     }
 
     /// The piece that a request needs.

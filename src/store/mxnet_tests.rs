@@ -211,7 +211,10 @@ fn rows_are_pushed_and_pulled_one_by_one() {
     let answers = pull(&mut store, &[5]);
     assert_eq!((answers[0].kv.lens.clone(), answers[0].kv.vals.len()), (frame(&[0_i32]), 0));
     assert!(refusal(&pull(&mut store, &[5, 8])).contains("row 3"));
-    assert!(refusal(&push(&mut store, 9, &[5, 9], &[1.0, 1.0])).contains("row 4"));
+    assert!(push(&mut store, 9, &[5, 9], &[1.0, 1.0]).is_empty());
+    let answers = push(&mut store, 11, &[5], &[]);
+    assert_eq!(answers.len(), 2);
+    assert!(answers.iter().all(|answer| answer.request.error.contains("row 4")), "{answers:?}");
     assert!(refusal(&push(&mut store, 9, &[6, 7], &[1.0, 1.0])).contains("all rows"));
 }
 
@@ -292,7 +295,7 @@ fn another_server_can_take_over() {
 
 #[test]
 fn malformed_requests_are_refused_and_change_nothing() {
-    let mut store = store(2, true);
+    let mut store = store(1, true);
     store.push_f32(9, 3, &[1.0, 2.0]);
     let push = |head| meta(9, 1, head, true, false);
     let one = [1.0_f32];
@@ -320,6 +323,36 @@ fn malformed_requests_are_refused_and_change_nothing() {
         assert!(answers.len() == 1 && !answers[0].request.error.is_empty(), "{text}");
     }
     assert_eq!((store.pull_f32(3), store.len()), (vec![1.0, 2.0], 1));
+}
+
+#[test]
+fn a_push_that_does_not_fit_fails_its_round_for_all() {
+    let rows = command_of(RequestKind::RowSparse, Dtype::F32);
+    for reversed in [false, true] {
+        let mut store = store(3, true);
+        store.push_f32(9, 3, &[1.0, 2.0]);
+        let mut pushes = vec![
+            (meta(9, 7, 0, true, false), pairs(&[3], &[1.0_f32, 1.0], &[8])),
+            (meta(11, 7, rows, true, false), pairs(&[3, 3], &[1.0_f32], &[0, 4])),
+            (meta(13, 7, 0, true, false), pairs(&[3], &[1.0_f32], &[4])),
+        ];
+        if reversed {
+            pushes.reverse();
+        }
+        let mut answers = Vec::new();
+        for (meta, frames) in pushes {
+            assert_eq!(answers, Vec::<String>::new(), "before all are here");
+            answers.extend(store.ask(meta, &frames).into_iter().map(|answer| answer.request.error));
+        }
+        // Of two mistakes that of the first worker is told, whichever came first.
+        let text = StoreError::RowsToDense { key: 3 }.to_string();
+        assert_eq!(answers, [text.clone(), text.clone(), text]);
+        assert_eq!(store.pull_f32(3), [1.0, 2.0]);
+        for worker in [9, 11, 13] {
+            store.push_f32(worker, 3, &[1.0, 2.0]);
+        }
+        assert_eq!(store.pull_f32(3), [3.0, 6.0], "the next round is like any");
+    }
 }
 
 #[test]
@@ -365,7 +398,10 @@ fn what_the_optimizer_has_no_kernel_for_is_known_before_it_comes() {
     assert_eq!(store.cannot_take(&first, &matrix), None);
     store.set_optimizer(lars);
     let error = store.cannot_take(&first, &matrix);
-    assert!(matches!(error, Some(StoreError::Rows { class: "LARS", key: 7, .. })), "{error:?}");
+    assert!(
+        matches!(error, Some(StoreError::Unfit { class: "LARS", what: "row_sparse", key: 7, .. })),
+        "{error:?}"
+    );
     assert_eq!(store.cannot_take(&meta(9, 0, rows, false, true), &matrix), None);
     assert_eq!(store.cannot_take(&meta(9, 0, dense, true, false), &matrix), None);
     assert!(store.is_only_values());

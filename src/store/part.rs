@@ -14,6 +14,8 @@ pub(super) enum Part {
     Dense(Bytes),
     /// Some rows, in ascending order, each once; their values one after the other.
     Rows { rows: Vec<i64>, values: Bytes },
+    /// A push that does not fit: it counts as its worker's, and its round fails for all.
+    Refused(Box<StoreError>),
 }
 
 /// The sum of parts. Of dense parts two are kept as they came: so the usual round, of two workers or
@@ -33,6 +35,8 @@ pub(super) enum Sum {
     },
     /// All parts, by worker: they are summed in that order when all are here.
     Ordered(Vec<(NodeId, Part)>),
+    /// What was wrong with a push; of several, with that of the worker with the lowest id.
+    Refused(NodeId, Box<StoreError>),
 }
 
 impl Sum {
@@ -46,6 +50,11 @@ impl Sum {
         like: &Buffer,
     ) -> Result<(), StoreError> {
         *self = match (std::mem::take(self), part) {
+            (Self::Refused(first, error), Part::Refused(_)) if first <= from => {
+                Self::Refused(first, error)
+            }
+            (_, Part::Refused(error)) => Self::Refused(from, error),
+            (Self::Refused(first, error), _) => Self::Refused(first, error),
             (Self::Nothing, part) if keeps_order => Self::Ordered(vec![(from, part)]),
             (Self::Nothing, part) => Self::One(part),
             (Self::Ordered(mut parts), part) => {
@@ -74,6 +83,14 @@ impl Sum {
             _ => return Err(MIXED),
         };
         Ok(())
+    }
+
+    /// The sum, unless a push of the round was refused.
+    pub(super) fn accepted(self) -> Result<Self, StoreError> {
+        match self {
+            Self::Refused(_, error) => Err(*error),
+            sum => Ok(sum),
+        }
     }
 
     /// Sums in the order of workers, if that was to wait.
@@ -117,6 +134,7 @@ impl Sum {
                 let part = Part::Rows { rows: rows.clone(), values: values.clone() };
                 Ok((Self::One(part), rows, values))
             }
+            Self::One(Part::Refused(error)) | Self::Refused(_, error) => Err(*error),
             Self::Nothing | Self::Shared(_) | Self::Ordered(_) => Err(MIXED),
         }
     }
@@ -161,6 +179,11 @@ fn add_two(a: &[u8], b: &[u8], dtype: Dtype, into: &mut Buffer) -> Result<(), St
 }
 
 impl Part {
+    /// What a push brings, or why it does not fit.
+    pub(super) fn of(part: Result<Self, StoreError>) -> Self {
+        part.unwrap_or_else(|error| Self::Refused(Box::new(error)))
+    }
+
     /// The same values as float32.
     pub(super) fn into_f32(self, dtype: Dtype) -> Self {
         match self {
@@ -168,6 +191,7 @@ impl Part {
             Self::Rows { rows, values } => {
                 Self::Rows { rows, values: precision::to_f32(dtype, &values).into_bytes() }
             }
+            refused @ Self::Refused(_) => refused,
         }
     }
 }
@@ -227,6 +251,7 @@ mod tests {
         let mut sum = Sum::default();
         let len = match &parts[0].1 {
             Part::Dense(bytes) | Part::Rows { values: bytes, .. } => bytes.len(),
+            Part::Refused(error) => panic!("{error}"),
         };
         for (from, part) in parts {
             sum.add(from, part, Dtype::F32, keeps_order, &Buffer::default()).unwrap();

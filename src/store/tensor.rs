@@ -24,10 +24,11 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    pub(super) const fn name(self) -> &'static str {
+    /// That of a push of rows that fits: a dense one becomes any.
+    pub(super) const fn as_rows(self) -> Self {
         match self {
-            Self::Dense => "dense",
-            Self::Rows { .. } => "row_sparse",
+            Self::Dense => Self::Rows { row_len: 1 },
+            rows @ Self::Rows { .. } => rows,
         }
     }
 }

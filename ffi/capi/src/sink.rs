@@ -65,7 +65,8 @@ fn copy(
     let target = unsafe { place(arg, total) }.cast::<u8>();
     if target.is_null() && total > 0 {
         return Err(format!(
-            "{total} bytes of {what} arrived, which do not fit the caller's array"
+            "{total} bytes of {what} arrived, which do not fit the caller's array: all workers must make a key, push \
+             to it and pull it with arrays of one shape and dtype"
         ));
     }
     if let Some((array, size)) = announced.filter(|_| total > 0) {

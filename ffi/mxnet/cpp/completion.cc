@@ -157,6 +157,8 @@ void Completion::run_failed(const char* error, Seen seen) {
 namespace mxnet {
 namespace engine {
 
+struct Var;
+
 // MXNet's own, for which this stands in: the destructor of a kvstore begins with it, and an error
 // of a request that nobody has looked at yet would be thrown out of that destructor, which ends the
 // process with an abort. There it is logged instead. Everywhere else it also throws the errors that no
@@ -164,7 +166,20 @@ namespace engine {
 class ThreadedEngine {
  public:
   void WaitForAll();
+  void WaitForVar(Var* var);
 };
+
+namespace {
+
+// What MXNet throws after a request has failed is mostly what came of that: so the failure is told first.
+[[noreturn]] void tell_the_failure_first(const std::exception& error) {
+  const std::string said = error.what();
+  const std::string failure = pslite_mxnet::remembered_failure();
+  if (failure.empty() || said.find(failure) != std::string::npos) throw;
+  throw std::runtime_error("pslite: an earlier request failed: " + failure + "\nThen: " + said);
+}
+
+}  // namespace
 
 void ThreadedEngine::WaitForAll() {
   typedef void (*Wait)(ThreadedEngine*);
@@ -176,13 +191,26 @@ void ThreadedEngine::WaitForAll() {
   try {
     wait(this);
   } catch (const std::exception& error) {
-    if (!pslite_mxnet::in_kvstore_destructor()) throw;
+    if (!pslite_mxnet::in_kvstore_destructor()) tell_the_failure_first(error);
     pslite_log(0, error.what());
   }
   // Once, as the engine throws its own errors once: MXNet waits for all again when Python ends.
   static std::atomic<bool> told(false);
   if (!told && pslite_mxnet::has_remembered() && !told.exchange(true)) {
     pslite_mxnet::raise_remembered();
+  }
+}
+
+// MXNet's own too: what asnumpy() and wait_to_read() wait in.
+void ThreadedEngine::WaitForVar(Var* var) {
+  typedef void (*Wait)(ThreadedEngine*, Var*);
+  static const Wait wait = reinterpret_cast<Wait>(
+      pslite_mxnet::wheel_symbol("_ZN5mxnet6engine14ThreadedEngine10WaitForVarEPNS0_3VarE"));
+  if (!wait) throw std::runtime_error("pslite: the engine of MXNet is not found");
+  try {
+    wait(this, var);
+  } catch (const std::exception& error) {
+    tell_the_failure_first(error);
   }
 }
 

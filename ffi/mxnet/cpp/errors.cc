@@ -57,6 +57,12 @@ void raise_remembered() {
 
 bool has_remembered() { return is_remembered; }
 
+std::string remembered_failure() {
+  if (!is_remembered) return std::string();
+  std::lock_guard<std::mutex> lock(remembered_mutex);
+  return remembered();
+}
+
 void forget_failure() { is_remembered = false; }
 
 }  // namespace pslite_mxnet

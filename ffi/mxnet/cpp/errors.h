@@ -18,6 +18,8 @@ void check(int status, const char* what);
 void remember_failure(const std::string& text);
 void raise_remembered();
 bool has_remembered();
+// Its text; empty if there is none.
+std::string remembered_failure();
 void forget_failure();
 
 }  // namespace pslite_mxnet

@@ -4,7 +4,6 @@
 #include "completion.h"
 #include "errors.h"
 #include "layout.h"
-#include "process.h"
 
 namespace ps {
 
@@ -23,6 +22,30 @@ struct Pending {
 // The pull that AddPullCB registered last on this thread: if its Send fails, its end never comes.
 thread_local Pending* unsent = nullptr;
 thread_local int unsent_timestamp = -1;
+// Its keys, if they name rows.
+thread_local const SArray<Key>* unsent_rows = nullptr;
+
+// True if that command is about rows of a row_sparse array, of any type: the kind and the type as one number
+// (GetCommandType).
+bool is_of_rows(int cmd) {
+  const int kRowSparse = 1, kTypes = 13;
+  for (int type = 0; type < kTypes; ++type) {
+    const int diagonal = kRowSparse + type;
+    if (cmd == diagonal * (diagonal + 1) / 2 + type) return true;
+  }
+  return false;
+}
+
+// MXNet keeps the keys and lengths of its last request for an array (KVStoreDist::ps_kv_), and gives them here by
+// reference if they name rows. The next dense request for the array would send those of the rows, or fail with `The
+// value size cannot be changed`, before it comes here and the error of the one before could be thrown. When they are
+// empty MXNet makes them anew, as it does for each request for rows.
+template <typename V>
+void forget(const SArray<V>& of_rows) {
+  SArray<V>& array = const_cast<SArray<V>&>(of_rows);
+  array.size_ = array.capacity_ = 0;
+  array.ptr_.reset();
+}
 
 void ended(void* arg, int status, const char* error) noexcept {
   Pending* pending = static_cast<Pending*>(arg);
@@ -74,18 +97,28 @@ int KVWorker<Val>::ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const
       pslite_worker_push(this->obj_->handle_, &kv, cmd, priority, ended, pending, &timestamp);
   if (status != PSLITE_OK) {
     delete pending;
-    // Of an error that is thrown here no array tells, and in a fork nothing else will.
-    if (pslite_mxnet::is_forked()) pslite_mxnet::remember_failure(pslite_last_error());
+    // Of an error that is thrown here no array tells: a push writes none.
+    pslite_mxnet::remember_failure(pslite_last_error());
     pslite_mxnet::raise("ps::KVWorker::ZPush");
+  }
+  if (is_of_rows(cmd)) {
+    forget(keys);
+    forget(lens);
   }
   return timestamp;
 }
 
 template <typename Val>
 template <typename C, typename D>
-int KVWorker<Val>::AddPullCB(const SArray<Key>& keys, C* vals, D* lens, int,
+int KVWorker<Val>::AddPullCB(const SArray<Key>& keys, C* vals, D* lens, int cmd,
                              const std::function<void()>& done) {
   pslite_mxnet::raise_remembered();
+  const bool of_rows = is_of_rows(cmd);
+  if (of_rows && lens) {
+    // Nobody reads the lengths of rows.
+    forget(*lens);
+    lens = nullptr;
+  }
   Pending* pending = new Pending(done, vals, lens);
   pslite_destination into = {place_vals, lens ? place_lens : nullptr, pending, nullptr, 0, nullptr, 0};
   // An empty array is made to fit when the values are here (arrays.h).
@@ -106,17 +139,21 @@ int KVWorker<Val>::AddPullCB(const SArray<Key>& keys, C* vals, D* lens, int,
   }
   unsent = pending;
   unsent_timestamp = timestamp;
+  unsent_rows = of_rows ? &keys : nullptr;
   return timestamp;
 }
 
 template <typename Val>
 void KVWorker<Val>::Send(int timestamp, bool push, bool pull, int cmd, const KVPairs<Val>& kvs) {
   Pending* pending = unsent_timestamp == timestamp ? unsent : nullptr;
+  const SArray<Key>* rows = pending ? unsent_rows : nullptr;
   unsent = nullptr;
   unsent_timestamp = -1;
+  unsent_rows = nullptr;
   const pslite_kv kv = lend(kvs);
   const int status =
       pslite_worker_send(this->obj_->handle_, timestamp, push, pull, cmd, kvs.priority, &kv);
+  if (rows) forget(*rows);
   if (status == PSLITE_OK) return;
   delete pending;
   pslite_mxnet::raise("ps::KVWorker::Send");

@@ -109,7 +109,8 @@ impl Store {
     fn apply(&mut self, at: At, dtype: Dtype, complete: Complete, out: &mut Outbound) -> bool {
         let Complete { sum, askers, number } = complete;
         self.stalls.end(number);
-        let applied = self.share(at, dtype, sum).and_then(|(sum, shipped)| {
+        let shared = sum.accepted().and_then(|sum| self.share(at, dtype, sum));
+        let applied = shared.and_then(|(sum, shipped)| {
             self.apply_sum(at, dtype, sum)?;
             Ok(shipped)
         });

@@ -6,17 +6,28 @@ use bytes::Bytes;
 use super::Store;
 use crate::store::error::StoreError;
 use crate::store::kind::{RequestKind, command_of, kind_of};
+use crate::store::optimizer::Optimizer;
 use crate::store::stalls::Stalls;
 use crate::store::tensor::{Layout, Piece};
 use crate::wire::{Key, Meta};
 
 impl Store {
-    /// The first row_sparse key, if there is any.
-    pub(in crate::store) fn rows_key(&self) -> Option<i64> {
-        let is_rows = |piece: &Piece| matches!(piece.layout, Layout::Rows { .. });
-        let mut tensors = self.tensors.iter();
-        let found = tensors.find(|(_, tensor)| tensor.pieces.iter().any(is_rows));
-        found.map(|(key, _)| self.view.local(*key))
+    /// What is wrong with the first key here that the optimizer can never update, if there is any.
+    pub(in crate::store) fn unfit_key(&self, optimizer: &Optimizer) -> Option<StoreError> {
+        if !optimizer.is_choosy() {
+            return None;
+        }
+        self.tensors.iter().find_map(|(key, tensor)| {
+            let piece = tensor.pieces.first()?;
+            self.unfit(optimizer, *key, matches!(piece.layout, Layout::Rows { .. }))
+        })
+    }
+
+    /// What is wrong with such a key for the optimizer, if anything is.
+    fn unfit(&self, by: &Optimizer, key: Key, rows: bool) -> Option<StoreError> {
+        let (class, key) = (by.class(), self.view.local(key));
+        let (what, reason) = by.unfit(key, rows)?;
+        Some(StoreError::Unfit { class, what, key, reason })
     }
 
     /// The first key that is not here in one piece, if there is any.
@@ -26,17 +37,15 @@ impl Store {
         found.map(|(key, _)| self.view.local(*key))
     }
 
-    /// Why the store can never update the key that this request makes, if so: it is row_sparse, and the
-    /// optimizer has no kernel for that here.
+    /// Why the store can never update the key that this request makes, if so.
     #[must_use]
     pub fn cannot_take(&self, request: &Meta, frames: &[Bytes]) -> Option<StoreError> {
-        let optimizer = self.optimizer.as_ref()?;
-        let reason = optimizer.lacks_rows()?;
-        let is_rows = kind_of(request.head).is_ok_and(|(kind, _)| kind == RequestKind::RowSparse);
-        let key = self.key(frames.first()?, 0).ok().filter(|_| is_rows && request.push)?;
-        let class = optimizer.class();
-        let new = !self.knows(key);
-        new.then(|| StoreError::Rows { class, key: self.view.local(key), reason })
+        let optimizer = self.optimizer.as_ref().filter(|optimizer| optimizer.is_choosy())?;
+        let (kind, _) = kind_of(request.head).ok().filter(|_| request.push)?;
+        // Before the key of a compressed push comes the number of its elements.
+        let at = usize::from(kind == RequestKind::Compressed);
+        let key = self.key(frames.first()?, at).ok().filter(|key| !self.knows(*key))?;
+        self.unfit(optimizer, key, kind == RequestKind::RowSparse)
     }
 
     /// True if another server that gets all values, and the optimizer, goes on as this one would: nothing

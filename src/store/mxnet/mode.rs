@@ -21,20 +21,25 @@ impl Store {
     /// # Errors
     /// Pushes are under way: their sum has the wrong type (a CHECK in MXNet).
     pub fn set_multi_precision(&mut self) -> Result<(), StoreError> {
-        if self.multi_precision {
+        self.may_widen()?;
+        self.widen();
+        Ok(())
+    }
+
+    /// An error if values cannot get float32 copies now.
+    pub(in crate::store) fn may_widen(&self) -> Result<(), StoreError> {
+        let is_open = |piece: &Piece| piece.dtype != Dtype::F32 && piece.round.is_open();
+        if self.multi_precision || !self.pieces().any(is_open) {
             return Ok(());
         }
-        if self.pieces().any(|piece| piece.dtype != Dtype::F32 && piece.round.is_open()) {
-            return Err(StoreError::Command(
-                "multi-precision cannot be set while pushes are under way".to_owned(),
-            ));
-        }
+        let text = "multi-precision cannot be set while pushes are under way";
+        Err(StoreError::Command(text.to_owned()))
+    }
+
+    fn widen(&mut self) {
         self.multi_precision = true;
-        self.tensors
-            .values_mut()
-            .flat_map(|tensor| &mut tensor.pieces)
-            .for_each(Piece::make_master);
-        Ok(())
+        let tensors = self.tensors.values_mut();
+        tensors.flat_map(|tensor| &mut tensor.pieces).for_each(Piece::make_master);
     }
 
     /// kSetGradientCompression.
@@ -46,8 +51,13 @@ impl Store {
         Ok(())
     }
 
-    /// kController: from now on this applies gradients, and it begins without any state.
+    /// kController: from now on this applies gradients, and it begins without any state. One that keeps float32 beside
+    /// the weights works on float32 copies of those of other types: so does MXNet's server where its flag, which is never
+    /// initialised, is on by chance, and otherwise its updates fail.
     pub fn set_optimizer(&mut self, optimizer: Optimizer) {
+        if optimizer.wants_float32() {
+            self.widen();
+        }
         let optimizer = Arc::new(optimizer);
         self.generations.keep(Arc::clone(&optimizer));
         self.optimizer = Some(optimizer);

@@ -3,14 +3,14 @@
 
 use bytes::Bytes;
 
-use super::{Answer, BYTES_MAX, Frames, Store, Target};
+use super::{Answer, At, BYTES_MAX, Frames, Store, Target};
 use crate::kv::{KEY_SIZE, KvPairs};
 use crate::store::elastic::Outbound;
 use crate::store::error::StoreError;
 use crate::store::part::Part;
 use crate::store::tensor::{Layout, Piece};
 use crate::store::{Dtype, sparse};
-use crate::wire::Meta;
+use crate::wire::{Meta, id_to_rank};
 
 impl Store {
     /// DataHandleRowSparse.
@@ -32,24 +32,38 @@ impl Store {
             let piece = Piece::new(self.copy(&frames.vals), dtype, layout);
             return self.init(target.key, piece, request, out);
         };
-        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
-        let Layout::Rows { row_len: expected } = piece.layout else {
-            return Err(StoreError::Storage { key, is: piece.layout.name() });
-        };
-        if rows.is_empty() && !self.sync {
+        let fits = self.check_rows(at, &request, &rows, row_len, (dtype, frames.vals.len()));
+        if fits.is_ok() && rows.is_empty() && !self.sync {
             return self.push_nothing(at, request, out);
         }
-        let length = piece.length();
+        let part = fits.map(|()| {
+            let (rows, values) = sparse::ascending(rows, &frames.vals, row_len * dtype.size());
+            Part::Rows { rows, values }
+        });
+        self.push(at, request, Part::of(part), out)
+    }
+
+    /// Rows of that many elements, and of so many bytes together, must fit the piece.
+    fn check_rows(
+        &self,
+        at: At,
+        request: &Meta,
+        rows: &[i64],
+        row_len: usize,
+        (dtype, got): (Dtype, usize),
+    ) -> Result<(), StoreError> {
+        let (piece, key) = (self.piece(at)?, self.view.local(at.key));
+        self.check(at, request, piece.layout.as_rows(), dtype, None)?;
+        let Layout::Rows { row_len: expected } = piece.layout else { return Ok(()) };
+        let (worker, length) = (id_to_rank(request.sender), piece.length());
         if let Some(row) = rows.iter().find(|row| **row >= length as i64) {
-            return Err(StoreError::Row { key, rows: length, row: *row });
+            return Err(StoreError::Row { key, worker, rows: length, row: *row });
         }
         let bytes = rows.len() * expected * dtype.size();
-        if !rows.is_empty() && (row_len != expected || bytes != frames.vals.len()) {
-            return Err(StoreError::Size { key, expected: bytes, got: frames.vals.len() });
+        if !rows.is_empty() && (row_len != expected || bytes != got) {
+            return Err(StoreError::Size { key, worker, expected: bytes, got });
         }
-        self.check(at, Layout::Rows { row_len: expected }, dtype, None)?;
-        let (rows, values) = sparse::ascending(rows, &frames.vals, expected * dtype.size());
-        self.push(at, request, Part::Rows { rows, values }, out)
+        Ok(())
     }
 
     /// RowSparsePullResponse.
@@ -63,8 +77,11 @@ impl Store {
     ) -> Result<(), StoreError> {
         let count = frames.keys.len() / KEY_SIZE;
         let rows = sparse::rows(&frames.keys, target.key)?;
-        let (row_len, vals) =
-            if rows.is_empty() { (0, Bytes::new()) } else { self.gather(target, &rows, dtype)? };
+        let (row_len, vals) = if rows.is_empty() {
+            (0, Bytes::new())
+        } else {
+            self.gather(&request, target, &rows, dtype)?
+        };
         // In elements, unlike everywhere else: so does MXNet, and its workers don't look.
         let kv = KvPairs { keys: frames.keys.clone(), vals, lens: sparse::lens(count, row_len) };
         self.deliver(target.key, Answer { request, kv }, out);
@@ -74,6 +91,7 @@ impl Store {
     /// Elements of a row, and these rows.
     fn gather(
         &self,
+        request: &Meta,
         target: Target,
         rows: &[i64],
         dtype: Dtype,
@@ -81,14 +99,19 @@ impl Store {
         let at = self.known(target)?;
         let (piece, key) = (self.piece(at)?, self.view.local(at.key));
         let Layout::Rows { row_len } = piece.layout else {
-            return Err(StoreError::Storage { key, is: piece.layout.name() });
+            return Err(StoreError::RowsOfDense { key });
         };
-        self.check(at, piece.layout, dtype, None)?;
+        self.check(at, request, piece.layout, dtype, None)?;
         if rows.len().saturating_mul(row_len * dtype.size()) > BYTES_MAX {
             return Err(StoreError::Malformed("an answer of more than 2 GiB"));
         }
         let vals = sparse::gather(piece.value.buffer().bytes(), rows, row_len * dtype.size())
-            .map_err(|row| StoreError::Row { key, rows: piece.length(), row })?;
+            .map_err(|row| StoreError::Row {
+                key,
+                worker: id_to_rank(request.sender),
+                rows: piece.length(),
+                row,
+            })?;
         Ok((row_len, vals))
     }
 }

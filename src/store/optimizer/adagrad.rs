@@ -10,6 +10,9 @@ use super::number::Number;
 use super::rule::{Rule, Sparse, Step};
 use crate::store::Dtype;
 
+/// Why rows are refused.
+const WITHOUT_DECAY: &str = "with a weight decay, which its update of rows lacks; use wd=0";
+
 /// AdaGrad: operations on arrays for dense gradients, `sparse.adagrad_update` for rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct AdaGrad {
@@ -30,7 +33,7 @@ impl Rule for AdaGrad {
     }
 
     fn sparse(&self, decay: f64) -> Sparse {
-        if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused("with a weight decay") }
+        if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused(WITHOUT_DECAY) }
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
@@ -118,7 +121,7 @@ impl Rule for GroupAdaGrad {
     }
 
     fn sparse(&self, decay: f64) -> Sparse {
-        if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused("with a weight decay") }
+        if decay == 0.0 { Sparse::Lazy } else { Sparse::Refused(WITHOUT_DECAY) }
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, mut on: Slices<'_, T>) {

@@ -100,13 +100,30 @@ impl Optimizer {
         self.class
     }
 
-    /// Why it cannot take row_sparse gradients here although MXNet can, if so.
+    /// True if there are kinds of keys that it can never update: [`Self::unfit`] says which.
     #[must_use]
-    pub fn lacks_rows(&self) -> Option<&'static str> {
-        match self.method.sparse(0.0) {
-            Sparse::Missing(reason) => Some(reason),
+    pub fn is_choosy(&self) -> bool {
+        self.method.refuses_dense().is_some()
+            || matches!(self.method.sparse(1.0), Sparse::Refused(_) | Sparse::Missing(_))
+    }
+
+    /// What about such a key it can never update here, and why, if so. Most of that MXNet cannot either: it says so at
+    /// the first update. `rows`: the key is row_sparse.
+    #[must_use]
+    pub fn unfit(&self, key: i64, rows: bool) -> Option<(&'static str, &'static str)> {
+        if !rows {
+            return self.method.refuses_dense().map(|reason| ("dense", reason));
+        }
+        match self.method.sparse(self.common.decay(key)) {
+            Sparse::Refused(reason) | Sparse::Missing(reason) => Some(("row_sparse", reason)),
             _ => None,
         }
+    }
+
+    /// True if it keeps float32 beside the weights, whatever they are: so those of other types need a float32 copy.
+    #[must_use]
+    pub fn wants_float32(&self) -> bool {
+        !self.method.takes(Dtype::F16)
     }
 
     /// True if it updates each element for itself, so that a tensor can be cut anywhere and the result is the
