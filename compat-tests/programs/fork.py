@@ -24,14 +24,19 @@ def square(number):
 
 
 def our_descriptors(but=()):
-    """Sockets of this process except for the application's, and memory of the library."""
+    """Sockets, eventfds and epolls of this process except for the application's, and memory of the library.
+
+    Eventfds and epolls have no names: they are told by their numbers.
+    """
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
             continue
-        if target not in but and (target.startswith("socket:[") or "memfd:pslite" in target):
+        if target.startswith("anon_inode:[event"):
+            target += f" as {name}"
+        if target not in but and ("event" in target or target.startswith("socket:[") or "memfd:pslite" in target):
             found.append(target)
     return found
 
@@ -141,7 +146,7 @@ class Worker:
         done = subprocess.run([sys.executable, "-c", code], close_fds=False, check=True, text=True,
                               stdout=subprocess.PIPE, env={**os.environ, "LD_PRELOAD": ""})
         self.step("subprocess", done.stdout.strip())
-        # Python itself hangs if a child that it knows nothing of ends with a pool of its parent.
+        # Not while a pool lives: test_fork.py says why.
         self.before = None
         gc.collect()
         child = os.fork()

@@ -1,20 +1,25 @@
 //! How many file descriptors a node needs, by its role and the counts of the job; makes room for them at the start.
 //!
-//! Counted on running jobs (`compat-tests/test_descriptors.py` counts again): the stock wire has five for each peer
-//! (two connections, the queue of the outgoing one and the two of its monitor), a link of the native data plane two
-//! for its connection over TCP and six for one over shared memory (the socket, the memory and the bells).
+//! Counted on running jobs (`compat-tests/test_descriptors.py` counts again): a peer costs two on the stock wire, a
+//! connection in each direction; on the native data plane besides two for each connection over TCP (one in each
+//! direction), or four over shared memory: the sockets, and the bells that wake this node and the peer. So six at
+//! most, with one connection.
 
 use super::error::{NodeError, Result};
 use super::settings::Settings;
 use crate::transport::descriptors::{TooFew, make_room};
 use crate::wire::Role;
 
-/// libzmq's threads, listeners, clocks, and some for what the application opens meanwhile.
+/// libzmq's threads and sockets, listeners, and some for what the application opens meanwhile.
 const OWN: u64 = 48;
 /// A peer on the stock wire.
-const STOCK: u64 = 5;
+const STOCK: u64 = 2;
 /// A peer on the native data plane besides, whichever way it takes.
-const NATIVE: u64 = 6;
+const NATIVE: u64 = 4;
+/// While a connection of the native data plane is made: the one over which it is asked, or the memory.
+const MAKING: u64 = 2;
+/// A node comes to the scheduler again with a name, before its first connection has ended.
+const ANEW: u64 = 1;
 /// Connections between two servers that keep copies for each other (`PSLITE_CONNECTIONS`).
 const BETWEEN_SERVERS: u64 = 4;
 
@@ -23,11 +28,11 @@ fn needed(settings: &Settings) -> u64 {
     let (workers, servers) = (settings.num_workers as u64, settings.num_servers as u64);
     // A further connection of a link has two descriptors, and is made over TCP only.
     let native = |connections: u64| {
-        if settings.native.is_some() { NATIVE.max(2 * connections) + 2 } else { 0 }
+        if settings.native.is_some() { NATIVE.max(2 * connections) + MAKING } else { 0 }
     };
     let connections = u64::from(settings.connections);
     OWN + match settings.role {
-        Role::Scheduler => (workers + servers) * STOCK,
+        Role::Scheduler => (workers + servers) * (STOCK + ANEW),
         Role::Worker => STOCK + servers * (STOCK + native(connections)),
         Role::Server => {
             let others = if settings.follows_pieces() { servers.saturating_sub(1) } else { 0 };
@@ -86,18 +91,18 @@ mod tests {
 
     #[test]
     fn peers_count_by_role() {
-        assert_eq!(needed(&settings("scheduler", 4, 4, "")), 48 + 8 * 5);
-        assert_eq!(needed(&settings("worker", 100, 4, "")), 48 + 5 + 4 * 13);
-        assert_eq!(needed(&settings("server", 4, 100, "")), 48 + 5 + 4 * 13);
+        assert_eq!(needed(&settings("scheduler", 4, 4, "")), 48 + 8 * 3);
+        assert_eq!(needed(&settings("worker", 100, 4, "")), 48 + 2 + 4 * 8);
+        assert_eq!(needed(&settings("server", 4, 100, "")), 48 + 2 + 4 * 8);
         let elastic = needed(&settings("server", 4, 3, "PSLITE_ELASTIC"));
-        assert_eq!(elastic, 48 + 5 + 4 * 13 + 2 * 15);
+        assert_eq!(elastic, 48 + 2 + 4 * 8 + 2 * 12);
     }
 
     #[test]
     fn the_text_says_how_many_and_what_to_do() {
         let settings = settings("worker", 1, 500, "");
         let text = refusal(&settings, needed(&settings), TooFew { open: 30, limit: 1024 });
-        assert!(text.contains("500 servers needs up to 6553 more"), "{text}");
-        assert!(text.contains("may have 1024: raise the hard limit to 6583"), "{text}");
+        assert!(text.contains("500 servers needs up to 4050 more"), "{text}");
+        assert!(text.contains("may have 1024: raise the hard limit to 4080"), "{text}");
     }
 }

@@ -14,9 +14,18 @@ pub(crate) mod tcp;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+
+use fork::{Mark, Marked, marking};
+
+/// Eventfds and epolls that libzmq makes: for a context, for its two threads (each a queue and an epoll),
+/// and for a socket.
+const OF_CONTEXT: usize = 1;
+const OF_THREADS: usize = 4;
+const OF_SOCKET: usize = 1;
 
 /// Frames up to here are copied into libzmq's message: an owner that is counted costs more.
 const COPY_MAX: usize = 1024;
@@ -34,7 +43,12 @@ pub(crate) enum Kind {
 pub(crate) struct Context(Arc<RawContext>);
 
 #[derive(Debug)]
-struct RawContext(*mut c_void);
+struct RawContext {
+    raw: *mut c_void,
+    /// Its own eventfds and epolls, and those of its threads once they run.
+    marks: Mutex<Vec<Mark>>,
+    runs: AtomicBool,
+}
 
 // SAFETY: zmq_ctx_* functions are thread safe (zmq_ctx_new(3)).
 unsafe impl Send for RawContext {}
@@ -43,20 +57,31 @@ unsafe impl Sync for RawContext {}
 
 impl Drop for RawContext {
     fn drop(&mut self) {
+        self.marks().clear();
         // SAFETY: created by zmq_ctx_new, ended once; every socket holds a clone of the Arc, so
         // all are closed. Each has a finite linger, so that this returns.
-        while unsafe { zmq_sys::zmq_ctx_term(self.0) } != 0 && errno() == libc::EINTR {}
+        while unsafe { zmq_sys::zmq_ctx_term(self.raw) } != 0 && errno() == libc::EINTR {}
+    }
+}
+
+impl RawContext {
+    fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Context {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no arguments.
-        let raw = unsafe { zmq_sys::zmq_ctx_new() };
+        let (raw, marks) = marking(OF_CONTEXT, || unsafe { zmq_sys::zmq_ctx_new() });
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
-        let context = Self(Arc::new(RawContext(raw)));
+        let context = Self(Arc::new(RawContext {
+            raw,
+            marks: Mutex::new(marks),
+            runs: AtomicBool::new(false),
+        }));
         // As stock (zmq_van.h:41): a scheduler needs a socket for each node.
         // SAFETY: a live context.
         unsafe { zmq_sys::zmq_ctx_set(raw, zmq_sys::ZMQ_MAX_SOCKETS as c_int, 65_536) };
@@ -69,9 +94,24 @@ impl Context {
             Kind::Dealer => zmq_sys::ZMQ_DEALER,
             Kind::Pair => zmq_sys::ZMQ_PAIR,
         };
-        // SAFETY: a live context.
-        let raw = unsafe { zmq_sys::zmq_socket(self.0.0, number as c_int) };
-        if raw.is_null() { Err(last_error()) } else { Ok(Socket { raw, _context: self.clone() }) }
+        let make = || {
+            // SAFETY: a live context.
+            unsafe { zmq_sys::zmq_socket(self.0.raw, number as c_int) }
+        };
+        // The threads begin with the first socket.
+        let others = if self.0.runs.swap(true, Ordering::Relaxed) { 0 } else { OF_THREADS };
+        let (raw, marks) = marking(others + OF_SOCKET, make);
+        if raw.is_null() {
+            return Err(last_error());
+        }
+        let mut socket =
+            Socket { raw, marks: Vec::new(), monitor: Vec::new(), _context: self.clone() };
+        let own = socket.option(zmq_sys::ZMQ_FD)?;
+        for mark in marks {
+            let to = if mark.number() == own { &mut socket.marks } else { &mut *self.0.marks() };
+            to.push(mark);
+        }
+        Ok(socket)
     }
 }
 
@@ -79,6 +119,9 @@ impl Context {
 #[derive(Debug)]
 pub(crate) struct Socket {
     raw: *mut c_void,
+    /// Its eventfd, and that of the socket that reports.
+    marks: Vec<Mark>,
+    monitor: Vec<Mark>,
     _context: Context,
 }
 
@@ -88,6 +131,8 @@ unsafe impl Send for Socket {}
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        self.marks.clear();
+        self.monitor.clear();
         // SAFETY: created by zmq_socket, closed once.
         unsafe { zmq_sys::zmq_close(self.raw) };
     }
@@ -117,6 +162,13 @@ impl Socket {
         check(unsafe { zmq_sys::zmq_connect(self.raw, endpoint.as_ptr()) })
     }
 
+    /// Ends the connections to an address; what they hold is flushed for as long as ZMQ_LINGER says.
+    pub(crate) fn disconnect(&mut self, endpoint: &str) -> io::Result<()> {
+        let endpoint = c_string(endpoint)?;
+        // SAFETY: a live socket and a C string.
+        check(unsafe { zmq_sys::zmq_disconnect(self.raw, endpoint.as_ptr()) })
+    }
+
     /// Where the socket is bound, as libzmq writes it.
     pub(crate) fn last_endpoint(&mut self) -> io::Result<String> {
         let mut buffer = [0_u8; 512];
@@ -137,10 +189,10 @@ impl Socket {
     /// A descriptor that can be read when the socket may have something new: one to sleep on while others use the
     /// socket. Each call of any function of the socket may take the news away, so whoever used it has to look at
     /// [`Self::has_message`] (ZMQ_FD in zmq_getsockopt(3)).
-    pub(crate) fn signal(&mut self) -> io::Result<OwnedFd> {
+    pub(crate) fn signal(&mut self) -> io::Result<Marked<OwnedFd>> {
         let fd: RawFd = self.option(zmq_sys::ZMQ_FD)?;
         // SAFETY: libzmq keeps the descriptor open as long as the socket, which the borrow of `self` outlives.
-        unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
+        unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().map(Marked::new)
     }
 
     /// True if a message can be received now.
@@ -167,13 +219,20 @@ impl Socket {
     /// Reports what happens to this socket's connections to `inproc` address `endpoint`.
     pub(crate) fn monitor(&mut self, endpoint: &str, events: u32) -> io::Result<()> {
         let endpoint = c_string(endpoint)?;
-        // SAFETY: a live socket and a C string.
-        check(unsafe { zmq_sys::zmq_socket_monitor(self.raw, endpoint.as_ptr(), events as c_int) })
+        let (made, marks) = marking(OF_SOCKET, || {
+            // SAFETY: a live socket and a C string.
+            check(unsafe {
+                zmq_sys::zmq_socket_monitor(self.raw, endpoint.as_ptr(), events as c_int)
+            })
+        });
+        self.monitor = marks;
+        made
     }
 
     /// Ends the reports, so that their reader may go. (A report that nobody can take any more stops libzmq's I/O
     /// thread, and with it every connection of the process: `socket_base_t::monitor_event` waits for a reader.)
     pub(crate) fn stop_monitor(&mut self) -> io::Result<()> {
+        self.monitor.clear();
         // SAFETY: a live socket; no address means that the reports end (zmq_socket_monitor(3)).
         check(unsafe { zmq_sys::zmq_socket_monitor(self.raw, std::ptr::null(), 0) })
     }

@@ -1,12 +1,13 @@
-//! The stock wire on libzmq: one ROUTER that receives, one DEALER for each peer that sends
-//! (zmq_van.h; the spec of the frames is in docs/wire.md).
+//! The stock wire on libzmq: one ROUTER that receives, and one or few that send (`out`), where stock has
+//! a DEALER for each peer (zmq_van.h; the spec of the frames is in docs/wire.md).
 //!
-//! Unlike stock there is no lock across peers, and a control message never waits: if its peer has
+//! Unlike stock nobody waits for another peer's room, and a control message never waits: if its peer has
 //! no room it is put aside. `priority` mode (p3) keeps the messages of each peer in order of
 //! priority until libzmq has room. With the ps-lite of BytePS answers take another way: `two_way`.
 
 mod link;
 mod names;
+mod out;
 mod received;
 mod two_way;
 mod types;
@@ -25,6 +26,7 @@ use super::sys::fork::{self, KEEP_ALIVE_S};
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use link::{ASIDE_MAX, Link, close_link, waiting};
 use names::{Names, id_of};
+use out::{FLUSH, Outs, Report};
 use received::{Received, Receiver};
 use two_way::TwoWay;
 pub(super) use types::{bind_error, bind_in_range};
@@ -38,10 +40,6 @@ pub use types::{
 const PRIORITY_MAX: usize = 1024;
 /// Frames of one message; more are dropped and the message is marked.
 const FRAMES_MAX: usize = 16;
-/// How long a replaced or closed connection may take to flush what it holds.
-const FLUSH: Duration = Duration::from_secs(1);
-/// The first and the longest wait before connecting again (stock waits 100 ms at once).
-const RECONNECT_MS: (i32, i32) = (5, 200);
 /// The identity of our own wake-up connection; no node has an empty number.
 const WAKE: &[u8] = b"ps-wake";
 
@@ -58,9 +56,11 @@ pub struct ZmqTransport {
     received_from: Arc<Received>,
     wake: Mutex<Option<Socket>>,
     peers: RwLock<Peers>,
+    /// The key of each connection, by its number.
+    keys: Mutex<BTreeMap<u64, i32>>,
+    outs: Outs,
     context: Context,
     stopping: AtomicBool,
-    monitors: AtomicU64,
     names: Mutex<Names>,
     ipc_file: Mutex<Option<String>>,
     sent: AtomicU64,
@@ -121,9 +121,10 @@ impl ZmqTransport {
             received_from,
             wake: Mutex::new(Some(wake)),
             peers: RwLock::new(BTreeMap::new()),
+            keys: Mutex::default(),
+            outs: Outs::default(),
             context,
             stopping: AtomicBool::new(false),
-            monitors: AtomicU64::new(0),
             ipc_file: Mutex::new(None),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -183,58 +184,49 @@ impl ZmqTransport {
             Endpoint::Tcp { port, .. } => fork::note_connected(*port),
             Endpoint::Ipc { path } => fork::note_path(path),
         }
-        let make = || -> io::Result<Link> {
-            let mut socket = self.context.socket(Kind::Dealer)?;
-            socket.set_int(zmq_sys::ZMQ_LINGER, FLUSH.as_millis() as i32)?;
-            socket.set_int(zmq_sys::ZMQ_SNDHWM, self.options.send_queue)?;
-            keep_alive(&mut socket)?;
-            socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL, RECONNECT_MS.0)?;
-            socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL_MAX, RECONNECT_MS.1)?;
-            if let Some(id) = identity {
-                let name = lock(&self.names).next(endpoint, id);
-                socket.set(zmq_sys::ZMQ_ROUTING_ID, name.as_bytes())?;
-            }
-            let monitor = self.watch(&mut socket)?;
-            socket.connect(&endpoint.to_string())?;
-            let signal = self.signal_of(&mut socket, identity)?;
-            Ok(Link { signal, ..Link::new(socket, monitor) })
-        };
-        let link = Arc::new(Mutex::new(make().map_err(fail)?));
-        let old = self.peers_mut().insert(key, link);
-        self.look_again();
+        let name = identity.map(|id| lock(&self.names).next(endpoint, id));
+        // What happens to the connection is not looked up before it is there.
+        let mut peers = self.peers_mut();
+        let route = self
+            .outs
+            .connect(&self.context, &self.options, endpoint, name.as_deref(), self.hears(identity))
+            .map_err(fail)?;
+        let mut keys = lock(&self.keys);
+        keys.retain(|_, former| *former != key);
+        keys.insert(route.number(), key);
+        drop(keys);
+        let old = peers.insert(key, Arc::new(Mutex::new(Link::new(route))));
+        drop(peers);
         if let Some(old) = old {
             close_link(&old, FLUSH);
         }
+        self.look_again();
         Ok(())
-    }
-
-    fn watch(&self, socket: &mut Socket) -> io::Result<Socket> {
-        let number = self.monitors.fetch_add(1, Ordering::Relaxed);
-        let address = format!("inproc://monitor-{number}");
-        let events = zmq_sys::ZMQ_EVENT_CONNECTED
-            | zmq_sys::ZMQ_EVENT_DISCONNECTED
-            | zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-        socket.monitor(&address, events)?;
-        let mut monitor = self.context.socket(Kind::Pair)?;
-        monitor.set_int(zmq_sys::ZMQ_LINGER, 0)?;
-        monitor.connect(&address)?;
-        Ok(monitor)
     }
 
     /// Gives a connection another key.
     pub fn rename(&self, from: i32, to: i32) {
         let mut peers = self.peers_mut();
-        if let Some(link) = peers.remove(&from)
-            && let Some(old) = peers.insert(to, link)
-        {
+        let Some(link) = peers.remove(&from) else { return };
+        let mut keys = lock(&self.keys);
+        keys.retain(|_, key| *key != to);
+        keys.values_mut().filter(|key| **key == from).for_each(|key| *key = to);
+        drop(keys);
+        let old = peers.insert(to, link);
+        drop(peers);
+        if let Some(old) = old {
             close_link(&old, FLUSH);
+            self.look_again();
         }
     }
 
     /// Closes a connection.
     pub fn disconnect(&self, key: i32, linger: Duration) {
-        if let Some(link) = self.peers_mut().remove(&key) {
+        let removed = self.peers_mut().remove(&key);
+        if let Some(link) = removed {
+            lock(&self.keys).retain(|_, other| *other != key);
             close_link(&link, linger);
+            self.look_again();
         }
     }
 
@@ -278,7 +270,7 @@ impl ZmqTransport {
                         link.by_priority.push(priority, waiting(meta, data));
                         link.count(bytes);
                         link.drain().map_err(SendError::Zmq)?;
-                        self.used(&mut link);
+                        self.used(&link);
                         break;
                     }
                     if mode == SendMode::Control {
@@ -288,7 +280,7 @@ impl ZmqTransport {
                     match link.send_now(meta, data) {
                         Ok(()) => {
                             link.count(bytes);
-                            self.used(&mut link);
+                            self.used(&link);
                             break;
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -301,7 +293,7 @@ impl ZmqTransport {
                     }
                     link.aside.push_back(waiting(meta, data));
                     link.count(bytes);
-                    self.used(&mut link);
+                    self.used(&link);
                     break;
                 }
             }
@@ -321,7 +313,7 @@ impl ZmqTransport {
         for peer in peers {
             let mut link = lock(&peer);
             empty &= link.gone || link.drain().unwrap_or(true);
-            self.used(&mut link);
+            self.used(&link);
         }
         empty
     }
@@ -361,39 +353,25 @@ impl ZmqTransport {
 
     /// What happened to connections since the last call. For one thread only.
     pub fn link_events(&self, out: &mut Vec<LinkEvent>) {
-        let peers: Vec<_> = self
-            .peers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .map(|(key, peer)| (*key, Arc::clone(peer)))
-            .collect();
-        for (key, peer) in peers {
+        let (reports, used) = self.outs.reports();
+        if used {
+            self.look_again();
+        }
+        for (number, report) in reports {
+            let key = lock(&self.keys).get(&number).copied();
+            // Without one it was closed meanwhile.
+            let Some((key, peer)) = key.and_then(|key| Some((key, self.peer(key)?))) else {
+                continue;
+            };
             let mut link = lock(&peer);
-            let Some(monitor) = &mut link.monitor else { continue };
-            let mut shaken = false;
-            let mut up = 0;
-            while let Ok(event) = monitor.receive(false) {
-                let number =
-                    event.as_ref().first_chunk::<2>().map(|head| u16::from_ne_bytes(*head));
-                // The second frame is the address.
-                let _ = monitor.receive(false);
-                match number.map(i32::from) {
-                    Some(n) if n == zmq_sys::ZMQ_EVENT_CONNECTED as i32 => {
-                        up += 1;
-                        out.push(LinkEvent { key, up: true });
-                    }
-                    Some(n) if n == zmq_sys::ZMQ_EVENT_DISCONNECTED as i32 => {
-                        out.push(LinkEvent { key, up: false });
-                    }
-                    Some(n) if n == zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED as i32 => {
-                        shaken = true;
-                    }
-                    _ => {}
+            match report {
+                Report::Up => {
+                    link.counts.connections += 1;
+                    out.push(LinkEvent { key, up: true });
                 }
+                Report::Down => out.push(LinkEvent { key, up: false }),
+                Report::Shaken => link.is_new = false,
             }
-            link.is_new &= !shaken;
-            link.counts.connections += up;
         }
     }
 
@@ -437,6 +415,8 @@ impl ZmqTransport {
         for link in peers.into_values() {
             close_link(&link, linger);
         }
+        lock(&self.keys).clear();
+        self.outs.close(linger);
         *lock(&self.wake) = None;
         if let Some(path) = lock(&self.ipc_file).take() {
             let _ = std::fs::remove_file(path);

@@ -77,6 +77,8 @@ pub enum Kind {
     /// Padding of a probe, up to [`GRANULE`] bytes of it, to be counted and dropped. `offset` says where in the
     /// probe it begins.
     Probe = 9,
+    /// The ring that the receiver reads has room again.
+    Room = 10,
 }
 
 impl Kind {
@@ -91,6 +93,7 @@ impl Kind {
             7 => Self::Flush,
             8 => Self::Bye,
             9 => Self::Probe,
+            10 => Self::Room,
             _ => return None,
         })
     }

@@ -20,6 +20,7 @@ use super::receiver::Arrival;
 use super::shared::Shared;
 use super::task::{Registry, Task};
 use super::yielding::Yielding;
+use crate::transport::sys::fork::Mark;
 
 /// Connections that have not introduced themselves; more wait in the kernel.
 const GUESTS_MAX: usize = 256;
@@ -60,6 +61,8 @@ enum Listener {
 /// See the module.
 pub(super) struct IoThread {
     shared: Arc<Shared>,
+    /// In front of it, as it has to be dropped first.
+    _mark: Mark,
     epoll: Epoll,
     listeners: BTreeMap<u64, Listener>,
     /// Those that nobody listens to until the job's token is known. Who connects meanwhile waits.
@@ -75,6 +78,7 @@ impl IoThread {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.io_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         let mut thread = Self {
+            _mark: Mark::new(&epoll.0),
             epoll,
             listeners: BTreeMap::new(),
             silent: Vec::new(),

@@ -1,6 +1,7 @@
 //! The two ends of a connection: a socket, and with shared memory also a ring. Data go through the ring
-//! if there is one, acknowledgements against the stream of data always through the socket. The end of
-//! the other process shows on the socket in both cases.
+//! if there is one, acknowledgements against the stream of data always through the socket, and that the ring has
+//! room again too: that is rare, and a bell for it would be a descriptor at each end. The end of the other
+//! process shows on the socket in both cases.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,32 +16,34 @@ use super::counters::{Counters, add};
 use super::lend::{Leases, Lender};
 use super::ring::{RingReader, RingWriter};
 use crate::transport::sys::arena::{Arena, BorrowedMemory};
+use crate::transport::sys::fork::Marked;
 use crate::transport::sys::tcp::readable;
+use crate::wire::native::{Header, Kind};
 
 /// Wakes the other end: an eventfd.
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(super) struct Bell(Marked<OwnedFd>);
 
 impl Bell {
     pub(super) fn new() -> io::Result<Self> {
         use nix::sys::eventfd::{EfdFlags, EventFd};
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        Ok(Self(OwnedFd::from(EventFd::from_flags(flags)?)))
+        Ok(Self::of(OwnedFd::from(EventFd::from_flags(flags)?)))
     }
 
     /// One that another process sent. If it is something else, ringing it has no effect.
-    pub(super) const fn of(descriptor: OwnedFd) -> Self {
-        Self(descriptor)
+    pub(super) fn of(fd: OwnedFd) -> Self {
+        Self(Marked::new(fd))
     }
 
     pub(super) fn ring(&self) {
         // A full counter is as good as one more.
-        let _ = nix::unistd::write(&self.0, &1_u64.to_ne_bytes());
+        let _ = nix::unistd::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
     /// Forgets that it rang.
     pub(super) fn silence(&self) {
-        let _ = nix::unistd::read(&self.0, &mut [0; 8]);
+        let _ = nix::unistd::read(&*self.0, &mut [0; 8]);
     }
 }
 
@@ -86,7 +89,6 @@ pub(super) struct OutPipe {
 struct OutRing {
     writer: RingWriter,
     data: Bell,
-    room: Arc<Bell>,
     leases: Option<Leases>,
 }
 
@@ -102,14 +104,14 @@ impl OutPipe {
         arena: Option<&Arc<Arena>>,
     ) -> io::Result<(Self, Vec<OwnedFd>)> {
         let (memory, writer) = RingWriter::create(ring_bytes)?;
-        let (data, room) = (Bell::new()?, Arc::new(Bell::new()?));
-        let mut descriptors = vec![memory, data.0.try_clone()?, room.0.try_clone()?];
+        let data = Bell::new()?;
+        let mut descriptors = vec![memory, data.0.try_clone()?];
         let mut leases = None;
         if let Some(arena) = arena {
             descriptors.push(arena.descriptor().try_clone_to_owned()?);
             leases = Some(Leases::new(writer.memory(), Arc::clone(arena)));
         }
-        let ring = OutRing { writer, data, room, leases };
+        let ring = OutRing { writer, data, leases };
         Ok((Self { socket, ring: Some(ring) }, descriptors))
     }
 
@@ -125,11 +127,6 @@ impl OutPipe {
     /// The same, of a connection that has ended.
     pub(super) fn into_leases(self) -> Option<Leases> {
         self.ring?.leases
-    }
-
-    /// What rings when there is room again, if that does not show on the socket.
-    pub(super) fn room(&self) -> Option<&Bell> {
-        self.ring.as_ref().map(|ring| &*ring.room)
     }
 
     /// Writes as much as there is room for. With shared memory it may wait for the reader for as long as
@@ -179,7 +176,6 @@ pub(super) struct InPipe {
 struct InRing {
     reader: RingReader,
     data: Bell,
-    room: Bell,
     lender: Option<Arc<Lender>>,
 }
 
@@ -197,7 +193,7 @@ impl InPipe {
     pub(super) fn over_ring(socket: OwnedFd, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().ok_or(io::Error::from(io::ErrorKind::InvalidData));
-        let (memory, data, room) = (next()?, next()?, next()?);
+        let (memory, data) = (next()?, next()?);
         let reader = RingReader::open(memory)?;
         let lender = match descriptors.next() {
             Some(arena) => {
@@ -206,7 +202,7 @@ impl InPipe {
             }
             None => None,
         };
-        let ring = InRing { reader, data: Bell::of(data), room: Bell::of(room), lender };
+        let ring = InRing { reader, data: Bell::of(data), lender };
         Ok(Self { socket, ring: Some(ring) })
     }
 
@@ -238,10 +234,13 @@ impl InPipe {
         slices: &mut [IoSliceMut<'_>],
         counters: &Counters,
     ) -> io::Result<usize> {
-        if let Some(InRing { reader, room, .. }) = &mut self.ring {
+        if let Some(InRing { reader, .. }) = &mut self.ring {
+            let socket = &self.socket;
             return reader.read(slices, || {
                 counters.syscalls.fetch_add(1, Relaxed);
-                room.ring();
+                // Without room there, the other end has not read what woke it, and looks at the ring after that. (A Unix
+                // socket takes so few bytes as a whole or not at all.)
+                let _ = socket_write(socket, &[IoSlice::new(&Header::new(Kind::Room).encode())]);
             });
         }
         counters.syscalls.fetch_add(1, Relaxed);

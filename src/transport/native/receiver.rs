@@ -26,6 +26,7 @@ use super::shared::Shared;
 use super::spin::Spin;
 use super::types::NativeIncoming;
 use crate::observe::log::{self, Level};
+use crate::transport::sys::fork::Mark;
 use crate::transport::sys::tcp::delay_acknowledgements;
 use crate::transport::zmq::RecvError;
 use crate::wire::native::{Header, Hello, Kind};
@@ -93,6 +94,8 @@ enum Seen {
 
 /// See the module.
 pub(super) struct Receiver {
+    /// In front of it, as it has to be dropped first.
+    _mark: Mark,
     epoll: Epoll,
     connections: BTreeMap<u64, Connection>,
     sessions: BTreeMap<(u64, u32), Entry>,
@@ -121,6 +124,7 @@ impl Receiver {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&shared.receive_bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
         Ok(Self {
+            _mark: Mark::new(&epoll.0),
             epoll,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),

@@ -212,10 +212,6 @@ impl Task {
         // Edge triggered: so the kernel tells of room after a write that found none, and only then.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
         epoll.add(&attempt.pipe.socket, EpollEvent::new(flags, attempt.token))?;
-        if let Some(bell) = attempt.pipe.room() {
-            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
-            epoll.add(bell, EpollEvent::new(flags, attempt.token))?;
-        }
         registry.owners.insert(attempt.token, self.link.number);
         Ok(attempt)
     }
@@ -354,7 +350,7 @@ impl Task {
     }
 
     fn failed(&mut self, error: &io::Error, shared: &Shared, now: Instant) {
-        let over_ring = matches!(&self.phase, Phase::Trying(a) if a.pipe.room().is_some());
+        let over_ring = matches!(&self.phase, Phase::Trying(a) if a.pipe.carrier() == "shm");
         if over_ring && shared.options.carriers != Carriers::Shm {
             self.tcp_only = true;
             self.say(Level::Warning, &format!("TCP is used: no shared memory: {error}"));

@@ -2,11 +2,15 @@
 //! and reads atomics and nothing else: another thread of the parent may have held any lock.
 //!
 //! libzmq does not say which descriptors are its own, so a socket is known by its address: where
-//! this process listens, and where it connected to. What no other process sees of us (eventfds,
-//! epolls) stays open.
+//! this process listens, and where it connected to. Eventfds and epolls have none and are known by their
+//! numbers ([`Mark`]); those of libzmq are what is new after a call that makes so many. Mappings stay: a
+//! child may read an array that lies in them, and they hide no death.
 
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::mem::{MaybeUninit, size_of, zeroed};
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -23,37 +27,134 @@ const DESCRIPTORS: c_int = 65_536;
 /// `memory`).
 const OURS: &[u8] = b"pslite-";
 const MEMORY: &[u8] = b"/memfd:pslite";
+/// How the names of eventfds and epolls begin.
+const EVENT: &[u8] = b"anon_inode:[event";
 
-/// One bit for each port.
-struct Ports([AtomicU64; 1024]);
+/// One bit for each port, or each descriptor below 65,536.
+struct Bits([AtomicU64; 1024]);
 
-static LISTENING: Ports = Ports([const { AtomicU64::new(0) }; 1024]);
-static CONNECTED: Ports = Ports([const { AtomicU64::new(0) }; 1024]);
+static LISTENING: Bits = Bits::new();
+static CONNECTED: Bits = Bits::new();
+/// Eventfds and epolls.
+static MARKED: Bits = Bits::new();
 static PATHS: [AtomicU64; NAMES] = [const { AtomicU64::new(0) }; NAMES];
 static NEXT_PATH: AtomicUsize = AtomicUsize::new(0);
 
-impl Ports {
-    fn add(&self, port: u16) {
-        if let Some(word) = self.0.get(usize::from(port / 64)) {
-            word.fetch_or(1 << (port % 64), Relaxed);
+impl Bits {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 1024])
+    }
+
+    fn word(&self, number: usize) -> Option<(&AtomicU64, u64)> {
+        Some((self.0.get(number / 64)?, 1 << (number % 64)))
+    }
+
+    fn add(&self, number: usize) {
+        if let Some((word, bit)) = self.word(number) {
+            word.fetch_or(bit, Relaxed);
         }
     }
 
-    fn has(&self, port: u16) -> bool {
-        self.0
-            .get(usize::from(port / 64))
-            .is_some_and(|word| word.load(Relaxed) & (1 << (port % 64)) != 0)
+    fn remove(&self, number: usize) {
+        if let Some((word, bit)) = self.word(number) {
+            word.fetch_and(!bit, Relaxed);
+        }
     }
+
+    fn has(&self, number: usize) -> bool {
+        self.word(number).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+    }
+}
+
+/// An eventfd or epoll of the library, to be closed in children. To be dropped before the descriptor is
+/// closed: its number may be another's then.
+#[derive(Debug)]
+pub(crate) struct Mark(RawFd);
+
+impl Mark {
+    pub(crate) fn new(descriptor: &impl AsFd) -> Self {
+        Self::of_number(descriptor.as_fd().as_raw_fd())
+    }
+
+    /// Of a descriptor that has no owner here.
+    fn of_number(number: RawFd) -> Self {
+        if let Ok(number) = usize::try_from(number) {
+            MARKED.add(number);
+        }
+        Self(number)
+    }
+}
+
+/// An eventfd of the library, with its mark in front: it has to be dropped first.
+#[derive(Debug)]
+pub(crate) struct Marked<T> {
+    _mark: Mark,
+    descriptor: T,
+}
+
+impl<T: AsFd> Marked<T> {
+    pub(crate) fn new(descriptor: T) -> Self {
+        Self { _mark: Mark::new(&descriptor), descriptor }
+    }
+}
+
+impl<T> Deref for Marked<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.descriptor
+    }
+}
+
+impl Mark {
+    pub(super) const fn number(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // The table of a child is its own.
+        if !is_forked()
+            && let Ok(number) = usize::try_from(self.0)
+        {
+            MARKED.remove(number);
+        }
+    }
+}
+
+/// Calls what makes `count` eventfds and epolls, marks them, and has them closed when a program is started (libzmq's
+/// epolls would stay open). If another thread makes some at the
+/// same time, nobody knows whose is which, and they stay open in children.
+pub(super) fn marking<T>(count: usize, make: impl FnOnce() -> T) -> (T, Vec<Mark>) {
+    let before = events();
+    let made = make();
+    let is_known = |number: &RawFd| usize::try_from(*number).is_ok_and(|n| MARKED.has(n));
+    let after = events();
+    let new: Vec<_> = after.difference(&before).copied().filter(|n| !is_known(n)).collect();
+    let new = if new.len() == count { new } else { Vec::new() };
+    for number in &new {
+        // SAFETY: a flag of a descriptor of this process. If it is closed meanwhile, the call fails.
+        unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    (made, new.into_iter().map(Mark::of_number).collect())
+}
+
+/// The open eventfds and epolls of this process.
+fn events() -> BTreeSet<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|number| is_named(*number, EVENT)).collect()
 }
 
 /// This process listens, or will at once, on a TCP port.
 pub(crate) fn note_listening(port: u16) {
-    LISTENING.add(port);
+    LISTENING.add(port.into());
 }
 
 /// This process connects to a TCP port.
 pub(crate) fn note_connected(port: u16) {
-    CONNECTED.add(port);
+    CONNECTED.add(port.into());
 }
 
 /// This process listens on, or connects to, a Unix socket by libzmq.
@@ -157,6 +258,8 @@ fn close_ours(fd: c_int) {
     let is_ours = match kind {
         libc::S_IFSOCK => is_our_socket(fd),
         libc::S_IFREG => is_our_memory(fd),
+        // What has no file.
+        0 => is_our_event(fd),
         _ => false,
     };
     if is_ours {
@@ -166,6 +269,19 @@ fn close_ours(fd: c_int) {
 }
 
 fn is_our_memory(fd: c_int) -> bool {
+    is_named(fd, MEMORY)
+}
+
+/// True if the parent made it. From here on the number is free for the child's own.
+fn is_our_event(fd: c_int) -> bool {
+    let Ok(number) = usize::try_from(fd) else { return false };
+    let is_marked = MARKED.has(number);
+    MARKED.remove(number);
+    is_marked && is_named(fd, EVENT)
+}
+
+/// True if the name of what is open begins so.
+fn is_named(fd: c_int, beginning: &[u8]) -> bool {
     // "/proc/self/fd/" and at most ten digits, backwards.
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
     let (mut digits, mut count, mut rest) = ([0_u8; 10], 0, fd);
@@ -178,19 +294,20 @@ fn is_our_memory(fd: c_int) -> bool {
     }
     let number = digits.iter().take(count).rev();
     path.iter_mut().skip(14).zip(number).for_each(|(to, digit)| *to = *digit);
-    let mut target = [0_u8; MEMORY.len()];
+    let mut target = [0_u8; 32];
     // SAFETY: a C string, and room for so many bytes.
     let bytes =
         unsafe { libc::readlink(path.as_ptr().cast(), target.as_mut_ptr().cast(), target.len()) };
-    bytes == target.len() as isize && target == MEMORY
+    let bytes = usize::try_from(bytes).unwrap_or(0);
+    target.get(..bytes).is_some_and(|target| target.starts_with(beginning))
 }
 
 fn is_our_socket(fd: c_int) -> bool {
     let local = address(fd, libc::getsockname);
     let peer = address(fd, libc::getpeername);
     match (&local, &peer) {
-        (Some(Address::Tcp(port)), _) if LISTENING.has(*port) => true,
-        (_, Some(Address::Tcp(port))) => CONNECTED.has(*port) && is_kept_alive(fd),
+        (Some(Address::Tcp(port)), _) if LISTENING.has(usize::from(*port)) => true,
+        (_, Some(Address::Tcp(port))) => CONNECTED.has(usize::from(*port)) && is_kept_alive(fd),
         (local, peer) => [local, peer].into_iter().flatten().any(|end| end == &Address::OurPath),
     }
 }
@@ -298,6 +415,26 @@ mod tests {
         assert!(is_our_socket(UnixListener::bind_addr(&name).unwrap().as_raw_fd()));
         let memory = super::super::memory::new_file(4096).unwrap();
         assert!(is_our_memory(memory.as_raw_fd()));
+    }
+
+    #[test]
+    fn our_eventfds_and_epolls_are_found_and_no_others() {
+        let other = nix::sys::eventfd::EventFd::new().unwrap();
+        let (ours, marks) = marking(1, || nix::sys::eventfd::EventFd::new().unwrap());
+        let number = ours.as_fd().as_raw_fd();
+        assert!(!is_our_event(other.as_fd().as_raw_fd()));
+        // Tests that run beside this one, in threads of one process, may make some too.
+        if !marks.is_empty() {
+            assert!(is_our_event(number) && !is_our_event(number), "a number is free once told");
+        }
+        let mark = Mark::new(&ours);
+        drop(mark);
+        assert!(!is_our_event(number));
+        let (_, none) = marking(2, || nix::sys::eventfd::EventFd::new().unwrap());
+        assert!(none.len() != 1);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let _mark = Mark::new(&file);
+        assert!(!is_our_event(file.as_raw_fd()));
     }
 
     #[test]

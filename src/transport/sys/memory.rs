@@ -14,8 +14,8 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
-/// Descriptors of a ring: memory, a bell for each end, and what the writer lends.
-pub(crate) const DESCRIPTORS_MAX: usize = 4;
+/// Descriptors of a ring: memory, the reader's bell, and what the writer lends.
+pub(crate) const DESCRIPTORS_MAX: usize = 3;
 /// Bytes at the beginning that are words, not content.
 pub(crate) const WORDS_BYTES: usize = 4096;
 const WORDS: usize = WORDS_BYTES / 8;

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::super::sys::{Outgoing, Socket};
 use super::lock;
+use super::out::Route;
 use crate::delivery::queue::PriorityFifo;
 
 /// Messages that wait aside for one peer; control messages beyond it are refused.
@@ -25,8 +25,7 @@ pub(super) struct Waiting {
 
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) socket: Socket,
-    pub(super) monitor: Option<Socket>,
+    pub(super) route: Route,
     /// Control messages that found no room, in order.
     pub(super) aside: VecDeque<Waiting>,
     /// Messages in order of priority (p3).
@@ -37,8 +36,6 @@ pub(super) struct Link {
     /// Something was to be sent.
     pub(super) is_used: bool,
     pub(super) counts: Counts,
-    /// If answers come back over it: what to sleep on ([`Socket::signal`]).
-    pub(super) signal: Option<Arc<OwnedFd>>,
 }
 
 /// What was counted about what is sent to one peer; the link's lock guards it.
@@ -51,17 +48,15 @@ pub(super) struct Counts {
 }
 
 impl Link {
-    pub(super) fn new(socket: Socket, monitor: Socket) -> Self {
+    pub(super) fn new(route: Route) -> Self {
         Self {
-            socket,
-            monitor: Some(monitor),
+            route,
             aside: VecDeque::new(),
             by_priority: PriorityFifo::new(),
             gone: false,
             is_new: true,
             is_used: false,
             counts: Counts::default(),
-            signal: None,
         }
     }
 
@@ -80,7 +75,7 @@ impl Link {
     /// Sends what waits; false if some of it found no room.
     pub(super) fn drain(&mut self) -> io::Result<bool> {
         while let Some(front) = self.aside.pop_front() {
-            match send_frames(&mut self.socket, &front.meta, &front.data) {
+            match self.route.send(&front.meta, &front.data) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.aside.push_front(front);
@@ -90,7 +85,7 @@ impl Link {
             }
         }
         while let Some(next) = self.by_priority.pop() {
-            match send_frames(&mut self.socket, &next.meta, &next.data) {
+            match self.route.send(&next.meta, &next.data) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // It was the most urgent and stays that: ahead of all that come later.
@@ -103,14 +98,14 @@ impl Link {
         Ok(true)
     }
 
-    pub(super) fn send_now(&mut self, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
-        send_frames(&mut self.socket, meta, data)
+    pub(super) fn send_now(&self, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
+        self.route.send(meta, data)
     }
 }
 
-/// Sends all frames of a message; only the first can find no room (libzmq counts messages).
+/// Sends the frames of a message behind those that say where it goes: there was room for the whole then.
 pub(super) fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
-    socket.send(Outgoing::Copy(meta), !data.is_empty(), false)?;
+    socket.send(Outgoing::Copy(meta), !data.is_empty(), true)?;
     for (i, frame) in data.iter().enumerate() {
         socket.send(Outgoing::Share(frame), i + 1 < data.len(), true)?;
     }
@@ -125,8 +120,5 @@ pub(super) fn close_link(link: &Mutex<Link>, linger: Duration) {
     let mut link = lock(link);
     let _ = link.drain();
     link.gone = true;
-    // In this order. It fails only when the context ends, and then libzmq has ended the reports itself.
-    let _ = link.socket.stop_monitor();
-    link.monitor = None;
-    let _ = link.socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
+    link.route.close(linger);
 }

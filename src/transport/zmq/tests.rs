@@ -339,6 +339,29 @@ fn a_connection_can_get_another_key() {
     sender.rename(77, 78);
 }
 
+/// A connection that was given up costs no descriptor any more, though its socket lives on for others.
+#[test]
+fn a_closed_connection_is_gone_while_its_socket_is_idle() {
+    let (at, endpoint) = listener(&OPTIONS);
+    let Endpoint::Tcp { port, .. } = endpoint else { panic!("{endpoint}") };
+    let to_it = || {
+        let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let to_port = format!(" 0100007F:{port:04X} 01 ");
+        all.lines().filter(|line| line.contains(&to_port)).count()
+    };
+    let here = sender(&OPTIONS, &endpoint, 9);
+    wait_for_link(&here, 8, true);
+    assert_eq!(to_it(), 1);
+    here.disconnect(8, LIMIT);
+    let until = Instant::now() + LIMIT / 4;
+    while to_it() > 0 {
+        assert!(Instant::now() < until, "it still stands");
+        here.link_events(&mut Vec::new());
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(at);
+}
+
 /// Somebody sends what no node sends: it is marked, or its connection ends; others do not notice.
 #[test]
 fn oversized_messages_do_no_harm() {

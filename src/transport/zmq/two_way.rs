@@ -1,6 +1,7 @@
 //! Answers that go back over the connection that the request came by, as the ps-lite of BytePS sends them
 //! (zmq_van.h of its source archive 0.2.5.post15, `NonWorkerSendMsg`): the answering node's ROUTER sends
-//! `ps<to> | ps<me> | metadata | data`, takes the first frame for itself, and the asking node's DEALER receives the rest.
+//! `ps<to> | ps<me> | metadata | data`, takes the first frame for itself, and the asking node receives the rest,
+//! behind the number of its connection.
 //!
 //! So this transport has several sockets to receive from, and all of them send as well. libzmq's sockets are for one
 //! thread at a time, and each has its lock here. Who receives sleeps on the sockets' descriptors, with no lock held. A
@@ -20,8 +21,10 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::link::{Link, send_frames};
 use super::names::id_of;
+use super::out::{Out, number_of};
 use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, lock, rest};
 use crate::transport::sys::Outgoing;
+use crate::transport::sys::fork::Marked;
 
 /// Messages from one socket before the others have their turn.
 const BURST: usize = 32;
@@ -34,10 +37,10 @@ const RETURN: Duration = Duration::from_secs(10);
 /// What a transport whose answers go back needs besides.
 #[derive(Debug)]
 pub(super) struct TwoWay {
-    /// Answers come over the links.
+    /// Answers come over the connections that this node made.
     asks: bool,
-    signal: OwnedFd,
-    bell: EventFd,
+    signal: Marked<OwnedFd>,
+    bell: Marked<EventFd>,
     /// The receiver looks at all sockets once more before it sleeps, or sleeps.
     sleeps: AtomicBool,
     /// The socket that had the last message, and how many in a row: 0 is the ROUTER.
@@ -50,7 +53,7 @@ impl TwoWay {
         Ok(Self {
             asks,
             signal: receiver.signal()?,
-            bell: EventFd::from_flags(flags)?,
+            bell: Marked::new(EventFd::from_flags(flags)?),
             sleeps: AtomicBool::new(false),
             turn: Mutex::default(),
         })
@@ -65,30 +68,21 @@ impl TwoWay {
 /// A socket to receive from.
 enum Source {
     Router,
-    Link(i32, Arc<Mutex<Link>>),
+    Out(Arc<Out>),
 }
 
 impl ZmqTransport {
-    /// What to sleep on if answers come over this connection. An anonymous one gets none.
-    pub(super) fn signal_of(
-        &self,
-        socket: &mut Socket,
-        identity: Option<i32>,
-    ) -> io::Result<Option<Arc<OwnedFd>>> {
-        match &self.two_way {
-            Some(two_way) if two_way.asks && identity.is_some() => {
-                socket.signal().map(Arc::new).map(Some)
-            }
-            _ => Ok(None),
-        }
+    /// True if answers come over a connection of that name. Over an anonymous one none do.
+    pub(super) fn hears(&self, identity: Option<i32>) -> bool {
+        identity.is_some() && self.two_way.as_ref().is_some_and(|two_way| two_way.asks)
     }
 
     /// After every use of a link's socket but by the receiver: see the module.
-    pub(super) fn used(&self, link: &mut Link) {
+    pub(super) fn used(&self, link: &Link) {
         if let Some(two_way) = &self.two_way
-            && link.signal.is_some()
+            && link.route.out.signal.is_some()
             && two_way.sleeps.load(Ordering::SeqCst)
-            && link.socket.has_message().unwrap_or(true)
+            && lock(&link.route.out.socket).has_message().unwrap_or(true)
         {
             two_way.ring();
         }
@@ -120,16 +114,13 @@ impl ZmqTransport {
     }
 
     fn sleep(&self, two_way: &TwoWay) -> Result<(), RecvError> {
-        let links = self.sources(two_way);
-        let signals: Vec<_> = links
-            .iter()
-            .filter_map(|source| match source {
-                Source::Router => None,
-                Source::Link(_, link) => lock(link).signal.clone(),
-            })
-            .collect();
+        let sources = self.sources(two_way);
+        let signals = sources.iter().filter_map(|source| match source {
+            Source::Router => None,
+            Source::Out(out) => out.signal.as_deref(),
+        });
         let own = [two_way.signal.as_fd(), two_way.bell.as_fd()];
-        let fds = own.into_iter().chain(signals.iter().map(|signal| signal.as_fd()));
+        let fds = own.into_iter().chain(signals.map(AsFd::as_fd));
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::from(SLEEP_MS)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -140,12 +131,12 @@ impl ZmqTransport {
         Ok(())
     }
 
-    /// The ROUTER, then the links over which answers come.
+    /// The ROUTER, then the sockets over which answers come.
     fn sources(&self, two_way: &TwoWay) -> Vec<Source> {
         let mut all = vec![Source::Router];
         if two_way.asks {
-            let peers = self.peers.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-            all.extend(peers.iter().map(|(key, link)| Source::Link(*key, Arc::clone(link))));
+            let outs = self.outs.all().into_iter().filter(|out| out.signal.is_some());
+            all.extend(outs.map(Source::Out));
         }
         all
     }
@@ -162,7 +153,7 @@ impl ZmqTransport {
             let at = (first + step) % sources.len();
             let came = match &sources[at] {
                 Source::Router => self.take_from_router()?,
-                Source::Link(key, link) => self.take_from_link(*key, link)?,
+                Source::Out(out) => self.take_from_out(out)?,
             };
             if let Some(incoming) = came {
                 *lock(&two_way.turn) = (at, if at == last && step == 0 { row + 1 } else { 0 });
@@ -191,20 +182,21 @@ impl ZmqTransport {
     }
 
     /// An answer. Whoever answers says his name first; it has to be that of the peer.
-    fn take_from_link(&self, key: i32, link: &Mutex<Link>) -> Result<Option<Incoming>, RecvError> {
-        let mut link = lock(link);
-        if link.gone || link.signal.is_none() {
-            return Ok(None);
-        }
+    fn take_from_out(&self, out: &Out) -> Result<Option<Incoming>, RecvError> {
+        let mut socket = lock(&out.socket);
         loop {
-            let named = match link.socket.receive(false) {
+            let route = match socket.receive(false) {
                 Ok(frame) => frame,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(RecvError::Zmq(error)),
             };
-            let incoming = rest(&mut link.socket, named)?;
-            if id_of(incoming.named.as_ref()) != Some(key) {
+            // The frames of one message arrive together: this does not wait.
+            let named = socket.receive(true).map_err(RecvError::Zmq)?;
+            let incoming = rest(&mut socket, named)?;
+            let key =
+                number_of(route.as_ref()).and_then(|number| lock(&self.keys).get(&number).copied());
+            if key.is_none() || id_of(incoming.named.as_ref()) != key {
                 continue;
             }
             self.note_received(&mut lock(&self.receiver), &incoming);

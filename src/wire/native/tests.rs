@@ -65,7 +65,7 @@ fn what_cannot_be_is_refused() {
         Err(FrameError::TooLong { what: "the data of a message", length: 10 })
     );
     let sound = message().encode();
-    let spoilt = [(0, 1), (4, 10), (4, 0), (5, 16), (6, 4), (7, 1), (55, 1), (11, 0xff)];
+    let spoilt = [(0, 1), (4, 11), (4, 0), (5, 16), (6, 4), (7, 1), (55, 1), (11, 0xff)];
     for (at, value) in spoilt {
         let mut bytes = sound;
         bytes[at] = value;

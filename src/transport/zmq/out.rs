@@ -1,0 +1,394 @@
+//! The sockets that send, each for many peers. A socket has a descriptor of its own, and reports about its
+//! connections have two more; so a peer costs no more than its connection.
+//!
+//! A ROUTER that connects and gives each connection a number (ZMQ_CONNECT_ROUTING_ID) writes to
+//! it what a DEALER would. Two things of libzmq are known by an address only: which connection a report is
+//! about, and which one is to be closed. So a socket has at most one connection to an address, for
+//! a while after its end too, and where addresses come again there are more sockets. A host by name is
+//! reported by its address, so of those the port is what counts.
+//!
+//! May touch libzmq; knows no peer and no message.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::super::sys::fork::Marked;
+use super::super::sys::{Context, Frame, Kind, Outgoing, Socket};
+use super::link::send_frames;
+use super::{Endpoint, ZmqOptions, keep_alive, lock};
+
+/// How long a replaced or closed connection may take to flush what it holds.
+pub(super) const FLUSH: Duration = Duration::from_secs(1);
+/// For how long after its end a connection may still be reported.
+const REST: Duration = Duration::from_secs(3);
+/// The first and the longest wait before connecting again (stock waits 100 ms at once).
+const RECONNECT_MS: (i32, i32) = (5, 200);
+/// Reports that wait to be read. One more would stop libzmq's I/O thread: a link that comes and goes makes three of them, at
+/// most every few milliseconds, and they are read every 50 ms.
+const REPORTS_MAX: i32 = 1 << 20;
+/// What a peer says on a connection that only sends is dropped, so much of it at a time.
+const DROPPED_MAX: usize = 64;
+/// How the numbers of connections begin as routing ids.
+const MARK: u8 = b'c';
+
+/// What a connection is called in its socket.
+type Id = [u8; 9];
+
+fn id_of(number: u64) -> Id {
+    let mut id = [MARK; 9];
+    id[1..].copy_from_slice(&number.to_be_bytes());
+    id
+}
+
+/// The number of the connection with that routing id.
+pub(super) fn number_of(id: &[u8]) -> Option<u64> {
+    let (&MARK, number) = id.split_first()? else { return None };
+    number.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// A socket and what it is connected to.
+#[derive(Debug)]
+pub(super) struct Out {
+    pub(super) socket: Mutex<Socket>,
+    /// Each connection has a name for its peer: it cannot be taken back from a socket.
+    is_named: bool,
+    /// If answers come back over it: what to sleep on ([`Socket::signal`]).
+    pub(super) signal: Option<Marked<OwnedFd>>,
+    reports: Mutex<Reports>,
+}
+
+#[derive(Debug)]
+struct Reports {
+    from: Socket,
+    places: Places,
+    /// Which connection has which descriptor.
+    standing: BTreeMap<u32, u64>,
+}
+
+/// What a socket is connected to, or was a moment ago.
+#[derive(Debug, Default)]
+struct Places(Vec<Place>);
+
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    /// As libzmq writes it, if it is not a host by name.
+    address: String,
+    port: Option<u16>,
+    by_name: bool,
+    ended: Option<Instant>,
+}
+
+/// What libzmq says about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    Up,
+    /// What is sent from now on arrives.
+    Shaken,
+    Down,
+}
+
+impl Place {
+    fn new(number: u64, endpoint: &Endpoint) -> Self {
+        let (port, by_name) = match endpoint {
+            Endpoint::Tcp { host, port } => (Some(*port), host.parse::<Ipv4Addr>().is_err()),
+            Endpoint::Ipc { .. } => (None, false),
+        };
+        Self { number, address: endpoint.to_string(), port, by_name, ended: None }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let same_port = self.port.is_some() && self.port == other.port;
+        self.address == other.address || same_port && (self.by_name || other.by_name)
+    }
+}
+
+impl Places {
+    /// Takes a place, unless its reports could be another's.
+    fn take(&mut self, place: Place, now: Instant) -> bool {
+        self.0.retain(|old| old.ended.is_none_or(|ended| now < ended + REST));
+        let is_free = !self.0.iter().any(|old| old.is_like(&place));
+        if is_free {
+            self.0.push(place);
+        }
+        is_free
+    }
+
+    fn end(&mut self, number: u64, now: Instant) {
+        let of_number = self.0.iter_mut().filter(|place| place.number == number);
+        of_number.for_each(|place| place.ended = Some(now));
+    }
+
+    /// True if a connection has ended a moment ago.
+    fn any_ends(&self, now: Instant) -> bool {
+        self.0.iter().any(|place| place.ended.is_some_and(|ended| now < ended + REST))
+    }
+
+    /// The connection that a report with that address is about.
+    fn find(&self, address: &str) -> Option<u64> {
+        let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+        let live = || self.0.iter().filter(|place| place.ended.is_none());
+        live()
+            .find(|place| place.address == address)
+            .or_else(|| live().find(|place| place.by_name && place.port == port))
+            .map(|place| place.number)
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        // Before their reader goes. It fails only when the context ends, and then libzmq has ended the reports itself.
+        let _ = lock(&self.socket).stop_monitor();
+    }
+}
+
+impl Out {
+    fn new(
+        context: &Context,
+        options: &ZmqOptions,
+        is_named: bool,
+        receives: bool,
+        reports_at: &str,
+    ) -> io::Result<Self> {
+        let mut socket = context.socket(Kind::Router)?;
+        socket.set_int(zmq_sys::ZMQ_LINGER, FLUSH.as_millis() as i32)?;
+        socket.set_int(zmq_sys::ZMQ_SNDHWM, options.send_queue)?;
+        // What finds no room is refused, instead of being dropped.
+        socket.set_int(zmq_sys::ZMQ_ROUTER_MANDATORY, 1)?;
+        keep_alive(&mut socket)?;
+        socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL, RECONNECT_MS.0)?;
+        socket.set_int(zmq_sys::ZMQ_RECONNECT_IVL_MAX, RECONNECT_MS.1)?;
+        let events = zmq_sys::ZMQ_EVENT_CONNECTED
+            | zmq_sys::ZMQ_EVENT_DISCONNECTED
+            | zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+        socket.monitor(reports_at, events)?;
+        let mut from = context.socket(Kind::Pair)?;
+        from.set_int(zmq_sys::ZMQ_LINGER, 0)?;
+        from.set_int(zmq_sys::ZMQ_RCVHWM, REPORTS_MAX)?;
+        from.connect(reports_at)?;
+        let signal = if receives { Some(socket.signal()?) } else { None };
+        let reports = Reports { from, places: Places::default(), standing: BTreeMap::new() };
+        Ok(Self { socket: Mutex::new(socket), is_named, signal, reports: Mutex::new(reports) })
+    }
+
+    fn connect(&self, endpoint: &Endpoint, number: u64, name: Option<&str>) -> io::Result<()> {
+        let mut socket = lock(&self.socket);
+        if let Some(name) = name {
+            socket.set(zmq_sys::ZMQ_ROUTING_ID, name.as_bytes())?;
+        }
+        socket.set(zmq_sys::ZMQ_CONNECT_ROUTING_ID, &id_of(number))?;
+        socket.connect(&endpoint.to_string())
+    }
+
+    /// What happened since the last call. True if the socket was used, so that who sleeps on it has to look.
+    fn read_reports(&self, out: &mut Vec<(u64, Report)>) -> bool {
+        let before = out.len();
+        let is_ending;
+        {
+            let mut reports = lock(&self.reports);
+            while let Ok(event) = reports.from.receive(false) {
+                // The second frame is the address.
+                let Ok(address) = reports.from.receive(false) else { break };
+                out.extend(reports.report(&event, &address));
+            }
+            is_ending = reports.places.any_ends(Instant::now());
+        }
+        if is_ending {
+            // A connection is gone only when its socket has heard so, which it does when it is used.
+            let _ = lock(&self.socket).has_message();
+        }
+        if out.len() > before && self.signal.is_none() {
+            // A ROUTER is told the name of each peer once it stands.
+            let mut socket = lock(&self.socket);
+            for _ in 0..DROPPED_MAX {
+                if socket.receive(false).is_err() {
+                    break;
+                }
+            }
+        }
+        is_ending
+    }
+}
+
+impl Reports {
+    /// Takes one apart: the number of the event (2 bytes) and its value (4), in the machine's order.
+    fn report(&mut self, event: &Frame, address: &Frame) -> Option<(u64, Report)> {
+        let (event, value) = event.as_ref().split_first_chunk::<2>()?;
+        let value = u32::from_ne_bytes(*value.first_chunk()?);
+        let by_address = std::str::from_utf8(address.as_ref())
+            .ok()
+            .and_then(|address| self.places.find(address));
+        match u32::from(u16::from_ne_bytes(*event)) {
+            zmq_sys::ZMQ_EVENT_CONNECTED => {
+                let number = by_address?;
+                self.standing.insert(value, number);
+                Some((number, Report::Up))
+            }
+            zmq_sys::ZMQ_EVENT_DISCONNECTED => {
+                Some((self.standing.remove(&value).or(by_address)?, Report::Down))
+            }
+            zmq_sys::ZMQ_EVENT_HANDSHAKE_SUCCEEDED => Some((by_address?, Report::Shaken)),
+            _ => None,
+        }
+    }
+}
+
+/// One connection of an [`Out`].
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) out: Arc<Out>,
+    number: u64,
+    address: String,
+}
+
+impl Route {
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Sends all frames of a message; only the first can find no room (libzmq counts messages).
+    pub(super) fn send(&self, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
+        let mut socket = lock(&self.out.socket);
+        socket.send(Outgoing::Copy(&id_of(self.number)), true, false)?;
+        send_frames(&mut socket, meta, data)
+    }
+
+    /// Ends the connection; what it holds may be flushed for so long.
+    pub(super) fn close(&self, linger: Duration) {
+        // Not before: nobody else may take the place of a connection that still stands.
+        let mut reports = lock(&self.out.reports);
+        let mut socket = lock(&self.out.socket);
+        let _ = socket.set_int(zmq_sys::ZMQ_LINGER, linger.as_millis() as i32);
+        let _ = socket.disconnect(&self.address);
+        reports.places.end(self.number, Instant::now());
+        let number = self.number;
+        reports.standing.retain(|_, standing| *standing != number);
+    }
+}
+
+/// All sockets that send.
+#[derive(Debug, Default)]
+pub(super) struct Outs {
+    all: RwLock<Vec<Arc<Out>>>,
+    /// Connections made so far.
+    made: Mutex<u64>,
+}
+
+impl Outs {
+    /// Connects to an address. `receives`: answers come back over it.
+    pub(super) fn connect(
+        &self,
+        context: &Context,
+        options: &ZmqOptions,
+        endpoint: &Endpoint,
+        name: Option<&str>,
+        receives: bool,
+    ) -> io::Result<Route> {
+        let mut made = lock(&self.made);
+        *made += 1;
+        let number = *made;
+        let takes = |out: &&Arc<Out>| {
+            out.is_named == name.is_some()
+                && out.signal.is_some() == receives
+                && lock(&out.reports).places.take(Place::new(number, endpoint), Instant::now())
+        };
+        let found = self.all().iter().find(takes).cloned();
+        let out = match found {
+            Some(out) => out,
+            None => {
+                let reports_at = format!("inproc://monitor-{number}");
+                let out = Out::new(context, options, name.is_some(), receives, &reports_at)?;
+                lock(&out.reports).places.take(Place::new(number, endpoint), Instant::now());
+                let out = Arc::new(out);
+                let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+                all.push(Arc::clone(&out));
+                out
+            }
+        };
+        let route = Route { out, number, address: endpoint.to_string() };
+        if let Err(error) = route.out.connect(endpoint, number, name) {
+            lock(&route.out.reports).places.end(number, Instant::now());
+            return Err(error);
+        }
+        Ok(route)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Out>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What happened to connections since the last call, by their numbers; and true if sockets were used.
+    pub(super) fn reports(&self) -> (Vec<(u64, Report)>, bool) {
+        let mut all = Vec::new();
+        let mut used = false;
+        for out in self.all() {
+            used |= out.read_reports(&mut all);
+        }
+        (all, used)
+    }
+
+    /// Closes all, once nobody uses them; what they hold may be flushed for so long.
+    pub(super) fn close(&self, linger: Duration) {
+        let all = std::mem::take(&mut *self.all.write().unwrap_or_else(PoisonError::into_inner));
+        for out in all {
+            let linger = linger.as_millis() as i32;
+            let _ = lock(&out.socket).set_int(zmq_sys::ZMQ_LINGER, linger);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(number: u64, host: &str, port: u16) -> Place {
+        Place::new(number, &Endpoint::Tcp { host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn a_socket_has_one_connection_to_an_address() {
+        let now = Instant::now();
+        let mut places = Places::default();
+        assert!(places.take(place(1, "10.0.0.1", 5), now));
+        assert!(places.take(place(2, "10.0.0.1", 6), now));
+        assert!(places.take(place(3, "10.0.0.2", 5), now));
+        assert!(!places.take(place(4, "10.0.0.1", 5), now) && !places.any_ends(now));
+        places.end(1, now);
+        assert!(places.any_ends(now) && !places.any_ends(now + REST));
+        assert!(!places.take(place(4, "10.0.0.1", 5), now + REST / 2), "it may still be reported");
+        assert!(places.take(place(4, "10.0.0.1", 5), now + REST));
+        assert_eq!(places.find("tcp://10.0.0.1:5"), Some(4));
+        assert_eq!(places.find("tcp://10.0.0.2:5"), Some(3));
+        assert_eq!(places.find("tcp://10.0.0.3:5"), None);
+    }
+
+    #[test]
+    fn a_host_by_name_is_known_by_its_port() {
+        let now = Instant::now();
+        let mut places = Places::default();
+        assert!(places.take(place(1, "10.0.0.1", 5), now));
+        assert!(!places.take(place(2, "host", 5), now) && places.take(place(2, "host", 6), now));
+        assert!(!places.take(place(3, "other", 6), now) && places.take(place(3, "other", 7), now));
+        assert!(!places.take(place(4, "10.0.0.4", 7), now));
+        // First as it was given, later as it was resolved.
+        assert_eq!(places.find("tcp://host:6"), Some(2));
+        assert_eq!(places.find("tcp://10.0.0.9:6"), Some(2));
+        assert_eq!(places.find("tcp://10.0.0.9:5"), None);
+        places.end(2, now);
+        assert_eq!(places.find("tcp://10.0.0.9:6"), None);
+    }
+
+    #[test]
+    fn numbers_are_read_out_of_routing_ids() {
+        assert_eq!(number_of(&id_of(u64::MAX - 1)), Some(u64::MAX - 1));
+        for id in [&b""[..], b"c", b"ps9", b"d12345678", b"c123456789"] {
+            assert_eq!(number_of(id), None, "{id:?}");
+        }
+    }
+}
