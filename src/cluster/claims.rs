@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::claimed::Claimed;
 use super::tenures::{Tenure, Tenures, orders_by_key};
 use crate::wire::elastic::{Claim, Holding, KeyRoute, Order, Route};
 use crate::wire::{Key, NodeId};
@@ -89,7 +90,7 @@ pub struct Lost {
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// What each server that lives holds. Who is not here is dead.
-    pub claims: &'a BTreeMap<NodeId, Vec<Claim>>,
+    pub claims: &'a BTreeMap<NodeId, Claimed>,
     /// All that was ever known of keys and their pieces.
     pub former: &'a Pieces,
     /// Orders, and who had them, of which it is not known that they were carried out, nor that they will not be.
@@ -124,7 +125,10 @@ pub fn is_sound(claim: &Claim) -> bool {
 /// piece away, that with the highest term is right. What is on its way, and claimed by neither side at the
 /// moment, stays where `former` has it; so do the lengths of all keys.
 #[must_use]
-pub fn place(claims: &BTreeMap<NodeId, Vec<Claim>>, former: &Pieces) -> Pieces {
+pub fn place<'a>(
+    claims: impl Iterator<Item = (NodeId, &'a Claim)>,
+    former: impl Iterator<Item = (&'a Key, &'a KeyPieces)>,
+) -> Pieces {
     let placed = keys(claims, former).into_iter().map(|(key, found)| {
         let pieces = found.pieces(
             &[],
@@ -153,7 +157,9 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
     let lives = |node: NodeId| evidence.claims.contains_key(&node);
     let mut resolution = Resolution::default();
     let orders = orders_by_key(evidence.orders);
-    for (key, found) in keys(evidence.claims, evidence.former) {
+    let claims = evidence.claims.iter();
+    let claims = claims.flat_map(|(id, claimed)| claimed.iter().map(move |claim| (*id, claim)));
+    for (key, found) in keys(claims, evidence.former.iter()) {
         let orders = orders.get(&key).map_or(&[][..], Vec::as_slice);
         let tenures = evidence.tenures.get(&key).map_or(&[][..], |tenures| &tenures.parts);
         let ordered = orders.iter().flat_map(|(_, order)| [order.from, order.to]);
@@ -304,21 +310,21 @@ enum Choice {
 /// Stands for the term of a policy, which those who claim do not know. No piece has it.
 const TAKES_OVER: u64 = 0;
 
-fn keys<'a>(claims: &BTreeMap<NodeId, Vec<Claim>>, former: &'a Pieces) -> BTreeMap<Key, Found<'a>> {
+fn keys<'a>(
+    claims: impl Iterator<Item = (NodeId, &'a Claim)>,
+    former: impl Iterator<Item = (&'a Key, &'a KeyPieces)>,
+) -> BTreeMap<Key, Found<'a>> {
     let mut keys: BTreeMap<Key, Found<'a>> = former
-        .iter()
         .map(|(key, known)| {
             (*key, Found { length: known.length, held: Vec::new(), former: &known.pieces })
         })
         .collect();
-    for (server, claims) in claims {
-        for claim in claims.iter().filter(|claim| is_sound(claim)) {
-            let Ok(holding) = Holding::try_from(claim.holding) else { continue };
-            let none = || Found { length: 0, held: Vec::new(), former: &[] };
-            let found = keys.entry(claim.key).or_insert_with(none);
-            found.length = found.length.max(claim.length);
-            found.held.push(Held { server: *server, holding, claim: *claim });
-        }
+    for (server, claim) in claims.filter(|(_, claim)| is_sound(claim)) {
+        let Ok(holding) = Holding::try_from(claim.holding) else { continue };
+        let none = || Found { length: 0, held: Vec::new(), former: &[] };
+        let found = keys.entry(claim.key).or_insert_with(none);
+        found.length = found.length.max(claim.length);
+        found.held.push(Held { server, holding, claim: *claim });
     }
     keys
 }

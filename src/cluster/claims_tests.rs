@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::claimed::Claimed;
 use super::claims::*;
 use super::tenures::{KeyTenures, Tenure, Tenures};
 use crate::wire::NodeId;
@@ -68,8 +69,9 @@ impl Case {
     }
 
     fn resolve(&self) -> Resolution {
+        let claims = self.claims.iter().map(|(id, claims)| (*id, Claimed::new(claims))).collect();
         resolve(Evidence {
-            claims: &self.claims,
+            claims: &claims,
             former: &self.former,
             orders: &self.orders,
             tenures: &self.tenures,
@@ -234,9 +236,10 @@ proptest! {
     /// Where nobody died, the highest term that was ever seen is right.
     #[test]
     fn places_by_the_highest_term(case in any_case()) {
-        let placed = place(&case.claims, &case.former);
+        let claims = || case.claims.iter().flat_map(|(id, claims)| claims.iter().map(move |c| (*id, c)));
+        let placed = place(claims(), case.former.iter());
         for element in 0..LENGTH {
-            let claims = case.claims.iter().flat_map(|(id, claims)| claims.iter().map(move |c| (*id, c)));
+            let claims = claims();
             let claimed = claims
                 .filter(|(_, c)| c.holding != Holding::Replica as i32)
                 .filter(|(_, c)| c.from <= element && element < c.to)

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::claimed::Claimed;
 use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
 use super::tenures::Tenures;
-use super::{Action, Cluster, Failure, FailureKind, Level, said, tenures};
+use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
 use crate::wire::elastic::{Claim, OPAQUE_END, Word, WordKind};
 use crate::wire::{Key, NodeId, Role};
 
@@ -28,9 +29,9 @@ pub(super) struct Collection {
     pub(super) epoch: u64,
     since: Duration,
     asked: BTreeSet<NodeId>,
-    pub(super) answers: BTreeMap<NodeId, Vec<Claim>>,
+    pub(super) answers: BTreeMap<NodeId, Claimed>,
     /// What servers said after their answers. It is not of the same moment, so it waits.
-    pub(super) later: BTreeMap<NodeId, Vec<Claim>>,
+    pub(super) later: BTreeMap<NodeId, Claimed>,
     /// Something changed that this collection does not regard.
     pub(super) again: bool,
 }
@@ -43,8 +44,6 @@ enum Taking {
     Gap,
     /// It waits for the end of the collection.
     Later,
-    /// All pieces may be elsewhere.
-    All,
     /// The pieces of these keys may be elsewhere.
     Some(BTreeSet<Key>),
 }
@@ -69,11 +68,6 @@ impl Cluster {
             Taking::Not => {}
             Taking::Gap => self.collect_soon(now, out),
             Taking::Later => self.forget_not_begun(from, word.epoch, out),
-            Taking::All => {
-                self.forget_not_begun(from, word.epoch, out);
-                self.replace_pieces(out);
-                self.empty_drained(out);
-            }
             Taking::Some(keys) => {
                 self.forget_not_begun(from, word.epoch, out);
                 self.replace_pieces_of(&keys, out);
@@ -86,16 +80,13 @@ impl Cluster {
     /// Takes in all that a server holds, or what is new of that.
     fn take_claims(&mut self, from: NodeId, word: &Word) -> Taking {
         let books = &mut self.elastic.books;
-        let mut claims: Vec<Claim> =
-            word.claims.iter().filter(|claim| is_sound(claim)).copied().collect();
-        said::sort(&mut claims);
         let says_all = word.since == 0;
         if let Some(collection) = &mut books.collection
             && !collection.answers.contains_key(&from)
         {
             // What is new is no answer. The answer will say all.
             if says_all && collection.epoch == word.epoch && collection.asked.contains(&from) {
-                collection.answers.insert(from, claims);
+                collection.answers.insert(from, Claimed::new(&word.claims));
                 books.told.insert(from, word.number);
             }
             return Taking::Not;
@@ -110,17 +101,11 @@ impl Cluster {
             }
             None => books.claims.entry(from).or_default(),
         };
-        let mut keys = BTreeSet::new();
-        if says_all {
-            *known = claims;
-        } else {
-            keys = said::apply(known, &claims, &word.gone);
-        }
-        match (&books.collection, says_all) {
-            (Some(_), _) => Taking::Later,
-            (None, true) => Taking::All,
-            (None, false) => Taking::Some(keys),
-        }
+        let keys = match says_all {
+            true => known.take_all(Claimed::new(&word.claims)),
+            false => known.take_news(&word.claims, &word.gone),
+        };
+        if books.collection.is_some() { Taking::Later } else { Taking::Some(keys) }
     }
 
     /// The first claims of a server, and of each key, are in the journal.
@@ -183,39 +168,47 @@ impl Cluster {
         });
         if !keys.keys.is_empty() {
             books.tenures.retain(|key, _| !keys.keys.contains_key(key));
+            books.pieces_number += 1;
             out.push(Action::Record(Record::new(Change::Keys(keys))));
         }
     }
 
     pub(super) fn replace_pieces(&mut self, out: &mut Vec<Action>) {
         let books = &self.elastic.books;
-        let placed = place(&books.claims, &books.pieces);
+        let claims = books.claims.iter();
+        let claims = claims.flat_map(|(id, claimed)| claimed.iter().map(move |claim| (*id, claim)));
+        let placed = place(claims, books.pieces.iter());
         self.set_pieces(placed, None, out);
-        self.forget_done_orders(out);
+        self.forget_done_orders(None, out);
     }
 
     /// As [`Self::replace_pieces`], where claims of no other keys are new.
     fn replace_pieces_of(&mut self, keys: &BTreeSet<Key>, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        let of_keys = |claims: &Vec<Claim>| -> Vec<Claim> {
-            keys.iter().flat_map(|key| said::of_key(claims, *key)).copied().collect()
+        let of_keys = |(id, claimed): (&NodeId, &'_ Claimed)| {
+            let claims = keys.iter().flat_map(|key| claimed.of_key(*key));
+            claims.map(|claim| (*id, *claim)).collect::<Vec<_>>()
         };
-        let claims = books.claims.iter().map(|(id, claims)| (*id, of_keys(claims))).collect();
+        let claims: Vec<(NodeId, Claim)> = books.claims.iter().flat_map(of_keys).collect();
         let known = |key: &Key| Some((*key, books.pieces.get(key)?.clone()));
         let former: Pieces = keys.iter().filter_map(known).collect();
-        let placed = place(&claims, &former);
-        let changed = tenures::changes(&former, &placed, &books.all_orders(), None);
+        let placed = place(claims.iter().map(|(id, claim)| (*id, claim)), former.iter());
+        let changed = tenures::changes(&former, &placed, &books.orders.of_keys(keys), None);
+        if placed != former {
+            books.pieces_number += 1;
+        }
         books.pieces.extend(placed);
         self.note_tenures(changed, out);
-        self.forget_done_orders(out);
+        self.forget_done_orders(Some(keys), out);
     }
 
     /// Where all pieces are from now on; `epoch` is that of the policy that says so, if one does. What came to another
     /// owner is in the journal.
     pub(super) fn set_pieces(&mut self, pieces: Pieces, epoch: Option<u64>, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        let changed = tenures::changes(&books.pieces, &pieces, &books.all_orders(), epoch);
+        let changed = tenures::changes(&books.pieces, &pieces, &books.orders.all(), epoch);
         books.pieces = pieces;
+        books.pieces_number += 1;
         self.note_tenures(changed, out);
     }
 
@@ -383,18 +376,18 @@ impl Cluster {
         let mut pieces = books.pieces.values().flat_map(|key| &key.pieces);
         self.elastic.policy.homes.contains(&id)
             || pieces.any(|piece| piece.owner == id || piece.leaving_to == Some(id))
-            || books.may_get_something(id)
+            || books.orders.may_give_to(id)
     }
 
     /// What the dead may have had without anybody's knowing: keys that were made after their last claims. With
     /// one copy of each these are safe as long as the one that held the copies lives.
-    pub(super) fn unknown_losses(&self, answers: &BTreeMap<NodeId, Vec<Claim>>) -> Option<String> {
+    pub(super) fn unknown_losses(&self, answers: &BTreeMap<NodeId, Claimed>) -> Option<String> {
         let policy = &self.elastic.policy;
         let died: Vec<NodeId> =
             policy.servers.iter().filter(|id| self.lost.contains_key(id)).copied().collect();
         let copies = |of: NodeId| {
-            let all = answers.values().flatten();
-            all.into_iter().any(|claim| claim.peer == of)
+            let mut all = answers.values().flat_map(Claimed::iter);
+            all.any(|claim| claim.peer == of)
         };
         if died.len() <= policy.replicas as usize {
             return None;

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::claimed::Claimed;
 use super::claims::Piece;
 use super::journal::{Change, Record};
 use super::{Action, Cluster, Level};
-use crate::wire::elastic::{Claim, Holding, Order, Word, WordKind};
+use crate::wire::elastic::{Order, Word, WordKind};
 use crate::wire::{NodeId, Role, id_to_rank};
 
 impl Cluster {
@@ -57,7 +58,7 @@ impl Cluster {
         let to = |(_, order): &&(NodeId, Order)| order.owner == id;
         let back = |(owner, order): &(NodeId, Order)| (*owner, Order { owner: *owner, ..*order });
         let orders: Vec<(NodeId, Order)> =
-            self.elastic.books.orders.iter().filter(to).map(back).collect();
+            self.elastic.books.orders.open().filter(to).map(back).collect();
         self.send_orders(&orders, out);
     }
 
@@ -72,11 +73,10 @@ impl Cluster {
     }
 
     /// True if, as these claims say, nothing is on that server or on its way there.
-    pub(super) fn is_empty(&self, id: NodeId, claims: &BTreeMap<NodeId, Vec<Claim>>) -> bool {
-        let comes = |claim: &Claim| claim.peer == id && claim.holding == Holding::Leaving as i32;
-        claims.get(&id).is_some_and(Vec::is_empty)
-            && !claims.values().flatten().any(comes)
-            && !self.elastic.books.may_get_something(id)
+    pub(super) fn is_empty(&self, id: NodeId, claims: &BTreeMap<NodeId, Claimed>) -> bool {
+        claims.get(&id).is_some_and(Claimed::is_empty)
+            && !claims.values().any(|claimed| claimed.gives_to(id))
+            && !self.elastic.books.orders.may_give_to(id)
     }
 
     /// Servers that may go: the policy in force says that they are being emptied, and nothing is there.
@@ -96,7 +96,7 @@ impl Cluster {
 
     /// Where nobody plans: orders away what servers that are being emptied still own.
     pub(super) fn empty_drained(&mut self, out: &mut Vec<Action>) {
-        if self.config.planned || !self.may_order() {
+        if self.config.planned || self.elastic.books.draining.is_empty() || !self.may_order() {
             return;
         }
         let targets = self.able_servers();
@@ -105,11 +105,8 @@ impl Cluster {
         let goes = |piece: &&Piece| {
             books.draining.contains(&piece.owner)
                 && piece.leaving_to.is_none()
-                && !books.orders.iter().any(|(owner, order)| {
-                    *owner == piece.owner
-                        && order.key == piece.key
-                        && order.from <= piece.from
-                        && piece.to <= order.to
+                && !books.orders.open_of(piece.key).iter().any(|(owner, order)| {
+                    *owner == piece.owner && order.from <= piece.from && piece.to <= order.to
                 })
         };
         let moving: Vec<Piece> = all().filter(goes).copied().collect();

@@ -8,13 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::claimed::Claimed;
 use super::claims::Pieces;
 use super::collect::Collection;
-use super::orders::Replaced;
+use super::order_book::OrderBook;
 use super::tenures::Tenures;
 use super::types::{Difference, Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, Order, Word, WordKind};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, Word, WordKind};
 use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
 
 /// What a node knows of an elastic job.
@@ -63,18 +64,18 @@ pub(super) struct Books {
     pub(super) returning: BTreeSet<NodeId>,
     /// Servers that were told to stop in the place of rank 0.
     pub(super) stopped: BTreeSet<NodeId>,
-    /// The newest claims of each server, in order (`said::sort`).
-    pub(super) claims: BTreeMap<NodeId, Vec<Claim>>,
+    /// The newest claims of each server.
+    pub(super) claims: BTreeMap<NodeId, Claimed>,
     /// The number of the last word of each server about its claims that was taken in.
     pub(super) told: BTreeMap<NodeId, u64>,
     /// Where all pieces are.
     pub(super) pieces: Pieces,
+    /// Grows with every change of them.
+    pub(super) pieces_number: u64,
     /// Since when pieces are whose.
     pub(super) tenures: Tenures,
-    /// Orders that stand and may still be carried out, with the owners that have them.
-    pub(super) orders: Vec<(NodeId, Order)>,
-    /// Those that do not stand any more, and may have been begun.
-    pub(super) replaced: Vec<Replaced>,
+    /// Orders that may still be carried out, or may have been begun.
+    pub(super) orders: OrderBook,
     /// Where copies are to be kept by the next policy, if elsewhere.
     pub(super) copies: Option<Vec<CopyPlace>>,
     /// Claims are being collected for the next policy.
@@ -119,6 +120,12 @@ impl Cluster {
     #[must_use]
     pub const fn pieces(&self) -> &Pieces {
         &self.elastic.books.pieces
+    }
+
+    /// Scheduler: another number than before, if [`Self::pieces`] are others than before.
+    #[must_use]
+    pub const fn pieces_number(&self) -> u64 {
+        self.elastic.books.pieces_number
     }
 
     // ---- who is in the job ----------------------------------------------------------------------------

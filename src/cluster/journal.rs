@@ -169,9 +169,9 @@ pub struct State {
     /// Which keys exist, and their lengths in elements.
     #[prost(btree_map = "uint64, uint64", tag = "15")]
     pub keys: BTreeMap<u64, u64>,
-    /// Orders that may still be carried out, or were.
+    /// Orders that may still be carried out, or were, as earlier versions wrote them.
     #[prost(message, repeated, tag = "16")]
-    pub orders: Vec<Ordered>,
+    pub listed_orders: Vec<Ordered>,
     /// The last barrier of each customer in each group.
     #[prost(message, repeated, tag = "17")]
     pub passed: Vec<Entry>,
@@ -199,6 +199,9 @@ pub struct State {
     /// Where copies are kept, by the last policy.
     #[prost(message, repeated, tag = "25")]
     pub copies: Vec<CopyPlace>,
+    /// Orders that may still be carried out, or were, by key. No key has none.
+    #[prost(btree_map = "uint64, message", tag = "26")]
+    pub orders: BTreeMap<u64, KeyOrders>,
 }
 
 /// A policy came into force, with a given epoch and given homes.
@@ -240,7 +243,24 @@ pub struct Keys {
     pub keys: BTreeMap<u64, u64>,
 }
 
-/// All orders that may still be carried out, or were: those that stand, and those that do not and may have been begun.
+/// Orders about one key that may still be carried out, or were: those that stand, and those that do not and may have
+/// been begun.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct KeyOrders {
+    /// The orders.
+    #[prost(message, repeated, tag = "1")]
+    pub orders: Vec<Ordered>,
+}
+
+/// All orders about some keys.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct OrdersOf {
+    /// By key; there may be none of it any more.
+    #[prost(btree_map = "uint64, message", tag = "1")]
+    pub keys: BTreeMap<u64, KeyOrders>,
+}
+
+/// All orders about all keys, as earlier versions wrote them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Orders {
     /// The orders.
@@ -300,7 +320,7 @@ pub enum Change {
     /// Keys were made.
     #[prost(message, tag = "10")]
     Keys(Keys),
-    /// What is ordered at the moment.
+    /// What is ordered at the moment, of all keys. Earlier versions wrote it.
     #[prost(message, tag = "11")]
     Orders(Orders),
     /// A barrier was released.
@@ -312,13 +332,16 @@ pub enum Change {
     /// Pieces came to other owners.
     #[prost(message, tag = "14")]
     Taken(Taken),
+    /// What is ordered at the moment, of some keys.
+    #[prost(message, tag = "15")]
+    OrdersOf(OrdersOf),
 }
 
 /// One record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Record {
     /// What changed; none in a record of a kind that this version does not know.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
     pub change: Option<Change>,
 }
 

@@ -10,6 +10,7 @@
 
 mod barrier;
 mod circle;
+pub mod claimed;
 pub mod claims;
 #[cfg(test)]
 mod claims_tests;
@@ -22,6 +23,7 @@ mod guests;
 mod join;
 pub mod journal;
 mod liveness;
+mod order_book;
 mod orders;
 mod policy;
 mod ranking;

@@ -60,7 +60,7 @@ impl Cluster {
         let Resolution { pieces, lost } = resolve(Evidence {
             claims: &answers,
             former: &books.pieces,
-            orders: &books.all_orders(),
+            orders: &books.orders.all(),
             tenures: &books.tenures,
             replicas,
             epoch,
@@ -75,7 +75,7 @@ impl Cluster {
         }
         self.set_pieces(pieces, Some(epoch), out);
         self.elastic.books.claims = answers;
-        self.forget_done_orders(out);
+        self.forget_done_orders(None, out);
         let (joined, released) = (self.let_in(), self.let_out_empty());
         let back = self.let_back(epoch);
         self.new_policy(epoch, &joined, &released);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::claims::KeyPieces;
 use super::journal::{Change, Member, Record, State};
+use super::order_book::OrderBook;
 use super::types::Policy;
 use super::{Action, Cluster, ClusterConfig, Level};
 use crate::wire::{Node, NodeId, Role, SCHEDULER, ability, id_to_rank};
@@ -141,7 +142,7 @@ impl Cluster {
         let key = |length: u64| KeyPieces { length, pieces: Vec::new() };
         books.pieces = state.keys.iter().map(|(id, length)| (*id, key(*length))).collect();
         books.tenures = state.tenures.clone();
-        books.take_orders(&state.orders);
+        books.orders = OrderBook::of_journal(&state.orders);
     }
 
     /// The scheduler is here again: it connects to all, and asks for claims.

@@ -1,11 +1,11 @@
 //! How the job is, for operators: who is in it, in which state, and who has how much.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Cluster;
-use super::claims::Piece;
 use crate::wire::{Node, NodeId, Role, id_to_rank};
 
 /// What `pslite status` shows.
@@ -68,6 +68,14 @@ pub struct NodeStatus {
     pub state_bytes: u64,
 }
 
+/// What one server owns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holding {
+    pieces: usize,
+    bytes: u64,
+    state_bytes: u64,
+}
+
 impl Cluster {
     /// How the job is, as far as this node knows; the scheduler knows most.
     #[must_use]
@@ -85,7 +93,7 @@ impl Cluster {
         };
         let registered = self.registrants.values().map(|registrant| &registrant.node);
         let others = self.members.values().filter(|node| node.role != Role::Scheduler);
-        let times = &self.elastic.books.times;
+        let (times, holdings) = (&self.elastic.books.times, self.holdings());
         Status {
             scheduler: self.config.scheduler.address(),
             phase: phase.to_owned(),
@@ -94,7 +102,7 @@ impl Cluster {
             elastic: self.elastic.on,
             epoch: self.elastic.policy.epoch,
             replicas: self.elastic.policy.replicas,
-            nodes: others.chain(registered).map(|node| self.status_of(node)).collect(),
+            nodes: others.chain(registered).map(|node| self.status_of(node, &holdings)).collect(),
             predicted: times.predicted.map(|time| time.as_secs_f64()),
             measured: times.measured.map(|time| time.as_secs_f64()),
             bound: times.bound.map(|time| time.as_secs_f64()),
@@ -105,7 +113,19 @@ impl Cluster {
         }
     }
 
-    fn status_of(&self, node: &Node) -> NodeStatus {
+    /// What each server owns.
+    fn holdings(&self) -> BTreeMap<NodeId, Holding> {
+        let mut holdings = BTreeMap::<NodeId, Holding>::new();
+        for piece in self.elastic.books.pieces.values().flat_map(|key| &key.pieces) {
+            let own = holdings.entry(piece.owner).or_default();
+            own.pieces += 1;
+            own.bytes = own.bytes.saturating_add(piece.bytes);
+            own.state_bytes = own.state_bytes.saturating_add(piece.state_bytes);
+        }
+        holdings
+    }
+
+    fn status_of(&self, node: &Node, holdings: &BTreeMap<NodeId, Holding>) -> NodeStatus {
         let (id, books) = (node.id, &self.elastic.books);
         let state = if self.elastic.policy.released.contains(&id) {
             "released"
@@ -126,17 +146,16 @@ impl Cluster {
         } else {
             "live"
         };
-        let all = books.pieces.values().flat_map(|key| &key.pieces);
-        let own: Vec<&Piece> = all.filter(|piece| piece.owner == id).collect();
+        let own = holdings.get(&id).copied().unwrap_or_default();
         NodeStatus {
             role: node.role.name().to_owned(),
             rank: if self.ready { id_to_rank(id) } else { 0 },
             id,
             address: node.address(),
             state: state.to_owned(),
-            pieces: own.len(),
-            bytes: own.iter().map(|piece| piece.bytes).sum(),
-            state_bytes: own.iter().map(|piece| piece.state_bytes).sum(),
+            pieces: own.pieces,
+            bytes: own.bytes,
+            state_bytes: own.state_bytes,
         }
     }
 }

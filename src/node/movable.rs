@@ -18,6 +18,7 @@ use crate::cluster::said::Said;
 use crate::cluster::{Difference, Event};
 use crate::kv::KvPairs;
 use crate::observe::log::{self, Level};
+use crate::store::News;
 use crate::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use crate::wire::elastic::{Claim, Order, Transfer, Word};
 use crate::wire::{Key, Message, Meta, NodeId};
@@ -198,8 +199,11 @@ impl Movable {
     /// The scheduler asks what is here.
     pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
         let Ok(van) = customer.van() else { return };
+        let mut said = lock(&self.said);
         let claims = lock(self.keys(customer, &van)).collect(word);
-        Self::say(&van, word.epoch, lock(&self.said).all(claims));
+        let difference = said.all();
+        drop(said);
+        Self::say(&van, word.epoch, (claims, difference));
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
@@ -211,15 +215,17 @@ impl Movable {
     fn claim_news(&self, customer: &Shared, can_wait: bool) {
         let Ok(van) = customer.van() else { return };
         let mut said = lock(&self.said);
-        let keys = lock(self.keys(customer, &van));
-        let number = keys.claims_number();
-        if !van.is_elastic() || !said.is_due(number, can_wait) {
+        let mut keys = lock(self.keys(customer, &van));
+        if !van.is_elastic() || !said.is_due(keys.changes(), keys.held(), can_wait) {
             return;
         }
-        let (epoch, claims) = (keys.epoch(), keys.claims());
-        drop(keys);
-        let news = said.news(number, claims);
-        drop(said);
+        let (epoch, news) = (keys.epoch(), keys.news());
+        let news = match news {
+            News::Some { claims, gone } if !said.is_first() => (claims, said.news(gone)),
+            News::Some { .. } => (keys.claims(), said.all()),
+            News::All(claims) => (claims, said.all()),
+        };
+        drop((keys, said));
         Self::say(&van, epoch, news);
     }
 

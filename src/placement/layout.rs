@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::wire::elastic::OPAQUE_END;
 use crate::wire::{Key, NodeId};
 
 /// A range of elements of one key, and who owns it. The pieces of a key follow each other without
@@ -288,6 +289,38 @@ pub fn holdings(layout: &[PieceLoad]) -> BTreeMap<NodeId, Holding> {
         holding.pieces += 1;
     }
     holdings
+}
+
+/// What of a layout is needed at every look, counted once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// What each owner holds.
+    pub held: BTreeMap<NodeId, Holding>,
+    /// Bytes of the largest piece that cannot be cut.
+    pub largest_whole: u64,
+    /// An application's own handler keeps some key.
+    pub opaque: bool,
+}
+
+impl Summary {
+    /// Looks at all pieces of a layout.
+    #[must_use]
+    pub fn of(layout: &[PieceLoad]) -> Self {
+        let whole = layout.iter().filter(|piece| !piece.divisible);
+        Self {
+            held: holdings(layout),
+            largest_whole: whole.map(|piece| piece.bytes).max().unwrap_or(0),
+            opaque: layout.iter().any(|piece| piece.to == OPAQUE_END),
+        }
+    }
+
+    /// Bytes of all values, and of all optimizer state.
+    #[must_use]
+    pub fn bytes(&self) -> (u64, u64) {
+        self.held.values().fold((0, 0), |(values, states), held| {
+            (values.saturating_add(held.bytes), states.saturating_add(held.state_bytes))
+        })
+    }
 }
 
 #[cfg(test)]

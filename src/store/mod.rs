@@ -4,6 +4,7 @@
 //! clock, draw random numbers or start threads (whoever owns the store may call it from several).
 
 pub mod buffer;
+mod changes;
 pub mod command;
 pub mod compression;
 pub mod dtype;
@@ -27,6 +28,7 @@ mod value;
 mod view;
 
 pub use buffer::{Allocator, Buffer, Memory};
+pub use changes::News;
 pub use dtype::Dtype;
 pub use elastic::{Outbound, Outgoing};
 pub use error::StoreError;

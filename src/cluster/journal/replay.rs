@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, Passed, Record, State};
+use super::{Change, Ordered, Passed, Record, State};
 use crate::cluster::tenures;
 use crate::wire::NodeId;
 
@@ -11,7 +11,11 @@ impl State {
     pub fn apply(&mut self, record: &Record) {
         let Some(change) = &record.change else { return };
         match change {
-            Change::Job(state) => *self = (**state).clone(),
+            Change::Job(state) => {
+                *self = (**state).clone();
+                let listed = std::mem::take(&mut self.listed_orders);
+                self.list_orders(&listed);
+            }
             Change::Epoch(epoch) => self.epoch = self.epoch.max(*epoch),
             Change::Homes(policy) => {
                 self.homes.clone_from(&policy.homes);
@@ -54,13 +58,32 @@ impl State {
             }
             Change::Keys(keys) => {
                 self.keys.extend(&keys.keys);
-                self.keys.retain(|_, length| *length > 0);
-                self.tenures.retain(|key, _| keys.keys.get(key) != Some(&0));
+                for (key, _) in keys.keys.iter().filter(|(_, length)| **length == 0) {
+                    self.keys.remove(key);
+                    self.tenures.remove(key);
+                }
             }
-            Change::Orders(orders) => self.orders.clone_from(&orders.orders),
+            Change::Orders(orders) => {
+                self.orders.clear();
+                self.list_orders(&orders.orders);
+            }
+            Change::OrdersOf(orders) => {
+                for (key, orders) in &orders.keys {
+                    match orders.orders.is_empty() {
+                        true => self.orders.remove(key),
+                        false => self.orders.insert(*key, orders.clone()),
+                    };
+                }
+            }
             Change::Passed(passed) => self.pass(passed),
             Change::Ended(ended) => self.ended = *ended,
             Change::Taken(taken) => tenures::note(&mut self.tenures, &taken.keys),
+        }
+    }
+
+    fn list_orders(&mut self, all: &[Ordered]) {
+        for ordered in all {
+            self.orders.entry(ordered.order.key).or_default().orders.push(*ordered);
         }
     }
 

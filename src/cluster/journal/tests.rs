@@ -46,6 +46,7 @@ fn entry(node: NodeId, timestamp: i32) -> Entry {
 /// A job's life.
 fn records() -> Vec<Record> {
     let order = Order { key: 3, from: 0, to: 5, owner: 12 };
+    let ordered = |order| Ordered { owner: 10, order, replaced: 0 };
     let about = |id, text: &str| About { id, text: text.to_owned() };
     let homes = |homes: [NodeId; 2], joined: &[NodeId], released: &[NodeId]| {
         let (joined, released) = (joined.to_vec(), released.to_vec());
@@ -67,7 +68,14 @@ fn records() -> Vec<Record> {
         Change::Draining(10),
         Change::Epoch(3),
         homes([8, 12], &[], &[]),
-        Change::Orders(Orders { orders: vec![Ordered { owner: 10, order, replaced: 0 }] }),
+        Change::Orders(Orders { orders: vec![ordered(order), ordered(Order { key: 4, ..order })] }),
+        Change::OrdersOf(OrdersOf {
+            keys: [
+                (4, KeyOrders::default()),
+                (5, KeyOrders { orders: vec![ordered(Order { key: 5, ..order })] }),
+            ]
+            .into(),
+        }),
         Change::Epoch(4),
         homes([8, 12], &[], &[10]),
         Change::Lost(about(8, "lost server 0")),
@@ -114,7 +122,7 @@ fn records_add_up() {
     assert!(state.released.contains_key(&10) && state.lost.contains_key(&8));
     assert_eq!(state.keys, [(3, 10)].into());
     assert_eq!(state.passed, [entry(8, 2)], "who was replaced has passed nothing yet");
-    assert_eq!((state.releases_of_all, state.orders.len()), (1, 1));
+    assert_eq!((state.releases_of_all, state.orders.keys().copied().collect()), (1, vec![3, 5]));
     let owners: Vec<_> =
         state.tenures[&3].parts.iter().map(|part| (part.from, part.owner)).collect();
     assert_eq!(owners, [(0, 8), (4, 12), (6, 8)]);

@@ -29,6 +29,20 @@ pub(crate) enum Steps {
     Copies(Vec<CopyPlace>),
 }
 
+/// What the planner was told of pieces.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    /// Their number ([`Cluster::pieces_number`]).
+    number: u64,
+    /// No piece was on its way.
+    whole: bool,
+    pieces: u32,
+    at: Duration,
+}
+
+/// Between two lists of all pieces there is at least that time for each: some fifty times what it takes to list one.
+const PAUSE_FOR_EACH: Duration = Duration::from_micros(10);
+
 /// How often the log tells what is counted on.
 const DESCRIBE_EVERY: Duration = Duration::from_secs(2);
 
@@ -37,7 +51,8 @@ const DESCRIBE_EVERY: Duration = Duration::from_secs(2);
 pub(crate) struct Planning {
     planner: Planner,
     members: Members,
-    layout: Vec<PieceLoad>,
+    /// None if the planner knows of no pieces yet.
+    listed: Option<Listed>,
     /// How many keys belong to each rank.
     range: u64,
     /// A plan was ordered, and the planner does not know yet what became of it.
@@ -67,7 +82,7 @@ impl Planning {
         Self {
             planner: Planner::new(Settings { enabled, replicas, ..Settings::default() }),
             members: Members::default(),
-            layout: Vec::new(),
+            listed: None,
             range: ranges.first().map_or(u64::MAX, KeyRange::size),
             ordered: false,
             round_seconds: 0.0,
@@ -122,16 +137,8 @@ impl Planning {
             self.planner.set_members(members.clone());
             self.members = members;
         }
-        if !cluster.may_order() || !cluster.open_orders().is_empty() {
+        if !cluster.may_order() || cluster.has_open_orders() || !self.list(now, cluster) {
             return Steps::None;
-        }
-        let Some(layout) = layout(cluster, self.range) else { return Steps::None };
-        if self.ordered || layout != self.layout {
-            self.ordered = false;
-            if let Err(error) = self.planner.set_layout(layout.clone()) {
-                log::write(Level::Warning, &format!("what servers hold cannot be: {error}"));
-            }
-            self.layout = layout;
         }
         let pairs = cluster.policy().copies.iter().map(|copy| (copy.owner, copy.holder));
         self.planner.set_copies(pairs.collect());
@@ -145,6 +152,31 @@ impl Planning {
         self.ordered = true;
         log::write(Level::Info, &told(&plan));
         Steps::Orders(plan.moves.iter().map(order).collect())
+    }
+
+    /// Tells the planner where all pieces are, if they may be elsewhere than when it was told. False if some is on its
+    /// way, or if it was told a short while ago: to list very many pieces must not take all the time there is.
+    fn list(&mut self, now: Duration, cluster: &Cluster) -> bool {
+        let number = cluster.pieces_number();
+        if let Some(listed) = self.listed {
+            if listed.number == number && !(listed.whole && self.ordered) {
+                return listed.whole;
+            }
+            let pause = PAUSE_FOR_EACH.saturating_mul(listed.pieces);
+            if now.saturating_sub(listed.at) < pause {
+                return false;
+            }
+        }
+        let layout = layout(cluster, self.range);
+        let pieces = layout.as_ref().map_or(cluster.pieces().len(), Vec::len);
+        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+        self.listed = Some(Listed { number, whole: layout.is_some(), pieces, at: now });
+        let Some(layout) = layout else { return false };
+        self.ordered = false;
+        if let Err(error) = self.planner.set_layout(layout) {
+            log::write(Level::Warning, &format!("what servers hold cannot be: {error}"));
+        }
+        true
     }
 
     /// The idle links that are to be probed now.

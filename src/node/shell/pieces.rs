@@ -9,7 +9,7 @@ use crate::node::customer::Shared;
 use crate::node::van::lock;
 use crate::observe::log::{self, Level};
 use crate::store::elastic::{Due, Outbound, Outgoing};
-use crate::store::{Store, StoreError};
+use crate::store::{News, Store, StoreError};
 use crate::wire::elastic::{Claim, Order, Transfer, Word};
 use crate::wire::{Frames, Message, Meta, NodeId};
 
@@ -62,8 +62,8 @@ impl Shell {
         let mut claims = Vec::new();
         self.with_store(customer, |store, _| claims = store.collect(word));
         let Some(serving) = self.served.get() else { return };
-        let all = lock(&serving.said).all(claims);
-        self.say(customer, word.epoch, all);
+        let difference = lock(&serving.said).all();
+        self.say(customer, word.epoch, (claims, difference));
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
@@ -78,16 +78,18 @@ impl Shell {
             return;
         }
         let mut said = lock(&serving.said);
-        let store = lock(&serving.store);
-        let number = store.claims_number();
-        if !said.is_due(number, can_wait) {
+        let mut store = lock(&serving.store);
+        if !said.is_due(store.changes(), store.held(), can_wait) {
             return;
         }
         // The policy that the store follows: the van may know a newer one, which waits for its turn here.
-        let (epoch, claims) = (store.epoch(), store.claims());
-        drop(store);
-        let news = said.news(number, claims);
-        drop(said);
+        let (epoch, news) = (store.epoch(), store.news());
+        let news = match news {
+            News::Some { claims, gone } if !said.is_first() => (claims, said.news(gone)),
+            News::Some { .. } => (store.claims(), said.all()),
+            News::All(claims) => (claims, said.all()),
+        };
+        drop((store, said));
         self.say(customer, epoch, news);
     }
 

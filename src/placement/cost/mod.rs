@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 pub use program::MOST_SERVERS;
 
-use super::layout::{PieceLoad, holdings};
+use super::layout::{Holding, PieceLoad, holdings};
 use crate::wire::NodeId;
 use rows::Row;
 
@@ -242,10 +242,16 @@ impl Model {
     /// The bytes that each server holds by a layout, and the bytes whose owner is no server of this model.
     #[must_use]
     pub fn loads_of(&self, layout: &[PieceLoad]) -> (Vec<f64>, f64) {
+        self.loads_held(&holdings(layout))
+    }
+
+    /// The same, by what each owner holds.
+    #[must_use]
+    pub fn loads_held(&self, held: &BTreeMap<NodeId, Holding>) -> (Vec<f64>, f64) {
         let mut loads = vec![0.0; self.servers.len()];
         let mut homeless = 0.0;
-        for (owner, holding) in holdings(layout) {
-            match self.index_of(owner).and_then(|index| loads.get_mut(index)) {
+        for (owner, holding) in held {
+            match self.index_of(*owner).and_then(|index| loads.get_mut(index)) {
                 Some(load) => *load += bytes(holding.bytes),
                 None => homeless += bytes(holding.bytes),
             }

@@ -1,13 +1,14 @@
 //! When to plan: what must move moves at once; what would be worth it has to stay so for a while; what turned
 //! out worse goes back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::hold::Network;
 use super::look::{Basis, Look};
 use super::{Planner, Settings};
 use crate::placement::cost::{Server, bytes};
-use crate::placement::layout::{PieceLoad, Plan, holdings};
+use crate::placement::layout::{Holding, PieceLoad, Plan};
 use crate::placement::shares;
 use crate::placement::stragglers::{self, Cause, Scaling, Verdict};
 use crate::wire::NodeId;
@@ -37,6 +38,8 @@ impl Candidate {
 pub(super) struct OnTrial {
     /// The layout before it.
     pub(super) layout: Vec<PieceLoad>,
+    /// What servers held by it.
+    pub(super) held: BTreeMap<NodeId, Holding>,
     /// What to expect of it, for people.
     predicted: f64,
     /// How the rounds of each report since compare with it.
@@ -113,7 +116,7 @@ impl Planner {
     /// Some pieces must move: at once.
     fn is_forced(&self) -> bool {
         self.members.servers.iter().any(|member| self.is_usable(member))
-            && holdings(&self.layout).keys().any(|owner| !self.may_hold(*owner))
+            && self.summary.held.keys().any(|owner| !self.may_hold(*owner))
     }
 
     fn parameters(&self, look: &Look) -> shares::Parameters {
@@ -181,6 +184,7 @@ impl Planner {
         };
         self.on_trial = (!forced && !joining).then(|| OnTrial {
             layout: self.layout.clone(),
+            held: self.summary.held.clone(),
             predicted: plan.predicted,
             factors: Vec::new(),
         });
@@ -226,7 +230,7 @@ impl Planner {
 
     fn has_large_piece(&self, look: &Look) -> bool {
         let large = look.total() * LARGE;
-        self.layout.iter().any(|piece| !piece.divisible && bytes(piece.bytes) > large)
+        bytes(self.summary.largest_whole) > large
     }
 
     /// Whether it is known what each server can receive when several workers send. As long as one worker alone
@@ -317,7 +321,7 @@ impl Planner {
             return None;
         };
         let measured = self.times.round_seconds(self.switch_round)?;
-        let (old_loads, old_homeless) = look.model.loads_of(&trial.layout);
+        let (old_loads, old_homeless) = look.model.loads_held(&trial.held);
         let usable = |loads: &[f64]| {
             look.model
                 .servers()

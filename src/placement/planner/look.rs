@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Planner;
 use crate::placement::cost::{Model, Replicas, Server, Worker, bytes};
-use crate::placement::layout::PieceLoad;
 use crate::placement::links::Card;
 use crate::placement::stragglers::{Correction, Seen, Stragglers};
 use crate::wire::NodeId;
@@ -94,7 +93,7 @@ impl Planner {
         let corrected: Vec<Server> =
             servers.iter().map(|server| self.corrected(server, basis, now)).collect();
         let plain = self.model(basis, workers.clone(), servers);
-        let (loads, homeless) = plain.loads_of(&self.layout);
+        let (loads, homeless) = plain.loads_held(&self.summary.held);
         let late = lag(corrected.clone());
         let seen = self.model(basis, workers.clone(), corrected);
         let model = self.model(basis, workers, late);
@@ -155,7 +154,7 @@ impl Planner {
     fn cards_by_time(&self, workers: usize, servers: &[NodeId]) -> (Basis, (Vec<Card>, Vec<Card>)) {
         let card = |rate: f64| Card { up: rate, down: rate, known: false };
         let open = vec![card(f64::INFINITY); workers];
-        let total: f64 = self.layout.iter().map(|piece| bytes(piece.bytes)).sum();
+        let total = bytes(self.summary.bytes().0);
         #[allow(clippy::cast_precision_loss, reason = "a count of workers")]
         let all = total * workers as f64;
         let Some(usual) =
@@ -169,10 +168,8 @@ impl Planner {
 
     /// What part of a server's memory can be values: optimizer state and copies need the rest.
     fn values_part(&self) -> f64 {
-        let sum = |of: fn(&PieceLoad) -> u64| {
-            self.layout.iter().map(|piece| bytes(of(piece))).sum::<f64>()
-        };
-        let (values, states) = (sum(|piece| piece.bytes), sum(|piece| piece.state_bytes));
+        let (values, states) = self.summary.bytes();
+        let (values, states) = (bytes(values), bytes(states));
         let copies = if self.settings.replicas == Replicas::None { 1.0 } else { 2.0 };
         if values > 0.0 { values / (values + states) / copies } else { 1.0 }
     }
@@ -220,7 +217,7 @@ impl Planner {
         let Some(trial) = &mut self.on_trial else {
             return self.trial.note(measured, look.model.round_seconds(&look.loads));
         };
-        let (old, _) = look.model.loads_of(&trial.layout);
+        let (old, _) = look.model.loads_held(&trial.held);
         trial.factors.extend(self.trial.compare(measured, look.model.round_seconds(&old)));
     }
 }

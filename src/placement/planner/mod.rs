@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::cost::{Exchange, Replicas};
-use super::layout::{LayoutError, PieceLoad, sort};
+use super::layout::{LayoutError, PieceLoad, Summary, sort};
 use super::links::{self, Network};
 use super::shares;
 use super::stragglers::{
@@ -144,6 +144,7 @@ pub struct Planner {
     settings: Settings,
     members: Members,
     layout: Vec<PieceLoad>,
+    summary: Summary,
     network: Network,
     times: Times,
     handlers: BTreeMap<NodeId, f64>,
@@ -198,6 +199,7 @@ impl Planner {
             settings,
             members: Members::default(),
             layout: Vec::new(),
+            summary: Summary::default(),
             network: Network::default(),
             times: Times::default(),
             handlers: BTreeMap::new(),
@@ -267,6 +269,7 @@ impl Planner {
         }
         // In the first round pieces change one after the other (they can be cut from then on). A plan that is worth
         // it need not wait until that is over: it is made anew from the layout of that moment.
+        self.summary = Summary::of(&layout);
         self.layout = layout;
         Ok(())
     }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use super::Planner;
 use super::look::Look;
 use crate::placement::cost::bytes;
-use crate::placement::layout::{Plan, apply, holdings};
+use crate::placement::layout::{Plan, apply};
 use crate::placement::shares;
 use crate::wire::NodeId;
-use crate::wire::elastic::OPAQUE_END;
 
 /// What moves in one round takes a server that part of the round. It travels once to its new owner and once more to the copy
 /// there.
@@ -29,8 +28,7 @@ impl Planner {
     /// True if all that must move is at servers that live, and in keys whose rounds are counted.
     fn is_no_hurry(&self) -> bool {
         let lives = |id: &NodeId| self.members.servers.iter().any(|member| member.id == *id);
-        holdings(&self.layout).keys().all(lives)
-            && !self.layout.iter().any(|piece| piece.to == OPAQUE_END)
+        self.summary.held.keys().all(lives) && !self.summary.opaque
     }
 
     /// True while the round after a portion is not over.
@@ -84,6 +82,7 @@ mod tests {
     use crate::placement::layout::PieceLoad;
     use crate::placement::planner::{Duty, Members, ServerMember, Settings, WorkerMember};
     use crate::placement::testing::piece;
+    use crate::wire::elastic::OPAQUE_END;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Planner;
 use super::look::{Basis, Look};
-use crate::placement::layout::holdings;
 use crate::placement::statistics::median;
 use crate::placement::stragglers::{Cause, Evidence, Scaling, cause};
 use crate::wire::NodeId;
@@ -122,7 +121,7 @@ impl Planner {
     }
 
     fn server_statuses(&self, now: Duration, look: &Look) -> Vec<ServerStatus> {
-        let held = holdings(&self.layout);
+        let held = &self.summary.held;
         let total = look.total().max(f64::MIN_POSITIVE);
         let expected = look.expected();
         let slow: Vec<NodeId> = self.stragglers.stragglers().collect();

@@ -11,7 +11,7 @@ use crate::cluster::{Action, Event, Policy};
 use crate::sim::app::{APP, Input, Judge, Output, View, answer, with_data};
 use crate::store::command::Head;
 use crate::store::elastic::Due;
-use crate::store::{Answer, Outbound, Outgoing, Store, StoreConfig};
+use crate::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig};
 use crate::wire::elastic::{KeyRoute, Word, WordKind};
 use crate::wire::{ALL_GROUP, Frames, Message, Meta, NodeId};
 
@@ -157,7 +157,7 @@ impl Server {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
                 let word = Word { epoch, lost, ..Word::default() };
                 let claims = self.sabotage.claims(store.collect(&word));
-                let (claims, difference) = self.said.all(claims);
+                let difference = self.said.all();
                 out.push(Output::Elastic(Event::Claims {
                     epoch,
                     claims,
@@ -178,12 +178,18 @@ impl Server {
 
     /// Says what it holds, if that has changed.
     fn claim(&mut self, now: Duration, out: &mut Vec<Output>) {
-        let Some(store) = &self.store else { return };
-        let number = store.claims_number();
-        if store.epoch() > 0 && self.said.is_due(number, false) {
+        let Some(store) = &mut self.store else { return };
+        if store.epoch() > 0 && self.said.is_due(store.changes(), store.held(), false) {
             self.claims_since.get_or_insert(now);
-            let (epoch, claims) = (store.epoch(), self.sabotage.claims(store.claims()));
-            let (claims, difference) = self.said.news(number, claims);
+            let (epoch, news) = (store.epoch(), store.news());
+            let (claims, difference) = match news {
+                News::Some { claims, gone } if !self.said.is_first() => {
+                    (claims, self.said.news(gone))
+                }
+                News::Some { .. } => (store.claims(), self.said.all()),
+                News::All(claims) => (claims, self.said.all()),
+            };
+            let claims = self.sabotage.claims(claims);
             let (fixed, opaque) = (None, false);
             out.push(Output::Elastic(Event::Claims { epoch, claims, difference, fixed, opaque }));
         }

@@ -44,10 +44,11 @@ impl Store {
         if elastic.copies.len() >= TENSORS_MAX {
             return Err(StoreError::Full(TENSORS_MAX));
         }
-        let copies = elastic.copies.entry((from, key)).or_default();
+        // Nearly all keys are one piece, and there may be very many of them.
+        let copies = elastic.copies.entry((key, from)).or_insert_with(|| Vec::with_capacity(1));
         copies.retain(|copy| copy.piece.to <= range.0 || range.1 <= copy.piece.from);
         copies.push(copy);
-        elastic.changed();
+        elastic.changes.of(key);
         let confirmed = Transfer { version, ..about(TransferKind::Confirmed, key, range, term) };
         self.confirm(from, confirmed, out);
         Ok(())
@@ -111,9 +112,7 @@ impl Store {
         let Some(unsaid) = &mut elastic.unsaid else {
             return self.send(owner, confirmed, Vec::new(), out);
         };
-        let what = |of: &Transfer| (of.key, of.from, of.to);
-        unsaid.retain(|(server, known)| *server != owner || what(known) != what(&confirmed));
-        unsaid.push((owner, confirmed));
+        unsaid.insert((owner, confirmed.key, confirmed.from, confirmed.to), confirmed);
     }
 
     pub(super) fn take_cut(&mut self, from: NodeId, transfer: &Transfer) -> Result<(), StoreError> {
@@ -142,7 +141,7 @@ impl Store {
         let parts: Vec<Copy> = parts.collect();
         self.forget_copy(from, transfer);
         if let Some(elastic) = &mut self.elastic {
-            elastic.copies.entry((from, transfer.key)).or_default().extend(parts);
+            elastic.copies.entry((transfer.key, from)).or_default().extend(parts);
         }
         Ok(())
     }
@@ -160,7 +159,7 @@ impl Store {
 
     fn forget_copy(&mut self, from: NodeId, transfer: &Transfer) {
         let Some(elastic) = &mut self.elastic else { return };
-        let place = (from, transfer.key);
+        let place = (transfer.key, from);
         if let Some(copies) = elastic.copies.get_mut(&place) {
             // The piece may have come back to its owner meanwhile: that copy has a higher term.
             copies.retain(|copy| {
@@ -170,7 +169,7 @@ impl Store {
             if copies.is_empty() {
                 elastic.copies.remove(&place);
             }
-            elastic.changed();
+            elastic.changes.of(transfer.key);
         }
     }
 }
@@ -180,7 +179,7 @@ fn find_copy<'a>(
     from: NodeId,
     transfer: &Transfer,
 ) -> Result<&'a mut Copy, StoreError> {
-    let copies = elastic.and_then(|elastic| elastic.copies.get_mut(&(from, transfer.key)));
+    let copies = elastic.and_then(|elastic| elastic.copies.get_mut(&(transfer.key, from)));
     let range = (transfer.from, transfer.to);
     let copy = copies.into_iter().flatten().find(|copy| (copy.piece.from, copy.piece.to) == range);
     copy.ok_or(StoreError::Transfer("there is no copy of that piece here"))

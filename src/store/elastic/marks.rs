@@ -1,7 +1,5 @@
 //! Who pushes, and which pushes counted: of each customer of each worker the last one. Pure.
 
-use std::collections::BTreeMap;
-
 use crate::wire::elastic::Mark;
 use crate::wire::{Meta, NodeId};
 
@@ -30,8 +28,8 @@ impl Customer {
 /// known: what an earlier one might still say means nothing any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::store) struct Marks {
-    /// The life, and the push's timestamp.
-    last: BTreeMap<(NodeId, i32), (u64, i32)>,
+    /// By worker and customer. No map: each piece has marks, and there may be very many small pieces.
+    last: Vec<Mark>,
 }
 
 impl Marks {
@@ -48,8 +46,9 @@ impl Marks {
 
     /// True if that customer's push has counted, or can count no more.
     fn has(&self, of: Customer, timestamp: i32) -> bool {
-        self.last.get(&(of.worker, of.customer)).is_some_and(|(life, last)| {
-            *life > of.life || (*life == of.life && !is_later(timestamp, *last))
+        let found = self.find((of.worker, of.customer));
+        found.ok().and_then(|at| self.last.get(at)).is_some_and(|last| {
+            last.life > of.life || (last.life == of.life && !is_later(timestamp, last.timestamp))
         })
     }
 
@@ -65,25 +64,39 @@ impl Marks {
 
     /// These pushes count now too.
     pub(in crate::store) fn add(&mut self, marks: &[Mark]) {
-        for mark in marks {
-            let new = (mark.life, mark.timestamp);
-            let last = self.last.entry((mark.worker, mark.customer)).or_insert(new);
-            if mark.life > last.0 || (mark.life == last.0 && is_later(mark.timestamp, last.1)) {
-                *last = new;
+        for (index, mark) in marks.iter().enumerate() {
+            match self.find((mark.worker, mark.customer)) {
+                Ok(at) => {
+                    let last = &mut self.last[at];
+                    let later = is_later(mark.timestamp, last.timestamp);
+                    if mark.life > last.life || (mark.life == last.life && later) {
+                        *last = *mark;
+                    }
+                }
+                Err(at) => {
+                    if self.last.len() == self.last.capacity() {
+                        // Most rounds have the same customers: no more room than for these.
+                        self.last.reserve_exact(marks.len() - index);
+                    }
+                    self.last.insert(at, *mark);
+                }
             }
         }
     }
 
+    /// Where the mark of a customer is, or would be.
+    fn find(&self, who: (NodeId, i32)) -> Result<usize, usize> {
+        self.last.binary_search_by_key(&who, |mark| (mark.worker, mark.customer))
+    }
+
     /// The worker's id is another process's now.
     pub(in crate::store) fn forget(&mut self, worker: NodeId) {
-        self.last.retain(|(sender, _), _| *sender != worker);
+        self.last.retain(|mark| mark.worker != worker);
     }
 
     /// All of them.
     pub(in crate::store) fn to_wire(&self) -> Vec<Mark> {
-        let mark =
-            |(&(worker, customer), &(life, timestamp))| Mark { worker, customer, timestamp, life };
-        self.last.iter().map(mark).collect()
+        self.last.clone()
     }
 }
 

@@ -18,7 +18,7 @@
 //! | [`Store::orders`] | the scheduler orders moves |
 //! | [`Store::collect`] | the scheduler's word `Collect`; what it returns goes back as `Claims` |
 //! | [`Store::policy`] | the scheduler's word `Policy` |
-//! | [`Store::claims`] | to report to the scheduler, when [`Store::claims_number`] has changed |
+//! | [`Store::news`] | to report to the scheduler, when [`Store::changes`] says that there are any |
 //! | [`Store::forget_node`] | a worker is gone, or another process has its id |
 //! | [`Store::customer_left`] | a worker's customer sends no more |
 //!
@@ -52,6 +52,7 @@ use self::parts::Parts;
 use self::replicas::Waiting;
 use self::seeds::Seeds;
 use self::workers::Workers;
+use super::changes::Changes;
 use super::mxnet::{Answer, TENSORS_MAX};
 use super::parked::Parked;
 use super::{Dtype, Store, StoreConfig, StoreError};
@@ -115,6 +116,9 @@ pub(super) struct Shipped {
     pub(super) values: Option<Bytes>,
 }
 
+/// A confirmation that waits: to whom, and of which elements of which key.
+type Unsaid = (NodeId, Key, u64, u64);
+
 /// What one server knows of the others, and of pieces on their way.
 pub(super) struct Elastic {
     /// This server.
@@ -138,7 +142,7 @@ pub(super) struct Elastic {
     /// It has said what it holds, and the policy that follows from it is not here yet.
     collecting: Option<u64>,
     /// It has said that it holds nothing, so that policy may let it go: confirmations that wait for it.
-    unsaid: Option<Vec<(NodeId, Transfer)>>,
+    unsaid: Option<BTreeMap<Unsaid, Transfer>>,
     /// Where pieces are that are not here.
     routes: BTreeMap<Key, KeyRoutes>,
     parked: Parked,
@@ -148,8 +152,8 @@ pub(super) struct Elastic {
     orders: BTreeMap<Key, Vec<Order>>,
     /// What has left and is not safe yet where it went.
     leaving: BTreeMap<Key, Vec<Leaving>>,
-    /// Copies of what other servers own.
-    copies: BTreeMap<(NodeId, Key), Vec<Copy>>,
+    /// Copies of what other servers own, by key and owner.
+    copies: BTreeMap<(Key, NodeId), Vec<Copy>>,
     seeds: Seeds,
     settings: Settings,
     /// Whom rounds wait for, where the job goes on without workers that die; `None`: for as many as it began with.
@@ -158,8 +162,8 @@ pub(super) struct Elastic {
     live: Vec<LiveWorker>,
     /// Customers of workers that took leave.
     left: BTreeSet<(NodeId, i32)>,
-    /// Changes with everything that claims say.
-    claims_number: u64,
+    /// Of which keys claims say something new.
+    changes: Changes,
     parts: Parts,
 }
 
@@ -191,7 +195,7 @@ impl Elastic {
             workers: None,
             live: Vec::new(),
             left: BTreeSet::new(),
-            claims_number: 0,
+            changes: Changes::default(),
             parts: Parts::default(),
         };
         elastic.choose_replica();
@@ -201,11 +205,6 @@ impl Elastic {
     /// True if nothing of that server counts.
     fn is_gone(&self, server: NodeId) -> bool {
         self.lost.contains(&server)
-    }
-
-    /// What claims say has changed.
-    fn changed(&mut self) {
-        self.claims_number += 1;
     }
 
     /// Remembers where a part of a key is.

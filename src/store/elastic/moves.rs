@@ -167,7 +167,7 @@ impl Store {
         let copy = piece.copied.at();
         let (transfer, frames) = self.write_gone(TransferKind::Move, key, length, piece);
         let Some(elastic) = &mut self.elastic else { return };
-        elastic.changed();
+        elastic.changes.of(key);
         elastic.learn(key, route);
         elastic.leaving.entry(key).or_default().push(Leaving {
             to,
@@ -230,7 +230,7 @@ impl Store {
         tensor.length = length;
         tensor.insert(piece);
         if let Some(elastic) = &mut self.elastic {
-            elastic.changed();
+            elastic.changes.of(key);
         }
     }
 
@@ -294,7 +294,7 @@ impl Store {
         if leaving.is_empty() {
             elastic.leaving.remove(&transfer.key);
         }
-        elastic.changed();
+        elastic.changes.of(transfer.key);
         self.drop_copy(transfer.key, &gone, out);
         // What was pushed to it before it left is safe there too, whatever the replica here has of it.
         self.release_settled(transfer.key, out);

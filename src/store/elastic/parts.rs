@@ -13,7 +13,7 @@ const COUNT_AGAIN: u64 = 8;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
     bytes: usize,
-    /// The claims' number for which that was counted, and how many more it may be.
+    /// The number of changes of claims at which that was counted, and how many more it may be.
     counted: u64,
     lasts: u64,
 }
@@ -23,13 +23,13 @@ impl Store {
     pub(super) fn part_bytes(&mut self) -> usize {
         let Some(elastic) = &mut self.elastic else { return self.config.part_bytes };
         let parts = &mut elastic.parts;
-        if parts.bytes == 0 || elastic.claims_number - parts.counted > parts.lasts {
+        if parts.bytes == 0 || elastic.changes.number() - parts.counted > parts.lasts {
             let pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
             let bytes = pieces.clone().map(|piece| piece.value.buffer().len());
             let longest = self.config.part_bytes.max(1);
             *parts = Parts {
                 bytes: (bytes.sum::<usize>() / PARTS).clamp(longest.div_ceil(SHORTEST), longest),
-                counted: elastic.claims_number,
+                counted: elastic.changes.number(),
                 lasts: pieces.count() as u64 / COUNT_AGAIN,
             };
         }

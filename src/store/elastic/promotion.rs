@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::copies::Copy;
 use super::moves::{Leaving, may_be_cut};
 use super::{Elastic, Outbound};
+use crate::store::changes::News;
 use crate::store::mxnet::{At, Store};
 use crate::store::optimizer::Optimizer;
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
@@ -15,6 +16,12 @@ use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, Transfer, Word};
 use crate::wire::{Key, NodeId};
 
 impl Elastic {
+    /// Copies of a key, with the servers that own what they are copies of.
+    fn copies_of(&self, key: Key) -> impl Iterator<Item = (NodeId, &[Copy])> {
+        let of_key = self.copies.range((key, NodeId::MIN)..=(key, NodeId::MAX));
+        of_key.map(|((_, owner), copies)| (*owner, &copies[..]))
+    }
+
     /// Takes over what a policy says of servers. False if a newer one is known, or expected.
     fn obey(&mut self, word: &Word, ranks: usize) -> bool {
         if word.epoch < self.epoch || self.collecting.is_some_and(|epoch| word.epoch < epoch) {
@@ -59,11 +66,11 @@ impl Store {
             }
         }
         let claims = self.list_claims(true);
-        if let Some(elastic) = &mut self.elastic
-            && claims.is_empty()
-            && elastic.collecting.is_some()
-        {
-            elastic.unsaid.get_or_insert_default();
+        if let Some(elastic) = &mut self.elastic {
+            elastic.changes.clear();
+            if claims.is_empty() && elastic.collecting.is_some() {
+                elastic.unsaid.get_or_insert_default();
+            }
         }
         claims
     }
@@ -75,10 +82,25 @@ impl Store {
         self.list_claims(false)
     }
 
-    /// Another number than before if [`Self::claims`] may say something else than before.
+    /// Keys of which [`Self::claims`] may say something else than before.
     #[must_use]
-    pub fn claims_number(&self) -> u64 {
-        self.elastic.as_ref().map_or(0, |elastic| elastic.claims_number)
+    pub fn changes(&self) -> usize {
+        self.elastic.as_ref().map_or(0, |elastic| elastic.changes.count(self.held()))
+    }
+
+    /// Keys of which it holds something, or a copy; those of which it holds both count twice.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.tensors.len() + self.elastic.as_ref().map_or(0, |elastic| elastic.copies.len())
+    }
+
+    /// What [`Self::claims`] says that it has not said before. It costs no more than what is new.
+    pub fn news(&mut self) -> News {
+        let Some(elastic) = &mut self.elastic else { return News::All(Vec::new()) };
+        match elastic.changes.take() {
+            Some(keys) => News::of(keys, |key, claims| self.list_of(key, false, claims)),
+            None => News::All(self.claims()),
+        }
     }
 
     /// The newest policy that it knows.
@@ -96,30 +118,38 @@ impl Store {
 
     fn list_claims(&self, all: bool) -> Vec<Claim> {
         let Some(elastic) = &self.elastic else { return Vec::new() };
-        let optimizer = self.optimizer.as_deref();
+        let own = self.tensors.keys().chain(elastic.leaving.keys());
+        let keys: BTreeSet<Key> =
+            own.copied().chain(elastic.copies.keys().map(|(key, _)| *key)).collect();
         let mut claims = Vec::new();
-        for (key, tensor) in &self.tensors {
-            let unanswered =
-                |piece: &Piece| piece.version == 0 && elastic.waiting.contains_key(key);
-            for piece in tensor.pieces.iter().filter(|piece| all || !unanswered(piece)) {
-                claims.push(Claim {
-                    holding: Holding::Owner.into(),
-                    safe: piece.is_safe(),
-                    ..claim(*key, tensor.length, piece, optimizer)
-                });
-            }
-        }
-        for leaving in elastic.leaving.values().flatten() {
-            claims.push(claim_leaving(leaving, optimizer));
-        }
-        for ((peer, key), copies) in &elastic.copies {
-            claims.extend(copies.iter().map(|copy| Claim {
-                holding: Holding::Replica.into(),
-                peer: *peer,
-                ..claim(*key, copy.length, &copy.piece, optimizer)
-            }));
+        for key in keys {
+            self.list_of(key, all, &mut claims);
         }
         claims
+    }
+
+    /// What it holds of one key.
+    fn list_of(&self, key: Key, all: bool, claims: &mut Vec<Claim>) {
+        let Some(elastic) = &self.elastic else { return };
+        let optimizer = self.optimizer.as_deref();
+        let waits = elastic.waiting.contains_key(&key);
+        if let Some(tensor) = self.tensors.get(&key) {
+            let said = tensor.pieces.iter().filter(|piece| all || piece.version > 0 || !waits);
+            claims.extend(said.map(|piece| Claim {
+                holding: Holding::Owner.into(),
+                safe: piece.is_safe(),
+                ..claim(key, tensor.length, piece, optimizer)
+            }));
+        }
+        let leaving = elastic.leaving.get(&key).into_iter().flatten();
+        claims.extend(leaving.map(|leaving| claim_leaving(leaving, optimizer)));
+        for (peer, copies) in elastic.copies_of(key) {
+            claims.extend(copies.iter().map(|copy| Claim {
+                holding: Holding::Replica.into(),
+                peer,
+                ..claim(key, copy.length, &copy.piece, optimizer)
+            }));
+        }
     }
 
     /// A new policy: who lives, where new keys go, where pieces are. Takes over what is this server's now,
@@ -132,7 +162,7 @@ impl Store {
             return;
         }
         elastic.choose_replica();
-        for (server, confirmed) in elastic.unsaid.take().unwrap_or_default() {
+        for ((server, ..), confirmed) in elastic.unsaid.take().unwrap_or_default() {
             self.send(server, confirmed, Vec::new(), out);
         }
         let mut promoted = BTreeSet::new();
@@ -166,8 +196,7 @@ impl Store {
         if !mine || owned || route.from >= route.to {
             return;
         }
-        let copies =
-            elastic.copies.iter().filter(|((peer, of), _)| *of == key && elastic.is_gone(*peer));
+        let copies = elastic.copies_of(key).filter(|(peer, _)| elastic.is_gone(*peer));
         let best = copies
             .flat_map(|(_, copies)| copies)
             .filter(|copy| within(copy.piece.from, copy.piece.to))
@@ -228,7 +257,7 @@ impl Store {
     fn forget_lost(&mut self, promoted: &BTreeSet<(Key, u64)>, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let Elastic { lost, copies, leaving, orders, .. } = &mut **elastic;
-        copies.retain(|(peer, _), _| !lost.contains(peer));
+        copies.retain(|(_, peer), _| !lost.contains(peer));
         let mut gone = Vec::new();
         leaving.retain(|key, all| {
             let (lost, kept) =
@@ -243,7 +272,7 @@ impl Store {
         for piece in self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces) {
             piece.source = piece.source.filter(|source| !lost.contains(&source.server));
         }
-        elastic.changed();
+        elastic.changes.of_all();
         for (key, leaving) in gone {
             // The replica's copy of what was taken back is replaced by the next seed.
             let replica = self.elastic.as_ref().and_then(|elastic| elastic.replica);

@@ -61,7 +61,7 @@ impl Store {
             out.answers.push(answer);
             return;
         };
-        elastic.changed();
+        elastic.changes.of(at.key);
         let term = (elastic.epoch << 32) + 1;
         if let Ok(piece) = self.piece_mut(at) {
             piece.term = term;
@@ -86,7 +86,7 @@ impl Store {
         let (range, version, first) = ((piece.from, piece.to), piece.version, piece.version == 1);
         if let (true, Some(elastic)) = (first, &mut self.elastic) {
             // From now on it can be cut, and there is a state.
-            elastic.changed();
+            elastic.changes.of(at.key);
         }
         match shipped {
             // What it is by now goes to the new one, in the place of the round that went to the former one.
@@ -198,6 +198,9 @@ impl Store {
         });
         if !rest.is_empty() {
             elastic.waiting.insert(key, rest);
+        }
+        if safe.iter().any(|waiting| waiting.version == 0) {
+            elastic.changes.of(key); // It is claimed now that its first push is answered.
         }
         for answer in safe.into_iter().flat_map(|waiting| waiting.answers) {
             self.deliver(key, answer, out);
@@ -312,7 +315,7 @@ impl Store {
             }
         }
         if news {
-            elastic.changed();
+            elastic.changes.of(key);
         }
         for (former, transfer) in old {
             self.send(former, transfer, Vec::new(), out);

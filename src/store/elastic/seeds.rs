@@ -1,7 +1,7 @@
 //! What a new replica gets, piece by piece, and the copies that a server which is being emptied forgets
 //! (docs/elastic.md, "Replicas"). May touch what the store may.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
@@ -15,10 +15,15 @@ use crate::wire::{Key, NodeId};
 /// Pieces that a new replica is to get.
 #[derive(Debug, Default)]
 pub(super) struct Seeds {
-    queue: VecDeque<(Key, u64, u64)>,
+    queue: VecDeque<Range>,
     /// What is on its way, with its bytes.
-    under_way: Vec<(Key, u64, u64, usize)>,
+    under_way: BTreeMap<Range, usize>,
+    /// The sum of those bytes.
+    bytes: usize,
 }
+
+/// Elements of a key: from, to.
+type Range = (Key, u64, u64);
 
 impl Seeds {
     /// The replica is another one: nothing is on its way there.
@@ -41,13 +46,17 @@ impl Seeds {
         self.queue.push_back((key, from, to));
     }
 
-    fn next(&mut self) -> Option<(Key, u64, u64)> {
-        let bytes: usize = self.under_way.iter().map(|(.., bytes)| bytes).sum();
-        if bytes < SEED_BYTES_MAX { self.queue.pop_front() } else { None }
+    fn next(&mut self) -> Option<Range> {
+        if self.bytes < SEED_BYTES_MAX { self.queue.pop_front() } else { None }
+    }
+
+    fn sent(&mut self, what: Range, bytes: usize) {
+        let before = self.under_way.insert(what, bytes);
+        self.bytes = self.bytes - before.unwrap_or(0) + bytes;
     }
 
     pub(super) fn arrived(&mut self, key: Key, from: u64, to: u64) {
-        self.under_way.retain(|(k, f, t, _)| (*k, *f, *t) != (key, from, to));
+        self.bytes -= self.under_way.remove(&(key, from, to)).unwrap_or(0);
     }
 }
 
@@ -130,10 +139,10 @@ impl Store {
                     self.give_up_copy(at, out);
                 }
                 let bytes = self.seed(at, out);
-                sent.extend((bytes > 0).then_some((key, from, to, bytes)));
+                sent.extend((bytes > 0).then_some(((key, from, to), bytes)));
             }
             if let Some(elastic) = &mut self.elastic {
-                elastic.seeds.under_way.extend(sent);
+                sent.into_iter().for_each(|(what, bytes)| elastic.seeds.sent(what, bytes));
             }
         }
     }
@@ -144,7 +153,7 @@ impl Store {
         key: Key,
         (from, to): (u64, u64),
         out: &mut Outbound,
-    ) -> Vec<(Key, u64, u64, usize)> {
+    ) -> Vec<(Range, usize)> {
         let Some(elastic) = &mut self.elastic else { return Vec::new() };
         let Some(replica) = elastic.replica else { return Vec::new() };
         let leaving = elastic.leaving.get_mut(&key).into_iter().flatten();
@@ -164,7 +173,7 @@ impl Store {
         let mut sent = Vec::new();
         for (transfer, frames) in seeds {
             let bytes = frames.iter().map(Bytes::len).sum();
-            sent.push((key, transfer.from, transfer.to, bytes));
+            sent.push(((key, transfer.from, transfer.to), bytes));
             self.send(replica, transfer, frames, out);
         }
         sent

@@ -1,8 +1,10 @@
 //! Who serves: policies, and what this server says that it has (docs/elastic.md, "Death"). May touch what the module may.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Leaving, Opaque, Owned, Step};
+use crate::store::changes::News;
 use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, Word};
 use crate::wire::{Key, NodeId};
 
@@ -22,24 +24,49 @@ impl Opaque {
                 self.ordered.remove(key);
             }
         }
+        self.changes.clear();
         self.claims()
     }
 
     /// What it has.
     #[must_use]
     pub fn claims(&self) -> Vec<Claim> {
-        let own = self.keys.iter().map(|(key, owned)| claim(*key, owned, Holding::Owner));
-        let leaving = self.leaving.iter().map(|(key, Leaving { to, owned })| Claim {
-            peer: *to,
-            ..claim(*key, owned, Holding::Leaving)
-        });
-        own.chain(leaving).collect()
+        let keys: BTreeSet<Key> = self.keys.keys().chain(self.leaving.keys()).copied().collect();
+        let mut claims = Vec::new();
+        for key in keys {
+            self.list_of(key, &mut claims);
+        }
+        claims
     }
 
-    /// Another number than before if [`Self::claims`] may say something else than before.
+    /// What it has of one key.
+    fn list_of(&self, key: Key, claims: &mut Vec<Claim>) {
+        claims.extend(self.keys.get(&key).map(|owned| claim(key, owned, Holding::Owner)));
+        let leaving = self.leaving.get(&key).map(|Leaving { to, owned }| Claim {
+            peer: *to,
+            ..claim(key, owned, Holding::Leaving)
+        });
+        claims.extend(leaving);
+    }
+
+    /// Keys of which [`Self::claims`] may say something else than before.
     #[must_use]
-    pub const fn claims_number(&self) -> u64 {
-        self.claims_number
+    pub fn changes(&self) -> usize {
+        self.changes.count(self.held())
+    }
+
+    /// Keys that it has.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.keys.len() + self.leaving.len()
+    }
+
+    /// What [`Self::claims`] says that it has not said before. It costs no more than what is new.
+    pub fn news(&mut self) -> News {
+        match self.changes.take() {
+            Some(keys) => News::of(keys, |key, claims| self.list_of(key, claims)),
+            None => News::All(self.claims()),
+        }
     }
 
     /// The newest policy that it knows.
@@ -68,7 +95,7 @@ impl Opaque {
             self.say_moved(key, steps);
             self.let_through(now, key, steps);
         }
-        self.changed();
+        self.changes.of_all();
         self.unpark_all(now, steps);
     }
 

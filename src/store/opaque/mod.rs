@@ -17,7 +17,7 @@
 //! | [`Opaque::transfer`] | another server sent a transfer; an error is a malformed one, and ends the job |
 //! | [`Opaque::orders`], [`Opaque::collect`], [`Opaque::policy`] | words of the scheduler |
 //! | [`Opaque::advance`] | now and then, and when [`Opaque::answered`] or [`Opaque::fetched`] says so |
-//! | [`Opaque::claims`] | to report to the scheduler, when [`Opaque::claims_number`] has changed |
+//! | [`Opaque::news`] | to report to the scheduler, when [`Opaque::changes`] says that there are any |
 //! | [`Opaque::forget_node`] | a worker is gone, or another process has its id |
 //!
 //! `requests` has what the application is given, what waits and what is answered; `moves` moves, `travel` a key as a
@@ -38,6 +38,7 @@ use bytes::Bytes;
 
 use self::first_pushes::FirstPushes;
 use self::visitors::{Customer, Visitors};
+use super::changes::Changes;
 use super::elastic::marks::Marks;
 use super::parked::Parked;
 use super::view::View;
@@ -162,7 +163,8 @@ pub struct Opaque {
     next_number: i32,
     /// Keys that the application cannot be told to forget: whose first pushes it had.
     remains: BTreeMap<Key, BTreeSet<Customer>>,
-    claims_number: u64,
+    /// Of which keys claims say something new.
+    changes: Changes,
 }
 
 impl Opaque {
@@ -188,17 +190,12 @@ impl Opaque {
             given: BTreeMap::new(),
             next_number: 0,
             remains: BTreeMap::new(),
-            claims_number: 0,
+            changes: Changes::default(),
         }
     }
 
     fn is_gone(&self, server: NodeId) -> bool {
         self.lost.contains(&server)
-    }
-
-    /// What claims say has changed.
-    fn changed(&mut self) {
-        self.claims_number += 1;
     }
 
     /// Remembers where a key is.

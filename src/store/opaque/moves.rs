@@ -107,7 +107,7 @@ impl Opaque {
         let (transfer, frames) = write(key, &owned, state);
         let route = route(transfer.term, to);
         self.learn(key, route);
-        self.changed();
+        self.changes.of(key);
         self.leaving.insert(key, Leaving { to, owned });
         steps.push(Step::Transfer(Outgoing { to, transfer, frames }));
         for (request, _) in self.held.take(key) {
@@ -230,7 +230,7 @@ impl Opaque {
     }
 
     fn arrived(&mut self, now: Duration, key: Key, steps: &mut Vec<Step>) {
-        self.changed();
+        self.changes.of(key);
         self.say_moved(key, steps);
         self.unpark(now, key, steps);
     }
@@ -255,7 +255,7 @@ impl Opaque {
         if leaving.to != from || leaving.owned.term + 1 != transfer.term {
             return None;
         }
-        self.changed();
+        self.changes.of(transfer.key);
         self.leaving.remove(&transfer.key).map(|leaving| leaving.owned)
     }
 
@@ -292,7 +292,7 @@ impl Opaque {
     pub(super) fn keep(&mut self, now: Duration, key: Key, owned: Owned, steps: &mut Vec<Step>) {
         self.learn(key, route(owned.term, self.config.id));
         self.keys.insert(key, Owned { exporting: false, order: None, ..owned });
-        self.changed();
+        self.changes.of(key);
         self.unpark(now, key, steps);
     }
 }

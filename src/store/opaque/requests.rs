@@ -69,7 +69,7 @@ impl Opaque {
                 // (docs/elastic.md, "The view above, the truth below")
                 let owned = Owned { term: (self.epoch << 32) + 1, ..Owned::default() };
                 self.keys.insert(key, owned);
-                self.changed();
+                self.changes.of(key);
                 self.here(now, key, request, frames, steps);
             }
             Place::Later => {
@@ -227,7 +227,7 @@ impl Opaque {
         let Some(owned) = self.keys.get_mut(&key) else { return };
         if values as u64 > owned.bytes {
             owned.bytes = values as u64;
-            self.changed();
+            self.changes.of(key);
         }
     }
 

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::cluster::claimed::Claimed;
 use crate::cluster::claims::{Evidence, Pieces, resolve};
 use crate::cluster::tenures::Tenures;
 use crate::kv::KvPairs;
@@ -486,8 +487,9 @@ impl Play {
         }
         let claims = std::mem::take(&mut self.claims);
         let former = Pieces::new();
+        let claimed = claims.iter().map(|(id, claims)| (*id, Claimed::new(claims))).collect();
         let evidence = Evidence {
-            claims: &claims,
+            claims: &claimed,
             former: &former,
             orders: &[],
             tenures: &Tenures::new(),

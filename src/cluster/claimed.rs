@@ -1,0 +1,171 @@
+//! The claims of one server as the scheduler keeps them: by key, so that a word about some keys costs no more than
+//! these. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+
+use super::claims::is_sound;
+use crate::wire::elastic::{Claim, Holding};
+use crate::wire::{Key, NodeId};
+
+/// Claims of one key, in order. Nearly all keys are one piece.
+type OfKey = SmallVec<[Claim; 1]>;
+
+/// All that one server claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimed {
+    keys: BTreeMap<Key, OfKey>,
+    /// Claims of pieces that are on their way, by where these go.
+    leaving: BTreeMap<NodeId, usize>,
+}
+
+impl Claimed {
+    /// Those of the claims that make sense.
+    #[must_use]
+    pub fn new(claims: &[Claim]) -> Self {
+        let mut claimed = Self::default();
+        for (key, claims) in by_key(claims) {
+            claimed.set(key, claims);
+        }
+        claimed
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Claim> {
+        self.keys.values().flatten()
+    }
+
+    /// Those of one key.
+    #[must_use]
+    pub fn of_key(&self, key: Key) -> &[Claim] {
+        self.keys.get(&key).map_or(&[], |claims| &claims[..])
+    }
+
+    /// True if nothing is claimed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// True if it is giving something to that server.
+    #[must_use]
+    pub fn gives_to(&self, id: NodeId) -> bool {
+        self.leaving.contains_key(&id)
+    }
+
+    /// Takes in what is new: all claims of some keys, and keys of which nothing is left. The keys that it is about.
+    pub fn take_news(&mut self, news: &[Claim], gone: &[Key]) -> BTreeSet<Key> {
+        let mut keys: BTreeSet<Key> = gone.iter().copied().collect();
+        for key in gone {
+            self.set(*key, OfKey::new());
+        }
+        for (key, claims) in by_key(news) {
+            self.set(key, claims);
+            keys.insert(key);
+        }
+        keys
+    }
+
+    /// Takes in all that is claimed now. The keys of which it is something else than before; a round more is nothing
+    /// else.
+    pub fn take_all(&mut self, now: Self) -> BTreeSet<Key> {
+        let before = std::mem::replace(self, now);
+        let gone = before.keys.keys().filter(|key| !self.keys.contains_key(key));
+        let is_new = |(key, claims): &(&Key, &OfKey)| {
+            let former = before.of_key(**key);
+            former.len() != claims.len() || !former.iter().zip(*claims).all(|(a, b)| is_same(a, b))
+        };
+        let new = self.keys.iter().filter(is_new).map(|(key, _)| key);
+        gone.chain(new).copied().collect()
+    }
+
+    fn set(&mut self, key: Key, claims: OfKey) {
+        for to in claims.iter().filter_map(receiver) {
+            *self.leaving.entry(to).or_default() += 1;
+        }
+        let before = match claims.is_empty() {
+            true => self.keys.remove(&key),
+            false => self.keys.insert(key, claims),
+        };
+        for to in before.iter().flatten().filter_map(receiver) {
+            if let Some(count) = self.leaving.get_mut(&to) {
+                *count -= 1;
+                if *count == 0 {
+                    self.leaving.remove(&to);
+                }
+            }
+        }
+    }
+}
+
+/// Where what is claimed goes.
+fn receiver(claim: &Claim) -> Option<NodeId> {
+    (claim.holding == Holding::Leaving as i32).then_some(claim.peer)
+}
+
+fn is_same(a: &Claim, b: &Claim) -> bool {
+    Claim { version: b.version, ..*a } == *b
+}
+
+/// Those that make sense, those of a key always in the same order.
+fn by_key(claims: &[Claim]) -> BTreeMap<Key, OfKey> {
+    let mut keys: BTreeMap<Key, OfKey> = BTreeMap::new();
+    for claim in claims.iter().filter(|claim| is_sound(claim)) {
+        keys.entry(claim.key).or_default().push(*claim);
+    }
+    for claims in keys.values_mut() {
+        claims.sort_unstable_by_key(|claim| (claim.holding, claim.peer, claim.from, claim.term));
+        claims.shrink_to_fit();
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(key: Key) -> Claim {
+        let holding = Holding::Owner as i32;
+        let (to, length, term, align) = (10, 10, 1, 16);
+        Claim { key, to, length, term, align, holding, bytes: 40, ..Claim::default() }
+    }
+
+    #[test]
+    fn what_is_new_takes_the_place_of_what_was_known_of_those_keys() {
+        let mut known = Claimed::new(&[claim(3), claim(1), claim(2)]);
+        let copy = Claim { holding: Holding::Replica as i32, peer: 8, ..claim(2) };
+        let newer = Claim { version: 9, ..claim(3) };
+        assert_eq!(known.take_news(&[newer, claim(2), copy, claim(4)], &[1]), [1, 2, 3, 4].into());
+        let all: Vec<Claim> = known.iter().copied().collect();
+        assert_eq!(all, [copy, claim(2), newer, claim(4)]);
+        assert_eq!(known.of_key(2), [copy, claim(2)]);
+        assert_eq!((known.of_key(1).len(), known.of_key(7).len()), (0, 0));
+    }
+
+    #[test]
+    fn of_all_that_is_claimed_only_what_differs_is_news() {
+        let mut known = Claimed::new(&[claim(1), claim(2), claim(3)]);
+        let newer = Claim { version: 9, ..claim(2) };
+        let safe = Claim { safe: true, ..claim(3) };
+        let now = Claimed::new(&[newer, safe, claim(4)]);
+        assert_eq!(known.take_all(now.clone()), [1, 3, 4].into());
+        assert_eq!(known, now);
+        assert_eq!(known.of_key(2), [newer]);
+    }
+
+    #[test]
+    fn what_leaves_is_counted_by_where_it_goes() {
+        let leaving = Claim { holding: Holding::Leaving as i32, peer: 12, ..claim(2) };
+        let mut known = Claimed::new(&[claim(1), leaving, Claim { key: 3, ..leaving }]);
+        assert!(known.gives_to(12) && !known.gives_to(10));
+        known.take_news(&[claim(3)], &[]);
+        assert!(known.gives_to(12));
+        known.take_news(&[], &[2]);
+        assert!(!known.gives_to(12) && !known.is_empty());
+        known.take_news(&[], &[1, 3]);
+        assert!(known.is_empty());
+        let odd = Claim { to: 11, ..claim(1) };
+        assert!(Claimed::new(&[odd]).is_empty(), "it is longer than its key");
+    }
+}
