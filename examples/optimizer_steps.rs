@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
 struct Key {
     dtype: Dtype,
     weight: Buffer,
-    state: Option<State>,
+    state: Option<Box<State>>,
 }
 
 fn run(script: &[u8], output: &str) {
@@ -98,7 +98,7 @@ fn run(script: &[u8], output: &str) {
         let key = keys.get_mut(&name).unwrap();
         step(&optimizer, name, key, &mut script);
         if moves {
-            key.state = Some(moved(&optimizer, name, key));
+            key.state = Some(Box::new(moved(&optimizer, name, key)));
         }
         weights.extend_from_slice(key.weight.bytes());
     }

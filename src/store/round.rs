@@ -55,6 +55,10 @@ impl Round {
             return Ok(());
         }
         self.sum.add(request.sender, part, dtype, quorum.keeps_order, like)?;
+        if self.askers.is_empty() {
+            // One of very many keys whose rounds are open at the same time.
+            self.askers.reserve_exact(1);
+        }
         self.askers.push(request);
         Ok(())
     }

@@ -45,7 +45,7 @@ pub(super) struct Piece {
     /// What the optimizer works on instead, where that is of higher precision.
     pub(super) master: Option<Buffer>,
     /// What the optimizer keeps for it.
-    pub(super) state: Option<State>,
+    pub(super) state: Option<Box<State>>,
     /// Rounds that were applied.
     pub(super) version: u64,
     pub(super) round: Round,
@@ -219,7 +219,7 @@ impl Piece {
             layout: self.layout,
             value: Value::new(Buffer::copy_in(maker, &self.value.buffer().bytes()[bytes])),
             master,
-            state: self.state.as_ref().map(|state| state.part(elements)),
+            state: self.state.as_ref().map(|state| Box::new(state.part(elements))),
             version: self.version,
             round: Round::default(),
             term: self.term,
@@ -242,7 +242,7 @@ impl Piece {
 
     /// Bytes of what the optimizer keeps for it.
     pub(super) fn state_bytes(&self) -> usize {
-        self.state.as_ref().map_or(0, State::bytes)
+        self.state.as_ref().map_or(0, |state| state.bytes())
     }
 
     /// Without an optimizer the sum takes the place of the value.

@@ -29,6 +29,9 @@ pub(crate) struct SimArguments {
     /// Servers that a job begins with; else the seed decides
     #[arg(long)]
     servers: Option<usize>,
+    /// So many tensors of ten elements, pushed twice; else the seed decides
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    keys: Option<u32>,
     /// Print all that happens
     #[arg(long)]
     trace: bool,
@@ -39,7 +42,7 @@ pub(crate) struct SimArguments {
     #[arg(long, short)]
     quiet: bool,
     /// Play nothing: plan where keys belong in a network of --servers and --workers, with rates that the seed draws
-    #[arg(long, conflicts_with_all = ["seeds", "scenario", "trace", "twice", "quiet", "plant"])]
+    #[arg(long, conflicts_with_all = ["seeds", "scenario", "keys", "trace", "twice", "quiet", "plant"])]
     plan: bool,
     /// With --plan: tensors of the model
     #[arg(long, requires = "plan", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -151,6 +154,7 @@ fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
         scenario: arguments.scenario,
         workers: arguments.workers,
         servers: arguments.servers,
+        keys: arguments.keys.map(|keys| keys as usize),
     };
     let scenario = fixed.scenario.unwrap_or(Scenario::of_seed(seed));
     let mut config = job(seed, &fixed);
@@ -202,6 +206,7 @@ fn command(arguments: &SimArguments, seed: u64) -> String {
     add("scenario", arguments.scenario.map(|scenario| scenario.name().to_owned()));
     add("workers", arguments.workers.map(|number| number.to_string()));
     add("servers", arguments.servers.map(|number| number.to_string()));
+    add("keys", arguments.keys.map(|number| number.to_string()));
     add("plant", arguments.plant.map(|plant| format!("{plant:?}")));
     command
 }

@@ -36,6 +36,8 @@ pub struct ElasticReport {
     pub took: Duration,
     /// Things that happened.
     pub steps: u64,
+    /// Bytes of all messages without data.
+    pub words: u64,
     /// Servers that died, or were declared dead.
     pub deaths: usize,
     /// The newest policy.
@@ -392,6 +394,7 @@ impl<'a> Job<'a> {
             ledger: self.ledger,
             took: self.now,
             steps: self.steps,
+            words: self.network.words(),
             deaths: self.deaths,
             epoch: self.epoch,
             trace: self.trace,

@@ -14,6 +14,7 @@ mod job;
 mod ledger;
 mod nodes;
 mod optimizer;
+mod paces;
 mod requests;
 mod sabotage;
 mod scenario;

@@ -192,7 +192,10 @@ impl<D> Requests<D> {
     fn over(&mut self, finished: Finished<D>) -> Over<D> {
         let Finished { ts, payload, outcome } = finished;
         self.flights.forget(ts);
-        self.keys.retain(|(of, _), _| *of != ts);
+        let of_it = self.keys.range((ts, 0)..=(ts, u32::MAX)).map(|(name, _)| *name);
+        for name in of_it.collect::<Vec<_>>() {
+            self.keys.remove(&name);
+        }
         self.requests.complete(ts);
         let result = outcome.map(Option::unwrap_or_default).map_err(|error| error.to_string());
         (ts, payload, result)

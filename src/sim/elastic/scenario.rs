@@ -124,7 +124,14 @@ pub struct Fixed {
     pub workers: Option<usize>,
     /// Servers; else the seed chooses.
     pub servers: Option<usize>,
+    /// So many small tensors, and few rounds; else the seed chooses a few of all kinds.
+    pub keys: Option<usize>,
 }
+
+/// Elements of each tensor of a job with given keys, its rounds, and what it may take for each key of each node.
+const FLOATS: u64 = 10;
+const ROUNDS_OF_KEYS: u64 = 2;
+const STEPS_OF_KEY: u64 = 100;
 
 /// The job of a seed.
 #[must_use]
@@ -132,6 +139,12 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
     let scenario = fixed.scenario.unwrap_or(Scenario::of_seed(seed));
     let mut draw = Draw(Random::new(seed ^ 0xE1A5_71C0_0000_0000));
     let mut config = draw.peaceful(seed, fixed, scenario);
+    if let Some(keys) = fixed.keys {
+        config.tensors.dense = vec![FLOATS; keys];
+        config.program.rounds = ROUNDS_OF_KEYS;
+        let steps = (keys as u64).saturating_mul(config.workers as u64) * STEPS_OF_KEY;
+        config.steps_max = config.steps_max.saturating_add(steps);
+    }
     match scenario {
         Scenario::Calm => config.move_every = None,
         Scenario::Moves => {}

@@ -23,6 +23,9 @@ const EXIT: u64 = 2;
 const SHORT_PARTS: usize = 128;
 /// After that time a word has reached the scheduler.
 const HEARD: Duration = Duration::from_millis(100);
+/// While a server holds so many keys or fewer, all that it holds is looked at whenever something happens to it; else when
+/// it claims.
+const LOOKED_AT: usize = 64;
 
 /// What a server is told before it starts.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +93,7 @@ impl Server {
             Input::NodeLost { id, .. } => self.node_lost(id),
             Input::Tick => {
                 out.extend(self.sabotage.late().into_iter().map(transfer_message));
-                self.claim(view.now, out);
+                self.claim(view, ledger, out);
             }
             Input::CustomerLeft { id, customer_id } => {
                 let mut sent = Outbound::default();
@@ -101,7 +104,7 @@ impl Server {
             }
             Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
         }
-        if let Some(store) = &self.store {
+        if let Some(store) = self.store.as_ref().filter(|store| store.held() <= LOOKED_AT) {
             ledger.holds(view.cluster.me().id, &store.claims());
         }
     }
@@ -177,10 +180,14 @@ impl Server {
     }
 
     /// Says what it holds, if that has changed.
-    fn claim(&mut self, now: Duration, out: &mut Vec<Output>) {
+    fn claim(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let now = view.now;
         let Some(store) = &mut self.store else { return };
         if store.epoch() > 0 && self.said.is_due(store.changes(), store.held(), false) {
             self.claims_since.get_or_insert(now);
+            if store.held() > LOOKED_AT {
+                ledger.holds(view.cluster.me().id, &store.claims());
+            }
             let (epoch, news) = (store.epoch(), store.news());
             let (claims, difference) = match news {
                 News::Some { claims, gone } if !self.said.is_first() => {

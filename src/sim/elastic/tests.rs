@@ -81,6 +81,26 @@ fn seeds_of_part_5() {
     play(5);
 }
 
+/// What a job with so many small keys takes: bytes of words, and things that happen.
+fn cost_of_keys(keys: usize) -> (u64, u64) {
+    let fixed = Fixed {
+        scenario: Some(Scenario::Calm),
+        workers: Some(2),
+        servers: Some(2),
+        keys: Some(keys),
+    };
+    let report = run(&job(0, &fixed));
+    assert!(report.is_right(), "{:?}", report.ledger.faults());
+    (report.words, report.steps)
+}
+
+#[test]
+fn what_keys_cost_grows_with_their_number_and_not_with_its_square() {
+    let ((words, steps), (more_words, more_steps)) = (cost_of_keys(250), cost_of_keys(1000));
+    assert!(more_words < words * 5, "{words} and {more_words} bytes of words");
+    assert!(more_steps < steps * 5, "{steps} and {more_steps} steps");
+}
+
 #[test]
 fn a_seed_always_goes_the_same_way() {
     let mut hashes = Vec::new();

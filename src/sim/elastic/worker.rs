@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ledger::{Bounds, Ledger};
+use super::paces::Paces;
 use super::requests::{Over, Requests};
 use super::sabotage::Sabotage;
 use super::script::Stage;
@@ -49,16 +50,6 @@ enum Purpose {
     Command,
 }
 
-/// How far it is with a tensor.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pace {
-    begun: u64,
-    done: u64,
-    pulls: u64,
-    /// It computes until then.
-    until: Duration,
-}
-
 /// One worker.
 pub(super) struct Worker {
     config: WorkerConfig,
@@ -66,7 +57,9 @@ pub(super) struct Worker {
     random: Random,
     rank: usize,
     requests: Requests<Purpose>,
-    pace: Vec<Pace>,
+    paces: Paces,
+    /// The round up to which it trains.
+    training: Option<u64>,
     stage: usize,
     /// Requests that this stage waits for, training apart.
     open: usize,
@@ -81,7 +74,8 @@ impl Worker {
             random,
             rank: 0,
             requests: Requests::new(config.servers, sabotage),
-            pace: vec![Pace::default(); config.tensors.len()],
+            training: None,
+            paces: Paces::new(config.tensors.iter().map(|tensor| tensor.window)),
             stage: 0,
             open: 0,
             came_back: false,
@@ -102,7 +96,7 @@ impl Worker {
     /// How far it is, for people.
     pub(super) fn describe(&self) -> String {
         let rounds: Vec<String> =
-            self.pace.iter().map(|pace| format!("{}/{}", pace.done, pace.begun)).collect();
+            self.paces.all().iter().map(|pace| format!("{}/{}", pace.done, pace.begun)).collect();
         format!(
             "stage {} {:?}, rounds {}",
             self.stage,
@@ -267,7 +261,7 @@ impl Worker {
     }
 
     fn end_stage_if_over(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
-        let pulls = self.pace.iter().any(|pace| pace.pulls > 0);
+        let pulls = self.paces.is_any_pulled();
         if self.open == 0 && !pulls {
             self.next_stage(view, ledger, out);
         }
@@ -278,21 +272,20 @@ impl Worker {
     fn train(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let stages = Arc::clone(&self.config.stages);
         let Some(Stage::Train { round }) = stages.get(self.stage) else { return };
-        for tensor in 0..self.pace.len() {
-            let window = self.config.tensors[tensor].window;
-            let pace = self.pace[tensor];
-            let free = pace.begun - pace.done < window && (window > 1 || pace.pulls == 0);
-            if pace.begun < *round && free && pace.until <= view.now {
-                self.pace[tensor].begun += 1;
-                self.pace[tensor].until = view.now + self.random.time(self.config.compute);
-                self.push(view, tensor, pace.begun + 1, ledger, out);
-            }
+        if self.training != Some(*round) {
+            self.training = Some(*round);
+            self.paces.until(*round);
         }
-        let over = |pace: &Pace| pace.done == *round && pace.pulls == 0;
-        if self.pace.iter().all(over) {
+        for tensor in self.paces.due(view.now) {
+            let until = view.now + self.random.time(self.config.compute);
+            self.paces.change(tensor, |pace| (pace.begun, pace.until) = (pace.begun + 1, until));
+            let round = self.paces.all()[tensor].begun;
+            self.push(view, tensor, round, ledger, out);
+        }
+        if self.paces.are_over() {
             return self.next_stage(view, ledger, out);
         }
-        let next = self.pace.iter().map(|pace| pace.until).filter(|until| *until > view.now).min();
+        let next = self.paces.next(view.now);
         out.extend(next.map(|next| Output::WakeAfter(next - view.now)));
     }
 
@@ -325,7 +318,7 @@ impl Worker {
     }
 
     fn pull(&mut self, view: &View<'_>, tensor: usize, ledger: &mut Ledger, out: &mut Vec<Output>) {
-        self.pace[tensor].pulls += 1;
+        self.paces.change(tensor, |pace| pace.pulls += 1);
         let of = &self.config.tensors[tensor];
         let purpose = Purpose::Pull { tensor, bounds: ledger.pull_begun(tensor, None) };
         let (kind, kv) = ((of.head(false), false, true), of.pull());
@@ -373,18 +366,18 @@ impl Worker {
                 return self.end_stage_if_over(view, ledger, out);
             }
             Purpose::Push { tensor, round } => {
-                self.pace[tensor].done += 1;
+                self.paces.change(tensor, |pace| pace.done += 1);
                 ledger.push_done(self.rank, tensor, round);
                 if self.random.percent(self.config.pulls) {
                     self.pull(view, tensor, ledger, out);
                 }
             }
             Purpose::Pull { tensor, bounds } => {
-                self.pace[tensor].pulls -= 1;
+                self.paces.change(tensor, |pace| pace.pulls -= 1);
                 ledger.pulled(self.rank, tensor, &bounds, &assembled.vals.concat());
             }
             Purpose::Both { tensor, round, bounds } => {
-                self.pace[tensor].done += 1;
+                self.paces.change(tensor, |pace| pace.done += 1);
                 ledger.push_done(self.rank, tensor, round);
                 ledger.pulled(self.rank, tensor, &bounds, &assembled.vals.concat());
             }

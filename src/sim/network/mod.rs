@@ -167,6 +167,8 @@ pub struct Network {
     lines: BTreeMap<Process, travel::Line>,
     agenda: BTreeMap<(Duration, u64), Item>,
     items: u64,
+    /// Bytes of all messages without data.
+    words: u64,
     lost: u64,
     repeated: u64,
     retransmitted: u64,
@@ -186,6 +188,7 @@ impl Network {
             lines: BTreeMap::new(),
             agenda: BTreeMap::new(),
             items: 0,
+            words: 0,
             lost: 0,
             repeated: 0,
             retransmitted: 0,
@@ -196,6 +199,13 @@ impl Network {
     #[must_use]
     pub const fn faults(&self) -> (u64, u64) {
         (self.lost, self.repeated)
+    }
+
+    /// Bytes of all messages without data that were sent: of an elastic job above all the words of its scheduler and
+    /// to it.
+    #[must_use]
+    pub const fn words(&self) -> u64 {
+        self.words
     }
 
     /// How often something was sent again below a connection.
@@ -265,6 +275,9 @@ impl Network {
     /// Sends on a connection, or lets the message wait until that stands.
     pub fn send(&mut self, now: Duration, id: ConnectionId, sealed: Sealed) {
         let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.closed) else { return };
+        if sealed.data.is_empty() {
+            self.words += sealed.meta.len() as u64;
+        }
         if connection.state == State::Up {
             self.launch(now, id, &sealed);
         } else if connection.kept || connection.queue.len() < QUEUE_MAX {

@@ -5,7 +5,6 @@ use bytes::Bytes;
 
 use crate::store::error::StoreError;
 use crate::store::mxnet::Store;
-use crate::store::optimizer::State;
 use crate::store::tensor::{Layout, Piece};
 use crate::store::{Buffer, Dtype};
 use crate::wire::Key;
@@ -56,7 +55,7 @@ impl Store {
         length: u64,
         mut piece: Piece,
     ) -> (Transfer, Vec<Bytes>) {
-        let (state, tensors) = match piece.state.take().map(State::into_written) {
+        let (state, tensors) = match piece.state.take().map(|state| state.into_written()) {
             Some((numbers, tensors)) => (Some(numbers), tensors),
             None => (None, Vec::new()),
         };
@@ -128,7 +127,8 @@ impl Store {
                 let optimizer = optimizer.ok_or(malformed("it has a state and no optimizer"))?;
                 let state = (&numbers[..], tensors);
                 let computed = piece.sum_dtype();
-                piece.state = Some(optimizer.read_state(computed, elements, state, maker)?);
+                let state = optimizer.read_state(computed, elements, state, maker)?;
+                piece.state = Some(Box::new(state));
             }
             None if !tensors.is_empty() => return Err(malformed("it has frames too many")),
             _ => {}

@@ -208,11 +208,11 @@ impl Optimizer {
         dtype: Dtype,
         weight: &mut Buffer,
         gradient: &Gradient<'_>,
-        state: &mut Option<State>,
+        state: &mut Option<Box<State>>,
     ) -> Result<(), OptimizerError> {
         self.check(key, dtype, weight, gradient)?;
         if state.is_none() {
-            *state = Some(self.new_state(key, dtype, weight)?);
+            *state = Some(Box::new(self.new_state(key, dtype, weight)?));
         }
         let Some(state) = state else { return Ok(()) };
         if state

@@ -190,7 +190,7 @@ fn senseless_schedules_do_no_harm() {
 fn a_refused_update_changes_nothing() {
     let optimizer = sgd(&[]);
     let (mut weight, short) = (buffer(&[1.0, 2.0]), buffer(&[1.0]));
-    let mut state = Some(optimizer.new_state(0, Dtype::F32, &weight).unwrap());
+    let mut state = Some(Box::new(optimizer.new_state(0, Dtype::F32, &weight).unwrap()));
     let before = (weight.clone(), state.clone());
     let rows = |rows, row_len| Gradient::RowSparse { rows, values: &short, row_len };
     for gradient in [
