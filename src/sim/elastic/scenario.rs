@@ -142,6 +142,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
     if let Some(keys) = fixed.keys {
         config.tensors.dense = vec![FLOATS; keys];
         config.program.rounds = ROUNDS_OF_KEYS;
+        config.compute = WRONG / ROUNDS_OF_KEYS as u32;
         let steps = (keys as u64).saturating_mul(config.workers as u64) * STEPS_OF_KEY;
         config.steps_max = config.steps_max.saturating_add(steps);
     }

@@ -8,12 +8,13 @@ use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::cluster::said::Said;
 use crate::cluster::{Action, Event, Policy};
+use crate::kv::key_at;
 use crate::sim::app::{APP, Input, Judge, Output, View, answer, with_data};
 use crate::store::command::Head;
 use crate::store::elastic::Due;
 use crate::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig};
 use crate::wire::elastic::{KeyRoute, Word, WordKind};
-use crate::wire::{ALL_GROUP, Frames, Message, Meta, NodeId};
+use crate::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -23,8 +24,8 @@ const EXIT: u64 = 2;
 const SHORT_PARTS: usize = 128;
 /// After that time a word has reached the scheduler.
 const HEARD: Duration = Duration::from_millis(100);
-/// While a server holds so many keys or fewer, all that it holds is looked at whenever something happens to it; else when
-/// it claims.
+/// While a server holds so many keys or fewer, all that it holds is looked at whenever something happens to it; else what
+/// it holds of the keys that a message is about.
 const LOOKED_AT: usize = 64;
 
 /// What a server is told before it starts.
@@ -82,6 +83,7 @@ impl Server {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
+        let about = keys_of(&input);
         match input {
             Input::Ready => self.ready(view, out),
             Input::Barrier { ticket: EXIT, result } => out.push(Output::End(result)),
@@ -93,7 +95,7 @@ impl Server {
             Input::NodeLost { id, .. } => self.node_lost(id),
             Input::Tick => {
                 out.extend(self.sabotage.late().into_iter().map(transfer_message));
-                self.claim(view, ledger, out);
+                self.claim(view.now, out);
             }
             Input::CustomerLeft { id, customer_id } => {
                 let mut sent = Outbound::default();
@@ -104,8 +106,15 @@ impl Server {
             }
             Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
         }
-        if let Some(store) = self.store.as_ref().filter(|store| store.held() <= LOOKED_AT) {
-            ledger.holds(view.cluster.me().id, &store.claims());
+        let Some(store) = &self.store else { return };
+        let id = view.cluster.me().id;
+        match about {
+            Some(keys) if store.held() > LOOKED_AT => {
+                for key in keys {
+                    ledger.holds(id, Some(key), &store.claims_of(key));
+                }
+            }
+            _ => ledger.holds(id, None, &store.claims()),
         }
     }
 
@@ -180,14 +189,10 @@ impl Server {
     }
 
     /// Says what it holds, if that has changed.
-    fn claim(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
-        let now = view.now;
+    fn claim(&mut self, now: Duration, out: &mut Vec<Output>) {
         let Some(store) = &mut self.store else { return };
         if store.epoch() > 0 && self.said.is_due(store.changes(), store.held(), false) {
             self.claims_since.get_or_insert(now);
-            if store.held() > LOOKED_AT {
-                ledger.holds(view.cluster.me().id, &store.claims());
-            }
             let (epoch, news) = (store.epoch(), store.news());
             let (claims, difference) = match news {
                 News::Some { claims, gone } if !self.said.is_first() => {
@@ -286,6 +291,23 @@ fn transfer_message(Outgoing { to, transfer, frames }: Outgoing) -> Output {
         ..Meta::default()
     };
     Output::Send(Box::new(Message { meta, data: frames.into_iter().collect() }))
+}
+
+/// The keys that an input can be about; none if that can be all. (What is no key does no harm.)
+fn keys_of(input: &Input) -> Option<Vec<Key>> {
+    match input {
+        Input::Message(message) => Some(match &message.meta.transfer {
+            Some(transfer) => vec![transfer.key],
+            None => {
+                let keys = message.data.first().map_or(&[][..], |keys| keys);
+                (0..keys.len() / 8).filter_map(|index| key_at(keys, index)).collect()
+            }
+        }),
+        Input::Tick | Input::Wake | Input::Barrier { .. } | Input::Unsent { .. } => {
+            Some(Vec::new())
+        }
+        _ => None,
+    }
 }
 
 /// A policy as the store and a worker's flights take it, made as the van makes it.

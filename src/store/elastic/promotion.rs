@@ -82,6 +82,14 @@ impl Store {
         self.list_claims(false)
     }
 
+    /// [`Self::claims`] of one key.
+    #[must_use]
+    pub fn claims_of(&self, key: Key) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        self.list_of(key, false, &mut claims);
+        claims
+    }
+
     /// Keys of which [`Self::claims`] may say something else than before.
     #[must_use]
     pub fn changes(&self) -> usize {

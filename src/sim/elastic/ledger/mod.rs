@@ -234,9 +234,9 @@ impl Ledger {
 
     // ---- what servers hold -----------------------------------------------------------------------------
 
-    /// A server lives and holds these pieces.
-    pub(super) fn holds(&mut self, server: NodeId, claims: &[Claim]) {
-        let (found, pieces) = self.owners.holds(server, claims, |key| {
+    /// A server lives and holds these pieces: of one key, or of all.
+    pub(super) fn holds(&mut self, server: NodeId, key: Option<Key>, claims: &[Claim]) {
+        let (found, pieces) = self.owners.holds(server, key, claims, |key| {
             let (tensor, slice) = self.slices.get(&key)?;
             self.tensors.get(*tensor).map(|of| of.align(slice))
         });

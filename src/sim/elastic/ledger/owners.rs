@@ -56,17 +56,26 @@ impl Owners {
         self.gone.contains(&server)
     }
 
-    /// What is wrong, and what the server owns.
+    /// What is wrong, and what the server owns: of one key, or of all.
     pub(super) fn holds(
         &mut self,
         server: NodeId,
+        key: Option<Key>,
         claims: &[Claim],
         align: impl Fn(Key) -> Option<u64>,
     ) -> (Option<String>, Vec<Owned>) {
         if self.gone.contains(&server) {
             return (None, Vec::new());
         }
-        let before = self.held.remove(&server).unwrap_or_default();
+        let held = self.held.entry(server).or_default();
+        let before = match key {
+            None => std::mem::take(held),
+            Some(key) => {
+                let of_key: BTreeSet<_> = held.range((key, 0)..=(key, u64::MAX)).copied().collect();
+                of_key.iter().for_each(|cell| _ = held.remove(cell));
+                of_key
+            }
+        };
         let mut now = BTreeSet::new();
         let (mut found, mut pieces) = (None, Vec::new());
         for claim in claims.iter().filter(|claim| claim.holding == Holding::Owner as i32) {
@@ -95,7 +104,7 @@ impl Owners {
                 cell.owners.remove(&server);
             }
         }
-        self.held.insert(server, now);
+        self.held.entry(server).or_default().extend(now);
         (found, pieces)
     }
 }
