@@ -1,5 +1,6 @@
 //! The transport with real sockets. Every wait has an end: what does not come in [`LIMIT`] fails.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
 use std::thread;
 
@@ -39,7 +40,9 @@ fn sender(options: &ZmqOptions, to: &Endpoint, id: i32) -> Arc<ZmqTransport> {
 /// An address where nobody listens until a test does: what is sent there waits. A file, because a
 /// TCP port could be taken by somebody else meanwhile.
 fn nobody_yet(name: &str) -> Endpoint {
-    let file = format!("pslite-{}-{name}.sock", std::process::id());
+    // What one user left there another one could not replace.
+    let user = std::fs::metadata("/proc/self").unwrap().uid();
+    let file = format!("pslite-{user}-{}-{name}.sock", std::process::id());
     Endpoint::Ipc { path: std::env::temp_dir().join(file).to_string_lossy().into_owned() }
 }
 
