@@ -132,6 +132,8 @@ pub struct Fixed {
 const FLOATS: u64 = 10;
 const ROUNDS_OF_KEYS: u64 = 2;
 const STEPS_OF_KEY: u64 = 100;
+/// Small tensors that the slowest line carries in time.
+const KEYS_OF_A_LINE: u64 = 50;
 
 /// The job of a seed.
 #[must_use]
@@ -199,6 +201,9 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
                 _ => draw.false_deaths(&mut config),
             }
         }
+    }
+    if let Some(keys) = fixed.keys {
+        draw.widen(&mut config, keys as u64);
     }
     config
 }
@@ -317,6 +322,17 @@ impl Draw {
                 let rates = Rates { up: rate(), down: rate() };
                 let at = self.moment();
                 config.faults.push((at, Fault::Rates(process, Some(rates))));
+            }
+        }
+    }
+
+    /// Lines for so many keys: the slowest are made for a few.
+    fn widen(&self, config: &mut ElasticConfig, keys: u64) {
+        for (_, fault) in &mut config.faults {
+            if let Fault::Rates(_, Some(rates)) = fault {
+                let times = 1 + keys / KEYS_OF_A_LINE;
+                rates.up = rates.up.saturating_mul(times);
+                rates.down = rates.down.saturating_mul(times);
             }
         }
     }
