@@ -13,6 +13,17 @@ import cases  # noqa: E402
 import harness  # noqa: E402
 
 
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="also what shows what stock alone does, or fails at")
+
+
+def pytest_collection_modifyitems(config, items):
+    left_out = [] if config.getoption("--full") else [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_configure(config):
     if not Path(harness.PYTHON).exists():
         pytest.exit(f"{harness.PYTHON} is missing: run scripts/python-env", returncode=2)

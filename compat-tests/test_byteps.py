@@ -136,6 +136,7 @@ def rounds_of(node):
     return tuple(map(int, told[-1])) if told else (0, 0)
 
 
+@pytest.mark.full
 @pytest.mark.alone
 @pytest.mark.timeout(1000)
 def test_what_the_original_makes_of_rounds_without_a_pause(ours, stock, capsys):

@@ -182,6 +182,7 @@ def says_missing(node, role):
                for line in node.err.splitlines())
 
 
+@pytest.mark.full
 def test_stock_says_nothing_about_a_missing_role():
     with without("server1", STOCK) as cluster:
         time.sleep(17)
@@ -248,6 +249,7 @@ def test_start_timeout(missing, role):
 
 # ---- leaving and dying ---------------------------------------------------------------------------
 
+@pytest.mark.full
 def test_stock_hangs_when_a_worker_leaves_without_its_push():
     cluster = Cluster("leave.py", library=STOCK, timeout=15).run()
     assert cluster.nodes["worker0"].hung or cluster.nodes["worker1"].hung, cluster.describe()
@@ -302,6 +304,7 @@ def dead_node_is_named(cluster, victim):
                for n in survivors)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("victim", ["server0", "worker1"])
 def test_stock_hangs_when_a_node_dies(victim):
     cluster = killed(STOCK, victim, ("round 5", 0.02), DEATH_LIMIT)
@@ -390,6 +393,7 @@ def recovered(cluster):
         n.result and n.result.get("restarted") for n in rest)
 
 
+@pytest.mark.full
 def test_stock_recovers_no_second_time():
     assert not recovered(recover(STOCK, 2))
 
@@ -411,6 +415,7 @@ def test_a_worker_is_restarted(times, resend):
 LOSS = {"PS_RESEND": "1", "PS_RESEND_TIMEOUT": "200", "PS_DROP_MSG": "30"}
 
 
+@pytest.mark.full
 def test_stock_fails_with_loss():
     """Stock ends well in 1 of 10 runs: three in a row would be one in a thousand."""
     for _ in range(3):
@@ -441,6 +446,7 @@ def two_threads(library, env, limit):
     return cluster
 
 
+@pytest.mark.full
 def test_stock_drops_messages_of_a_second_customer_with_resend():
     assert failed(two_threads(STOCK, {"PS_RESEND": "1"}, STOCK_LIMIT))
 
@@ -449,6 +455,7 @@ def test_two_customers_with_resend():
     two_threads(OURS, {"PS_RESEND": "1"}, 60).check()
 
 
+@pytest.mark.full
 def test_stock_hangs_on_a_second_kvstore():
     assert failed(Cluster("several_kvstores.py", library=STOCK, timeout=STOCK_LIMIT).run())
 
