@@ -5,7 +5,7 @@
 //! another number is a child of that one. May touch atomics, and asks the kernel for the number of
 //! the process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::sys;
 
@@ -14,6 +14,10 @@ use super::sys;
 static OWNER: AtomicU64 = AtomicU64::new(0);
 /// Role (upper half) and rank of the latest node of the process, each plus one; 0 is not known.
 static NODE: AtomicU64 = AtomicU64::new(0);
+
+/// The number of this process; 0: the kernel is to be asked. To ask it at each call would cost a small push a tenth of
+/// its time. (A child that was made without the C library's `fork` keeps the number of its parent.)
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 const HALF: u32 = 32;
 
@@ -24,7 +28,9 @@ pub(crate) struct Life(());
 impl Life {
     pub(crate) fn new() -> Self {
         sys::fork::close_in_children();
-        let me = u64::from(std::process::id()) << HALF;
+        // From here on it is known when that changes.
+        note_process();
+        let me = u64::from(process()) << HALF;
         let _ = OWNER.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
             Some(me | ((old & u64::from(u32::MAX)) + 1))
         });
@@ -54,7 +60,19 @@ pub(crate) fn note_node(role: u32, rank: u32) {
 #[must_use]
 pub fn is_forked() -> bool {
     let owner = OWNER.load(Ordering::Relaxed) >> HALF;
-    owner != 0 && owner != u64::from(std::process::id())
+    owner != 0 && owner != u64::from(process())
+}
+
+/// The number of this process is asked for once: now. Safe in a signal handler.
+pub(super) fn note_process() {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+}
+
+fn process() -> u32 {
+    match PROCESS.load(Ordering::Relaxed) {
+        0 => std::process::id(),
+        known => known,
+    }
 }
 
 /// What each call of the library answers in such a process.

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::super::fork::is_forked;
+use super::super::fork::{is_forked, note_process};
 
 /// Of how many of the latest Unix sockets of libzmq the names are kept.
 const NAMES: usize = 1024;
@@ -183,6 +183,7 @@ pub(crate) fn close_in_children() {
 }
 
 unsafe extern "C" fn in_child() {
+    note_process();
     if is_forked() {
         // What the interrupted program reads is as before.
         // SAFETY: the address of this thread's own errno.
