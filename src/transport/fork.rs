@@ -95,3 +95,15 @@ pub fn text() -> String {
          make a kvstore of its own before or after, not with it"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_a_node_knows_its_number_without_asking() {
+        let _life = Life::new();
+        assert_eq!(PROCESS.load(Ordering::Relaxed), std::process::id());
+        assert!(!is_forked());
+    }
+}
