@@ -1,15 +1,16 @@
 """Jobs with very many small keys: what an elastic one takes beside a static one, in turn.
 
-    scripts/bench keys                              100,000 keys of 10 floats, 2 workers with 2 and with 8 servers
-    scripts/bench keys --keys 5000 --stock          fewer, with stock beside
-    scripts/bench keys --servers 2 --times 1        a quick look
-    scripts/bench keys --gate                       not 0 if a bar does not hold
-    scripts/bench keys --docs                       and the table of docs/benchmarks.md is written anew
+    scripts/bench keys                    100,000 keys of 10 floats, 2 workers, 2 and 8 servers
+    scripts/bench keys --keys 5000 --stock    fewer, with stock beside
+    scripts/bench keys --servers 2 --times 1  a quick look
+    scripts/bench keys --gate             not 0 if a bar does not hold
+    scripts/bench keys --docs             and the table of docs/benchmarks.md is written anew
 
-The workers are MXNet's, the servers `pslite server`, the scheduler `pslite scheduler`. Each job makes all keys with
-one `kv.init`, trains three rounds, rests for some seconds, and ends. Measured: seconds of `init`, of the last round
-and of the end (from the first worker that may go to the last process that is gone); the part of a core that the
-scheduler needs while the job rests; memory of a job with keys over that of a job with 100, by key. Raw numbers:
+The workers are MXNet's, the servers `pslite server`, the scheduler `pslite scheduler`. Each job
+makes all keys with one `kv.init`, trains three rounds, rests for some seconds, and ends. Measured:
+seconds of `init` and of the last round; seconds of the end, from the word that the workers may end
+until the last process is gone; the part of a core that the scheduler needs while the job rests; and
+for each key the private memory above that of a job with 100 keys. Raw numbers:
 .cache/bench/keys.json. Environment: as compat-tests/harness.py.
 """
 

@@ -18,27 +18,15 @@ impl Said {
     /// True if something is to be told: of so many keys something is new, of those that are held. With `can_wait` there
     /// is a tick soon.
     #[must_use]
-    pub const fn is_due(&self, changes: usize, held: usize, can_wait: bool) -> bool {
-        self.is_first() || (changes > 0 && (!can_wait || changes > held / SHARE))
+    pub const fn is_due(changes: usize, held: usize, can_wait: bool) -> bool {
+        changes > 0 && (!can_wait || changes > held / SHARE)
     }
 
-    /// True if nothing was told yet: then all has to be.
-    #[must_use]
-    pub const fn is_first(&self) -> bool {
-        self.number == 0
-    }
-
-    /// All that is held is told, as the answer to a question for claims, or by itself.
-    pub const fn all(&mut self) -> Difference {
+    /// What is new since the last word is told, and of which keys nothing is left; without those, all that is held.
+    pub fn tell(&mut self, gone: Option<Vec<Key>>) -> Difference {
+        let since = if gone.is_some() { self.number } else { 0 };
         self.number += 1;
-        Difference { number: self.number, since: 0, gone: Vec::new() }
-    }
-
-    /// What is new since the last word is told; of some keys nothing is left.
-    pub const fn news(&mut self, gone: Vec<Key>) -> Difference {
-        let since = self.number;
-        self.number += 1;
-        Difference { number: self.number, since, gone }
+        Difference { number: self.number, since, gone: gone.unwrap_or_default() }
     }
 }
 
@@ -49,12 +37,13 @@ mod tests {
     #[test]
     fn few_changes_among_much_wait_for_the_tick() {
         let mut said = Said::default();
-        assert!(said.is_due(0, 0, true), "that there is nothing is news, too");
-        let all = said.all();
+        let all = said.tell(None);
         assert_eq!((all.number, all.since), (1, 0));
-        assert!(said.is_due(1, 0, true) && said.is_due(1, 7, true));
-        assert!(!said.is_due(1, 8, true) && said.is_due(1, 8, false) && !said.is_due(0, 8, false));
-        let news = said.news(vec![4]);
+        assert!(Said::is_due(1, 0, true) && Said::is_due(1, 7, true));
+        assert!(
+            !Said::is_due(1, 8, true) && Said::is_due(1, 8, false) && !Said::is_due(0, 8, false)
+        );
+        let news = said.tell(Some(vec![4]));
         assert_eq!((news.number, news.since, news.gone), (2, 1, vec![4]));
     }
 }

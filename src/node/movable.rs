@@ -201,7 +201,7 @@ impl Movable {
         let Ok(van) = customer.van() else { return };
         let mut said = lock(&self.said);
         let claims = lock(self.keys(customer, &van)).collect(word);
-        let difference = said.all();
+        let difference = said.tell(None);
         drop(said);
         Self::say(&van, word.epoch, (claims, difference));
     }
@@ -216,17 +216,13 @@ impl Movable {
         let Ok(van) = customer.van() else { return };
         let mut said = lock(&self.said);
         let mut keys = lock(self.keys(customer, &van));
-        if !van.is_elastic() || !said.is_due(keys.changes(), keys.held(), can_wait) {
+        if !van.is_elastic() || !Said::is_due(keys.changes(), keys.held(), can_wait) {
             return;
         }
-        let (epoch, news) = (keys.epoch(), keys.news());
-        let news = match news {
-            News::Some { claims, gone } if !said.is_first() => (claims, said.news(gone)),
-            News::Some { .. } => (keys.claims(), said.all()),
-            News::All(claims) => (claims, said.all()),
-        };
+        let (epoch, News { claims, gone }) = (keys.epoch(), keys.news());
+        let difference = said.tell(gone);
         drop((keys, said));
-        Self::say(&van, epoch, news);
+        Self::say(&van, epoch, (claims, difference));
     }
 
     fn say(van: &Van, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use crate::wire::Key;
 use crate::wire::elastic::Claim;
 
-/// Keys of which something is new since the last word.
-#[derive(Debug, Default)]
+/// Keys of which something is new since the last word. Before the first one all is.
+#[derive(Debug)]
 pub(super) struct Changes {
     keys: BTreeSet<Key>,
     /// Perhaps of any key.
@@ -17,17 +17,18 @@ pub(super) struct Changes {
 }
 
 /// What a server claims now and did not before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// All that it holds.
-    All(Vec<Claim>),
-    /// What it holds of some keys.
-    Some {
-        /// All claims of each key of which something is left.
-        claims: Vec<Claim>,
-        /// Keys of which nothing is left, ascending.
-        gone: Vec<Key>,
-    },
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// All claims of each key of which something is new.
+    pub claims: Vec<Claim>,
+    /// Keys of which nothing is left, ascending; none: the claims are all that it holds.
+    pub gone: Option<Vec<Key>>,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { keys: BTreeSet::new(), all: true, number: 0 }
+    }
 }
 
 impl Changes {
@@ -69,6 +70,11 @@ impl Changes {
 }
 
 impl News {
+    /// All that is held.
+    pub(super) const fn all(claims: Vec<Claim>) -> Self {
+        Self { claims, gone: None }
+    }
+
     /// What is new of some keys; `list` adds the claims of one.
     pub(super) fn of(keys: BTreeSet<Key>, mut list: impl FnMut(Key, &mut Vec<Claim>)) -> Self {
         let (mut claims, mut gone) = (Vec::new(), Vec::new());
@@ -79,7 +85,7 @@ impl News {
                 gone.push(key);
             }
         }
-        Self::Some { claims, gone }
+        Self { claims, gone: Some(gone) }
     }
 }
 
@@ -90,6 +96,7 @@ mod tests {
     #[test]
     fn what_was_said_is_new_no_more() {
         let mut changes = Changes::default();
+        assert_eq!((changes.count(0), changes.take()), (1, None), "nothing was said yet");
         for key in [5, 3, 5] {
             changes.of(key);
         }
@@ -98,7 +105,7 @@ mod tests {
             claims.extend((key == 3).then(|| Claim { key, ..Claim::default() }));
         });
         let claims = vec![Claim { key: 3, ..Claim::default() }];
-        assert_eq!(news, News::Some { claims, gone: vec![5] });
+        assert_eq!(news, News { claims, gone: Some(vec![5]) });
         assert_eq!(changes.count(100), 0);
         changes.of_all();
         changes.of(3);

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Head, Serving, Shell, respond};
+use crate::cluster::said::Said;
 use crate::cluster::{Difference, Event};
 use crate::node::customer::Shared;
 use crate::node::van::lock;
@@ -62,7 +63,7 @@ impl Shell {
         let mut claims = Vec::new();
         self.with_store(customer, |store, _| claims = store.collect(word));
         let Some(serving) = self.served.get() else { return };
-        let difference = lock(&serving.said).all();
+        let difference = lock(&serving.said).tell(None);
         self.say(customer, word.epoch, (claims, difference));
     }
 
@@ -79,18 +80,14 @@ impl Shell {
         }
         let mut said = lock(&serving.said);
         let mut store = lock(&serving.store);
-        if !said.is_due(store.changes(), store.held(), can_wait) {
+        if !Said::is_due(store.changes(), store.held(), can_wait) {
             return;
         }
         // The policy that the store follows: the van may know a newer one, which waits for its turn here.
-        let (epoch, news) = (store.epoch(), store.news());
-        let news = match news {
-            News::Some { claims, gone } if !said.is_first() => (claims, said.news(gone)),
-            News::Some { .. } => (store.claims(), said.all()),
-            News::All(claims) => (claims, said.all()),
-        };
+        let (epoch, News { claims, gone }) = (store.epoch(), store.news());
+        let difference = said.tell(gone);
         drop((store, said));
-        self.say(customer, epoch, news);
+        self.say(customer, epoch, (claims, difference));
     }
 
     fn say(&self, customer: &Shared, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {

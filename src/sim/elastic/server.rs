@@ -169,7 +169,7 @@ impl Server {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
                 let word = Word { epoch, lost, ..Word::default() };
                 let claims = self.sabotage.claims(store.collect(&word));
-                let difference = self.said.all();
+                let difference = self.said.tell(None);
                 out.push(Output::Elastic(Event::Claims {
                     epoch,
                     claims,
@@ -191,16 +191,10 @@ impl Server {
     /// Says what it holds, if that has changed.
     fn claim(&mut self, now: Duration, out: &mut Vec<Output>) {
         let Some(store) = &mut self.store else { return };
-        if store.epoch() > 0 && self.said.is_due(store.changes(), store.held(), false) {
+        if store.epoch() > 0 && Said::is_due(store.changes(), store.held(), false) {
             self.claims_since.get_or_insert(now);
-            let (epoch, news) = (store.epoch(), store.news());
-            let (claims, difference) = match news {
-                News::Some { claims, gone } if !self.said.is_first() => {
-                    (claims, self.said.news(gone))
-                }
-                News::Some { .. } => (store.claims(), self.said.all()),
-                News::All(claims) => (claims, self.said.all()),
-            };
+            let (epoch, News { claims, gone }) = (store.epoch(), store.news());
+            let difference = self.said.tell(gone);
             let claims = self.sabotage.claims(claims);
             let (fixed, opaque) = (None, false);
             out.push(Output::Elastic(Event::Claims { epoch, claims, difference, fixed, opaque }));

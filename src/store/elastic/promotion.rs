@@ -104,10 +104,10 @@ impl Store {
 
     /// What [`Self::claims`] says that it has not said before. It costs no more than what is new.
     pub fn news(&mut self) -> News {
-        let Some(elastic) = &mut self.elastic else { return News::All(Vec::new()) };
+        let Some(elastic) = &mut self.elastic else { return News::default() };
         match elastic.changes.take() {
             Some(keys) => News::of(keys, |key, claims| self.list_of(key, false, claims)),
-            None => News::All(self.claims()),
+            None => News::all(self.claims()),
         }
     }
 

@@ -65,7 +65,7 @@ impl Opaque {
     pub fn news(&mut self) -> News {
         match self.changes.take() {
             Some(keys) => News::of(keys, |key, claims| self.list_of(key, claims)),
-            None => News::All(self.claims()),
+            None => News::all(self.claims()),
         }
     }
 
