@@ -10,7 +10,8 @@ The workers are MXNet's, the servers `pslite server`, the scheduler `pslite sche
 makes all keys with one `kv.init`, trains three rounds, rests for some seconds, and ends. Measured:
 seconds of `init` and of the last round; seconds of the end, from the word that the workers may end
 until the last process is gone; the part of a core that the scheduler needs while the job rests; and
-for each key the private memory above that of a job with 100 keys. Raw numbers:
+for each key the private memory above that of a job with 100 keys, after the worker has told its
+allocator to give back what is free (a server at rest does so itself). Raw numbers:
 .cache/bench/keys.json. Environment: as compat-tests/harness.py.
 """
 

@@ -7,6 +7,7 @@
 //! `landing` lets pulled values land in the caller's memory; `shell` puts the `store` into a server, `movable` lets keys of an application's handler move, `lending` the transport's memory into the `store`, `gating` keeps rounds apart; `journal` is the
 //! scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not live
 //! here but in the state machines. `threads` reads what the kernel says of this process,
+//! `idle` knows when a server rests,
 //! `descriptors` makes room for a node's files.
 
 mod address;
@@ -17,6 +18,7 @@ mod descriptors;
 pub mod error;
 mod flights;
 mod gating;
+mod idle;
 mod journal;
 pub mod landing;
 mod lending;

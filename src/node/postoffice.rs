@@ -7,15 +7,18 @@ use std::time::Duration;
 use super::customer::{Customer, Handler, VanSlot};
 use super::customers::Customers;
 use super::error::{NodeError, Result, refuse_forked};
+use super::idle::Idle;
 use super::naming;
 use super::service::Delivery;
 use super::settings::{Asked, Lookup, Settings};
 use super::shell::Shell;
+use super::threads;
 use super::van::{Meeting, Van, lock};
 use crate::cluster::Event;
 use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log;
 use crate::transport::fork;
+use crate::transport::sys::heap;
 use crate::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
 
 /// How often a server without an application looks whether the job still runs.
@@ -305,7 +308,11 @@ impl Postoffice {
         if !van.is_recovery() {
             van.barrier(0, ALL_GROUP, Meeting::Start)?;
         }
+        let mut idle = Idle::default();
         loop {
+            if idle.look(van.now(), threads::process_ran()) {
+                heap::trim();
+            }
             match told.recv_timeout(CHECK) {
                 // The others do not wait in their exit barrier for a server that was emptied.
                 Ok(Ok(())) => return self.finalize(0, !van.is_released()),

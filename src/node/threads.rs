@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
+
 use crate::placement::links::Ran;
 
 /// Threads that are looked at, at most.
@@ -19,6 +21,11 @@ pub(super) fn ran() -> BTreeMap<u32, Ran> {
         Some((number, parse(&fs::read_to_string(task.path().join("schedstat")).ok()?)?))
     };
     tasks.take(THREADS_MAX).filter_map(thread).collect()
+}
+
+/// For how long all threads of this process have run together, those that have ended too.
+pub(super) fn process_ran() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Nanoseconds run, nanoseconds waited, and how often it ran (Documentation/scheduler/sched-stats.rst of the kernel).
@@ -47,8 +54,10 @@ mod tests {
             return; // The kernel does not count it.
         }
         let (before, begin) = (all(), Instant::now());
+        let process = process_ran();
         while all() < before + Duration::from_millis(20) {
             assert!(begin.elapsed() < Duration::from_secs(60), "it never ran");
         }
+        assert!(process_ran() >= process + Duration::from_millis(20));
     }
 }

@@ -17,14 +17,21 @@ use crate::wire::{Meta, NodeId};
 /// Pushes of one key that wait for its next rounds; those beyond are refused.
 pub(super) const LATER_MAX: usize = 1024;
 
-/// The pushes of the open round, and those that came too early.
+/// The round that a piece waits for. Apart from the piece while it is open: at rest, where a server may hold very
+/// many small pieces, it takes one word.
 #[derive(Debug, Default)]
 pub(super) struct Round {
+    open: Option<Box<Open>>,
+}
+
+/// The pushes of the open round, and those that came too early.
+#[derive(Debug, Default)]
+struct Open {
     sum: Sum,
     askers: Vec<Meta>,
     later: VecDeque<(Meta, Part)>,
     /// Its place among the rounds that wait ([`super::stalls`]), once it waits.
-    pub(super) number: Option<u64>,
+    number: Option<u64>,
 }
 
 /// A round that everybody has pushed to.
@@ -47,70 +54,88 @@ impl Round {
         quorum: &Quorum,
         like: &Buffer,
     ) -> Result<(), StoreError> {
-        if self.has(&request) {
-            if self.later.len() >= LATER_MAX {
+        let is_early = self.has(&request);
+        let open = self.open.get_or_insert_default();
+        if is_early {
+            if open.later.len() >= LATER_MAX {
                 return Err(StoreError::TooEarly { waiting: LATER_MAX });
             }
-            self.later.push_back((request, part));
+            open.later.push_back((request, part));
             return Ok(());
         }
-        self.sum.add(request.sender, part, dtype, quorum.keeps_order, like)?;
-        if self.askers.is_empty() {
+        open.sum.add(request.sender, part, dtype, quorum.keeps_order, like)?;
+        if open.askers.is_empty() {
             // One of very many keys whose rounds are open at the same time.
-            self.askers.reserve_exact(1);
+            open.askers.reserve_exact(1);
         }
-        self.askers.push(request);
+        open.askers.push(request);
         Ok(())
     }
 
     /// Ends the round if it has all that it waited for.
     pub(super) fn complete(&mut self, quorum: &Quorum) -> Option<Complete> {
+        let open = self.open.as_mut()?;
         let full = match &quorum.live {
-            None => self.askers.len() >= quorum.workers,
-            Some(live) => live.are_all_in(&self.askers),
+            None => open.askers.len() >= quorum.workers,
+            Some(live) => live.are_all_in(&open.askers),
         };
-        if !full || self.askers.is_empty() {
+        if !full || open.askers.is_empty() {
             return None;
         }
-        let sum = std::mem::take(&mut self.sum);
-        let askers = std::mem::take(&mut self.askers);
-        Some(Complete { sum, askers, number: self.number.take() })
+        let sum = std::mem::take(&mut open.sum);
+        let askers = std::mem::take(&mut open.askers);
+        let number = open.number.take();
+        self.rest();
+        Some(Complete { sum, askers, number })
+    }
+
+    /// Gives back its memory if it has nothing.
+    fn rest(&mut self) {
+        self.open.take_if(|open| open.askers.is_empty() && open.later.is_empty());
     }
 
     /// Some are dead: what they sent for later rounds does not count. What they sent for the open one does, if it has
     /// a push of somebody who lives too; else that is given up: its place among those that waited, if it did.
     pub(super) fn forget(&mut self, is_dead: impl Fn(&Meta) -> bool) -> Option<u64> {
-        self.later.retain(|(request, _)| !is_dead(request));
-        if !self.askers.iter().all(is_dead) {
+        let open = self.open.as_mut()?;
+        open.later.retain(|(request, _)| !is_dead(request));
+        if !open.askers.iter().all(is_dead) {
             return None;
         }
-        self.sum = Sum::default();
-        self.askers.clear();
-        self.number.take()
+        open.sum = Sum::default();
+        open.askers.clear();
+        let number = open.number.take();
+        self.rest();
+        number
     }
 
     /// A push that came too early, for the round that begins now.
     pub(super) fn next_push(&mut self) -> Option<(Meta, Part)> {
-        let next = self.later.iter().position(|(request, _)| !self.has(request))?;
-        self.later.remove(next)
+        let later = &self.open.as_ref()?.later;
+        let next = later.iter().position(|(request, _)| !self.has(request))?;
+        let next = self.open.as_mut()?.later.remove(next);
+        self.rest();
+        next
     }
 
     /// True if that push of the same customer is in it, or waits for the next one.
     pub(super) fn holds(&self, request: &Meta, timestamp: i32) -> bool {
         let who = Customer::of(request);
         let is = |other: &Meta| other.timestamp == timestamp && Customer::of(other) == who;
-        self.askers.iter().chain(self.later.iter().map(|(request, _)| request)).any(is)
+        let open = self.open.iter();
+        open.flat_map(|open| open.askers.iter().chain(open.later.iter().map(|(push, _)| push)))
+            .any(is)
     }
 
     /// True if its customer has a push in the open round: this one is for a later one.
     pub(super) fn has(&self, request: &Meta) -> bool {
         let who = Customer::of(request);
-        self.askers.iter().any(|asker| Customer::of(asker) == who)
+        self.askers().iter().any(|asker| Customer::of(asker) == who)
     }
 
     /// Gives up the round. All whose pushes it had, and those that came too early; none of them counted.
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Meta> {
-        let Self { askers, later, .. } = std::mem::take(self);
+        let Open { askers, later, .. } = self.open.take().map_or_else(Open::default, |open| *open);
         askers.into_iter().chain(later.into_iter().map(|(request, _)| request))
     }
 
@@ -124,7 +149,7 @@ impl Round {
             let here: BTreeSet<NodeId> = self.pushed().collect();
             return first.filter(|worker| !here.contains(worker)).collect();
         };
-        let here = self.askers.iter().map(Customer::of).map(|who| (who.worker, who.customer));
+        let here = self.askers().iter().map(Customer::of).map(|who| (who.worker, who.customer));
         let here: BTreeSet<(NodeId, i32)> = here.collect();
         let lacks: BTreeSet<NodeId> =
             live.awaited().difference(&here).map(|(worker, _)| *worker).collect();
@@ -133,12 +158,29 @@ impl Round {
 
     /// Who has pushed to it; a worker with several customers perhaps more than once.
     pub(super) fn pushed(&self) -> impl Iterator<Item = NodeId> {
-        self.askers.iter().map(|asker| asker.sender)
+        self.askers().iter().map(|asker| asker.sender)
+    }
+
+    /// Its place among the rounds that wait, if it does.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.open.as_ref().and_then(|open| open.number)
+    }
+
+    /// It waits, and has that place. Nothing if nobody has pushed to it.
+    pub(super) fn wait_as(&mut self, number: u64) {
+        if let Some(open) = &mut self.open {
+            open.number = Some(number);
+        }
+    }
+
+    /// Who has pushed to it, in the order in which they did.
+    fn askers(&self) -> &[Meta] {
+        self.open.as_ref().map_or(&[], |open| &open.askers)
     }
 
     /// True if somebody has pushed to it.
     pub(super) fn is_open(&self) -> bool {
-        !self.askers.is_empty()
+        !self.askers().is_empty()
     }
 }
 

@@ -121,7 +121,7 @@ impl Store {
     fn waiting(&self, number: u64, open: Open) -> Option<At> {
         let pieces = &self.tensors.get(&open.key)?.pieces;
         let is = |piece: &super::tensor::Piece| {
-            piece.from == open.from && piece.round.is_open() && piece.round.number == Some(number)
+            piece.from == open.from && piece.round.is_open() && piece.round.number() == Some(number)
         };
         pieces.iter().position(is).map(|index| At { key: open.key, index })
     }

@@ -324,3 +324,14 @@ impl Tensor {
         self.pieces.insert(at, piece);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server may hold very many small ones.
+    #[test]
+    fn a_piece_at_rest_takes_little_memory() {
+        assert!(size_of::<Piece>() <= 208, "{}", size_of::<Piece>());
+    }
+}

@@ -105,7 +105,7 @@ impl Store {
         if tensor.pieces.is_empty() {
             self.tensors.remove(&at.key);
         }
-        self.stalls.end(piece.round.number.take());
+        self.stalls.end(piece.round.number());
         let pushes: Vec<_> = piece.round.give_up().collect();
         self.tell_cut(at.key, &piece, parts, out);
         self.split(at.key, length, piece, parts, out);

@@ -77,9 +77,9 @@ impl Store {
     /// The open round of a piece is one that waits, from now on or already.
     fn begin_wait(&mut self, at: At) {
         let Ok(piece) = self.piece(at) else { return };
-        if piece.round.number.is_none() {
+        if piece.round.number().is_none() {
             let number = self.stalls.begin(at.key, piece.from);
-            let _ = self.piece_mut(at).map(|piece| piece.round.number = Some(number));
+            let _ = self.piece_mut(at).map(|piece| piece.round.wait_as(number));
         }
     }
 
