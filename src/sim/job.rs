@@ -11,6 +11,7 @@ use super::network::{Happening, Network, NetworkConfig, Process, Sealed};
 use super::node::{End, Node, Options, World};
 use super::random::Random;
 use super::roles::App;
+use super::roll::{Roll, Standing};
 use super::server::Server;
 use super::steps::Steps;
 use super::trace::{Trace, fnv1a};
@@ -187,6 +188,7 @@ struct Job<'a> {
     starts: Vec<u64>,
     known: Vec<bool>,
     agenda: BTreeMap<(Duration, usize), Fault>,
+    roll: Roll,
     steps: u64,
 }
 
@@ -212,19 +214,18 @@ impl<'a> Job<'a> {
             starts: vec![0; processes],
             known: vec![false; processes],
             agenda,
+            roll: Roll::new(processes),
             steps: 0,
         }
     }
 
     fn play(&mut self) {
         while self.steps < self.config.steps_max {
-            let over = self.nodes.iter().flatten().all(Node::is_over);
-            if over && self.agenda.is_empty() {
+            if !self.roll.awaits_any() && self.agenda.is_empty() {
                 return;
             }
             let planned = self.agenda.keys().next().map(|(at, _)| *at);
-            let wake = self.nodes.iter().flatten().filter_map(Node::next_wake).min();
-            let times = [self.network.next(), planned, wake];
+            let times = [self.network.next(), planned, self.roll.next_wake()];
             let Some(next) = times.into_iter().flatten().min() else { return };
             if next > self.config.time_max {
                 return;
@@ -244,15 +245,16 @@ impl<'a> Job<'a> {
             let fault = entry.remove();
             return self.fault(fault);
         }
-        for process in 0..self.nodes.len() {
-            if self.nodes[process]
-                .as_ref()
-                .and_then(Node::next_wake)
-                .is_some_and(|at| at <= self.now)
-            {
-                self.with(process, |node, world| node.wake(world));
-            }
+        for process in self.roll.due(self.now) {
+            self.with(process, |node, world| node.wake(world));
         }
+    }
+
+    /// Something happened to that process: how it stands may be new.
+    fn settle(&mut self, process: Process) {
+        let Some(node) = self.nodes.get(process).and_then(Option::as_ref) else { return };
+        let over = node.is_over();
+        self.roll.set(process, Standing { wake: node.next_wake(), awaited: !over, over });
     }
 
     fn with(&mut self, process: Process, act: impl FnOnce(&mut Node<App>, &mut World<'_, Ledger>)) {
@@ -267,6 +269,7 @@ impl<'a> Job<'a> {
         };
         act(node, &mut world);
         self.known[process] |= node.is_ready();
+        self.settle(process);
     }
 
     fn happened(&mut self, happening: Happening) {
@@ -327,6 +330,7 @@ impl<'a> Job<'a> {
         };
         let node = Node::start(process, cluster, options, app, &mut world);
         self.nodes[process] = Some(node);
+        self.settle(process);
     }
 
     fn app(&mut self, process: Process) -> App {

@@ -18,6 +18,7 @@ mod node;
 pub mod planning;
 pub mod random;
 mod roles;
+mod roll;
 mod server;
 mod steps;
 mod telling;

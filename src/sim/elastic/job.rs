@@ -18,6 +18,7 @@ use crate::sim::disk::Disk;
 use crate::sim::network::{Happening, Network, Process, Sealed};
 use crate::sim::node::{End, Node, Options, World};
 use crate::sim::random::Random;
+use crate::sim::roll::{Roll, Standing};
 use crate::sim::steps::Steps;
 use crate::sim::trace::{Trace, fnv1a};
 
@@ -36,6 +37,8 @@ pub struct ElasticReport {
     pub took: Duration,
     /// Things that happened.
     pub steps: u64,
+    /// Messages.
+    pub messages: u64,
     /// Bytes of all messages without data.
     pub words: u64,
     /// Servers that died, or were declared dead.
@@ -79,6 +82,9 @@ pub(super) struct Job<'a> {
     pauses: BTreeMap<Process, (Duration, Vec<Happening>)>,
     agenda: BTreeMap<(Duration, u64), Fault>,
     planned: u64,
+    roll: Roll,
+    /// Processes of the beginning that have not started yet.
+    unstarted: usize,
     guard: Guard,
     deaths: usize,
     epoch: u64,
@@ -112,6 +118,8 @@ impl<'a> Job<'a> {
             pauses: BTreeMap::new(),
             agenda: BTreeMap::new(),
             planned: 0,
+            roll: Roll::new(config.processes()),
+            unstarted: 1 + config.servers + config.workers,
             guard: Guard::default(),
             deaths: 0,
             epoch: 0,
@@ -136,8 +144,7 @@ impl<'a> Job<'a> {
     fn play(&mut self) {
         while self.steps < self.config.steps_max && !self.is_over() {
             let planned = self.agenda.keys().next().map(|(at, _)| *at);
-            let wake = (0..self.nodes.len()).filter_map(|process| self.next_wake(process)).min();
-            let times = [self.network.next(), planned, wake];
+            let times = [self.network.next(), planned, self.roll.next_wake()];
             let Some(next) = times.into_iter().flatten().min() else { return };
             if next > self.config.time_max {
                 return;
@@ -150,15 +157,20 @@ impl<'a> Job<'a> {
 
     /// All who were ever in the job have ended. One that only wanted to join is not waited for.
     fn is_over(&self) -> bool {
-        let over = |node: &Node<App>| node.is_over() || !node.is_ready();
-        self.starts.iter().take(1 + self.config.servers + self.config.workers).all(|n| *n > 0)
-            && self.nodes.iter().flatten().all(over)
-            && self.nodes.iter().skip(1 + self.config.servers).flatten().any(Node::is_over)
+        self.unstarted == 0 && !self.roll.awaits_any() && self.roll.any_over()
     }
 
-    fn next_wake(&self, process: Process) -> Option<Duration> {
-        let wake = self.nodes[process].as_ref()?.next_wake()?;
-        Some(self.pauses.get(&process).map_or(wake, |(until, _)| wake.max(*until)))
+    /// Something happened to that process: how it stands may be new.
+    fn settle(&mut self, process: Process) {
+        let Some(node) = self.nodes.get(process).and_then(Option::as_ref) else { return };
+        let pause = self.pauses.get(&process).map(|(until, _)| *until);
+        let standing = Standing {
+            wake: node.next_wake().map(|wake| pause.map_or(wake, |until| wake.max(until))),
+            awaited: node.is_ready() && !node.is_over(),
+            // The end of a server alone is not the end of the job.
+            over: node.is_over() && process > self.config.servers,
+        };
+        self.roll.set(process, standing);
     }
 
     /// One thing that is due: messages first, then the plan, then the clocks.
@@ -174,10 +186,7 @@ impl<'a> Job<'a> {
             let fault = entry.remove();
             return self.fault(fault);
         }
-        let due: Vec<Process> = (0..self.nodes.len())
-            .filter(|process| self.next_wake(*process).is_some_and(|at| at <= self.now))
-            .collect();
-        for process in due {
+        for process in self.roll.due(self.now) {
             self.resume(process);
             self.with(process, Node::wake);
         }
@@ -186,6 +195,7 @@ impl<'a> Job<'a> {
     /// The end of a pause: what reached the process meanwhile happens now.
     fn resume(&mut self, process: Process) {
         let (_, waiting) = self.pauses.remove(&process).unwrap_or_default();
+        self.settle(process);
         waiting.into_iter().for_each(|happening| self.happened(happening));
     }
 
@@ -212,6 +222,7 @@ impl<'a> Job<'a> {
         } else if over && self.config.is_server(process) {
             self.ledger.gone(id);
         }
+        self.settle(process);
     }
 
     fn happened(&mut self, happening: Happening) {
@@ -268,6 +279,7 @@ impl<'a> Job<'a> {
             Fault::Pause(process, time) => {
                 let until = self.now + time;
                 self.pauses.entry(process).or_default().0 = until;
+                self.settle(process);
             }
             Fault::Rates(process, rates) => self.network.set_rates(process, rates),
             Fault::Heal => self.heal(),
@@ -329,6 +341,7 @@ impl<'a> Job<'a> {
             self.deaths += 1;
             self.ledger.gone(id);
         }
+        self.settle(process);
     }
 
     fn journal(&self) -> State {
@@ -349,6 +362,8 @@ impl<'a> Job<'a> {
 
     fn start(&mut self, process: Process) {
         let again = self.starts[process] > 0;
+        let first = !again && process <= self.config.servers + self.config.workers;
+        self.unstarted -= usize::from(first);
         self.starts[process] += 1;
         self.ledger.started(process);
         let incarnation = (process as u64 + 1) * 1000 + self.starts[process];
@@ -381,6 +396,7 @@ impl<'a> Job<'a> {
         };
         let node = Node::join(process, machine, &cluster, options, app, &mut world);
         self.nodes[process] = Some(node);
+        self.settle(process);
     }
 
     // ---- the end ---------------------------------------------------------------------------------------
@@ -394,6 +410,7 @@ impl<'a> Job<'a> {
             ledger: self.ledger,
             took: self.now,
             steps: self.steps,
+            messages: self.network.sent(),
             words: self.network.words(),
             deaths: self.deaths,
             epoch: self.epoch,

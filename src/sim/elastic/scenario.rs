@@ -132,6 +132,8 @@ pub struct Fixed {
 const FLOATS: u64 = 10;
 const ROUNDS_OF_KEYS: u64 = 2;
 const STEPS_OF_KEY: u64 = 100;
+/// What two nodes may take: each opens two connections to the other one.
+const STEPS_OF_PAIR: u64 = 8;
 /// Small tensors that the slowest line carries in time.
 const KEYS_OF_A_LINE: u64 = 50;
 
@@ -148,6 +150,8 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
         let steps = (keys as u64).saturating_mul(config.workers as u64) * STEPS_OF_KEY;
         config.steps_max = config.steps_max.saturating_add(steps);
     }
+    let nodes = config.processes() as u64;
+    config.steps_max = config.steps_max.saturating_add(nodes * nodes * STEPS_OF_PAIR);
     match scenario {
         Scenario::Calm => config.move_every = None,
         Scenario::Moves => {}

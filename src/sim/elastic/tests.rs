@@ -101,6 +101,43 @@ fn what_keys_cost_grows_with_their_number_and_not_with_its_square() {
     assert!(more_steps < steps * 5, "{steps} and {more_steps} steps");
 }
 
+/// What a job of so many nodes takes: messages, bytes of words, and things that happen.
+fn cost_of_nodes(scenario: Scenario, servers: usize, workers: usize) -> [u64; 3] {
+    let fixed = Fixed {
+        scenario: Some(scenario),
+        workers: Some(workers),
+        servers: Some(servers),
+        keys: Some(20),
+    };
+    let report = run(&job(0, &fixed));
+    assert!(report.is_right(), "{:?}", report.ledger.faults());
+    [report.messages, report.words, report.steps]
+}
+
+/// How much more each costs from 50 nodes of a kind to 100 than from 25 to 50, where all else stays: twice as much if that
+/// grows with their number, four times with its square, eight times with its cube.
+fn growth_of_nodes(cost: impl Fn(usize) -> [u64; 3]) -> [f64; 3] {
+    let (few, more, many) = (cost(25), cost(50), cost(100));
+    std::array::from_fn(|at| (many[at] - more[at]) as f64 / (more[at] - few[at]) as f64)
+}
+
+/// Each node is told of each other one, and each server has a connection to each other node: that is all that may grow
+/// with the square.
+#[test]
+fn what_nodes_cost_grows_with_their_number_but_for_what_they_know_of_each_other() {
+    let servers = |scenario| growth_of_nodes(move |servers| cost_of_nodes(scenario, servers, 4));
+    let workers = |scenario| growth_of_nodes(move |workers| cost_of_nodes(scenario, 4, workers));
+    for scenario in [Scenario::Calm, Scenario::Joins, Scenario::Deaths] {
+        for growth in [servers(scenario), workers(scenario)] {
+            let [messages, words, steps] = growth;
+            // One message more for each two nodes would be three times.
+            assert!(messages < 2.75, "{}: messages grew {messages} times", scenario.name());
+            assert!(words < 5.0, "{}: bytes grew {words} times", scenario.name());
+            assert!(steps < 5.0, "{}: steps grew {steps} times", scenario.name());
+        }
+    }
+}
+
 #[test]
 fn a_seed_always_goes_the_same_way() {
     let mut hashes = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Connection, ConnectionId, Network, Process};
+use super::{ConnectionId, Network, Process};
 
 impl Network {
     /// The process ended properly: its messages arrive, its connections and those to it go.
@@ -50,7 +50,7 @@ impl Network {
     pub fn flow(&mut self, now: Duration, from: Process, to: Process) {
         self.stalls.remove(&(from, to));
         for id in self.between(from, to) {
-            if self.connections.get(&id).is_some_and(|c| c.from == from) {
+            if self.connections.get(id).is_some_and(|c| c.from == from) {
                 self.release(now, id);
             }
             self.shake(now, id);
@@ -68,28 +68,23 @@ impl Network {
     }
 
     fn between(&self, a: Process, b: Process) -> Vec<ConnectionId> {
-        let listens = |connection: &Connection| self.listeners.get(&connection.address).copied();
-        let ends = |c: &Connection| {
-            [(Some(a), Some(b)), (Some(b), Some(a))].contains(&(Some(c.from), listens(c)))
+        let ends = |id: &ConnectionId| {
+            let connection = &self.connections[*id];
+            let ends = (Some(connection.from), self.places.listener(connection.to));
+            [(Some(a), Some(b)), (Some(b), Some(a))].contains(&ends)
         };
-        self.connections.iter().filter(|(_, c)| ends(c)).map(|(id, _)| *id).collect()
+        self.places.opened_by_either(a, b).into_iter().filter(ends).collect()
     }
 
     fn remove(&mut self, now: Duration, process: Process, tell: bool) {
-        let addresses: Vec<String> = self
-            .listeners
-            .iter()
-            .filter(|(_, listener)| **listener == process)
-            .map(|(address, _)| address.clone())
-            .collect();
-        for address in addresses {
-            self.listeners.remove(&address);
-            for id in self.to(&address).into_iter().filter(|_| tell) {
+        for place in self.places.take_listened(process) {
+            self.places.forget(place);
+            for id in self.places.to(place).into_iter().filter(|_| tell) {
                 self.sever(now, id);
             }
         }
-        for connection in self.connections.values_mut().filter(|c| c.from == process) {
-            connection.closed = true;
+        for id in self.places.opened_by(process) {
+            self.connections[*id].closed = true;
         }
     }
 }

@@ -4,9 +4,11 @@
 //! mended, in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses and
 //! names of connections; not what the bytes mean.
 //!
-//! `travel` has how long messages take and what becomes of them, `faults` what goes wrong on purpose.
+//! `travel` has how long messages take and what becomes of them, `faults` what goes wrong on purpose, `places` who
+//! listens where.
 
 mod faults;
+mod places;
 #[cfg(test)]
 mod tests;
 mod travel;
@@ -14,6 +16,7 @@ mod travel;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use self::places::{Place, Places};
 use super::random::Random;
 use crate::wire::{Frames, NodeId};
 
@@ -23,7 +26,7 @@ pub use travel::Rates;
 pub type Process = usize;
 
 /// The number of a connection; never used twice.
-pub type ConnectionId = u64;
+pub type ConnectionId = usize;
 
 /// Messages that wait in a connection that does not stand; more are dropped, as at libzmq's
 /// high-water mark. (A kept connection drops nothing: the native data plane lets its sender wait.)
@@ -118,7 +121,7 @@ enum State {
 #[derive(Clone, Debug)]
 struct Connection {
     from: Process,
-    address: String,
+    to: Place,
     identity: Option<NodeId>,
     /// What it carries arrives once and in order, however often it breaks, as over a link of the native data
     /// plane. Nothing is lost, repeated or overtaken here.
@@ -158,8 +161,9 @@ enum Item {
 pub struct Network {
     config: NetworkConfig,
     random: Random,
-    connections: BTreeMap<ConnectionId, Connection>,
-    listeners: BTreeMap<String, Process>,
+    /// By their numbers; none is ever removed.
+    connections: Vec<Connection>,
+    places: Places,
     /// Directions in which nothing goes, and connections break.
     cuts: BTreeSet<(Process, Process)>,
     /// Directions in which nothing goes, and nobody notices.
@@ -167,7 +171,8 @@ pub struct Network {
     lines: BTreeMap<Process, travel::Line>,
     agenda: BTreeMap<(Duration, u64), Item>,
     items: u64,
-    /// Bytes of all messages without data.
+    /// All messages, and bytes of those without data.
+    sent: u64,
     words: u64,
     lost: u64,
     repeated: u64,
@@ -177,17 +182,18 @@ pub struct Network {
 impl Network {
     /// Nobody is connected.
     #[must_use]
-    pub const fn new(config: NetworkConfig, random: Random) -> Self {
+    pub fn new(config: NetworkConfig, random: Random) -> Self {
         Self {
             config,
             random,
-            connections: BTreeMap::new(),
-            listeners: BTreeMap::new(),
+            connections: Vec::new(),
+            places: Places::default(),
             cuts: BTreeSet::new(),
             stalls: BTreeSet::new(),
             lines: BTreeMap::new(),
             agenda: BTreeMap::new(),
             items: 0,
+            sent: 0,
             words: 0,
             lost: 0,
             repeated: 0,
@@ -199,6 +205,12 @@ impl Network {
     #[must_use]
     pub const fn faults(&self) -> (u64, u64) {
         (self.lost, self.repeated)
+    }
+
+    /// Messages that were sent.
+    #[must_use]
+    pub const fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// Bytes of all messages without data that were sent: of an elastic job above all the words of its scheduler and
@@ -216,8 +228,8 @@ impl Network {
 
     /// A process listens from now on; connections to it that wait come up.
     pub fn listen(&mut self, now: Duration, process: Process, address: &str) {
-        self.listeners.insert(address.to_owned(), process);
-        for id in self.to(address) {
+        let place = self.places.listen(process, address);
+        for id in self.places.to(place) {
             self.sever(now, id);
             self.shake(now, id);
         }
@@ -253,10 +265,10 @@ impl Network {
         identity: Option<NodeId>,
         kept: bool,
     ) -> ConnectionId {
-        let id = self.connections.len() as ConnectionId;
+        let id = self.connections.len();
         let connection = Connection {
             from,
-            address: address.to_owned(),
+            to: self.places.connect(id, from, address),
             identity,
             kept,
             state: State::Waiting,
@@ -267,14 +279,15 @@ impl Network {
             last_arrival: now,
             closed: false,
         };
-        self.connections.insert(id, connection);
+        self.connections.push(connection);
         self.shake(now, id);
         id
     }
 
     /// Sends on a connection, or lets the message wait until that stands.
     pub fn send(&mut self, now: Duration, id: ConnectionId, sealed: Sealed) {
-        let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.closed) else { return };
+        let Some(connection) = self.connections.get_mut(id).filter(|c| !c.closed) else { return };
+        self.sent += 1;
         if sealed.data.is_empty() {
             self.words += sealed.meta.len() as u64;
         }
@@ -287,7 +300,7 @@ impl Network {
 
     /// Closes a connection; what was sent still arrives.
     pub fn close(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.closed = true;
         }
     }
@@ -315,7 +328,7 @@ impl Network {
 
     fn come_up(&mut self, now: Duration, id: ConnectionId, epoch: u32) -> Option<Happening> {
         let reachable = self.is_reachable(id);
-        let connection = self.connections.get_mut(&id).filter(|c| c.epoch == epoch)?;
+        let connection = self.connections.get_mut(id).filter(|c| c.epoch == epoch)?;
         if !reachable {
             connection.state = State::Waiting;
             return None;
@@ -328,7 +341,7 @@ impl Network {
     }
 
     fn link(&self, id: ConnectionId, up: bool) -> Option<Happening> {
-        let connection = self.connections.get(&id).filter(|c| !c.closed)?;
+        let connection = self.connections.get(id).filter(|c| !c.closed)?;
         Some(Happening::Link { process: connection.from, connection: id, up })
     }
 
@@ -343,7 +356,7 @@ impl Network {
             return;
         }
         let at = now + self.config.latency + self.random.time(self.config.jitter);
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.state == State::Waiting {
             connection.state = State::Shaking;
             let epoch = connection.epoch;
@@ -354,15 +367,10 @@ impl Network {
     fn is_reachable(&self, id: ConnectionId) -> bool {
         // A closed connection flushes what it holds, but needs no other life.
         let wanted = |c: &&Connection| !c.closed || !c.queue.is_empty();
-        let Some(connection) = self.connections.get(&id).filter(wanted) else { return false };
-        let Some(to) = self.listeners.get(&connection.address) else { return false };
+        let Some(connection) = self.connections.get(id).filter(wanted) else { return false };
+        let Some(to) = self.places.listener(connection.to) else { return false };
         // A handshake needs both directions.
-        let ways = [(connection.from, *to), (*to, connection.from)];
+        let ways = [(connection.from, to), (to, connection.from)];
         ways.iter().all(|way| !self.cuts.contains(way) && !self.stalls.contains(way))
-    }
-
-    fn to(&self, address: &str) -> Vec<ConnectionId> {
-        let to = self.connections.iter().filter(|(_, c)| c.address == address);
-        to.map(|(id, _)| *id).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Connection, ConnectionId, Happening, Item, Network, Process, Sealed};
+use super::{ConnectionId, Happening, Item, Network, Process, Sealed};
 
 /// After that time the system sends again what was not confirmed; twice as long the next time.
 const RETRANSMIT: Duration = Duration::from_millis(40);
@@ -50,7 +50,7 @@ impl Network {
     }
 
     pub(super) fn launch(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) {
-        let Some(connection) = self.connections.get(&id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         let exposed = connection.identity.is_some() && !connection.kept;
         if exposed && self.random.percent(self.config.loss) {
             self.lost += 1;
@@ -61,7 +61,7 @@ impl Network {
         let any_order = self.config.reorder && exposed;
         for _ in 0..copies {
             let at = self.arrival(now, id, sealed);
-            let Some(connection) = self.connections.get_mut(&id) else { return };
+            let Some(connection) = self.connections.get_mut(id) else { return };
             let epoch = connection.epoch;
             if any_order {
                 let alone = Some(sealed.clone());
@@ -86,12 +86,12 @@ impl Network {
     /// is free, and is there when the receiver's line has let all of it in.
     fn arrival(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) -> Duration {
         let way = self.config.latency + self.random.time(self.config.jitter) + self.late();
-        let Some(connection) = self.connections.get(&id) else { return now + way };
+        let Some(connection) = self.connections.get(id) else { return now + way };
         let bytes: usize = sealed.data.iter().map(bytes::Bytes::len).sum();
         if bytes == 0 || self.lines.is_empty() {
             return now + way;
         }
-        let (from, to) = (connection.from, self.listeners.get(&connection.address).copied());
+        let (from, to) = (connection.from, self.places.listener(connection.to));
         let (mut first, mut last) = (now, now);
         if let Some(line) = self.lines.get_mut(&from) {
             first = now.max(line.up_until);
@@ -127,8 +127,8 @@ impl Network {
         epoch: u32,
         alone: Option<Sealed>,
     ) -> Option<Happening> {
-        let connection = self.connections.get_mut(&id).filter(|c| c.epoch == epoch)?;
-        let to = *self.listeners.get(&connection.address)?;
+        let connection = self.connections.get_mut(id).filter(|c| c.epoch == epoch)?;
+        let to = self.places.listener(connection.to)?;
         if self.stalls.contains(&(connection.from, to)) {
             if let Some(sealed) = alone {
                 connection.flying.push_back(sealed);
@@ -144,7 +144,7 @@ impl Network {
     /// What a stall held up arrives from now on.
     pub(super) fn release(&mut self, now: Duration, id: ConnectionId) {
         let at = now + self.config.latency;
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let (epoch, overdue) = (connection.epoch, std::mem::take(&mut connection.overdue));
         for _ in 0..overdue {
             self.plan(at, Item::Packet { connection: id, epoch, alone: None });
@@ -153,7 +153,7 @@ impl Network {
 
     /// The connection breaks, if it stood: what was under way is lost, or waits to be sent again.
     pub(super) fn sever(&mut self, now: Duration, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let stood = connection.state == super::State::Up;
         connection.state = super::State::Waiting;
         connection.epoch += 1;
@@ -171,15 +171,14 @@ impl Network {
     /// Of what the process has sent only what arrives before a moment of chance does arrive.
     pub(super) fn lose_tail(&mut self, now: Duration, process: Process) {
         let until = now + self.random.time(2 * (self.config.latency + self.config.jitter));
-        let connections = &mut self.connections;
-        let mine = |c: &&mut Connection| c.from == process;
-        for connection in connections.values_mut().filter(mine) {
-            connection.queue.clear();
+        for id in self.places.opened_by(process) {
+            self.connections[*id].queue.clear();
         }
+        let connections = &self.connections;
         let mut lost = Vec::new();
         self.agenda.retain(|(at, _), item| match item {
             Item::Packet { connection, epoch, alone } => {
-                let of = connections.get(connection).filter(|c| c.from == process);
+                let of = connections.get(*connection).filter(|c| c.from == process);
                 let stays = *at <= until || of.is_none();
                 if !stays && alone.is_none() && of.is_some_and(|c| c.epoch == *epoch) {
                     lost.push(*connection);
@@ -189,7 +188,7 @@ impl Network {
             _ => true,
         });
         for id in lost {
-            self.connections.get_mut(&id).map(|connection| connection.flying.pop_back());
+            self.connections.get_mut(id).map(|connection| connection.flying.pop_back());
         }
     }
 }

@@ -40,8 +40,8 @@ impl<A: Application> Node<A> {
                 self.connect(world, &Described { id: key, ..node }, Some(SCHEDULER));
             }
             Action::Rename { from, to } => {
-                if let Some(connection) = self.connections.remove(&from) {
-                    self.connections.insert(to, connection);
+                if let Some(connection) = self.connections.remove(from) {
+                    self.connections.set(to, connection);
                 }
             }
             Action::Disconnect { id } => self.disconnect(world, id),
@@ -94,7 +94,7 @@ impl<A: Application> Node<A> {
     ) {
         let (now, me) = (world.now, self.process);
         let connection = world.network.connect(now, me, &node.address(), identity);
-        if let Some(old) = self.connections.insert(node.id, connection) {
+        if let Some(old) = self.connections.set(node.id, connection) {
             world.network.close(old);
         }
         let own = self.cluster.me().native_port;
@@ -107,7 +107,7 @@ impl<A: Application> Node<A> {
     }
 
     fn disconnect(&mut self, world: &mut World<'_, A::Ledger>, id: NodeId) {
-        let both = [self.connections.remove(&id), self.native.remove(&id)];
+        let both = [self.connections.remove(id), self.native.remove(&id)];
         both.into_iter().flatten().for_each(|connection| world.network.close(connection));
     }
 

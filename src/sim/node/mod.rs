@@ -2,14 +2,16 @@
 //! of `node` joins them, with a scripted application on top. What the van's threads do at once is
 //! here done one after the other, in the order that the network decides.
 //!
-//! `membership` applies what the membership decides, `send` brings messages onto their connections.
+//! `membership` applies what the membership decides, `send` brings messages onto their connections, `peers` has those.
 
 mod membership;
+mod peers;
 mod send;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use self::peers::Peers;
 use super::app::{Application, Input, Judge, Output, View};
 use super::disk::Disk;
 use super::network::{ConnectionId, Network, Process, Sealed};
@@ -83,7 +85,7 @@ pub(super) struct Node<A> {
     cluster: Cluster,
     resender: Option<Resender>,
     /// The stock wire.
-    connections: BTreeMap<NodeId, ConnectionId>,
+    connections: Peers,
     /// The native data plane, to those who have one.
     native: BTreeMap<NodeId, ConnectionId>,
     lost: BTreeMap<NodeId, String>,
@@ -138,7 +140,7 @@ impl<A: Application> Node<A> {
             options,
             cluster,
             resender,
-            connections: BTreeMap::new(),
+            connections: Peers::default(),
             native: BTreeMap::new(),
             lost: BTreeMap::new(),
             app,
@@ -281,9 +283,7 @@ impl<A: Application> Node<A> {
         connection: ConnectionId,
         up: bool,
     ) {
-        let of = |(_, own): &(&NodeId, &ConnectionId)| **own == connection;
-        let Some((id, _)) = self.connections.iter().find(of) else { return };
-        let id = *id;
+        let Some(id) = self.connections.id(connection) else { return };
         world.trace.line(
             world.now,
             format_args!("p{} link {id} {}", self.process, if up { "up" } else { "down" }),

@@ -40,9 +40,12 @@ impl<A: Application> Node<A> {
         if fate == Fate::DiesBefore {
             return;
         }
-        let connection = if native { self.native.get(&to) } else { self.connections.get(&to) };
+        let connection = match native {
+            true => self.native.get(&to).copied(),
+            false => self.connections.connection(to),
+        };
         if let Some(connection) = connection {
-            world.network.send(world.now, *connection, seal(message));
+            world.network.send(world.now, connection, seal(message));
         }
     }
 
@@ -51,8 +54,8 @@ impl<A: Application> Node<A> {
         if self.doomed {
             return;
         }
-        let Some(connection) = self.connections.get(&to) else { return };
-        world.network.send(world.now, *connection, seal(message));
+        let Some(connection) = self.connections.connection(to) else { return };
+        world.network.send(world.now, connection, seal(message));
     }
 }
 

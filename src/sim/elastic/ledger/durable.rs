@@ -1,6 +1,5 @@
 //! No push is lost after its callback: whoever pulls, and whoever owns, has at least what workers were told is done.
 
-use super::Progress;
 use super::owners::Owned;
 use super::versions::Wrong;
 use crate::wire::NodeId;
@@ -25,8 +24,7 @@ pub(super) fn check_versions(name: &str, wrong: &Wrong, from: u64) -> Option<Str
 }
 
 /// An owner has less than was done.
-pub(super) fn check_owner(server: NodeId, piece: &Owned, progress: &[Progress]) -> Option<String> {
-    let last = progress.iter().map(|progress| progress.last).max().unwrap_or(0);
+pub(super) fn check_owner(server: NodeId, piece: &Owned, last: u64) -> Option<String> {
     (piece.version < last)
         .then(|| format!("server {server} has {piece}, but round {last} was done"))
 }

@@ -6,6 +6,7 @@ mod durable;
 mod epochs;
 mod once;
 mod owners;
+mod progress;
 pub(super) mod reference;
 mod versions;
 mod waits;
@@ -60,23 +61,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How far a worker is with a tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Progress {
-    /// Pushes that it began.
-    begun: u64,
-    /// Pushes whose callback it got.
-    done: u64,
-    /// The last round of which it got a callback.
-    last: u64,
-}
-
 /// What a pull may bring.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     /// The first version that may be seen.
     from: u64,
-    /// How many pushes of each worker must be in it.
+    /// How many pushes of each worker must be in it, in a job that counts them.
     done: Vec<u64>,
 }
 
@@ -88,7 +78,7 @@ pub struct Ledger {
     counts: bool,
     slices: BTreeMap<Key, (usize, Slice)>,
     /// Of each tensor, by worker.
-    progress: Vec<Vec<Progress>>,
+    progress: Vec<progress::All>,
     reference: Reference,
     owners: Owners,
     epochs: Epochs,
@@ -105,7 +95,7 @@ impl Ledger {
             .flat_map(|(index, tensor)| tensor.slices.iter().map(move |s| (s.key, (index, *s))))
             .collect();
         Self {
-            progress: vec![vec![Progress::default(); plan.workers]; tensors.len()],
+            progress: vec![progress::All::new(plan.workers); tensors.len()],
             reference: Reference::new(plan.clone()),
             plan,
             tensors,
@@ -144,28 +134,24 @@ impl Ledger {
 
     /// A worker begins a push.
     pub(super) fn push_begun(&mut self, worker: usize, tensor: usize) {
-        if let Some(progress) = self.of(worker, tensor) {
-            progress.begun += 1;
+        if let Some(progress) = self.progress.get_mut(tensor) {
+            progress.begin(worker);
         }
     }
 
     /// It was told that the push of that round is done.
     pub(super) fn push_done(&mut self, worker: usize, tensor: usize, round: u64) {
-        if let Some(progress) = self.of(worker, tensor) {
-            progress.done += 1;
-            progress.last = progress.last.max(round);
+        if let Some(progress) = self.progress.get_mut(tensor) {
+            progress.done(worker, round);
         }
-    }
-
-    fn of(&mut self, worker: usize, tensor: usize) -> Option<&mut Progress> {
-        self.progress.get_mut(tensor)?.get_mut(worker)
     }
 
     /// A worker begins a pull, which brings its own push of a round too if that is part of it.
     pub(super) fn pull_begun(&self, tensor: usize, own: Option<(usize, u64)>) -> Bounds {
-        let progress = self.progress.get(tensor).map_or(&[][..], |all| all);
-        let last = progress.iter().map(|progress| progress.last).max().unwrap_or(0);
-        let mut done: Vec<u64> = progress.iter().map(|progress| progress.done).collect();
+        let progress = self.progress.get(tensor);
+        let last = progress.map_or(0, progress::All::last);
+        let workers = progress.filter(|_| self.counts).map_or(&[][..], progress::All::workers);
+        let mut done: Vec<u64> = workers.iter().map(|progress| progress.done).collect();
         if let Some(done) = own.and_then(|(worker, _)| done.get_mut(worker)) {
             *done += 1;
         }
@@ -181,7 +167,7 @@ impl Ledger {
             let text = format!("worker {worker} pulled {} of {all} bytes", values.len());
             return self.found(Invariant::Version, [text]);
         }
-        let progress = self.progress[tensor].clone();
+        let begun = self.progress[tensor].least();
         let mut from = 0;
         for slice in &of.slices {
             let to = from + of.bytes(slice);
@@ -189,13 +175,12 @@ impl Ledger {
             let part = &values[from..to];
             if self.counts {
                 let counts = once::counts(part, self.plan.workers);
-                let once = once::check(&name, &counts, &progress);
+                let once = once::check(&name, &counts, self.progress[tensor].workers());
                 let durable = durable::check_counts(&name, &counts, &bounds.done);
                 self.found(Invariant::Once, once);
                 self.found(Invariant::Durable, durable);
             } else {
-                let to = progress.iter().map(|progress| progress.begun).min().unwrap_or(0);
-                self.check_version(&name, (&of, slice), (bounds.from, to), part);
+                self.check_version(&name, (&of, slice), (bounds.from, begun), part);
             }
             from = to;
         }
@@ -247,8 +232,8 @@ impl Ledger {
             let Some((tensor, _)) = self.slices.get(&piece.key) else { continue };
             let progress = &self.progress[*tensor];
             let counted = !self.counts;
-            let durable = durable::check_owner(server, &piece, progress).filter(|_| counted);
-            let once = once::check_owner(server, &piece, progress).filter(|_| counted);
+            let durable = durable::check_owner(server, &piece, progress.last()).filter(|_| counted);
+            let once = once::check_owner(server, &piece, progress.least()).filter(|_| counted);
             self.found(Invariant::Durable, durable);
             self.found(Invariant::Once, once);
         }

@@ -1,8 +1,8 @@
 //! Each push is applied exactly once to each element that it covers: no element has counted more pushes than there
 //! were. (That none is missing is `durable`'s, and at the end of a job both are exact.)
 
-use super::Progress;
 use super::owners::Owned;
+use super::progress::Progress;
 use crate::sim::elastic::workload::COUNT_BASE;
 use crate::wire::NodeId;
 
@@ -37,8 +37,7 @@ pub(super) fn check(
 }
 
 /// A round needs a push of every worker.
-pub(super) fn check_owner(server: NodeId, piece: &Owned, progress: &[Progress]) -> Option<String> {
-    let begun = progress.iter().map(|progress| progress.begun).min().unwrap_or(0);
+pub(super) fn check_owner(server: NodeId, piece: &Owned, begun: u64) -> Option<String> {
     (piece.version > begun).then(|| {
         format!("server {server} has {piece}: not every worker has pushed more than {begun} times")
     })
