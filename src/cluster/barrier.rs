@@ -40,6 +40,13 @@ pub(super) struct Entered {
     say_after: Duration,
 }
 
+impl Entered {
+    /// True if a customer of that node is in it.
+    pub(super) fn has(&self, id: NodeId) -> bool {
+        self.members.range((id, i32::MIN)..=(id, i32::MAX)).next().is_some()
+    }
+}
+
 /// The domain of the customers that the job was formed with. A customer that came later has a
 /// domain of its own, named by its id.
 pub(super) const FIRST: i32 = -1;

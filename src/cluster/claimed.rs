@@ -1,5 +1,5 @@
-//! The claims of one server as the scheduler keeps them: by key, so that a word about some keys costs no more than
-//! these. Pure.
+//! The claims of servers as the scheduler keeps them: by key, so that a word about some keys costs no more than
+//! these, however many keys and servers there are. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,6 +99,94 @@ impl Claimed {
     }
 }
 
+/// What all servers claim, by server; and which of them claim something of a key, so that a word about some keys does
+/// not cost more the more servers there are.
+#[derive(Debug, Default)]
+pub struct AllClaimed {
+    servers: BTreeMap<NodeId, Claimed>,
+    /// In order.
+    who: BTreeMap<Key, SmallVec<[NodeId; 2]>>,
+}
+
+impl AllClaimed {
+    /// Nobody has claimed anything but these.
+    #[must_use]
+    pub fn new(servers: BTreeMap<NodeId, Claimed>) -> Self {
+        let mut who: BTreeMap<Key, SmallVec<[NodeId; 2]>> = BTreeMap::new();
+        for (id, claimed) in &servers {
+            for key in claimed.keys.keys() {
+                who.entry(*key).or_default().push(*id);
+            }
+        }
+        Self { servers, who }
+    }
+
+    /// By server.
+    #[must_use]
+    pub const fn by_server(&self) -> &BTreeMap<NodeId, Claimed> {
+        &self.servers
+    }
+
+    /// All claims of these keys, by server.
+    #[must_use]
+    pub fn of_keys(&self, keys: &BTreeSet<Key>) -> Vec<(NodeId, Claim)> {
+        let places = keys.iter().flat_map(|key| {
+            self.who.get(key).into_iter().flatten().map(move |server| (*server, *key))
+        });
+        let mut places: Vec<(NodeId, Key)> = places.collect();
+        places.sort_unstable();
+        let claims = places.into_iter().flat_map(|(server, key)| {
+            let claimed = self.servers.get(&server);
+            claimed.map_or(&[][..], |claimed| claimed.of_key(key)).iter().map(move |c| (server, *c))
+        });
+        claims.collect()
+    }
+
+    /// All that a server claims now, or what is new of that, as [`Claimed::take_all`] and [`Claimed::take_news`].
+    pub fn take(
+        &mut self,
+        server: NodeId,
+        take: impl FnOnce(&mut Claimed) -> BTreeSet<Key>,
+    ) -> BTreeSet<Key> {
+        let claimed = self.servers.entry(server).or_default();
+        let keys = take(claimed);
+        for key in &keys {
+            note(&mut self.who, *key, server, !claimed.of_key(*key).is_empty());
+        }
+        keys
+    }
+
+    /// Nothing that a server claimed counts any more.
+    pub fn remove(&mut self, server: NodeId) {
+        let Some(claimed) = self.servers.remove(&server) else { return };
+        for key in claimed.keys.keys() {
+            note(&mut self.who, *key, server, false);
+        }
+    }
+
+    /// These servers claim that, and nothing else any more.
+    pub fn extend(&mut self, all: BTreeMap<NodeId, Claimed>) {
+        for (server, claimed) in all {
+            self.take(server, |known| known.take_all(claimed));
+        }
+    }
+}
+
+/// That server claims something of that key, or does not.
+fn note(who: &mut BTreeMap<Key, SmallVec<[NodeId; 2]>>, key: Key, server: NodeId, claims: bool) {
+    if claims {
+        let servers = who.entry(key).or_default();
+        if let Err(at) = servers.binary_search(&server) {
+            servers.insert(at, server);
+        }
+    } else if let Some(servers) = who.get_mut(&key) {
+        servers.retain(|known| *known != server);
+        if servers.is_empty() {
+            who.remove(&key);
+        }
+    }
+}
+
 /// Where what is claimed goes.
 fn receiver(claim: &Claim) -> Option<NodeId> {
     (claim.holding == Holding::Leaving as i32).then_some(claim.peer)
@@ -152,6 +240,25 @@ mod tests {
         assert_eq!(known.take_all(now.clone()), [1, 3, 4].into());
         assert_eq!(known, now);
         assert_eq!(known.of_key(2), [newer]);
+    }
+
+    #[test]
+    fn claims_of_a_key_are_found_whoever_makes_them() {
+        let first = Claimed::new(&[claim(1), claim(2)]);
+        let mut all = AllClaimed::new([(8, first)].into());
+        all.extend([(12, Claimed::new(&[claim(2), claim(3)]))].into());
+        assert_eq!(all.of_keys(&[2].into()), [(8, claim(2)), (12, claim(2))]);
+        let by_server = [(8, claim(1)), (8, claim(2)), (12, claim(2)), (12, claim(3))];
+        assert_eq!(all.of_keys(&[1, 2, 3, 4].into()), by_server);
+        assert_eq!(all.take(10, |known| known.take_news(&[claim(2)], &[3])), [2, 3].into());
+        assert_eq!(all.take(8, |known| known.take_news(&[claim(4)], &[2])), [2, 4].into());
+        assert_eq!(all.of_keys(&[2, 3].into()), [(10, claim(2)), (12, claim(2)), (12, claim(3))]);
+        all.extend([(12, Claimed::new(&[claim(1)]))].into());
+        assert_eq!(all.of_keys(&[1, 2, 3].into()), [(8, claim(1)), (10, claim(2)), (12, claim(1))]);
+        all.remove(8);
+        all.remove(10);
+        assert_eq!(all.of_keys(&[1, 2, 3, 4].into()), [(12, claim(1))]);
+        assert_eq!(all.who.len(), 1, "nothing is kept of keys that nobody claims");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
 use super::tenures::Tenures;
 use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
-use crate::wire::elastic::{Claim, OPAQUE_END, Word, WordKind};
-use crate::wire::{Key, NodeId, Role};
+use crate::wire::elastic::{OPAQUE_END, Word, WordKind};
+use crate::wire::{Key, Node, NodeId, Role};
 
 /// After that time a server that has not answered is asked again, with its next sign of life.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -95,25 +95,27 @@ impl Cluster {
             return Taking::Gap;
         }
         books.told.insert(from, word.number);
-        let known = match &mut books.collection {
-            Some(Collection { answers, later, .. }) => {
-                later.entry(from).or_insert_with(|| answers.get(&from).cloned().unwrap_or_default())
-            }
-            None => books.claims.entry(from).or_default(),
-        };
-        let keys = match says_all {
+        let take = |known: &mut Claimed| match says_all {
             true => known.take_all(Claimed::new(&word.claims)),
             false => known.take_news(&word.claims, &word.gone),
         };
-        if books.collection.is_some() { Taking::Later } else { Taking::Some(keys) }
+        match &mut books.collection {
+            Some(Collection { answers, later, .. }) => {
+                let answered = || answers.get(&from).cloned().unwrap_or_default();
+                take(later.entry(from).or_insert_with(answered));
+                Taking::Later
+            }
+            None => Taking::Some(books.claims.take(from, take)),
+        }
     }
 
     /// The first claims of a server, and of each key, are in the journal.
     fn note_claimed(&mut self, from: NodeId, word: &Word, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
         // Who keeps values in another way than the others can neither give them any nor take theirs.
-        let odd = books.claims.keys().any(|id| books.opaque.contains(id) != word.opaque);
-        let odd = odd && !books.claimed.contains(&from);
+        let mut others = books.claims.by_server().keys();
+        let odd = !books.claimed.contains(&from)
+            && others.any(|id| books.opaque.contains(id) != word.opaque);
         let text = if odd { ODD } else { &word.text };
         if !text.is_empty() {
             if books.fixed.insert(from, text.to_owned()).is_none() {
@@ -157,7 +159,7 @@ impl Cluster {
     /// What that server has does not move from now on: it is nothing that could be missed.
     fn forget_keys_of(&mut self, id: NodeId, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        books.claims.remove(&id);
+        books.claims.remove(id);
         let mut keys = Keys::default();
         books.pieces.retain(|key, known| {
             let its = known.pieces.iter().any(|piece| piece.owner == id);
@@ -175,7 +177,7 @@ impl Cluster {
 
     pub(super) fn replace_pieces(&mut self, out: &mut Vec<Action>) {
         let books = &self.elastic.books;
-        let claims = books.claims.iter();
+        let claims = books.claims.by_server().iter();
         let claims = claims.flat_map(|(id, claimed)| claimed.iter().map(move |claim| (*id, claim)));
         let placed = place(claims, books.pieces.iter());
         self.set_pieces(placed, None, out);
@@ -185,11 +187,7 @@ impl Cluster {
     /// As [`Self::replace_pieces`], where claims of no other keys are new.
     fn replace_pieces_of(&mut self, keys: &BTreeSet<Key>, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        let of_keys = |(id, claimed): (&NodeId, &'_ Claimed)| {
-            let claims = keys.iter().flat_map(|key| claimed.of_key(*key));
-            claims.map(|claim| (*id, *claim)).collect::<Vec<_>>()
-        };
-        let claims: Vec<(NodeId, Claim)> = books.claims.iter().flat_map(of_keys).collect();
+        let claims = books.claims.of_keys(keys);
         let known = |key: &Key| Some((*key, books.pieces.get(key)?.clone()));
         let former: Pieces = keys.iter().filter_map(known).collect();
         let placed = place(claims.iter().map(|(id, claim)| (*id, claim)), former.iter());
@@ -244,8 +242,9 @@ impl Cluster {
             later: BTreeMap::new(),
             again: false,
         });
+        let joined = self.who_joined();
         for id in asked {
-            self.ask(id, out);
+            self.ask(id, &joined, out);
         }
         self.go_on(now, out);
     }
@@ -258,13 +257,13 @@ impl Cluster {
         }
     }
 
-    fn ask(&mut self, id: NodeId, out: &mut Vec<Action>) {
+    fn ask(&mut self, id: NodeId, joined: &[Node], out: &mut Vec<Action>) {
         let Some(collection) = &self.elastic.books.collection else { return };
         let epoch = collection.epoch;
         let lost = self.lost_servers();
         let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
         let text = lost.last().and_then(text).unwrap_or_default();
-        self.tell_who_joined(id, out);
+        self.tell_who_joined(id, joined, out);
         let kind = WordKind::Collect as i32;
         self.word(id, Word { kind, epoch, lost, text, ..Word::default() }, out);
     }
@@ -277,7 +276,7 @@ impl Cluster {
                 && now >= collection.since.saturating_add(ASK_AGAIN)
         });
         if waits {
-            self.ask(id, out);
+            self.ask(id, &self.who_joined(), out);
         }
     }
 
@@ -299,7 +298,9 @@ impl Cluster {
     /// ready to join or to leave.
     pub(super) fn go_on(&mut self, now: Duration, out: &mut Vec<Action>) {
         let complete = self.elastic.books.collection.as_ref().is_some_and(|collection| {
-            collection.asked.iter().all(|id| collection.answers.contains_key(id))
+            // Nobody else's answer is taken. Most answers leave others to be waited for.
+            collection.answers.len() >= collection.asked.len()
+                && collection.asked.iter().all(|id| collection.answers.contains_key(id))
         });
         if complete && let Some(collection) = self.elastic.books.collection.take() {
             return self.decide(now, collection, out);
@@ -313,7 +314,8 @@ impl Cluster {
         let books = &self.elastic.books;
         let joins = books.joining.iter().any(|id| books.claimed.contains(id));
         let drains = books.draining.iter().any(|id| {
-            !self.elastic.policy.draining.contains(id) || self.is_empty(*id, &books.claims)
+            !self.elastic.policy.draining.contains(id)
+                || self.is_empty(*id, books.claims.by_server())
         });
         let changes = joins || drains || !books.returning.is_empty();
         (changes && self.all_have_claimed()) || self.has_many_replaced_orders()
@@ -340,7 +342,7 @@ impl Cluster {
         out.push(Action::Record(Record::new(Change::Lost(about))));
         let keeps_keys = self.is_opaque(id) && self.may_have_keys(id);
         let books = &mut self.elastic.books;
-        books.claims.remove(&id);
+        books.claims.remove(id);
         books.told.remove(&id);
         books.draining.remove(&id);
         if !books.joining.remove(&id) {

@@ -2,7 +2,7 @@
 //! planner's business, which gives its orders from outside (`orders`); only without one the pieces of a drained
 //! server are spread here, evenly by their bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::claimed::Claimed;
@@ -10,7 +10,7 @@ use super::claims::Piece;
 use super::journal::{Change, Record};
 use super::{Action, Cluster, Level};
 use crate::wire::elastic::{Order, Word, WordKind};
-use crate::wire::{NodeId, Role, id_to_rank};
+use crate::wire::{Key, NodeId, Role, id_to_rank};
 
 impl Cluster {
     // ---- emptying a server -------------------------------------------------------------------------------
@@ -84,7 +84,9 @@ impl Cluster {
         let books = &self.elastic.books;
         let draining = self.elastic.policy.draining.iter().copied();
         draining
-            .filter(|id| books.draining.contains(id) && self.is_empty(*id, &books.claims))
+            .filter(|id| {
+                books.draining.contains(id) && self.is_empty(*id, books.claims.by_server())
+            })
             .collect()
     }
 
@@ -101,7 +103,6 @@ impl Cluster {
         }
         let targets = self.able_servers();
         let books = &self.elastic.books;
-        let all = || books.pieces.values().flat_map(|key| &key.pieces);
         let goes = |piece: &&Piece| {
             books.draining.contains(&piece.owner)
                 && piece.leaving_to.is_none()
@@ -109,15 +110,21 @@ impl Cluster {
                     *owner == piece.owner && order.from <= piece.from && piece.to <= order.to
                 })
         };
-        let moving: Vec<Piece> = all().filter(goes).copied().collect();
+        // What they own they claim, or claimed as a copy before it became theirs.
+        let claimed = books.draining.iter().filter_map(|id| books.claims.by_server().get(id));
+        let keys: BTreeSet<Key> = claimed.flat_map(Claimed::iter).map(|claim| claim.key).collect();
+        let theirs = keys.iter().filter_map(|key| books.pieces.get(key));
+        let moving: Vec<Piece> = theirs.flat_map(|key| &key.pieces).filter(goes).copied().collect();
         if moving.is_empty() {
             return;
         }
-        let load = |id: &NodeId| {
-            let owned = all().filter(|piece| piece.leaving_to.unwrap_or(piece.owner) == *id);
-            (*id, owned.map(Piece::weight).sum())
-        };
-        let orders = spread(&moving, targets.iter().map(load).collect());
+        let mut loads: BTreeMap<NodeId, u64> = targets.iter().map(|id| (*id, 0)).collect();
+        for piece in books.pieces.values().flat_map(|key| &key.pieces) {
+            if let Some(load) = loads.get_mut(&piece.leaving_to.unwrap_or(piece.owner)) {
+                *load = load.saturating_add(piece.weight());
+            }
+        }
+        let orders = spread(&moving, loads);
         self.send_orders(&orders, out);
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::claimed::Claimed;
+use super::claimed::AllClaimed;
 use super::claims::Pieces;
 use super::collect::Collection;
 use super::order_book::OrderBook;
@@ -65,7 +65,7 @@ pub(super) struct Books {
     /// Servers that were told to stop in the place of rank 0.
     pub(super) stopped: BTreeSet<NodeId>,
     /// The newest claims of each server.
-    pub(super) claims: BTreeMap<NodeId, Claimed>,
+    pub(super) claims: AllClaimed,
     /// The number of the last word of each server about its claims that was taken in.
     pub(super) told: BTreeMap<NodeId, u64>,
     /// Where all pieces are.
@@ -111,9 +111,13 @@ impl Cluster {
     /// Servers that joined and are in no policy yet: they are sent the commands of workers.
     #[must_use]
     pub fn joining(&self) -> Vec<NodeId> {
-        let known = |id: &NodeId| self.elastic.policy.servers.contains(id);
-        let servers = self.live_servers().into_iter();
-        servers.filter(|id| self.elastic.on && !known(id)).collect()
+        if !self.elastic.on {
+            return Vec::new();
+        }
+        let known: BTreeSet<NodeId> = self.elastic.policy.servers.iter().copied().collect();
+        let mut servers = self.live_servers();
+        servers.retain(|id| !known.contains(id));
+        servers
     }
 
     /// Scheduler: where every piece is, as far as servers have said.
@@ -300,22 +304,26 @@ impl Cluster {
         if self.elastic.policy.epoch == 0 {
             return;
         }
-        self.tell_who_joined(to, out);
+        self.tell_who_joined(to, &self.who_joined(), out);
         let word = self.policy_word();
         self.word(to, word, out);
         self.repeat_orders(to, out);
+    }
+
+    /// Scheduler: those who joined and are still here, for [`Self::tell_who_joined`].
+    pub(super) fn who_joined(&self) -> Vec<Node> {
+        let may_come = |role| role == Role::Server || self.elastic.workers;
+        let joined =
+            |node: &&Node| may_come(node.role) && node.is_recovery && !self.is_gone(node.id);
+        self.members.values().filter(joined).cloned().collect()
     }
 
     /// Scheduler: says who joined. It goes before each question for claims and each policy, on the same connection: a
     /// server that is to serve may send something to every other one as soon as it has the policy, and what comes
     /// from one that nobody has spoken of is dropped. Who was told of a joiner before may have lost that with a
     /// connection, or with a scheduler.
-    pub(super) fn tell_who_joined(&mut self, to: NodeId, out: &mut Vec<Action>) {
-        let may_come = |role| role == Role::Server || self.elastic.workers;
-        let joined = |node: &&Node| {
-            may_come(node.role) && node.is_recovery && node.id != to && !self.is_gone(node.id)
-        };
-        let nodes: Vec<Node> = self.members.values().filter(joined).cloned().collect();
+    pub(super) fn tell_who_joined(&mut self, to: NodeId, joined: &[Node], out: &mut Vec<Action>) {
+        let nodes: Vec<Node> = joined.iter().filter(|node| node.id != to).cloned().collect();
         if !nodes.is_empty() {
             let mut control = Control::new(Command::AddNode);
             control.nodes = nodes;

@@ -1,7 +1,10 @@
 //! The scheduler's policies (`docs/elastic.md`): the first one, and each that follows from fresh claims.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::time::Duration;
 
+use super::claimed::AllClaimed;
 use super::claims::{Evidence, Resolution, resolve};
 use super::collect::{Collection, named};
 use super::journal::{Change, Homes, Record};
@@ -43,8 +46,9 @@ impl Cluster {
     /// Sends the policy to everybody, and to its own owner.
     fn tell_policy(&mut self, but: &[NodeId], out: &mut Vec<Action>) {
         let word = self.policy_word();
+        let joined = self.who_joined();
         for id in self.others().into_iter().filter(|id| !but.contains(id)) {
-            self.tell_who_joined(id, out);
+            self.tell_who_joined(id, &joined, out);
             self.word(id, word.clone(), out);
         }
         let policy = self.elastic.policy.clone();
@@ -74,7 +78,7 @@ impl Cluster {
             return;
         }
         self.set_pieces(pieces, Some(epoch), out);
-        self.elastic.books.claims = answers;
+        self.elastic.books.claims = AllClaimed::new(answers);
         self.forget_done_orders(None, out);
         let (joined, released) = (self.let_in(), self.let_out_empty());
         let back = self.let_back(epoch);
@@ -108,7 +112,7 @@ impl Cluster {
     /// Servers that joined and are able to serve.
     fn let_in(&mut self) -> Vec<NodeId> {
         let books = &mut self.elastic.books;
-        let able = |id: &NodeId| books.claims.contains_key(id);
+        let able = |id: &NodeId| books.claims.by_server().contains_key(id);
         let joined: Vec<NodeId> = books.joining.iter().copied().filter(able).collect();
         books.joining.retain(|id| !joined.contains(id));
         joined
@@ -120,7 +124,7 @@ impl Cluster {
         for id in &released {
             let books = &mut self.elastic.books;
             books.draining.remove(id);
-            books.claims.remove(id);
+            books.claims.remove(*id);
             books.released.insert(*id);
             self.heard.remove(id);
         }
@@ -133,14 +137,17 @@ impl Cluster {
         let mut servers: Vec<NodeId> = former.servers.iter().chain(joined).copied().collect();
         servers.retain(|id| !self.lost.contains_key(id) && !released.contains(id));
         servers.sort_unstable();
+        let serves: BTreeSet<NodeId> = servers.iter().copied().collect();
         let books = &self.elastic.books;
         let draining: Vec<NodeId> = books.draining.iter().copied().collect();
         let able = |id: &NodeId| !draining.contains(id) && !books.fixed.contains_key(id);
         let homes = former.homes.iter().map(|home| {
-            let stays = servers.contains(home) && !draining.contains(home);
+            let stays = serves.contains(home) && !draining.contains(home);
             let next = || {
-                let all = || servers.iter().filter(|id| able(id));
-                all().find(|id| *id > home).or_else(|| all().next()).or_else(|| servers.first())
+                let all = || serves.iter().filter(|id| able(id));
+                let behind = serves.range((Bound::Excluded(*home), Bound::Unbounded));
+                let mut behind = behind.filter(|id| able(id));
+                behind.next().or_else(|| all().next()).or_else(|| servers.first())
             };
             if stays { *home } else { next().copied().unwrap_or(*home) }
         });
@@ -148,7 +155,7 @@ impl Cluster {
         // Servers whose place for copies is gone choose for themselves.
         let mut copies = wanted.unwrap_or(former.copies);
         copies.retain(|copy| {
-            servers.contains(&copy.owner) && servers.iter().any(|id| *id == copy.holder && able(id))
+            serves.contains(&copy.owner) && serves.contains(&copy.holder) && able(&copy.holder)
         });
         self.elastic.policy = Policy {
             epoch,

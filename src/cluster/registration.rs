@@ -69,7 +69,8 @@ impl Cluster {
     }
 
     fn registrant(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
-        let known = self.registrants.iter_mut().find(|(_, r)| r.node.address() == node.address());
+        let same = |r: &Registrant| r.node.port == node.port && r.node.hostname == node.hostname;
+        let known = self.registrants.iter_mut().find(|(_, r)| same(r));
         if let Some((_, registrant)) = known {
             let restarted = registrant.node.incarnation != node.incarnation
                 || registrant.node.role != node.role

@@ -183,15 +183,20 @@ impl Cluster {
     }
 
     /// Workers that a barrier of the customers of the beginning waits for: those that live and are not in it.
-    pub(super) fn workers_missing(&self, group: i32, entered: &Entered) -> Vec<NodeId> {
-        let lives = |node: &&Node| node.role == Role::Worker && !self.lost.contains_key(&node.id);
-        let is_in = |node: &Node| {
+    pub(super) fn workers_missing(
+        &self,
+        group: i32,
+        entered: &Entered,
+    ) -> impl Iterator<Item = NodeId> {
+        let lives =
+            move |node: &&Node| node.role == Role::Worker && !self.lost.contains_key(&node.id);
+        let is_in = move |node: &Node| {
             let customers = self.customers.get(&node.id);
             let mut customers = customers.into_iter().flatten();
             customers.all(|customer| entered.members.contains_key(&(node.id, *customer)))
         };
-        let missing = self.members.values().filter(lives).filter(|node| !is_in(node));
-        missing.map(|node| node.id).filter(|id| self.is_awaited(*id, group, entered)).collect()
+        let missing = self.members.values().filter(lives).filter(move |node| !is_in(node));
+        missing.map(|node| node.id).filter(move |id| self.is_awaited(*id, group, entered))
     }
 
     /// Scheduler: MXNet's servers wait in their exit barrier, where all others are, only after rank 0 has told them to
@@ -206,13 +211,12 @@ impl Cluster {
         let workers: Vec<_> =
             entered.members.keys().filter(|(id, _)| self.is_worker(*id)).collect();
         let all_leave = workers.iter().all(|member| self.left.contains(member));
-        if !all_leave || !self.workers_missing(ALL_GROUP, entered).is_empty() {
+        if !all_leave || self.workers_missing(ALL_GROUP, entered).next().is_some() {
             return;
         }
-        let is_in = |id: &NodeId| entered.members.keys().any(|(member, _)| member == id);
         let told = &self.elastic.books.stopped;
         let mut servers = self.servers_expected();
-        servers.retain(|id| !is_in(id) && !told.contains(id));
+        servers.retain(|id| !entered.has(*id) && !told.contains(id));
         for id in servers {
             self.elastic.books.stopped.insert(id);
             let (kind, epoch) = (WordKind::Stop as i32, self.elastic.policy.epoch);

@@ -3,7 +3,7 @@
 //!
 //! Pure bookkeeping, beside the [`super::tracker`], which knows when a request is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -27,9 +27,9 @@ struct Said {
     /// It counts for servers that come later.
     stays: bool,
     /// Servers that live and have not answered.
-    asked: Vec<NodeId>,
+    asked: BTreeSet<NodeId>,
     /// Servers that live and have obeyed.
-    obeyed: Vec<NodeId>,
+    obeyed: BTreeSet<NodeId>,
 }
 
 impl Said {
@@ -51,15 +51,16 @@ impl Commands {
         if stays {
             self.said.retain(|_, said| said.head != head || !said.asked.is_empty());
         }
-        let said = Said { head, body, stays, asked: asked.to_vec(), obeyed: Vec::new() };
+        let asked = asked.iter().copied().collect();
+        let said = Said { head, body, stays, asked, obeyed: BTreeSet::new() };
         self.said.insert(timestamp, said);
     }
 
     /// A server has obeyed.
     pub fn obeyed(&mut self, timestamp: i32, server: NodeId) {
         let Some(said) = self.said.get_mut(&timestamp) else { return };
-        said.asked.retain(|asked| *asked != server);
-        said.obeyed.push(server);
+        said.asked.remove(&server);
+        said.obeyed.insert(server);
         if said.asked.is_empty() && !said.stays {
             self.said.remove(&timestamp);
         }
@@ -73,8 +74,8 @@ impl Commands {
     /// A server is gone.
     pub fn lost(&mut self, server: NodeId) {
         for said in self.said.values_mut() {
-            said.asked.retain(|asked| *asked != server);
-            said.obeyed.retain(|obeyed| *obeyed != server);
+            said.asked.remove(&server);
+            said.obeyed.remove(&server);
         }
         self.said.retain(|_, said| said.stays || !said.asked.is_empty() || said.obeyed.is_empty());
     }
@@ -93,7 +94,7 @@ impl Commands {
         }
         let orphans = self.said.iter_mut().filter(|(_, said)| said.is_orphan());
         let again = orphans.map(|(&timestamp, said)| {
-            said.asked = servers.to_vec();
+            said.asked = servers.iter().copied().collect();
             Again { timestamp, head: said.head, body: said.body.clone() }
         });
         again.collect()

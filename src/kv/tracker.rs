@@ -56,6 +56,7 @@ struct Responder {
 /// A request in flight.
 #[derive(Clone, Debug)]
 struct Request {
+    /// Ordered by node: each answer, and each server that is left out, is looked up here.
     responders: SmallVec<[Responder; 4]>,
     /// Answers, skipped servers and stock's anonymous `AddResponse` together.
     received: i32,
@@ -78,21 +79,34 @@ impl Request {
     }
 
     fn mark(&mut self, node: NodeId) -> Received {
+        let first = self.first(node);
         // The same node may have been asked twice: look for an open place first.
-        let open = self.responders.iter_mut().find(|r| r.node == node && !r.answered);
-        if let Some(responder) = open {
-            responder.answered = true;
-            self.received = self.received.saturating_add(1);
-            Received::Counted
-        } else if self.responders.iter().any(|r| r.node == node) {
-            Received::Duplicate
-        } else {
-            Received::Unknown
+        let mut places =
+            self.responders.iter_mut().skip(first).take_while(|r| r.node == node).peekable();
+        if places.peek().is_none() {
+            return Received::Unknown;
         }
+        let Some(responder) = places.find(|r| !r.answered) else { return Received::Duplicate };
+        responder.answered = true;
+        self.received = self.received.saturating_add(1);
+        Received::Counted
     }
 
     fn waits_for(&self, node: NodeId) -> bool {
-        self.settled.is_none() && self.responders.iter().any(|r| r.node == node && !r.answered)
+        let mut places =
+            self.responders.iter().skip(self.first(node)).take_while(|r| r.node == node);
+        self.settled.is_none() && places.any(|r| !r.answered)
+    }
+
+    /// Where the places of a node begin, if it has any.
+    fn first(&self, node: NodeId) -> usize {
+        self.responders.partition_point(|responder| responder.node < node)
+    }
+
+    /// These are asked too.
+    fn ask(&mut self, nodes: &[NodeId]) {
+        self.responders.extend(nodes.iter().map(|&node| Responder { node, answered: false }));
+        self.responders.sort_by_key(|responder| responder.node);
     }
 }
 
@@ -142,9 +156,14 @@ impl Tracker {
         }
         let timestamp = self.next;
         self.advance();
-        let responders =
-            responders.iter().map(|&node| Responder { node, answered: false }).collect();
-        let request = Request { responders, received: 0, held: false, settled: None, asked: None };
+        let mut request = Request {
+            responders: SmallVec::new(),
+            received: 0,
+            held: false,
+            settled: None,
+            asked: None,
+        };
+        request.ask(responders);
         if request.is_answered() {
             self.remember_responses(timestamp, 0);
         } else {
@@ -211,7 +230,7 @@ impl Tracker {
             return;
         };
         request.responders.retain(|responder| responder.answered);
-        request.responders.extend(to.iter().map(|&node| Responder { node, answered: false }));
+        request.ask(to);
         self.settle_if_answered(ts);
     }
 

@@ -1,6 +1,7 @@
 //! The commands that MXNet's workers send to servers (kvstore_dist_server.h:45).
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use super::elastic::marks::{Customer, is_later};
@@ -80,6 +81,8 @@ pub(super) struct Generations {
     applied: u64,
     /// The last ones.
     kept: BTreeMap<u64, Arc<Optimizer>>,
+    /// By what the one was read that was read last.
+    read: Option<(usize, u64)>,
 }
 
 /// What a customer has sent.
@@ -105,6 +108,12 @@ impl Generations {
         let new = sent.count > self.applied;
         self.applied = self.applied.max(sent.count);
         new
+    }
+
+    /// True if a command says what was read last, and is none that [`Self::is_new`] would call new: nothing would come of
+    /// reading it.
+    fn is_read(&self, from: Customer, body: &[u8]) -> bool {
+        self.sent(from).count < self.applied && self.read == Some(fingerprint(body))
     }
 
     /// Which generation applies gradients now; 0: none.
@@ -163,6 +172,13 @@ impl Generations {
     }
 }
 
+/// All workers send the same optimizer, as a rule: it is read once, not once for each of them.
+fn fingerprint(body: &[u8]) -> (usize, u64) {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(body);
+    (body.len(), hasher.finish())
+}
+
 impl Store {
     /// Obeys a command other than stop and the optimizer, which are its owner's.
     ///
@@ -194,7 +210,11 @@ impl Store {
         timestamp: Option<i32>,
         body: &[u8],
     ) -> Result<bool, StoreError> {
+        if self.generations.is_read(from, body) {
+            return Ok(self.generations.is_new(from, timestamp));
+        }
         let optimizer = self.read_optimizer(body)?;
+        self.generations.read = Some(fingerprint(body));
         let new = self.generations.is_new(from, timestamp);
         if new {
             self.set_optimizer(optimizer);
@@ -248,6 +268,18 @@ mod tests {
         assert!(!generations.is_new(back, Some(0)), "nor one that was started again");
         assert!(!generations.is_new(back, Some(4)), "it counts on its own");
         assert!(generations.is_new(back, Some(5)));
+    }
+
+    #[test]
+    fn what_was_read_is_not_read_again_unless_it_is_new() {
+        let mut generations = Generations::default();
+        assert!(!generations.is_read(first_life(9), b"sgd"));
+        generations.read = Some(fingerprint(b"sgd"));
+        assert!(!generations.is_read(first_life(9), b"sgd"), "nobody has sent one");
+        assert!(generations.is_new(first_life(9), Some(5)));
+        assert!(generations.is_read(first_life(11), b"sgd"));
+        assert!(!generations.is_read(first_life(11), b"adam"), "it may be malformed");
+        assert!(!generations.is_read(first_life(9), b"sgd"), "its second one begins anew");
     }
 
     fn first_life(worker: NodeId) -> Customer {

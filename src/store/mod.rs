@@ -3,6 +3,7 @@
 //! Pure: bytes and requests in, answers out. May touch `wire` types and `kv`; must not do I/O, read a
 //! clock, draw random numbers or start threads (whoever owns the store may call it from several).
 
+mod askers;
 pub mod buffer;
 mod changes;
 pub mod command;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::askers::Askers;
 use super::elastic::marks::Customer;
 use super::elastic::workers::Workers;
 use super::error::StoreError;
@@ -28,7 +29,7 @@ pub(super) struct Round {
 #[derive(Debug, Default)]
 struct Open {
     sum: Sum,
-    askers: Vec<Meta>,
+    askers: Askers,
     later: VecDeque<(Meta, Part)>,
     /// Its place among the rounds that wait ([`super::stalls`]), once it waits.
     number: Option<u64>,
@@ -64,10 +65,6 @@ impl Round {
             return Ok(());
         }
         open.sum.add(request.sender, part, dtype, quorum.keeps_order, like)?;
-        if open.askers.is_empty() {
-            // One of very many keys whose rounds are open at the same time.
-            open.askers.reserve_exact(1);
-        }
         open.askers.push(request);
         Ok(())
     }
@@ -76,14 +73,14 @@ impl Round {
     pub(super) fn complete(&mut self, quorum: &Quorum) -> Option<Complete> {
         let open = self.open.as_mut()?;
         let full = match &quorum.live {
-            None => open.askers.len() >= quorum.workers,
-            Some(live) => live.are_all_in(&open.askers),
+            None => open.askers.as_slice().len() >= quorum.workers,
+            Some(live) => live.are_all_in(open.askers.as_slice()),
         };
-        if !full || open.askers.is_empty() {
+        if !full || open.askers.as_slice().is_empty() {
             return None;
         }
         let sum = std::mem::take(&mut open.sum);
-        let askers = std::mem::take(&mut open.askers);
+        let askers = open.askers.take();
         let number = open.number.take();
         self.rest();
         Some(Complete { sum, askers, number })
@@ -91,7 +88,7 @@ impl Round {
 
     /// Gives back its memory if it has nothing.
     fn rest(&mut self) {
-        self.open.take_if(|open| open.askers.is_empty() && open.later.is_empty());
+        self.open.take_if(|open| open.askers.as_slice().is_empty() && open.later.is_empty());
     }
 
     /// Some are dead: what they sent for later rounds does not count. What they sent for the open one does, if it has
@@ -99,11 +96,11 @@ impl Round {
     pub(super) fn forget(&mut self, is_dead: impl Fn(&Meta) -> bool) -> Option<u64> {
         let open = self.open.as_mut()?;
         open.later.retain(|(request, _)| !is_dead(request));
-        if !open.askers.iter().all(is_dead) {
+        if !open.askers.as_slice().iter().all(is_dead) {
             return None;
         }
         open.sum = Sum::default();
-        open.askers.clear();
+        open.askers = Askers::default();
         let number = open.number.take();
         self.rest();
         number
@@ -122,21 +119,22 @@ impl Round {
     pub(super) fn holds(&self, request: &Meta, timestamp: i32) -> bool {
         let who = Customer::of(request);
         let is = |other: &Meta| other.timestamp == timestamp && Customer::of(other) == who;
-        let open = self.open.iter();
-        open.flat_map(|open| open.askers.iter().chain(open.later.iter().map(|(push, _)| push)))
-            .any(is)
+        self.open.as_ref().is_some_and(|open| {
+            open.askers.of(who) == Some(timestamp) || open.later.iter().any(|(push, _)| is(push))
+        })
     }
 
     /// True if its customer has a push in the open round: this one is for a later one.
     pub(super) fn has(&self, request: &Meta) -> bool {
         let who = Customer::of(request);
-        self.askers().iter().any(|asker| Customer::of(asker) == who)
+        self.open.as_ref().is_some_and(|open| open.askers.of(who).is_some())
     }
 
     /// Gives up the round. All whose pushes it had, and those that came too early; none of them counted.
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Meta> {
-        let Open { askers, later, .. } = self.open.take().map_or_else(Open::default, |open| *open);
-        askers.into_iter().chain(later.into_iter().map(|(request, _)| request))
+        let Open { mut askers, later, .. } =
+            self.open.take().map_or_else(Open::default, |open| *open);
+        askers.take().into_iter().chain(later.into_iter().map(|(request, _)| request))
     }
 
     /// The workers that it waits for, in order. `first`: those that the job was formed with.
@@ -175,7 +173,7 @@ impl Round {
 
     /// Who has pushed to it, in the order in which they did.
     fn askers(&self) -> &[Meta] {
-        self.open.as_ref().map_or(&[], |open| &open.askers)
+        self.open.as_ref().map_or(&[], |open| open.askers.as_slice())
     }
 
     /// True if somebody has pushed to it.

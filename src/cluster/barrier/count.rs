@@ -46,16 +46,26 @@ impl Cluster {
         }
         let workers_are_in = || {
             if self.elastic.workers {
-                return self.workers_missing(group, entered).is_empty();
+                return self.workers_missing(group, entered).next().is_none();
+            }
+            if entered.members.len() < self.config.num_workers {
+                return false;
             }
             let workers = entered.members.keys().filter(|(id, _)| self.is_worker(*id)).count();
             workers >= self.config.num_workers
         };
-        let here = |id: NodeId| entered.members.keys().any(|(member, _)| *member == id);
-        let servers = self.servers_expected();
         (group & WORKER_GROUP == 0 || workers_are_in())
-            && (group & SERVER_GROUP == 0 || servers.into_iter().all(here))
-            && (group & SCHEDULER == 0 || self.config.standing_scheduler || here(SCHEDULER))
+            && (group & SERVER_GROUP == 0 || self.servers_are_in(entered))
+            && (group & SCHEDULER == 0 || self.config.standing_scheduler || entered.has(SCHEDULER))
+    }
+
+    /// True if all servers are in that a barrier of an elastic job waits for. Nearly all that come in leave others to be
+    /// waited for, so that is looked at first.
+    fn servers_are_in(&self, entered: &Entered) -> bool {
+        let policy = &self.elastic.policy;
+        let away = self.lost.len() + policy.lost.len() + policy.released.len();
+        entered.members.len() + away >= self.config.num_servers
+            && self.servers_expected().into_iter().all(|id| entered.has(id))
     }
 
     /// The servers that a barrier of an elastic job waits for: those of the beginning that are left. Those that
@@ -149,7 +159,7 @@ impl Cluster {
         }
         let mut ids = self.ids_of(group_of).unwrap_or_default();
         if domain == BETWEEN && self.config.group_size > 1 {
-            ids.retain(|id| entered.members.keys().any(|(member, _)| member == id));
+            ids.retain(|id| entered.has(*id));
         }
         for id in ids {
             if self.is_let_out(id) {
@@ -232,8 +242,7 @@ impl Cluster {
     /// True if every customer of that node has taken leave and it waits in the exit barrier: it
     /// enters no other one.
     pub(in crate::cluster) fn has_left(&self, id: NodeId) -> bool {
-        let is_in = |entered: &Entered| entered.members.keys().any(|(member, _)| *member == id);
-        self.entered.get(&(ALL_GROUP, FIRST)).is_some_and(is_in)
+        self.entered.get(&(ALL_GROUP, FIRST)).is_some_and(|entered| entered.has(id))
             && self
                 .customers
                 .get(&id)
@@ -250,7 +259,7 @@ impl Cluster {
         }
         ids.into_iter()
             .filter(|id| self.members.contains_key(id))
-            .filter(|id| !entered.members.keys().any(|(member, _)| member == id))
+            .filter(|id| !entered.has(*id))
             .filter(|id| *id != self.me.id || !self.config.standing_scheduler)
             .collect()
     }

@@ -183,7 +183,7 @@ fn who_is_emptied_waits_for_those_who_may_send_it_something() {
     world.orders_in_vain(8, order(0, 6, 12));
     world.orders(8, order(0, LENGTH, 8));
     world.pass(SECOND);
-    let claims = world.nodes[0].elastic.books.claims.clone();
+    let claims = world.nodes[0].elastic.books.claims.by_server().clone();
     assert!(claims[&12].is_empty() && !world.nodes[0].is_empty(12, &claims));
     world.feed(0, Event::Drain { id: 12 });
     world.pass(3 * SECOND);

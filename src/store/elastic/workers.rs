@@ -74,6 +74,9 @@ impl Workers {
 
     /// True if these pushes are all that the round waits for.
     pub(in crate::store) fn are_all_in(&self, pushes: &[Meta]) -> bool {
+        if pushes.len() < self.awaited.len() {
+            return false;
+        }
         let all = || pushes.iter().map(Customer::of);
         all().filter(|who| self.awaits(*who)).count() >= self.awaited.len()
             && all().any(|who| self.has(who))
@@ -86,10 +89,12 @@ impl Elastic {
         if live.is_empty() {
             return;
         }
+        let lives: BTreeMap<NodeId, u64> =
+            live.iter().map(|worker| (worker.node, worker.since)).collect();
         let same = |node: NodeId| {
-            let since = live.iter().find(|worker| worker.node == node).map(|worker| worker.since);
+            let since = lives.get(&node);
             let known = self.workers.as_ref().and_then(|workers| workers.lives.get(&node));
-            since.is_some() && (known.is_none() || known == since.as_ref())
+            since.is_some() && (known.is_none() || known == since)
         };
         let left: BTreeSet<_> = self.left.iter().copied().filter(|(node, _)| same(*node)).collect();
         self.left = left;
