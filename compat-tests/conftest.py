@@ -1,4 +1,7 @@
-"""Checks before the first test that there is something to test; a folder that all test processes share."""
+"""Checks before the first test that there is something to test; a folder that all test processes share.
+
+PSLITE_TEST_REQUIRE=all: a test that is skipped has failed, since what it needs is required here.
+"""
 
 import os
 import shutil
@@ -14,7 +17,7 @@ import harness  # noqa: E402
 
 
 def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="also what shows what stock alone does, or fails at")
+    parser.addoption("--full", action="store_true", help="also what is marked `full` (pytest.ini)")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -22,6 +25,14 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.skipped and os.environ.get("PSLITE_TEST_REQUIRE") == "all":
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"{why} (PSLITE_TEST_REQUIRE=all: nothing may be skipped)"
 
 
 def pytest_configure(config):

@@ -1,6 +1,6 @@
 """BytePS of PyPI, built from its sources over this repository, and over its own ps-lite; and jobs with nodes of both.
 
-The original's threads never sleep: what runs it, runs alone.
+The original's threads never sleep: what runs it, runs alone. To build both takes minutes: all is for `--full`.
 """
 
 import functools
@@ -18,6 +18,9 @@ from byteps_jobs import Job
 from harness import OURS, PYTHON, ROOT, STOCK
 from test_elastic import has_pieces, pieces
 from test_movable import drain, reach
+
+
+pytestmark = pytest.mark.full
 
 
 def missing():
@@ -136,7 +139,6 @@ def rounds_of(node):
     return tuple(map(int, told[-1])) if told else (0, 0)
 
 
-@pytest.mark.full
 @pytest.mark.alone
 @pytest.mark.timeout(1000)
 def test_what_the_original_makes_of_rounds_without_a_pause(ours, stock, capsys):

@@ -88,11 +88,12 @@ def peer():
         pytest.skip(str(why))
 
 
-# The first of them waits for that library to be built.
-NEEDS_PEER = pytest.mark.timeout(1000)
+def needs_peer(test):
+    """That library is built from its sources, for which the first of them waits."""
+    return pytest.mark.full(pytest.mark.timeout(1000)(test))
 
 
-@NEEDS_PEER
+@needs_peer
 @pytest.mark.parametrize("where", (
     (), ("scheduler",), ("server",), ("worker",), ("server0", "worker1"), ("scheduler", "server1", "worker0")),
     ids="+".join)
@@ -103,7 +104,7 @@ def test_ours_and_stocks_make_one_job(peer, where):
         job.ended_well()
 
 
-@NEEDS_PEER
+@needs_peer
 def test_stocks_workers_need_no_pause_at_our_server(peer):
     library = ours_only("server")
     with Job(30, 2, 100000, "tight", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150) as job:
@@ -111,7 +112,7 @@ def test_stocks_workers_need_no_pause_at_our_server(peer):
         job.ended_well()
 
 
-@NEEDS_PEER
+@needs_peer
 def test_a_scheduler_without_an_application_serves_them(peer):
     library = {**ours_only(), "scheduler": NATIVE}
     with Job(3, 2, 100, "apart", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150) as job:
@@ -119,7 +120,7 @@ def test_a_scheduler_without_an_application_serves_them(peer):
         job.ended_well()
 
 
-@NEEDS_PEER
+@needs_peer
 def test_another_wire_is_named(peer):
     library = ours_only("scheduler")
     with Job(1, 1, 1, "apart", library=library, env={"PSLITE_WIRE": "byteps"}) as job:

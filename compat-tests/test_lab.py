@@ -162,6 +162,7 @@ def rates_that_change():
             if not (near(rates[what][7:10], before) and near(rates[what][-3:], after))}
 
 
+@pytest.mark.full
 @needs_lab
 def test_rates_hold_in_both_directions_and_change_live():
     """All links full at once: up and down of one host do not share, and a change meets what is under way. A machine that
@@ -174,6 +175,7 @@ def test_rates_hold_in_both_directions_and_change_live():
     pytest.fail(str(seen))
 
 
+@pytest.mark.full
 @needs_lab
 def test_a_full_link_that_becomes_slow_goes_on():
     """What waits in a fast link's queue are packets of 64 KB, which must pass the slow link's bucket, too."""
@@ -210,6 +212,7 @@ def test_an_algorithm_that_the_kernel_lacks_is_refused():
         Lab({"a": FREE}, "nonsense").close()
 
 
+@pytest.mark.full
 @needs_lab
 def test_many_senders_share_one_link():
     with Lab({"one": Rates(None, 100), "a": FREE, "b": FREE, "c": FREE}) as lab:
@@ -281,6 +284,7 @@ def test_a_connection_survives_a_cut():
 BUSY = "import time; e = time.time() + 1.5\nwhile time.time() < e: pass\nprint(time.process_time() / 1.5)"
 
 
+@pytest.mark.full
 @needs_lab
 def test_shares_of_the_processor():
     with Lab({"slow": FREE}) as lab:
@@ -351,6 +355,7 @@ def test_hosts_look_like_machines_of_their_own():
 
 # ---- clusters
 
+@pytest.mark.full
 @needs_lab
 def test_stock_and_ours_train_over_a_lab():
     """The same sums; ours finds the others on other hosts and takes TCP, and its log says so."""
@@ -445,6 +450,7 @@ def test_ctrl_c_removes_everything():
     assert not left(name) and not alive(pids)
 
 
+@pytest.mark.full
 @needs_lab
 def test_what_a_killed_lab_leaves_is_removed_by_the_next():
     process, name = start(*RUN, "sleep", "100")
