@@ -27,7 +27,9 @@ def test_a_server_that_is_killed_is_not_missed(optimizer, victim):
     with cluster(optimizer=optimizer) as job:
         job.start()
         reach(job, 10)
-        time.sleep(random.uniform(0, 0.2))
+        pause = random.uniform(0, 0.2)
+        print(f"killed {pause:.3f} s after round 10")
+        time.sleep(pause)
         job.nodes[victim].signal(signal.SIGKILL)
         ended_well(job, gone=(victim,))
     assert job.digests == undisturbed(optimizer), job.describe()

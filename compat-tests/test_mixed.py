@@ -1,10 +1,11 @@
 """Mixed clusters: some processes on stock, some on ours, one job; results as on stock alone."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
-from cases import SMALL_BOUND, run_case, stock_digests
+from cases import SMALL_BOUND, left_by_their_scheduler, run_case, stock_digests
 import harness
 from harness import OURS, ROLES, STOCK
 
@@ -27,10 +28,28 @@ def label(choice):
 
 
 @pytest.mark.parametrize("name", ["dist_sync", "row_sparse", "server_adam", "dist_async", "p3"])
-@pytest.mark.parametrize("choice", BY_ROLE, ids=label)
+@pytest.mark.parametrize("choice", [
+    pytest.param(choice, id=label(choice), marks=[pytest.mark.full] if set(choice.values()) == {STOCK} else [])
+    for choice in BY_ROLE])
 def test_by_role(choice, name):
     cluster = run_case(name, choice)
     assert cluster.digests == stock_digests(name), cluster.describe()
+
+
+def test_only_stock_nodes_of_a_job_that_is_done_are_excused():
+    def stuck(library, hung=True, scheduler=(STOCK, 0), results=({}, {})):
+        nodes = [SimpleNamespace(name="scheduler", library=scheduler[0], hung=False, returncode=scheduler[1]),
+                 SimpleNamespace(name="worker0", library=OURS, hung=False, returncode=0),
+                 SimpleNamespace(name="server0", library=library, hung=hung, returncode=-9)]
+        job = SimpleNamespace(nodes={node.name: node for node in nodes}, of=lambda role: nodes[:1],
+                              results=[{"rank": rank} if result is not None else None
+                                       for rank, result in enumerate(results)])
+        return left_by_their_scheduler(job)
+
+    assert stuck(STOCK) == ["server0"]
+    assert stuck(OURS) == [] and stuck(STOCK, hung=False) == []
+    assert stuck(STOCK, scheduler=(OURS, 0)) == [] and stuck(STOCK, scheduler=(STOCK, 1)) == []
+    assert stuck(STOCK, results=({}, None)) == []
 
 
 @pytest.mark.parametrize("name", ["dist_sync", "compression"])
