@@ -10,7 +10,7 @@ import pytest
 import harness
 from elastic_job import (cluster, ended_well, pslite, reach, server_of_rank, start_scheduler_again,
                          undisturbed, with_journal)
-from harness import NATIVE
+from harness import NATIVE, OURS
 
 
 @pytest.mark.parametrize("optimizer", ("none", "sgd", "adam"))
@@ -33,6 +33,18 @@ def test_a_server_that_is_killed_is_not_missed(optimizer, victim):
         job.nodes[victim].signal(signal.SIGKILL)
         ended_well(job, gone=(victim,))
     assert job.digests == undisturbed(optimizer), job.describe()
+
+
+@pytest.mark.parametrize("victim", ("server0", "server1", "server2"))
+def test_keys_without_an_element_are_not_missed_either(victim):
+    """MXNet cuts a tensor that it calls big over all servers, and an array of one element leaves most of them none."""
+    with cluster(servers=3, library={"scheduler": OURS, "server": NATIVE, "worker": OURS},
+                 env={"MXNET_KVSTORE_BIGARRAY_BOUND": 1}) as job:
+        job.start()
+        reach(job, 10)
+        job.nodes[victim].signal(signal.SIGKILL)
+        ended_well(job, gone=(victim,))
+    assert job.digests == undisturbed("sgd"), job.describe()
 
 
 def test_a_server_that_is_stopped_is_not_missed_and_does_not_come_back():

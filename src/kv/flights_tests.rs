@@ -307,3 +307,14 @@ fn nothing_goes_to_a_server_before_a_policy_names_it() {
     flights.policy(Duration::from_secs(60), &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(B, 0, 4, &[1; 4][..])]);
 }
+
+#[test]
+fn a_key_without_an_element_is_found_again() {
+    let mut flights = Flights::new(vec![A, B]);
+    let out = begin(&mut flights, slice(0, true, b""));
+    let (answered, again) = answer(&mut flights, &out[0], &[route(0, 1, 2, B)], true);
+    assert_eq!((answered, parts(&again)), (Answered::Open, vec![(B, 0, 1, &b""[..])]));
+    assert!(matches!(answer(&mut flights, &again[0], &[], false).0, Answered::Whole { .. }));
+    let next = begin(&mut flights, slice(1, true, b""));
+    assert_eq!(parts(&next)[0].0, B);
+}

@@ -33,7 +33,8 @@ impl Layout {
     }
 }
 
-/// The elements, or rows, from `from` up to `to` of a tensor.
+/// The elements, or rows, from `from` up to `to` of a tensor. One without any has a place all the same, from 0 to 1:
+/// what has no place nobody could claim, copy or find.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) from: u64,
@@ -105,7 +106,7 @@ pub(super) struct FormerCopy {
 /// A tensor, or this server's part of it.
 #[derive(Debug, Default)]
 pub(super) struct Tensor {
-    /// Elements, or rows, of the whole.
+    /// Elements, or rows, of the whole; 1 if there are none.
     pub(super) length: u64,
     /// In the order of their places.
     pub(super) pieces: Vec<Piece>,
@@ -120,7 +121,7 @@ impl Piece {
         };
         Self {
             from: 0,
-            to: length as u64,
+            to: (length as u64).max(1),
             dtype,
             layout,
             value: Value::new(value),
@@ -202,6 +203,7 @@ impl Piece {
     /// A copy of the elements, or rows, from `from` up to `to`, which lie within it.
     pub(super) fn part(&self, from: u64, to: u64, maker: Option<&dyn Allocator>) -> Self {
         let unit = match self.layout {
+            _ if self.is_empty() => 0,
             Layout::Dense => 1,
             Layout::Rows { row_len } => row_len,
         };
@@ -231,8 +233,13 @@ impl Piece {
     }
 
     /// Elements or rows.
-    pub(super) const fn length(&self) -> usize {
-        (self.to - self.from) as usize
+    pub(super) fn length(&self) -> usize {
+        if self.is_empty() { 0 } else { (self.to - self.from) as usize }
+    }
+
+    /// True if it has no element.
+    fn is_empty(&self) -> bool {
+        self.value.buffer().is_empty()
     }
 
     /// Bytes of memory that it holds, open rounds apart.

@@ -62,7 +62,8 @@ impl Form {
         from: u64,
         to: u64,
     ) -> Result<KvPairs, KvError> {
-        if to == 0 || !push {
+        // One without any value is one place with nothing in it (docs/elastic.md).
+        if to == 0 || !push || kv.vals.is_empty() {
             return Ok(kv.clone());
         }
         match self {

@@ -308,7 +308,8 @@ impl Draw {
         let dense = (0..self.between(1, 3)).map(|_| self.of(&lengths)).collect();
         Tensors {
             dense,
-            cut: self.0.percent(50).then(|| self.of(&[64, 130, 300])),
+            // Of fewer elements than servers: some have a key without any.
+            cut: self.0.percent(50).then(|| self.of(&[3, 64, 130, 300])),
             two_bit: compressed.then(|| self.of(&[16, 50, 128])),
             rows: self.0.percent(50).then(|| (self.between(1, 12), self.of(&[1, 4]))),
             empty_pushes: sync,

@@ -230,9 +230,6 @@ impl Store {
         };
         let length = self.tensors.get(&at.key).map_or(0, |tensor| tensor.length);
         let Ok(piece) = self.piece(at) else { return 0 };
-        if piece.from == piece.to {
-            return 0; // It has no element that could be lost.
-        }
         let (transfer, frames) = self.write_piece(TransferKind::Seed, at.key, length, piece);
         if let Ok(piece) = self.piece_mut(at) {
             // A former copy at that very server is overwritten.

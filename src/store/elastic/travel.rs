@@ -99,6 +99,10 @@ impl Store {
         let malformed = StoreError::Transfer;
         let (dtype, layout, elements) = self.check_head(transfer)?;
         let [key, value, more @ ..] = frames else { return Err(malformed("frames are missing")) };
+        // One place, and no element in it.
+        let is_empty =
+            value.is_empty() && (transfer.from, transfer.to, transfer.length) == (0, 1, 1);
+        let elements = if is_empty { 0 } else { elements };
         if key[..] != transfer.key.to_ne_bytes() {
             return Err(malformed("its frame of keys has not its key"));
         }
@@ -142,9 +146,7 @@ impl Store {
         let dtype = Dtype::from_number(transfer.dtype.into())
             .ok_or(malformed("its element type is unknown"))?;
         let Transfer { from, to, length, row_len, .. } = *transfer;
-        // A key may have no element at all.
-        let empty = from == to && length > 0;
-        if from > to || to > length || length > ELEMENTS_MAX || empty {
+        if from >= to || to > length || length > ELEMENTS_MAX {
             return Err(malformed("it is no part of its key"));
         }
         let counts = 1..COUNT_MAX;

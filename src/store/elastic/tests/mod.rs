@@ -281,7 +281,7 @@ fn rounds_without_an_optimizer() {
         ahead: false,
         another: false,
     };
-    play_all(&job, |seed| plan(seed, 3, 2, &[(F32, 100), (F16, 64), (F32, 7)]));
+    play_all(&job, |seed| plan(seed, 3, 2, &[(F32, 100), (F16, 64), (F32, 7), (F32, 0)]));
 }
 
 #[test]
