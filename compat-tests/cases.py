@@ -64,17 +64,22 @@ def run_case(name, library, **options):
     env = {**chosen.env, **options.pop("env", {})}
     if name in PLAIN:
         options = {"light": (harness.STOCK, harness.OURS), **options}
-    cluster = harness.Cluster(chosen.script, args=chosen.args, library=library, env=env, **options).run()
+    cluster = harness.Cluster(chosen.script, args=chosen.args, library=library, env=env, **options)
+    cluster.run()
     is_p3 = env.get("DMLC_PS_VAN_TYPE") == "p3"
     return cluster.check(excused=left_by_their_scheduler(cluster) if is_p3 else ())
 
 
 def left_by_their_scheduler(cluster):
-    """Nodes that wait for ever for the end of a job that is done: in p3 mode the word of stock's scheduler to itself to
-    stop may overtake its last answers, which then are lost (p3_van.h:12-57; docs/divergences.md). Only stock nodes, and
-    only if every worker has its result and nothing else is wrong: what the job computed counts."""
+    """The stock nodes that wait for ever for the end of a job that is done.
+
+    In p3 mode the word of stock's scheduler to itself to stop may overtake its last answers,
+    which are lost then (p3_van.h:12-57; docs/divergences.md). They are excused only if every
+    worker has its result and nothing else is wrong.
+    """
     stuck = [node for node in cluster.nodes.values() if node.hung or node.returncode != 0]
     scheduler, = cluster.of("scheduler")
-    is_so = (scheduler.library == harness.STOCK and scheduler.returncode == 0 and all(cluster.results)
+    is_so = (scheduler.library == harness.STOCK and scheduler.returncode == 0
+             and all(cluster.results)
              and all(node.hung and node.library == harness.STOCK for node in stuck))
     return [node.name for node in stuck] if is_so else []

@@ -1,4 +1,4 @@
-"""Checks before the first test that there is something to test; a folder that all test processes share.
+"""Checks before the first test that there is something to test; a folder for all test processes.
 
 PSLITE_TEST_REQUIRE=all: a test that is skipped has failed, since what it needs is required here.
 """
@@ -32,7 +32,8 @@ def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.skipped and os.environ.get("PSLITE_TEST_REQUIRE") == "all":
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
-        report.outcome, report.longrepr = "failed", f"{why} (PSLITE_TEST_REQUIRE=all: nothing may be skipped)"
+        report.outcome = "failed"
+        report.longrepr = f"{why} (PSLITE_TEST_REQUIRE=all: nothing may be skipped)"
 
 
 def pytest_configure(config):

@@ -1,5 +1,5 @@
-//! The claims of servers as the scheduler keeps them: by key, so that a word about some keys costs no more than
-//! these, however many keys and servers there are. Pure.
+//! The claims of servers as the scheduler keeps them: by key, so that a word about some keys costs
+//! no more than these, however many keys and servers there are. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,8 +99,8 @@ impl Claimed {
     }
 }
 
-/// What all servers claim, by server; and which of them claim something of a key, so that a word about some keys does
-/// not cost more the more servers there are.
+/// What all servers claim, by server; and which of them claim something of a key, so that a word
+/// about some keys does not cost more the more servers there are.
 #[derive(Debug, Default)]
 pub struct AllClaimed {
     servers: BTreeMap<NodeId, Claimed>,
@@ -142,7 +142,8 @@ impl AllClaimed {
         claims.collect()
     }
 
-    /// All that a server claims now, or what is new of that, as [`Claimed::take_all`] and [`Claimed::take_news`].
+    /// All that a server claims now, or what is new of that, as [`Claimed::take_all`] and
+    /// [`Claimed::take_news`].
     pub fn take(
         &mut self,
         server: NodeId,

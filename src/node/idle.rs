@@ -1,6 +1,7 @@
-//! When a process of ours has been idle for a while after work, so that it is time to give back the memory that the
-//! work needed. A round of very many small keys leaves as much free memory between what is in use as it had requests
-//! under way, and the allocator keeps that. Pure: the times are arguments.
+//! When a process of ours has been idle for a while after work, so that it is time to give back the
+//! memory that the work needed. A round of very many small keys leaves as much free memory between
+//! what is in use as it had requests under way, and the allocator keeps that. Pure: the times are
+//! arguments.
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// To be called now and then, with the time, and the processor time that the process has used. True once after
-    /// each work, when it was idle for a second.
+    /// To be called now and then, with the time, and the processor time that the process has used.
+    /// True once after each work, when it was idle for a second.
     pub(super) fn look(&mut self, now: Duration, used: Duration) -> bool {
         let looked = now.saturating_sub(self.since);
         if looked < QUIET {

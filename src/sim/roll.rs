@@ -1,5 +1,6 @@
-//! What a job needs to know of all its processes before each step: who is due first, how many are in the job and how many
-//! have left it. Kept up by what changes, so that a step costs as much with a thousand processes as with ten.
+//! What a job needs to know of all its processes before each step: who is due first, how many are
+//! in the job and how many have left it. Kept up by what changes, so that a step costs as much with
+//! a thousand processes as with ten.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! The pushes of a round, in the order in which they came, and who made them. Pure. A round of few workers is searched;
-//! one of many has an index, so that a push costs no more the more workers there are.
+//! The pushes of a round, in the order in which they came, and who made them. Pure. A round of few
+//! workers is searched; one of many has an index, so that a push costs no more the more workers
+//! there are.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ const SEARCHED_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Askers {
     all: Vec<Meta>,
-    /// Apart, since there may be very many keys, whose rounds are open at the same time, and few workers: the timestamp
-    /// of each customer's push, once they are many.
+    /// Apart, since there may be very many keys, whose rounds are open at the same time, and few
+    /// workers: the timestamp of each customer's push, once they are many.
     #[allow(clippy::box_collection, reason = "an absent one is to cost eight bytes")]
     index: Option<Box<BTreeMap<Customer, i32>>>,
 }

@@ -110,8 +110,8 @@ impl Generations {
         new
     }
 
-    /// True if a command says what was read last, and is none that [`Self::is_new`] would call new: nothing would come of
-    /// reading it.
+    /// True if a command says what was read last, and is none that [`Self::is_new`] would call new:
+    /// nothing would come of reading it.
     fn is_read(&self, from: Customer, body: &[u8]) -> bool {
         self.sent(from).count < self.applied && self.read == Some(fingerprint(body))
     }

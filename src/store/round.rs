@@ -18,8 +18,8 @@ use crate::wire::{Meta, NodeId};
 /// Pushes of one key that wait for its next rounds; those beyond are refused.
 pub(super) const LATER_MAX: usize = 1024;
 
-/// The round that a piece waits for. Apart from the piece while it is open: at rest, where a server may hold very
-/// many small pieces, it takes one word.
+/// The round that a piece waits for. Apart from the piece while it is open: at rest, where a server
+/// may hold very many small pieces, it takes one word.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     open: Option<Box<Open>>,

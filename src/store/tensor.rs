@@ -33,8 +33,8 @@ impl Layout {
     }
 }
 
-/// The elements, or rows, from `from` up to `to` of a tensor. One without any has a place all the same, from 0 to 1:
-/// what has no place nobody could claim, copy or find.
+/// The elements, or rows, from `from` up to `to` of a tensor. One without any has a place all the
+/// same, from 0 to 1: what has no place nobody could claim, copy or find.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) from: u64,

@@ -1,6 +1,7 @@
-//! libzmq behind safe types: a context, sockets and frames; in `memory` and `arena`, what processes of one
-//! host share; in `callers`, memory that the application lends; in `fork`, what a child closes; in `tcp`,
-//! options of sockets; in `heap`, the process's own. The only unsafe code of the core.
+//! libzmq behind safe types: a context, sockets and frames; in `memory` and `arena`, what processes
+//! of one host share; in `callers`, memory that the application lends; in `fork`, what a child
+//! closes; in `tcp`, options of sockets; in `heap`, the process's own. The only unsafe code of the
+//! core.
 //!
 //! A [`Socket`] may move between threads but not be used by two at once; its methods take `&mut
 //! self` where they touch it, so the borrow checker keeps that rule of libzmq.

@@ -59,8 +59,8 @@ impl Cluster {
             && (group & SCHEDULER == 0 || self.config.standing_scheduler || entered.has(SCHEDULER))
     }
 
-    /// True if all servers are in that a barrier of an elastic job waits for. Nearly all that come in leave others to be
-    /// waited for, so that is looked at first.
+    /// True if all servers are in that a barrier of an elastic job waits for. Nearly all that come
+    /// in leave others to be waited for, so that is looked at first.
     fn servers_are_in(&self, entered: &Entered) -> bool {
         let policy = &self.elastic.policy;
         let away = self.lost.len() + policy.lost.len() + policy.released.len();

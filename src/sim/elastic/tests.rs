@@ -114,15 +114,16 @@ fn cost_of_nodes(scenario: Scenario, servers: usize, workers: usize) -> [u64; 3]
     [report.messages, report.words, report.steps]
 }
 
-/// How much more each costs from 50 nodes of a kind to 100 than from 25 to 50, where all else stays: twice as much if that
-/// grows with their number, four times with its square, eight times with its cube.
+/// How much more each costs from 50 nodes of a kind to 100 than from 25 to 50, where all else
+/// stays: twice as much if that grows with their number, four times with its square, eight times
+/// with its cube.
 fn growth_of_nodes(cost: impl Fn(usize) -> [u64; 3]) -> [f64; 3] {
     let (few, more, many) = (cost(25), cost(50), cost(100));
     std::array::from_fn(|at| (many[at] - more[at]) as f64 / (more[at] - few[at]) as f64)
 }
 
-/// Each node is told of each other one, and each server has a connection to each other node: that is all that may grow
-/// with the square.
+/// Each node is told of each other one, and each server has a connection to each other node: that
+/// is all that may grow with the square.
 #[test]
 fn what_nodes_cost_grows_with_their_number_but_for_what_they_know_of_each_other() {
     let servers = |scenario| growth_of_nodes(move |servers| cost_of_nodes(scenario, servers, 4));

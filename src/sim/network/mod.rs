@@ -4,8 +4,8 @@
 //! mended, in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses and
 //! names of connections; not what the bytes mean.
 //!
-//! `travel` has how long messages take and what becomes of them, `faults` what goes wrong on purpose, `places` who
-//! listens where.
+//! `travel` has how long messages take and what becomes of them, `faults` what goes wrong on
+//! purpose, `places` who listens where.
 
 mod faults;
 mod places;

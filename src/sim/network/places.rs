@@ -1,5 +1,6 @@
-//! Who listens where, and which connections go there and come from whom: so what happens to one process costs as much
-//! as it has connections, and not as much as all have. Knows names and numbers, and nothing of what goes over them.
+//! Who listens where, and which connections go there and come from whom: so what happens to one
+//! process costs as much as it has connections, and not as much as all have. Knows names and
+//! numbers, and nothing of what goes over them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

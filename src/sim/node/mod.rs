@@ -2,7 +2,8 @@
 //! of `node` joins them, with a scripted application on top. What the van's threads do at once is
 //! here done one after the other, in the order that the network decides.
 //!
-//! `membership` applies what the membership decides, `send` brings messages onto their connections, `peers` has those.
+//! `membership` applies what the membership decides, `send` brings messages onto their connections,
+//! `peers` has those.
 
 mod membership;
 mod peers;

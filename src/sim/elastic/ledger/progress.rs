@@ -1,5 +1,6 @@
-//! How far workers are with a tensor, and what of that is asked at every event: the last round that anybody knows to be
-//! done, and how often all have pushed. Costs no more the more workers there are. Pure.
+//! How far workers are with a tensor, and what of that is asked at every event: the last round that
+//! anybody knows to be done, and how often all have pushed. Costs no more the more workers there
+//! are. Pure.
 
 /// How far a worker is with a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
