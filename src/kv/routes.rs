@@ -192,6 +192,7 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
     use proptest::prelude::*;
 
     fn route(from: u64, to: u64, term: u64, owner: NodeId) -> Route {
@@ -272,10 +273,9 @@ mod tests {
                 .map(|(i, (from, len, owner))| route(from, from + len, i as u64 + 1, owner))
                 .collect();
             let mut shuffled = all.clone();
-            let mut state = order;
+            let mut random = Random::new(order);
             for i in (1..shuffled.len()).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                shuffled.swap(i, (state >> 33) as usize % (i + 1));
+                shuffled.swap(i, random.below(i as u64 + 1) as usize);
             }
             let mut routes = KeyRoutes::default();
             for route in &shuffled {

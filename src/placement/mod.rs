@@ -9,19 +9,19 @@
 //! | [`shares`] | planner A: shares that follow the network |
 //! | [`stragglers`] | planner C (PSLD): what workers see of servers |
 //! | [`planner`] | both together, as one state machine |
+//! | [`measured`] | what nodes tell the planner, as bytes |
 //!
 //! Pure: time and chance are arguments, nothing here does I/O, starts a thread or reads a clock. May
-//! touch names of nodes and keys (`wire`) and nothing else of the crate: it does not know values, frames,
+//! touch names of nodes and keys (`wire`) and nothing else of the crate: it does not know values, messages,
 //! or how pieces travel.
 
 pub mod cost;
-#[cfg(test)]
-mod fluid;
 pub mod layout;
 pub mod links;
+pub mod measured;
 pub mod planner;
 pub mod shares;
 mod statistics;
 pub mod stragglers;
 #[cfg(test)]
-mod testing;
+mod tests;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::tests::results;
 use super::*;
+use crate::random::Random;
 use crate::wire::Role;
 
 /// The reason of each survivor's end; fails if one has none, or one that does not name the dead.

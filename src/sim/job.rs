@@ -9,7 +9,6 @@ use super::disk::Disk;
 use super::ledger::{Ledger, WORKERS_MAX};
 use super::network::{Happening, Network, NetworkConfig, Process, Sealed};
 use super::node::{End, Node, Options, World};
-use super::random::Random;
 use super::roles::App;
 use super::roll::{Roll, Standing};
 use super::server::Server;
@@ -17,6 +16,7 @@ use super::steps::Steps;
 use super::trace::{Trace, fnv1a};
 use super::worker::Worker;
 use crate::cluster::{ClusterConfig, RankOrder};
+use crate::random::Random;
 use crate::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
 
 /// What happens to the job, and when.

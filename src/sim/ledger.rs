@@ -7,7 +7,7 @@
 //! the servers made it.
 
 use super::app::Judge;
-use super::random::mix;
+use crate::random::mix;
 use crate::wire::Key;
 
 /// Words of one key.

@@ -4,7 +4,7 @@
 //! restarts takes milliseconds, and runs again to the byte.
 //!
 //! May touch `cluster`, `delivery`, `kv`, `placement` and `wire`; no clock, no socket, no thread, and no chance
-//! but that of [`Random`]. `network` carries bytes, `node` joins the state machines as the van
+//! but that of [`Random`](crate::random::Random). `network` carries bytes, `node` joins the state machines as the van
 //! does, `worker` and `server` are the applications, `ledger` is the oracle that knows which sums
 //! are right, `job` runs it all. `planning` is beside them: no job, only where keys would be.
 
@@ -16,7 +16,6 @@ pub mod ledger;
 pub mod network;
 mod node;
 pub mod planning;
-pub mod random;
 mod roles;
 mod roll;
 mod server;
@@ -30,7 +29,6 @@ pub use job::{Fault, JobConfig, Outcome, Plant, Report, run};
 pub use ledger::Ledger;
 pub use network::{Network, NetworkConfig};
 pub use node::End;
-pub use random::Random;
 pub use steps::{DeathAt, Step};
 pub use trace::Trace;
 

@@ -3,10 +3,10 @@
 //!
 //! May touch `placement` and `kv`'s ranges of ranks; like all of `sim` no clock and no chance but [`Random`]'s.
 
-use super::random::Random;
 use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
 use crate::placement::layout::{LayoutError, PieceLoad, Plan, apply};
 use crate::placement::shares::{Parameters, plan};
+use crate::random::Random;
 use crate::wire::{Key, server_id, worker_id};
 
 /// A megabit per second, in bytes.

@@ -4,11 +4,11 @@
 
 use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, pairs, with_data, words};
 use super::ledger::{Ledger, WORDS, gradient};
-use super::random::Random;
 use crate::kv::worker::Response;
 use crate::kv::{
     Finished, KeyRange, KvPairs, Pending, State, WorkerRequests, server_key_ranges, slice,
 };
+use crate::random::Random;
 use crate::wire::{
     ALL_GROUP, Frames, Key, Message, Meta, NodeId, WORKER_GROUP, id_to_rank, server_id,
 };

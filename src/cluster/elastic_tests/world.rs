@@ -8,7 +8,7 @@ use super::store::{KEY, LENGTH, Out, Store, Transfer};
 use crate::cluster::journal::{Record, State};
 pub(super) use crate::cluster::tests::SECOND;
 use crate::cluster::{Action, Cluster, ClusterConfig, Difference, Event, tests};
-use crate::sim::random::Random;
+use crate::random::Random;
 use crate::wire::elastic::Order;
 use crate::wire::{Message, NodeId, Role, SCHEDULER, ability};
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::measured::Measured;
 use crate::kv::rounds::Round;
 use crate::placement::links::{Ran, Receiver, Sample, Sender, Sent, Totals, Work};
+use crate::placement::measured::Measured;
 use crate::placement::stragglers::{Profile, ServerTime};
 use crate::transport::native::RateSample;
 use crate::wire::{NodeId, is_worker};

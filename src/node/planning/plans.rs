@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::measured::Measured;
 use super::probes::{Probe, Probes};
 use crate::cluster::{Cluster, RoundTimes};
 use crate::kv::ranges::{KeyRange, server_key_ranges};
@@ -12,9 +11,11 @@ use crate::observe::log::{self, Level};
 use crate::placement::cost::Replicas;
 use crate::placement::layout::{Move, PieceLoad, Plan};
 use crate::placement::links::PROBE_AFTER;
+use crate::placement::measured::Measured;
 use crate::placement::planner::{
     Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
+use crate::random::Random;
 use crate::wire::elastic::{CopyPlace, Order};
 use crate::wire::{NodeId, Role};
 
@@ -58,7 +59,7 @@ pub(crate) struct Planning {
     /// A plan was ordered, and the planner does not know yet what became of it.
     ordered: bool,
     round_seconds: f64,
-    random: u64,
+    random: Random,
     /// When it was last said what is counted on.
     described: Duration,
     probes: Probes,
@@ -86,7 +87,7 @@ impl Planning {
             range: ranges.first().map_or(u64::MAX, KeyRange::size),
             ordered: false,
             round_seconds: 0.0,
-            random: seed,
+            random: Random::new(seed),
             described: Duration::ZERO,
             probes: Probes::new(probe_after.unwrap_or(PROBE_AFTER)),
             probing: enabled,
@@ -148,7 +149,7 @@ impl Planning {
             return Steps::Copies(pairs.into_iter().map(place).collect());
         }
         let random = &mut self.random;
-        let Some(plan) = self.planner.tick(now, &mut || next(random)) else { return Steps::None };
+        let Some(plan) = self.planner.tick(now, &mut || random.unit()) else { return Steps::None };
         self.ordered = true;
         log::write(Level::Info, &told(&plan));
         Steps::Orders(plan.moves.iter().map(order).collect())
@@ -281,13 +282,4 @@ fn layout(cluster: &Cluster, range: u64) -> Option<Vec<PieceLoad>> {
         })
     };
     pieces.map(load).collect()
-}
-
-/// A number from [0, 1): a SplitMix64 step.
-fn next(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
 }

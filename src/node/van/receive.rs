@@ -18,6 +18,7 @@ use crate::node::line::Turn;
 use crate::node::service::Delivery;
 use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
+use crate::random::{self, Random};
 use crate::transport::native::NativeIncoming;
 use crate::transport::zmq::{Incoming, RecvError, SendMode};
 use crate::wire::{self, Command, EMPTY, Message, NodeId, Role, SCHEDULER};
@@ -367,12 +368,10 @@ impl Van {
         None
     }
 
-    /// One throw of PS_DROP_MSG's dice: a SplitMix64 step.
+    /// One throw of PS_DROP_MSG's dice.
     fn unlucky(&self) -> bool {
-        let mut z = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % 100) < u64::from(self.settings.drop_percent)
+        let seed = self.random.fetch_add(random::STRIDE, Ordering::Relaxed);
+        Random::new(seed).percent(self.settings.drop_percent)
     }
 }
 

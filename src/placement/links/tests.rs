@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::placement::testing::Chance;
+
+use crate::random::Random;
 
 const MB: f64 = 1e6;
 const PART: u64 = 256 << 10;
@@ -49,7 +50,7 @@ fn a_stream_is_measured_and_idle_senders_are_not() {
 /// One part in four lay in a buffer and is read in no time, and each takes 20 % more or less.
 #[test]
 fn odd_samples_do_not_decide() {
-    let (mut receiver, mut chance, mut now) = (Receiver::new(8), Chance::new(3), 0.0);
+    let (mut receiver, mut chance, mut now) = (Receiver::new(8), Random::new(3), 0.0);
     for i in 0..200 {
         let buffered = i % 4 == 3;
         let step = PART as f64 / (20.0 * MB) * (0.8 + 0.4 * chance.unit());

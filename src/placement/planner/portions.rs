@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::placement::layout::PieceLoad;
     use crate::placement::planner::{Duty, Members, ServerMember, Settings, WorkerMember};
-    use crate::placement::testing::piece;
+    use crate::placement::tests::jobs::piece;
     use crate::wire::elastic::OPAQUE_END;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
-//! The planner in whole jobs on virtual time (`fluid.rs`).
+//! The planner in whole jobs on virtual time (`placement/tests/fluid.rs`).
 
 use super::*;
-use crate::placement::fluid::{Lab, Node};
 use crate::placement::layout::{apply, holdings};
 use crate::placement::stragglers::ServerTime;
-use crate::placement::testing::{Chance, model_of, piece, pipelined, resnet50_by_hash, spread};
+use crate::placement::tests::fluid::{Lab, Node};
+use crate::placement::tests::jobs::{model_of, piece, pipelined, resnet50_by_hash, spread};
+use crate::random::Random;
 
 const MB: f64 = 1e6;
 /// A megabit per second.
@@ -128,7 +129,7 @@ fn three_causes_are_told_apart_and_cured() {
 /// takes effect only a round after the one in which it was made.
 #[test]
 fn changing_rates_are_followed() {
-    let mut chance = Chance::new(20);
+    let mut chance = Random::new(20);
     let settings = Settings::default();
     let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], resnet50_by_hash(4), settings);
     (lab.noise, lab.delay) = (0.05, 2);

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::placement::cost::{Exchange, Replicas, Server, Worker};
 use crate::placement::layout::holdings;
-use crate::placement::testing::{Chance, model_of, piece, resnet50_by_hash, spread};
+use crate::placement::tests::jobs::{model_of, piece, resnet50_by_hash, spread};
+use crate::random::Random;
 use crate::wire::NodeId;
 
 const MB: f64 = 1e6;
@@ -112,7 +113,7 @@ fn equal_rates_move_nothing() {
 /// 200 plans with rates that are 5 % off at random.
 #[test]
 fn noise_moves_nothing() {
-    let mut chance = Chance::new(7);
+    let mut chance = Random::new(7);
     for replicas in [Replicas::None, Replicas::Next { ratio: 1.0 }] {
         let layout = spread(100.0 * MB, 400, &[8, 10, 12, 14]);
         for _ in 0..200 {

@@ -98,7 +98,8 @@ impl Fit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::testing::Chance;
+    use crate::placement::tests::jobs::normal;
+    use crate::random::Random;
 
     #[test]
     fn one_point_is_all_slope() {
@@ -112,12 +113,12 @@ mod tests {
 
     #[test]
     fn several_points_tell_the_constants_apart() {
-        let mut chance = Chance::new(11);
+        let mut chance = Random::new(11);
         let time = |x: f64| 0.4 + 1.5 * x;
         let mut fit = Fit::new(1.0, time(1.0));
         for _ in 0..10 {
             for x in [1.0, 0.6, 0.3, 0.8] {
-                fit.observe(x, time(x) * (1.0 + 0.02 * chance.normal()), 0.8);
+                fit.observe(x, time(x) * (1.0 + 0.02 * normal(&mut chance)), 0.8);
             }
         }
         assert!((fit.fixed() - 0.4).abs() < 0.1 && (fit.slope() - 1.5).abs() < 0.15, "{fit:?}");

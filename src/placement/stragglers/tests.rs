@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
-use crate::placement::testing::Chance;
+use crate::placement::tests::jobs::normal;
+use crate::random::Random;
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -46,10 +47,10 @@ fn a_straggler_is_slow_twice_in_a_row() {
 
 #[test]
 fn noise_is_no_straggler() {
-    let mut chance = Chance::new(5);
+    let mut chance = Random::new(5);
     let mut stragglers = Stragglers::new(Parameters::default());
     for second in 0..500 {
-        let times: Vec<f64> = (0..8).map(|_| 1.0 + 0.04 * chance.normal()).collect();
+        let times: Vec<f64> = (0..8).map(|_| 1.0 + 0.04 * normal(&mut chance)).collect();
         stragglers.observe(at(second), &seen(&times));
         assert_eq!(stragglers.stragglers().count(), 0);
     }
@@ -82,8 +83,8 @@ fn what_all_have_is_no_fault() {
 #[test]
 fn experiments_are_rare_and_only_with_what_is_odd() {
     let mut stragglers = Stragglers::new(Parameters::default());
-    let mut chance = Chance::new(9);
-    let count = |stragglers: &Stragglers, chance: &mut Chance| {
+    let mut chance = Random::new(9);
+    let count = |stragglers: &Stragglers, chance: &mut Random| {
         (0..2000).filter(|_| !stragglers.explore(&mut || chance.unit()).is_empty()).count()
     };
     for second in 0..4 {

@@ -12,9 +12,9 @@ use super::server::{Server, ServerConfig};
 use super::worker::{Worker, WorkerConfig};
 use super::workload::Tensor;
 use crate::cluster::{ClusterConfig, RankOrder};
+use crate::random::Random;
 use crate::sim::app::{Application, Input, Output, View};
 use crate::sim::network::Process;
-use crate::sim::random::Random;
 use crate::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
 
 /// The application of a node.

@@ -6,8 +6,8 @@ use super::config::{ElasticConfig, Fault, UNNOTICED};
 use super::optimizer::Rule;
 use super::script::Program;
 use super::workload::{COUNTED_WORKERS_MAX, Tensors};
+use crate::random::Random;
 use crate::sim::network::{NetworkConfig, Process, Rates};
-use crate::sim::random::Random;
 use crate::sim::steps::{DeathAt, Step};
 use crate::wire::elastic::{TransferKind, WordKind};
 

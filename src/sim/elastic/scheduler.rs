@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::ledger::Ledger;
 use crate::cluster::claims::Piece;
 use crate::cluster::{Action, Event};
+use crate::random::Random;
 use crate::sim::app::{Input, Output, View};
-use crate::sim::random::Random;
 use crate::wire::elastic::{CopyPlace, Order};
 use crate::wire::{ALL_GROUP, NodeId};
 

@@ -13,8 +13,8 @@ use super::server::word_of;
 use super::workload::{Push, Tensor};
 use crate::cluster::{Action, Event};
 use crate::kv::{KeyRange, server_key_ranges};
+use crate::random::Random;
 use crate::sim::app::{APP, Input, Output, View};
-use crate::sim::random::Random;
 use crate::wire::elastic::KeyRoute;
 use crate::wire::{ALL_GROUP, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use crate::kv::{KeyRange, KvPairs};
-use crate::sim::random::mix;
+use crate::random::mix;
 use crate::store::Dtype;
 use crate::store::kind::{RequestKind, command_of};
 use crate::wire::Key;

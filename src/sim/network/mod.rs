@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use self::places::{Place, Places};
-use super::random::Random;
+use crate::random::Random;
 use crate::wire::{Frames, NodeId};
 
 pub use travel::Rates;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::sim::random::Random;
+use crate::random::Random;
 use crate::wire::Frames;
 
 const MS: Duration = Duration::from_millis(1);

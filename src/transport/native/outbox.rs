@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::lend::Leases;
 use super::types::Unsent;
-use crate::delivery::queue::PriorityFifo;
+use crate::fifo::PriorityFifo;
 use crate::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
 
 /// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since it may

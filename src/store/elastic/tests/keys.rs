@@ -4,7 +4,7 @@ use bytes::Bytes;
 use half::f16;
 
 use crate::kv::server_key_ranges;
-use crate::sim::random::Random;
+use crate::random::Random;
 use crate::store::Dtype;
 use crate::store::compression::TwoBit;
 use crate::store::kind::{RequestKind, command_of};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::keys::KeySpec;
 use super::scheduler::Scheduler;
 use super::worker::{Sent, Worker};
-use crate::sim::random::Random;
+use crate::random::Random;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::mxnet::{Answer, Store, StoreConfig};
 use crate::wire::elastic::{Transfer, Word, WordKind};

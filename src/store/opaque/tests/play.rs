@@ -10,6 +10,7 @@ use crate::cluster::claims::{Evidence, Pieces, resolve};
 use crate::cluster::tenures::Tenures;
 use crate::kv::KvPairs;
 use crate::kv::flights::{Answered as Part, Flights, Form, Slice};
+use crate::random::Random;
 use crate::wire::elastic::Claim;
 
 const SERVERS: [NodeId; 3] = [8, 10, 12];
@@ -29,19 +30,6 @@ enum Application {
     /// As BytePS: the first push of both makes the key; then pushes are answered at once, and pulls when both have
     /// pushed, with the sum of that round. Nothing is kept.
     Stateless,
-}
-
-/// Numbers that follow from a seed (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % end.max(1) as u64) as usize
-    }
 }
 
 /// What an application keeps of one key.
@@ -141,7 +129,7 @@ impl Play {
         };
         let mut play = Self {
             kind,
-            random: Random(seed),
+            random: Random::new(seed),
             now: NOW,
             servers: SERVERS.iter().map(server).collect(),
             workers: WORKERS.iter().map(worker).collect(),
@@ -192,7 +180,7 @@ impl Play {
     // ---- workers ---------------------------------------------------------------------------------------------
 
     fn key(&mut self) -> Key {
-        key(self.random.below(KEYS as usize) as u64)
+        key(self.random.below(KEYS))
     }
 
     /// Begins the next request about a key of which nothing is open.
@@ -446,7 +434,8 @@ impl Play {
     // ---- the scheduler ---------------------------------------------------------------------------------------
 
     fn orders(&mut self) {
-        let (from, to) = (SERVERS[self.random.below(3)], SERVERS[self.random.below(3)]);
+        let (from, to) =
+            (SERVERS[self.random.below(3) as usize], SERVERS[self.random.below(3) as usize]);
         if self.emptied.is_some_and(|(id, _)| id == to) {
             return;
         }
@@ -462,7 +451,7 @@ impl Play {
         }
         self.emptied = Some((SERVERS[2], self.epoch));
         for number in 0..KEYS {
-            let owner = SERVERS[self.random.below(2)];
+            let owner = SERVERS[self.random.below(2) as usize];
             let order = Order { key: key(number), from: 0, to: OPAQUE_END, owner };
             self.post(SCHEDULER, SERVERS[2], Message::Orders(vec![order]));
         }
@@ -509,7 +498,9 @@ impl Play {
 
     fn deliver(&mut self) -> bool {
         let full: Vec<_> = self.network.iter().filter(|(_, queue)| !queue.is_empty()).collect();
-        let Some(((from, to), _)) = full.get(self.random.below(full.len())) else { return false };
+        let Some(((from, to), _)) = full.get(self.random.below(full.len() as u64) as usize) else {
+            return false;
+        };
         let (from, to) = (*from, *to);
         // What the one that may be emptied says comes late: also when it is gone.
         if from == SERVERS[2] && WORKERS.contains(&to) && self.random.below(8) > 0 {

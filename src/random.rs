@@ -1,8 +1,11 @@
-//! The only source of chance of a simulation: SplitMix64 (Steele, Lea, Flood: "Fast splittable
-//! pseudorandom number generators", 2014). Small, documented, the same on every machine; not for
-//! secrets.
+//! Numbers that a seed decides: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+//! generators", 2014). Small, documented, the same on every machine; not for secrets. The only source of chance
+//! of the simulation and the tests, and where a running node needs any it brings the seed.
 
 use std::time::Duration;
+
+/// What a seed grows by with each number.
+pub const STRIDE: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A sequence of numbers that its seed decides.
 #[derive(Clone, Debug)]
@@ -17,7 +20,7 @@ impl Random {
 
     /// The next number.
     pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(STRIDE);
         mix(self.0)
     }
 
@@ -29,6 +32,11 @@ impl Random {
     /// True in that many of 100 cases.
     pub const fn percent(&mut self, chance: u32) -> bool {
         chance > 0 && self.below(100) < chance as u64
+    }
+
+    /// A number from [0, 1), each as likely as any other.
+    pub const fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// A time below `bound`, in whole nanoseconds.
@@ -45,7 +53,8 @@ impl Random {
 }
 
 /// Spreads the bits of a number over all of it: the last step of SplitMix64.
-pub(super) const fn mix(mut z: u64) -> u64 {
+#[must_use]
+pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
@@ -73,5 +82,6 @@ mod tests {
         let hits = (0..10_000).filter(|_| random.percent(30)).count();
         assert!((2_700..3_300).contains(&hits), "{hits}");
         assert!((0..100).all(|_| !random.percent(0) && random.percent(100)));
+        assert!((0..1000).all(|_| (0.0..1.0).contains(&random.unit())));
     }
 }

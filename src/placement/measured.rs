@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use crate::placement::links::{self, Estimate, LinkReport, Pace};
-use crate::placement::stragglers::{ServerTime, WorkerReport};
+use super::links::{self, Estimate, LinkReport, Pace};
+use super::stragglers::{ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
 /// A rate.
@@ -93,27 +93,29 @@ struct Told {
 
 /// What a node measured since it last told.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Measured {
+pub struct Measured {
     /// Its links.
-    pub(super) links: Option<links::Report>,
+    pub links: Option<links::Report>,
     /// A worker: its last rounds.
-    pub(super) rounds: Option<WorkerReport>,
+    pub rounds: Option<WorkerReport>,
     /// A worker: the last round that is over.
-    pub(super) progress: Option<u64>,
+    pub progress: Option<u64>,
     /// A server: the part of the time that it spends with requests.
-    pub(super) busy: Option<f64>,
+    pub busy: Option<f64>,
     /// Peers whose links to this node are idle and should be probed.
-    pub(super) idle: Vec<NodeId>,
+    pub idle: Vec<NodeId>,
 }
 
 impl Measured {
     /// True if it says nothing.
-    pub(super) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Its bytes.
-    pub(super) fn encode(&self) -> bytes::Bytes {
+    #[must_use]
+    pub fn encode(&self) -> bytes::Bytes {
         let rate = |e: &Estimate| Rate {
             rate: e.rate,
             lower: e.lower,
@@ -150,7 +152,8 @@ impl Measured {
     }
 
     /// Reads what that node told; `None` if it is nothing of the kind.
-    pub(super) fn decode(node: NodeId, bytes: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn decode(node: NodeId, bytes: &[u8]) -> Option<Self> {
         let told = Told::decode(bytes).ok()?;
         let estimate = |rate: Rate| Estimate {
             rate: rate.rate,

@@ -110,5 +110,5 @@ impl<T> PriorityFifo<T> {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
+#[path = "fifo_tests.rs"]
 mod tests;

@@ -5,27 +5,27 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::cost::{Exchange, Model, Replicas, Server, Worker};
-use super::layout::{PieceLoad, Plan, apply, holdings};
-use super::links::{Receiver, Sample};
-use super::planner::{
+use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
+use crate::placement::layout::{PieceLoad, Plan, apply, holdings};
+use crate::placement::links::{Receiver, Sample};
+use crate::placement::planner::{
     CopyPairs, Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember,
 };
-use super::stragglers::{Profile, ServerTime};
-use super::testing::Chance;
+use crate::placement::stragglers::{Profile, ServerTime};
+use crate::random::Random;
 use crate::wire::NodeId;
 
 /// One node: what its card and its processor can do, in bytes per second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub(super) up: f64,
-    pub(super) down: f64,
+pub(crate) struct Node {
+    pub(crate) up: f64,
+    pub(crate) down: f64,
     /// Bytes of pushes that it can sum.
-    pub(super) cpu: f64,
+    pub(crate) cpu: f64,
 }
 
 impl Node {
-    pub(super) const fn new(rate: f64) -> Self {
+    pub(crate) const fn new(rate: f64) -> Self {
         Self { up: rate, down: rate, cpu: f64::INFINITY }
     }
 }
@@ -50,8 +50,8 @@ struct Stretch {
 
 /// What one round was like.
 #[derive(Clone, Debug)]
-pub(super) struct Round {
-    pub(super) seconds: f64,
+pub(crate) struct Round {
+    pub(crate) seconds: f64,
     /// By worker and server.
     times: BTreeMap<(NodeId, NodeId), f64>,
     handlers: BTreeMap<NodeId, f64>,
@@ -59,35 +59,35 @@ pub(super) struct Round {
 }
 
 /// A job on virtual time.
-pub(super) struct Lab {
-    pub(super) workers: BTreeMap<NodeId, Node>,
-    pub(super) servers: BTreeMap<NodeId, Node>,
+pub(crate) struct Lab {
+    pub(crate) workers: BTreeMap<NodeId, Node>,
+    pub(crate) servers: BTreeMap<NodeId, Node>,
     /// Workers that take longer with everything.
-    pub(super) slow_workers: BTreeMap<NodeId, f64>,
-    pub(super) duties: BTreeMap<NodeId, Duty>,
-    pub(super) layout: Vec<PieceLoad>,
+    pub(crate) slow_workers: BTreeMap<NodeId, f64>,
+    pub(crate) duties: BTreeMap<NodeId, Duty>,
+    pub(crate) layout: Vec<PieceLoad>,
     /// Bytes to the copy for each byte of value.
-    pub(super) copies: f64,
+    pub(crate) copies: f64,
     /// Which server keeps the copies of which, where that was decided; all others are at the next server.
-    pub(super) pairs: CopyPairs,
+    pub(crate) pairs: CopyPairs,
     /// Measured numbers are off by up to that part.
-    pub(super) noise: f64,
+    pub(crate) noise: f64,
     /// Whether nodes tell what their links can do.
-    pub(super) links: bool,
+    pub(crate) links: bool,
     /// All nodes are on this host.
-    pub(super) host: Option<u32>,
+    pub(crate) host: Option<u32>,
     /// What links of servers seem to be able to do, compared with what they can: for lies.
-    pub(super) seeming: BTreeMap<NodeId, f64>,
+    pub(crate) seeming: BTreeMap<NodeId, f64>,
     /// How many times longer everything takes with a layout, for a reason that no model has.
-    pub(super) hidden: fn(&[PieceLoad]) -> f64,
+    pub(crate) hidden: fn(&[PieceLoad]) -> f64,
     /// Rounds between a plan and its effect.
-    pub(super) delay: u32,
-    pub(super) now: f64,
-    pub(super) planner: Planner,
-    pub(super) plans: Vec<Plan>,
+    pub(crate) delay: u32,
+    pub(crate) now: f64,
+    pub(crate) planner: Planner,
+    pub(crate) plans: Vec<Plan>,
     /// How often copies got other places.
-    pub(super) copy_plans: usize,
-    chance: Chance,
+    pub(crate) copy_plans: usize,
+    chance: Random,
     receivers: BTreeMap<NodeId, Receiver>,
     profiles: BTreeMap<NodeId, Profile>,
     rounds: u64,
@@ -95,7 +95,7 @@ pub(super) struct Lab {
 }
 
 impl Lab {
-    pub(super) fn new(
+    pub(crate) fn new(
         workers: &[f64],
         servers: &[f64],
         layout: Vec<PieceLoad>,
@@ -104,8 +104,8 @@ impl Lab {
         let nodes = |rates: &[f64], id: fn(usize) -> NodeId| -> BTreeMap<NodeId, Node> {
             rates.iter().enumerate().map(|(rank, rate)| (id(rank), Node::new(*rate))).collect()
         };
-        let workers = nodes(workers, super::testing::worker_id);
-        let servers = nodes(servers, super::testing::server_id);
+        let workers = nodes(workers, super::jobs::worker_id);
+        let servers = nodes(servers, super::jobs::server_id);
         let copies = settings.replicas.ratio();
         let mut planner = Planner::new(settings);
         planner.set_layout(layout.clone()).unwrap();
@@ -133,7 +133,7 @@ impl Lab {
             planner,
             plans: Vec::new(),
             copy_plans: 0,
-            chance: Chance::new(1),
+            chance: Random::new(1),
             rounds: 0,
             pending: None,
         };
@@ -141,7 +141,7 @@ impl Lab {
         lab
     }
 
-    pub(super) fn tell_members(&mut self) {
+    pub(crate) fn tell_members(&mut self) {
         let host = self.host;
         let worker = |id: &NodeId| WorkerMember { id: *id, host };
         let server = |id: &NodeId| ServerMember {
@@ -163,7 +163,7 @@ impl Lab {
     }
 
     /// The model with what is true of all nodes.
-    pub(super) fn truth(&self) -> Model {
+    pub(crate) fn truth(&self) -> Model {
         let worker = |(id, node): (&NodeId, &Node)| Worker {
             id: *id,
             up: node.up,
@@ -183,7 +183,7 @@ impl Lab {
     }
 
     /// T* with what is true.
-    pub(super) fn best(&self) -> f64 {
+    pub(crate) fn best(&self) -> f64 {
         self.truth().bound(self.layout.iter().map(|piece| piece.bytes as f64).sum())
     }
 
@@ -214,7 +214,7 @@ impl Lab {
     }
 
     /// Plays one round with the cards as they are.
-    pub(super) fn measure(&self) -> Round {
+    pub(crate) fn measure(&self) -> Round {
         let mut flows = self.flows();
         let (mut now, mut stretches) = (0.0, Vec::new());
         while flows.iter().any(|flow| flow.left > 0.0) {
@@ -287,7 +287,7 @@ impl Lab {
 
     /// Plays a round and all that nodes tell meanwhile. A plan takes effect when the round is over. Gives the
     /// seconds.
-    pub(super) fn round(&mut self) -> f64 {
+    pub(crate) fn round(&mut self) -> f64 {
         if let Some((wait, _)) = &mut self.pending {
             *wait -= 1;
         }
@@ -389,7 +389,7 @@ impl Lab {
     }
 
     /// Plays until that many seconds have passed. Gives the seconds of all rounds.
-    pub(super) fn play(&mut self, seconds: f64) -> Vec<f64> {
+    pub(crate) fn play(&mut self, seconds: f64) -> Vec<f64> {
         let end = self.now + seconds;
         let mut rounds = Vec::new();
         while self.now < end {
@@ -399,7 +399,7 @@ impl Lab {
     }
 
     /// Bytes of values that plans moved since the one of that number, as a part of all.
-    pub(super) fn moved_since(&self, plan: usize) -> f64 {
+    pub(crate) fn moved_since(&self, plan: usize) -> f64 {
         let total: f64 = self.layout.iter().map(|p| (p.bytes + p.state_bytes) as f64).sum();
         self.plans.iter().skip(plan).map(|plan| plan.moved_bytes as f64).sum::<f64>() / total
     }

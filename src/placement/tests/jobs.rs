@@ -1,46 +1,28 @@
-//! What the tests of this room share: layouts, models, chance.
+//! What the tests of this room share: layouts, models, noise.
 
 use std::collections::BTreeMap;
 
-use super::cost::{Exchange, Model, Replicas, Server, Worker};
-use super::layout::PieceLoad;
+use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
+use crate::placement::layout::PieceLoad;
+use crate::random::Random;
 use crate::wire::{Key, NodeId};
 
-/// A sequence of numbers that its seed decides (SplitMix64, as in `sim`).
-#[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Even over [0, 1).
-    pub(super) fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Around 0 with deviation 1 (Box and Muller).
-    pub(super) fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
-    }
+/// Around 0 with deviation 1 (Box and Muller).
+pub(crate) fn normal(random: &mut Random) -> f64 {
+    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.unit()).cos()
 }
 
-pub(super) fn server_id(rank: usize) -> NodeId {
+pub(crate) fn server_id(rank: usize) -> NodeId {
     crate::wire::server_id(rank)
 }
 
-pub(super) fn worker_id(rank: usize) -> NodeId {
+pub(crate) fn worker_id(rank: usize) -> NodeId {
     crate::wire::worker_id(rank)
 }
 
 /// Workers and servers with equal rates in both directions, in bytes per second.
-pub(super) fn model_of(workers: &[f64], servers: &[f64]) -> Model {
+pub(crate) fn model_of(workers: &[f64], servers: &[f64]) -> Model {
     let worker =
         |(i, rate): (usize, &f64)| Worker { id: worker_id(i), up: *rate, down: *rate, host: None };
     let server = |(i, rate): (usize, &f64)| Server::new(server_id(i), *rate, *rate);
@@ -53,20 +35,20 @@ pub(super) fn model_of(workers: &[f64], servers: &[f64]) -> Model {
     )
 }
 
-pub(super) fn piece(key: Key, from: u64, to: u64, owner: NodeId) -> PieceLoad {
+pub(crate) fn piece(key: Key, from: u64, to: u64, owner: NodeId) -> PieceLoad {
     let bytes = (to - from) * 4;
     let (state_bytes, divisible, align) = (bytes, true, 16);
     PieceLoad { key, position: key, from, to, bytes, state_bytes, owner, divisible, align }
 }
 
 /// Keys of one size, dealt out in turn.
-pub(super) fn spread(total: f64, keys: usize, owners: &[NodeId]) -> Vec<PieceLoad> {
+pub(crate) fn spread(total: f64, keys: usize, owners: &[NodeId]) -> Vec<PieceLoad> {
     let elements = (total / keys as f64 / 4.0) as u64;
     (0..keys).map(|key| piece(key as Key, 0, elements, owners[key % owners.len()])).collect()
 }
 
 /// The 161 tensors of ResNet-50 (He et al. 2015) that are trained, in elements: 25,557,032 together.
-pub(super) fn resnet50() -> Vec<u64> {
+pub(crate) fn resnet50() -> Vec<u64> {
     let mut sizes = Vec::new();
     let convolution = |sizes: &mut Vec<u64>, from: u64, to: u64, side: u64| {
         sizes.extend([from * to * side * side, to, to]);
@@ -90,7 +72,7 @@ pub(super) fn resnet50() -> Vec<u64> {
 
 /// ResNet-50 as MXNet places it (kvstore_dist.h:650-680): tensors below 10^6 elements go whole to
 /// server `key * 9973 % servers`, others in equal parts to all.
-pub(super) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
+pub(crate) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
     let mut layout = Vec::new();
     let parts = servers as u64;
     for (key, size) in (0..).zip(resnet50()) {
@@ -109,7 +91,7 @@ pub(super) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
 
 /// Seconds of a round in which a tensor is pulled when all of it was pushed: so many workers push all tensors in their order,
 /// and pull each as soon as they may; servers have these rates, in bytes per second, and workers are no limit.
-pub(super) fn pipelined(layout: &[PieceLoad], workers: f64, rates: &BTreeMap<NodeId, f64>) -> f64 {
+pub(crate) fn pipelined(layout: &[PieceLoad], workers: f64, rates: &BTreeMap<NodeId, f64>) -> f64 {
     let mut tensors = BTreeMap::<u64, BTreeMap<NodeId, f64>>::new();
     for piece in layout {
         let part = tensors.entry(piece.position).or_default().entry(piece.owner).or_default();
