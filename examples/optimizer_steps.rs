@@ -6,13 +6,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a program for tests may fail loudly")]
 
 use std::collections::BTreeMap;
-use std::env;
-use std::fs;
 use std::time::Instant;
+use std::{env, fs};
 
 use pslite::store::optimizer::{Gradient, Optimizer, State};
 use pslite::store::pickle::{Object, Value};
-use pslite::store::{Buffer, Dtype};
+use pslite::values::{Buffer, Dtype};
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();

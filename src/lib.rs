@@ -17,4 +17,5 @@ pub mod random;
 pub mod sim;
 pub mod store;
 pub mod transport;
+pub mod values;
 pub mod wire;

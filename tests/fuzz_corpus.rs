@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pslite::store::compression::Compression;
 use pslite::store::pickle;
+use pslite::values::compression::Compression;
 use pslite::wire::native::{self, Hello, Info, LENT, Lent, Parsed, Welcome};
 use pslite::wire::{Dialect, decode_meta};
 

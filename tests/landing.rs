@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use bytes::Bytes;
-use pslite::kv::{Assembled, KvPairs};
+use pslite::kv::Assembled;
 use pslite::node::{CallersMemory, CustomerHandle, Destination, PullSink, Request, Values};
+use pslite::values::KvPairs;
 
 use job::{Job, LIMIT, keys};
 

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pslite::kv::{KvPairs, server_key_ranges};
 use pslite::node::{CustomerHandle, Request, Values};
+use pslite::values::{KvPairs, server_key_ranges};
 
 use job::{CARRIERS, Job, LIMIT, Takes, begin, count, pull, push};
 

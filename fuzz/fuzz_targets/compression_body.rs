@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pslite::store::compression::Compression;
+use pslite::values::compression::Compression;
 
 fuzz_target!(|data: &[u8]| {
     // The body, then after a line's end the bytes of a push.

@@ -5,7 +5,8 @@
 //! through and never compared with values: MXNet's row_sparse answers count elements in lens while
 //! their values are bytes.
 
-use super::{KEY_SIZE, KvError, KvPairs, LEN_SIZE, key_at, lower_bound};
+use super::KvError;
+use crate::values::{KEY_SIZE, KvPairs, LEN_SIZE, key_at, lower_bound};
 use crate::wire::Key;
 use bytes::Bytes;
 use smallvec::SmallVec;

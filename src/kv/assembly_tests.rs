@@ -1,7 +1,7 @@
 use super::*;
-use crate::kv::server_key_ranges;
 use crate::kv::slicer::slice;
 use crate::kv::slicer::tests::{keys_frame, lens_frame, request, requests};
+use crate::values::server_key_ranges;
 use proptest::prelude::*;
 
 fn part(keys: &[u64], vals: &[u8], lens: &[i32]) -> KvPairs {

@@ -5,11 +5,8 @@
 //! touch `routes` and `wire` types. Whoever owns this sends what it is given, and feeds the tracker once a
 //! slice is answered as a whole.
 
-mod form;
 mod life;
 mod order;
-
-pub use form::Form;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,8 +16,10 @@ use smallvec::SmallVec;
 
 use self::life::Life;
 use self::order::Order;
-use super::routes::{KeyRoutes, Routes};
-use super::{KvError, KvPairs};
+use super::KvError;
+use super::routes::Routes;
+use crate::values::form::one_len;
+use crate::values::{Form, KeyRoutes, KvPairs};
 use crate::wire::elastic::{Placed, Route, Word};
 use crate::wire::{Key, Meta, NodeId};
 
@@ -309,7 +308,7 @@ impl Flights {
         let lens = if more.is_empty() {
             flight.answer.lens
         } else {
-            form::one_len(first.len() + more.iter().map(Bytes::len).sum::<usize>())
+            one_len(first.len() + more.iter().map(Bytes::len).sum::<usize>())
         };
         let pairs = KvPairs { keys: flight.answer.keys, vals: first, lens };
         Answered::Whole { rank: flight.slice.rank, pairs, more }

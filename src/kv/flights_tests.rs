@@ -1,5 +1,5 @@
 use super::*;
-use crate::kv::key_at;
+use crate::values::key_at;
 
 const A: NodeId = 8;
 const B: NodeId = 10;
@@ -8,7 +8,7 @@ const NOW: Duration = Duration::from_secs(1);
 fn slice(timestamp: i32, push: bool, values: &[u8]) -> Slice {
     let keys = Bytes::copy_from_slice(&7_u64.to_ne_bytes());
     let (vals, lens) = if push {
-        (Bytes::copy_from_slice(values), form::one_len(values.len()))
+        (Bytes::copy_from_slice(values), one_len(values.len()))
     } else {
         (Bytes::new(), Bytes::new())
     };
@@ -88,7 +88,7 @@ fn values_are_put_together_in_order() {
         let pairs = KvPairs {
             keys: message.kv.keys.clone(),
             vals: Bytes::from_static(vals.as_bytes()),
-            lens: form::one_len(4),
+            lens: one_len(4),
         };
         let mut more = Vec::new();
         let who = (message.meta.timestamp, message.meta.recver);
@@ -100,7 +100,7 @@ fn values_are_put_together_in_order() {
     let Answered::Whole { rank: 0, pairs, more } = &brought[1] else { panic!("{brought:?}") };
     assert_eq!(key_at(&pairs.keys, 0), Some(7));
     assert_eq!((&pairs.vals[..], &more[0][..]), (&b"xxxx"[..], &b"yyyy"[..]));
-    assert_eq!(pairs.lens, form::one_len(8));
+    assert_eq!(pairs.lens, one_len(8));
 }
 
 #[test]

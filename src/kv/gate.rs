@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{KEY_SIZE, key_at};
+use crate::values::{KEY_SIZE, key_at};
 use crate::wire::{Key, Message, Meta, NodeId};
 
 /// How long a push waits for others at most: as long as a silent node counts as alive by default.

@@ -4,7 +4,8 @@
 //! Pure; knows ranges, not servers. Keys must be sorted *between* ranges only: MXNet's compressed
 //! push has a dummy key in front of a smaller one inside the same range.
 
-use super::{KEY_SIZE, KeyRange, KvError, KvPairs, LEN_SIZE, iter_keys, iter_lens, key_at};
+use super::KvError;
+use crate::values::{KEY_SIZE, KeyRange, KvPairs, LEN_SIZE, iter_keys, iter_lens, key_at};
 use crate::wire::Key;
 use bytes::Bytes;
 use smallvec::SmallVec;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kv::server_key_ranges;
+use crate::values::server_key_ranges;
 use proptest::prelude::*;
 
 pub(crate) fn keys_frame(keys: &[u64]) -> Bytes {

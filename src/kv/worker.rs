@@ -7,7 +7,8 @@
 //!
 //! Whether a request pulls is known from the request; the flags of the answer are not believed.
 
-use super::{Assembled, KvError, KvPairs, PullAssembly, Received, State, Tracker};
+use super::{Assembled, KvError, PullAssembly, Received, State, Tracker};
+use crate::values::KvPairs;
 use crate::wire::NodeId;
 use bytes::Bytes;
 use std::collections::BTreeMap;

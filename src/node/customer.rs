@@ -30,12 +30,10 @@ use crate::kv::commands::Commands;
 use crate::kv::flights::Flights;
 use crate::kv::rounds::{Round, Rounds};
 use crate::kv::worker::Response;
-use crate::kv::{
-    Finished, KeyRange, KvPairs, Pending, RequestError, Slices, Unanswered, WorkerRequests,
-    server_key_ranges, slice,
-};
+use crate::kv::{Finished, Pending, RequestError, Slices, Unanswered, WorkerRequests, slice};
 use crate::observe::{MessageKind, Traffic};
 use crate::transport::fork::{self, Life};
+use crate::values::{KeyRange, KvPairs, server_key_ranges};
 use crate::wire::{DataType, Devices, Frames, Message, Meta, NodeId, SERVER_GROUP};
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.

@@ -1,5 +1,5 @@
 //! A worker's requests about keys that move: gives the parts of each to the state machine in `kv`, sends what
-//! it says, and puts the answers together. May touch `kv`, `store::kind` (what a request is about) and the van.
+//! it says, and puts the answers together. May touch `kv`, `values::kind` (what a request is about) and the van.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use super::customer::{Payload, Requests, Shared, with_data};
 use super::error::{NodeError, Result};
 use super::van::{Van, lock};
-use crate::kv::flights::{Answered, Flights, Form, Outgoing, Slice};
+use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
 use crate::kv::worker::Response;
-use crate::kv::{Finished, KvError, KvPairs};
+use crate::kv::{Finished, KvError};
 use crate::observe::MessageKind;
-use crate::store::kind::form_of;
+use crate::values::kind::form_of;
+use crate::values::{Form, KvPairs};
 use crate::wire::elastic::Word;
 use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 

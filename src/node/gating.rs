@@ -11,9 +11,9 @@ use super::customer::Shared;
 use super::service::Delivery;
 use super::van::{Van, lock};
 use crate::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
-use crate::kv::{KvPairs, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::transport::native::LEND_MIN;
+use crate::values::{KvPairs, server_key_ranges};
 use crate::wire::{Message, Meta, NodeId};
 
 /// Ticks of the clock between two looks at what is held back: about a second.

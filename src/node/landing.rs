@@ -16,9 +16,10 @@ use super::customer::{Requests, Shared};
 use super::customers::Customers;
 use super::flights::element_of;
 use super::van::lock;
-use crate::kv::{Assembled, KvPairs, Slices, iter_lens};
+use crate::kv::{Assembled, Slices};
 use crate::transport::native::{Place, Sink};
 use crate::transport::{CallersMemory, Claim};
+use crate::values::{KvPairs, iter_lens};
 use crate::wire::elastic::Placed;
 use crate::wire::{self, Meta, NodeId, server_id};
 

@@ -16,10 +16,10 @@ use super::shell::{Owner, send_transfer};
 use super::van::{Van, lock};
 use crate::cluster::said::Said;
 use crate::cluster::{Difference, Event};
-use crate::kv::KvPairs;
 use crate::observe::log::{self, Level};
 use crate::store::News;
 use crate::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
+use crate::values::KvPairs;
 use crate::wire::elastic::{Claim, Order, Transfer, Word};
 use crate::wire::{Key, Message, Meta, NodeId};
 

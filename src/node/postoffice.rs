@@ -15,10 +15,10 @@ use super::shell::Shell;
 use super::threads;
 use super::van::{Meeting, Van, lock};
 use crate::cluster::Event;
-use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log;
 use crate::transport::fork;
 use crate::transport::sys::heap;
+use crate::values::{KeyRange, server_key_ranges};
 use crate::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
 
 /// How often a server without an application looks whether the job still runs.

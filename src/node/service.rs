@@ -12,9 +12,10 @@ use super::shell::{Owner, Shell};
 use super::van::lock;
 use crate::kv::unanswered::{Held, Stuck};
 use crate::kv::worker::Response;
-use crate::kv::{Finished, KvPairs, Unanswered, key_at, server_key_ranges};
+use crate::kv::{Finished, Unanswered};
 use crate::observe::MessageKind;
 use crate::observe::log::{self, Level};
+use crate::values::{KvPairs, key_at, server_key_ranges};
 use crate::wire::elastic::{Order, Word};
 use crate::wire::{Message, Meta, NodeId};
 

@@ -23,13 +23,13 @@ use super::error::Result;
 use super::lending::Lending;
 use super::van::lock;
 use crate::cluster::said::Said;
-use crate::kv::{KvPairs, key_at, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::observe::{MessageKind, Traffic};
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::profile::{Profiler, Served, TraceFile};
 use crate::store::{Answer, PART_BYTES, Store, StoreConfig};
+use crate::values::{KvPairs, key_at, server_key_ranges};
 use crate::wire::{Frames, Message, Meta, NodeId};
 
 /// The sender of pushes and commands that hand the store over. Nobody gets their answers.

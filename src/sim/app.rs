@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::network::Process;
 use crate::cluster::{Action, Cluster, Event};
-use crate::kv::KvPairs;
+use crate::values::KvPairs;
 use crate::wire::{DataType, Frames, Message, Meta, NodeId};
 
 /// The command that ends a server (MXNet's `kStopServer`).

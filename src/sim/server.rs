@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::app::{APP, Input, Output, STOP, View, answer, frame, pairs, with_data, words};
+use crate::kv::Unanswered;
 use crate::kv::unanswered::Stuck;
-use crate::kv::{KvPairs, Unanswered, key_at};
+use crate::values::{KvPairs, key_at};
 use crate::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
 
 /// Enters the job.

@@ -5,10 +5,9 @@
 use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, pairs, with_data, words};
 use super::ledger::{Ledger, WORDS, gradient};
 use crate::kv::worker::Response;
-use crate::kv::{
-    Finished, KeyRange, KvPairs, Pending, State, WorkerRequests, server_key_ranges, slice,
-};
+use crate::kv::{Finished, Pending, State, WorkerRequests, slice};
 use crate::random::Random;
+use crate::values::{KeyRange, KvPairs, server_key_ranges};
 use crate::wire::{
     ALL_GROUP, Frames, Key, Message, Meta, NodeId, WORKER_GROUP, id_to_rank, server_id,
 };

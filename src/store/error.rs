@@ -2,10 +2,12 @@
 
 use thiserror::Error;
 
-use super::Dtype;
-use super::compression::CompressionError;
-use super::kernels::KernelError;
 use super::optimizer::OptimizerError;
+use crate::values::Dtype;
+use crate::values::compression::CompressionError;
+use crate::values::kernels::KernelError;
+use crate::values::kind::UnknownKind;
+use crate::values::part::SumError;
 
 /// What to do about arrays that differ.
 const ALIKE: &str =
@@ -145,4 +147,20 @@ pub enum StoreError {
     /// A command that cannot be obeyed.
     #[error("{0}")]
     Command(String),
+}
+
+impl From<SumError> for StoreError {
+    fn from(error: SumError) -> Self {
+        match error {
+            SumError::Mixed => Self::Malformed("dense and row_sparse pushes in one round"),
+            SumError::Unequal => Self::Malformed("pushes of different lengths in one round"),
+            SumError::Kernel(error) => Self::Sum(error),
+        }
+    }
+}
+
+impl From<UnknownKind> for StoreError {
+    fn from(UnknownKind(command): UnknownKind) -> Self {
+        Self::UnknownKind(command)
+    }
 }

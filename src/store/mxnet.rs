@@ -15,17 +15,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::command::Generations;
-use super::compression::{Compression, TwoBit};
 use super::elastic::{Elastic, Outbound, Place};
 use super::error::StoreError;
-use super::kind::{RequestKind, kind_of};
 use super::optimizer::Optimizer;
-use super::part::Part;
 use super::stalls::Stalls;
 use super::tensor::{Layout, Piece, Tensor};
 use super::view::View;
-use super::{Allocator, Buffer, Dtype};
-use crate::kv::{KEY_SIZE, KvPairs, key_at};
+use crate::store::Part;
+use crate::values::compression::{Compression, TwoBit};
+use crate::values::kind::{RequestKind, kind_of};
+use crate::values::{Allocator, Buffer, Dtype, KEY_SIZE, KvPairs, key_at};
 use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 
 /// Keys that one server holds; more are refused.

@@ -2,8 +2,8 @@
 //! compat-tests.
 
 use super::*;
-use crate::store::kind::command_of;
 use crate::store::pickle::{Object, Value};
+use crate::values::kind::command_of;
 use crate::wire::NodeId;
 
 const FIRST: Key = u64::MAX / 2;

@@ -11,8 +11,8 @@ use super::askers::Askers;
 use super::elastic::marks::Customer;
 use super::elastic::workers::Workers;
 use super::error::StoreError;
-use super::part::{Part, Sum};
-use super::{Buffer, Dtype};
+use crate::store::{Part, Sum};
+use crate::values::{Buffer, Dtype};
 use crate::wire::{Meta, NodeId};
 
 /// Pushes of one key that wait for its next rounds; those beyond are refused.

@@ -3,9 +3,8 @@
 
 use bytes::Bytes;
 
-use super::Dtype;
 use super::error::StoreError;
-use crate::kv::{KEY_SIZE, key_at};
+use crate::values::{Dtype, KEY_SIZE, key_at};
 use crate::wire::Key;
 
 /// The numbers of the rows that a request names, of the matrix with that key.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use super::kind::{RequestKind, kind_of};
 use super::mxnet::{At, Store};
-use crate::kv::key_at;
+use crate::values::key_at;
+use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::{Key, Meta, NodeId, worker_id};
 use bytes::Bytes;
 

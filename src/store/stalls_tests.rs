@@ -1,8 +1,9 @@
 //! Rounds that wait: who is named, when nothing is said, what a look costs.
 
 use super::*;
-use crate::store::kind::command_of;
-use crate::store::{Dtype, PART_BYTES, StoreConfig};
+use crate::store::{PART_BYTES, StoreConfig};
+use crate::values::Dtype;
+use crate::values::kind::command_of;
 
 const FIRST: Key = u64::MAX / 2;
 const LIMIT: Duration = secs(10);

@@ -5,10 +5,10 @@
 use super::elastic::marks::{Marks, before};
 use super::error::StoreError;
 use super::optimizer::State;
-use super::part::Sum;
 use super::round::Round;
-use super::value::Value;
-use super::{Allocator, Buffer, Dtype, precision};
+use crate::store::Sum;
+use crate::values::value::Value;
+use crate::values::{Allocator, Buffer, Dtype, precision};
 use crate::wire::{Meta, NodeId};
 
 /// Where a piece may be cut: a compressed word has that many elements, and a cut goes between words.

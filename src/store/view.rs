@@ -1,7 +1,7 @@
 //! The application's view of keys: each lies in the range of one rank, and the application counts it from the
 //! begin of that range. May touch `kv`'s ranges; must not know which server keeps what.
 
-use crate::kv::server_key_ranges;
+use crate::values::server_key_ranges;
 use crate::wire::Key;
 
 /// The ranges of all ranks.

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pslite::kv::{Assembled, KvPairs};
+use pslite::kv::Assembled;
 use pslite::node::{Customer, CustomerHandle, Lookup, Postoffice, PullSink, Request, Values};
+use pslite::values::KvPairs;
 use pslite::wire::Meta;
 
 use ports::free_port;
@@ -216,7 +217,7 @@ pub(crate) fn count(ends: &Arc<AtomicUsize>) -> Done {
 /// One key for each server.
 pub(crate) fn keys(customer: &CustomerHandle, servers: usize) -> Bytes {
     assert_eq!(customer.app_id(), 0);
-    let ranges = pslite::kv::server_key_ranges(servers);
+    let ranges = pslite::values::server_key_ranges(servers);
     ranges.iter().flat_map(|range| (range.begin + 1).to_ne_bytes()).collect()
 }
 

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pslite::kv::KvPairs;
 use pslite::node::{
     Lookup, NodeError, Postoffice, PullSink, Request, Values, customer::Done, refuse_forked,
 };
 use pslite::observe::log::{self, Level};
 use pslite::transport::fork::is_forked;
+use pslite::values::KvPairs;
 use pslite::wire::{DataType, Devices, Dialect, Frames, Message, Meta, Role};
 use smallvec::SmallVec;
 

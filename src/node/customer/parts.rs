@@ -2,11 +2,12 @@
 //! KVWorker and SimpleApp (a slicer of their own, `Van::Send`, `Customer::Accept`). May touch the customer.
 
 use super::{CustomerHandle, Done, Request, Shared};
-use crate::kv::{KEY_SIZE, KvPairs, Slices};
+use crate::kv::Slices;
 use crate::node::error::{NodeError, Result};
 use crate::node::service::Delivery;
 use crate::node::van::{Van, lock};
 use crate::observe::log::{self, Level};
+use crate::values::{KEY_SIZE, KvPairs};
 use crate::wire::Message;
 
 /// Data frames of one message; the wires carry no more.

@@ -2,12 +2,13 @@
 //! not, or by the library's own store. May touch the customer; what it decides is in `store`.
 
 use super::{CustomerHandle, Shared, with_data};
-use crate::kv::{KvPairs, Unanswered};
+use crate::kv::Unanswered;
 use crate::node::error::{NodeError, Result};
 use crate::node::movable::{KeyState, Movable};
 use crate::node::shell::{HAND_OVER, Shell};
 use crate::node::van::{Van, lock};
 use crate::observe::log::{self, Level};
+use crate::values::KvPairs;
 use crate::wire::{Meta, NodeId};
 
 impl Shared {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::probes::{Probe, Probes};
 use crate::cluster::{Cluster, RoundTimes};
-use crate::kv::ranges::{KeyRange, server_key_ranges};
 use crate::observe::log::{self, Level};
 use crate::placement::cost::Replicas;
 use crate::placement::layout::{Move, PieceLoad, Plan};
@@ -16,6 +15,7 @@ use crate::placement::planner::{
     Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
 use crate::random::Random;
+use crate::values::{KeyRange, server_key_ranges};
 use crate::wire::elastic::{CopyPlace, Order};
 use crate::wire::{NodeId, Role};
 

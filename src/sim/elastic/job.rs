@@ -12,7 +12,6 @@ use super::nodes::{App, Maker, cluster_config};
 use super::sabotage::Sabotage;
 use crate::cluster::Cluster;
 use crate::cluster::journal::{Record, State};
-use crate::kv::server_key_ranges;
 use crate::random::Random;
 use crate::sim::app::Judge;
 use crate::sim::disk::Disk;
@@ -21,6 +20,7 @@ use crate::sim::node::{End, Node, Options, World};
 use crate::sim::roll::{Roll, Standing};
 use crate::sim::steps::Steps;
 use crate::sim::trace::{Trace, fnv1a};
+use crate::values::server_key_ranges;
 
 /// The longest wait of chance before a process starts.
 const START_SPREAD: Duration = Duration::from_millis(20);

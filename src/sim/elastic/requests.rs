@@ -9,13 +9,11 @@ use super::sabotage::Sabotage;
 use crate::kv::commands::{Again, Commands};
 use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
 use crate::kv::worker::Response;
-use crate::kv::{
-    Assembled, Finished, KeyRange, KvError, KvPairs, Pending, WorkerRequests, server_key_ranges,
-    slice,
-};
+use crate::kv::{Assembled, Finished, KvError, Pending, WorkerRequests, slice};
 use crate::sim::app::{APP, Output, pairs, with_data};
 use crate::store::command::Head;
-use crate::store::kind::form_of;
+use crate::values::kind::form_of;
+use crate::values::{KeyRange, KvPairs, server_key_ranges};
 use crate::wire::elastic::{Placed, Word};
 use crate::wire::{Frames, Key, Message, Meta, NodeId, server_id};
 

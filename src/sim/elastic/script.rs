@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::optimizer::Rule;
 use crate::store::command::Head;
-use crate::store::compression::{Compression, TwoBit};
+use crate::values::compression::{Compression, TwoBit};
 
 /// The threshold of compressed gradients.
 const THRESHOLD: f32 = 0.5;

@@ -8,11 +8,11 @@ use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::cluster::said::Said;
 use crate::cluster::{Action, Event, Policy};
-use crate::kv::key_at;
 use crate::sim::app::{APP, Input, Judge, Output, View, answer, with_data};
 use crate::store::command::Head;
 use crate::store::elastic::Due;
 use crate::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig};
+use crate::values::key_at;
 use crate::wire::elastic::{KeyRoute, Word, WordKind};
 use crate::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
 

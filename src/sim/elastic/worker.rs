@@ -12,9 +12,9 @@ use super::script::Stage;
 use super::server::word_of;
 use super::workload::{Push, Tensor};
 use crate::cluster::{Action, Event};
-use crate::kv::{KeyRange, server_key_ranges};
 use crate::random::Random;
 use crate::sim::app::{APP, Input, Output, View};
+use crate::values::{KeyRange, server_key_ranges};
 use crate::wire::elastic::KeyRoute;
 use crate::wire::{ALL_GROUP, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
@@ -330,7 +330,7 @@ impl Worker {
         &mut self,
         view: &View<'_>,
         kind: (i32, bool, bool),
-        kv: &crate::kv::KvPairs,
+        kv: &crate::values::KvPairs,
         purpose: Purpose,
         what: String,
         ledger: &mut Ledger,

@@ -4,10 +4,9 @@
 
 use bytes::Bytes;
 
-use crate::kv::{KeyRange, KvPairs};
 use crate::random::mix;
-use crate::store::Dtype;
-use crate::store::kind::{RequestKind, command_of};
+use crate::values::kind::{RequestKind, command_of};
+use crate::values::{Dtype, KeyRange, KvPairs};
 use crate::wire::Key;
 
 /// Numbers that one worker's pushes are counted in, in the value of an asynchronous job: a float32 counts

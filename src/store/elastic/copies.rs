@@ -5,11 +5,11 @@ use bytes::Bytes;
 
 use super::travel::about;
 use super::{Elastic, Outbound, PIECES_MAX};
-use crate::store::Dtype;
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Store, TENSORS_MAX};
-use crate::store::part::{Part, Sum};
 use crate::store::tensor::{Layout, Piece};
+use crate::store::{Part, Sum};
+use crate::values::Dtype;
 use crate::wire::NodeId;
 use crate::wire::elastic::{Transfer, TransferKind};
 

@@ -55,8 +55,8 @@ use self::workers::Workers;
 use super::changes::Changes;
 use super::mxnet::{Answer, TENSORS_MAX};
 use super::parked::Parked;
-use super::{Dtype, Store, StoreConfig, StoreError};
-use crate::kv::routes::KeyRoutes;
+use super::{Store, StoreConfig, StoreError};
+use crate::values::{Dtype, KeyRoutes};
 use crate::wire::elastic::{LiveWorker, Order, Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId, server_id};
 

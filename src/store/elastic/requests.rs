@@ -4,9 +4,9 @@
 use bytes::Bytes;
 
 use super::{Elastic, Outbound, Place, WAITING_MAX};
-use crate::kv::routes::KeyRoutes;
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
+use crate::values::KeyRoutes;
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::{Key, Meta};
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::store::error::StoreError;
 use crate::store::mxnet::Store;
 use crate::store::tensor::{Layout, Piece};
-use crate::store::{Buffer, Dtype};
+use crate::values::{Buffer, Dtype};
 use crate::wire::Key;
 use crate::wire::elastic::{Transfer, TransferKind};
 

@@ -7,10 +7,10 @@ use super::{Answer, At, Store, done, refused};
 use crate::store::elastic::{Outbound, Shipped};
 use crate::store::error::StoreError;
 use crate::store::optimizer::{Gradient, Optimizer};
-use crate::store::part::{Part, Sum};
 use crate::store::round::{Complete, Quorum};
 use crate::store::tensor::{Layout, Piece};
-use crate::store::{Buffer, Dtype};
+use crate::store::{Part, Sum};
+use crate::values::{Buffer, Dtype};
 use crate::wire::Meta;
 
 impl Store {

@@ -5,10 +5,10 @@ use bytes::Bytes;
 
 use super::Store;
 use crate::store::error::StoreError;
-use crate::store::kind::{RequestKind, command_of, kind_of};
 use crate::store::optimizer::Optimizer;
 use crate::store::stalls::Stalls;
 use crate::store::tensor::{Layout, Piece};
+use crate::values::kind::{RequestKind, command_of, kind_of};
 use crate::wire::{Key, Meta};
 
 impl Store {

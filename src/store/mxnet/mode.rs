@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::Store;
-use crate::store::Dtype;
-use crate::store::compression::Compression;
 use crate::store::error::StoreError;
 use crate::store::optimizer::Optimizer;
 use crate::store::tensor::Piece;
+use crate::values::Dtype;
+use crate::values::compression::Compression;
 
 impl Store {
     /// kSyncMode.

@@ -4,12 +4,11 @@
 use bytes::Bytes;
 
 use super::{Answer, At, BYTES_MAX, Frames, Store, Target};
-use crate::kv::{KEY_SIZE, KvPairs};
 use crate::store::elastic::Outbound;
 use crate::store::error::StoreError;
-use crate::store::part::Part;
 use crate::store::tensor::{Layout, Piece};
-use crate::store::{Dtype, sparse};
+use crate::store::{Part, sparse};
+use crate::values::{Dtype, KEY_SIZE, KvPairs};
 use crate::wire::{Meta, id_to_rank};
 
 impl Store {

@@ -8,7 +8,7 @@ use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
 use super::rule::{Rule, Sparse, Step};
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// Why rows are refused.
 const WITHOUT_DECAY: &str = "with a weight decay, which its update of rows lacks; use wd=0";

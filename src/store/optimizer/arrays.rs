@@ -7,7 +7,7 @@ use super::decimal::{double_parameter, parameter};
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
 use super::rule::{Rule, Sparse, Step};
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// A number in an operation with an array.
 pub(super) fn scalar<T: Number>(value: f64) -> T {

@@ -1,6 +1,6 @@
 //! What can be wrong with an optimizer or an update.
 
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// Why an optimizer is refused, or an update cannot be done.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

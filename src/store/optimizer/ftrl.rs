@@ -6,7 +6,7 @@ use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
 use super::rule::{Rule, Sparse, Step};
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// Ftrl's parameters.
 #[derive(Debug, Clone, PartialEq)]

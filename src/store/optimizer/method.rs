@@ -18,7 +18,7 @@ use super::rmsprop::RmsProp;
 use super::rule::{NUMBERS, Passing, Rule, Sparse, Step};
 use super::sgd::Sgd;
 use super::signum::Signum;
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// Where the classes of MXNet's optimizers live.
 const MODULES: [&str; 2] = ["mxnet.optimizer.optimizer.", "mxnet.optimizer.contrib."];

@@ -43,7 +43,7 @@ use self::number::{Half, Number};
 use self::rates::Common;
 use self::rule::{Sparse, Step};
 use super::pickle::Value;
-use super::{Buffer, Dtype};
+use crate::values::{Buffer, Dtype};
 
 pub use self::error::OptimizerError;
 pub use self::state::State;

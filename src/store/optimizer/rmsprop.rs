@@ -7,7 +7,7 @@ use super::decimal::parameter;
 use super::formula::{Formula, Slices, apply};
 use super::number::Number;
 use super::rule::{Rule, Step};
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// RMSProp's parameters.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@ use super::formula::{MOST_TENSORS, Slices};
 use super::number::{Half, Number};
 use super::rule::{Sparse, Step};
 use super::{Optimizer, OptimizerError, State, views};
-use crate::store::{Buffer, Dtype};
+use crate::values::{Buffer, Dtype};
 
 /// Row numbers, their values, elements of a row.
 pub(super) type Rows<'a> = (&'a [i64], &'a Buffer, usize);

@@ -6,7 +6,7 @@ use super::decimal::{list_element, parameter};
 use super::formula::Slices;
 use super::number::Number;
 use super::rates::Common;
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// Numbers that an optimizer may keep for a key.
 pub(super) const NUMBERS: usize = 2;

@@ -3,7 +3,7 @@
 use super::OptimizerError;
 use super::rule::NUMBERS;
 use super::schedule::Progress;
-use crate::store::{Buffer, Dtype};
+use crate::values::{Buffer, Dtype};
 
 /// The name under which the float32 master copy of float16 weights is exported.
 pub(super) const MASTER: &str = "master";

@@ -8,7 +8,7 @@ use super::attributes::MOST_UPDATES;
 use super::rule::NUMBERS;
 use super::schedule::Progress;
 use super::{Optimizer, OptimizerError, State};
-use crate::store::{Allocator, Buffer, Dtype};
+use crate::values::{Allocator, Buffer, Dtype};
 
 /// All of a state but its tensors.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::kv::{KeyRange, KvPairs};
 use crate::sim::elastic::optimizer::Rule;
 use crate::sim::elastic::workload::{Push, Slice, Tensor};
 use crate::store::command::Head;
 use crate::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig};
+use crate::values::{KeyRange, KvPairs};
 use crate::wire::{Key, Meta, server_id, worker_id};
 
 /// What the reference needs to know of a job.

@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 
-use crate::kv::server_key_ranges;
 use crate::store::elastic::{Outbound, Outgoing};
 use crate::store::{PART_BYTES, Store, StoreConfig};
+use crate::values::server_key_ranges;
 use crate::wire::elastic::{Holding, Order, Placed, Transfer, TransferKind, Word, WordKind};
 use crate::wire::{Key, Meta, NodeId};
 

@@ -3,11 +3,10 @@
 use bytes::Bytes;
 use half::f16;
 
-use crate::kv::server_key_ranges;
 use crate::random::Random;
-use crate::store::Dtype;
-use crate::store::compression::TwoBit;
-use crate::store::kind::{RequestKind, command_of};
+use crate::values::compression::TwoBit;
+use crate::values::kind::{RequestKind, command_of};
+use crate::values::{Dtype, server_key_ranges};
 use crate::wire::Key;
 
 pub(super) const THRESHOLD: f32 = 0.5;

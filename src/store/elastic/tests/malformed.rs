@@ -4,13 +4,12 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::ADAM;
 use super::keys::pickled;
-use super::store_of_two;
-use crate::kv::server_key_ranges;
+use super::{ADAM, store_of_two};
 use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Outbound, Outgoing};
+use crate::values::server_key_ranges;
 use crate::wire::elastic::{
     KeyRoute, Mark, Order, Placed, Route, Transfer, TransferKind, Word, WordKind,
 };

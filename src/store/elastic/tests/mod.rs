@@ -16,8 +16,9 @@ use bytes::Bytes;
 use self::keys::{KeySpec, Kind, Load, THRESHOLD, pickled};
 use self::worker::Action;
 use self::world::{Chances, Plan, World};
+use crate::store::command::Head;
 use crate::store::mxnet::{PART_BYTES, Store, StoreConfig};
-use crate::store::{Dtype, command::Head};
+use crate::values::Dtype;
 use crate::wire::{Meta, NodeId, worker_id};
 
 /// A server's empty store, in a job that began with one worker and two servers.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::keys::{KeySpec, Kind, Load};
-use crate::kv::KvPairs;
-use crate::kv::flights::{Answered, Flights, Form, RETRY, Slice};
+use crate::kv::flights::{Answered, Flights, RETRY, Slice};
 use crate::store::mxnet::Answer;
+use crate::values::{Form, KvPairs};
 use crate::wire::elastic::Word;
 use crate::wire::{Meta, NodeId};
 

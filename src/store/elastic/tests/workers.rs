@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{MOMENTUM, pickled};
-use crate::kv::server_key_ranges;
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::mxnet::{PART_BYTES, Store, StoreConfig};
+use crate::values::server_key_ranges;
 use crate::wire::elastic::{Claim, KeyRoute, LiveWorker, Placed, Route, Word, WordKind};
 use crate::wire::{Key, Meta, NodeId};
 

@@ -8,9 +8,9 @@ use super::*;
 use crate::cluster::claimed::Claimed;
 use crate::cluster::claims::{Evidence, Pieces, resolve};
 use crate::cluster::tenures::Tenures;
-use crate::kv::KvPairs;
-use crate::kv::flights::{Answered as Part, Flights, Form, Slice};
+use crate::kv::flights::{Answered as Part, Flights, Slice};
 use crate::random::Random;
+use crate::values::{Form, KvPairs};
 use crate::wire::elastic::Claim;
 
 const SERVERS: [NodeId; 3] = [8, 10, 12];
@@ -105,7 +105,7 @@ fn value(number: i64) -> Bytes {
 }
 
 fn key(number: u64) -> Key {
-    crate::kv::server_key_ranges(SERVERS.len())[number as usize % SERVERS.len()].begin + number
+    crate::values::server_key_ranges(SERVERS.len())[number as usize % SERVERS.len()].begin + number
 }
 
 /// What a worker pushes in a round: each worker's digit tells it apart.
@@ -204,8 +204,9 @@ impl Play {
         worker.open.insert(timestamp, (key, pull));
         let meta = Meta { timestamp, push, pull, request: true, ..Meta::default() };
         let rank = SERVERS.len() as u32;
-        let rank = (0..rank)
-            .find(|rank| crate::kv::server_key_ranges(SERVERS.len())[*rank as usize].contains(key));
+        let rank = (0..rank).find(|rank| {
+            crate::values::server_key_ranges(SERVERS.len())[*rank as usize].contains(key)
+        });
         let mut kv = KvPairs { keys: key_bytes(key), ..KvPairs::default() };
         if push {
             kv.vals = value(pushed(id, worker.rounds[&key]));
@@ -320,7 +321,7 @@ impl Play {
 
     /// The application gets a request.
     fn apply(&mut self, id: NodeId, meta: &Meta, frames: &[Bytes]) {
-        let key = crate::kv::key_at(&frames[0], 0).unwrap();
+        let key = crate::values::key_at(&frames[0], 0).unwrap();
         let Some(server) = self.servers.get_mut(&id) else { return };
         let state = server.app.entry(key).or_default();
         let add = if meta.push { number(&frames[1]) } else { 0 };

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::kv::{KvError, KvPairs, key_at};
+use super::pairs::{KvPairs, key_at};
 use crate::wire::Key;
 
 /// Elements of a compressed word: 2 bits each, in 4 bytes.
@@ -30,13 +30,36 @@ pub enum Form {
     Whole,
 }
 
+/// Why the values of a slice cannot be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// They are not those of all pieces of a key.
+    Pieces {
+        /// The key.
+        key: Key,
+        /// Bytes of all of its pieces.
+        expected: u64,
+        /// Bytes that there are.
+        got: usize,
+    },
+    /// There are fewer values than those asked for.
+    Vals {
+        /// The key.
+        key: Key,
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes there.
+        have: usize,
+    },
+}
+
 impl Form {
     /// A push of a key that is cut must have the values of all pieces, which end at `to`: what is sent of
     /// them says nothing of the rest.
     ///
     /// # Errors
     /// It has more, or fewer.
-    pub(super) fn check(self, kv: &KvPairs, key: Key, to: u64) -> Result<(), KvError> {
+    pub(crate) fn check(self, kv: &KvPairs, key: Key, to: u64) -> Result<(), Misfit> {
         let (expected, got) = match self {
             Self::Whole => return Ok(()),
             Self::Dense { size } => (to.saturating_mul(size), kv.vals.len()),
@@ -44,24 +67,20 @@ impl Form {
                 (to.div_ceil(ELEMENTS_OF_A_WORD).saturating_mul(WORD), kv.vals.len())
             }
         };
-        if expected == got as u64 {
-            Ok(())
-        } else {
-            Err(KvError::PieceMismatch { key, expected, got })
-        }
+        if expected == got as u64 { Ok(()) } else { Err(Misfit::Pieces { key, expected, got }) }
     }
 
     /// The part `[from, to)` of a slice; `to` 0: all of it.
     ///
     /// # Errors
     /// There are no such values in it.
-    pub(super) fn cut(
+    pub(crate) fn cut(
         self,
         kv: &KvPairs,
         push: bool,
         from: u64,
         to: u64,
-    ) -> Result<KvPairs, KvError> {
+    ) -> Result<KvPairs, Misfit> {
         // One without any value is one place with nothing in it (docs/elastic.md).
         if to == 0 || !push || kv.vals.is_empty() {
             return Ok(kv.clone());
@@ -91,17 +110,17 @@ impl Form {
 }
 
 /// The frame of lens of one value.
-pub(super) fn one_len(bytes: usize) -> Bytes {
+pub(crate) fn one_len(bytes: usize) -> Bytes {
     Bytes::copy_from_slice(&(bytes as i32).to_ne_bytes())
 }
 
-fn part(kv: &KvPairs, from: Option<u64>, to: Option<u64>) -> Result<Bytes, KvError> {
+fn part(kv: &KvPairs, from: Option<u64>, to: Option<u64>) -> Result<Bytes, Misfit> {
     let have = kv.vals.len();
     let key = key_at(&kv.keys, kv.key_count().saturating_sub(1)).unwrap_or(0);
     let at = |at: Option<u64>| at.and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX);
     let (from, to) = (at(from), at(to));
     if from > to || to > have {
-        return Err(KvError::MissingVals { key, needed: to, have });
+        return Err(Misfit::Vals { key, needed: to, have });
     }
     Ok(kv.vals.slice(from..to))
 }

@@ -8,7 +8,7 @@ use pulp::Arch;
 
 use super::convert::{BLOCK, read_f16};
 use super::{KernelError, check_length};
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// A number that adds as in C.
 trait Sum: Pod {

@@ -4,7 +4,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::{KernelError, check_length};
-use crate::store::Dtype;
+use crate::values::Dtype;
 
 /// Elements that are converted at a time by calls: two blocks of floats stay in the first-level cache.
 pub(super) const BLOCK: usize = 1024;

@@ -1,10 +1,7 @@
 //! What a request is about, from its command (kvstore_dist_server.h, DepairDataHandleType): a pair of
 //! numbers, by Cantor's pairing, of the kind of request and the type of its elements.
 
-use super::Dtype;
-use super::error::StoreError;
-use crate::kv::flights::Form;
-use crate::kv::{KvPairs, key_at};
+use super::{Dtype, Form, KvPairs, key_at};
 use crate::wire::{Key, Meta};
 
 /// The kind of a request (RequestType).
@@ -18,12 +15,16 @@ pub enum RequestKind {
     Compressed,
 }
 
+/// A command that names no known kind and type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownKind(pub i32);
+
 /// Kind and element type of a command.
 ///
 /// # Errors
 /// The number is no pair of a known kind and type.
-pub fn kind_of(command: i32) -> Result<(RequestKind, Dtype), StoreError> {
-    let unknown = || StoreError::UnknownKind(command);
+pub fn kind_of(command: i32) -> Result<(RequestKind, Dtype), UnknownKind> {
+    let unknown = || UnknownKind(command);
     let pair = i64::from(command);
     if pair < 0 {
         return Err(unknown());

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::Buffer;
+use crate::values::Buffer;
 
 /// The bits of a sum, by a plain loop. What a sum of NaNs looks like is not said.
 fn plain(dtype: Dtype, left: &[u8], right: &[u8]) -> Vec<u8> {

@@ -8,7 +8,7 @@ use super::Buffer;
 
 /// Memory that answers on their way may still read. Who writes gets memory of its own if they do.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Value {
+pub(crate) struct Value {
     shared: Arc<Buffer>,
 }
 
@@ -22,16 +22,16 @@ impl AsRef<[u8]> for Lent {
 }
 
 impl Value {
-    pub(super) fn new(buffer: Buffer) -> Self {
+    pub(crate) fn new(buffer: Buffer) -> Self {
         Self { shared: Arc::new(buffer) }
     }
 
-    pub(super) fn buffer(&self) -> &Buffer {
+    pub(crate) fn buffer(&self) -> &Buffer {
         &self.shared
     }
 
     /// What it holds now, whatever is written later.
-    pub(super) fn lend(&self) -> Bytes {
+    pub(crate) fn lend(&self) -> Bytes {
         Bytes::from_owner(Lent(Arc::clone(&self.shared)))
     }
 
@@ -43,13 +43,13 @@ impl Value {
     }
 
     /// To change it.
-    pub(super) fn change(&mut self) -> &mut Buffer {
+    pub(crate) fn change(&mut self) -> &mut Buffer {
         self.reclaim();
         Arc::make_mut(&mut self.shared)
     }
 
     /// To write all of it anew: what is in there does not matter.
-    pub(super) fn overwrite(&mut self) -> &mut Buffer {
+    pub(crate) fn overwrite(&mut self) -> &mut Buffer {
         self.reclaim();
         if Arc::get_mut(&mut self.shared).is_none() {
             self.shared = Arc::new(self.shared.another());

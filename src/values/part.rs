@@ -2,29 +2,46 @@
 
 use bytes::Bytes;
 
-use super::error::StoreError;
+use super::kernels::KernelError;
 use super::value::Value;
 use super::{Allocator, Buffer, Dtype, kernels, precision};
 use crate::wire::NodeId;
 
-/// The values of one push.
+/// Why parts cannot be summed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SumError {
+    /// Dense parts and rows.
+    Mixed,
+    /// Dense parts of different lengths.
+    Unequal,
+    /// The elements cannot be added.
+    Kernel(KernelError),
+}
+
+impl From<KernelError> for SumError {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+/// The values of one push. `E`: why whoever sums refuses one.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(crate) enum Part<E> {
     /// All elements; the bytes may be unaligned.
     Dense(Bytes),
     /// Some rows, in ascending order, each once; their values one after the other.
     Rows { rows: Vec<i64>, values: Bytes },
     /// A push that does not fit: it counts as its worker's, and its round fails for all.
-    Refused(Box<StoreError>),
+    Refused(Box<E>),
 }
 
 /// The sum of parts. Of dense parts two are kept as they came: so the usual round, of two workers or
 /// one, is summed where the result is to be, without memory in between.
 #[derive(Debug, Default)]
-pub(super) enum Sum {
+pub(crate) enum Sum<E> {
     #[default]
     Nothing,
-    One(Part),
+    One(Part<E>),
     Two(Bytes, Bytes),
     Dense(Buffer),
     /// Another server gets the same memory.
@@ -34,21 +51,21 @@ pub(super) enum Sum {
         values: Buffer,
     },
     /// All parts, by worker: they are summed in that order when all are here.
-    Ordered(Vec<(NodeId, Part)>),
+    Ordered(Vec<(NodeId, Part<E>)>),
     /// What was wrong with a push; of several, with that of the worker with the lowest id.
-    Refused(NodeId, Box<StoreError>),
+    Refused(NodeId, Box<E>),
 }
 
-impl Sum {
+impl<E: From<SumError>> Sum<E> {
     /// Adds a part of the same kind and size as the ones before. `like`: the value that the sum may become.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         from: NodeId,
-        part: Part,
+        part: Part<E>,
         dtype: Dtype,
         keeps_order: bool,
         like: &Buffer,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), E> {
         *self = match (std::mem::take(self), part) {
             (Self::Refused(first, error), Part::Refused(_)) if first <= from => {
                 Self::Refused(first, error)
@@ -67,11 +84,11 @@ impl Sum {
                 let mut sum =
                     if like.len() == a.len() { like.another() } else { Buffer::zeroed(a.len()) };
                 add_two(&a, &b, dtype, &mut sum)?;
-                kernels::add(dtype, sum.bytes_mut(), &more)?;
+                kernels::add(dtype, sum.bytes_mut(), &more).map_err(SumError::from)?;
                 Self::Dense(sum)
             }
             (Self::Dense(mut sum), Part::Dense(more)) => {
-                kernels::add(dtype, sum.bytes_mut(), &more)?;
+                kernels::add(dtype, sum.bytes_mut(), &more).map_err(SumError::from)?;
                 Self::Dense(sum)
             }
             (Self::One(Part::Rows { rows: a, values: x }), Part::Rows { rows: b, values: y }) => {
@@ -80,13 +97,13 @@ impl Sum {
             (Self::Rows { rows, values }, Part::Rows { rows: more, values: other }) => {
                 merge((&rows, values.bytes()), (&more, &other), dtype)?
             }
-            _ => return Err(MIXED),
+            _ => return Err(SumError::Mixed.into()),
         };
         Ok(())
     }
 
     /// The sum, unless a push of the round was refused.
-    pub(super) fn accepted(self) -> Result<Self, StoreError> {
+    pub(crate) fn accepted(self) -> Result<Self, E> {
         match self {
             Self::Refused(_, error) => Err(*error),
             sum => Ok(sum),
@@ -94,7 +111,7 @@ impl Sum {
     }
 
     /// Sums in the order of workers, if that was to wait.
-    fn in_order(self, dtype: Dtype, like: &Buffer) -> Result<Self, StoreError> {
+    fn in_order(self, dtype: Dtype, like: &Buffer) -> Result<Self, E> {
         let Self::Ordered(parts) = self else { return Ok(self) };
         let mut sum = Self::Nothing;
         for (from, part) in parts {
@@ -105,11 +122,11 @@ impl Sum {
 
     /// The sum in memory that another server can get too, and that server's share of it: the rows, if there
     /// are any, and the values. What one push brought is passed on as it came.
-    pub(super) fn share(
+    pub(crate) fn share(
         self,
         dtype: Dtype,
         maker: Option<&dyn Allocator>,
-    ) -> Result<(Self, Vec<i64>, Bytes), StoreError> {
+    ) -> Result<(Self, Vec<i64>, Bytes), E> {
         let share = |sum: Buffer| {
             let sum = Value::new(sum);
             let lent = sum.lend();
@@ -135,57 +152,54 @@ impl Sum {
                 Ok((Self::One(part), rows, values))
             }
             Self::One(Part::Refused(error)) | Self::Refused(_, error) => Err(*error),
-            Self::Nothing | Self::Shared(_) | Self::Ordered(_) => Err(MIXED),
+            Self::Nothing | Self::Shared(_) | Self::Ordered(_) => Err(SumError::Mixed.into()),
         }
     }
 
     /// Writes the sum of dense parts.
-    pub(super) fn write(self, dtype: Dtype, into: &mut Buffer) -> Result<(), StoreError> {
+    pub(crate) fn write(self, dtype: Dtype, into: &mut Buffer) -> Result<(), E> {
         match self.in_order(dtype, &Buffer::default())? {
-            Self::One(Part::Dense(one)) => copy(&one, into),
-            Self::Two(a, b) => add_two(&a, &b, dtype, into),
-            Self::Dense(sum) => copy(sum.bytes(), into),
-            Self::Shared(sum) => copy(sum.buffer().bytes(), into),
-            _ => Err(MIXED),
+            Self::One(Part::Dense(one)) => Ok(copy(&one, into)?),
+            Self::Two(a, b) => Ok(add_two(&a, &b, dtype, into)?),
+            Self::Dense(sum) => Ok(copy(sum.bytes(), into)?),
+            Self::Shared(sum) => Ok(copy(sum.buffer().bytes(), into)?),
+            _ => Err(SumError::Mixed.into()),
         }
     }
 
     /// The sum of rows.
-    pub(super) fn rows(self, dtype: Dtype) -> Result<(Vec<i64>, Buffer), StoreError> {
+    pub(crate) fn rows(self, dtype: Dtype) -> Result<(Vec<i64>, Buffer), E> {
         match self.in_order(dtype, &Buffer::default())? {
             Self::One(Part::Rows { rows, values }) => Ok((rows, Buffer::copy_of(&values))),
             Self::Rows { rows, values } => Ok((rows, values)),
-            _ => Err(MIXED),
+            _ => Err(SumError::Mixed.into()),
         }
     }
 }
 
-const MIXED: StoreError = StoreError::Malformed("dense and row_sparse pushes in one round");
-const UNEQUAL: StoreError = StoreError::Malformed("pushes of different lengths in one round");
-
-fn copy(from: &[u8], into: &mut Buffer) -> Result<(), StoreError> {
+fn copy(from: &[u8], into: &mut Buffer) -> Result<(), SumError> {
     if from.len() != into.len() {
-        return Err(UNEQUAL);
+        return Err(SumError::Unequal);
     }
     into.bytes_mut().copy_from_slice(from);
     Ok(())
 }
 
-fn add_two(a: &[u8], b: &[u8], dtype: Dtype, into: &mut Buffer) -> Result<(), StoreError> {
+fn add_two(a: &[u8], b: &[u8], dtype: Dtype, into: &mut Buffer) -> Result<(), SumError> {
     if a.len() != into.len() || b.len() != into.len() {
-        return Err(UNEQUAL);
+        return Err(SumError::Unequal);
     }
     Ok(kernels::add_pair(dtype, into.bytes_mut(), a, b)?)
 }
 
-impl Part {
+impl<E> Part<E> {
     /// What a push brings, or why it does not fit.
-    pub(super) fn of(part: Result<Self, StoreError>) -> Self {
+    pub(crate) fn of(part: Result<Self, E>) -> Self {
         part.unwrap_or_else(|error| Self::Refused(Box::new(error)))
     }
 
     /// The same values as float32.
-    pub(super) fn into_f32(self, dtype: Dtype) -> Self {
+    pub(crate) fn into_f32(self, dtype: Dtype) -> Self {
         match self {
             Self::Dense(bytes) => Self::Dense(precision::to_f32(dtype, &bytes).into_bytes()),
             Self::Rows { rows, values } => {
@@ -202,7 +216,7 @@ fn row_size(rows: usize, bytes: usize) -> usize {
 }
 
 /// The rows that either has, ascending; those that both have are added, the first one first.
-fn merge(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Result<Sum, StoreError> {
+fn merge<E>(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Result<Sum<E>, SumError> {
     let size = row_size(a.0.len(), a.1.len()).max(row_size(b.0.len(), b.1.len()));
     let mut rows: Vec<i64> = a.0.iter().chain(b.0).copied().collect();
     rows.sort_unstable();
@@ -235,6 +249,9 @@ fn merge(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Result<Sum, St
 mod tests {
     use super::*;
 
+    type Part = super::Part<SumError>;
+    type Sum = super::Sum<SumError>;
+
     fn bytes(values: &[f32]) -> Bytes {
         Bytes::copy_from_slice(bytemuck::cast_slice(values))
     }
@@ -251,7 +268,7 @@ mod tests {
         let mut sum = Sum::default();
         let len = match &parts[0].1 {
             Part::Dense(bytes) | Part::Rows { values: bytes, .. } => bytes.len(),
-            Part::Refused(error) => panic!("{error}"),
+            Part::Refused(error) => panic!("{error:?}"),
         };
         for (from, part) in parts {
             sum.add(from, part, Dtype::F32, keeps_order, &Buffer::default()).unwrap();
