@@ -1,21 +1,13 @@
 //! pslite: a parameter-server library that speaks the API and the wire of ps-lite.
 //!
-//! Rooms, from the bottom up (an arrow between modules points down only; `docs/design.md`):
-//! `random` (numbers that a seed decides) and `fifo` (a queue by priority) know nothing; `wire` knows bytes; `cluster`, `kv`, `delivery`, `store` and `placement` are state machines without I/O;
-//! `transport` does the I/O; `node` joins them to a running node; `sim` runs the state machines on virtual
-//! time.
-#![deny(unsafe_code)]
+//! All crates of it under one name, for the program, the tests and the examples. An arrow between crates points down
+//! only, and cargo keeps it so (`docs/design.md`): `core` has bytes, values and the state machines, `observe` the log
+//! and the counters, `transport` the sockets, `node` joins them to a running node; `sim` runs the state machines on
+//! virtual time.
+#![forbid(unsafe_code)]
 
-pub mod cluster;
-pub mod delivery;
-pub mod fifo;
-pub mod kv;
-pub mod node;
-pub mod observe;
-pub mod placement;
-pub mod random;
-pub mod sim;
-pub mod store;
-pub mod transport;
-pub mod values;
-pub mod wire;
+pub use pslite_core::{cluster, delivery, fifo, kv, placement, random, store, values, wire};
+pub use pslite_node as node;
+pub use pslite_observe as observe;
+pub use pslite_sim as sim;
+pub use pslite_transport as transport;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pslite::values::compression::Compression;
+use pslite_core::values::compression::Compression;
 
 fuzz_target!(|data: &[u8]| {
     // The body, then after a line's end the bytes of a push.

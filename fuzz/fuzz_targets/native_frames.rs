@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pslite::wire::native::{
+use pslite_core::wire::native::{
     FRAMES_MAX, GRANULE, HEADER, Header, Hello, Info, Kind, LENT, Lent, META_MAX, Parsed,
     WINDOW_MAX, Welcome, parse,
 };

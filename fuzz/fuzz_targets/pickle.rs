@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pslite::store::pickle::{self, Value, reader};
+use pslite_core::store::pickle::{self, Value, reader};
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(value) = pickle::read(data) {

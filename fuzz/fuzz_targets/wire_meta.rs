@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pslite::wire::{decode_meta, encode_meta};
+use pslite_core::wire::{decode_meta, encode_meta};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(meta) = decode_meta(data) else { return };

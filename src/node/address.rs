@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{NodeError, Result};
 use super::settings::Settings;
-use crate::observe::log::{self, Level};
-use crate::transport::address as net;
-use crate::transport::native::{Carriers, NativeOptions, NativeTransport};
-use crate::transport::zmq::{Endpoint, TransportError, ZmqTransport};
-use crate::wire::native::TOKEN_BYTES;
-use crate::wire::{EMPTY, Node, Role, SCHEDULER, ability};
+use pslite_core::wire::native::TOKEN_BYTES;
+use pslite_core::wire::{EMPTY, Node, Role, SCHEDULER, ability};
+use pslite_observe::log::{self, Level};
+use pslite_transport::address as net;
+use pslite_transport::native::{Carriers, NativeOptions, NativeTransport};
+use pslite_transport::zmq::{Endpoint, TransportError, ZmqTransport};
 
 /// A number that no other start of this node has, and that nobody can guess: the job's token is made
 /// of the scheduler's.

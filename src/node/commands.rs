@@ -7,12 +7,12 @@ use bytes::Bytes;
 use super::customer::{Payload, Requests, Shared};
 use super::error::{NodeError, Result};
 use super::van::{Van, lock};
-use crate::kv::Finished;
-use crate::kv::commands::Again;
-use crate::kv::flights::Flights;
-use crate::store::command::Head;
-use crate::wire::elastic::Placed;
-use crate::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
+use pslite_core::kv::Finished;
+use pslite_core::kv::commands::Again;
+use pslite_core::kv::flights::Flights;
+use pslite_core::store::command::Head;
+use pslite_core::wire::elastic::Placed;
+use pslite_core::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
 
 impl Requests {
     /// Commands do not wait for a server that is gone: those that are left have them, or may have. What none of

@@ -26,15 +26,15 @@ use super::service::Delivery;
 use super::shell::{HAND_OVER, Shell};
 use super::van::{Van, lock};
 use super::waiting::Waiters;
-use crate::kv::commands::Commands;
-use crate::kv::flights::Flights;
-use crate::kv::rounds::{Round, Rounds};
-use crate::kv::worker::Response;
-use crate::kv::{Finished, Pending, RequestError, Slices, Unanswered, WorkerRequests, slice};
-use crate::observe::{MessageKind, Traffic};
-use crate::transport::fork::{self, Life};
-use crate::values::{KeyRange, KvPairs, server_key_ranges};
-use crate::wire::{DataType, Devices, Frames, Message, Meta, NodeId, SERVER_GROUP};
+use pslite_core::kv::commands::Commands;
+use pslite_core::kv::flights::Flights;
+use pslite_core::kv::rounds::{Round, Rounds};
+use pslite_core::kv::worker::Response;
+use pslite_core::kv::{Finished, Pending, RequestError, Slices, Unanswered, WorkerRequests, slice};
+use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
+use pslite_core::wire::{DataType, Devices, Frames, Message, Meta, NodeId, SERVER_GROUP};
+use pslite_observe::{MessageKind, Traffic};
+use pslite_transport::fork::{self, Life};
 
 /// Gets the messages of a customer, on the customer's thread, one after the other.
 pub type Handler = Box<dyn Fn(Message) + Send + Sync>;
@@ -281,7 +281,7 @@ impl Customer {
             .spawn(move || served.serve())
             .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
         let handle = CustomerHandle { shared };
-        Ok(Self { handle, registry, thread: Some(thread), _life: Life::new() })
+        Ok(Self { handle, registry, thread: Some(thread), _life: Life::begin() })
     }
 
     /// What others use to work with this customer.

@@ -10,7 +10,7 @@ use super::error::{NodeError, Result};
 use super::service::Delivery;
 use super::shell::Shell;
 use super::van::lock;
-use crate::kv::rounds::Round;
+use pslite_core::kv::rounds::Round;
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
 /// receiving thread and then ends the process (postoffice.cc:125); these wait aside.

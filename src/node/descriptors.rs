@@ -7,8 +7,8 @@
 
 use super::error::{NodeError, Result};
 use super::settings::Settings;
-use crate::transport::descriptors::{TooFew, make_room};
-use crate::wire::Role;
+use pslite_core::wire::Role;
+use pslite_transport::descriptors::{TooFew, make_room};
 
 /// libzmq's threads and sockets, listeners, and some for what the application opens meanwhile.
 const OWN: u64 = 48;
@@ -69,7 +69,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::node::settings::{Asked, Lookup};
+    use crate::settings::{Asked, Lookup};
 
     fn settings(
         role: &'static str,

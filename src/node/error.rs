@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use crate::transport::fork;
+use pslite_transport::fork;
 
 /// The error of every fallible call of this room.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

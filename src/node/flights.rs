@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::customer::{Payload, Requests, Shared, with_data};
 use super::error::{NodeError, Result};
 use super::van::{Van, lock};
-use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
-use crate::kv::worker::Response;
-use crate::kv::{Finished, KvError};
-use crate::observe::MessageKind;
-use crate::values::kind::form_of;
-use crate::values::{Form, KvPairs};
-use crate::wire::elastic::Word;
-use crate::wire::{Key, Meta, NodeId, id_to_rank, server_id};
+use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
+use pslite_core::kv::worker::Response;
+use pslite_core::kv::{Finished, KvError};
+use pslite_core::values::kind::form_of;
+use pslite_core::values::{Form, KvPairs};
+use pslite_core::wire::elastic::Word;
+use pslite_core::wire::{Key, Meta, NodeId, id_to_rank, server_id};
+use pslite_observe::MessageKind;
 
 /// Rounds that wait to be reported; the clock takes them twenty times a second.
 const ROUNDS_KEPT: usize = 1024;
@@ -202,7 +202,7 @@ impl Shared {
     /// who fails the job tells them.
     fn send_again(&self, van: &Arc<Van>, messages: Vec<Outgoing>) {
         if let Err(error) = self.send_parts(van, messages) {
-            crate::observe::log::write(crate::observe::log::Level::Verbose, &error.to_string());
+            pslite_observe::log::write(pslite_observe::log::Level::Verbose, &error.to_string());
         }
     }
 

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use super::customer::Shared;
 use super::service::Delivery;
 use super::van::{Van, lock};
-use crate::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
-use crate::observe::log::{self, Level};
-use crate::transport::native::LEND_MIN;
-use crate::values::{KvPairs, server_key_ranges};
-use crate::wire::{Message, Meta, NodeId};
+use pslite_core::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
+use pslite_core::values::{KvPairs, server_key_ranges};
+use pslite_core::wire::{Message, Meta, NodeId};
+use pslite_observe::log::{self, Level};
+use pslite_transport::native::LEND_MIN;
 
 /// Ticks of the clock between two looks at what is held back: about a second.
 const TICKS: u32 = 20;

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::error::{NodeError, Result};
-use crate::cluster::journal::frames::{self, MAGIC};
-use crate::cluster::journal::{Change, Record, State};
-use crate::observe::log::{self, Level};
+use pslite_core::cluster::journal::frames::{self, MAGIC};
+use pslite_core::cluster::journal::{Change, Record, State};
+use pslite_observe::log::{self, Level};
 
 /// A journal is not written anew before it has that many bytes.
 const REWRITE_AT: u64 = 256 << 10;
@@ -265,7 +265,7 @@ mod tests {
         let folder = Folder::new("short");
         let (mut journal, _) = reopened(&folder);
         journal.append(&job());
-        let about = |id| crate::cluster::journal::About { id, text: "x".repeat(60_000) };
+        let about = |id| pslite_core::cluster::journal::About { id, text: "x".repeat(60_000) };
         for i in 0..40 {
             journal.append(&Record::new(Change::Lost(about(8 + i % 2))));
         }

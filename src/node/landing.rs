@@ -16,12 +16,12 @@ use super::customer::{Requests, Shared};
 use super::customers::Customers;
 use super::flights::element_of;
 use super::van::lock;
-use crate::kv::{Assembled, Slices};
-use crate::transport::native::{Place, Sink};
-use crate::transport::{CallersMemory, Claim};
-use crate::values::{KvPairs, iter_lens};
-use crate::wire::elastic::Placed;
-use crate::wire::{self, Meta, NodeId, server_id};
+use pslite_core::kv::{Assembled, Slices};
+use pslite_core::values::{KvPairs, iter_lens};
+use pslite_core::wire::elastic::Placed;
+use pslite_core::wire::{self, Meta, NodeId, server_id};
+use pslite_transport::native::{Place, Sink};
+use pslite_transport::{CallersMemory, Claim};
 
 /// Smaller destinations gain nothing: their answers are copied from the buffer that they are read to, several at a time.
 pub const LANDS_MIN: usize = 64 << 10;

@@ -8,8 +8,8 @@ fn lens(lens: &[i32]) -> Bytes {
     lens.iter().flat_map(|len| len.to_ne_bytes()).collect()
 }
 
-fn destination(own: &mut [u8], lens: Bytes) -> Destination {
-    Destination { memory: CallersMemory::of_test(own), lens }
+fn destination(bytes: usize, lens: Bytes) -> Destination {
+    Destination { memory: CallersMemory::owned(vec![0; bytes].into()), lens }
 }
 
 fn answer(timestamp: i32, part: Option<(u32, u64, u64)>) -> Meta {
@@ -17,10 +17,10 @@ fn answer(timestamp: i32, part: Option<(u32, u64, u64)>) -> Meta {
     Meta { timestamp, placed, ..Meta::default() }
 }
 
-/// A pull of three servers' keys into 1000 bytes, of which the first server has two keys.
-fn landings(own: &mut [u8], expected: &[i32]) -> Landings {
+/// A pull of three servers' keys into so many bytes, of which the first server has two keys.
+fn landings(bytes: usize, expected: &[i32]) -> Landings {
     let landings = Landings::default();
-    landings.open(5, destination(own, lens(expected)));
+    landings.open(5, destination(bytes, lens(expected)));
     let (two, one) = (kv(2), kv(1));
     landings.cut(5, 1, [(0, &two, 0), (1, &one, 4), (3, &one, 4)].into_iter(), false);
     landings
@@ -28,8 +28,7 @@ fn landings(own: &mut [u8], expected: &[i32]) -> Landings {
 
 #[test]
 fn each_slice_has_its_place_and_its_size() {
-    let mut own = vec![0; 1000];
-    let landings = landings(&mut own, &[100, 200, 300, 400]);
+    let landings = landings(1000, &[100, 200, 300, 400]);
     let place = |rank: usize, timestamp, len| {
         landings.place(server_id(rank), &answer(timestamp, None), len).map(|claim| claim.size())
     };
@@ -54,8 +53,7 @@ fn each_slice_has_its_place_and_its_size() {
 
 #[test]
 fn a_piece_has_its_place_in_its_slice() {
-    let mut own = vec![0; 1000];
-    let landings = landings(&mut own, &[100, 200, 300, 400]);
+    let landings = landings(1000, &[100, 200, 300, 400]);
     let place = |part: (u32, u64, u64), len| {
         // Any server may have it.
         landings.place(server_id(7), &answer(5, Some(part)), len).map(Claim::into_frame)
@@ -82,36 +80,36 @@ fn a_piece_has_its_place_in_its_slice() {
 
 #[test]
 fn without_lens_all_keys_have_equally_many_and_else_nothing_lands() {
-    let mut own = vec![0; 1000];
-    let found = |own: &mut [u8], expected: &[i32], len| {
-        let landings = landings(own, expected);
+    let found = |bytes: usize, expected: &[i32], len| {
+        let landings = landings(bytes, expected);
         landings.place(server_id(0), &answer(5, None), len).is_some()
     };
-    assert!(found(&mut own, &[], 500));
+    assert!(found(1000, &[], 500));
     for wrong in [&[100, 200, 300, 399][..], &[100, 200, 700], &[-1, 301, 300, 400], &[0; 5]] {
-        assert!(!(0..=1000).any(|len| found(&mut own, wrong, len)), "{wrong:?}");
+        assert!(!(0..=1000).any(|len| found(1000, wrong, len)), "{wrong:?}");
     }
-    own.push(0);
-    assert!(!(0..=1000).any(|len| found(&mut own, &[], len)), "it cannot be divided");
+    assert!(!(0..=1000).any(|len| found(1001, &[], len)), "it cannot be divided");
 }
 
 /// What is pushed from the memory that is pulled into must not be overwritten before it was sent.
 #[test]
 fn what_is_pushed_from_the_same_memory_is_safe() {
-    let mut own = vec![0; 1000];
-    let lands = |own: &mut [u8], pushed: [(usize, usize); 2], again| {
+    let lands = |pushed: [(usize, usize); 2], again| {
+        let destination = destination(1000, lens(&[500, 500]));
         let slices = pushed.map(|(at, len)| {
-            let mut claimed = CallersMemory::of_test(own).claim(at..at + len).unwrap();
+            let mut claimed = destination.memory.claim(at..at + len).unwrap();
             assert!(claimed.with(&mut |_| {}));
             KvPairs { vals: claimed.into_frame(), ..kv(1) }
         });
         let landings = Landings::default();
-        landings.open(5, destination(own, lens(&[500, 500])));
+        landings.open(5, destination);
         landings.cut(5, 1, [(0, &slices[0], 1), (1, &slices[1], 1)].into_iter(), again);
+        // Only here it was claimed to be pushed; an application's array is not.
+        drop(slices);
         landings.place(server_id(0), &answer(5, None), 500).is_some()
     };
-    assert!(lands(&mut own, [(0, 500), (500, 500)], false));
-    assert!(!lands(&mut own, [(0, 500), (500, 500)], true), "it may have to be sent again");
-    assert!(!lands(&mut own, [(0, 400), (400, 600)], false));
-    assert!(!lands(&mut own, [(500, 500), (0, 500)], false));
+    assert!(lands([(0, 500), (500, 500)], false));
+    assert!(!lands([(0, 500), (500, 500)], true), "it may have to be sent again");
+    assert!(!lands([(0, 400), (400, 600)], false));
+    assert!(!lands([(500, 500), (0, 500)], false));
 }

@@ -1,8 +1,8 @@
 //! Gives the store memory that peers of this host may read: then a pull is answered without a copy. May touch
 //! `store` and `transport`, which do not know each other.
 
-use crate::transport::native::{Block, LEND_MIN, LentMemory};
-use crate::values::{Allocator, Memory};
+use pslite_core::values::{Allocator, Memory};
+use pslite_transport::native::{Block, LEND_MIN, LentMemory};
 
 /// The memory that a transport lends.
 pub(super) struct Lending(pub(super) LentMemory);

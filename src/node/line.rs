@@ -11,7 +11,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::van::lock;
-use crate::fifo::PriorityFifo;
+use pslite_core::fifo::PriorityFifo;
 
 /// From here on handling an item counts as slow: about fifty times what the thread switch costs.
 const SLOW: Duration = Duration::from_micros(250);

@@ -14,14 +14,14 @@ use super::customer::Shared;
 use super::service::Delivery;
 use super::shell::{Owner, send_transfer};
 use super::van::{Van, lock};
-use crate::cluster::said::Said;
-use crate::cluster::{Difference, Event};
-use crate::observe::log::{self, Level};
-use crate::store::News;
-use crate::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
-use crate::values::KvPairs;
-use crate::wire::elastic::{Claim, Order, Transfer, Word};
-use crate::wire::{Key, Message, Meta, NodeId};
+use pslite_core::cluster::said::Said;
+use pslite_core::cluster::{Difference, Event};
+use pslite_core::store::News;
+use pslite_core::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
+use pslite_core::values::KvPairs;
+use pslite_core::wire::elastic::{Claim, Order, Transfer, Word};
+use pslite_core::wire::{Key, Message, Meta, NodeId};
+use pslite_observe::log::{self, Level};
 
 /// What an application does so that its keys can move. Keys are those of requests. Called on a thread of the library
 /// while the handler of the customer does not run; all requests for the key were answered before.

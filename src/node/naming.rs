@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::error::{NodeError, Result};
 use super::settings::Settings;
-use crate::observe::log::{self, Level};
-use crate::transport::address::{AddressError, resolve};
-use crate::wire::Role;
+use pslite_core::wire::Role;
+use pslite_observe::log::{self, Level};
+use pslite_transport::address::{AddressError, resolve};
 
 /// How often the resolver is asked.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::address;
 use super::error::{NodeError, Result};
-use crate::cluster::Status;
-use crate::transport::address as net;
-use crate::transport::zmq::{Answers, Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};
-use crate::wire::elastic::{Word, WordKind};
-use crate::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
+use pslite_core::cluster::Status;
+use pslite_core::wire::elastic::{Word, WordKind};
+use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
+use pslite_transport::address as net;
+use pslite_transport::zmq::{Answers, Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};
 
 /// The largest frame that is taken: the answer has a line for each node.
 const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -53,7 +53,7 @@ impl Operator {
 
     fn ask(&self, kind: WordKind, node: NodeId) -> Result<Word> {
         let fail =
-            |error: crate::transport::zmq::TransportError| NodeError::Address(error.to_string());
+            |error: pslite_transport::zmq::TransportError| NodeError::Address(error.to_string());
         let transport = ZmqTransport::new(ZmqOptions {
             send_queue: QUEUE,
             recv_queue: QUEUE,

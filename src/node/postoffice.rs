@@ -14,12 +14,12 @@ use super::settings::{Asked, Lookup, Settings};
 use super::shell::Shell;
 use super::threads;
 use super::van::{Meeting, Van, lock};
-use crate::cluster::Event;
-use crate::observe::log;
-use crate::transport::fork;
-use crate::transport::sys::heap;
-use crate::values::{KeyRange, server_key_ranges};
-use crate::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
+use pslite_core::cluster::Event;
+use pslite_core::values::{KeyRange, server_key_ranges};
+use pslite_core::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
+use pslite_observe::log;
+use pslite_transport::fork;
+use pslite_transport::heap;
 
 /// How often a server without an application looks whether the job still runs.
 const CHECK: Duration = Duration::from_millis(50);
@@ -373,7 +373,7 @@ impl Postoffice {
         })
     }
 
-    /// All that this node has counted ([`crate::observe::EVENTS`]): one JSON object, as `PSLITE_METRICS`
+    /// All that this node has counted ([`pslite_observe::EVENTS`]): one JSON object, as `PSLITE_METRICS`
     /// writes it (`docs/metrics.md`).
     ///
     /// # Errors

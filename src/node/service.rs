@@ -10,14 +10,14 @@ use super::error::NodeError;
 use super::movable::Movable;
 use super::shell::{Owner, Shell};
 use super::van::lock;
-use crate::kv::unanswered::{Held, Stuck};
-use crate::kv::worker::Response;
-use crate::kv::{Finished, Unanswered};
-use crate::observe::MessageKind;
-use crate::observe::log::{self, Level};
-use crate::values::{KvPairs, key_at, server_key_ranges};
-use crate::wire::elastic::{Order, Word};
-use crate::wire::{Message, Meta, NodeId};
+use pslite_core::kv::unanswered::{Held, Stuck};
+use pslite_core::kv::worker::Response;
+use pslite_core::kv::{Finished, Unanswered};
+use pslite_core::values::{KvPairs, key_at, server_key_ranges};
+use pslite_core::wire::elastic::{Order, Word};
+use pslite_core::wire::{Message, Meta, NodeId};
+use pslite_observe::MessageKind;
+use pslite_observe::log::{self, Level};
 
 /// What reaches a customer.
 #[derive(Clone, Debug)]

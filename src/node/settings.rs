@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use self::reader::Reader;
 use super::error::{NodeError, Result};
-use crate::cluster::RankOrder;
-use crate::observe::MetricsFile;
-use crate::observe::log::Level;
-use crate::placement::links::PROBE_AFTER;
-use crate::transport::native::Carriers;
-use crate::wire::{Dialect, Role};
+use pslite_core::cluster::RankOrder;
+use pslite_core::placement::links::PROBE_AFTER;
+use pslite_core::wire::{Dialect, Role};
+use pslite_observe::MetricsFile;
+use pslite_observe::log::Level;
+use pslite_transport::native::Carriers;
 
 /// Finds the text of a setting; `None` if it is not set.
 pub type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -32,7 +32,7 @@ pub struct Asked {
     pub group_size: Option<u16>,
     /// The wire, unless `PSLITE_WIRE` names one.
     pub dialect: Option<Dialect>,
-    /// Whether a server holds pushes back ([`crate::kv::gate`]), unless `PSLITE_HOLD_PUSHES` says.
+    /// Whether a server holds pushes back ([`pslite_core::kv::gate`]), unless `PSLITE_HOLD_PUSHES` says.
     pub holds_pushes: Option<bool>,
 }
 

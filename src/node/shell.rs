@@ -22,15 +22,15 @@ use super::customer::Shared;
 use super::error::Result;
 use super::lending::Lending;
 use super::van::lock;
-use crate::cluster::said::Said;
-use crate::observe::log::{self, Level};
-use crate::observe::{MessageKind, Traffic};
-use crate::store::command::Head;
-use crate::store::elastic::{Due, Outbound};
-use crate::store::profile::{Profiler, Served, TraceFile};
-use crate::store::{Answer, PART_BYTES, Store, StoreConfig};
-use crate::values::{KvPairs, key_at, server_key_ranges};
-use crate::wire::{Frames, Message, Meta, NodeId};
+use pslite_core::cluster::said::Said;
+use pslite_core::store::command::Head;
+use pslite_core::store::elastic::{Due, Outbound};
+use pslite_core::store::profile::{Profiler, Served, TraceFile};
+use pslite_core::store::{Answer, PART_BYTES, Store, StoreConfig};
+use pslite_core::values::{KvPairs, key_at, server_key_ranges};
+use pslite_core::wire::{Frames, Message, Meta, NodeId};
+use pslite_observe::log::{self, Level};
+use pslite_observe::{MessageKind, Traffic};
 
 /// The sender of pushes and commands that hand the store over. Nobody gets their answers.
 pub(crate) const HAND_OVER: NodeId = -2;
@@ -167,7 +167,7 @@ impl Shell {
         if self.has_application && !settings.native_store {
             self.handed_over.store(true, Ordering::Release);
         }
-        let rank = van.with_cluster(|cluster, _| crate::wire::id_to_rank(cluster.me().id));
+        let rank = van.with_cluster(|cluster, _| pslite_core::wire::id_to_rank(cluster.me().id));
         let ranges = server_key_ranges(settings.num_servers);
         let policy = van.policy();
         // One that joined has no range of its own.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::placement::links::Ran;
+use pslite_core::placement::links::Ran;
 
 /// Threads that are looked at, at most.
 const THREADS_MAX: usize = 1024;

@@ -26,15 +26,15 @@ use super::landing::PullLanding;
 use super::planning::{Measuring, Planning};
 use super::postoffice::OnFailure;
 use super::settings::Settings;
-use crate::cluster::{self, Cluster, Event, Failure, FailureKind};
-use crate::delivery::{ResendConfig, Resender};
-use crate::observe::log::{self, Level, RateLimit};
-use crate::observe::{MessageKind, Traffic};
-use crate::transport::fork::{self, Life};
-use crate::transport::native::{LentMemory, NativeTransport};
-use crate::transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
-use crate::wire::elastic::Word;
-use crate::wire::{self, Message, NodeId, Role, SCHEDULER, id_to_rank};
+use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
+use pslite_core::delivery::{ResendConfig, Resender};
+use pslite_core::wire::elastic::Word;
+use pslite_core::wire::{self, Message, NodeId, Role, SCHEDULER, id_to_rank};
+use pslite_observe::log::{self, Level, RateLimit};
+use pslite_observe::{MessageKind, Traffic};
+use pslite_transport::fork::{self, Life};
+use pslite_transport::native::{LentMemory, NativeTransport};
+use pslite_transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
 use receive::Detour;
 use setup::{cluster_config, journal, scheduler_node};
 
@@ -139,7 +139,7 @@ impl Van {
             None => Cluster::new(config, Duration::ZERO),
         };
         let van = Arc::new(Self {
-            _life: Life::new(),
+            _life: Life::begin(),
             resender: settings.resend.map(|timeout| {
                 Mutex::new(Resender::new(ResendConfig {
                     timeout,

@@ -10,8 +10,8 @@ use super::customer::{Requests, Shared};
 use super::error::{NodeError, Result};
 use super::service::Delivery;
 use super::van::{Van, lock};
-use crate::kv::State;
-use crate::transport::native::{NativeTransport, Stay};
+use pslite_core::kv::State;
+use pslite_transport::native::{NativeTransport, Stay};
 
 /// Those who wait for requests of a customer.
 #[derive(Debug, Default)]

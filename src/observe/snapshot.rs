@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::events::{Counted, Label};
 use super::histogram::BUCKETS;
-use crate::wire::{NodeId, SCHEDULER, id_to_rank, is_worker, server_id};
+use pslite_core::wire::{NodeId, SCHEDULER, id_to_rank, is_worker, server_id};
 
 /// The numbers of one event and one set of labels.
 #[derive(Clone, Debug, PartialEq, Eq)]

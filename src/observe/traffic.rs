@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::events::{Counted, Label};
 use super::histogram::Histogram;
 use super::snapshot::{Snapshot, Value, peer_name};
-use crate::wire::{Meta, NodeId};
+use pslite_core::wire::{Meta, NodeId};
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Traffic {
     #[must_use]
     pub fn new(num_workers: usize, num_servers: usize) -> Self {
         let nodes = num_workers.max(num_servers) + JOINERS;
-        let ids = crate::wire::worker_id(nodes) as usize + 1;
+        let ids = pslite_core::wire::worker_id(nodes) as usize + 1;
         Self {
             started: Instant::now(),
             peers: (0..ids).map(|_| OnceLock::new()).collect(),
@@ -230,7 +230,7 @@ mod tests {
         traffic.sent(8, MessageKind::Push, 100);
         traffic.sent(8, MessageKind::Push, 50);
         traffic.received(11, MessageKind::Response, 7);
-        traffic.received(crate::wire::EMPTY, MessageKind::Control, 1);
+        traffic.received(pslite_core::wire::EMPTY, MessageKind::Control, 1);
         traffic.received(-5, MessageKind::Control, 1);
         traffic.served(11, MessageKind::Pull, Duration::from_micros(3));
         let mut snapshot = Snapshot::default();

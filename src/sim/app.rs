@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::network::Process;
-use crate::cluster::{Action, Cluster, Event};
-use crate::values::KvPairs;
-use crate::wire::{DataType, Frames, Message, Meta, NodeId};
+use pslite_core::cluster::{Action, Cluster, Event};
+use pslite_core::values::KvPairs;
+use pslite_core::wire::{DataType, Frames, Message, Meta, NodeId};
 
 /// The command that ends a server (MXNet's `kStopServer`).
 pub(super) const STOP: i32 = 2;

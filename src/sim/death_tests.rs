@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::tests::results;
 use super::*;
-use crate::random::Random;
-use crate::wire::Role;
+use pslite_core::random::Random;
+use pslite_core::wire::Role;
 
 /// The reason of each survivor's end; fails if one has none, or one that does not name the dead.
 fn check_named(config: &JobConfig, report: &Report, victim: usize) {

@@ -15,9 +15,9 @@ use super::server::Server;
 use super::steps::Steps;
 use super::trace::{Trace, fnv1a};
 use super::worker::Worker;
-use crate::cluster::{ClusterConfig, RankOrder};
-use crate::random::Random;
-use crate::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
+use pslite_core::cluster::{ClusterConfig, RankOrder};
+use pslite_core::random::Random;
+use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
 
 /// What happens to the job, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

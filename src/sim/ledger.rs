@@ -7,8 +7,8 @@
 //! the servers made it.
 
 use super::app::Judge;
-use crate::random::mix;
-use crate::wire::Key;
+use pslite_core::random::mix;
+use pslite_core::wire::Key;
 
 /// Words of one key.
 pub const WORDS: usize = 3;

@@ -3,11 +3,11 @@
 //!
 //! May touch `placement` and `kv`'s ranges of ranks; like all of `sim` no clock and no chance but [`Random`]'s.
 
-use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
-use crate::placement::layout::{LayoutError, PieceLoad, Plan, apply};
-use crate::placement::shares::{Parameters, plan};
-use crate::random::Random;
-use crate::wire::{Key, server_id, worker_id};
+use pslite_core::placement::cost::{Exchange, Model, Replicas, Server, Worker};
+use pslite_core::placement::layout::{LayoutError, PieceLoad, Plan, apply};
+use pslite_core::placement::shares::{Parameters, plan};
+use pslite_core::random::Random;
+use pslite_core::wire::{Key, server_id, worker_id};
 
 /// A megabit per second, in bytes.
 const MBIT: f64 = 125_000.0;

@@ -4,7 +4,7 @@ use super::app::{Application, Input, Output, View};
 use super::ledger::Ledger;
 use super::server::Server;
 use super::worker::Worker;
-use crate::wire::ALL_GROUP;
+use pslite_core::wire::ALL_GROUP;
 
 /// Enters the job, and leaves it: the scheduler's two barriers.
 const START: u64 = 1;

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::app::{APP, Input, Output, STOP, View, answer, frame, pairs, with_data, words};
-use crate::kv::Unanswered;
-use crate::kv::unanswered::Stuck;
-use crate::values::{KvPairs, key_at};
-use crate::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
+use pslite_core::kv::Unanswered;
+use pslite_core::kv::unanswered::Stuck;
+use pslite_core::values::{KvPairs, key_at};
+use pslite_core::wire::{ALL_GROUP, Key, Message, Meta, NodeId};
 
 /// Enters the job.
 const START: u64 = 1;

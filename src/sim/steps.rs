@@ -1,7 +1,7 @@
 //! Deaths of servers at a named step: exactly before or after a message of one kind leaves a process, or is handled there.
 
-use crate::wire::elastic::{TransferKind, WordKind};
-use crate::wire::{Message, Role};
+use pslite_core::wire::elastic::{TransferKind, WordKind};
+use pslite_core::wire::{Message, Role};
 
 /// What a message does for a job whose pieces move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

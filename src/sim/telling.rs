@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::wire::elastic::{Claim, Placed, Route, Transfer, TransferKind, Word};
-use crate::wire::{Control, Message, Meta};
+use pslite_core::wire::elastic::{Claim, Placed, Route, Transfer, TransferKind, Word};
+use pslite_core::wire::{Control, Message, Meta};
 
 /// A message, for people.
 pub(super) struct Telling<'a>(pub(super) &'a Message);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::random::Random;
+use pslite_core::random::Random;
 
 /// A small job whose size the seed decides: up to three workers and two servers.
 fn job(seed: u64) -> JobConfig {

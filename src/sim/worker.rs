@@ -4,11 +4,11 @@
 
 use super::app::{APP, Input, Judge, Output, Program, STOP, View, frame, pairs, with_data, words};
 use super::ledger::{Ledger, WORDS, gradient};
-use crate::kv::worker::Response;
-use crate::kv::{Finished, Pending, State, WorkerRequests, slice};
-use crate::random::Random;
-use crate::values::{KeyRange, KvPairs, server_key_ranges};
-use crate::wire::{
+use pslite_core::kv::worker::Response;
+use pslite_core::kv::{Finished, Pending, State, WorkerRequests, slice};
+use pslite_core::random::Random;
+use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
+use pslite_core::wire::{
     ALL_GROUP, Frames, Key, Message, Meta, NodeId, WORKER_GROUP, id_to_rank, server_id,
 };
 

@@ -1,6 +1,6 @@
 //! What the transports count about each peer, in each direction. Cheap enough to be always on.
 
-use crate::observe::histogram::BUCKETS;
+use pslite_observe::histogram::BUCKETS;
 
 /// What was counted about one direction of one peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

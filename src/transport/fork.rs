@@ -23,10 +23,12 @@ const HALF: u32 = 32;
 
 /// Some part of a node that has threads or sockets: a van, a customer.
 #[derive(Debug)]
-pub(crate) struct Life(());
+pub struct Life(());
 
 impl Life {
-    pub(crate) fn new() -> Self {
+    /// From here to its drop, this process has a node.
+    #[must_use]
+    pub fn begin() -> Self {
         sys::fork::close_in_children();
         // From here on it is known when that changes.
         note_process();
@@ -51,7 +53,7 @@ impl Drop for Life {
 }
 
 /// Remembers what the node of this process is.
-pub(crate) fn note_node(role: u32, rank: u32) {
+pub fn note_node(role: u32, rank: u32) {
     let packed = (u64::from(role) + 1) << HALF | (u64::from(rank) + 1);
     NODE.store(packed, Ordering::Relaxed);
 }
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_process_with_a_node_knows_its_number_without_asking() {
-        let _life = Life::new();
+        let _life = Life::begin();
         assert_eq!(PROCESS.load(Ordering::Relaxed), std::process::id());
         assert!(!is_forked());
     }

@@ -10,7 +10,7 @@
 pub(crate) mod arena;
 pub(crate) mod callers;
 pub(crate) mod fork;
-pub(crate) mod heap;
+pub mod heap;
 pub(crate) mod memory;
 pub(crate) mod tcp;
 

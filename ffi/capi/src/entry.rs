@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pslite::node::{
+use pslite_core::values::KvPairs;
+use pslite_core::wire::{DataType, Devices, Dialect, Frames, Message, Meta, Role};
+use pslite_node::{
     Lookup, NodeError, Postoffice, PullSink, Request, Values, customer::Done, refuse_forked,
 };
-use pslite::observe::log::{self, Level};
-use pslite::transport::fork::is_forked;
-use pslite::values::KvPairs;
-use pslite::wire::{DataType, Devices, Dialect, Frames, Message, Meta, Role};
+use pslite_observe::log::{self, Level};
+use pslite_transport::fork::is_forked;
 use smallvec::SmallVec;
 
 use crate::lent::{bytes_of, frames_of, pairs_of, parts_of};

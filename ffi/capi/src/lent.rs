@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use bytes::Bytes;
-use pslite::wire::Frames;
+use pslite_core::wire::Frames;
 use smallvec::SmallVec;
 
 use crate::types::{CBuffer, CFrame, CKv, CPart};
@@ -64,8 +64,8 @@ pub(crate) fn bytes_of(buffer: &CBuffer) -> Bytes {
 const COPY_MAX: usize = 256;
 
 /// The three buffers of a message.
-pub(crate) fn pairs_of(kv: &CKv) -> pslite::values::KvPairs {
-    pslite::values::KvPairs {
+pub(crate) fn pairs_of(kv: &CKv) -> pslite_core::values::KvPairs {
+    pslite_core::values::KvPairs {
         keys: bytes_of(&kv.keys),
         vals: bytes_of(&kv.vals),
         lens: bytes_of(&kv.lens),
@@ -89,7 +89,10 @@ pub(crate) fn frames_of(frames: *const CFrame, count: usize) -> (Frames, SmallVe
 }
 
 /// What each server gets. A rank that is none is past every server's.
-pub(crate) fn parts_of(parts: *const CPart, count: usize) -> Vec<(usize, pslite::values::KvPairs)> {
+pub(crate) fn parts_of(
+    parts: *const CPart,
+    count: usize,
+) -> Vec<(usize, pslite_core::values::KvPairs)> {
     let rank = |part: &CPart| usize::try_from(part.rank).unwrap_or(usize::MAX);
     items(parts, count).iter().map(|part| (rank(part), pairs_of(&part.kv))).collect()
 }

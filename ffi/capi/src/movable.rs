@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use bytes::Bytes;
-use pslite::node::{KeyState, NodeError};
+use pslite_node::{KeyState, NodeError};
 
 use crate::status::quiet;
 use crate::types::CMovable;

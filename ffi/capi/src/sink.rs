@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 
 use bytes::Bytes;
-use pslite::kv::assembly::Assembled;
-use pslite::node::landing::LANDS_MIN;
-use pslite::node::{CallersMemory, Destination as Wanted, PullSink};
+use pslite_core::kv::assembly::Assembled;
+use pslite_node::landing::LANDS_MIN;
+use pslite_node::{CallersMemory, Destination as Wanted, PullSink};
 
 use crate::types::{CDestination, PlaceFn};
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pslite::node::NodeError;
+use pslite_node::NodeError;
 
 pub(crate) const OK: c_int = 0;
 const PANIC: c_int = -100;

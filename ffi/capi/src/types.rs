@@ -181,18 +181,18 @@ pub struct CMovable {
 
 /// `pslite_node`.
 pub struct CNode {
-    pub(crate) postoffice: pslite::node::Postoffice,
+    pub(crate) postoffice: pslite_node::Postoffice,
     pub(crate) hostname: std::sync::Mutex<std::ffi::CString>,
 }
 
 /// `pslite_message`: shared, immutable.
 pub struct CMessage {
-    pub(crate) message: pslite::wire::Message,
+    pub(crate) message: pslite_core::wire::Message,
     /// The error text with its closing NUL, if any.
     pub(crate) error: Option<std::ffi::CString>,
 }
 
 /// `pslite_customer`.
 pub struct CCustomer {
-    pub(crate) owner: pslite::node::Customer,
+    pub(crate) owner: pslite_node::Customer,
 }

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use pslite::node::{NodeError, Values};
-use pslite::wire::{DataType, Device, Devices};
+use pslite_core::wire::{DataType, Device, Devices};
+use pslite_node::{NodeError, Values};
 
 use crate::types::CDevices;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Shared;
-use crate::node::van::lock;
-use crate::observe::log::{self, Level};
-use crate::store::Reminder;
+use crate::van::lock;
+use pslite_core::store::Reminder;
+use pslite_observe::log::{self, Level};
 
 /// Between two looks at the requests.
 const LOOK: Duration = Duration::from_secs(1);

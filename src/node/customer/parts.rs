@@ -2,13 +2,13 @@
 //! KVWorker and SimpleApp (a slicer of their own, `Van::Send`, `Customer::Accept`). May touch the customer.
 
 use super::{CustomerHandle, Done, Request, Shared};
-use crate::kv::Slices;
-use crate::node::error::{NodeError, Result};
-use crate::node::service::Delivery;
-use crate::node::van::{Van, lock};
-use crate::observe::log::{self, Level};
-use crate::values::{KEY_SIZE, KvPairs};
-use crate::wire::Message;
+use crate::error::{NodeError, Result};
+use crate::service::Delivery;
+use crate::van::{Van, lock};
+use pslite_core::kv::Slices;
+use pslite_core::values::{KEY_SIZE, KvPairs};
+use pslite_core::wire::Message;
+use pslite_observe::log::{self, Level};
 
 /// Data frames of one message; the wires carry no more.
 pub(super) const FRAMES_MAX: usize = 15;
@@ -61,7 +61,7 @@ impl CustomerHandle {
 
 impl Shared {
     /// True if this message of a KVWorker's or KVServer's has neither keys with values nor nothing; it is told then.
-    pub(in crate::node) fn is_odd(&self, message: &Message) -> bool {
+    pub(crate) fn is_odd(&self, message: &Message) -> bool {
         let meta = &message.meta;
         if meta.simple_app || meta.transfer.is_some() || matches!(message.data.len(), 0 | 2 | 3) {
             return false;
@@ -78,7 +78,7 @@ impl Shared {
 
 impl Van {
     /// Sends a message that the application made.
-    pub(in crate::node) fn send_made(&self, message: Message) -> Result<()> {
+    pub(crate) fn send_made(&self, message: Message) -> Result<()> {
         check_frames(&message)?;
         let to = message.meta.recver;
         let known = self.with_cluster(|cluster, _| cluster.ids_of(to));

@@ -2,14 +2,14 @@
 //! not, or by the library's own store. May touch the customer; what it decides is in `store`.
 
 use super::{CustomerHandle, Shared, with_data};
-use crate::kv::Unanswered;
-use crate::node::error::{NodeError, Result};
-use crate::node::movable::{KeyState, Movable};
-use crate::node::shell::{HAND_OVER, Shell};
-use crate::node::van::{Van, lock};
-use crate::observe::log::{self, Level};
-use crate::values::KvPairs;
-use crate::wire::{Meta, NodeId};
+use crate::error::{NodeError, Result};
+use crate::movable::{KeyState, Movable};
+use crate::shell::{HAND_OVER, Shell};
+use crate::van::{Van, lock};
+use pslite_core::kv::Unanswered;
+use pslite_core::values::KvPairs;
+use pslite_core::wire::{Meta, NodeId};
+use pslite_observe::log::{self, Level};
 
 impl Shared {
     pub(crate) fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
@@ -39,7 +39,7 @@ impl Shared {
     }
 
     /// The application sends an answer by itself.
-    pub(in crate::node) fn note_answer(&self, answer: &Meta) {
+    pub(crate) fn note_answer(&self, answer: &Meta) {
         self.settle(answer.recver, answer);
         self.gate_answered(&Meta { sender: answer.recver, ..answer.clone() });
     }
@@ -52,25 +52,25 @@ impl Shared {
     }
 
     /// Answers a request that the application's handler did not get.
-    pub(in crate::node) fn send_answer(&self, van: &Van, request: &Meta, kv: KvPairs) {
+    pub(crate) fn send_answer(&self, van: &Van, request: &Meta, kv: KvPairs) {
         if let Err(error) = van.send(with_data(response_meta(request, self.app_id), kv)) {
             log::write(Level::Warning, &error.to_string());
         }
     }
 
     /// What stands between keys that move and the application's handler, if something does.
-    pub(in crate::node) fn movable(&self) -> Option<&Movable> {
+    pub(crate) fn movable(&self) -> Option<&Movable> {
         self.movable.get().filter(|_| self.shell.get().is_none())
     }
 
     /// True for a server whose keys may move.
-    pub(in crate::node) fn serves_by_itself(&self) -> bool {
+    pub(crate) fn serves_by_itself(&self) -> bool {
         self.shell.get().is_some() || self.movable.get().is_some()
     }
 
     /// A server whose application was made without knowing of keys that move may let them move all the same
     /// (`PSLITE_SERVER_STATELESS`): that is known when the node has started.
-    pub(in crate::node) fn decide_movable(&self) {
+    pub(crate) fn decide_movable(&self) {
         let serves = || lock(&self.requests).ledger.is_some();
         if self.movable.get().is_none()
             && self.van().is_ok_and(|van| van.settings().stateless)

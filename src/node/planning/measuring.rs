@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::kv::rounds::Round;
-use crate::placement::links::{Ran, Receiver, Sample, Sender, Sent, Totals, Work};
-use crate::placement::measured::Measured;
-use crate::placement::stragglers::{Profile, ServerTime};
-use crate::transport::native::RateSample;
-use crate::wire::{NodeId, is_worker};
+use pslite_core::kv::rounds::Round;
+use pslite_core::placement::links::{Ran, Receiver, Sample, Sender, Sent, Totals, Work};
+use pslite_core::placement::measured::Measured;
+use pslite_core::placement::stragglers::{Profile, ServerTime};
+use pslite_core::wire::{NodeId, is_worker};
+use pslite_transport::native::RateSample;
 
 /// Between two words about progress or work, at least.
 const TELL_EVERY: Duration = Duration::from_millis(200);

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::probes::{Probe, Probes};
-use crate::cluster::{Cluster, RoundTimes};
-use crate::observe::log::{self, Level};
-use crate::placement::cost::Replicas;
-use crate::placement::layout::{Move, PieceLoad, Plan};
-use crate::placement::links::PROBE_AFTER;
-use crate::placement::measured::Measured;
-use crate::placement::planner::{
+use pslite_core::cluster::{Cluster, RoundTimes};
+use pslite_core::placement::cost::Replicas;
+use pslite_core::placement::layout::{Move, PieceLoad, Plan};
+use pslite_core::placement::links::PROBE_AFTER;
+use pslite_core::placement::measured::Measured;
+use pslite_core::placement::planner::{
     Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
-use crate::random::Random;
-use crate::values::{KeyRange, server_key_ranges};
-use crate::wire::elastic::{CopyPlace, Order};
-use crate::wire::{NodeId, Role};
+use pslite_core::random::Random;
+use pslite_core::values::{KeyRange, server_key_ranges};
+use pslite_core::wire::elastic::{CopyPlace, Order};
+use pslite_core::wire::{NodeId, Role};
+use pslite_observe::log::{self, Level};
 
 /// What the scheduler is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl Planning {
 }
 
 fn told_copies(pairs: &[(NodeId, NodeId)]) -> String {
-    let rank = crate::wire::id_to_rank;
+    let rank = pslite_core::wire::id_to_rank;
     let pairs: Vec<String> = pairs
         .iter()
         .map(|(owner, holder)| format!("{} at {}", rank(*owner), rank(*holder)))
@@ -213,7 +213,7 @@ fn told_copies(pairs: &[(NodeId, NodeId)]) -> String {
 fn note(status: &Status) -> String {
     let stragglers = status.servers.iter().filter_map(|server| {
         let cause = server.straggler?;
-        let rank = crate::wire::id_to_rank(server.id);
+        let rank = pslite_core::wire::id_to_rank(server.id);
         Some(format!(
             "server {rank} is {:.1} times as slow as its links: {cause:?}",
             server.slowdown
@@ -222,7 +222,7 @@ fn note(status: &Status) -> String {
     let slow = status
         .slow_workers
         .iter()
-        .map(|id| format!("worker {} holds the others up", crate::wire::id_to_rank(*id)));
+        .map(|id| format!("worker {} holds the others up", pslite_core::wire::id_to_rank(*id)));
     stragglers.chain(slow).collect::<Vec<_>>().join("; ")
 }
 
@@ -268,7 +268,7 @@ fn members(cluster: &Cluster) -> Members {
 /// and in the order in which it comes to them.
 fn layout(cluster: &Cluster, range: u64) -> Option<Vec<PieceLoad>> {
     let pieces = cluster.pieces().values().flat_map(|key| &key.pieces);
-    let load = |piece: &crate::cluster::claims::Piece| {
+    let load = |piece: &pslite_core::cluster::claims::Piece| {
         (piece.leaving_to.is_none()).then_some(PieceLoad {
             key: piece.key,
             position: piece.key % range.max(1),

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use super::{Asked, Lookup};
-use crate::cluster::RankOrder;
-use crate::node::error::{NodeError, Result};
-use crate::observe::MetricsFile;
-use crate::observe::log::Level;
-use crate::transport::host;
-use crate::transport::native::Carriers;
-use crate::wire::byteps::HOSTNAME_BYTES;
-use crate::wire::{Dialect, Role};
+use crate::error::{NodeError, Result};
+use pslite_core::cluster::RankOrder;
+use pslite_core::wire::byteps::HOSTNAME_BYTES;
+use pslite_core::wire::{Dialect, Role};
+use pslite_observe::MetricsFile;
+use pslite_observe::log::Level;
+use pslite_transport::host;
+use pslite_transport::native::Carriers;
 
 /// More connections to one peer gain nothing and cost descriptors.
 const CONNECTIONS_MAX: u8 = 8;

@@ -4,15 +4,15 @@
 use std::sync::atomic::Ordering;
 
 use super::{Head, Serving, Shell, respond};
-use crate::cluster::said::Said;
-use crate::cluster::{Difference, Event};
-use crate::node::customer::Shared;
-use crate::node::van::lock;
-use crate::observe::log::{self, Level};
-use crate::store::elastic::{Due, Outbound, Outgoing};
-use crate::store::{News, Store, StoreError};
-use crate::wire::elastic::{Claim, Order, Transfer, Word};
-use crate::wire::{Frames, Message, Meta, NodeId};
+use crate::customer::Shared;
+use crate::van::lock;
+use pslite_core::cluster::said::Said;
+use pslite_core::cluster::{Difference, Event};
+use pslite_core::store::elastic::{Due, Outbound, Outgoing};
+use pslite_core::store::{News, Store, StoreError};
+use pslite_core::wire::elastic::{Claim, Order, Transfer, Word};
+use pslite_core::wire::{Frames, Message, Meta, NodeId};
+use pslite_observe::log::{self, Level};
 
 /// Why the values of a server that was handed over do not move.
 const HANDED_OVER: &str = "MXNet's own server, in Python, keeps its values";
@@ -149,7 +149,7 @@ pub(super) fn send(customer: &Shared, out: Outbound) {
 }
 
 /// Sends another server something.
-pub(in crate::node) fn send_transfer(customer: &Shared, outgoing: Outgoing) {
+pub(crate) fn send_transfer(customer: &Shared, outgoing: Outgoing) {
     let Ok(van) = customer.van() else { return };
     let Outgoing { to, transfer, frames } = outgoing;
     let meta = Meta {

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Shell;
-use crate::cluster::Event;
-use crate::node::customer::Shared;
-use crate::node::van::lock;
-use crate::observe::log::{self, Level};
-use crate::store::{Reminder, Stall};
-use crate::wire::elastic::StalledRound;
+use crate::customer::Shared;
+use crate::van::lock;
+use pslite_core::cluster::Event;
+use pslite_core::store::{Reminder, Stall};
+use pslite_core::wire::elastic::StalledRound;
+use pslite_observe::log::{self, Level};
 
 /// Between two looks at the store.
 const LOOK: Duration = Duration::from_secs(1);

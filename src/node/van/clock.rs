@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::receive::Watch;
 use super::{TICK, Van, lock};
-use crate::cluster::Event;
-use crate::transport::zmq::{LinkEvent, SendMode};
+use pslite_core::cluster::Event;
+use pslite_transport::zmq::{LinkEvent, SendMode};
 
 impl Van {
     /// Until the node stops.

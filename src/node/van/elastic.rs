@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Core, Van, lock};
-use crate::cluster::{Action, Difference, Event, Policy};
-use crate::node::planning::{Measuring, Planning, Probe, Steps};
-use crate::node::service::Delivery;
-use crate::node::threads;
-use crate::observe::log::{self, Level};
-use crate::placement::links::Sent;
-use crate::transport::native::NativeTransport;
-use crate::wire::elastic::{KeyRoute, Word, WordKind};
-use crate::wire::{NodeId, Role};
+use crate::planning::{Measuring, Planning, Probe, Steps};
+use crate::service::Delivery;
+use crate::threads;
+use pslite_core::cluster::{Action, Difference, Event, Policy};
+use pslite_core::placement::links::Sent;
+use pslite_core::wire::elastic::{KeyRoute, Word, WordKind};
+use pslite_core::wire::{NodeId, Role};
+use pslite_observe::log::{self, Level};
+use pslite_transport::native::NativeTransport;
 
 /// Why the values of a server do not move that has no store of ours, and whose application does not help.
 const OWN_HANDLER: &str = "an application's own handler keeps its values";
@@ -143,7 +143,7 @@ impl Van {
             live,
         } = policy;
         let names: Vec<String> =
-            servers.iter().map(|id| crate::wire::id_to_rank(*id).to_string()).collect();
+            servers.iter().map(|id| pslite_core::wire::id_to_rank(*id).to_string()).collect();
         let text = format!("policy {epoch}: servers {} serve", names.join(", "));
         // The first one says nothing new, and the scheduler has said why.
         let is_news = epoch > 1 && self.settings.role != Role::Scheduler;

@@ -5,9 +5,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Van, lock};
-use crate::cluster::Event;
-use crate::observe::log::{self, Level};
-use crate::wire::NodeId;
+use pslite_core::cluster::Event;
+use pslite_core::wire::NodeId;
+use pslite_observe::log::{self, Level};
 
 /// How long sockets may take to flush when the node ends.
 const LINGER: Duration = Duration::from_secs(1);

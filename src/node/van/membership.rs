@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Core, Van, core_failure, error_of, lock, log_level};
-use crate::cluster::{Action, Event, Failure};
-use crate::node::service::Delivery;
-use crate::observe::MessageKind;
-use crate::observe::log::{self, Level};
-use crate::transport::zmq::{Endpoint, SendMode};
-use crate::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
+use crate::service::Delivery;
+use pslite_core::cluster::{Action, Event, Failure};
+use pslite_core::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
+use pslite_observe::MessageKind;
+use pslite_observe::log::{self, Level};
+use pslite_transport::zmq::{Endpoint, SendMode};
 
 impl Van {
     /// Feeds one event and applies what follows from it, in order, under the lock: sending control

@@ -6,18 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Van, lock};
-use crate::observe::log::{self, Level};
-use crate::observe::snapshot::peer_name;
-use crate::observe::{Counted, Label, MetricsFile, Snapshot, Value};
-use crate::transport::native::PeerCounters;
-use crate::wire::{EMPTY, Role};
+use pslite_core::wire::{EMPTY, Role};
+use pslite_observe::log::{self, Level};
+use pslite_observe::snapshot::peer_name;
+use pslite_observe::{Counted, Label, MetricsFile, Snapshot, Value};
+use pslite_transport::native::PeerCounters;
 
 impl Van {
     /// All that was counted so far: one JSON object, without a line end.
     pub(crate) fn metrics(&self) -> String {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
         let id = self.my_id();
-        let rank = if id == EMPTY { -1 } else { crate::wire::id_to_rank(id) };
+        let rank = if id == EMPTY { -1 } else { pslite_core::wire::id_to_rank(id) };
         format!(
             "{{\"time\":{time:.3},\"uptime\":{:.3},\"role\":\"{}\",\"rank\":{rank},\"pid\":{},\
              \"metrics\":{}}}",
@@ -94,7 +94,7 @@ impl Van {
 fn my_name(van: &Van, id: i32) -> String {
     match van.settings.role {
         Role::Scheduler => Role::Scheduler.name().to_owned(),
-        role => format!("{}{}", role.name(), crate::wire::id_to_rank(id)),
+        role => format!("{}{}", role.name(), pslite_core::wire::id_to_rank(id)),
     }
 }
 

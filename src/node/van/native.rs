@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Core, Van, lock};
-use crate::node::address;
-use crate::node::error::Result;
-use crate::observe::MessageKind;
-use crate::observe::log::{self, Level};
-use crate::transport::native::{NativeTransport, TakenBack};
-use crate::transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
-use crate::wire::{Message, Node, NodeId, Role, SCHEDULER};
+use crate::address;
+use crate::error::Result;
+use pslite_core::wire::{Message, Node, NodeId, Role, SCHEDULER};
+use pslite_observe::MessageKind;
+use pslite_observe::log::{self, Level};
+use pslite_transport::native::{NativeTransport, TakenBack};
+use pslite_transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
 
 /// Connections from one server to another, at least, if data go over TCP. They carry copies, for which every worker waits,
 /// through queues that pushes fill. One connection whose first packets met full queues, or that lost some, sends little,

@@ -11,17 +11,17 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{Van, lock};
-use crate::cluster::Event;
-use crate::delivery::Verdict;
-use crate::node::customer::Shared;
-use crate::node::line::Turn;
-use crate::node::service::Delivery;
-use crate::observe::MessageKind;
-use crate::observe::log::{self, Level};
-use crate::random::{self, Random};
-use crate::transport::native::NativeIncoming;
-use crate::transport::zmq::{Incoming, RecvError, SendMode};
-use crate::wire::{self, Command, EMPTY, Message, NodeId, Role, SCHEDULER};
+use crate::customer::Shared;
+use crate::line::Turn;
+use crate::service::Delivery;
+use pslite_core::cluster::Event;
+use pslite_core::delivery::Verdict;
+use pslite_core::random::{self, Random};
+use pslite_core::wire::{self, Command, EMPTY, Message, NodeId, Role, SCHEDULER};
+use pslite_observe::MessageKind;
+use pslite_observe::log::{self, Level};
+use pslite_transport::native::NativeIncoming;
+use pslite_transport::zmq::{Incoming, RecvError, SendMode};
 
 /// For how long a customer's code may keep the receiving thread from receiving.
 const LATE: Duration = Duration::from_millis(50);
@@ -73,7 +73,7 @@ pub(super) trait Arrived {
     fn is_oversized(&self) -> bool;
     /// False where data have a way of their own.
     fn may_be_control(&self) -> bool;
-    /// The values are in the memory of who asked for them ([`crate::node::landing`]).
+    /// The values are in the memory of who asked for them ([`crate::landing`]).
     fn has_landed(&self) -> bool;
     /// The sender's network address.
     fn address(&self) -> String;
@@ -307,7 +307,7 @@ impl Van {
     }
 
     /// How many messages were dropped so far, if that is to be told now.
-    pub(in crate::node) fn count_garbage(&self) -> Option<u64> {
+    pub(crate) fn count_garbage(&self) -> Option<u64> {
         self.garbage.hit()
     }
 

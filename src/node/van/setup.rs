@@ -1,13 +1,13 @@
 //! What a van begins with: the settings as the membership state machine wants them, and the scheduler's journal. May
 //! read settings and open that file.
 
-use crate::cluster::ClusterConfig;
-use crate::cluster::journal::State;
-use crate::node::error::Result;
-use crate::node::journal::Journal;
-use crate::node::settings::Settings;
-use crate::observe::log::{self, Level};
-use crate::wire::{Node, Role, SCHEDULER};
+use crate::error::Result;
+use crate::journal::Journal;
+use crate::settings::Settings;
+use pslite_core::cluster::ClusterConfig;
+use pslite_core::cluster::journal::State;
+use pslite_core::wire::{Node, Role, SCHEDULER};
+use pslite_observe::log::{self, Level};
 
 /// The journal that a scheduler was told of, and the job in it that has not ended.
 pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {

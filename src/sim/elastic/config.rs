@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::sabotage::Plant;
 use super::script::Program;
 use super::workload::Tensors;
-use crate::sim::network::{NetworkConfig, Process, Rates};
-use crate::sim::steps::DeathAt;
+use crate::network::{NetworkConfig, Process, Rates};
+use crate::steps::DeathAt;
 
 /// The longest pause that nobody takes for a death.
 pub(super) const UNNOTICED: Duration = Duration::from_millis(250);

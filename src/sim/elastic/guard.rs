@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::config::Fault;
 use super::job::Job;
 use super::nodes::App;
-use crate::sim::network::Process;
-use crate::wire::elastic::Holding;
+use crate::network::Process;
+use pslite_core::wire::elastic::Holding;
 
 /// Remembers whether a death may not be repaired yet.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,17 +10,17 @@ use super::ledger::Ledger;
 use super::ledger::reference::Plan;
 use super::nodes::{App, Maker, cluster_config};
 use super::sabotage::Sabotage;
-use crate::cluster::Cluster;
-use crate::cluster::journal::{Record, State};
-use crate::random::Random;
-use crate::sim::app::Judge;
-use crate::sim::disk::Disk;
-use crate::sim::network::{Happening, Network, Process, Sealed};
-use crate::sim::node::{End, Node, Options, World};
-use crate::sim::roll::{Roll, Standing};
-use crate::sim::steps::Steps;
-use crate::sim::trace::{Trace, fnv1a};
-use crate::values::server_key_ranges;
+use crate::app::Judge;
+use crate::disk::Disk;
+use crate::network::{Happening, Network, Process, Sealed};
+use crate::node::{End, Node, Options, World};
+use crate::roll::{Roll, Standing};
+use crate::steps::Steps;
+use crate::trace::{Trace, fnv1a};
+use pslite_core::cluster::Cluster;
+use pslite_core::cluster::journal::{Record, State};
+use pslite_core::random::Random;
+use pslite_core::values::server_key_ranges;
 
 /// The longest wait of chance before a process starts.
 const START_SPREAD: Duration = Duration::from_millis(20);

@@ -11,11 +11,11 @@ use super::script::Stage;
 use super::server::{Server, ServerConfig};
 use super::worker::{Worker, WorkerConfig};
 use super::workload::Tensor;
-use crate::cluster::{ClusterConfig, RankOrder};
-use crate::random::Random;
-use crate::sim::app::{Application, Input, Output, View};
-use crate::sim::network::Process;
-use crate::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
+use crate::app::{Application, Input, Output, View};
+use crate::network::Process;
+use pslite_core::cluster::{ClusterConfig, RankOrder};
+use pslite_core::random::Random;
+use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
 
 /// The application of a node.
 #[allow(clippy::large_enum_variant, reason = "a few of them exist at a time")]

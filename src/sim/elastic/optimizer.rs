@@ -56,8 +56,8 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::optimizer::Optimizer;
-    use crate::store::pickle;
+    use pslite_core::store::optimizer::Optimizer;
+    use pslite_core::store::pickle;
 
     #[test]
     fn the_store_reads_them() {

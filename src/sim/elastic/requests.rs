@@ -6,16 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::sabotage::Sabotage;
-use crate::kv::commands::{Again, Commands};
-use crate::kv::flights::{Answered, Flights, Outgoing, Slice};
-use crate::kv::worker::Response;
-use crate::kv::{Assembled, Finished, KvError, Pending, WorkerRequests, slice};
-use crate::sim::app::{APP, Output, pairs, with_data};
-use crate::store::command::Head;
-use crate::values::kind::form_of;
-use crate::values::{KeyRange, KvPairs, server_key_ranges};
-use crate::wire::elastic::{Placed, Word};
-use crate::wire::{Frames, Key, Message, Meta, NodeId, server_id};
+use crate::app::{APP, Output, pairs, with_data};
+use pslite_core::kv::commands::{Again, Commands};
+use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
+use pslite_core::kv::worker::Response;
+use pslite_core::kv::{Assembled, Finished, KvError, Pending, WorkerRequests, slice};
+use pslite_core::store::command::Head;
+use pslite_core::values::kind::form_of;
+use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
+use pslite_core::wire::elastic::{Placed, Word};
+use pslite_core::wire::{Frames, Key, Message, Meta, NodeId, server_id};
 
 /// What is over: whose, and with what values or error.
 pub(super) type Over<D> = (i32, D, Result<Assembled, String>);

@@ -6,13 +6,13 @@ use std::mem::take;
 
 use bytes::Bytes;
 
-use crate::cluster::Policy;
-use crate::cluster::journal::Change;
-use crate::store::{Outbound, Outgoing};
-use crate::wire::elastic::{
+use pslite_core::cluster::Policy;
+use pslite_core::cluster::journal::Change;
+use pslite_core::store::{Outbound, Outgoing};
+use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, Transfer, TransferKind, Word,
 };
-use crate::wire::{Frames, Key, Meta, NodeId};
+use pslite_core::wire::{Frames, Key, Meta, NodeId};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,10 +6,10 @@ use super::config::{ElasticConfig, Fault, UNNOTICED};
 use super::optimizer::Rule;
 use super::script::Program;
 use super::workload::{COUNTED_WORKERS_MAX, Tensors};
-use crate::random::Random;
-use crate::sim::network::{NetworkConfig, Process, Rates};
-use crate::sim::steps::{DeathAt, Step};
-use crate::wire::elastic::{TransferKind, WordKind};
+use crate::network::{NetworkConfig, Process, Rates};
+use crate::steps::{DeathAt, Step};
+use pslite_core::random::Random;
+use pslite_core::wire::elastic::{TransferKind, WordKind};
 
 const MS: Duration = Duration::from_millis(1);
 /// When everybody has surely met.

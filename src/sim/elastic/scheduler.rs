@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use crate::cluster::claims::Piece;
-use crate::cluster::{Action, Event};
-use crate::random::Random;
-use crate::sim::app::{Input, Output, View};
-use crate::wire::elastic::{CopyPlace, Order};
-use crate::wire::{ALL_GROUP, NodeId};
+use crate::app::{Input, Output, View};
+use pslite_core::cluster::claims::Piece;
+use pslite_core::cluster::{Action, Event};
+use pslite_core::random::Random;
+use pslite_core::wire::elastic::{CopyPlace, Order};
+use pslite_core::wire::{ALL_GROUP, NodeId};
 
 /// Enters the job.
 const START: u64 = 1;

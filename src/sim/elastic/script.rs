@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::optimizer::Rule;
-use crate::store::command::Head;
-use crate::values::compression::{Compression, TwoBit};
+use pslite_core::store::command::Head;
+use pslite_core::values::compression::{Compression, TwoBit};
 
 /// The threshold of compressed gradients.
 const THRESHOLD: f32 = 0.5;

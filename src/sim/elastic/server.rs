@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::sabotage::Sabotage;
-use crate::cluster::said::Said;
-use crate::cluster::{Action, Event, Policy};
-use crate::sim::app::{APP, Input, Judge, Output, View, answer, with_data};
-use crate::store::command::Head;
-use crate::store::elastic::Due;
-use crate::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig};
-use crate::values::key_at;
-use crate::wire::elastic::{KeyRoute, Word, WordKind};
-use crate::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
+use crate::app::{APP, Input, Judge, Output, View, answer, with_data};
+use pslite_core::cluster::said::Said;
+use pslite_core::cluster::{Action, Event, Policy};
+use pslite_core::store::command::Head;
+use pslite_core::store::elastic::Due;
+use pslite_core::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig};
+use pslite_core::values::key_at;
+use pslite_core::wire::elastic::{KeyRoute, Word, WordKind};
+use pslite_core::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -131,7 +131,7 @@ impl Server {
     }
 
     fn node_lost(&mut self, id: NodeId) {
-        let worker = crate::wire::is_worker(id);
+        let worker = pslite_core::wire::is_worker(id);
         if !worker {
             self.lost.insert(id);
         }

@@ -11,12 +11,12 @@ use super::sabotage::Sabotage;
 use super::script::Stage;
 use super::server::word_of;
 use super::workload::{Push, Tensor};
-use crate::cluster::{Action, Event};
-use crate::random::Random;
-use crate::sim::app::{APP, Input, Output, View};
-use crate::values::{KeyRange, server_key_ranges};
-use crate::wire::elastic::KeyRoute;
-use crate::wire::{ALL_GROUP, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
+use crate::app::{APP, Input, Output, View};
+use pslite_core::cluster::{Action, Event};
+use pslite_core::random::Random;
+use pslite_core::values::{KeyRange, server_key_ranges};
+use pslite_core::wire::elastic::KeyRoute;
+use pslite_core::wire::{ALL_GROUP, NodeId, SERVER_GROUP, WORKER_GROUP, id_to_rank};
 
 /// Enters the job.
 const START: u64 = 1;
@@ -182,7 +182,7 @@ impl Worker {
     fn answered(
         &mut self,
         view: &View<'_>,
-        message: crate::wire::Message,
+        message: pslite_core::wire::Message,
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
@@ -330,7 +330,7 @@ impl Worker {
         &mut self,
         view: &View<'_>,
         kind: (i32, bool, bool),
-        kv: &crate::values::KvPairs,
+        kv: &pslite_core::values::KvPairs,
         purpose: Purpose,
         what: String,
         ledger: &mut Ledger,

@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 
-use crate::random::mix;
-use crate::values::kind::{RequestKind, command_of};
-use crate::values::{Dtype, KeyRange, KvPairs};
-use crate::wire::Key;
+use pslite_core::random::mix;
+use pslite_core::values::kind::{RequestKind, command_of};
+use pslite_core::values::{Dtype, KeyRange, KvPairs};
+use pslite_core::wire::Key;
 
 /// Numbers that one worker's pushes are counted in, in the value of an asynchronous job: a float32 counts
 /// without error up to 2^24.

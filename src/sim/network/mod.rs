@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use self::places::{Place, Places};
-use crate::random::Random;
-use crate::wire::{Frames, NodeId};
+use pslite_core::random::Random;
+use pslite_core::wire::{Frames, NodeId};
 
 pub use travel::Rates;
 

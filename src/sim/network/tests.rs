@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::random::Random;
-use crate::wire::Frames;
+use pslite_core::random::Random;
+use pslite_core::wire::Frames;
 
 const MS: Duration = Duration::from_millis(1);
 

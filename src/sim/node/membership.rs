@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::{Node, World, native_address};
-use crate::cluster::{Action, Event, Level};
-use crate::sim::app::{Application, Input};
-use crate::wire::{EMPTY, Message, Node as Described, NodeId, SCHEDULER};
+use crate::app::{Application, Input};
+use pslite_core::cluster::{Action, Event, Level};
+use pslite_core::wire::{EMPTY, Message, Node as Described, NodeId, SCHEDULER};
 
 impl<A: Application> Node<A> {
     pub(super) fn event(&mut self, world: &mut World<'_, A::Ledger>, event: Event) {

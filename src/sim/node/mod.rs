@@ -19,9 +19,9 @@ use super::network::{ConnectionId, Network, Process, Sealed};
 use super::steps::{Fate, Step, Steps};
 use super::telling::Telling;
 use super::trace::Trace;
-use crate::cluster::{Cluster, ClusterConfig, Event};
-use crate::delivery::{ResendConfig, Resender, Verdict};
-use crate::wire::{Command, EMPTY, Message, NodeId, Role, SCHEDULER, decode_meta};
+use pslite_core::cluster::{Cluster, ClusterConfig, Event};
+use pslite_core::delivery::{ResendConfig, Resender, Verdict};
+use pslite_core::wire::{Command, EMPTY, Message, NodeId, Role, SCHEDULER, decode_meta};
 
 /// The longest sleep of the thread that keeps time, as in the van.
 const TICK: Duration = Duration::from_millis(50);

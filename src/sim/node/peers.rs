@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::sim::network::ConnectionId;
-use crate::wire::NodeId;
+use crate::network::ConnectionId;
+use pslite_core::wire::NodeId;
 
 /// One connection for each peer.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! Messages onto their connections, and deaths at a step on the way.
 
 use super::{Node, World};
-use crate::sim::app::{Application, Input};
-use crate::sim::network::Sealed;
-use crate::sim::steps::Fate;
-use crate::wire::{Message, NodeId, encode_meta};
+use crate::app::{Application, Input};
+use crate::network::Sealed;
+use crate::steps::Fate;
+use pslite_core::wire::{Message, NodeId, encode_meta};
 
 impl<A: Application> Node<A> {
     /// A message of the application: over the native data plane if the peer has one.

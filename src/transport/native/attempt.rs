@@ -16,9 +16,9 @@ use super::pipe::{OutPipe, socket_read, socket_write_with};
 use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
-use crate::transport::sys::fork::{KEEP_ALIVE_S, note_connected};
-use crate::transport::sys::tcp::limit_unsent;
-use crate::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
+use crate::sys::fork::{KEEP_ALIVE_S, note_connected};
+use crate::sys::tcp::limit_unsent;
+use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
 
 /// How long an attempt may take. A peer answers on its receiving thread, which may have other work.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::observe::histogram::{BUCKETS, bucket_of};
-use crate::transport::counters::PeerCounters;
+use crate::counters::PeerCounters;
+use pslite_observe::histogram::{BUCKETS, bucket_of};
 
 /// The counters behind [`PeerCounters`].
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use super::pipe::socket_write_with;
 use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
-use crate::observe::log::{self, Level, RateLimit};
-use crate::transport::sys::memory::{DESCRIPTORS_MAX, receive_with_descriptors};
-use crate::wire::native::{HEADER, Hello, Kind, Parsed, VERSION, parse};
+use crate::sys::memory::{DESCRIPTORS_MAX, receive_with_descriptors};
+use pslite_core::wire::native::{HEADER, Hello, Kind, Parsed, VERSION, parse};
+use pslite_observe::log::{self, Level, RateLimit};
 
 /// How long a greeting may take.
 const LIMIT: Duration = Duration::from_secs(10);

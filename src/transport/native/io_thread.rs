@@ -20,7 +20,7 @@ use super::receiver::Arrival;
 use super::shared::Shared;
 use super::task::{Registry, Task};
 use super::yielding::Yielding;
-use crate::transport::sys::fork::Mark;
+use crate::sys::fork::Mark;
 
 /// Connections that have not introduced themselves; more wait in the kernel.
 const GUESTS_MAX: usize = 256;

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::pool::{Pool, Pooled};
 use super::types::Place;
-use crate::wire::native::{GRANULE, Head, Lengths};
+use pslite_core::wire::native::{GRANULE, Head, Lengths};
 
 /// Frames begin at multiples of this many bytes.
 const ALIGN: usize = 16;
@@ -197,7 +197,7 @@ impl Landing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::native::{Header, Kind};
+    use pslite_core::wire::native::{Header, Kind};
 
     fn head(lengths: &[u64], meta: &[u8]) -> Head {
         let header = Header {
@@ -258,7 +258,7 @@ mod tests {
     /// Memory that its owner takes back after it was written to so many times.
     struct Fickle(Vec<u8>, u32);
 
-    impl crate::transport::native::types::Memory for Fickle {
+    impl crate::native::types::Memory for Fickle {
         fn size(&self) -> usize {
             self.0.len()
         }

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::shared::Shared;
-use crate::transport::sys::arena::{Arena, Block, BorrowedMemory};
-use crate::transport::sys::memory::SharedMemory;
-use crate::wire::native::{LENT, Lent};
+use crate::sys::arena::{Arena, Block, BorrowedMemory};
+use crate::sys::memory::SharedMemory;
+use pslite_core::wire::native::{LENT, Lent};
 
 /// Frames of fewer bytes are copied into the ring: to lend them would cost more.
-pub(crate) const LEND_MIN: usize = 32 << 10;
+pub const LEND_MIN: usize = 32 << 10;
 /// The words of a ring that are slots. Those before belong to the ring itself.
 const SLOTS: Range<usize> = 64..512;
 
@@ -92,7 +92,7 @@ impl Leases {
 
 /// The memory that this node lends to peers of its host.
 #[derive(Clone)]
-pub(crate) struct LentMemory(Arc<Shared>);
+pub struct LentMemory(Arc<Shared>);
 
 impl LentMemory {
     /// `None` if there is none.
@@ -101,12 +101,13 @@ impl LentMemory {
     }
 
     /// Memory of that many bytes.
-    pub(crate) fn take(&self, len: usize) -> Option<Block> {
+    #[must_use]
+    pub fn take(&self, len: usize) -> Option<Block> {
         self.0.arena()?.take(OWN, len)
     }
 
     /// Takes back what peers gave back.
-    pub(crate) fn reclaim(&self) {
+    pub fn reclaim(&self) {
         self.0.all_links().iter().for_each(|link| link.reclaim());
     }
 }

@@ -24,8 +24,8 @@ use super::outbox::{Limits, Outbox, Part, Slices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
-use crate::transport::zmq::{SendError, SendMode};
-use crate::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
+use crate::zmq::{SendError, SendMode};
+use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
 
 /// Parts of one gathered write.
 const BATCH_PARTS: usize = 12;
@@ -457,7 +457,7 @@ impl Link {
             loop {
                 match parse(&lane.acks, 0) {
                     // Nothing that comes here has metadata.
-                    Ok(Parsed::Need(bytes)) if bytes <= crate::wire::native::HEADER => break,
+                    Ok(Parsed::Need(bytes)) if bytes <= pslite_core::wire::native::HEADER => break,
                     Ok(Parsed::Head(head)) => {
                         if head.header.ack_link == self.number {
                             self.note_ack(self.peer_life.load(Ordering::Relaxed), head.header.ack);

@@ -48,18 +48,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::wire::native::TOKEN_BYTES;
+use pslite_core::wire::native::TOKEN_BYTES;
 
 pub use self::rates::RateSample;
 pub use super::counters::PeerCounters;
-pub(crate) use super::sys::arena::Block;
+pub use super::sys::arena::Block;
 use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
 use io_thread::{Command, IoThread};
-pub(crate) use lend::{LEND_MIN, LentMemory};
+pub use lend::{LEND_MIN, LentMemory};
 use link::Link;
 use outbox::Limits;
 use receiver::Receiver;
-pub(crate) use seat::Stay;
+pub use seat::Stay;
 use shared::Shared;
 pub use types::{
     Carriers, Memory, NativeIncoming, NativeOptions, Place, SentOverTcp, Sink, TakenBack, Unsent,
@@ -156,7 +156,7 @@ impl NativeTransport {
         let listener = TcpListener::bind((host.as_str(), *port)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
-        crate::transport::sys::fork::note_listening(port);
+        crate::sys::fork::note_listening(port);
         self.shared.command(Command::Listen(listener));
         Ok(port)
     }
@@ -393,7 +393,8 @@ impl NativeTransport {
     }
 
     /// Memory that is lent to peers of this host instead of being copied; `None` if there is none.
-    pub(crate) fn lent_memory(&self) -> Option<LentMemory> {
+    #[must_use]
+    pub fn lent_memory(&self) -> Option<LentMemory> {
         LentMemory::of(&self.shared)
     }
 
@@ -403,7 +404,7 @@ impl NativeTransport {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Sends a peer padding, by which it can tell how fast the link is ([`crate::wire::native::Kind::Probe`]). Only
+    /// Sends a peer padding, by which it can tell how fast the link is ([`pslite_core::wire::native::Kind::Probe`]). Only
     /// over TCP, while the link carries nothing, and while no other link of this node is probed. What is sent
     /// meanwhile ends the probe. True if it was begun.
     pub fn probe(&self, key: i32) -> bool {

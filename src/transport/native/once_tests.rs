@@ -12,7 +12,7 @@ use super::outbox::{Limits, Outbox, Slices};
 use super::pool::Pool;
 use super::session::Session;
 use super::types::NativeIncoming;
-use crate::wire::native::{GRANULE, Parsed, parse};
+use pslite_core::wire::native::{GRANULE, Parsed, parse};
 
 const LANES: usize = 3;
 const CLASSES: i32 = 3;

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use super::lend::Leases;
 use super::types::Unsent;
-use crate::fifo::PriorityFifo;
-use crate::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
+use pslite_core::fifo::PriorityFifo;
+use pslite_core::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
 
 /// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since it may
 /// learn of an end later than of a beginning.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::wire::native::{Head, Parsed, parse};
+use pslite_core::wire::native::{Head, Parsed, parse};
 
 const PART: usize = 2 * GRANULE;
 

@@ -15,10 +15,10 @@ use nix::sys::uio::readv;
 use super::counters::{Counters, add};
 use super::lend::{Leases, Lender};
 use super::ring::{RingReader, RingWriter};
-use crate::transport::sys::arena::{Arena, BorrowedMemory};
-use crate::transport::sys::fork::Marked;
-use crate::transport::sys::tcp::readable;
-use crate::wire::native::{Header, Kind};
+use crate::sys::arena::{Arena, BorrowedMemory};
+use crate::sys::fork::Marked;
+use crate::sys::tcp::readable;
+use pslite_core::wire::native::{Header, Kind};
 
 /// Wakes the other end: an eventfd.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use super::rates::RateSample;
-use crate::wire::NodeId;
-use crate::wire::native::{PROBE_BYTES, PROBE_HEAD};
+use pslite_core::wire::NodeId;
+use pslite_core::wire::native::{PROBE_BYTES, PROBE_HEAD};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ pub(super) struct Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::native::GRANULE;
+    use pslite_core::wire::native::GRANULE;
     use std::time::Duration;
 
     const LEN: u64 = GRANULE as u64;

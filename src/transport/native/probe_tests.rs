@@ -2,7 +2,7 @@
 
 use super::tests::{Received, listener, number_of, options, send, sender, wait_until};
 use super::*;
-use crate::wire::native::PROBE_BYTES;
+use pslite_core::wire::native::PROBE_BYTES;
 
 /// Probes counted at the sender and at the receiver.
 fn probes(from: &NativeTransport, at: &NativeTransport) -> (u64, u64) {

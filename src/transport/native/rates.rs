@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use super::lock;
-use crate::wire::NodeId;
+use pslite_core::wire::NodeId;
 
 /// Samples that wait to be fetched; the oldest go first.
 const SAMPLES_MAX: usize = 8192;

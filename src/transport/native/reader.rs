@@ -18,7 +18,7 @@ use super::probe::Probe;
 use super::rates::{BYTES_MIN, RateSample, Rates};
 use super::session::{Session, SessionError};
 use super::types::{NativeIncoming, Sink};
-use crate::wire::native::{HEADER, Head, Header, Kind, Parsed, parse};
+use pslite_core::wire::native::{HEADER, Head, Header, Kind, Parsed, parse};
 
 /// Size of the buffer in bytes. It grows for longer metadata, for as long as those are there.
 const BUFFER: usize = 64 << 10;

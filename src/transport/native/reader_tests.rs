@@ -7,9 +7,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::transport::native::outbox::{Limits, Outbox, Slices};
-use crate::transport::native::pipe::OutPipe;
-use crate::wire::native::GRANULE;
+use crate::native::outbox::{Limits, Outbox, Slices};
+use crate::native::pipe::OutPipe;
+use pslite_core::wire::native::GRANULE;
 
 struct Rig {
     reader: Reader,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::counters::Counters;
 use super::lock;
-use crate::transport::counters::PeerCounters;
+use crate::counters::PeerCounters;
 
 /// What arrived on one link of one peer.
 #[derive(Debug)]

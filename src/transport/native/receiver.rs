@@ -25,11 +25,11 @@ use super::session::Session;
 use super::shared::Shared;
 use super::spin::Spin;
 use super::types::NativeIncoming;
-use crate::observe::log::{self, Level};
-use crate::transport::sys::fork::Mark;
-use crate::transport::sys::tcp::delay_acknowledgements;
-use crate::transport::zmq::RecvError;
-use crate::wire::native::{Header, Hello, Kind};
+use crate::sys::fork::Mark;
+use crate::sys::tcp::delay_acknowledgements;
+use crate::zmq::RecvError;
+use pslite_core::wire::native::{Header, Hello, Kind};
+use pslite_observe::log::{self, Level};
 
 use awake::Partner;
 use windows::Inflow;
@@ -402,7 +402,7 @@ impl Receiver {
         entry.receipt.counters.syscalls.fetch_add(1, Relaxed);
         // If there is no room now, a later one says the same. One that is cut would be the end of it.
         let sent = socket_write(&connection.pipe.socket, &[IoSlice::new(&header.encode())]);
-        if sent.is_ok_and(|n| n < crate::wire::native::HEADER) {
+        if sent.is_ok_and(|n| n < pslite_core::wire::native::HEADER) {
             let tokens = entry.tokens.clone();
             tokens.into_iter().for_each(|token| self.close(token, shared));
         }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::transport::sys::memory::SharedMemory;
+use crate::sys::memory::SharedMemory;
 
 /// The largest content of a ring that is accepted, in bytes.
 pub(super) const RING_MAX: usize = 1 << 30;

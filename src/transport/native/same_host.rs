@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::types::{Carriers, NativeOptions};
-use crate::wire::native::Info;
+use pslite_core::wire::native::Info;
 
 /// Files of nodes that were killed: how many are looked at, and how old they must be. A younger one may
 /// be of a node that just starts.

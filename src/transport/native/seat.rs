@@ -236,18 +236,19 @@ impl Seat {
 
 /// That a thread waits. Ends when dropped.
 #[derive(Debug)]
-pub(crate) struct Stay<'a> {
+pub struct Stay<'a> {
     seat: &'a Seat,
     sits: bool,
     /// What he waits for was received by himself.
-    pub(crate) got: bool,
+    pub got: bool,
     /// There is more to be received.
     pub(super) more: bool,
 }
 
 impl Stay<'_> {
     /// True if the thread has the seat and must receive by itself.
-    pub(crate) const fn sits(&self) -> bool {
+    #[must_use]
+    pub const fn sits(&self) -> bool {
         self.sits
     }
 }

@@ -13,7 +13,7 @@ use super::landing::Landing;
 use super::lend::Lender;
 use super::pool::Pool;
 use super::types::{NativeIncoming, Place};
-use crate::wire::native::{FrameError, Head, WINDOW_MAX};
+use pslite_core::wire::native::{FrameError, Head, WINDOW_MAX};
 
 /// Large messages of one link that may be on the way at a time.
 pub(super) const ASSEMBLIES_MAX: usize = 64;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::wire::native::{GRANULE, Header, Kind};
+use pslite_core::wire::native::{GRANULE, Header, Kind};
 
 fn session() -> (Session, Arc<Pool>) {
     (Session::new(1, Some(9), Arc::from("here")), Pool::new(0))

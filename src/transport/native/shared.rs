@@ -15,10 +15,10 @@ use super::receiver::Arrival;
 use super::same_host::SameHost;
 use super::seat::Seat;
 use super::types::{Carriers, NativeOptions, Sink};
-use crate::observe::log::{self, Level};
-use crate::transport::sys::arena::Arena;
-use crate::transport::zmq::LinkEvent;
-use crate::wire::native::TOKEN_BYTES;
+use crate::sys::arena::Arena;
+use crate::zmq::LinkEvent;
+use pslite_core::wire::native::TOKEN_BYTES;
+use pslite_observe::log::{self, Level};
 
 /// Link events that nobody fetched; older ones are dropped then.
 const EVENTS_MAX: usize = 65_536;

@@ -13,8 +13,8 @@ use super::link::{Lane, Link, Told};
 use super::pipe::OutPipe;
 use super::shared::Shared;
 use super::types::Carriers;
-use crate::observe::log::{self, Level};
-use crate::wire::native::{Hello, Info, Welcome};
+use pslite_core::wire::native::{Hello, Info, Welcome};
+use pslite_observe::log::{self, Level};
 
 /// The first and the longest wait before connecting again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));

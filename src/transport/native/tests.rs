@@ -2,8 +2,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
-use crate::transport::CallersMemory;
-use crate::wire::native::GRANULE;
+use crate::CallersMemory;
+use pslite_core::wire::native::GRANULE;
 
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 pub(super) const TOKEN: [u8; 16] = *b"token of the job";

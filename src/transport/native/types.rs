@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::transport::sys::callers::Claim;
-use crate::wire::native::TOKEN_BYTES;
+use crate::sys::callers::Claim;
+use pslite_core::wire::native::TOKEN_BYTES;
 
 /// What may carry the messages (`PSLITE_TRANSPORT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,19 +4,19 @@
 use std::sync::atomic::Ordering;
 
 use super::{NativeIncoming, NativeTransport, Stay, lock};
-use crate::transport::zmq::RecvError;
+use crate::zmq::RecvError;
 
 impl NativeTransport {
     /// To be called by a thread that begins to wait for an answer; it waits for as long as it keeps what
     /// it gets. `alone`: for the only answer that is under way. The thread may be given the place of the one that
     /// calls [`Self::recv`]: then it calls [`Self::recv_waiting`] instead of sleeping, and leaves before
     /// it does anything that may take long.
-    pub(crate) fn waits_for_answer(&self, alone: bool) -> Stay<'_> {
+    pub fn waits_for_answer(&self, alone: bool) -> Stay<'_> {
         self.shared.seat.begin(alone)
     }
 
     /// To be called when more answers than one are under way: whoever calls [`Self::recv`] is needed.
-    pub(crate) fn need_receiver(&self) {
+    pub fn need_receiver(&self) {
         self.shared.seat.need_receiver();
     }
 
@@ -25,10 +25,7 @@ impl NativeTransport {
     ///
     /// # Errors
     /// As [`Self::recv`].
-    pub(crate) fn recv_waiting(
-        &self,
-        stay: &mut Stay<'_>,
-    ) -> Result<Option<NativeIncoming>, RecvError> {
+    pub fn recv_waiting(&self, stay: &mut Stay<'_>) -> Result<Option<NativeIncoming>, RecvError> {
         debug_assert!(stay.sits(), "somebody else receives");
         let mut receiver = lock(&self.receiver);
         let incoming = receiver.next(&self.shared)?;
@@ -42,12 +39,13 @@ impl NativeTransport {
     }
 
     /// Ends [`Self::recv_waiting`], now or the next time.
-    pub(crate) fn call_waiting(&self) {
+    pub fn call_waiting(&self) {
         self.shared.receive_bell.ring();
     }
 
     /// Messages that waiting threads received by themselves.
-    pub(crate) fn received_by_waiters(&self) -> u64 {
+    #[must_use]
+    pub fn received_by_waiters(&self) -> u64 {
         self.by_waiters.load(Ordering::Relaxed)
     }
 }

@@ -6,8 +6,8 @@ use std::thread;
 
 use super::tests::{LIMIT, Received, listener, options, pattern, wait_until};
 use super::*;
-use crate::transport::sys::tcp::{limit_window, window_limits};
-use crate::wire::is_worker;
+use crate::sys::tcp::{limit_window, window_limits};
+use pslite_core::wire::is_worker;
 
 /// Bytes of one message.
 const LARGE: usize = 1 << 20;

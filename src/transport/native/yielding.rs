@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::link::Link;
 use super::shared::Shared;
-use crate::wire::is_worker;
+use pslite_core::wire::is_worker;
 
 /// How often it is looked what copies get.
 const LOOK_EVERY: Duration = Duration::from_millis(25);

@@ -58,7 +58,7 @@ struct State {
 
 /// Memory of its owner alone; goes back to the arena when dropped. Its content is what was there last.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub struct Block {
     arena: Arc<Arena>,
     home: u32,
     offset: usize,
@@ -161,7 +161,7 @@ fn size_class(len: usize) -> Option<usize> {
 
 impl Block {
     /// Its bytes, to write. Only before it is lent: see the module.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the arena gave these bytes to this block alone, they are within the mapping, which the
         // block keeps, and memory of the kernel is never uninitialised. Nobody reads them in another process:
         // it is told of blocks that are shared (`Bytes`), of which no `&mut` can be had.
@@ -172,7 +172,8 @@ impl Block {
     }
 
     /// Its bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         // SAFETY: as in `bytes_mut`; other processes map the arena for reading only.
         unsafe {
             let begin = self.arena.mapping.address.as_ptr().add(self.offset);

@@ -79,7 +79,8 @@ impl CallersMemory {
 
     /// These bytes of it, to receive into; `None` if they are not all in it, if somebody has some of them, or if it was
     /// withdrawn.
-    pub(crate) fn claim(&self, range: Range<usize>) -> Option<Claim> {
+    #[must_use]
+    pub fn claim(&self, range: Range<usize>) -> Option<Claim> {
         let mut state = self.0.state();
         let free = |taken: &Range<usize>| taken.end <= range.start || range.end <= taken.start;
         let sound = range.start < range.end && range.end <= self.0.len;
@@ -103,7 +104,8 @@ impl CallersMemory {
     }
 
     /// True if some of those bytes are in it.
-    pub(crate) fn overlaps(&self, bytes: &[u8]) -> bool {
+    #[must_use]
+    pub fn overlaps(&self, bytes: &[u8]) -> bool {
         let (mine, others) = (self.0.start as usize, bytes.as_ptr() as usize);
         !bytes.is_empty() && mine < others + bytes.len() && others < mine + self.0.len
     }
@@ -116,7 +118,8 @@ impl CallersMemory {
     }
 
     /// True if those bytes are claimed, and it was not withdrawn.
-    pub(crate) fn has(&self, frame: &Bytes) -> bool {
+    #[must_use]
+    pub fn has(&self, frame: &Bytes) -> bool {
         let Some(start) = (frame.as_ptr() as usize).checked_sub(self.0.start as usize) else {
             return false;
         };
@@ -126,26 +129,27 @@ impl CallersMemory {
     }
 
     /// Nothing is written to it from now on. Waits for whoever is about to: for one read of a socket that has data.
-    pub(crate) fn withdraw(&self) {
+    pub fn withdraw(&self) {
         self.0.state().withdrawn = true;
     }
 }
 
 /// Some bytes of a [`CallersMemory`], of which nobody else has any.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub struct Claim {
     memory: Arc<Inner>,
     range: Range<usize>,
 }
 
 impl Claim {
     /// How many bytes.
-    pub(crate) fn size(&self) -> usize {
+    #[must_use]
+    pub fn size(&self) -> usize {
         self.range.len()
     }
 
     /// Lets `write` write to them; false if the memory was withdrawn.
-    pub(crate) fn with(&mut self, write: &mut dyn FnMut(&mut [u8])) -> bool {
+    pub fn with(&mut self, write: &mut dyn FnMut(&mut [u8])) -> bool {
         let state = self.memory.state();
         if state.withdrawn {
             return false;
@@ -165,7 +169,8 @@ impl Claim {
 
     /// They are written: a frame that refers to them, for as long as the memory is not withdrawn. If it was already,
     /// a frame of zeros.
-    pub(crate) fn into_frame(self) -> Bytes {
+    #[must_use]
+    pub fn into_frame(self) -> Bytes {
         let memory = Arc::clone(&self.memory);
         let state = memory.state();
         if state.withdrawn {

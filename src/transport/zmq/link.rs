@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::super::sys::{Outgoing, Socket};
 use super::lock;
 use super::out::Route;
-use crate::fifo::PriorityFifo;
+use pslite_core::fifo::PriorityFifo;
 
 /// Messages that wait aside for one peer; control messages beyond it are refused.
 pub(super) const ASIDE_MAX: usize = 4096;

@@ -23,8 +23,8 @@ use super::link::{Link, send_frames};
 use super::names::id_of;
 use super::out::{Out, number_of};
 use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, lock, rest};
-use crate::transport::sys::Outgoing;
-use crate::transport::sys::fork::Marked;
+use crate::sys::Outgoing;
+use crate::sys::fork::Marked;
 
 /// Messages from one socket before the others have their turn.
 const BURST: usize = 32;

@@ -187,7 +187,7 @@ pub struct LinkEvent {
 }
 
 /// Listens on the first free port of a range, by whatever listens on one.
-pub(in crate::transport) fn bind_in_range(
+pub(crate) fn bind_in_range(
     host: &str,
     (low, high): (u16, u16),
     bind: impl Fn(&Endpoint) -> Result<u16, TransportError>,
@@ -201,7 +201,7 @@ pub(in crate::transport) fn bind_in_range(
     Err(TransportError::RangeBusy { host: host.to_owned(), low, high })
 }
 
-pub(in crate::transport) fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
+pub(crate) fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportError {
     let Endpoint::Tcp { host, port } = endpoint else {
         return TransportError::Zmq { what: format!("cannot listen on {endpoint}"), source };
     };

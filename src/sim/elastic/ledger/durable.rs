@@ -2,7 +2,7 @@
 
 use super::owners::Owned;
 use super::versions::Wrong;
-use crate::wire::NodeId;
+use pslite_core::wire::NodeId;
 
 /// The first element that lacks a push that was done before the pull began.
 pub(super) fn check_counts(

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use super::owners::Owned;
-use crate::cluster::Policy;
-use crate::wire::elastic::{KeyRoute, Route};
-use crate::wire::{Key, NodeId};
+use pslite_core::cluster::Policy;
+use pslite_core::wire::elastic::{KeyRoute, Route};
+use pslite_core::wire::{Key, NodeId};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]

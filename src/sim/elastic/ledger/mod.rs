@@ -19,10 +19,10 @@ use self::owners::Owners;
 use self::reference::{Plan, Reference};
 use self::waits::Waits;
 use super::workload::{Slice, Tensor};
-use crate::cluster::Policy;
-use crate::sim::app::Judge;
-use crate::wire::elastic::{Claim, KeyRoute};
-use crate::wire::{Key, NodeId};
+use crate::app::Judge;
+use pslite_core::cluster::Policy;
+use pslite_core::wire::elastic::{Claim, KeyRoute};
+use pslite_core::wire::{Key, NodeId};
 
 /// Faults of one kind that are kept; one is enough to fail.
 const FAULTS_KEPT: usize = 3;

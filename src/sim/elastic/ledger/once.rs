@@ -3,8 +3,8 @@
 
 use super::owners::Owned;
 use super::progress::Progress;
-use crate::sim::elastic::workload::COUNT_BASE;
-use crate::wire::NodeId;
+use crate::elastic::workload::COUNT_BASE;
+use pslite_core::wire::NodeId;
 
 /// The pushes of each worker that each element has counted; `None` if its value is no count.
 pub(super) fn counts(values: &[u8], workers: usize) -> Vec<Option<Vec<u64>>> {

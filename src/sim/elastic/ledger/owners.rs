@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::wire::elastic::{Claim, Holding};
-use crate::wire::{Key, NodeId};
+use pslite_core::wire::elastic::{Claim, Holding};
+use pslite_core::wire::{Key, NodeId};
 
 /// A piece that a server owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

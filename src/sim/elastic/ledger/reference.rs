@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::sim::elastic::optimizer::Rule;
-use crate::sim::elastic::workload::{Push, Slice, Tensor};
-use crate::store::command::Head;
-use crate::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig};
-use crate::values::{KeyRange, KvPairs};
-use crate::wire::{Key, Meta, server_id, worker_id};
+use crate::elastic::optimizer::Rule;
+use crate::elastic::workload::{Push, Slice, Tensor};
+use pslite_core::store::command::Head;
+use pslite_core::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig};
+use pslite_core::values::{KeyRange, KvPairs};
+use pslite_core::wire::{Key, Meta, server_id, worker_id};
 
 /// What the reference needs to know of a job.
 #[derive(Clone, Debug)]
-pub(in crate::sim::elastic) struct Plan {
-    pub(in crate::sim::elastic) workers: usize,
-    pub(in crate::sim::elastic) ranges: Vec<KeyRange>,
+pub(in crate::elastic) struct Plan {
+    pub(in crate::elastic) workers: usize,
+    pub(in crate::elastic) ranges: Vec<KeyRange>,
     /// The body of the command that sets compression.
-    pub(in crate::sim::elastic) compression: Option<Bytes>,
+    pub(in crate::elastic) compression: Option<Bytes>,
     /// Optimizers, each with the round after which it comes; ascending.
-    pub(in crate::sim::elastic) rules: Vec<(u64, Rule)>,
+    pub(in crate::elastic) rules: Vec<(u64, Rule)>,
 }
 
 /// The values of one wire key after each round.

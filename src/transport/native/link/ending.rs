@@ -6,23 +6,23 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{LOOK_AGAIN, Link, LinkState};
-use crate::transport::counters::PeerCounters;
-use crate::transport::native::lock;
-use crate::transport::native::outbox::Part;
-use crate::transport::native::receipt::Receipts;
-use crate::transport::native::types::{SentOverTcp, Unsent};
-use crate::transport::sys::tcp::tcp_info;
-use crate::wire::native::Kind;
+use crate::counters::PeerCounters;
+use crate::native::lock;
+use crate::native::outbox::Part;
+use crate::native::receipt::Receipts;
+use crate::native::types::{SentOverTcp, Unsent};
+use crate::sys::tcp::tcp_info;
+use pslite_core::wire::native::Kind;
 
 impl Link {
     /// Nothing more is taken; who waits is freed.
-    pub(in crate::transport::native) fn give_up(&self) {
+    pub(in crate::native) fn give_up(&self) {
         lock(&self.state).gone = true;
         self.room.notify_all();
     }
 
     /// Asks the peer to confirm what it has.
-    pub(in crate::transport::native) fn flush(&self, receipts: &Receipts) {
+    pub(in crate::native) fn flush(&self, receipts: &Receipts) {
         let mut state = lock(&self.state);
         if !state.outbox.is_empty() {
             self.ask(&mut state, receipts);
@@ -39,7 +39,7 @@ impl Link {
 
     /// Gives the link up and all that it was to send back, if nothing of it can have arrived: there never
     /// was a connection.
-    pub(in crate::transport::native) fn take_back(&self) -> Option<Vec<Unsent>> {
+    pub(in crate::native) fn take_back(&self) -> Option<Vec<Unsent>> {
         let mut state = lock(&self.state);
         // It changes under this lock, before the first message is written.
         if state.gone || self.peer_life.load(Ordering::Acquire) != 0 {
@@ -51,22 +51,22 @@ impl Link {
     }
 
     /// Why there is no connection yet.
-    pub(in crate::transport::native) fn why(&self) -> String {
+    pub(in crate::native) fn why(&self) -> String {
         lock(&self.why).clone()
     }
 
-    pub(in crate::transport::native) fn set_why(&self, why: String) {
+    pub(in crate::native) fn set_why(&self, why: String) {
         *lock(&self.why) = why;
     }
 
     /// Notes what its owner was told.
-    pub(in crate::transport::native) fn told_up(&self, up: bool) {
+    pub(in crate::native) fn told_up(&self, up: bool) {
         lock(&self.state).down = !up;
         self.room.notify_all();
     }
 
     /// Waits until everything is confirmed or the peer is not reachable; at most until then.
-    pub(in crate::transport::native) fn wait_until_empty(&self, until: Instant) {
+    pub(in crate::native) fn wait_until_empty(&self, until: Instant) {
         let mut state = lock(&self.state);
         loop {
             self.trim(&mut state);
@@ -79,31 +79,31 @@ impl Link {
     }
 
     /// True if nothing is unconfirmed.
-    pub(in crate::transport::native) fn is_empty(&self) -> bool {
+    pub(in crate::native) fn is_empty(&self) -> bool {
         let mut state = lock(&self.state);
         self.trim(&mut state);
         state.outbox.is_empty()
     }
 
     /// What carries it now.
-    pub(in crate::transport::native) fn carrier(&self) -> &'static str {
+    pub(in crate::native) fn carrier(&self) -> &'static str {
         lock(&self.state).carrier()
     }
 
     /// What carried messages last.
-    pub(in crate::transport::native) fn last_carrier(&self) -> &'static str {
+    pub(in crate::native) fn last_carrier(&self) -> &'static str {
         lock(&self.state).last_carrier
     }
 
     /// The shortest round trip to the peer over TCP, if it is known and nobody is just writing.
-    pub(in crate::transport::native) fn shortest_round_trip(&self) -> Option<Duration> {
+    pub(in crate::native) fn shortest_round_trip(&self) -> Option<Duration> {
         let state = self.state.try_lock().ok()?;
         let lane = state.lanes.first().filter(|lane| lane.pipe.carrier() == "tcp")?;
         tcp_info(lane.pipe.socket.as_fd())?.shortest_round_trip
     }
 
     /// What went over its TCP connections, if it has some.
-    pub(in crate::transport::native) fn sent_over_tcp(&self) -> Option<SentOverTcp> {
+    pub(in crate::native) fn sent_over_tcp(&self) -> Option<SentOverTcp> {
         let peer = self.key.load(Ordering::Relaxed);
         let state = lock(&self.state);
         let paced = state.time_paced(Instant::now());
@@ -120,12 +120,12 @@ impl Link {
     }
 
     /// Frees those who wait, so that they see that the node stops.
-    pub(in crate::transport::native) fn wake(&self) {
+    pub(in crate::native) fn wake(&self) {
         let _state = lock(&self.state);
         self.room.notify_all();
     }
 
-    pub(in crate::transport::native) fn read_counters(&self) -> PeerCounters {
+    pub(in crate::native) fn read_counters(&self) -> PeerCounters {
         let state = lock(&self.state);
         let mut counters = self.counters.read(Some(self.key.load(Ordering::Relaxed)), true);
         counters.carrier = state.last_carrier;
@@ -136,14 +136,14 @@ impl Link {
 
     /// How many connections there are, and how many of them have no room.
     #[cfg(test)]
-    pub(in crate::transport::native) fn lanes(&self) -> (usize, usize) {
+    pub(in crate::native) fn lanes(&self) -> (usize, usize) {
         let state = lock(&self.state);
         (state.lanes.len(), state.lanes.iter().filter(|lane| lane.blocked).count())
     }
 
     /// Breaks the connections as a failing network does.
     #[cfg(test)]
-    pub(in crate::transport::native) fn cut(&self) {
+    pub(in crate::native) fn cut(&self) {
         use std::os::fd::AsRawFd;
         for lane in &lock(&self.state).lanes {
             let _ = nix::sys::socket::shutdown(

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{Link, LinkState};
-use crate::transport::native::lend::{LEND_MIN, Leases, adopt};
-use crate::transport::native::shared::Shared;
-use crate::wire::native::LENDABLE;
+use crate::native::lend::{LEND_MIN, Leases, adopt};
+use crate::native::shared::Shared;
+use pslite_core::wire::native::LENDABLE;
 
 impl LinkState {
     /// Takes back what peers gave back.
@@ -34,7 +34,7 @@ impl LinkState {
 
 impl Link {
     /// Takes back what the peer gave back and what it confirmed.
-    pub(in crate::transport::native) fn reclaim(&self) {
+    pub(in crate::native) fn reclaim(&self) {
         // Who holds the lock does it himself.
         if let Ok(mut state) = self.state.try_lock() {
             self.trim(&mut state);

@@ -3,13 +3,13 @@
 use super::super::counters::{Counters, add};
 use super::super::outbox::Part;
 use super::{Link, PATIENCE};
-use crate::transport::native::lock;
-use crate::transport::native::shared::Shared;
-use crate::wire::native::{GRANULE, PROBE_BYTES};
+use crate::native::lock;
+use crate::native::shared::Shared;
+use pslite_core::wire::native::{GRANULE, PROBE_BYTES};
 
 impl Link {
     /// Begins a probe, if the link is idle and over TCP: whether it did, and whether the connection broke over it.
-    pub(in crate::transport::native) fn probe(&self, shared: &Shared) -> (bool, bool) {
+    pub(in crate::native) fn probe(&self, shared: &Shared) -> (bool, bool) {
         let mut state = lock(&self.state);
         self.trim(&mut state);
         let is_idle = state.outbox.is_empty() && state.probe.is_none();
@@ -25,7 +25,7 @@ impl Link {
     }
 
     /// True while a probe is being sent.
-    pub(in crate::transport::native) fn is_probing(&self) -> bool {
+    pub(in crate::native) fn is_probing(&self) -> bool {
         lock(&self.state).probe.is_some()
     }
 }

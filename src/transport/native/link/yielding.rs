@@ -4,28 +4,28 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::{Link, LinkState};
-use crate::transport::native::lock;
-use crate::transport::sys::tcp::limit_pace;
+use crate::native::lock;
+use crate::sys::tcp::limit_pace;
 
 /// A pace that would change by less than one part in so many stays.
 const STEP: u32 = 8;
 
 impl Link {
     /// True if something waits for room on a TCP connection.
-    pub(in crate::transport::native) fn is_behind(&self) -> bool {
+    pub(in crate::native) fn is_behind(&self) -> bool {
         let state = lock(&self.state);
         let mut lanes = state.lanes.iter();
         lanes.any(|lane| lane.blocked && !lane.writing.is_empty() && lane.pipe.carrier() == "tcp")
     }
 
     #[cfg(test)]
-    pub(in crate::transport::native) fn paced(&self) -> Option<u32> {
+    pub(in crate::native) fn paced(&self) -> Option<u32> {
         lock(&self.state).pace
     }
 
     /// Lets its TCP connections send so many bytes per second together; `None`: as fast as they can. Its peer is told, with each
     /// part, that what comes does not show what the way could carry.
-    pub(in crate::transport::native) fn pace(&self, rate: Option<u32>) {
+    pub(in crate::native) fn pace(&self, rate: Option<u32>) {
         let mut state = lock(&self.state);
         let is_news = match (state.pace, rate) {
             (Some(old), Some(new)) => old.abs_diff(new) > old / STEP,

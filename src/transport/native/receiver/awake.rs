@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::EpollTimeout;
 
 use super::{Receiver, Seen};
-use crate::transport::native::ring::RingReader;
-use crate::transport::native::shared::Shared;
+use crate::native::ring::RingReader;
+use crate::native::shared::Shared;
 
 /// After so many messages of one connection, it alone is looked at.
 const IN_A_ROW: u32 = 8;

@@ -11,15 +11,15 @@ use smallvec::SmallVec;
 
 use super::windows::Inflow;
 use super::{Arrival, Connection, Entry, OF_RING, Receiver, greeting};
-use crate::observe::log::{self, Level};
-use crate::transport::native::counters::add;
-use crate::transport::native::lock;
-use crate::transport::native::pipe::{InPipe, socket_write_with};
-use crate::transport::native::reader::Reader;
-use crate::transport::native::receipt::Receipt;
-use crate::transport::native::session::Session;
-use crate::transport::native::shared::Shared;
-use crate::wire::native::{Kind, Welcome};
+use crate::native::counters::add;
+use crate::native::lock;
+use crate::native::pipe::{InPipe, socket_write_with};
+use crate::native::reader::Reader;
+use crate::native::receipt::Receipt;
+use crate::native::session::Session;
+use crate::native::shared::Shared;
+use pslite_core::wire::native::{Kind, Welcome};
+use pslite_observe::log::{self, Level};
 
 /// Links of peers that are remembered.
 const SESSIONS_MAX: usize = 4096;

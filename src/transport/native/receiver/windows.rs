@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{Connection, Entry, Receiver};
-use crate::transport::native::shared::Shared;
-use crate::transport::sys::tcp::limit_window;
-use crate::wire::is_worker;
+use crate::native::shared::Shared;
+use crate::sys::tcp::limit_window;
+use pslite_core::wire::is_worker;
 
 /// How often it is looked who sends.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

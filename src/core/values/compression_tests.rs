@@ -4,7 +4,7 @@ use super::*;
 #[test]
 fn it_is_mxnets() {
     let mut kinds = std::collections::BTreeMap::new();
-    for line in include_str!("../../compat-tests/data/two_bit.txt").lines() {
+    for line in include_str!("../../../compat-tests/data/two_bit.txt").lines() {
         let fields: Vec<&str> = line.split(' ').collect();
         *kinds.entry(fields[0]).or_insert(0) += 1;
         match fields[0] {

@@ -168,7 +168,7 @@ fn wrong_lengths_change_nothing() {
 /// server sums halves as floats and rounds once, at the end.
 #[test]
 fn sums_are_those_of_mxnets_server() {
-    let lines = include_str!("../../../compat-tests/data/sums.txt").lines();
+    let lines = include_str!("../../../../compat-tests/data/sums.txt").lines();
     let mut tried = Vec::new();
     for line in lines {
         let fields: Vec<&str> = line.split(' ').collect();

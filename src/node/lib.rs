@@ -6,9 +6,9 @@
 //! how the end of a request is waited for, `customers` where they are found; `planning` what the scheduler moves;
 //! `landing` lets pulled values land in the caller's memory; `shell` puts the `store` into a server, `movable` lets keys of an application's handler move, `lending` the transport's memory into the `store`, `gating` keeps rounds apart; `journal` is the
 //! scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do not live
-//! here but in the state machines. `threads` reads what the kernel says of this process,
-//! `idle` knows when a server rests,
-//! `descriptors` makes room for a node's files.
+//! here but in the state machines. `threads` reads what the kernel says of this process, `idle` knows when
+//! a server rests, `descriptors` makes room for a node's files.
+#![forbid(unsafe_code)]
 
 mod address;
 mod commands;
@@ -35,11 +35,11 @@ mod threads;
 mod van;
 mod waiting;
 
-pub use crate::transport::CallersMemory;
 pub use customer::{Customer, CustomerHandle, Handler, Request, Values};
 pub use error::{NodeError, Result, refuse_forked};
 pub use landing::{Destination, PullSink};
 pub use movable::KeyState;
 pub use operator::Operator;
 pub use postoffice::{NodeInfo, Postoffice};
+pub use pslite_transport::CallersMemory;
 pub use settings::{Asked, Lookup, Settings};

@@ -4,6 +4,7 @@
 //! counted has a row in `events`; a `snapshot` of the numbers goes to the application or to a file
 //! (`metrics_file`). Counting must not lock, allocate, or enter the system for each message. Nothing global
 //! is installed: a preloaded library is a guest in somebody's process.
+#![forbid(unsafe_code)]
 
 pub mod events;
 pub mod histogram;

@@ -1,0 +1,21 @@
+//! What pslite knows and decides: bytes, values, and the state machines of a job.
+//!
+//! Rooms, from the bottom up (an arrow between rooms points down only; `docs/design.md`):
+//!
+//! - `random` (numbers that a seed decides) and `fifo` (a queue by priority) know nothing of a job;
+//! - `wire` knows bytes, `values` what keys and values are made of and how they are summed;
+//! - `cluster`, `kv`, `delivery`, `store` and `placement` are state machines beside each other.
+//!
+//! No clock, socket, file, thread or random source: time, chance and what arrived are arguments. `clippy.toml`
+//! beside this file has the list of what must not be called.
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+pub mod delivery;
+pub mod fifo;
+pub mod kv;
+pub mod placement;
+pub mod random;
+pub mod store;
+pub mod values;
+pub mod wire;
