@@ -55,9 +55,11 @@ mod tests {
         }
         let (before, begin) = (all(), Instant::now());
         let process = process_ran();
-        while all() < before + Duration::from_millis(20) {
+        // Each clock is asked for itself: the kernel counts the threads' only at its ticks, so the
+        // first may show what the second had counted before the begin.
+        let work = Duration::from_millis(20);
+        while all() < before + work || process_ran() < process + work {
             assert!(begin.elapsed() < Duration::from_secs(60), "it never ran");
         }
-        assert!(process_ran() >= process + Duration::from_millis(20));
     }
 }
