@@ -1,4 +1,5 @@
-"""BytePS jobs on this machine: the trees that scripts/byteps-tree builds, and clusters of their processes."""
+"""BytePS jobs on this machine: the trees that scripts/byteps-tree builds, and clusters of their
+processes."""
 
 import sys
 
@@ -49,7 +50,8 @@ class Job(Cluster):
 
 
 def main():
-    """python byteps_jobs.py stock|ours WORKERS SERVERS TIMEOUT sums|rounds ...: one run, told as it went."""
+    """python byteps_jobs.py stock|ours WORKERS SERVERS TIMEOUT sums|rounds ...: one run, told as it
+    went."""
     kind, workers, servers, timeout, *args = sys.argv[1:]
     job = Job(*args, library=kind, workers=int(workers), servers=int(servers), timeout=float(timeout)).run()
     print(job.describe())

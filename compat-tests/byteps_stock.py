@@ -1,8 +1,8 @@
-"""The ps-lite inside BytePS's source archive on PyPI, as scripts/byteps-tree builds it, and programs on it: peers for
-ours.
+"""The ps-lite inside BytePS's source archive on PyPI, as scripts/byteps-tree builds it, and
+programs on it: peers for ours.
 
-All of it stays in the folder .cache, which git ignores: the first call downloads 5 MB and compiles for two minutes,
-most of it the archive's own libzmq.
+All of it stays in the folder .cache, which git ignores: the first call downloads 5 MB and compiles
+for two minutes, most of it the archive's own libzmq.
 """
 
 import functools
@@ -38,7 +38,8 @@ def _built(kind):
 
 
 def ps_lite():
-    """The folder of that ps-lite, built. Its strings are of the old ABI, as those of the wheel of MXNet."""
+    """The folder of that ps-lite, built. Its strings are of the old ABI, as those of the wheel of
+    MXNet."""
     return tree("ps-lite")
 
 

@@ -43,7 +43,8 @@ CASES = {
 PLAIN = {"dist_sync", "dist_device_sync", "dist_sync_device", "p3", "p3_device", "trainer_worker", "trainer_device",
          "trainer_p3"}
 
-# Names the folder in which stock's answers are kept for all processes of one test run (conftest.py).
+# Names the folder in which stock's answers are kept for all processes of one test run
+# (conftest.py).
 ANSWERS = "PSLITE_TEST_ANSWERS"
 
 

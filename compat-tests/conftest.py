@@ -57,7 +57,8 @@ def pytest_report_header():
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report):
-    """A failure is named when it happens: a run that is ended before its summary has not hidden it."""
+    """A failure is named when it happens: a run that is ended before its summary has not hidden
+    it."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         crash = getattr(report.longrepr, "reprcrash", None)
         print(f"\nFAILED {report.nodeid} ({report.when}): {crash.message[:500] if crash else report.longrepr}",

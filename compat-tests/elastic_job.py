@@ -1,4 +1,5 @@
-"""Training jobs whose servers and scheduler come, go and die: what test_elastic.py and bench/kills.py share."""
+"""Training jobs whose servers and scheduler come, go and die: what test_elastic.py and
+bench/kills.py share."""
 
 import functools
 import os

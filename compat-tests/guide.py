@@ -1,6 +1,8 @@
-"""The guide for source trees (docs/relink.md) as its readers follow it: its indented blocks, run as they are written.
+"""The guide for source trees (docs/relink.md) as its readers follow it: its indented blocks, run as
+they are written.
 
-Tests that do what a block says take the words from here, so that the guide cannot drift from what was run.
+Tests that do what a block says take the words from here, so that the guide cannot drift from what
+was run.
 """
 
 import re
@@ -22,7 +24,8 @@ def block(section, part):
 
 
 def option(beginning):
-    """The one word of the guide's running text that begins so: what it says to give to a command."""
+    """The one word of the guide's running text that begins so: what it says to give to a
+    command."""
     found = set(re.findall(rf"`({re.escape(beginning)}[^`]*)`", GUIDE.read_text()))
     assert len(found) == 1, f"{GUIDE.name}: {found} begin with {beginning!r}"
     return found.pop()
@@ -35,7 +38,8 @@ def exports(section, part):
 
 
 def run(text, folder, pslite=ROOT, prefix="/opt/pslite", timeout=500):
-    """Runs a block in a folder, each line after the other, with those two paths as they are here. What it said."""
+    """Runs a block in a folder, each line after the other, with those two paths as they are here.
+    What it said."""
     script = text.replace("/path/to/pslite", str(pslite)).replace("/opt/pslite", str(prefix))
     done = subprocess.run(["bash", "-euo", "pipefail"], input=script, cwd=folder, timeout=timeout, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

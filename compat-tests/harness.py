@@ -48,8 +48,8 @@ def example(name):
 
 
 def build_examples():
-    """Builds those programs, if they are not. In the very words of `build` in scripts/test: for a program alone cargo
-    compiles the library anew."""
+    """Builds those programs, if they are not. In the very words of `build` in scripts/test: for a
+    program alone cargo compiles the library anew."""
     words = "cargo build --quiet --release --lib --bins --example optimizer_steps --example read_pickle"
     subprocess.run(words.split(), cwd=ROOT, check=True, timeout=390)
 
@@ -68,7 +68,8 @@ _given = set()
 
 
 def scratch(prefix):
-    """A folder for what several tests build and use. It goes with this process: runs leave nothing behind."""
+    """A folder for what several tests build and use. It goes with this process: runs leave nothing
+    behind."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -77,8 +78,8 @@ def scratch(prefix):
 def free_port(following=0):
     """A TCP port free now, as those that follow it are, that no other node gets by chance.
 
-    Between the choice and the scheduler's bind lie seconds (`import mxnet`). For the same reason each of
-    several test processes (pytest -n) chooses from a part of its own, and none twice.
+    Between the choice and the scheduler's bind lie seconds (`import mxnet`). For the same reason
+    each of several test processes (pytest -n) chooses from a part of its own, and none twice.
     """
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     index = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").lstrip("gw")) % count
@@ -207,12 +208,13 @@ class Cluster:
     """A scheduler, servers and workers that run one script.
 
     library: "stock", "ours", or a dictionary from role to one of these or to a list of them, one
-    for each process of the role; servers may be "native", which is `pslite server`. env: for every process. node_env: a dictionary from a role or a
-    node's name ("worker1") to more of it. prepare: is called with the folder in which they run.
-    prefix: called with a role, the command that its processes are run by. roles: which roles to
-    start, for jobs that lack some. place: the hosts of a lab (netlab.cluster.Place). whole: the
-    scheduler and all servers run the script and import mxnet. Else programs/server.py stands for the scheduler, and
-    for servers with the libraries in `light`, which is ours by default: its store asks Python for nothing.
+    for each process of the role; servers may be "native", which is `pslite server`. env: for every
+    process. node_env: a dictionary from a role or a node's name ("worker1") to more of it. prepare:
+    is called with the folder in which they run. prefix: called with a role, the command that its
+    processes are run by. roles: which roles to start, for jobs that lack some. place: the hosts of
+    a lab (netlab.cluster.Place). whole: the scheduler and all servers run the script and import
+    mxnet. Else programs/server.py stands for the scheduler, and for servers with the libraries in
+    `light`, which is ours by default: its store asks Python for nothing.
     """
 
     def __init__(self, script, args=(), workers=2, servers=2, library=STOCK, env=None,
@@ -269,7 +271,8 @@ class Cluster:
             "MXNET_CPU_WORKER_NTHREADS": "1",
             "PYTHONPATH": str(PROGRAMS),
             "PYTHONDONTWRITEBYTECODE": "1",
-            # Otherwise mxnet's `distutils` is that of setuptools, which takes a tenth of the import.
+            # Otherwise mxnet's `distutils` is that of setuptools, which takes a tenth of the
+            # import.
             "SETUPTOOLS_USE_DISTUTILS": "stdlib",
             # Children of a test, not tests: no cache folder of mxnet in the caller's home.
             "MXNET_HOME": str(self.folder),
@@ -392,8 +395,8 @@ class Cluster:
         return "\n".join([head] + [node.describe() for node in self.nodes.values()])
 
     def check(self, excused=()):
-        """Fails unless every process, but for those that are excused by name, ended by itself with exit 0, and every
-        worker has a result."""
+        """Fails unless every process, but for those that are excused by name, ended by itself with
+        exit 0, and every worker has a result."""
         for node in self.nodes.values():
             assert node.name in excused or (not node.hung and node.returncode == 0), self.describe()
             assert_library(node)
@@ -438,7 +441,8 @@ def run(script, *args, **options):
 
 
 def main():
-    """python harness.py PROGRAM [ARGS...]: one run, described. LIBRARY=ours, NAME=value before it."""
+    """python harness.py PROGRAM [ARGS...]: one run, described. LIBRARY=ours, NAME=value before
+    it."""
     import sys
     env = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a and not a.startswith("-"))
     rest = [a for a in sys.argv[1:] if "=" not in a or a.startswith("-")]

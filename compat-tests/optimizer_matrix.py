@@ -1,8 +1,9 @@
-"""The matrix in docs/optimizers.md: each optimizer that the wheel registers, by what it may meet on a server.
+"""The matrix in docs/optimizers.md: each optimizer that the wheel registers, by what it may meet on
+a server.
 
-`python compat-tests/optimizer_matrix.py` writes it anew; test_optimizers.py fails when it is stale. Of a cell the same
-updates are made here, by examples/optimizer_steps.rs, and by the wheel's own updater: those of two workers, summed in
-`dist_sync`, one after the other in `dist_async`.
+`python compat-tests/optimizer_matrix.py` writes it anew; test_optimizers.py fails when it is stale.
+Of a cell the same updates are made here, by examples/optimizer_steps.rs, and by the wheel's own
+updater: those of two workers, summed in `dist_sync`, one after the other in `dist_async`.
 """
 
 import collections
@@ -58,7 +59,8 @@ LIMIT = 2
 
 
 def classes():
-    """Those of the wheel by name, in the order of the alphabet; other tests may have registered their own."""
+    """Those of the wheel by name, in the order of the alphabet; other tests may have registered
+    their own."""
     kinds = mx.optimizer.Optimizer.opt_registry.values()
     found = {kind.__name__: kind for kind in kinds if kind.__module__.startswith("mxnet.")}
     return dict(sorted(found.items()))

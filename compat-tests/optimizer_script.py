@@ -2,9 +2,9 @@
 
 Layout of a script, all integers 8 bytes, little endian: the optimizer as a value; whether the state
 is exported and imported after every update; the number of keys, and for each its number, dtype,
-length in bytes and weights; then for each update the key, the length of a row (0: a dense gradient),
-the number of rows and the rows, length in bytes and values of the gradient. A value is a letter and
-what belongs to it; see `value`.
+length in bytes and weights; then for each update the key, the length of a row (0: a dense
+gradient), the number of rows and the rows, length in bytes and values of the gradient. A value is a
+letter and what belongs to it; see `value`.
 """
 
 import pickle
@@ -105,8 +105,8 @@ class Script:
             try:
                 updaters[key](key, gradient, weights[key])
             except TypeError as error:
-                # `Test` adds the gradient, and then cannot copy row_sparse weights into its dense state. MXNet's
-                # server prints that and goes on.
+                # `Test` adds the gradient, and then cannot copy row_sparse weights into its dense
+                # state. MXNet's server prints that and goes on.
                 if rows is None or "does not support assignment" not in str(error):
                     raise
             results.append(weights[key].asnumpy().reshape(-1).copy())

@@ -1,6 +1,8 @@
-"""BytePS of PyPI, built from its sources over this repository, and over its own ps-lite; and jobs with nodes of both.
+"""BytePS of PyPI, built from its sources over this repository, and over its own ps-lite; and jobs
+with nodes of both.
 
-The original's threads never sleep: what runs it, runs alone. To build both takes minutes: all is for `--full`.
+The original's threads never sleep: what runs it, runs alone. To build both takes minutes: all is
+for `--full`.
 """
 
 import functools
@@ -83,7 +85,8 @@ def test_sums(ours, workers, servers):
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("elements", [1024, 262_144])
 def test_rounds_without_a_pause(ours, elements):
-    """The rounds in which BytePS's own ps-lite mixes a round's answer with the next one's pushes."""
+    """The rounds in which BytePS's own ps-lite mixes a round's answer with the next one's
+    pushes."""
     assert_all_right(Job("rounds", 300, elements).run(), 300)
 
 
@@ -97,7 +100,8 @@ def test_one_job_by_hand(ours):
 
 @pytest.mark.timeout(1000)
 def test_servers_join_and_are_emptied_while_it_runs(ours, tmp_path):
-    """Keys move between BytePS's servers, which know nothing of it: the pushes that made them are said again."""
+    """Keys move between BytePS's servers, which know nothing of it: the pushes that made them are
+    said again."""
     most, keys, end = 10_000, 7, tmp_path / "end"
     text = guide.block("BytePS", "PSLITE_JOIN")
     assert "\nPSLITE_JOIN=1 python -c 'import byteps.server' " in text and "\npslite drain server:0\n" in text
@@ -112,7 +116,8 @@ def test_servers_join_and_are_emptied_while_it_runs(ours, tmp_path):
             has_pieces(job, number)
         for number in (0, 1, 3):
             drain(job, number)
-        # Tensors of more than 4,096,000 bytes have a key for each part; and one key says when all is over.
+        # Tensors of more than 4,096,000 bytes have a key for each part; and one key says when all
+        # is over.
         assert pieces(job, 2) == keys + 2, job.describe()
         now = int(re.findall(r"^round (\d+)$", job.nodes["worker0"].output, re.MULTILINE)[-1])
         reach(job, now + 5)
@@ -127,12 +132,14 @@ def test_servers_join_and_are_emptied_while_it_runs(ours, tmp_path):
 @pytest.mark.alone
 @pytest.mark.timeout(1000)
 def test_sums_over_the_original(stock):
-    """That what is compared with works here at all: one round of each tensor, as it may mix more of them."""
+    """That what is compared with works here at all: one round of each tensor, as it may mix more of
+    them."""
     assert_all_right(Job("sums", 1, library=STOCK, workers=1, servers=1, timeout=150).run(), 18)
 
 
 def rounds_of(node):
-    """How many rounds a worker was through, and in how many of them the sum was wrong, as far as it came."""
+    """How many rounds a worker was through, and in how many of them the sum was wrong, as far as it
+    came."""
     if node.result:
         return node.result["checked"], len(node.result["wrong"])
     told = re.findall(r"after round (\d+): (\d+) wrong", node.err)
@@ -142,8 +149,8 @@ def rounds_of(node):
 @pytest.mark.alone
 @pytest.mark.timeout(1000)
 def test_what_the_original_makes_of_rounds_without_a_pause(ours, stock, capsys):
-    """For the record: over the original some of 300 rounds are wrong, or it stops. How many, or when, is chance, but it
-    is the very job whose rounds are all right over ours."""
+    """For the record: over the original some of 300 rounds are wrong, or it stops. How many, or
+    when, is chance, but it is the very job whose rounds are all right over ours."""
     theirs = Job("rounds", 300, 1024, library=STOCK, timeout=40).run()
     here = Job("rounds", 300, 1024).run()
     with capsys.disabled():
@@ -155,7 +162,8 @@ def test_what_the_original_makes_of_rounds_without_a_pause(ours, stock, capsys):
     assert_all_right(here, 300)
 
 
-# A node that is "ours" loads BytePS out of the tree over this repository, one that is "stock" out of the other.
+# A node that is "ours" loads BytePS out of the tree over this repository, one that is "stock" out
+# of the other.
 MIXED = [
     {"scheduler": STOCK, "server": OURS, "worker": OURS},
     {"scheduler": OURS, "server": STOCK, "worker": OURS},
@@ -168,6 +176,7 @@ MIXED = [
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("library", MIXED, ids=["stock scheduler", "stock servers", "stock workers", "one of each"])
 def test_a_job_with_nodes_of_both(ours, stock, library):
-    """On the wire of the original. One round of each tensor: servers of the original may mix more of them."""
+    """On the wire of the original. One round of each tensor: servers of the original may mix more
+    of them."""
     job = Job("sums", 1, library=library, env=guide.exports("BytePS", "PSLITE_WIRE"), timeout=150).run()
     assert_all_right(job, 18)

@@ -1,5 +1,5 @@
-"""Jobs on the wire of BytePS's ps-lite: nodes of ours beside nodes of the one in the source archive on PyPI, each role
-ours once; and all ours on each wire, with BytePS's rounds back to back."""
+"""Jobs on the wire of BytePS's ps-lite: nodes of ours beside nodes of the one in the source archive
+on PyPI, each role ours once; and all ours on each wire, with BytePS's rounds back to back."""
 
 import functools
 import os
@@ -140,7 +140,7 @@ def test_any_other_wire_is_named(wire, other):
         assert found, job.describe()
 
 
-# ---- all ours ------------------------------------------------------------------------------------------------------
+# ---- all ours ------------------------------------------------------------------------------------
 
 
 def all_ours(wire, **env):

@@ -1,4 +1,5 @@
-"""docs/c.md: its program in C is built as it stands there, by both compilers and with both libraries, and runs."""
+"""docs/c.md: its program in C is built as it stands there, by both compilers and with both
+libraries, and runs."""
 
 import re
 import shutil

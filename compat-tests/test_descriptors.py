@@ -8,7 +8,8 @@ LIBRARIES = {"scheduler": NATIVE, "server": NATIVE, "worker": OURS}
 
 
 def limited(option, count):
-    """A command that lowers a limit of what it runs: `-Sn` the soft one, `-n` both, as `ulimit` has it."""
+    """A command that lowers a limit of what it runs: `-Sn` the soft one, `-n` both, as `ulimit` has
+    it."""
     return lambda role: ["/bin/sh", "-c", f'ulimit {option} {count} && exec "$@"', "sh"]
 
 

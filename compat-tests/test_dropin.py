@@ -1,5 +1,5 @@
-"""Programs that contain ps-lite in their tree, or look for it on the system, build with this repository instead: with
-the commands of docs/relink.md.
+"""Programs that contain ps-lite in their tree, or look for it on the system, build with this
+repository instead: with the commands of docs/relink.md.
 """
 
 import functools
@@ -42,7 +42,8 @@ def run(*command, **more):
 
 
 def linked_tree(place):
-    """This repository as `place`, entry by entry a link, so that what is built there stays there."""
+    """This repository as `place`, entry by entry a link, so that what is built there stays
+    there."""
     place.mkdir(parents=True)
     for entry in ROOT.iterdir():
         if entry.name not in ("build", "deps", "target", ".git", ".cache"):
@@ -52,7 +53,8 @@ def linked_tree(place):
 
 @functools.lru_cache(maxsize=None)
 def archive():
-    """build/libps.a as the Makefile builds it, with the variables that MXNet's and BytePS's builds pass."""
+    """build/libps.a as the Makefile builds it, with the variables that MXNet's and BytePS's builds
+    pass."""
     tree = linked_tree(scratch("pslite-make-") / "ps-lite")
     run("make", "-j", "ADD_CFLAGS=-D_GLIBCXX_USE_CXX11_ABI=0", "USE_RDMA=1", "USE_FABRIC=1", "USE_UCX=1",
         "UCX_PATH=/nowhere", "WGET=false", "ZMQ_URL=nowhere", "PROTOC=false", "CXX=g++", "ASAN=", "USE_KEY32=0", cwd=tree)
@@ -186,7 +188,8 @@ def test_the_system_libraries_are_these_and_no_more(tmp_path):
 
 
 def test_a_process_holds_it_several_times(tmp_path):
-    """A program and three libraries with an archive each, a node in each library; names of libzmq belong to the program."""
+    """A program and three libraries with an archive each, a node in each library; names of libzmq
+    belong to the program."""
     zmq = archive().parent.parent / "deps/lib/libzmq.a"
     link = ["-Wl,--whole-archive", archive(), zmq, "-Wl,--no-whole-archive", "-pthread", "-ldl"]
     source = PROGRAMS / "several.cc"

@@ -1,4 +1,5 @@
-"""Servers that come, go and die while the wheel trains: the result is that of an undisturbed run, to the bit."""
+"""Servers that come, go and die while the wheel trains: the result is that of an undisturbed run,
+to the bit."""
 
 import json
 import random
@@ -37,7 +38,8 @@ def test_a_server_that_is_killed_is_not_missed(optimizer, victim):
 
 @pytest.mark.parametrize("victim", ("server0", "server1", "server2"))
 def test_keys_without_an_element_are_not_missed_either(victim):
-    """MXNet cuts a tensor that it calls big over all servers, and an array of one element leaves most of them none."""
+    """MXNet cuts a tensor that it calls big over all servers, and an array of one element leaves
+    most of them none."""
     with cluster(servers=3, library={"scheduler": OURS, "server": NATIVE, "worker": OURS},
                  env={"MXNET_KVSTORE_BIGARRAY_BOUND": 1}) as job:
         job.start()
@@ -48,7 +50,8 @@ def test_keys_without_an_element_are_not_missed_either(victim):
 
 
 def test_a_server_that_is_stopped_is_not_missed_and_does_not_come_back():
-    """Its connections stay, so only its silence tells; when it wakes up it is told that it is out."""
+    """Its connections stay, so only its silence tells; when it wakes up it is told that it is
+    out."""
     # The others wait for it in the middle, until it is dead.
     with cluster(rounds=200, env={"PSLITE_SILENCE_LIMIT": 8}) as job:
         job.start()

@@ -1,5 +1,5 @@
-"""Workers that die, and come back, while the wheel trains: each gradient counts once or not at all, and the program
-says whose did in which round."""
+"""Workers that die, and come back, while the wheel trains: each gradient counts once or not at all,
+and the program says whose did in which round."""
 
 import json
 import signal
@@ -11,7 +11,8 @@ from elastic_job import MIXED, ended_well, pslite, start_scheduler_again
 from harness import Cluster
 
 ALL = 7
-# Rounds of those who live on; enough for a worker to be missed and to be started again, which takes a few seconds.
+# Rounds of those who live on; enough for a worker to be missed and to be started again, which takes
+# a few seconds.
 ROUNDS = 160
 PACE = 0.1
 
@@ -85,7 +86,8 @@ def states(job):
 
 
 def comes_back(job, rank, rounds):
-    """Kills a worker and starts it again when the others go on. The new one, when it pushes, and the others."""
+    """Kills a worker and starts it again when the others go on. The new one, when it pushes, and
+    the others."""
     victim, others = kill(job, rank, 10)
     assert job.nodes["scheduler"].wait_for("the job goes on without worker", 30), job.describe()
     assert states(job)[rank] == "dead", job.describe()
@@ -97,7 +99,8 @@ def comes_back(job, rank, rounds):
 
 
 def rounds_with(one, other, rank, job):
-    """In how many rounds the gradients of the worker that came back were, at each place; all others' were in all."""
+    """In how many rounds the gradients of the worker that came back were, at each place; all
+    others' were in all."""
     counts = []
     for place in range(3):
         counted = one.result["counted"][place]
@@ -111,8 +114,9 @@ def rounds_with(one, other, rank, job):
 
 @pytest.mark.parametrize("rank", (0, 1))
 def test_one_comes_back(rank):
-    """All its gradients count, each in one round, and nothing else: not the initial values that rank 0 pushes again.
-    Neither do its optimizers reset the momentum. It ends before the others, who go on without it."""
+    """All its gradients count, each in one round, and nothing else: not the initial values that
+    rank 0 pushes again. Neither do its optimizers reset the momentum. It ends before the others,
+    who go on without it."""
     with cluster() as job:
         job.start()
         back, (one, other) = comes_back(job, rank, 20)

@@ -163,8 +163,8 @@ def without(missing, library, **options):
 
 @pytest.mark.parametrize("missing,role", MISSING)
 def test_a_missing_role_is_named(missing, role):
-    """After 10 seconds every node says what is missing; imports take 2 to 4 of them more, and beside another test's
-    cluster as long again."""
+    """After 10 seconds every node says what is missing; imports take 2 to 4 of them more, and
+    beside another test's cluster as long again."""
     with without(missing, OURS) as cluster:
         limit = time.monotonic() + 30
         waiting = set(cluster.nodes)
@@ -200,8 +200,8 @@ def late_names(tmp_path):
 @pytest.mark.parametrize("role,library", [("scheduler", OURS), ("server", OURS), ("worker", OURS),
                                           ("scheduler", NATIVE), ("server", NATIVE)])
 def test_a_name_that_comes_later_is_waited_for(role, library, tmp_path):
-    """In a pod of Kubernetes, where a service gets its address after its pods were started: the node that meets the
-    name too early says so again and again, and is in the job when it comes."""
+    """In a pod of Kubernetes, where a service gets its address after its pods were started: the
+    node that meets the name too early says so again and again, and is in the job when it comes."""
     comes = tmp_path / "comes"
     preload = [late_names(tmp_path)] + ([harness.LIBRARY] if library == OURS else [])
     late = {"LATE_NAME": "scheduler.late.invalid", "LATE_FILE": comes, "PSLITE_REPORT_INTERVAL": "0.5",
@@ -221,7 +221,8 @@ def test_a_name_that_comes_later_is_waited_for(role, library, tmp_path):
 
 @pytest.mark.parametrize("role", ["scheduler", "server", "worker"])
 def test_a_name_that_does_not_come_ends_the_start(role):
-    """PSLITE_START_TIMEOUT: the last word is what the resolver said, not that it had no time left to answer."""
+    """PSLITE_START_TIMEOUT: the last word is what the resolver said, not that it had no time left
+    to answer."""
     env = {"DMLC_PS_ROOT_URI": "nosuchhost.invalid", "PSLITE_START_TIMEOUT": "3", "PSLITE_REPORT_INTERVAL": "1"}
     with Cluster("nothing.py", workers=1, servers=1, library=OURS, roles=(role,), env=env) as cluster:
         cluster.start()
@@ -269,7 +270,8 @@ def test_a_worker_that_leaves_without_its_push():
 def killed(library, victim, moment, limit, env=None, whole=False):
     """Kills one process of a running job; returns the cluster when the rest ended or time is up.
 
-    moment: what is asked of the nodes until it is true, or a text in worker 0's output and seconds after it.
+    moment: what is asked of the nodes until it is true, or a text in worker 0's output and seconds
+    after it.
     """
     with Cluster("slow.py", args=[400, 0.05], library=library, env=env, whole=whole) as cluster:
         cluster.start()
@@ -325,8 +327,9 @@ def test_a_node_dies_in_the_middle(victim, after):
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("listener", ["itself", "another"])
 def test_a_node_dies_at_the_start(victim, listener):
-    """Around registration: a node registers when it has begun to listen. One that died before is one that
-    is missing: without PSLITE_START_TIMEOUT the others would wait, and say so, for ever."""
+    """Around registration: a node registers when it has begun to listen. One that died before is
+    one that is missing: without PSLITE_START_TIMEOUT the others would wait, and say so, for
+    ever."""
     def registers(nodes):
         # The limit is for the library: how long an interpreter takes to load it is another matter.
         loaded = [not node.poll() and len(node.libraries) == 2 for node in nodes.values()]

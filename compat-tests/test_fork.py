@@ -2,12 +2,12 @@
 
 One run of a job serves all kinds of children; its result says what each of them found.
 
-The child of a bare `os.fork` that calls `sys.exit` is tried when no pool of `multiprocessing` lives. CPython itself,
-without MXNet and us (3.11.7, six of six runs), breaks the pool of the parent there: the child's exit handler
-(`multiprocessing.util._exit_function`) takes the parent's workers for its own children, sends them SIGTERM, and
-then says `can only join a child process`; a worker that was waiting for work dies with the lock of the
-queue, and the parent's next `pool.map` never returns. Such a child has to end with `os._exit`, as those of
-`multiprocessing` do.
+The child of a bare `os.fork` that calls `sys.exit` is tried when no pool of `multiprocessing`
+lives. CPython itself, without MXNet and us (3.11.7, six of six runs), breaks the pool of the parent
+there: the child's exit handler (`multiprocessing.util._exit_function`) takes the parent's workers
+for its own children, sends them SIGTERM, and then says `can only join a child process`; a worker
+that was waiting for work dies with the lock of the queue, and the parent's next `pool.map` never
+returns. Such a child has to end with `os._exit`, as those of `multiprocessing` do.
 """
 
 import os

@@ -22,8 +22,9 @@ def same(name, lines):
 def sums(fill):
     """The workers' sums; `fill`: what memory from malloc holds in the server.
 
-    MXNet's server never sets `multi_precision_` until it is told that it is true, so what the memory
-    held decides whether it sums halves and doubles as floats (glibc's MALLOC_PERTURB_ sets it).
+    MXNet's server never sets `multi_precision_` until it is told that it is true, so what the
+    memory held decides whether it sums halves and doubles as floats (glibc's MALLOC_PERTURB_ sets
+    it).
     """
     # Without its cache of freed memory, which is handed out as it is.
     env = {"server": {"MALLOC_PERTURB_": fill ^ 0xff,

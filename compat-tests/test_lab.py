@@ -1,4 +1,5 @@
-"""scripts/lab: rates, cuts and shares of the processor are what they are said to be, and nothing stays.
+"""scripts/lab: rates, cuts and shares of the processor are what they are said to be, and nothing
+stays.
 
 What needs namespaces is skipped where they cannot be made, with the reason.
 """
@@ -20,7 +21,8 @@ from harness import LIBRARY, OURS, ROOT, STOCK
 from netlab import FREE, Lab, LabError, Rates, Unavailable, changes, cpu, model, names, network
 from netlab.cluster import Place, hosts
 
-# Rates and shares of the processor are measured, and a lab removes what a lab that was killed has left.
+# Rates and shares of the processor are measured, and a lab removes what a lab that was killed has
+# left.
 pytestmark = pytest.mark.alone
 
 SCRIPT = ROOT / "scripts/lab"
@@ -87,7 +89,8 @@ def test_no_placement_beats_the_bound():
 
 
 def test_the_bound_of_the_first_bar():
-    """By hand: 4 workers take 102.2 MB each through 1550 Mbit/s; with equal shares, the slow one's quarter."""
+    """By hand: 4 workers take 102.2 MB each through 1550 Mbit/s; with equal shares, the slow one's
+    quarter."""
     size, workers, servers = 102_228_128, [Rates.both(500)] * 4, [Rates.both(r) for r in (500, 500, 500, 50)]
     assert model.bound(size, workers, servers) == pytest.approx(4 * size * 8 / (1550e6 * 0.955))
     assert model.static(size, workers, servers) == pytest.approx(size * 8 / (50e6 * 0.955))
@@ -96,7 +99,8 @@ def test_the_bound_of_the_first_bar():
 
 
 def test_pulls_that_wait_for_pushes():
-    """By hand: one tensor is pushed and copied, then pulled; of many small ones all but the last one's pull overlaps."""
+    """By hand: one tensor is pushed and copied, then pulled; of many small ones all but the last
+    one's pull overlaps."""
     workers, servers = [Rates.both(1000)] * 4, [Rates.both(100), Rates.both(300)]
     one = model.seconds(1e8, 400)
     assert model.pipelined([1e8], workers, servers) == pytest.approx(8 * one)
@@ -145,8 +149,9 @@ def near(rates, wanted):
 
 
 def rates_that_change():
-    """What hosts with links full both ways carry, which are given other rates after six seconds: what is not as it was
-    set, before or after. TCP may need the first three of them to fill a link where many others send beside it."""
+    """What hosts with links full both ways carry, which are given other rates after six seconds:
+    what is not as it was set, before or after. TCP may need the first three of them to fill a link
+    where many others send beside it."""
     with Lab({"a": Rates(40, 80), "b": Rates(60, 30), "c": FREE, "d": FREE}) as lab:
         a, b, c, d = lab.hosts.values()
         into = {"up of a": receiver(c, 1, 8, 0.5), "up of b": receiver(d, 1, 8, 0.5),
@@ -165,8 +170,9 @@ def rates_that_change():
 @pytest.mark.full
 @needs_lab
 def test_rates_hold_in_both_directions_and_change_live():
-    """All links full at once: up and down of one host do not share, and a change meets what is under way. A machine that
-    does other things beside may keep the measuring programs waiting: then once more, three times in all."""
+    """All links full at once: up and down of one host do not share, and a change meets what is
+    under way. A machine that does other things beside may keep the measuring programs waiting: then
+    once more, three times in all."""
     seen = []
     for _ in range(3):
         seen.append(rates_that_change())
@@ -178,7 +184,8 @@ def test_rates_hold_in_both_directions_and_change_live():
 @pytest.mark.full
 @needs_lab
 def test_a_full_link_that_becomes_slow_goes_on():
-    """What waits in a fast link's queue are packets of 64 KB, which must pass the slow link's bucket, too."""
+    """What waits in a fast link's queue are packets of 64 KB, which must pass the slow link's
+    bucket, too."""
     with Lab({"a": Rates(400, None), "b": FREE}) as lab:
         a, b = lab.hosts.values()
         process = receiver(b, 4, 6, 0.5)
@@ -327,7 +334,8 @@ def test_without_a_controller_there_is_a_reason(tmp_path):
     ("cgroup2", "rw", {"cpu.max": "6000 20000"}),
 ])
 def test_both_versions_are_spoken(kind, options, files, tmp_path):
-    """The kernel's files, in their words (cgroup-v1/scheduler, cgroup-v2); this machine has but one version."""
+    """The kernel's files, in their words (cgroup-v1/scheduler, cgroup-v2); this machine has but one
+    version."""
     (tmp_path / "cgroup.controllers").write_text("cpu")
     (tmp_path / "cgroup.subtree_control").write_text("")
     group = cpu.controller(f"cgroup {tmp_path} {kind} {options} 0 0\n").group("lab", "host")

@@ -26,7 +26,8 @@ def run(env, args=()):
 
 
 def total(line, name, field="value", **labels):
-    """The sum over the samples with that name and those labels; a label may be a tuple of values."""
+    """The sum over the samples with that name and those labels; a label may be a tuple of
+    values."""
     def fits(sample):
         return all(sample.get(label) in (value if isinstance(value, tuple) else (value,))
                    for label, value in labels.items())

@@ -1,7 +1,7 @@
 """Arrays that are not what their key was made as, and keys that an optimizer can never update.
 
-Stock's server ends with a CHECK, or its workers wait for ever. Here all workers are told the same, whoever is first: what
-the key is, what was pushed, and what to do.
+Stock's server ends with a CHECK, or its workers wait for ever. Here all workers are told the same,
+whoever is first: what the key is, what was pushed, and what to do.
 """
 
 import pytest
@@ -85,7 +85,8 @@ def test_a_preloaded_server_leaves_it_to_mxnet_whose_exception_workers_hear(case
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_keeps_float32_updates_float16_weights_by_a_float32_copy(mode):
-    """As with multi_precision=True, which stock's server has by chance: its flag is never initialised."""
+    """As with multi_precision=True, which stock's server has by chance: its flag is never
+    initialised."""
     library, env = MODES[mode]
     stock = harness.run("narrow_weights.py", "multi_precision", library=STOCK)
     ours = harness.run("narrow_weights.py", library=library, env=env)

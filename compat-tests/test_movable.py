@@ -1,4 +1,5 @@
-"""Applications whose servers have handlers of their own: their keys move between servers that come and go."""
+"""Applications whose servers have handlers of their own: their keys move between servers that come
+and go."""
 
 import functools
 import os

@@ -1,7 +1,7 @@
 """The library's own store: in a server process in place of MXNet's, and alone as `pslite server`.
 
-What MXNet's kvstore can do is in cases.py; with the store the results are those of stock's server, bit for
-bit. The other test files run with the store too, since that is how a preloaded server runs.
+What MXNet's kvstore can do is in cases.py; with the store the results are those of stock's server,
+bit for bit. The other test files run with the store too, since that is how a preloaded server runs.
 """
 
 import re
@@ -67,7 +67,8 @@ def test_an_unknown_optimizer_goes_to_mxnets_server(when):
     ("update", "update", "failed, in Python: "),
 ])
 def test_what_fails_in_mxnets_own_server_is_told(what, place, text, store):
-    """Python prints an exception in the server's callbacks and goes on: stock trains with plain sums."""
+    """Python prints an exception in the server's callbacks and goes on: stock trains with plain
+    sums."""
     cluster = harness.Cluster("failing_optimizer.py", args=(what,), library=OURS,
                               env={"PSLITE_STORE": store}).run()
     assert not any(node.hung for node in cluster.nodes.values()), cluster.describe()
@@ -136,7 +137,8 @@ def test_sums_in_the_order_of_ranks_repeat(kind):
 
 
 def borrowed_kb(pid):
-    """What other processes lend this one (mapped for reading): their memory, though it counts as resident here."""
+    """What other processes lend this one (mapped for reading): their memory, though it counts as
+    resident here."""
     total, borrowed = 0, False
     for line in open(f"/proc/{pid}/smaps"):
         if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
@@ -148,8 +150,9 @@ def borrowed_kb(pid):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_memory_of_a_server(workers):
-    """Not more than 1.3 times values, states and one round (issue: bars): Adam keeps two values. One worker's round
-    counts as the server's although the worker lends it; of two workers, what they lend is theirs."""
+    """Not more than 1.3 times values, states and one round (issue: bars): Adam keeps two values.
+    One worker's round counts as the server's although the worker lends it; of two workers, what
+    they lend is theirs."""
     with harness.Cluster("memory.py", library=servers(NATIVE, OURS), servers=1, workers=workers,
                          env={"MODEL_MB": "64"}) as cluster:
         cluster.start()

@@ -159,7 +159,8 @@ def promised():
 
 
 def in_mxnet(classes):
-    """Of these classes with each dtype, those that MXNet has. (`test_docs_have_the_matrix` holds the table.)"""
+    """Of these classes with each dtype, those that MXNet has. (`test_docs_have_the_matrix` holds
+    the table.)"""
     table = promised()
     return [(name, dtype) for name in classes for dtype in table[name] if table[name][dtype] != "no"]
 
@@ -267,7 +268,8 @@ def test_docs_list_what_is_supported():
 
 
 def test_docs_have_the_matrix():
-    """What MXNet can do and we cannot must be known before anything is trained: no cell says otherwise."""
+    """What MXNet can do and we cannot must be known before anything is trained: no cell says
+    otherwise."""
     lines = optimizer_matrix.table()
     allowed = {optimizer_matrix.EQUAL, optimizer_matrix.WIDENED, optimizer_matrix.FAILS, optimizer_matrix.GIVEN}
     wrong = [line for line in lines[2:] if not set(line.strip("| ").split(" | ")[2:]) <= allowed]

@@ -8,7 +8,8 @@ from harness import NATIVE, OURS, Cluster
 from test_metrics import total
 
 ROUNDS = 5
-# Between two rounds nothing is sent for longer than the time after which a link of a busy job is probed first, 2 s.
+# Between two rounds nothing is sent for longer than the time after which a link of a busy job is
+# probed first, 2 s.
 PACE = 2.9
 SECONDS = {"PSLITE_ELASTIC": 1, "PSLITE_REPLICAS": 0, "PSLITE_METRICS": "%r.jsonl:0.5"}
 
@@ -31,7 +32,8 @@ def test_idle_links_are_probed():
     lines = run({"PSLITE_TRANSPORT": "tcp", "PSLITE_PROBE_AFTER": 0.7})
     sent = {name: total(line, "probes", direction="sent") for name, line in lines.items()}
     received = {name: total(line, "probes", direction="received") for name, line in lines.items()}
-    # Both directions of links between servers and workers, and not more than a probe in a second for each node.
+    # Both directions of links between servers and workers, and not more than a probe in a second
+    # for each node.
     most = ROUNDS * PACE + 10
     assert all(0 < sent[name] + received[name] <= most for name in lines), (sent, received)
     assert sum(sent.values()) >= sum(received.values()) >= 4, (sent, received)

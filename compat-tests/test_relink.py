@@ -1,7 +1,8 @@
-"""C++ programs that were written for ps-lite, on include/ps and libps.a: by both compilers, in several languages, with
-both string ABIs, with the values of both dialects.
+"""C++ programs that were written for ps-lite, on include/ps and libps.a: by both compilers, in
+several languages, with both string ABIs, with the values of both dialects.
 
-The programs are programs/relink_*.cc. Each checks what it gets by itself and ends with the line "all is right".
+The programs are programs/relink_*.cc. Each checks what it gets by itself and ends with the line
+"all is right".
 """
 
 import glob
@@ -152,7 +153,8 @@ def test_byteps_on_its_own_wire(mode, wire, tmp_path):
 
 @pytest.mark.parametrize("environment", [{}, {"PSLITE_TRANSPORT": "zmq"}, {"PSLITE_WIRE": "byteps"}], ids=str)
 def test_devices_and_types_arrive(environment, tmp_path):
-    """What a peer of BytePS's later releases sends and restores, on every wire that has room for it."""
+    """What a peer of BytePS's later releases sends and restores, on every wire that has room for
+    it."""
     run(build(tmp_path, "byteps", "relink_devices.cc"), workers=1, servers=1, environment=environment)
 
 
@@ -170,7 +172,8 @@ def test_a_lost_server_is_told(environment, tmp_path):
 @pytest.mark.parametrize("order", ["ps first", "dmlc first"])
 @pytest.mark.parametrize("variant", ["gcc-c++11", "clang-c++17"])
 def test_beside_dmlc_core(variant, order, tmp_path):
-    """MXNet has a newer dmlc/logging.h than ps-lite: that one is taken, in whatever order all is found and included."""
+    """MXNet has a newer dmlc/logging.h than ps-lite: that one is taken, in whatever order all is
+    found and included."""
     found = glob.glob(str(Path(harness.PYTHON).parent.parent / "lib/python3*/site-packages/mxnet/include/dmlc"))
     assert found, "the wheel has dmlc-core's headers"
     lines = ["#include <ps/ps.h>", "#include <dmlc/parameter.h>"]
@@ -245,8 +248,8 @@ def beside_the_wheel(program, wheels, roles, library):
 @pytest.mark.parametrize("variant, kind", [
     ("gcc-c++20-old-strings", STOCK), ("clang-c++17", STOCK), ("gcc-c++11", OURS), ("gcc-c++11", NATIVE)])
 def test_workers_in_a_job_of_the_wheel(variant, kind, tmp_path):
-    """The wheel's scheduler and servers, preloaded or not, or those without MXNet; and C++ workers that say what MXNet's
-    say."""
+    """The wheel's scheduler and servers, preloaded or not, or those without MXNet; and C++ workers
+    that say what MXNet's say."""
     program = build(tmp_path, variant, "relink_wheel.cc")
     cluster = beside_the_wheel(program, "server.py", ["worker"], {"scheduler": kind, "server": kind, "worker": STOCK})
     assert all(worker.out == "all is right\n" for worker in cluster.workers), cluster.describe()

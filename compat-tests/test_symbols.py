@@ -47,7 +47,8 @@ def test_the_library_exports_what_the_map_says_and_nothing_else():
 
 
 def test_every_export_takes_the_place_of_something(wheel):
-    """A name that the wheel lacks, after a change of a signature, would replace nothing: silently."""
+    """A name that the wheel lacks, after a change of a signature, would replace nothing:
+    silently."""
     assert table.exports() - wheel.exported() == set()
 
 
@@ -80,8 +81,8 @@ BINDING = re.compile(r"binding file (\S+) \[\d+\] to (\S+) \[\d+\]: \w+ symbol `
 
 
 def test_the_loader_binds_our_symbols_to_our_library(uses):
-    """LD_DEBUG in the worker of a real job. What counts is what is bound until libmxnet is initialised:
-    later lookups are dlsym's, by which our library finds what it forwards to."""
+    """LD_DEBUG in the worker of a real job. What counts is what is bound until libmxnet is
+    initialised: later lookups are dlsym's, by which our library finds what it forwards to."""
     debug = {"LD_DEBUG": "bindings,files", "LD_DEBUG_OUTPUT": "loader"}
     with harness.Cluster("nothing.py", workers=1, servers=1, library=OURS, whole=True,
                          node_env={"worker": debug}) as cluster:
@@ -103,7 +104,8 @@ def test_the_loader_binds_our_symbols_to_our_library(uses):
     assert {name for name in exports if name in bound} == exports - unused
     for name in exports - unused:
         assert bound[name] == {harness.LIBRARY.name}, (name, bound[name])
-    # And whatever else it has of ps-lite is its own: ours takes no place that the page does not name.
+    # And whatever else it has of ps-lite is its own: ours takes no place that the page does not
+    # name.
     others = {name for name in uses.symbols if name not in exports and name in bound}
     assert len(others) > 100
     for name in others:

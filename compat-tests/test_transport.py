@@ -1,5 +1,5 @@
-"""What carries data between nodes of ours: results are the same over all, and a connection that breaks
-loses and doubles nothing.
+"""What carries data between nodes of ours: results are the same over all, and a connection that
+breaks loses and doubles nothing.
 
 The other test files run with what is usual, which on one host is shared memory.
 """
@@ -91,7 +91,8 @@ MEETINGS = [
 
 @pytest.mark.parametrize("worker,server,by", MEETINGS)
 def test_nodes_that_are_told_different_things(worker, server, by):
-    """What both have, and the stock wire if they have nothing in common: one line of each about each."""
+    """What both have, and the stock wire if they have nothing in common: one line of each about
+    each."""
     cluster = run_case("dist_sync", OURS, env={"PS_VERBOSE": "1"}, node_env={
         "worker": {"PSLITE_TRANSPORT": worker}, "server": {"PSLITE_TRANSPORT": server}})
     assert cluster.digests == stock_digests("dist_sync"), cluster.describe()

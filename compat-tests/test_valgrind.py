@@ -1,11 +1,11 @@
 """Preloaded runs under valgrind: no access to what is not there, nothing uninitialised, no leak.
 
 The first test runs the C++ program of the benchmarks, which makes MXNet's calls on MXNet's own
-`libmxnet.so`, in all roles and without a single suppression. What the C library's dynamic loader does
-while it loads that file does not count: it compares short strings in words of eight bytes, which is a
-finding or none depending on how long the path of the wheel is. The second test runs a Python worker with
-MXNet's engine; CPython and the wheel have findings of their own there, so what counts is whether
-pslite's library is anywhere in a finding's stack.
+`libmxnet.so`, in all roles and without a single suppression. What the C library's dynamic loader
+does while it loads that file does not count: it compares short strings in words of eight bytes,
+which is a finding or none depending on how long the path of the wheel is. The second test runs a
+Python worker with MXNet's engine; CPython and the wheel have findings of their own there, so what
+counts is whether pslite's library is anywhere in a finding's stack.
 """
 
 import re

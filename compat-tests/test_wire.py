@@ -1,9 +1,9 @@
 """Fields of the metadata that a reader does not know are skipped: by the wheel, and by ours.
 
 That is what the extension fields (100 and above, docs/wire.md) rest on, and what later versions may
-rest on with ours. The peer here is a worker made of pyzmq alone; scheduler and server are real ones.
-It runs a whole job, once without and once with further fields in every message and on every level,
-and must get the same answers.
+rest on with ours. The peer here is a worker made of pyzmq alone; scheduler and server are real
+ones. It runs a whole job, once without and once with further fields in every message and on every
+level, and must get the same answers.
 """
 
 import struct
@@ -90,7 +90,8 @@ OUR_FIELDS = {
     "node": field(100, 1) + field(101, 2**64 - 1),
 }
 
-# What nobody sends today: every wire type but groups, nested, repeated, the highest number there is.
+# What nobody sends today: every wire type but groups, nested, repeated, the highest number there
+# is.
 LATER_FIELDS = dict.fromkeys(NOTHING, b"".join([
     field(109, 1), field(110, 2**64 - 1), field(104, b""), field(105, b"\xff" * 300),
     field(106, field(1, 5) + field(2, field(3, b"deeper"))), field(106, b"\x08\x01"),

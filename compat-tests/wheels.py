@@ -7,10 +7,10 @@
 
 Not part of the test run: it downloads 50 MB for each version (`pip download`) and takes minutes. No
 environment is made for a wheel: it is unpacked, and stands before the installed one in PYTHONPATH.
-A version is looked at in three ways: the marks that ffi/mxnet/cpp/guard.cc asks for; jobs on the wheel
-alone and the same jobs with the library preloaded (1 scheduler, 2 servers, 2 workers), up to the first
-that fails; and whether the Python package would preload anything at all.
-Environment: as compat-tests/harness.py. Exit code 1 if something ended neither well nor in a refusal.
+A version is looked at in three ways: the marks that ffi/mxnet/cpp/guard.cc asks for; jobs on the
+wheel alone and the same jobs with the library preloaded (1 scheduler, 2 servers, 2 workers), up to
+the first that fails; and whether the Python package would preload anything at all. Environment: as
+compat-tests/harness.py. Exit code 1 if something ended neither well nor in a refusal.
 """
 
 import argparse
@@ -68,8 +68,8 @@ def unpacked(version, folder):
 
 
 def missing_openblas(version, folder):
-    """Environment for the wheel of 1.8.0, which wants a libopenblas.so.0 that it does not bring: what
-    1.8.0.post0 was made for."""
+    """Environment for the wheel of 1.8.0, which wants a libopenblas.so.0 that it does not bring:
+    what 1.8.0.post0 was made for."""
     if version != "1.8.0":
         return {}
     links = folder / "openblas"

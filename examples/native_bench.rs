@@ -1,5 +1,5 @@
-//! The native data plane beside raw TCP, in turn, between two processes of one host: round trips of 64
-//! bytes and 4 KB, and a stream of 4 MB messages. Prints medians and their ratios.
+//! The native data plane beside raw TCP, in turn, between two processes of one host: round trips of
+//! 64 bytes and 4 KB, and a stream of 4 MB messages. Prints medians and their ratios.
 //!
 //! ```text
 //! cargo run --release --example native_bench [-- rounds]

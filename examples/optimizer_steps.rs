@@ -1,8 +1,9 @@
 //! Runs a native optimizer over a script of updates: the tests compare the weights with MXNet's.
 //!
-//! `optimizer_steps list` prints the optimizers, one a line. `optimizer_steps SCRIPT WEIGHTS` reads a
-//! script (the layout is in compat-tests/optimizer_script.py) and writes the weights of the updated
-//! key after every update, one after the other. `optimizer_steps bench` prints the time of an update.
+//! `optimizer_steps list` prints the optimizers, one a line. `optimizer_steps SCRIPT WEIGHTS` reads
+//! a script (the layout is in compat-tests/optimizer_script.py) and writes the weights of the
+//! updated key after every update, one after the other. `optimizer_steps bench` prints the time of
+//! an update.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a program for tests may fail loudly")]
 
 use std::collections::BTreeMap;

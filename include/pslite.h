@@ -221,13 +221,15 @@ const pslite_message* pslite_message_retain(const pslite_message* message);
 void pslite_message_release(const pslite_message* message);
 
 /* What the values are that the calling thread sends next, by pslite_worker_push, pslite_worker_pull (what it says of those
- * to come), pslite_worker_push_pull, pslite_worker_send, pslite_worker_send_parts, pslite_server_respond, or, of devices
- * alone, pslite_send. It counts for one call, also if that fails. Without it: 11, at CPU 0. devices: NULL for CPU 0. */
+ * to come), pslite_worker_push_pull, pslite_worker_send, pslite_worker_send_parts,
+ * pslite_server_respond, or, of devices alone, pslite_send. It counts for one call, also if that
+ * fails. Without it: 11, at CPU 0. devices: NULL for CPU 0. */
 int pslite_next_values(int32_t data_type, const pslite_devices* devices);
 
 /* Sends a message as it is, at most 15 frames: meta->recver is the id of a node, not of a group, and its customer there
- * (meta->app_id, and at workers meta->customer_id) gets it. sender is not looked at. A request needs a timestamp of
- * pslite_customer_new_request; its answers count. What answers a KVServer's request counts as its answer. */
+ * (meta->app_id, and at workers meta->customer_id) gets it. sender is not looked at. A request
+ * needs a timestamp of pslite_customer_new_request; its answers count. What answers a KVServer's
+ * request counts as its answer. */
 int pslite_send(pslite_node* node, const pslite_meta* meta, const pslite_frame* frames, size_t count);
 
 /* ---- customers: who sends requests and gets messages --------------------------------------- */
@@ -280,9 +282,10 @@ typedef struct pslite_destination {
   pslite_place_fn place_lens; /* NULL: lens are not wanted */
   void* arg;
   /* The caller's array for the values if it is there already, else NULL: then values may be received there as they come,
-   * without a copy. Whether fewer bytes than it has are fine, place_vals says. The library may write to it until the request has ended, also if it
-   * fails. Nobody else may write to it meanwhile, nor read it, unless it holds the values of the same request
-   * (ZPushPull). place_vals is called in any case, and must then give this address. */
+   * without a copy. Whether fewer bytes than it has are fine, place_vals says. The library may
+   * write to it until the request has ended, also if it fails. Nobody else may write to it
+   * meanwhile, nor read it, unless it holds the values of the same request (ZPushPull). place_vals
+   * is called in any case, and must then give this address. */
   void* vals;
   size_t vals_bytes;
   /* How many values of each key are expected, as far as that is known: a hint. */
@@ -332,24 +335,26 @@ int pslite_server_attach(pslite_customer* customer);
 typedef void (*pslite_write_fn)(void* write_arg, const void* data, size_t size);
 
 /* What an application does so that its keys can move between servers while it runs (docs/elastic.md, "Applications
- * with their own handler"). All nodes of the job need PSLITE_ELASTIC=1; in any other job nothing of this is called.
+ * with their own handler"). All nodes of the job need PSLITE_ELASTIC=1; in any other job nothing of
+ * this is called.
  *
  * - A key moves as a whole, so each request must be about one key. Keys are those of requests.
- * - export_key, import_key and forget_key are called on a thread of the library, one at a time, while `receive` of this
- *   customer does not run and every request for the key was answered. So after its answer a request must not touch the
- *   key any more.
- * - timestamp of a request is a number of the library, and stands for this request alone: give it back as it is. sender
- *   and customer_id are the worker's.
- * - A command goes to the servers that the job began with. One that joins later is not told of commands so far: what
- *   it needs to know must be in what export_key writes. */
+ * - export_key, import_key and forget_key are called on a thread of the library, one at a time,
+ *   while `receive` of this customer does not run and every request for the key was answered. So
+ *   after its answer a request must not touch the key any more.
+ * - timestamp of a request is a number of the library, and stands for this request alone: give it
+ *   back as it is. sender and customer_id are the worker's.
+ * - A command goes to the servers that the job began with. One that joins later is not told of
+ *   commands so far: what it needs to know must be in what export_key writes. */
 typedef struct pslite_movable {
   size_t size; /* sizeof(pslite_movable) */
   void* user;  /* the first argument of all functions */
   /* Not 0: nothing is kept of a key between rounds, as in BytePS. A round: each worker pushes once, and pulls once. Then
-   * the key is made at its next server by the pushes that made it here, each given to `receive` again, as from its
-   * worker: all that a worker pushed before its first pull, but the push of its first round. Their answers go nowhere.
-   * export_key and import_key are not called and may be NULL; forget_key may be NULL too: then those pushes are not
-   * repeated where the key has been before. */
+   * the key is made at its next server by the pushes that made it here, each given to `receive`
+   * again, as from its worker: all that a worker pushed before its first pull, but the push of its
+   * first round. Their answers go nowhere. export_key and import_key are not called and may be
+   * NULL; forget_key may be NULL too: then those pushes are not repeated where the key has been
+   * before. */
   int stateless;
   /* Writes all that is kept of a key by calling `write`. Not 0: it cannot; then the key stays. */
   int (*export_key)(void* user, pslite_key key, pslite_write_fn write, void* write_arg);
@@ -363,8 +368,8 @@ typedef struct pslite_movable {
 } pslite_movable;
 
 /* As pslite_server_attach, and the customer's keys can move. `handlers` is copied; its functions may be called until the
- * customer is freed. (A program that cannot call this, and keeps nothing between rounds, may be run with
- * PSLITE_SERVER_STATELESS=1.) */
+ * customer is freed. (A program that cannot call this, and keeps nothing between rounds, may be run
+ * with PSLITE_SERVER_STATELESS=1.) */
 int pslite_server_attach_movable(pslite_customer* customer, const pslite_movable* handlers);
 /* Puts the library's own store in front of a KVServer that serves MXNet's protocol: it answers pushes
  * and pulls, and knows what MXNet's commands mean. `receive` goes on getting the commands. If an
@@ -395,15 +400,17 @@ int pslite_node_set_role(pslite_node* node, int32_t role);
  * role must be 0, 1, 2 and so on; else the job does not start. On any wire. */
 int pslite_node_set_rank(pslite_node* node, int32_t rank);
 /* A process may have several nodes of its role: `size` pslite_node, as each other process of the job has. DMLC_NUM_WORKER and
- * DMLC_NUM_SERVER count processes then, and so do key ranges and pslite_node_describe's counts; ids, ranks,
- * pslite_node_ids and dead nodes count nodes. Node i of process p must get rank p * size + i (pslite_node_set_rank). A
- * worker asks the server of the same i in each process; of the nodes of a process one may call pslite_barrier, while
- * pslite_start and pslite_finalize wait for all nodes. The scheduler needs the size too. */
+ * DMLC_NUM_SERVER count processes then, and so do key ranges and pslite_node_describe's counts;
+ * ids, ranks, pslite_node_ids and dead nodes count nodes. Node i of process p must get rank p *
+ * size + i (pslite_node_set_rank). A worker asks the server of the same i in each process; of the
+ * nodes of a process one may call pslite_barrier, while pslite_start and pslite_finalize wait for
+ * all nodes. The scheduler needs the size too. */
 int pslite_node_set_group_size(pslite_node* node, int32_t size);
 int pslite_node_group_size(pslite_node* node, int32_t* size);
 /* 1: a server of this node holds a worker's push of a key back until all workers that pushed it in the round before have
- * pulled, and their answers have been sent (docs/divergences.md). 0: it does not. -1: as the wire says; those of BytePS
- * do, unless BYTEPS_ENABLE_ASYNC=1. PSLITE_HOLD_PUSHES in the environment goes before this. */
+ * pulled, and their answers have been sent (docs/divergences.md). 0: it does not. -1: as the wire
+ * says; those of BytePS do, unless BYTEPS_ENABLE_ASYNC=1. PSLITE_HOLD_PUSHES in the environment
+ * goes before this. */
 int pslite_node_set_hold_pushes(pslite_node* node, int32_t holds);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 # Sourced by the scripts that build a library for C and C++ programs: what they have in common.
 #
-# `begin FILE` makes the file's folder, sets `out` to its full path and goes to this repository's folder. `cargo_library
-# NAME` builds, and sets `built` to what cargo made by that name. `finish FILE` puts it where `out` says, unless that is
-# there already with the same content. `work` is a folder for what is between.
-# shellcheck shell=bash disable=SC2034
+# `begin FILE` makes the file's folder, sets `out` to its full path and goes to this repository's
+# folder. `cargo_library NAME` builds, and sets `built` to what cargo made by that name. `finish
+# FILE` puts it where `out` says, unless that is there already with the same content. `work` is a
+# folder for what is between. shellcheck shell=bash disable=SC2034
 
 begin() {
   mkdir -p "$(dirname "$1")"
@@ -22,8 +22,9 @@ cargo_library() {
   fi
   # `make` passes its own default on. Cargo would build libzmq anew for every change of that name.
   [[ ${CXX:-} == g++ ]] && command -v c++ >/dev/null && unset CXX
-  # -p pslite: with its default features, as every other build here has them, so that the builds share what they
-  # compile. A make around this one has its own jobs to give; flags of the program's own compilers are not libzmq's.
+  # -p pslite: with its default features, as every other build here has them, so that the builds
+  # share what they compile. A make around this one has its own jobs to give; flags of the program's
+  # own compilers are not libzmq's.
   env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u CFLAGS -u CXXFLAGS \
     "$cargo" build --locked --release --lib -p pslite -p pslite-capi \
     --message-format=json-render-diagnostics >"$work/messages"

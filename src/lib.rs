@@ -1,9 +1,9 @@
 //! pslite: a parameter-server library that speaks the API and the wire of ps-lite.
 //!
-//! All crates of it under one name, for the program, the tests and the examples. An arrow between crates points down
-//! only, and cargo keeps it so (`docs/design.md`): `core` has bytes, values and the state machines, `observe` the log
-//! and the counters, `transport` the sockets, `node` joins them to a running node; `sim` runs the state machines on
-//! virtual time.
+//! All crates of it under one name, for the program, the tests and the examples. An arrow between
+//! crates points down only, and cargo keeps it so (`docs/design.md`): `core` has bytes, values and
+//! the state machines, `observe` the log and the counters, `transport` the sockets, `node` joins
+//! them to a running node; `sim` runs the state machines on virtual time.
 #![forbid(unsafe_code)]
 
 pub use pslite_core::{cluster, delivery, fifo, kv, placement, random, store, values, wire};

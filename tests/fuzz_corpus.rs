@@ -1,5 +1,5 @@
-//! The inputs that fuzzing has found (`fuzz/corpus`, `scripts/fuzz`), once through what they were found
-//! for: no coverage counters, no new inputs, but in every run of the tests.
+//! The inputs that fuzzing has found (`fuzz/corpus`, `scripts/fuzz`), once through what they were
+//! found for: no coverage counters, no new inputs, but in every run of the tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

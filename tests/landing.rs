@@ -1,5 +1,5 @@
-//! Whole jobs in one process: large values are received straight into the memory of who pulls them, and that memory is
-//! his alone again when the request ends, however it ends.
+//! Whole jobs in one process: large values are received straight into the memory of who pulls them,
+//! and that memory is his alone again when the request ends, however it ends.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "waiting/job.rs"]
@@ -92,7 +92,8 @@ fn large_values_land_where_they_are_wanted_and_no_others() {
             }
         }
         let handle = customers[0].handle();
-        // Other lens than those that come, and other sizes: only what is where it belongs is not copied.
+        // Other lens than those that come, and other sizes: only what is where it belongs is not
+        // copied.
         let lens = |lens: [usize; 3]| -> Bytes {
             lens.iter().flat_map(|len| (*len as i32).to_ne_bytes()).collect()
         };
@@ -110,7 +111,8 @@ fn large_values_land_where_they_are_wanted_and_no_others() {
     }
 }
 
-/// Values that are wanted in the same memory at the same time: each request still ends with its own.
+/// Values that are wanted in the same memory at the same time: each request still ends with its
+/// own.
 #[test]
 fn requests_for_the_same_keys_have_their_own_memory() {
     let job = Job::new(3, "tcp");
@@ -131,7 +133,8 @@ fn requests_for_the_same_keys_have_their_own_memory() {
     }
 }
 
-/// A server goes away before it answers, or while it does; a customer ends with requests that have no end.
+/// A server goes away before it answers, or while it does; a customer ends with requests that have
+/// no end.
 #[test]
 fn memory_is_given_back_however_a_request_ends() {
     for while_it_answers in [false, true] {

@@ -114,15 +114,16 @@ fn measure(carriers: Carriers) -> Cost {
     }
 }
 
-/// The bars of docs: at most 4 system calls, 2 allocations, no copy on the sender and one on the receiver
-/// for each message one way. A few more in all are allowed for what happens by the clock.
+/// The bars of docs: at most 4 system calls, 2 allocations, no copy on the sender and one on the
+/// receiver for each message one way. A few more in all are allowed for what happens by the clock.
 #[test]
 fn a_small_message_keeps_to_its_budget() {
     for carriers in [Carriers::Tcp, Carriers::Shm] {
         let cost = measure(carriers);
         let per = |number: u64| number as f64 / MESSAGES as f64;
         println!(
-            "{carriers:?}, for each message one way: {:.2} system calls, {:.2} allocations, {:.2} copies",
+            "{carriers:?}, for each message one way: {:.2} system calls, {:.2} allocations, {:.2} \
+             copies",
             per(cost.syscalls),
             per(cost.allocations),
             per(cost.receiver_copies)

@@ -1,5 +1,6 @@
-//! Every variable of docs/env.md with nonsense in it: the start ends at once, and says what it read, what is allowed
-//! and what to do. A variable without a row here, and one that a node asks for without a row there, are found.
+//! Every variable of docs/env.md with nonsense in it: the start ends at once, and says what it
+//! read, what is allowed and what to do. A variable without a row here, and one that a node asks
+//! for without a row there, are found.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -207,8 +208,8 @@ fn what_a_node_asks_for_is_documented_and_nothing_else_is_read() {
     assert_eq!(asked, expected.map(|(name, _)| (*name).to_owned()).collect());
 }
 
-/// A name without an address ends the start, unless something says that it may get one: the scheduler's at each node,
-/// and a node's own.
+/// A name without an address ends the start, unless something says that it may get one: the
+/// scheduler's at each node, and a node's own.
 #[test]
 fn a_name_is_waited_for_only_where_it_may_come() {
     const NOWHERE: &str = "nosuchhost.invalid";

@@ -1,5 +1,6 @@
-//! Whole jobs in one process, in which threads wait for one answer after the other: they then receive by
-//! themselves. Whoever comes, goes, blocks or dies meanwhile, each request ends once and nobody waits for ever.
+//! Whole jobs in one process, in which threads wait for one answer after the other: they then
+//! receive by themselves. Whoever comes, goes, blocks or dies meanwhile, each request ends once and
+//! nobody waits for ever.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "waiting/job.rs"]
@@ -39,8 +40,8 @@ fn who_waits_for_one_answer_after_the_other_receives_it() {
     }
 }
 
-/// Threads that wait all the time and some that come and go, on customers of their own and on one that
-/// they share.
+/// Threads that wait all the time and some that come and go, on customers of their own and on one
+/// that they share.
 #[test]
 fn waiters_come_and_go() {
     for carrier in CARRIERS {
@@ -66,7 +67,8 @@ fn waiters_come_and_go() {
     }
 }
 
-/// The end of one customer's request blocks until a thread has waited, many times, for another one's.
+/// The end of one customer's request blocks until a thread has waited, many times, for another
+/// one's.
 #[test]
 fn code_that_blocks_keeps_no_waiter_waiting() {
     for carrier in CARRIERS {

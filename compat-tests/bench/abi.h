@@ -2,9 +2,9 @@
 // program that stands where MXNet stands: it allocates and constructs the objects that MXNet
 // allocates and constructs inline, and calls out of line only what MXNet calls out of line.
 //
-// Nothing is linked. The wheel is opened as Python opens it (RTLD_LOCAL), and every symbol is looked
-// for first in the global scope, then in the wheel: the order in which the wheel's own calls are
-// bound. So a preloaded library takes this program's calls exactly where it takes MXNet's.
+// Nothing is linked. The wheel is opened as Python opens it (RTLD_LOCAL), and every symbol is
+// looked for first in the global scope, then in the wheel: the order in which the wheel's own calls
+// are bound. So a preloaded library takes this program's calls exactly where it takes MXNet's.
 //
 // Must not: put a std::unordered_map or call a std::function with by-value arguments across the
 // border (both changed since GCC 4.8), or call any ps:: symbol that is not in `Symbols`.

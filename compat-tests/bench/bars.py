@@ -1,7 +1,7 @@
 """The bars: what the measured ratios have to be. No process, no clock.
 
-A bar compares the medians of two kinds of clusters at one point; of rates, or, where it is about time,
-of their inverses.
+A bar compares the medians of two kinds of clusters at one point; of rates, or, where it is about
+time, of their inverses.
 """
 
 from statistics import median
@@ -63,8 +63,8 @@ class Memory:
 
 
 class NeverSlower:
-    """Points of the stock wire at which ours is slower: beyond what chance explains, or by more than is
-    called equal whatever explains it. None of them may be."""
+    """Points of the stock wire at which ours is slower: beyond what chance explains, or by more
+    than is called equal whatever explains it. None of them may be."""
 
     text = "requests on the stock wire: points at which ours is slower"
     wanted = "none"

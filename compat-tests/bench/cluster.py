@@ -1,11 +1,12 @@
 """A benchmark's cluster, all on this machine, that waits for commands.
 
 The workers read commands from their standard input (kv_bench.cc, mxkv.py, raw_tcp.cc) and sleep in
-between. So a cluster on stock and some on ours can live side by side and be measured in turn, moments
-apart: what else the machine does then meets all of them.
+between. So a cluster on stock and some on ours can live side by side and be measured in turn,
+moments apart: what else the machine does then meets all of them.
 
-A cluster is of one kind: `stock`, or what carries data between nodes of ours (PSLITE_TRANSPORT), or `raw`
-or `raw apart`, a program that needs neither, left to the system or with a core for each process.
+A cluster is of one kind: `stock`, or what carries data between nodes of ours (PSLITE_TRANSPORT), or
+`raw` or `raw apart`, a program that needs neither, left to the system or with a core for each
+process.
 """
 
 import json
@@ -35,9 +36,9 @@ class Failed(Exception):
 
 
 class Cluster:
-    """Processes that all run `command`, or what `others` has for their role; they must end by themselves
-    after a time of their own choice. place: the hosts of a lab (netlab.cluster.Place); settings: more
-    environment for each of them."""
+    """Processes that all run `command`, or what `others` has for their role; they must end by
+    themselves after a time of their own choice. place: the hosts of a lab (netlab.cluster.Place);
+    settings: more environment for each of them."""
 
     def __init__(self, command, workers, servers, kind, others=None, place=None, settings=None):
         self.kind = kind
@@ -119,7 +120,8 @@ class Cluster:
                 "server": [process.pid for process in self._servers]}
 
     def moved(self):
-        """Megabytes of each plan that the scheduler has carried out so far; it must be verbose (PS_VERBOSE=1)."""
+        """Megabytes of each plan that the scheduler has carried out so far; it must be verbose
+        (PS_VERBOSE=1)."""
         said = self.logs()[0].read_text(errors="replace")
         return [float(amount) for amount in re.findall(r"pslite: moving ([0-9.]+) MB in ", said)]
 
@@ -160,7 +162,8 @@ def environment(role, workers, servers, kind, port):
 
 
 def carrier(pid):
-    """What carries a process's data by our native data plane, as the system sees it; None without it."""
+    """What carries a process's data by our native data plane, as the system sees it; None without
+    it."""
     threads = {task.joinpath("comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()}
     if NATIVE_THREAD not in threads:
         return None

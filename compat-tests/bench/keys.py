@@ -35,7 +35,8 @@ from harness import NATIVE, OURS, STOCK, Cluster  # noqa: E402
 FLOATS, ROUNDS, WORKERS = 10, 3, 2
 # Keys of the job whose memory is taken for that of a job without keys.
 FEW = 100
-# Seconds that a job rests before it is looked at, and for which its scheduler is looked at; and how long a job may take.
+# Seconds that a job rests before it is looked at, and for which its scheduler is looked at; and how
+# long a job may take.
 SETTLE, REST, LIMIT = 2, 5, 900
 BEGIN, END = "<!-- keys: begin -->", "<!-- keys: end -->"
 NATIVES = {"scheduler": NATIVE, "server": NATIVE, "worker": OURS}
@@ -90,7 +91,8 @@ def one(mode, keys, servers):
 
 
 def measure(options):
-    """By servers and mode: a list of what jobs took, each beside the memory of one with few keys."""
+    """By servers and mode: a list of what jobs took, each beside the memory of one with few
+    keys."""
     taken = {}
     for servers in options.servers:
         modes = [mode for mode in MODES if mode != "stock" or options.stock]
@@ -118,7 +120,8 @@ def middle(found, *names):
 
 
 def beside_values(found, role, servers):
-    """Bytes a key of the whole job that a role holds at one node, without the values and their copy."""
+    """Bytes a key of the whole job that a role holds at one node, without the values and their
+    copy."""
     values = FLOATS * 4
     mine = {"scheduler": 0, "server": values, "worker": 0}[role]
     return middle(found, "by_key", role) - mine / servers

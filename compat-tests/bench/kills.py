@@ -1,18 +1,22 @@
-"""Kills servers and the scheduler of training jobs at random moments, and looks what became of the jobs.
+"""Kills servers and the scheduler of training jobs at random moments, and looks what became of the
+jobs.
 
     scripts/bench kills                                  50 moments of servers, 20 of the scheduler
     scripts/bench kills --servers 5 --schedulers 0       fewer
     scripts/bench kills --seed 7 --gate                  other moments; not 0 if a bar does not hold
-    scripts/bench kills --docs                           and the table of docs/benchmarks.md is written anew
-    scripts/bench kills --jobs 3                         so many jobs at a time: most of their time they wait
+    scripts/bench kills --docs                           and the table of docs/benchmarks.md is
+                                                         written anew
+    scripts/bench kills --jobs 3                         so many jobs at a time: most of their time
+                                                         they wait
 
-Each moment is met by two jobs, one with SGD with momentum, one with Adam on the servers: 2 workers, 2 servers
-(one of them `pslite server`), one copy of every piece. A round takes at least 50 ms. One process is killed with
-SIGKILL after 1 to 40 rounds and a random part of the next; a job whose server dies ends with round 40, one
-whose scheduler dies with round 160. The scheduler (`pslite scheduler`) keeps a journal and is started again after up
-to 5 s, so in some jobs before the others miss it (3 s), in some after that. What all workers hold at the end is compared with
-what stock's workers hold after a run that nothing happens to. Raw numbers: .cache/bench/kills.json. Exit
-code 1 if a job did not end as it must. Environment: as compat-tests/harness.py.
+Each moment is met by two jobs, one with SGD with momentum, one with Adam on the servers: 2 workers,
+2 servers (one of them `pslite server`), one copy of every piece. A round takes at least 50 ms. One
+process is killed with SIGKILL after 1 to 40 rounds and a random part of the next; a job whose
+server dies ends with round 40, one whose scheduler dies with round 160. The scheduler (`pslite
+scheduler`) keeps a journal and is started again after up to 5 s, so in some jobs before the others
+miss it (3 s), in some after that. What all workers hold at the end is compared with what stock's
+workers hold after a run that nothing happens to. Raw numbers: .cache/bench/kills.json. Exit code 1
+if a job did not end as it must. Environment: as compat-tests/harness.py.
 """
 
 import argparse
@@ -37,11 +41,13 @@ from elastic_job import (MIXED, PACE, cluster, server_of_rank, start_scheduler_a
                          undisturbed, with_journal)
 from harness import LIBRARY, NATIVE  # noqa: E402
 
-# Of a job whose server dies, and of one whose scheduler does; the moments are in the first 40 of both.
+# Of a job whose server dies, and of one whose scheduler does; the moments are in the first 40 of
+# both.
 ROUNDS = {"server": 40, "scheduler": 160}
 MOMENTS = 40
 OPTIMIZERS = ("sgd", "adam")
-# Seconds: until a job must have come so far, how exactly lines are timed, how long there is no scheduler.
+# Seconds: until a job must have come so far, how exactly lines are timed, how long there is no
+# scheduler.
 LIMIT, LOOK, AWAY = 60, 0.002, 5
 # Seconds after which the others have surely missed a scheduler.
 MISSED = 3.5
@@ -109,8 +115,8 @@ def finish(watch, dead):
 
 
 def kill_server(watch, numbers):
-    """Seconds from the kill until the scheduler said so, and from then until every worker had done a round
-    that it began after that; None where the job was over before."""
+    """Seconds from the kill until the scheduler said so, and from then until every worker had done
+    a round that it began after that; None where the job was over before."""
     job = watch.job
     moment, rank = numbers.uniform(1, MOMENTS), numbers.randrange(job.counts["server"])
     watch.until_round(moment)
@@ -126,8 +132,8 @@ def kill_server(watch, numbers):
 
 
 def kill_scheduler(watch, numbers):
-    """Seconds from the kill until every node said so, and from the start of the new process until it was
-    back for all; None where the job was over before."""
+    """Seconds from the kill until every node said so, and from the start of the new process until
+    it was back for all; None where the job was over before."""
     job = watch.job
     watch.until_round(numbers.uniform(1, MOMENTS))
     others, begin = job.of("worker") + job.of("server"), time.monotonic()

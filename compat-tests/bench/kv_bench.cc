@@ -4,16 +4,16 @@
 //
 //   kv_bench LIBMXNET SECONDS [keep]
 //
-// One process of a cluster; DMLC_ROLE and the other variables of ps-lite say which. After SECONDS it
-// ends, whatever happens. A worker reads lines from standard input, and answers each with a line of
-// JSON; every worker of a job must be given the same lines:
+// One process of a cluster; DMLC_ROLE and the other variables of ps-lite say which. After SECONDS
+// it ends, whatever happens. A worker reads lines from standard input, and answers each with a line
+// of JSON; every worker of a job must be given the same lines:
 //
 //   OP BYTES WINDOW COUNT   OP is push, pull or pushpull; WINDOW requests are under way at a time
 //                           (1: each is waited for); COUNT of them are measured
 //   end                     the worker stops the servers and leaves
 //
-// With `keep` the server keeps the memory that a push brought and answers pulls from it, so that nothing
-// is measured but ps-lite. Without, it copies on both ways, as MXNet's server does.
+// With `keep` the server keeps the memory that a push brought and answers pulls from it, so that
+// nothing is measured but ps-lite. Without, it copies on both ways, as MXNet's server does.
 //
 // Everything that arrives is compared with what was pushed; a difference ends the process with 1.
 #include <malloc.h>
@@ -385,9 +385,10 @@ int main(int argc, char** argv) try {
   const int limit = argc == 3 || keeps ? std::atoi(argv[2]) : 0;
   if (limit <= 0) fail("usage: kv_bench LIBMXNET SECONDS [keep]");
   alarm(unsigned(limit));
-  // The measured server makes and drops memory for every answer. Where glibc gives such memory back to the
-  // system each time, an answer of 4 MB costs 1024 page faults, a third of the speed; whether it does
-  // is the luck of a few hundred bytes (a heap of 64 MB that is just full). With this it never does.
+  // The measured server makes and drops memory for every answer. Where glibc gives such memory back
+  // to the system each time, an answer of 4 MB costs 1024 page faults, a third of the speed;
+  // whether it does is the luck of a few hundred bytes (a heap of 64 MB that is just full). With
+  // this it never does.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_TOP_PAD, 32 << 20);

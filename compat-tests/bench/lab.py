@@ -1,14 +1,16 @@
-"""Rounds of data-parallel training over links of given rates: stock and ours on the hosts of one lab.
+"""Rounds of data-parallel training over links of given rates: stock and ours on the hosts of one
+lab.
 
     scripts/bench lab                          every case (more than an hour)
     scripts/bench lab one two --rounds 3       some of them; --help lists the options
     scripts/bench lab --gate                   exit code 1 if a bar does not hold
 
-A round pushes and pulls every tensor of ResNet-50 through `mx.kv`, `dist_sync`, without an optimizer
-(mxkv.py); its time is the slowest worker's. Clusters of stock and of ours live side by side on the same hosts.
-While links stay as they are, they are asked in turn; where links change, one is asked for the whole time
-and then the other one, under the same changes. The bound T* is netlab/model.py's, from the rates that are set, with the
-copies that servers of ours keep; eta is T* by the measured time. Raw numbers: .cache/bench/lab.json. Needs root.
+A round pushes and pulls every tensor of ResNet-50 through `mx.kv`, `dist_sync`, without an
+optimizer (mxkv.py); its time is the slowest worker's. Clusters of stock and of ours live side by
+side on the same hosts. While links stay as they are, they are asked in turn; where links change,
+one is asked for the whole time and then the other one, under the same changes. The bound T* is
+netlab/model.py's, from the rates that are set, with the copies that servers of ours keep; eta is T*
+by the measured time. Raw numbers: .cache/bench/lab.json. Needs root.
 """
 
 import argparse
@@ -104,7 +106,8 @@ class Bench:
             self.lab.host(f"server{index}").rates = rates
 
     def bounds(self, tensors="resnet50"):
-        """What no round of each cluster can beat: servers of ours keep copies. And the same if pulls wait for pushes."""
+        """What no round of each cluster can beat: servers of ours keep copies. And the same if
+        pulls wait for pushes."""
         return limits(tensors, self.workers, dict.fromkeys(self.kinds, self.servers), self.kinds.values())
 
     def one(self, name, tensors="resnet50"):
@@ -112,7 +115,8 @@ class Bench:
         return max(answer["seconds"] for answer in self.clusters[name].ask(f"{tensors} 1"))
 
     def in_turn(self, options, tensors="resnet50", settle=None):
-        """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in turn; and what moved."""
+        """Rounds of every cluster: those in which ours finds its placement, then `--rounds` in
+        turn; and what moved."""
         moved = len(self.clusters[OURS].moved()) if OURS in self.clusters else 0
         found = {name: [self.one(name, tensors)] for name in self.clusters}  # connections, buffers
         for name in found.keys() & {OURS, SINGLE}:
@@ -159,7 +163,8 @@ def both(rates, options):
 # ---- the cases
 
 def wire(options):
-    """Not ps-lite: what plain TCP carries where every worker sends to every server and the other way round."""
+    """Not ps-lite: what plain TCP carries where every worker sends to every server and the other
+    way round."""
     rates = {"workers": both([500] * 4, options), "servers": both([500, 500, 500, 50], options)}
     with Lab(hosts(**rates), options.congestion) as lab:
         named = {role: [host for name, host in lab.hosts.items() if name.startswith(role)]
@@ -206,7 +211,8 @@ def two(options):
 
 
 def equal(options):
-    """Ours with planning and without; stock, which takes the time of both, only if it is all that is asked for."""
+    """Ours with planning and without; stock, which takes the time of both, only if it is all that
+    is asked for."""
     chosen = kinds(options, fixed=True)
     chosen = [kind for kind in chosen if kind.name != STOCK] or chosen
     with bench(both([500] * 4, options), both([500] * 4, options), options, chosen) as job:
@@ -243,7 +249,8 @@ def redrawn(options):
 
 
 def _under_changes(job, name, timed, phases, options):
-    """Rounds until the last phase is over; each goes to the phase in which it began and ended, if it did."""
+    """Rounds until the last phase is over; each goes to the phase in which it began and ended, if
+    it did."""
     every = []
     timeline = changes.Timeline(job.lab, timed, complain).start()
     begin = time.monotonic()
@@ -264,8 +271,8 @@ def complain(timed, error):
 
 
 def huge(options):
-    """The first of PSLD's causes of a slow server: one tensor is a third of the model, and all on one server, as
-    it is below the bound from which MXNet cuts."""
+    """The first of PSLD's causes of a slow server: one tensor is a third of the model, and all on
+    one server, as it is below the bound from which MXNet cuts."""
     with bench(both([400] * 4, options), both([200] * 4, options), options, kinds(options),
                settings=WHOLE) as job:
         found = job.in_turn(options, "huge")
@@ -329,8 +336,8 @@ def per_round(before, after, phase):
 
 
 def with_cores(servers, index, seconds):
-    """The servers' rates if one has so little processor that it may be its bound: the work of an equal
-    share takes that long there."""
+    """The servers' rates if one has so little processor that it may be its bound: the work of an
+    equal share takes that long there."""
     share = 4 * MODEL / len(servers)
     mbit = share * 8 / seconds / 1e6 / model.GOODPUT
     found = list(servers)

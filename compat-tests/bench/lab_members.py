@@ -1,8 +1,8 @@
 """Servers that join and are emptied while a job trains over a lab: the case `members` of lab.py.
 
-Two servers become three, four, three and two, one after the other, and rounds go on meanwhile. The servers apply SGD with
-momentum, and after each round every worker compares all that it pulled, to the bit, with what the arithmetic says
-(mxkv.py): what a run gives to which nothing happens.
+Two servers become three, four, three and two, one after the other, and rounds go on meanwhile. The
+servers apply SGD with momentum, and after each round every worker compares all that it pulled, to
+the bit, with what the arithmetic says (mxkv.py): what a run gives to which nothing happens.
 """
 
 import json
@@ -73,7 +73,8 @@ class Members:
 
 
 def run(job, name, settings):
-    """What happened, one after the other: what, the rounds meanwhile and until the next, those before."""
+    """What happened, one after the other: what, the rounds meanwhile and until the next, those
+    before."""
     cluster = job.clusters[name]
     cluster.ask("sgd")
     members = Members(job, cluster, settings)

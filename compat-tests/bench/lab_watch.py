@@ -1,14 +1,18 @@
-"""Where the time of a round goes: what every card of a lab carries, moment by moment, in rounds of ours.
+"""Where the time of a round goes: what every card of a lab carries, moment by moment, in rounds of
+ours.
 
-    python compat-tests/bench/lab_watch.py one                 rounds of that case of `scripts/bench lab`
+    python compat-tests/bench/lab_watch.py one                 rounds of that case of `scripts/bench
+      lab`
     python compat-tests/bench/lab_watch.py two --rounds 12 --set PSLITE_REPLICAS=0
     python compat-tests/bench/lab_watch.py huge --every --logs watched
-    python compat-tests/bench/lab_watch.py redrawn --every        rates that change, as there; --phases, --period, --seed
+    python compat-tests/bench/lab_watch.py redrawn --every        rates that change, as there;
+      --phases, --period, --seed
 
-Prints each round's time, and for the last one (--every: for each) a table: a line for each fifth of a second, in it what each host
-received and sent, in percent of its rate (s: servers, w: workers; d: down, u: up). A column that is at 95 all the
-time is what limits the round; where all are low at once somebody waits for an answer. The kernel counts
-(proc_pid_net(5)), so watching costs next to nothing. Needs root.
+Prints each round's time, and for the last one (--every: for each) a table: a line for each fifth of
+a second, in it what each host received and sent, in percent of its rate (s: servers, w: workers; d:
+down, u: up). A column that is at 95 all the time is what limits the round; where all are low at
+once somebody waits for an answer. The kernel counts (proc_pid_net(5)), so watching costs next to
+nothing. Needs root.
 """
 
 import argparse
@@ -99,8 +103,8 @@ def parse():
 
 
 def numbers(options, stack, job):
-    """The rounds' numbers. Of `redrawn` until all its phases are over; rates change from the second one on, and the model's
-    servers with them as soon as a round begins."""
+    """The rounds' numbers. Of `redrawn` until all its phases are over; rates change from the second
+    one on, and the model's servers with them as soon as a round begins."""
     if options.case != REDRAWN:
         yield from range(1, options.rounds + 1)
         return

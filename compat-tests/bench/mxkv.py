@@ -1,20 +1,21 @@
 """Seconds of one step of data-parallel training as the kvstore sees it: push and pull every tensor.
 
-Four sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, those of four ResNet-50, and ResNet-50 with one
-more that is as large as all of it. `dist_sync`. Without an
-optimizer the servers replace the stored value by the workers' sum; with SGD they apply it. After every
-command all that was pulled last is compared with what the arithmetic says.
+Four sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, those of four ResNet-50, and
+ResNet-50 with one more that is as large as all of it. `dist_sync`. Without an optimizer the servers
+replace the stored value by the workers' sum; with SGD they apply it. After every command all that
+was pulled last is compared with what the arithmetic says.
 
 A worker reads lines from standard input and answers each with a line of JSON; every worker of a job
 must be given the same:
 
     NAME STEPS          resnet50, keys, large or huge: that many steps, begun together
-    NAME STEPS late     each worker begins some seconds after the one before: what the first ones push waits
+    NAME STEPS late     each worker begins some seconds after the one before: what the first ones
+                        push waits
     sgd                 from now on the servers have an optimizer
     end
 
-One script for all roles: importing mxnet in a scheduler or a server never returns. Argument: seconds
-after which the process ends itself, whatever happens.
+One script for all roles: importing mxnet in a scheduler or a server never returns. Argument:
+seconds after which the process ends itself, whatever happens.
 """
 
 import json
@@ -51,7 +52,8 @@ def step(kv, first, gradients, values):
 
 
 class Expected:
-    """What each element is on the servers, in float32 as there (optimizer_op-inl.h, SGDMomUpdate)."""
+    """What each element is on the servers, in float32 as there (optimizer_op-inl.h,
+    SGDMomUpdate)."""
 
     def __init__(self, workers):
         self.gradient = np.float32(sum(range(1, workers + 1)))
@@ -101,7 +103,8 @@ class Workload:
 
 
 class Job:
-    """The workloads, each made when it is first asked for, and whether the servers have an optimizer."""
+    """The workloads, each made when it is first asked for, and whether the servers have an
+    optimizer."""
 
     def __init__(self, kv):
         self.kv = kv

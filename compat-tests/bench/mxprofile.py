@@ -1,13 +1,14 @@
 """Where the processor's time goes in steps of mx.kv: by role, and by what the code is for.
 
-    python compat-tests/bench/mxprofile.py shm resnet50            needs `perf`, and the right to use it
+    python compat-tests/bench/mxprofile.py shm resnet50            needs `perf`, and the right to
+      use it
     python compat-tests/bench/mxprofile.py tcp keys --steps 60 --sgd --symbols 30
 
-KIND is stock, zmq, tcp or shm; the set of tensors is one of mxkv.py. Milliseconds of processor time for each
-step, all processes of a role together, from samples of the instruction that was running. Being watched
-costs time: the steps are slower than those of `run.py`. The gradients that each step begins with are made
-outside the time that mxkv.py measures; they stand apart.
-Environment: as compat-tests/harness.py.
+KIND is stock, zmq, tcp or shm; the set of tensors is one of mxkv.py. Milliseconds of processor time
+for each step, all processes of a role together, from samples of the instruction that was running.
+Being watched costs time: the steps are slower than those of `run.py`. The gradients that each step
+begins with are made outside the time that mxkv.py measures; they stand apart. Environment: as
+compat-tests/harness.py.
 """
 
 import argparse
@@ -28,8 +29,8 @@ MXKV = Path(__file__).resolve().parent / "mxkv.py"
 LIMIT = 300
 # Samples of a second of processor time.
 RATE = 1997
-# The first one whose pattern is found in "symbol (file)" is what a sample is for. Those of the kernel come
-# only where the file is the kernel.
+# The first one whose pattern is found in "symbol (file)" is what a sample is for. Those of the
+# kernel come only where the file is the kernel.
 PURPOSES = (
     ("page faults", True, r"clear_page|page_fault|handle_mm|alloc_pages|folio|zap_|unmap|rmqueue|lru_|pte_|"
                           r"memcg|charge|free_unref|frozen_pages|get_page_from_freelist|vma|mas_|mtree"),

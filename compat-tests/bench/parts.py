@@ -1,4 +1,5 @@
-"""What is measured: each part starts its clusters, asks them in turn, and adds the rates to a series.
+"""What is measured: each part starts its clusters, asks them in turn, and adds the rates to a
+series.
 
 A point is a tuple that begins with the part's name; its rates are kept by kind of cluster.
 """
@@ -19,15 +20,16 @@ SHAPES = ((1, 1), (2, 2))  # workers, servers
 SIZES = (64, 4 << 10, 256 << 10, 4 << 20)
 MODES = {"sequential": 1, "pipelined": 16}  # requests under way
 OPS = ("push", "pull", "pushpull")
-# Slices of the largest requests scatter most: so many times more of them, in a part that compares all sizes.
+# Slices of the largest requests scatter most: so many times more of them, in a part that compares
+# all sizes.
 LARGE, MORE = 4 << 20, 3
 # The points of kv_bench beside which raw TCP stands.
 NATIVE_POINTS = (("push", 4 << 10, 1), ("push", 4 << 20, 16), ("pull", 4 << 20, 16))
 # Name of a set of tensors in mxkv.py, its title, and steps of one slice.
 WORKLOADS = (("resnet50", "ResNet-50", 1), ("keys", "1000 keys of 4 KB", 3))
 PLAIN, SGD = "no optimizer", "SGD with momentum"
-# Of the part `memory`: workers, and the bytes of the values; a worker's pushes of a round, and SGD's
-# momentum, are as many each.
+# Of the part `memory`: workers, and the bytes of the values; a worker's pushes of a round, and
+# SGD's momentum, are as many each.
 HOLDERS, HELD = 2, 4 * 25_557_032 * 4
 # Requests with which a point's speed is first looked at, and the most that a slice may have.
 FIRST, MOST = 32, 50_000
@@ -116,7 +118,8 @@ def native(series, options):
 
 
 def mx(series, options):
-    """Steps of training as MXNet's kvstore sees them, without and with an optimizer on the servers."""
+    """Steps of training as MXNet's kvstore sees them, without and with an optimizer on the
+    servers."""
     command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(MX_LIMIT)]
     with ExitStack() as stack:
         clusters = [stack.enter_context(Cluster(command, 2, 2, kind))
@@ -135,13 +138,14 @@ def mx(series, options):
 
 
 def held(optimizer):
-    """Bytes that a server must hold: values, the optimizer's state, and the pushes of the open round that
-    wait for the last worker's."""
+    """Bytes that a server must hold: values, the optimizer's state, and the pushes of the open
+    round that wait for the last worker's."""
     return HELD * (1 + (optimizer == SGD) + (HOLDERS - 1))
 
 
 def server_memory(series, options):
-    """What `pslite server` holds at most, by what it must hold; first with a late worker, then without."""
+    """What `pslite server` holds at most, by what it must hold; first with a late worker, then
+    without."""
     command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(MX_LIMIT)]
     for kind in KINDS:
         with Cluster(command, HOLDERS, 1, kind, {"server": [str(PROGRAM), "server"]}) as one:

@@ -1,21 +1,22 @@
-// raw_tcp: the floor below kv_bench. The same bytes as its pushes and pulls, between two processes of
-// one host over one TCP connection, with nothing on top: no keys, no threads, no callbacks.
+// raw_tcp: the floor below kv_bench. The same bytes as its pushes and pulls, between two processes
+// of one host over one TCP connection, with nothing on top: no keys, no threads, no callbacks.
 //
 //   raw_tcp SECONDS [apart]
 //
-// After SECONDS it ends, whatever happens. With `apart` the two processes run on a core each. Without, the
-// system decides: on one core nobody has to wake another core, and a round trip takes a third of the time;
-// but it may move them apart at any moment. It forks its server and takes kv_bench's lines, from
-// standard input, and answers alike:
+// After SECONDS it ends, whatever happens. With `apart` the two processes run on a core each.
+// Without, the system decides: on one core nobody has to wake another core, and a round trip takes
+// a third of the time; but it may move them apart at any moment. It forks its server and takes
+// kv_bench's lines, from standard input, and answers alike:
 //
 //   OP BYTES WINDOW COUNT   OP is push (BYTES up, a small answer down) or pull (a small request up,
 //                           BYTES down); WINDOW are under way at a time; COUNT of them are measured
 //   end
 //
-// Both sides are what one would write by hand: one gathered write for a message, small messages read
-// several at a time through a buffer, large ones straight to where they belong, blocking sockets
-// without delay. As in kv_bench there are 16 arrays of each size on both sides, so that large ones come
-// from memory and not from a cache, and all that arrives is compared with what was sent.
+// Both sides are what one would write by hand: one gathered write for a message, small messages
+// read several at a time through a buffer, large ones straight to where they belong, blocking
+// sockets without delay. As in kv_bench there are 16 arrays of each size on both sides, so that
+// large ones come from memory and not from a cache, and all that arrives is compared with what was
+// sent.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sched.h>

@@ -13,8 +13,9 @@ TITLES = {STOCK: "stock", ZMQ: "ours, stock wire", TCP: "ours, tcp", SHM: "ours,
           APART: "raw TCP, a core each"}
 
 
-# Draws of the bootstrap, and the part of them outside the interval on either side: over the 48 points of a
-# table that is one chance in twenty that any of them is called slower, or faster, by luck.
+# Draws of the bootstrap, and the part of them outside the interval on either side: over the 48
+# points of a table that is one chance in twenty that any of them is called slower, or faster, by
+# luck.
 DRAWS, OUTSIDE = 4000, 0.0005
 # What the seed of the draws is: the same numbers give the same page.
 SEED = 1
@@ -47,8 +48,8 @@ class Series:
         return median(ours) / median(other) if ours and other else None
 
     def interval(self, point, kind, by=STOCK):
-        """Between what the ratio lies: a bootstrap over starts, since what one start measured is of one piece
-        (its connections settled once). None with fewer than two starts."""
+        """Between what the ratio lies: a bootstrap over starts, since what one start measured is of
+        one piece (its connections settled once). None with fewer than two starts."""
         asked = (point, kind, by, len(self.rates(point, kind)))
         if asked not in self._intervals:
             self._intervals[asked] = self._bootstrap(point, kind, by)

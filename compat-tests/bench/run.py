@@ -2,12 +2,13 @@
 
     python compat-tests/bench/run.py                        everything, tables on standard output
     python compat-tests/bench/run.py kv --starts 1 --rounds 3
-    python compat-tests/bench/run.py native mx --gate       the bars; exit code 1 if one does not hold
+    python compat-tests/bench/run.py native mx --gate       the bars; exit code 1 if one does not
+      hold
     python compat-tests/bench/run.py --docs                 and docs/benchmarks.md is written anew
 
-Clusters of all kinds that a part compares live side by side; for each point they are asked in turn, in
-changing order, `--rounds` times each; and all of it with `--starts` sets of clusters. Raw numbers:
-.cache/bench/result.json. Exit code 1 if a run failed, or if a ratio is below --at-least.
+Clusters of all kinds that a part compares live side by side; for each point they are asked in turn,
+in changing order, `--rounds` times each; and all of it with `--starts` sets of clusters. Raw
+numbers: .cache/bench/result.json. Exit code 1 if a run failed, or if a ratio is below --at-least.
 Environment: as compat-tests/harness.py.
 """
 
@@ -28,8 +29,8 @@ from cluster import LIBRARY, Failed  # noqa: E402
 from harness import ROOT  # noqa: E402
 
 PAGE = ROOT / "docs/benchmarks.md"
-# Before a part starts: how long to look at what else the machine does, in seconds, and how many busy cores
-# are worth a warning.
+# Before a part starts: how long to look at what else the machine does, in seconds, and how many
+# busy cores are worth a warning.
 LOOK, BUSY = 1, 0.2
 
 

@@ -1,4 +1,5 @@
-"""A worker of BytePS's MXNet plugin: sums tensors over all workers and says how many sums were wrong.
+"""A worker of BytePS's MXNet plugin: sums tensors over all workers and says how many sums were
+wrong.
 
     python job.py sums ROUNDS              each type, tensors of 1 to 3,000,001 elements
     python job.py rounds ROUNDS ELEMENTS   rounds on one key without a pause, another value in each
@@ -7,7 +8,8 @@
                                            "round N" when all workers have it. The last one is that in which a worker
                                            finds a file END; if there were so many before, none of them counts
 
-The last line of standard output is a JSON object. Exit code 0 also if sums were wrong: the caller decides.
+The last line of standard output is a JSON object. Exit code 0 also if sums were wrong: the caller
+decides.
 """
 
 import json
@@ -20,7 +22,8 @@ import byteps.mxnet.ops as ops
 import mxnet as mx
 import numpy as np
 
-# This function of the plugin gives nothing back, but its caller checks what happens to be in the register.
+# This function of the plugin gives nothing back, but its caller checks what happens to be in the
+# register.
 ops.MXNET_LIB_CTYPES.byteps_mxnet_declare_tensor.restype = lambda _: 0
 
 TYPES = ("float32", "float64", "int32")

@@ -1,8 +1,8 @@
 #!/bin/sh
 # One process of a BytePS job: node.sh job.py's arguments. DMLC_ROLE says what it is.
 #
-# Workers on one host would share /dev/shm/BytePS_ShM_<key> and overwrite each other: each gets a /dev/shm of its own
-# (a mount namespace; as root, or where users may make namespaces).
+# Workers on one host would share /dev/shm/BytePS_ShM_<key> and overwrite each other: each gets a
+# /dev/shm of its own (a mount namespace; as root, or where users may make namespaces).
 set -eu
 here=$(dirname "$0")
 python=${BYTEPS_PYTHON:?}

@@ -10,8 +10,9 @@ The modules, each using only those above it:
     cluster    runs a command as scheduler, servers and workers over the hosts
     cli        scripts/lab
 
-`model` (the bound of a round's time) and `goodput` (a program that measures a link) use none of them.
-Only the standard library is needed. docs/lab.md says what a lab can emulate and what it cannot.
+`model` (the bound of a round's time) and `goodput` (a program that measures a link) use none of
+them. Only the standard library is needed. docs/lab.md says what a lab can emulate and what it
+cannot.
 """
 
 from .network import FREE, Host, Lab, Rates

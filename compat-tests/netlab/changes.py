@@ -7,7 +7,8 @@
     cut worker0 and server3    both ways
     mend ...               as cut;  mend all
 
-Several of the first two may stand side by side. `at=60 server3=200` is for 60 seconds after the start.
+Several of the first two may stand side by side. `at=60 server3=200` is for 60 seconds after the
+start.
 """
 
 import threading

@@ -5,10 +5,12 @@
     lab list                                        labs, their hosts, rates, cuts, processes
     lab exec HOST -- COMMAND                        a command on a host;  lab shell HOST
     lab change server3=200/50                       now, in a lab that another one runs
-    lab clean                                       removes what is left of labs whose owners are gone
+    lab clean                                       removes what is left of labs whose owners are
+                                                    gone
 
-Rates are Mbit/s: 500, up/down as 200/50, free for no limit; 4x500 is four hosts. Changes: server3=200,
-server3.cpu=0.3 (of one core), cut server3, cut worker0 to server3, cut worker0 and server3, mend ..., mend all.
+Rates are Mbit/s: 500, up/down as 200/50, free for no limit; 4x500 is four hosts. Changes:
+server3=200, server3.cpu=0.3 (of one core), cut server3, cut worker0 to server3, cut worker0 and
+server3, mend ..., mend all.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Runs one command as scheduler, servers and workers, each on a host of its own.
 
-The hosts are `scheduler`, `server0`, `server1`, ..., `worker0`, ...; a process is called as its host. Whose
-number is whose rank is the scheduler's choice. What the processes print comes line by line, with the name
-in front, as from `pslite run`; and as there, a failure of one, or the end of all workers, gives the others
-some time to end by themselves.
+The hosts are `scheduler`, `server0`, `server1`, ..., `worker0`, ...; a process is called as its
+host. Whose number is whose rank is the scheduler's choice. What the processes print comes line by
+line, with the name in front, as from `pslite run`; and as there, a failure of one, or the end of
+all workers, gives the others some time to end by themselves.
 """
 
 import os
@@ -23,7 +23,8 @@ OURS, STOCK = "ours", "stock"
 PORT = 9091
 # Of the caller's own environment, what no process of a job may see.
 FOREIGN = ("LD_PRELOAD", "PORT", "DMLC_", "PS_", "PSLITE_")
-# Seconds: between SIGTERM and SIGKILL; for the last lines of processes that are gone; between two looks.
+# Seconds: between SIGTERM and SIGKILL; for the last lines of processes that are gone; between two
+# looks.
 TERM_WAIT, LAST_LINES, POLL = 5, 2, 0.05
 # The exit code when the time was up, as of timeout(1).
 TIMED_OUT = 124
@@ -64,10 +65,11 @@ class Place:
 
 
 class Options:
-    """What a job is: `command` in every role, except where `native` names a role that the program `pslite`
-    takes without it.
+    """What a job is: `command` in every role, except where `native` names a role that the program
+    `pslite` takes without it.
 
-    library: ours, stock, or the path of a library to preload. settings: environment for every process.
+    library: ours, stock, or the path of a library to preload. settings: environment for every
+    process.
     """
 
     def __init__(self, command, workers, servers, library=STOCK, settings=None, native=(), port=PORT,
@@ -170,7 +172,8 @@ class Job:
     def wait(self, timeout=None, grace=15):
         """Waits for the end of all; the exit code of the first that failed, else 0.
 
-        timeout: seconds for all of it. grace: for the others, after a failure or the last worker's end.
+        timeout: seconds for all of it. grace: for the others, after a failure or the last worker's
+        end.
         """
         limit = None if timeout is None else time.monotonic() + timeout
         grace_ends = None

@@ -1,7 +1,9 @@
-"""A host's share of the processor: a control group with a quota, version 1 or 2, whichever is there.
+"""A host's share of the processor: a control group with a quota, version 1 or 2, whichever is
+there.
 
-The quota is exact for what the processes compute, and for what the kernel does on their behalf in system
-calls; what it does for them in interrupts (a part of the network) is counted for whoever was running.
+The quota is exact for what the processes compute, and for what the kernel does on their behalf in
+system calls; what it does for them in interrupts (a part of the network) is counted for whoever was
+running.
 """
 
 import os
@@ -10,8 +12,8 @@ from pathlib import Path
 from . import names
 from .tools import LabError, Unavailable
 
-# Microseconds after which a quota begins anew. The kernel's 100 ms would let a server with 30 % work for
-# 30 ms and then sleep for 70, which no slow machine does. It takes no quota below LEAST.
+# Microseconds after which a quota begins anew. The kernel's 100 ms would let a server with 30 %
+# work for 30 ms and then sleep for 70, which no slow machine does. It takes no quota below LEAST.
 PERIOD, LEAST, PERIOD_MOST = 20_000, 1_000, 1_000_000
 MOUNTS = Path("/proc/self/mounts")
 
@@ -28,7 +30,8 @@ class Controller:
 
 
 def controller(mounts=None):
-    """The machine's cpu controller. Raises Unavailable, with the reason, if there is none to use."""
+    """The machine's cpu controller. Raises Unavailable, with the reason, if there is none to
+    use."""
     lines = (MOUNTS.read_text() if mounts is None else mounts).splitlines()
     fields = [line.split() for line in lines]
     for _, root, kind, options, *_ in fields:

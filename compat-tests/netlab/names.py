@@ -1,9 +1,9 @@
 """What belongs to a lab, and whether its owner still lives.
 
-A lab's name holds the pid of its owner and when that process was started, so that neither a dead owner
-nor another process with the same pid is taken for it. Everything that a lab makes outside its own
-namespaces begins with that name: namespaces, control groups, one folder. Nothing here makes or removes
-anything.
+A lab's name holds the pid of its owner and when that process was started, so that neither a dead
+owner nor another process with the same pid is taken for it. Everything that a lab makes outside its
+own namespaces begins with that name: namespaces, control groups, one folder. Nothing here makes or
+removes anything.
 """
 
 import itertools
@@ -31,7 +31,8 @@ def new():
 
 
 def started(pid):
-    """When a process was started, in clock ticks since the boot (field 22 of proc(5) stat); None: it is gone."""
+    """When a process was started, in clock ticks since the boot (field 22 of proc(5) stat); None:
+    it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

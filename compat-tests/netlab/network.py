@@ -1,18 +1,19 @@
 """The lab and its hosts: made, changed while things run, removed.
 
 A host is a network namespace with one interface, `eth0`, whose other end is a port of a bridge in a
-namespace of its own. What a host sends is slowed down at its end, what it receives at the bridge's, both
-by a token bucket (tbf, tc-tbf(8)), so up and down are independent and a change hits the traffic under way.
-Addresses, neighbours and the bridge's table are fixed: no broadcast, nothing to learn, nothing to expire.
+namespace of its own. What a host sends is slowed down at its end, what it receives at the bridge's,
+both by a token bucket (tbf, tc-tbf(8)), so up and down are independent and a change hits the
+traffic under way. Addresses, neighbours and the bridge's table are fixed: no broadcast, nothing to
+learn, nothing to expire.
 
-A cut of the way from A to B: A's table of neighbours gets for B an address that no port has, and the
-bridge drops the frames without a word, as a broken cable does.
+A cut of the way from A to B: A's table of neighbours gets for B an address that no port has, and
+the bridge drops the frames without a word, as a broken cable does.
 
-A process of a host has also a host name, a folder /dev/shm and a boot id of its own: two hosts cannot
-share memory, and cannot take each other for the same machine.
+A process of a host has also a host name, a folder /dev/shm and a boot id of its own: two hosts
+cannot share memory, and cannot take each other for the same machine.
 
-Nothing of this is kept in memory or in files: it is read from the kernel, so that several processes may
-look at a lab and change it.
+Nothing of this is kept in memory or in files: it is read from the kernel, so that several processes
+may look at a lab and change it.
 """
 
 import json
@@ -31,15 +32,18 @@ from . import cpu, names
 from .names import FOLDERS, NAMESPACES, SWITCH
 from .tools import SIGNALS, LabError, Unavailable, batch, require, run
 
-# The hosts have the addresses .1 and up; the table of neighbours grows with the square of their number.
+# The hosts have the addresses .1 and up; the table of neighbours grows with the square of their
+# number.
 ADDRESS, MAC, HOSTS_MAX = "10.77.0.{}", "02:00:0a:4d:00:{:02x}", 200
 #: The address that no port has.
 NOWHERE = "02:00:0a:4d:ff:ff"
-# The bucket: what may be sent at once, in seconds of the rate and in bytes. The largest segment that TCP makes, 64 KB as 45
-# packets of 1514 bytes, must fit. Else the kernel has to cut it, which costs the processor several times as much; and one that
-# waited in a faster link's queue, when that became slow, would never be sent, nor what is behind it.
+# The bucket: what may be sent at once, in seconds of the rate and in bytes. The largest segment
+# that TCP makes, 64 KB as 45 packets of 1514 bytes, must fit. Else the kernel has to cut it, which
+# costs the processor several times as much; and one that waited in a faster link's queue, when that
+# became slow, would never be sent, nor what is behind it.
 BURST_SECONDS, BURST_LEAST = 0.002, 72_000
-# What may wait for the bucket, in seconds of the rate and in bytes; what is more gets lost, as in a switch.
+# What may wait for the bucket, in seconds of the rate and in bytes; what is more gets lost, as in a
+# switch.
 QUEUE_SECONDS, QUEUE_LEAST = 0.05, 256 * 1024
 # Slower than that, a queue of QUEUE_LEAST is seconds long, which TCP takes for a dead host.
 MBIT_LEAST = 0.5
@@ -52,9 +56,9 @@ AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 PREFERRED = ("cubic", "reno")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-# Run in a host's network namespace, with mounts and a host name of its own. $1: the file of the control
-# group, or nothing; $2: the host's folder; $3: its name; $4: the program mount; then the command. (A
-# process of a test may have no PATH.)
+# Run in a host's network namespace, with mounts and a host name of its own. $1: the file of the
+# control group, or nothing; $2: the host's folder; $3: its name; $4: the program mount; then the
+# command. (A process of a test may have no PATH.)
 ENTER = f"""
 [ -z "$1" ] || echo $$ >"$1" || exit 126
 echo "$3" >/proc/sys/kernel/hostname &&
@@ -163,7 +167,8 @@ class Host:
 
 
 class Lab:
-    """A set of hosts. Use it with `with`, or call `close`: it must be removed by the one who made it.
+    """A set of hosts. Use it with `with`, or call `close`: it must be removed by the one who made
+    it.
 
     hosts: a dictionary from name to Rates. congestion: TCP's algorithm in all of them.
     Raises Unavailable if this machine or user cannot have it.
@@ -213,7 +218,8 @@ class Lab:
         self._make_switch()
         for host in self.hosts.values():
             self._make_host(host, congestion)
-        # The bridge's table: who is where. With it, nothing is sent to those whom it does not concern.
+        # The bridge's table: who is where. With it, nothing is sent to those whom it does not
+        # concern.
         batch("bridge", self.switch, [line for host in self.hosts.values() for line in (
             f"link set dev port{host.index} learning off flood off mcast_flood off bcast_flood off",
             f"fdb replace {host.mac} dev port{host.index} master static")])
@@ -269,7 +275,8 @@ class Lab:
             raise LabError(f"no host {name}; there are {', '.join(self.hosts)}") from None
 
     def cut(self, source, target):
-        """From now on nothing that `source` sends arrives at `target`. The other way stays as it is."""
+        """From now on nothing that `source` sends arrives at `target`. The other way stays as it
+        is."""
         self._way(source, target, NOWHERE)
 
     def mend(self, source, target):
@@ -294,8 +301,8 @@ def _settings(namespace):
 def _congestion(host, name):
     """Every connection over the host's interface has that algorithm of TCP, whichever end began it.
 
-    It is set on the route: a namespace's own default may only be one that the machine allows to everybody
-    (`net.ipv4.tcp_allowed_congestion_control`), and a lab leaves the machine as it is.
+    It is set on the route: a namespace's own default may only be one that the machine allows to
+    everybody (`net.ipv4.tcp_allowed_congestion_control`), and a lab leaves the machine as it is.
     """
     try:
         run("ip", "-n", host.namespace, "route", "replace", ADDRESS.format("0/24"), "dev", "eth0", "proto", "kernel",
@@ -338,7 +345,8 @@ def _index(namespace):
 
 @contextmanager
 def _undisturbed():
-    """An impatient second Ctrl-C must not leave half of it behind. (Only the main thread has signals.)"""
+    """An impatient second Ctrl-C must not leave half of it behind. (Only the main thread has
+    signals.)"""
     former = {}
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
@@ -366,7 +374,8 @@ def all_labs():
 
 
 def remove(lab):
-    """Ends every process in a lab's hosts, and removes the hosts. What is gone already is no error."""
+    """Ends every process in a lab's hosts, and removes the hosts. What is gone already is no
+    error."""
     hosts = names.hosts(lab)
     _end([names.of(lab, host) for host in hosts])
     for host in hosts:

@@ -30,7 +30,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def raise_on_signals():
-    """From now on the first of SIGNALS raises Interrupted; later ones do not disturb what it sets off."""
+    """From now on the first of SIGNALS raises Interrupted; later ones do not disturb what it sets
+    off."""
     for number in SIGNALS:
         signal.signal(number, _raise)
 
@@ -64,7 +65,8 @@ def run(*words, text=None, check=True):
 
 
 def batch(program, namespace, lines):
-    """Runs many lines of ip, tc or bridge in one process, in a namespace; stops at the first that fails."""
+    """Runs many lines of ip, tc or bridge in one process, in a namespace; stops at the first that
+    fails."""
     try:
         run(program, "-n", namespace, "-batch", "-", text="".join(f"{line}\n" for line in lines))
     except LabError as error:

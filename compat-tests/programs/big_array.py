@@ -1,4 +1,5 @@
-"""Arrays of millions of elements, with MXNet's default of where to cut. Argument: kvstore's type."""
+"""Arrays of millions of elements, with MXNet's default of where to cut. Argument: kvstore's
+type."""
 
 import sys
 

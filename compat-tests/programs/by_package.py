@@ -1,4 +1,5 @@
-"""Runs another program of this folder after `import pslite.preload`: arguments: its name and its own."""
+"""Runs another program of this folder after `import pslite.preload`: arguments: its name and its
+own."""
 
 import runpy
 import sys

@@ -1,10 +1,10 @@
-// Rounds as BytePS has them: a server that answers pulls out of the memory that the next round's first push overwrites,
-// and workers that check every value. C++11.
+// Rounds as BytePS has them: a server that answers pulls out of the memory that the next round's
+// first push overwrites, and workers that check every value. C++11.
 //
 //   byteps ROUNDS KEYS ELEMENTS apart|tight
 //
-// Built twice: with -DSTOCK on the ps-lite of BytePS's source archive 0.2.5.post15 (its <ps/ps.h>), and without on the C
-// ABI (<pslite.h>). The two make one job together.
+// Built twice: with -DSTOCK on the ps-lite of BytePS's source archive 0.2.5.post15 (its <ps/ps.h>),
+// and without on the C ABI (<pslite.h>). The two make one job together.
 //
 // apart: workers meet after each round, as BytePS's server needs it. tight: they do not.
 // Workers print in the end "all sums are right", or "N of M values are wrong" and end with 3.
@@ -13,7 +13,8 @@
 //   START_BARRIER=1   start as StartPS does: with a barrier of all nodes
 //   RANK=N            the rank that this process wants
 //   GROUP=N           nodes of a role in a process, each on a thread
-//   NEXT=W,S,PORT     after the job, the same process starts again, in one with W workers and S servers
+//   NEXT=W,S,PORT     after the job, the same process starts again, in one with W workers and S
+//                     servers
 
 #ifdef STOCK
 #include <ps/ps.h>
@@ -61,7 +62,7 @@ int64_t value_of(int rank, int round, uint64_t key) {
   return int64_t(rank + 1) * 1000003 * round + int64_t(key);
 }
 
-// ---- what both have to offer ---------------------------------------------------------------------------------
+// ---- what both have to offer --------------------------------------------------------------------
 
 // One node of a job. A request is what its server has to answer.
 #ifdef STOCK
@@ -283,7 +284,7 @@ class Node {
 
 #endif
 
-// ---- the server, as BytePS's ----------------------------------------------------------------------------------
+// ---- the server, as BytePS's --------------------------------------------------------------------
 
 struct Key {
   std::vector<int64_t> values;
@@ -352,7 +353,7 @@ class Server {
   std::map<uint64_t, Key> keys_;
 };
 
-// ---- workers ---------------------------------------------------------------------------------------------------
+// ---- workers ------------------------------------------------------------------------------------
 
 long work(Node* node) {
   std::vector<std::vector<int64_t>> out, in;

@@ -1,4 +1,5 @@
-"""A known number of pushes and pulls of one key: ten of each, on every worker. With an argument it has so many rows."""
+"""A known number of pushes and pulls of one key: ten of each, on every worker. With an argument it
+has so many rows."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Says how many descriptors each process of the job has, once every node has talked to every peer."""
+"""Says how many descriptors each process of the job has, once every node has talked to every
+peer."""
 
 import os
 import time
@@ -27,7 +28,8 @@ kv.push(3, value)
 kv.pull(3, out=value)
 mx.nd.waitall()
 kv._barrier()
-# A node comes to the scheduler without a name and then again with it; the first connection ends soon.
+# A node comes to the scheduler without a name and then again with it; the first connection ends
+# soon.
 time.sleep(1)
 finish(kv, [value], descriptors=sorted(of_the_job()))
 kv._barrier()

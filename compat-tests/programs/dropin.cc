@@ -1,5 +1,5 @@
-// A program on the interface of ps-lite, as it is written for upstream: servers that add, workers that push and pull.
-// C++11. Prints "sums are right" in each worker.
+// A program on the interface of ps-lite, as it is written for upstream: servers that add, workers
+// that push and pull. C++11. Prints "sums are right" in each worker.
 
 #include <ps/ps.h>
 

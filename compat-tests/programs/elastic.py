@@ -1,8 +1,9 @@
-"""Training that something happens to. Arguments: the kvstore's type, the optimizer's name, rounds, and
-seconds that a round takes at least.
+"""Training that something happens to. Arguments: the kvstore's type, the optimizer's name, rounds,
+and seconds that a round takes at least.
 
-Values have fixed gradients, so the result is the same to the bit however often servers come and go. A
-line "round N" is printed by each worker when it has pulled round N; the times of rounds are in the result.
+Values have fixed gradients, so the result is the same to the bit however often servers come and go.
+A line "round N" is printed by each worker when it has pulled round N; the times of rounds are in
+the result.
 """
 
 import sys

@@ -1,9 +1,11 @@
-"""Training whose workers die and are started again. Arguments: rounds, and seconds that a round takes at least.
+"""Training whose workers die and are started again. Arguments: rounds, and seconds that a round
+takes at least.
 
-Rank r pushes 2^r to every element, and the optimizer is SGD with a momentum of 1/2. So from three values of an
-element that follow each other one sees whose gradients were in the round between the last two, and whether the momentum
-is what it has to be: that is printed for each round, as the sum of 2^r over those who were counted. The initial values
-are large, so that one that is taken for a gradient shows.
+Rank r pushes 2^r to every element, and the optimizer is SGD with a momentum of 1/2. So from three
+values of an element that follow each other one sees whose gradients were in the round between the
+last two, and whether the momentum is what it has to be: that is printed for each round, as the sum
+of 2^r over those who were counted. The initial values are large, so that one that is taken for a
+gradient shows.
 """
 
 import sys

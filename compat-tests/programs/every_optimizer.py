@@ -1,7 +1,8 @@
-"""Every optimizer that MXNet registers and the native server has, one after the other on the servers.
+"""Every optimizer that MXNet registers and the native server has, one after the other on the
+servers.
 
-One key, cut over all servers: where there are several, a few of MXNet's optimizers depend on which one
-comes first (docs/divergences.md).
+One key, cut over all servers: where there are several, a few of MXNet's optimizers depend on which
+one comes first (docs/divergences.md).
 """
 
 import mxnet as mx

@@ -1,7 +1,8 @@
-"""Trains with an optimizer with which MXNet's own server fails; prints what the worker is told, and where.
+"""Trains with an optimizer with which MXNet's own server fails; prints what the worker is told, and
+where.
 
-`class`: one of this script, which a server cannot unpickle. `update`: one whose update raises. `again`: `class`, after
-another one that works.
+`class`: one of this script, which a server cannot unpickle. `update`: one whose update raises.
+`again`: `class`, after another one that works.
 """
 
 import json

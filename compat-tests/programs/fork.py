@@ -24,7 +24,8 @@ def square(number):
 
 
 def our_descriptors(but=()):
-    """Sockets, eventfds and epolls of this process except for the application's, and memory of the library.
+    """Sockets, eventfds and epolls of this process except for the application's, and memory of the
+    library.
 
     Eventfds and epolls have no names: they are told by their numbers.
     """

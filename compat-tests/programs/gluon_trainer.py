@@ -21,8 +21,9 @@ net.initialize(mx.init.Xavier())
 trainer = gluon.Trainer(net.collect_params(), "sgd",
                         {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.001}, kvstore=kv,
                         update_on_kvstore=side == "server")
-# The trainer's first step pulls rank 0's weights and does not wait for them. On stock such a pull can
-# be overtaken by the gradient that follows it (see trainer_start.py); here that is not the question.
+# The trainer's first step pulls rank 0's weights and does not wait for them. On stock such a pull
+# can be overtaken by the gradient that follows it (see trainer_start.py); here that is not the
+# question.
 trainer._check_and_rescale_grad(trainer._scale / (16 * kv.num_workers))
 trainer._init_kvstore()
 trainer._init_params()

@@ -1,9 +1,11 @@
-"""Gradients that are small whole numbers, added up on the servers: the weights say how many arrived.
+"""Gradients that are small whole numbers, added up on the servers: the weights say how many
+arrived.
 
-Arguments: the kvstore's type, the number of rounds, and seconds between two rounds. Every worker pushes
-`rank + 1` to every element in every round, and the servers add it (SGD with the rate -1). The sums stay
-below 2^24, where float32 is exact: a push that is lost or counted twice shows. Arrays are from one element
-to several MB, so that messages are whole, gathered, cut into parts and cut over the servers.
+Arguments: the kvstore's type, the number of rounds, and seconds between two rounds. Every worker
+pushes `rank + 1` to every element in every round, and the servers add it (SGD with the rate -1).
+The sums stay below 2^24, where float32 is exact: a push that is lost or counted twice shows. Arrays
+are from one element to several MB, so that messages are whole, gathered, cut into parts and cut
+over the servers.
 """
 
 import sys

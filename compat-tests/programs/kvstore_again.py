@@ -1,4 +1,5 @@
-"""A kvstore that is made again after the job's end: says what that answers, and how long it took."""
+"""A kvstore that is made again after the job's end: says what that answers, and how long it
+took."""
 
 import sys
 import time

@@ -1,8 +1,10 @@
-"""A worker with many small keys: makes them, trains a few rounds, rests until a file `go` lies in its folder, ends.
+"""A worker with many small keys: makes them, trains a few rounds, rests until a file `go` lies in
+its folder, ends.
 
     many_keys.py KEYS LENGTH ROUNDS
 
-One line of JSON after the rounds, `{"init": s, "rounds": [s, ...], ...}`, and one at the end as every program.
+One line of JSON after the rounds, `{"init": s, "rounds": [s, ...], ...}`, and one at the end as
+every program.
 """
 
 import ctypes
@@ -36,11 +38,13 @@ def main():
         kv.pull(names, out=values)
         mx.nd.waitall()
         seconds["rounds"].append(time.monotonic() - begin)
-    # MXNet pulls into the array that was pushed too (`comm_buf_`), so each round pushes the sum of the last one.
+    # MXNet pulls into the array that was pushed too (`comm_buf_`), so each round pushes the sum of
+    # the last one.
     wanted = kv.num_workers ** rounds
     right = all(float(values[at][0].asscalar()) == wanted for at in (0, keys // 2, keys - 1))
     kv._barrier()
-    # What is free must not be counted as what is held: the allocator keeps as much as the last round had under way.
+    # What is free must not be counted as what is held: the allocator keeps as much as the last
+    # round had under way.
     ctypes.CDLL(None).malloc_trim(0)
     print(json.dumps({"rested": True, **seconds}), flush=True)
     limit = time.monotonic() + WAIT

@@ -1,6 +1,8 @@
-"""Pushes an array that is not what its key was made as: `misfits.py CASE [async]`. Prints what the worker is told.
+"""Pushes an array that is not what its key was made as: `misfits.py CASE [async]`. Prints what the
+worker is told.
 
-A case says what the key is made as, what worker 0 pushes, what the others push, and how it is pulled then.
+A case says what the key is made as, what worker 0 pushes, what the others push, and how it is
+pulled then.
 """
 
 import json

@@ -1,14 +1,16 @@
-// A server application with a handler of its own, and its workers, on the C ABI (include/pslite.h). C++11.
+// A server application with a handler of its own, and its workers, on the C ABI (include/pslite.h).
+// C++11.
 //
 //   movable sums|rounds ROUNDS PACE_MS KEYS
 //
-// sums: the server adds every push to its value, and answers it when all workers have pushed. It keeps that value, so
-// its keys move by being exported and imported. A thread of its own answers.
-// rounds: as BytePS. The first push of each worker makes the key; then pushes are answered at once, and pulls when all have
-// pushed, with the sum of that round. Nothing is kept between rounds. With PSLITE_SERVER_STATELESS set the server does
-// not tell the library so.
+// sums: the server adds every push to its value, and answers it when all workers have pushed. It
+// keeps that value, so its keys move by being exported and imported. A thread of its own answers.
+// rounds: as BytePS. The first push of each worker makes the key; then pushes are answered at once,
+// and pulls when all have pushed, with the sum of that round. Nothing is kept between rounds. With
+// PSLITE_SERVER_STATELESS set the server does not tell the library so.
 //
-// Workers check every value that they pull, and print "round N" and in the end "all sums are right".
+// Workers check every value that they pull, and print "round N" and in the end "all sums are
+// right".
 
 #include <pslite.h>
 
@@ -53,7 +55,7 @@ int num_keys = 0;
 
 pslite_buffer lend(const void* data, size_t size) { return pslite_buffer{data, size, nullptr, nullptr}; }
 
-// ---- server --------------------------------------------------------------------------------------------------
+// ---- server -------------------------------------------------------------------------------------
 
 struct Key {
   Values value;  // sums: of all pushes. rounds: of the open round.
@@ -266,7 +268,7 @@ void serve(pslite_node* node) {
   pslite_customer_free(customer);
 }
 
-// ---- worker --------------------------------------------------------------------------------------------------
+// ---- worker -------------------------------------------------------------------------------------
 
 struct Destination {
   Values values;

@@ -1,6 +1,8 @@
-"""Trains float16 weights with optimizers that keep float32 beside them: `narrow_weights.py [multi_precision]`.
+"""Trains float16 weights with optimizers that keep float32 beside them: `narrow_weights.py
+[multi_precision]`.
 
-The key is there before the first optimizer, and a second one comes after it. Prints the digest of what is pulled.
+The key is there before the first optimizer, and a second one comes after it. Prints the digest of
+what is pulled.
 """
 
 import sys

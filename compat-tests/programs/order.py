@@ -2,7 +2,8 @@
 
 For one worker: while the server is busy with a large array, a pull and then a push of each of many
 small keys. The engine starts them in falling order of the priorities given here (kvstore's default
-van does not put them on the wire), so each pull leaves before its push and must bring the old value.
+van does not put them on the wire), so each pull leaves before its push and must bring the old
+value.
 """
 
 import mxnet as mx

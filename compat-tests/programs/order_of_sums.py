@@ -1,4 +1,5 @@
-"""Sums whose result depends on the order in which they are made. Workers take turns in being late."""
+"""Sums whose result depends on the order in which they are made. Workers take turns in being
+late."""
 
 import time
 

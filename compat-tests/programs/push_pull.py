@@ -33,8 +33,8 @@ for step in range(3):
     results.extend(outs)
     mx.nd.waitall()
 
-# Several values of one key are summed in the process before they leave it, in a buffer of their own:
-# without waiting the engine could send it before what came earlier in this program.
+# Several values of one key are summed in the process before they leave it, in a buffer of their
+# own: without waiting the engine could send it before what came earlier in this program.
 mx.nd.waitall()
 several = [mx.nd.array(data(shapes[4], 50 + i + kv.rank)) for i in range(3)]
 kv.push(4, several)
@@ -58,9 +58,9 @@ for key, shape in ((20, (6, 6)), (21, (60, 60))):
     kv.broadcast(key, mx.nd.array(data(shape, key + kv.rank)), out=out)
     results.append(out)
 
-# Other element types; MXNet's server takes floating point alone. Numbers that float32 holds exactly:
-# MXNet's server never initialises its flag multi_precision_, and where that happens to be true, it
-# adds float64 up as float32.
+# Other element types; MXNet's server takes floating point alone. Numbers that float32 holds
+# exactly: MXNet's server never initialises its flag multi_precision_, and where that happens to be
+# true, it adds float64 up as float32.
 for key, dtype in ((30, "float64"), (31, "float16")):
     out = mx.nd.zeros((50, 20), dtype=dtype)
     kv.init(key, out)

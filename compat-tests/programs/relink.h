@@ -1,4 +1,5 @@
-// relink.h: what the programs relink_*.cc share: checks that end the process, and the end of a program.
+// relink.h: what the programs relink_*.cc share: checks that end the process, and the end of a
+// program.
 #ifndef PSLITE_COMPAT_TESTS_RELINK_H_
 #define PSLITE_COMPAT_TESTS_RELINK_H_
 

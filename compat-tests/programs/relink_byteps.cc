@@ -1,10 +1,13 @@
-// The patterns of BytePS through ps/ps.h: its two ways to start, a server that acknowledges pushes at once and answers
-// pulls from a thread of its own when all workers have pushed, one key in a request, lens, larger arrays for pulls,
-// buffers that were registered, and a second life with other counts.
+// The patterns of BytePS through ps/ps.h: its two ways to start, a server that acknowledges pushes
+// at once and answers pulls from a thread of its own when all workers have pushed, one key in a
+// request, lens, larger arrays for pulls, buffers that were registered, and a second life with
+// other counts.
 //
-//   relink_byteps old|new     StartAsync and Finalize(id, bool), or StartPS and Finalize(id, role, bool)
+//   relink_byteps old|new     StartAsync and Finalize(id, bool), or StartPS and Finalize(id, role,
+//                             bool)
 //   relink_byteps joint       each process is a server and a worker
-//   relink_byteps group       each process has DMLC_GROUP_SIZE nodes of its role, and the rank RELINK_RANK
+//   relink_byteps group       each process has DMLC_GROUP_SIZE nodes of its role, and the rank
+//                             RELINK_RANK
 #include <ps/ps.h>
 
 #include <condition_variable>
@@ -57,7 +60,8 @@ class Server {
     std::set<int> made_by;
     int pushed = 0;
     std::vector<int32_t> sum;
-    // The sum of the last round that is complete. The next one is not complete before all have pulled this one.
+    // The sum of the last round that is complete. The next one is not complete before all have
+    // pulled this one.
     ps::KVPairs<char> answer;
     int rounds = 0;
     std::map<int, int> pulled;
@@ -255,7 +259,8 @@ void live_as_old() {
   if (worker) worker->stop();
 }
 
-// As later ones: the role is said to StartPS, whatever the environment says, and apps are made then.
+// As later ones: the role is said to StartPS, whatever the environment says, and apps are made
+// then.
 void live_as_new(ps::Node::Role role) {
   const int group = ps::GetEnv("DMLC_GROUP_SIZE", 1);
   const int rank = ps::GetEnv("RELINK_RANK", -1);

@@ -1,6 +1,6 @@
-// What applications do past KVWorker and KVServer: several customers in one process, each with a thread of its own; a
-// Customer with a handle of its own; messages that they send by the van, and put into queues. Run with one worker
-// process for DMLC_NUM_WORKER=2.
+// What applications do past KVWorker and KVServer: several customers in one process, each with a
+// thread of its own; a Customer with a handle of its own; messages that they send by the van, and
+// put into queues. Run with one worker process for DMLC_NUM_WORKER=2.
 #include <ps/ps.h>
 
 #include <atomic>

@@ -1,7 +1,8 @@
-// What travels of an array besides its bytes: where it lies, where its sender wants it to lie, and what its elements are.
+// What travels of an array besides its bytes: where it lies, where its sender wants it to lie, and
+// what its elements are.
 //
-// With -DSTOCK for the ps-lite of BytePS's later releases, which shows no types: nodes of both make one job together
-// (docs/relink.md, "BytePS").
+// With -DSTOCK for the ps-lite of BytePS's later releases, which shows no types: nodes of both make
+// one job together (docs/relink.md, "BytePS").
 #include <ps/ps.h>
 
 #include <map>

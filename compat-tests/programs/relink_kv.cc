@@ -1,5 +1,6 @@
-// Keys and values through ps/ps.h, in upstream's usual patterns: one value for each key with the default handle, lens,
-// memory that is not copied, callbacks, priorities, a slicer of the application, and calls that cannot be right.
+// Keys and values through ps/ps.h, in upstream's usual patterns: one value for each key with the
+// default handle, lens, memory that is not copied, callbacks, priorities, a slicer of the
+// application, and calls that cannot be right.
 #include <ps/ps.h>
 
 #include <atomic>
@@ -207,7 +208,8 @@ void lengths(ps::KVWorker<char>* kv) {
   require_equal(none.size(), keys.size(), "lens that were empty are filled");
 }
 
-// Objects that were not empty at the call are not looked at again: here they end, or stand for other memory, before Wait.
+// Objects that were not empty at the call are not looked at again: here they end, or stand for
+// other memory, before Wait.
 void gone_before_wait(ps::KVWorker<char>* kv) {
   const ps::SArray<ps::Key> keys(keys_of_all_servers());
   const ps::SArray<int> lens = some_lens(keys.size());

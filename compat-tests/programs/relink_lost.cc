@@ -1,5 +1,5 @@
-// What ps/ps.h says when a node is lost: a server ends in the middle of a request, and every call of the others that
-// depends on it throws, with the reason.
+// What ps/ps.h says when a node is lost: a server ends in the middle of a request, and every call
+// of the others that depends on it throws, with the reason.
 #include <ps/ps.h>
 
 #include <unistd.h>

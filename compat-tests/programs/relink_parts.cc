@@ -1,5 +1,5 @@
-// What of ps/ps.h needs no job: arrays, ranges, messages, settings, queues, sorting and matching, checks and logs. One
-// process, of two units (relink_unit.cc).
+// What of ps/ps.h needs no job: arrays, ranges, messages, settings, queues, sorting and matching,
+// checks and logs. One process, of two units (relink_unit.cc).
 #include <ps/internal/assign_op.h>
 #include <ps/internal/parallel_kv_match.h>
 #include <ps/internal/parallel_sort.h>

@@ -1,5 +1,6 @@
-// Commands through ps/simple_app.h: to each group and to single nodes, answered at once, later from another thread, with
-// an error; texts of any bytes; and beside the requests of KVWorker and KVServer.
+// Commands through ps/simple_app.h: to each group and to single nodes, answered at once, later from
+// another thread, with an error; texts of any bytes; and beside the requests of KVWorker and
+// KVServer.
 #include <ps/ps.h>
 
 #include <atomic>
@@ -37,7 +38,8 @@ void to_everybody() {
   require_equal(handled.load(), kTimes, "commands that were handled");
 }
 
-// ---- everybody asks each group and each node: the customer has the number of the app then, everywhere
+// ---- everybody asks each group and each node: the customer has the number of the app then,
+// everywhere
 
 // Workers have no connection to other workers, nor servers to servers (upstream too).
 bool is_reachable(int receiver) {

@@ -1,5 +1,5 @@
-// A node's life through ps/ps.h, twice in one process: start, what is known of the job, barriers, the end. The second
-// time with other settings, which RELINK_AGAIN names as NAME=value,...
+// A node's life through ps/ps.h, twice in one process: start, what is known of the job, barriers,
+// the end. The second time with other settings, which RELINK_AGAIN names as NAME=value,...
 #include <ps/ps.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The same source over ps-lite and over pslite: prints what it sees, which must be the same. Only calls that all
-// generations have: upstream, BytePS 0.2.5, pslite.
+// The same source over ps-lite and over pslite: prints what it sees, which must be the same. Only
+// calls that all generations have: upstream, BytePS 0.2.5, pslite.
 #include <ps/ps.h>
 
 #include <algorithm>

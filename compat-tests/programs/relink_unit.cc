@@ -1,5 +1,5 @@
-// Half of a program whose other half is relink_parts.cc, where -DRELINK_TWO_UNITS calls it: the headers in two units of
-// one program are the same objects.
+// Half of a program whose other half is relink_parts.cc, where -DRELINK_TWO_UNITS calls it: the
+// headers in two units of one program are the same objects.
 #include <ps/internal/threadsafe_pqueue.h>
 #include <ps/ps.h>
 

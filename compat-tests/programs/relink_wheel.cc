@@ -1,7 +1,8 @@
-// A C++ worker in a job whose scheduler and servers are those of the wheel of MXNet; and the other way round: a C++
-// scheduler and C++ servers whose workers are the wheel's (relink_wheel.py).
+// A C++ worker in a job whose scheduler and servers are those of the wheel of MXNet; and the other
+// way round: a C++ scheduler and C++ servers whose workers are the wheel's (relink_wheel.py).
 //
-// What MXNet's nodes say to each other is from its kvstore_dist.h and kvstore_dist_server.h (1.9.1).
+// What MXNet's nodes say to each other is from its kvstore_dist.h and kvstore_dist_server.h
+// (1.9.1).
 #include <ps/ps.h>
 
 #include <cstring>

@@ -1,4 +1,5 @@
-"""A worker of the wheel whose servers are relink_wheel.cc: they add up whatever is pushed, so it is dist_async."""
+"""A worker of the wheel whose servers are relink_wheel.cc: they add up whatever is pushed, so it is
+dist_async."""
 
 import mxnet as mx
 import numpy as np

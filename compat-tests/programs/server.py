@@ -1,8 +1,10 @@
-"""A scheduler or server as mxnet runs it, without the import: the calls of mxnet/kvstore/kvstore_server.py, and no more.
+"""A scheduler or server as mxnet runs it, without the import: the calls of
+mxnet/kvstore/kvstore_server.py, and no more.
 
-`import mxnet` makes Python functions for 2500 operators first, for almost two seconds. A scheduler calls none,
-and its kvstore asks Python for nothing; neither does a server's if it has no optimizer, or if the store of ours has
-it. A server that asks nevertheless gets nothing, and its values are wrong. Errors look as they do there.
+`import mxnet` makes Python functions for 2500 operators first, for almost two seconds. A scheduler
+calls none, and its kvstore asks Python for nothing; neither does a server's if it has no optimizer,
+or if the store of ours has it. A server that asks nevertheless gets nothing, and its values are
+wrong. Errors look as they do there.
 """
 
 import ctypes

@@ -1,9 +1,11 @@
 // A node in one shared library, or the program that loads three of them. C++11.
 //
 //   -DNODE=name     the library: name() runs a whole node, whose role the argument says
-//   (else)          several LIBRARY FUNCTION ROLE ...   a process of several nodes, each in a library of its own
+//   (else)          several LIBRARY FUNCTION ROLE ...   a process of several nodes, each in a
+//                   library of its own
 //
-// Every library holds an archive of its own. The program has functions of libzmq's names: they must not be called.
+// Every library holds an archive of its own. The program has functions of libzmq's names: they must
+// not be called.
 
 #include <pslite.h>
 

@@ -1,4 +1,5 @@
-"""Trains dense and row_sparse keys with an optimizer; `late`: the row_sparse ones are made when it is there.
+"""Trains dense and row_sparse keys with an optimizer; `late`: the row_sparse ones are made when it
+is there.
 
 `sparse_optimizer.py CLASS [late]`. Prints what the worker is told, or the digest of what it pulled.
 """

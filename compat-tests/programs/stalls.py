@@ -1,8 +1,8 @@
 """Workers that keep each other waiting. Arguments: what; seconds.
 
-late: the second worker comes so much later to the second round. circle: keys are made twice, so that the first
-worker's push is a gradient for which it waits, while the second one is in the barrier behind it. compute: both compute
-for so long between two rounds.
+late: the second worker comes so much later to the second round. circle: keys are made twice, so
+that the first worker's push is a gradient for which it waits, while the second one is in the
+barrier behind it. compute: both compute for so long between two rounds.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """What MXNet's own server makes of three workers' pushes, for each element type.
 
-Argument 1: the kvstore's type. The workers push fixed data one after the other, without an optimizer.
-In the result there is a line for each type: its name and the bits of the three parts and of what is
-pulled, in hexadecimal.
+Argument 1: the kvstore's type. The workers push fixed data one after the other, without an
+optimizer. In the result there is a line for each type: its name and the bits of the three parts and
+of what is pulled, in hexadecimal.
 """
 
 import sys

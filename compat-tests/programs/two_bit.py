@@ -1,4 +1,5 @@
-"""What MXNet's 2-bit gradient compression makes of fixed data, through the functions in libmxnet.so.
+"""What MXNet's 2-bit gradient compression makes of fixed data, through the functions in
+libmxnet.so.
 
 Standard output, one line each:
 - `quantize THRESHOLD GRADIENT RESIDUAL COMPRESSED RESIDUAL`: before and after, in hexadecimal;

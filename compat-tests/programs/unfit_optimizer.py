@@ -1,4 +1,5 @@
-"""An optimizer meets a key that it can never update: `unfit_optimizer.py CASE [late]`; `late`: the key comes second.
+"""An optimizer meets a key that it can never update: `unfit_optimizer.py CASE [late]`; `late`: the
+key comes second.
 
 Prints where a worker was told so, and what.
 """

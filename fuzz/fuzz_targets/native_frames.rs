@@ -1,5 +1,5 @@
-//! The frames of the native data plane: no bytes may make their readers panic; what is read is within its
-//! bounds, and is written as the same bytes. The first byte says what the others are.
+//! The frames of the native data plane: no bytes may make their readers panic; what is read is
+//! within its bounds, and is written as the same bytes. The first byte says what the others are.
 
 #![no_main]
 

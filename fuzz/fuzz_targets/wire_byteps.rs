@@ -1,5 +1,5 @@
-//! The readers of BytePS's metadata: no bytes may make one panic or take much memory. What it reads can be
-//! written, and reads as the same again. The first byte says which of the two.
+//! The readers of BytePS's metadata: no bytes may make one panic or take much memory. What it reads
+//! can be written, and reads as the same again. The first byte says which of the two.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The reader of a message's metadata: no bytes may make it panic or take much memory. What it reads
-//! can be written, and reads as the same again.
+//! The reader of a message's metadata: no bytes may make it panic or take much memory. What it
+//! reads can be written, and reads as the same again.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-// dmlc/base.h: the switches of dmlc's logging, for programs that get them from ps-lite's folder. If the application has
-// dmlc-core's own file of this name, that one is taken, whichever of the two is found first.
+// dmlc/base.h: the switches of dmlc's logging, for programs that get them from ps-lite's folder. If
+// the application has dmlc-core's own file of this name, that one is taken, whichever of the two is
+// found first.
 #ifndef PSLITE_DMLC_BASE_H_
 #define PSLITE_DMLC_BASE_H_
 #pragma GCC system_header

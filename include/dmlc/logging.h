@@ -1,5 +1,6 @@
-// dmlc/logging.h: CHECK, LOG and dmlc::Error, for programs that get them from ps-lite's folder. If the application has
-// dmlc-core's own file of this name, that one is taken, whichever of the two is found first.
+// dmlc/logging.h: CHECK, LOG and dmlc::Error, for programs that get them from ps-lite's folder. If
+// the application has dmlc-core's own file of this name, that one is taken, whichever of the two is
+// found first.
 #ifndef PSLITE_DMLC_LOGGING_H_
 #define PSLITE_DMLC_LOGGING_H_
 #pragma GCC system_header

@@ -1,6 +1,7 @@
 // ps/ps.h: all of the interface: upstream ps-lite's, and what BytePS's adds to it.
 //
-// It is a layer over pslite.h and has no code of its own to link: a program needs libps.a or libps.so.
+// It is a layer over pslite.h and has no code of its own to link: a program needs libps.a or
+// libps.so.
 #ifndef PS_PS_H_
 #define PS_PS_H_
 
@@ -89,7 +90,8 @@ inline void _StartPS(int customer_id, Node::Role role, int rank, bool do_barrier
                  [&] { start(Postoffice::GetWorker(instance_idx), Node::WORKER); }});
 }
 
-// All instances of this process, each with the rank that the lists say; an empty list: none of that role.
+// All instances of this process, each with the rank that the lists say; an empty list: none of that
+// role.
 inline void _StartPSGroup(int customer_id, std::vector<int> worker_ranks, std::vector<int> server_ranks, bool do_barrier,
                           const char* argv0) {
   std::vector<std::function<void()>> starts;
@@ -106,8 +108,8 @@ inline void _StartPSGroup(int customer_id, std::vector<int> worker_ranks, std::v
   abi::together(starts);
 }
 
-// Joins the job in the given role, whatever DMLC_ROLE says; JOINT: as a server and as a worker. rank: the one that the
-// process wishes for, or -1; with DMLC_GROUP_SIZE over 1 it must be said.
+// Joins the job in the given role, whatever DMLC_ROLE says; JOINT: as a server and as a worker.
+// rank: the one that the process wishes for, or -1; with DMLC_GROUP_SIZE over 1 it must be said.
 inline void StartPS(int customer_id, Node::Role role, int rank, bool do_barrier, const char* argv0 = nullptr) {
   Postoffice::Init(role);
   const int group = Postoffice::Get()->group_size();

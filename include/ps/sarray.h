@@ -17,10 +17,12 @@
 
 namespace ps {
 
-// Where an array lies (BytePS). pslite moves bytes of the host's memory only; these are for the application.
+// Where an array lies (BytePS). pslite moves bytes of the host's memory only; these are for the
+// application.
 enum DeviceType { UNK, CPU, GPU };
 
-// An array whose copies, casts and segments share one piece of memory, which is freed with the last of them.
+// An array whose copies, casts and segments share one piece of memory, which is freed with the last
+// of them.
 template <typename V>
 class SArray {
  public:
@@ -48,8 +50,9 @@ class SArray {
     take_devices(other);
   }
 
-  // Memory of the caller, not copied. deletable: it came from new[] and is freed with the last owner; else the caller
-  // keeps it until nobody uses the array, nor the library what was sent from it.
+  // Memory of the caller, not copied. deletable: it came from new[] and is freed with the last
+  // owner; else the caller keeps it until nobody uses the array, nor the library what was sent from
+  // it.
   SArray(V* data, size_t size, bool deletable = false) { lend(data, size, deletable); }
   SArray(V* data, size_t size, DeviceType src_device_type, int src_device_id, DeviceType dst_device_type,
          int dst_device_id, bool deletable = false) {
@@ -103,7 +106,8 @@ class SArray {
     ptr_ = memory;
   }
 
-  // Within the capacity in place, which all who share the memory see; else in new memory. New elements get `value`.
+  // Within the capacity in place, which all who share the memory see; else in new memory. New
+  // elements get `value`.
   void resize(size_t size, V value = 0) {
     const size_t before = size_;
     if (capacity_ < size) reserve_exactly(size + 5);

@@ -100,8 +100,8 @@ struct SimpleData {
 
 class SimpleApp {
  public:
-  // Both handles are called on the customer's thread, one message at a time. If one for requests throws, the command
-  // fails at its sender with that text.
+  // Both handles are called on the customer's thread, one message at a time. If one for requests
+  // throws, the command fails at its sender with that text.
   typedef std::function<void(const SimpleData& received, SimpleApp* app)> Handle;
 
   explicit SimpleApp(int app_id, int customer_id, Postoffice* postoffice = nullptr) {
@@ -122,7 +122,8 @@ class SimpleApp {
     return timestamp;
   }
 
-  // Blocks until all have answered. Throws dmlc::Error if one could not obey or cannot answer any more.
+  // Blocks until all have answered. Throws dmlc::Error if one could not obey or cannot answer any
+  // more.
   virtual inline void Wait(int timestamp) { obj_->WaitRequest(timestamp); }
 
   // Answers a command: once, from any thread, also later. If the sender is gone, that is logged.
@@ -172,7 +173,8 @@ class SimpleApp {
   Customer* obj_ = nullptr;
 
  private:
-  // A command that comes right after the app was made waits so long for the handle that is set next.
+  // A command that comes right after the app was made waits so long for the handle that is set
+  // next.
   std::chrono::steady_clock::time_point handle_expected() const { return made_ + std::chrono::milliseconds(100); }
 
   void request(const SimpleData& data) {

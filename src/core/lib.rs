@@ -6,8 +6,8 @@
 //! - `wire` knows bytes, `values` what keys and values are made of and how they are summed;
 //! - `cluster`, `kv`, `delivery`, `store` and `placement` are state machines beside each other.
 //!
-//! No clock, socket, file, thread or random source: time, chance and what arrived are arguments. `clippy.toml`
-//! beside this file has the list of what must not be called.
+//! No clock, socket, file, thread or random source: time, chance and what arrived are arguments.
+//! `clippy.toml` beside this file has the list of what must not be called.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

@@ -1,6 +1,7 @@
-//! Numbers that a seed decides: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-//! generators", 2014). Small, documented, the same on every machine; not for secrets. The only source of chance
-//! of the simulation and the tests, and where a running node needs any it brings the seed.
+//! Numbers that a seed decides: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
+//! number generators", 2014). Small, documented, the same on every machine; not for secrets. The
+//! only source of chance of the simulation and the tests, and where a running node needs any it
+//! brings the seed.
 
 use std::time::Duration;
 

@@ -13,8 +13,8 @@ use pslite_transport::address as net;
 use pslite_transport::native::{Carriers, NativeOptions, NativeTransport};
 use pslite_transport::zmq::{Endpoint, TransportError, ZmqTransport};
 
-/// A number that no other start of this node has, and that nobody can guess: the job's token is made
-/// of the scheduler's.
+/// A number that no other start of this node has, and that nobody can guess: the job's token is
+/// made of the scheduler's.
 pub(super) fn incarnation() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
     // The keys of the hash come from the system's random numbers.
@@ -60,7 +60,8 @@ pub(super) fn bind(
 fn abilities(settings: &Settings) -> u64 {
     if !settings.speaks_extensions() {
         if settings.elastic && settings.dialect.is_byteps() {
-            let text = "PSLITE_ELASTIC=1 has no effect with PSLITE_WIRE: only the wire mxnet can say where keys are";
+            let text = "PSLITE_ELASTIC=1 has no effect with PSLITE_WIRE: only the wire mxnet can \
+                say where keys are";
             log::write(Level::Warning, text);
         }
         return 0;
@@ -70,7 +71,8 @@ fn abilities(settings: &Settings) -> u64 {
     if settings.elastic && !elastic {
         log::write(
             Level::Warning,
-            "PSLITE_ELASTIC=1 has no effect with PS_RESEND, or several nodes of a role in a process: keys do not \
+            "PSLITE_ELASTIC=1 has no effect with PS_RESEND, or several nodes of a role in a \
+             process: keys do not \
              move in this job",
         );
     }
@@ -82,7 +84,8 @@ fn abilities(settings: &Settings) -> u64 {
     } else if settings.elastic_workers {
         log::write(
             Level::Warning,
-            "PSLITE_ELASTIC_WORKERS=1 has no effect without PSLITE_ELASTIC=1: the death of a worker ends the job",
+            "PSLITE_ELASTIC_WORKERS=1 has no effect without PSLITE_ELASTIC=1: the death of a \
+             worker ends the job",
         );
     }
     if elastic && settings.joins && settings.role == Role::Server {
@@ -97,7 +100,8 @@ fn abilities(settings: &Settings) -> u64 {
 /// Makes the native data plane and listens: its port, on the address where the node listens, from
 /// `PSLITE_PORT_RANGE` if that is set. `None` if this node does without: with the stock wire, Unix
 /// sockets, resending or thrown-away messages, all of which are about the stock wire; and on the
-/// scheduler, which sends no data. Where it is not asked for by name and cannot be, the stock wire does.
+/// scheduler, which sends no data. Where it is not asked for by name and cannot be, the stock wire
+/// does.
 pub(super) fn native(
     settings: &Settings,
     hostname: &str,
@@ -113,7 +117,8 @@ pub(super) fn native(
         let nodes = settings.num_workers + settings.num_servers;
         if usize::from(high - low) + 1 < 2 * nodes {
             let text = format!(
-                "data take the stock wire: PSLITE_PORT_RANGE={low}-{high} has fewer than two ports for \
+                "data take the stock wire: PSLITE_PORT_RANGE={low}-{high} has fewer than two \
+                 ports for \
                  each of {nodes} nodes"
             );
             log::write(Level::Warning, &text);

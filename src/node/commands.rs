@@ -1,6 +1,6 @@
-//! A worker's commands to the servers of a job whose servers come and go (docs/elastic.md, "Joining and leaving"):
-//! sends what `kv::commands` says, and ends those that nobody is left to answer. May touch `kv`, `store::command` (which
-//! commands stay in force) and the van.
+//! A worker's commands to the servers of a job whose servers come and go (docs/elastic.md, "Joining
+//! and leaving"): sends what `kv::commands` says, and ends those that nobody is left to answer. May
+//! touch `kv`, `store::command` (which commands stay in force) and the van.
 
 use bytes::Bytes;
 
@@ -15,8 +15,8 @@ use pslite_core::wire::elastic::Placed;
 use pslite_core::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
 
 impl Requests {
-    /// Commands do not wait for a server that is gone: those that are left have them, or may have. What none of
-    /// them has waits for a policy.
+    /// Commands do not wait for a server that is gone: those that are left have them, or may have.
+    /// What none of them has waits for a policy.
     pub(super) fn end_commands(&mut self, server: NodeId) -> Vec<Finished<Payload>> {
         self.commands.lost(server);
         let bound = self.bound_to(server).into_iter();
@@ -56,8 +56,8 @@ impl Shared {
         Ok(timestamp)
     }
 
-    /// By a new policy some servers are released, and others may be those that commands go to: says again what
-    /// nobody has who lives.
+    /// By a new policy some servers are released, and others may be those that commands go to: says
+    /// again what nobody has who lives.
     pub(super) fn commands_by_policy(&self, released: &[NodeId]) {
         let Ok(van) = self.van() else { return };
         let servers = command_servers(&van);

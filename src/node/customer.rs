@@ -1,8 +1,8 @@
 //! Customers: who sends requests and gets messages (customer.cc, simple_app.h, kv_app.h).
 //!
-//! The application's code runs one piece at a time for each customer: the handler of its messages and
-//! the ends of its requests (`service`). Requests may be made and waited for from any thread. What is
-//! counted and put together is decided in `kv`; here are the locks.
+//! The application's code runs one piece at a time for each customer: the handler of its messages
+//! and the ends of its requests (`service`). Requests may be made and waited for from any thread.
+//! What is counted and put together is decided in `kv`; here are the locks.
 
 mod oldest;
 mod parts;
@@ -73,7 +73,7 @@ impl Default for Values {
     }
 }
 
-// ---- one customer ---------------------------------------------------------------------------------
+// ---- one customer -------------------------------------------------------------------------------
 
 /// Where the running van is found, if the node runs.
 pub(crate) type VanSlot = Arc<RwLock<Option<Arc<Van>>>>;
@@ -95,7 +95,8 @@ pub(crate) struct Shared {
     pub(crate) waits: AtomicBool,
     /// Serves requests in place of the handler, if this is a server with a store.
     pub(crate) shell: OnceLock<Shell>,
-    /// Stands between keys that move and the handler, if this is a server without a store. See [`Shared::movable`].
+    /// Stands between keys that move and the handler, if this is a server without a store. See
+    /// [`Shared::movable`].
     movable: OnceLock<Movable>,
     /// Of a worker: when to say for whom its oldest request waits.
     oldest: Mutex<OldestWatch>,
@@ -324,7 +325,7 @@ impl CustomerHandle {
         self.shared.customer_id
     }
 
-    // ---- requests in general (customer.cc) -------------------------------------------------------
+    // ---- requests in general (customer.cc) ------------------------------------------------------
 
     /// A new request to a node or group; its number.
     ///
@@ -364,7 +365,7 @@ impl CustomerHandle {
         })
     }
 
-    // ---- SimpleApp -------------------------------------------------------------------------------
+    // ---- SimpleApp ------------------------------------------------------------------------------
 
     /// Sends a command to every node behind `recver` (simple_app.h:104).
     ///
@@ -411,7 +412,7 @@ impl CustomerHandle {
         self.shared.simple_respond(request, body, error)
     }
 
-    // ---- KVWorker ----------------------------------------------------------------------------------
+    // ---- KVWorker -------------------------------------------------------------------------------
 
     /// From now on responses are put together here and do not reach the handler.
     pub fn attach_worker(&self, value_size: usize) {

@@ -24,7 +24,8 @@ pub(crate) struct Customers {
 }
 
 impl Customers {
-    /// Puts a message into its customer's queue, or aside until the customer exists. `wait`: for room.
+    /// Puts a message into its customer's queue, or aside until the customer exists. `wait`: for
+    /// room.
     ///
     /// # Errors
     /// Too many wait aside; the text says for whom.

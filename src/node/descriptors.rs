@@ -1,9 +1,10 @@
-//! How many file descriptors a node needs, by its role and the counts of the job; makes room for them at the start.
+//! How many file descriptors a node needs, by its role and the counts of the job; makes room for
+//! them at the start.
 //!
-//! Counted on running jobs (`compat-tests/test_descriptors.py` counts again): a peer costs two on the stock wire, a
-//! connection in each direction; on the native data plane besides two for each connection over TCP (one in each
-//! direction), or four over shared memory: the sockets, and the bells that wake this node and the peer. So six at
-//! most, with one connection.
+//! Counted on running jobs (`compat-tests/test_descriptors.py` counts again): a peer costs two on
+//! the stock wire, a connection in each direction; on the native data plane besides two for each
+//! connection over TCP (one in each direction), or four over shared memory: the sockets, and the
+//! bells that wake this node and the peer. So six at most, with one connection.
 
 use super::error::{NodeError, Result};
 use super::settings::Settings;
@@ -16,7 +17,8 @@ const OWN: u64 = 48;
 const STOCK: u64 = 2;
 /// A peer on the native data plane besides, whichever way it takes.
 const NATIVE: u64 = 4;
-/// While a connection of the native data plane is made: the one over which it is asked, or the memory.
+/// While a connection of the native data plane is made: the one over which it is asked, or the
+/// memory.
 const MAKING: u64 = 2;
 /// A node comes to the scheduler again with a name, before its first connection has ended.
 const ANEW: u64 = 1;
@@ -43,7 +45,8 @@ fn needed(settings: &Settings) -> u64 {
     }
 }
 
-/// Makes room for the descriptors of this node, and as far as possible for those of as many nodes again, which may join.
+/// Makes room for the descriptors of this node, and as far as possible for those of as many nodes
+/// again, which may join.
 ///
 /// # Errors
 /// The process may not have as many.
@@ -55,8 +58,10 @@ pub(super) fn provide(settings: &Settings) -> Result<()> {
 fn refusal(settings: &Settings, needed: u64, few: TooFew) -> String {
     let TooFew { open, limit } = few;
     format!(
-        "a job of {} workers and {} servers needs up to {needed} more file descriptors here, {open} are open, and this \
-         process may have {limit}: raise the hard limit to {} or more (ulimit -Hn, LimitNOFILE= of systemd, \
+        "a job of {} workers and {} servers needs up to {needed} more file descriptors here, \
+         {open} are open, and this \
+         process may have {limit}: raise the hard limit to {} or more (ulimit -Hn, LimitNOFILE= \
+         of systemd, \
          --ulimit nofile= of Docker)",
         settings.num_workers,
         settings.num_servers,

@@ -1,5 +1,6 @@
-//! A worker's requests about keys that move: gives the parts of each to the state machine in `kv`, sends what
-//! it says, and puts the answers together. May touch `kv`, `values::kind` (what a request is about) and the van.
+//! A worker's requests about keys that move: gives the parts of each to the state machine in `kv`,
+//! sends what it says, and puts the answers together. May touch `kv`, `values::kind` (what a
+//! request is about) and the van.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,8 +30,8 @@ impl Requests {
         let homes = (0..van.settings().num_servers).map(server_id).collect();
         let (life, rank) =
             van.with_cluster(|cluster, _| (cluster.my_life(), id_to_rank(cluster.me().id)));
-        // MXNet's rank 0 pushes each initial value with its first customer, whether others train already or not
-        // (kvstore_dist.h, InitImpl).
+        // MXNet's rank 0 pushes each initial value with its first customer, whether others train
+        // already or not (kvstore_dist.h, InitImpl).
         let mut flights = Flights::come_back(homes, life, rank == 0 && customer_id == 0);
         if let Some(word) = van.policy() {
             let nothing_is_open = flights.policy(van.now(), &word, &mut Vec::new());
@@ -198,8 +199,8 @@ impl Shared {
         }
     }
 
-    /// Sends on the thread that handles answers: nobody can be told of an error but those who wait, and
-    /// who fails the job tells them.
+    /// Sends on the thread that handles answers: nobody can be told of an error but those who wait,
+    /// and who fails the job tells them.
     fn send_again(&self, van: &Arc<Van>, messages: Vec<Outgoing>) {
         if let Err(error) = self.send_parts(van, messages) {
             pslite_observe::log::write(pslite_observe::log::Level::Verbose, &error.to_string());

@@ -1,6 +1,7 @@
-//! The gate between rounds (`kv::gate`), right in front of an application's handler: what it is given goes through the
-//! gate, and the values of its answers carry a mark whose end says that nobody reads them any more, however they travel.
-//! May touch the customer; the rules are the gate's.
+//! The gate between rounds (`kv::gate`), right in front of an application's handler: what it is
+//! given goes through the gate, and the values of its answers carry a mark whose end says that
+//! nobody reads them any more, however they travel. May touch the customer; the rules are the
+//! gate's.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -93,8 +94,8 @@ impl Shared {
         self.shell.get().is_none() && settings.holds_pushes.unwrap_or_else(stateless)
     }
 
-    /// The values of an answer, watched if the gate wants to know when they are out of our memory. `request`: as the
-    /// application was given it.
+    /// The values of an answer, watched if the gate wants to know when they are out of our memory.
+    /// `request`: as the application was given it.
     pub(super) fn watch_answer(&self, request: &Meta, kv: KvPairs) -> KvPairs {
         let answer =
             if request.pull { self.gating.with(|gate| gate.answered(request)) } else { None };
@@ -102,15 +103,16 @@ impl Shared {
         let customer = Weak::clone(&self.me);
         let unread = Unread { values: kv.vals, answer, customer };
         let vals = match self.van() {
-            // The application's memory would be read again if the connection broke: they get their own, and it is over
-            // with.
+            // The application's memory would be read again if the connection broke: they get their
+            // own, and it is over with.
             Ok(van) if van.keeps_sent(request.sender) => own_copy(&van, &unread.values),
             _ => Bytes::from_owner(unread),
         };
         KvPairs { vals, ..kv }
     }
 
-    /// The application answers this request with a message of its own, whose memory is its own affair.
+    /// The application answers this request with a message of its own, whose memory is its own
+    /// affair.
     pub(super) fn gate_answered(&self, request: &Meta) {
         self.queue(self.gating.with(|gate| match gate.answered(request) {
             Some(answer) => gate.flushed(answer),
@@ -160,7 +162,8 @@ fn say(van: &Arc<Van>, GaveUp { key, awaited }: &GaveUp) {
     let who: Vec<String> =
         awaited.iter().map(|id| van.with_cluster(|cluster, _| cluster.describe(*id))).collect();
     let text = format!(
-        "a push of key {} waited {} s for pulls of {}: pushes of it are not held back any more (PSLITE_HOLD_PUSHES)",
+        "a push of key {} waited {} s for pulls of {}: pushes of it are not held back any more \
+         (PSLITE_HOLD_PUSHES)",
         key - begin,
         PATIENCE.as_secs(),
         who.join(", ")

@@ -1,8 +1,9 @@
-//! The scheduler's journal as a file of this host (`docs/elastic.md`; the records are `cluster::journal`'s):
-//! a record is on the disk before anybody acts on it. May touch that file and nothing else.
+//! The scheduler's journal as a file of this host (`docs/elastic.md`; the records are
+//! `cluster::journal`'s): a record is on the disk before anybody acts on it. May touch that file
+//! and nothing else.
 //!
-//! The file is locked, so that two schedulers cannot go on with one job. It is written anew when it has grown to
-//! a few times what it adds up to.
+//! The file is locked, so that two schedulers cannot go on with one job. It is written anew when it
+//! has grown to a few times what it adds up to.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
@@ -37,11 +38,12 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the file, or makes it. The state is that of a job that has not ended, if there is one in it.
+    /// Opens the file, or makes it. The state is that of a job that has not ended, if there is one
+    /// in it.
     ///
     /// # Errors
-    /// It cannot be read or written, another scheduler has it, it is something else, or it is damaged. The
-    /// text names it and what to do.
+    /// It cannot be read or written, another scheduler has it, it is something else, or it is
+    /// damaged. The text names it and what to do.
     pub(super) fn open(path: &Path) -> Result<(Self, Option<State>)> {
         let fail =
             |text: String| NodeError::Config(format!("PSLITE_JOURNAL={}: {text}", path.display()));
@@ -94,8 +96,8 @@ impl Journal {
         self.file.sync_all()
     }
 
-    /// Writes a record; it is on the disk when this returns. If it cannot be, the journal is emptied: a
-    /// scheduler that went on with an old one would do harm.
+    /// Writes a record; it is on the disk when this returns. If it cannot be, the journal is
+    /// emptied: a scheduler that went on with an old one would do harm.
     pub(super) fn append(&mut self, record: &Record) {
         if self.failed {
             return;
@@ -105,7 +107,8 @@ impl Journal {
             self.failed = true;
             let _ = self.file.set_len(0);
             let text = format!(
-                "PSLITE_JOURNAL={}: cannot be written ({error}); the job goes on, but if this scheduler \
+                "PSLITE_JOURNAL={}: cannot be written ({error}); the job goes on, but if this \
+                 scheduler \
                  is lost it ends",
                 self.path.display()
             );

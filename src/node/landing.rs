@@ -1,10 +1,12 @@
-//! Pulled values are received straight into the memory of who asked for them: tells the transport, as soon as the head
-//! of an answer is there, where its values belong. May touch `kv` types, the customers and the transport's `Sink`.
+//! Pulled values are received straight into the memory of who asked for them: tells the transport,
+//! as soon as the head of an answer is there, where its values belong. May touch `kv` types, the
+//! customers and the transport's `Sink`.
 //!
-//! An answer lands only if a request waits for it, and its values are as many as were expected: what the head says is
-//! compared, never used. The memory is withdrawn before its request ends, however that ends; an answer whose memory was
-//! withdrawn meanwhile goes no further. Two answers never land in the same bytes; the second is received elsewhere, as
-//! is every answer that does not fit, and is copied when the request ends (`PullSink::take`).
+//! An answer lands only if a request waits for it, and its values are as many as were expected:
+//! what the head says is compared, never used. The memory is withdrawn before its request ends,
+//! however that ends; an answer whose memory was withdrawn meanwhile goes no further. Two answers
+//! never land in the same bytes; the second is received elsewhere, as is every answer that does not
+//! fit, and is copied when the request ends (`PullSink::take`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,7 +25,8 @@ use pslite_core::wire::{self, Meta, NodeId, server_id};
 use pslite_transport::native::{Place, Sink};
 use pslite_transport::{CallersMemory, Claim};
 
-/// Smaller destinations gain nothing: their answers are copied from the buffer that they are read to, several at a time.
+/// Smaller destinations gain nothing: their answers are copied from the buffer that they are read
+/// to, several at a time.
 pub const LANDS_MIN: usize = 64 << 10;
 /// Which data frame has the values.
 const VALS: usize = 1;
@@ -37,8 +40,8 @@ pub trait PullSink: Send {
     fn destination(&self) -> Option<Destination> {
         None
     }
-    /// Copies the parts to where the caller wants them, but for those that were received there. How many bytes of
-    /// values were copied.
+    /// Copies the parts to where the caller wants them, but for those that were received there. How
+    /// many bytes of values were copied.
     ///
     /// # Errors
     /// The destination does not fit; the text becomes the request's error.
@@ -81,8 +84,8 @@ impl Landings {
         lock(&self.0).insert(timestamp, target);
     }
 
-    /// How it was cut: for each rank that is asked the request to it, and the bytes of an element if that may be cut
-    /// further. `again`: its values may have to be sent again.
+    /// How it was cut: for each rank that is asked the request to it, and the bytes of an element
+    /// if that may be cut further. `again`: its values may have to be sent again.
     pub(super) fn cut<'a>(
         &self,
         timestamp: i32,
@@ -94,7 +97,8 @@ impl Landings {
         let Some(Target { destination, spans }) = open.get_mut(&timestamp) else { return };
         let slices: SmallVec<[_; 4]> = slices.collect();
         *spans = layout(&slices, destination, value_size).unwrap_or_default();
-        // What a server gets is complete before it answers; but what others get must not be overwritten.
+        // What a server gets is complete before it answers; but what others get must not be
+        // overwritten.
         let memory = &destination.memory;
         let apart = |(span, (_, kv, _)): (&Span, &(usize, &KvPairs, u64))| {
             let same = memory.is_at(span.at, &kv.vals) && kv.vals.len() == span.len;

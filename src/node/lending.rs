@@ -1,5 +1,5 @@
-//! Gives the store memory that peers of this host may read: then a pull is answered without a copy. May touch
-//! `store` and `transport`, which do not know each other.
+//! Gives the store memory that peers of this host may read: then a pull is answered without a copy.
+//! May touch `store` and `transport`, which do not know each other.
 
 use pslite_core::values::{Allocator, Memory};
 use pslite_transport::native::{Block, LEND_MIN, LentMemory};

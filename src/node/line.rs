@@ -1,10 +1,10 @@
-//! The line in front of a customer: what arrived is handled one item at a time, by the customer's own
-//! thread or, if nobody waits, at once by the thread that brought it. It knows nothing of what an item
-//! means; ours alone is who may handle the next one.
+//! The line in front of a customer: what arrived is handled one item at a time, by the customer's
+//! own thread or, if nobody waits, at once by the thread that brought it. It knows nothing of what
+//! an item means; ours alone is who may handle the next one.
 //!
-//! Handling at once saves a thread switch for every message, and that is most of what a small message
-//! costs. It is refused to an item that would overtake another, and for a while after one that took
-//! long: then receiving and handling are better off side by side.
+//! Handling at once saves a thread switch for every message, and that is most of what a small
+//! message costs. It is refused to an item that would overtake another, and for a while after one
+//! that took long: then receiving and handling are better off side by side.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -17,8 +17,8 @@ use pslite_core::fifo::PriorityFifo;
 const SLOW: Duration = Duration::from_micros(250);
 /// How many items go through the queue after a slow one.
 const QUEUED_AFTER_SLOW: u32 = 64;
-/// Items that wait. Beyond it the thread that receives waits too: then the connections fill up and the
-/// peers wait. What tells of a loss is queued all the same.
+/// Items that wait. Beyond it the thread that receives waits too: then the connections fill up and
+/// the peers wait. What tells of a loss is queued all the same.
 const ITEMS_MAX: usize = 65_536;
 
 /// See the module.
@@ -68,7 +68,8 @@ impl<T> Line<T> {
         }
     }
 
-    /// Waits until there is room for one more item; nobody else may bring one meanwhile but by `push`.
+    /// Waits until there is room for one more item; nobody else may bring one meanwhile but by
+    /// `push`.
     fn room(&self) -> MutexGuard<'_, State<T>> {
         let mut state = lock(&self.state);
         while state.items.len() >= ITEMS_MAX && state.bounded && !state.closed {
@@ -263,8 +264,8 @@ mod tests {
         waiter.join().unwrap();
     }
 
-    /// Two threads bring items, one more works the queue off: never two at a time, each one's items in
-    /// their order, none lost.
+    /// Two threads bring items, one more works the queue off: never two at a time, each one's items
+    /// in their order, none lost.
     #[test]
     fn items_are_handled_one_at_a_time_in_order() {
         const EACH: usize = 20_000;

@@ -1,9 +1,9 @@
-//! A server whose application serves requests with its own handler, in a job whose keys move: gives the requests to the
-//! state machine (`store::opaque`), and to the application what that says. May touch the customer and the van; decides
-//! nothing.
+//! A server whose application serves requests with its own handler, in a job whose keys move: gives
+//! the requests to the state machine (`store::opaque`), and to the application what that says. May
+//! touch the customer and the van; decides nothing.
 //!
-//! All but [`Movable::answered`] is called by who has the customer's turn (`line`). So the application is asked for the
-//! state of a key while its handler does not run.
+//! All but [`Movable::answered`] is called by who has the customer's turn (`line`). So the
+//! application is asked for the state of a key while its handler does not run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -23,11 +23,12 @@ use pslite_core::wire::elastic::{Claim, Order, Transfer, Word};
 use pslite_core::wire::{Key, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
-/// What an application does so that its keys can move. Keys are those of requests. Called on a thread of the library
-/// while the handler of the customer does not run; all requests for the key were answered before.
+/// What an application does so that its keys can move. Keys are those of requests. Called on a
+/// thread of the library while the handler of the customer does not run; all requests for the key
+/// were answered before.
 pub trait KeyState: Send + Sync {
-    /// True if nothing is kept of a key between rounds: then its first pushes make it elsewhere, and it is neither
-    /// exported nor imported.
+    /// True if nothing is kept of a key between rounds: then its first pushes make it elsewhere,
+    /// and it is neither exported nor imported.
     fn is_stateless(&self) -> bool;
 
     /// All that is kept of a key.
@@ -88,8 +89,8 @@ pub(crate) struct Movable {
     said: Mutex<Said>,
 }
 
-/// The keys of an answer on its way: kept until the worker has confirmed it (over zmq, until it is in the kernel's
-/// hands). The values say nothing of that: those that are lent are kept for longer.
+/// The keys of an answer on its way: kept until the worker has confirmed it (over zmq, until it is
+/// in the kernel's hands). The values say nothing of that: those that are lent are kept for longer.
 struct Underway {
     keys: Bytes,
     fetch: Fetch,
@@ -104,7 +105,8 @@ impl AsRef<[u8]> for Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        // On any thread, perhaps with a link's lock: the state machine is never locked while something is sent.
+        // On any thread, perhaps with a link's lock: the state machine is never locked while
+        // something is sent.
         if let Some(customer) = self.customer.upgrade()
             && let Some(movable) = customer.movable()
         {
@@ -138,7 +140,8 @@ impl Movable {
                 forgets: self.state.can_forget(),
             });
             if let Some(word) = van.policy() {
-                keys.policy(van.now(), &word, &mut Vec::new()); // It has nothing yet that could follow from it.
+                // It has nothing yet that could follow from it.
+                keys.policy(van.now(), &word, &mut Vec::new());
             }
             Mutex::new(keys)
         })
@@ -211,7 +214,8 @@ impl Movable {
         self.claim_news(customer, false);
     }
 
-    /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the next tick.
+    /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
+    /// next tick.
     fn claim_news(&self, customer: &Shared, can_wait: bool) {
         let Ok(van) = customer.van() else { return };
         let mut said = lock(&self.said);
@@ -241,8 +245,8 @@ impl Movable {
         }
     }
 
-    /// The application answers a request, as it was given to it. The request as its sender knows it, and what goes to it;
-    /// `None` if nobody gets this answer. On any thread.
+    /// The application answers a request, as it was given to it. The request as its sender knows
+    /// it, and what goes to it; `None` if nobody gets this answer. On any thread.
     pub(crate) fn answered(
         &self,
         customer: &Shared,

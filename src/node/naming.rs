@@ -1,5 +1,6 @@
-//! The names that a node needs before it is made: the scheduler's, and its own. Where a name may still get an address
-//! that is waited for; anywhere else it is an error at once, as on stock. May ask the resolver, log and sleep.
+//! The names that a node needs before it is made: the scheduler's, and its own. Where a name may
+//! still get an address that is waited for; anywhere else it is an error at once, as on stock. May
+//! ask the resolver, log and sleep.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -16,8 +17,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The longest time to wait for it, so that the sum of two stays a time.
 const NEVER: Duration = Duration::from_secs(1 << 32);
 
-/// True if a name without an address may get one: in Kubernetes, where a service has none before its pod runs, and
-/// where the user said how long a start may take.
+/// True if a name without an address may get one: in Kubernetes, where a service has none before
+/// its pod runs, and where the user said how long a start may take.
 const fn may_come(settings: &Settings) -> bool {
     settings.kubernetes || settings.names_may_come || settings.start_timeout.is_some()
 }
@@ -25,8 +26,8 @@ const fn may_come(settings: &Settings) -> bool {
 /// Returns when the names have an address, with the time that this took.
 ///
 /// # Errors
-/// One has none and will not get one, or not within `PSLITE_START_TIMEOUT`. A name to listen on that is not waited for
-/// is no error here: who listens says why it cannot.
+/// One has none and will not get one, or not within `PSLITE_START_TIMEOUT`. A name to listen on
+/// that is not waited for is no error here: who listens says why it cannot.
 pub(super) fn wait_for_names(settings: &Settings) -> Result<Duration> {
     let began = Instant::now();
     if settings.local {
@@ -60,7 +61,8 @@ fn wait_for(variable: &str, host: &str, settings: &Settings, began: Instant) -> 
         let text = format!("{variable}={host}: {why}");
         if !may_come(settings) {
             return Err(NodeError::Address(format!(
-                "{text}; write the scheduler's address or a name that this host knows. If the name comes later, set \
+                "{text}; write the scheduler's address or a name that this host knows. If the \
+                 name comes later, set \
                  PSLITE_START_TIMEOUT to how long to wait for it"
             )));
         }

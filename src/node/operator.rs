@@ -1,5 +1,5 @@
-//! An operator: asks the scheduler of a job from outside (`pslite status`, `pslite drain`). It has no place in the
-//! job; it listens on a port of its own, and says in its question where.
+//! An operator: asks the scheduler of a job from outside (`pslite status`, `pslite drain`). It has
+//! no place in the job; it listens on a port of its own, and says in its question where.
 
 use std::sync::mpsc;
 use std::thread;
@@ -25,7 +25,8 @@ pub struct Operator {
     pub host: String,
     /// The scheduler's port.
     pub port: u16,
-    /// The address to listen on, as the scheduler knows it; none: the one from which packets to it leave.
+    /// The address to listen on, as the scheduler knows it; none: the one from which packets to it
+    /// leave.
     pub own_host: Option<String>,
     /// How long to wait for the answer.
     pub timeout: Duration,
@@ -42,7 +43,8 @@ impl Operator {
             .ok_or_else(|| NodeError::Protocol("the scheduler is of another version".to_owned()))
     }
 
-    /// Empty that server and release it. What the scheduler says to it; the emptying takes its time.
+    /// Empty that server and release it. What the scheduler says to it; the emptying takes its
+    /// time.
     ///
     /// # Errors
     /// As [`Self::status`], or the scheduler refuses, and says why.
@@ -82,7 +84,8 @@ impl Operator {
         transport.close(Duration::ZERO);
         answer.ok_or_else(|| {
             NodeError::Timeout(format!(
-                "no scheduler of pslite answers at {}:{} within {} s (it connects to this host, port {port})",
+                "no scheduler of pslite answers at {}:{} within {} s (it connects to this host, \
+                 port {port})",
                 self.host,
                 self.port,
                 self.timeout.as_secs_f64()

@@ -121,8 +121,9 @@ impl Postoffice {
         )
     }
 
-    /// Sends a message that the application made: `recver` names the node, application and customer of the metadata who
-    /// gets it there. If it answers a request that this node got, that counts as answered.
+    /// Sends a message that the application made: `recver` names the node, application and customer
+    /// of the metadata who gets it there. If it answers a request that this node got, that counts
+    /// as answered.
     ///
     /// # Errors
     /// There is no such node, or it is lost; it has too many frames; the node is not started.
@@ -145,8 +146,9 @@ impl Postoffice {
     /// (postoffice.cc:32).
     ///
     /// # Errors
-    /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed. [`NodeError::NotStarted`]:
-    /// this process has left the job at that address together with all others, and no new scheduler is there.
+    /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed.
+    /// [`NodeError::NotStarted`]: this process has left the job at that address together with all
+    /// others, and no new scheduler is there.
     pub fn start(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
         let van = self.van_for_start(false)?;
         // Asked before: other customers must not wait while this one registers.
@@ -172,7 +174,8 @@ impl Postoffice {
         }
         let settings = self.read_settings()?;
         log::set_level(settings.log_level);
-        // Without the lock: it may take long, and who ends the node, or asks about it, must not wait.
+        // Without the lock: it may take long, and who ends the node, or asks about it, must not
+        // wait.
         let waited = naming::wait_for_names(&settings)?;
         let mut lifecycle = lock(&self.lifecycle);
         if let Ok(van) = self.running() {
@@ -292,7 +295,8 @@ impl Postoffice {
         served
     }
 
-    /// Tells the others why this server ends: else all that they would see is a connection that is gone.
+    /// Tells the others why this server ends: else all that they would see is a connection that is
+    /// gone.
     fn give_up(&self, error: &NodeError) {
         if let Ok(van) = self.running() {
             let rank = van.with_cluster(|cluster, _| id_to_rank(cluster.me().id));
@@ -373,8 +377,8 @@ impl Postoffice {
         })
     }
 
-    /// All that this node has counted ([`pslite_observe::EVENTS`]): one JSON object, as `PSLITE_METRICS`
-    /// writes it (`docs/metrics.md`).
+    /// All that this node has counted ([`pslite_observe::EVENTS`]): one JSON object, as
+    /// `PSLITE_METRICS` writes it (`docs/metrics.md`).
     ///
     /// # Errors
     /// The node is not started.

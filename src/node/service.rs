@@ -1,6 +1,6 @@
-//! What a customer does with what reaches it: messages to the application's handler, responses to the
-//! requests that they answer, losses to those who wait for the lost. One item at a time (`line`), on the
-//! customer's thread or on the one that receives.
+//! What a customer does with what reaches it: messages to the application's handler, responses to
+//! the requests that they answer, losses to those who wait for the lost. One item at a time
+//! (`line`), on the customer's thread or on the one that receives.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! The settings of a node, read once from the environment (`docs/env.md` lists them all).
 //!
 //! Reads through a lookup function, because MXNet can override the environment
-//! (`ps::Environment::Init`, env.h:34). No I/O, no defaults hidden elsewhere. `reader` makes values of texts, and says
-//! what is wrong with those that are none.
+//! (`ps::Environment::Init`, env.h:34). No I/O, no defaults hidden elsewhere. `reader` makes values
+//! of texts, and says what is wrong with those that are none.
 
 mod reader;
 
@@ -21,18 +21,21 @@ use pslite_transport::native::Carriers;
 /// Finds the text of a setting; `None` if it is not set.
 pub type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What the program says of a node before it starts, in addition to the environment (BytePS's `StartPS`).
+/// What the program says of a node before it starts, in addition to the environment (BytePS's
+/// `StartPS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// In place of `DMLC_ROLE`.
     pub role: Option<Role>,
     /// The rank that it wants; if a node of a job wishes one, all must.
     pub wished_rank: Option<u32>,
-    /// Nodes of its role in its process, and in every other: BytePS's groups. Their ranks follow each other. 1 if not said.
+    /// Nodes of its role in its process, and in every other: BytePS's groups. Their ranks follow
+    /// each other. 1 if not said.
     pub group_size: Option<u16>,
     /// The wire, unless `PSLITE_WIRE` names one.
     pub dialect: Option<Dialect>,
-    /// Whether a server holds pushes back ([`pslite_core::kv::gate`]), unless `PSLITE_HOLD_PUSHES` says.
+    /// Whether a server holds pushes back ([`pslite_core::kv::gate`]), unless `PSLITE_HOLD_PUSHES`
+    /// says.
     pub holds_pushes: Option<bool>,
 }
 
@@ -51,10 +54,11 @@ pub struct Settings {
     pub wished_rank: Option<u32>,
     /// `PSLITE_WIRE`: what this node speaks with its peers.
     pub dialect: Dialect,
-    /// `PSLITE_HOLD_PUSHES`: whether a server holds the pushes of a round back until all have pulled the round before.
-    /// `None`: as its application asks.
+    /// `PSLITE_HOLD_PUSHES`: whether a server holds the pushes of a round back until all have
+    /// pulled the round before. `None`: as its application asks.
     pub holds_pushes: Option<bool>,
-    /// `BYTEPS_ENABLE_MIXED_MODE`, `BYTEPS_ORDERED_HOSTS`: the order of ranks. The scheduler's counts.
+    /// `BYTEPS_ENABLE_MIXED_MODE`, `BYTEPS_ORDERED_HOSTS`: the order of ranks. The scheduler's
+    /// counts.
     pub rank_order: RankOrder,
     /// `DMLC_PS_ROOT_URI`.
     pub root_host: String,
@@ -86,7 +90,8 @@ pub struct Settings {
     pub resend: Option<Duration>,
     /// `PS_DROP_MSG`: percent of the received messages to throw away, for tests.
     pub drop_percent: u32,
-    /// `PS_HEARTBEAT_INTERVAL`, or our own `PSLITE_HEARTBEAT`, which is at most a quarter of the timeout if it is not set.
+    /// `PS_HEARTBEAT_INTERVAL`, or our own `PSLITE_HEARTBEAT`, which is at most a quarter of the
+    /// timeout if it is not set.
     pub heartbeat_interval: Option<Duration>,
     /// `PS_HEARTBEAT_TIMEOUT`: allows dead nodes to be replaced.
     pub heartbeat_timeout: Option<Duration>,
@@ -114,10 +119,11 @@ pub struct Settings {
     pub stock_level: bool,
     /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
     pub planning: bool,
-    /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same rate, and copies out of it
-    /// before what workers get.
+    /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same
+    /// rate, and copies out of it before what workers get.
     pub share_inflow: bool,
-    /// `PSLITE_PROBE_AFTER`: a link to this node that is idle for so long is probed; `None`: none is.
+    /// `PSLITE_PROBE_AFTER`: a link to this node that is idle for so long is probed; `None`: none
+    /// is.
     pub probe_after: Option<Duration>,
     /// `PSLITE_ELASTIC`: this node follows keys that move, and servers that come and go.
     pub elastic: bool,
@@ -131,7 +137,8 @@ pub struct Settings {
     pub scheduler_wait: Duration,
     /// `PSLITE_JOIN`: a server that joins a job that runs.
     pub joins: bool,
-    /// `PSLITE_SERVER_STATELESS`: this server's application keeps nothing between rounds, so that its keys may move.
+    /// `PSLITE_SERVER_STATELESS`: this server's application keeps nothing between rounds, so that
+    /// its keys may move.
     pub stateless: bool,
     /// `PSLITE_METRICS`: where the numbers of the event list are written, and how often.
     pub metrics: Option<MetricsFile>,
@@ -141,16 +148,16 @@ pub struct Settings {
 /// `PS_HEARTBEAT_TIMEOUT` says otherwise.
 const RECOVERY_WAIT_AT_LEAST: Duration = Duration::from_secs(10);
 
-/// Seconds between two signs of life, where nobody set them: several within the silence that is allowed, so that a node
-/// that is a little late is not taken for dead.
+/// Seconds between two signs of life, where nobody set them: several within the silence that is
+/// allowed, so that a node that is a little late is not taken for dead.
 fn default_heartbeat(timeout: Option<Duration>) -> f64 {
     timeout.map_or(2.0, |timeout| (timeout.as_secs_f64() / 4.0).min(2.0))
 }
 
 impl Settings {
-    /// True if keys may move in a job of this node: if it was asked to follow them, and its data do not take the
-    /// resender's way. That repeats what was lost and keeps no order, and servers that give each other pieces and copies
-    /// need one.
+    /// True if keys may move in a job of this node: if it was asked to follow them, and its data do
+    /// not take the resender's way. That repeats what was lost and keeps no order, and servers that
+    /// give each other pieces and copies need one.
     #[must_use]
     pub const fn follows_pieces(&self) -> bool {
         self.elastic && self.resend.is_none() && self.speaks_extensions() && self.group_size == 1
@@ -171,8 +178,8 @@ impl Settings {
     /// Reads all settings.
     ///
     /// # Errors
-    /// [`NodeError::Config`] names the first variable that is missing or holds nonsense, what it holds, what is allowed
-    /// there and what to do.
+    /// [`NodeError::Config`] names the first variable that is missing or holds nonsense, what it
+    /// holds, what is allowed there and what to do.
     pub fn read(lookup: &Lookup, asked: &Asked) -> Result<Self> {
         let env = Reader { lookup };
         let group_size = usize::from(asked.group_size.unwrap_or(1).max(1));
@@ -186,7 +193,8 @@ impl Settings {
             heartbeat_timeout.unwrap_or_default().max(RECOVERY_WAIT_AT_LEAST);
         let resend = env.flag("PS_RESEND", false)?;
         if resend && dialect == Dialect::Byteps {
-            // Its number that means "not set" is one of its messages' numbers too, which stock ends at.
+            // Its number that means "not set" is one of its messages' numbers too, which stock ends
+            // at.
             let text =
                 "PS_RESEND=1 is not possible with PSLITE_WIRE=byteps; unset it on every node";
             return Err(NodeError::Config(text.to_owned()));

@@ -1,9 +1,9 @@
-//! The store inside a running server: gives it the requests and commands of one customer, and sends its
-//! answers.
+//! The store inside a running server: gives it the requests and commands of one customer, and sends
+//! its answers.
 //!
 //! Behind it may be an application, MXNet's own server, as under the preload. It then hears every
-//! command but those that concern values, and takes over the values for good when an optimizer comes
-//! that the store does not know.
+//! command but those that concern values, and takes over the values for good when an optimizer
+//! comes that the store does not know.
 
 mod pieces;
 mod stalls;
@@ -267,8 +267,9 @@ impl Shell {
         Owner::Store
     }
 
-    /// A command that cannot be obeyed. A worker of ours is told; a stock one takes every answer for
-    /// a success and would train with something else than it asked for, so the server ends instead.
+    /// A command that cannot be obeyed. A worker of ours is told; a stock one takes every answer
+    /// for a success and would train with something else than it asked for, so the server ends
+    /// instead.
     fn refuse(&self, customer: &Shared, meta: &Meta, error: &str) -> Owner {
         log::write(Level::Error, error);
         let told = customer.van().is_ok_and(|van| van.is_ours(meta.sender));
@@ -279,8 +280,8 @@ impl Shell {
         Owner::Store
     }
 
-    /// A key comes that the optimizer cannot update here. The application takes over if nothing is lost by
-    /// that, or the request is refused.
+    /// A key comes that the optimizer cannot update here. The application takes over if nothing is
+    /// lost by that, or the request is refused.
     fn cannot_take(
         &self,
         customer: &Shared,

@@ -1,5 +1,6 @@
-//! What the kernel says of this process's threads: for how long each ran, and waited for a processor. Reads `/proc`; where
-//! the kernel does not count that, or is another one, there is nothing to say.
+//! What the kernel says of this process's threads: for how long each ran, and waited for a
+//! processor. Reads `/proc`; where the kernel does not count that, or is another one, there is
+//! nothing to say.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +29,8 @@ pub(super) fn process_ran() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-/// Nanoseconds run, nanoseconds waited, and how often it ran (Documentation/scheduler/sched-stats.rst of the kernel).
+/// Nanoseconds run, nanoseconds waited, and how often it ran
+/// (Documentation/scheduler/sched-stats.rst of the kernel).
 fn parse(text: &str) -> Option<Ran> {
     let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
     let mut next = || fields.next().flatten().map(Duration::from_nanos);

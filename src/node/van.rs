@@ -1,6 +1,7 @@
-//! The van of a started node: one thread that receives (`receive`), one that keeps time (`clock`), and the
-//! sending of every message. It applies what the membership state machine decides (`membership`, `elastic`) and
-//! hands data messages to their customers. `setup` has what it begins with, `end` how it ends, `native` the other data plane.
+//! The van of a started node: one thread that receives (`receive`), one that keeps time (`clock`),
+//! and the sending of every message. It applies what the membership state machine decides
+//! (`membership`, `elastic`) and hands data messages to their customers. `setup` has what it begins
+//! with, `end` how it ends, `native` the other data plane.
 
 mod clock;
 mod elastic;
@@ -11,6 +12,7 @@ mod native;
 mod receive;
 mod setup;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -46,8 +48,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// this is minutes with the default timeout; a dead peer is noticed by its connection long before.
 const RESENDS_MAX: u32 = 50;
 
-/// How long a node that comes back after the end of a job waits for a new scheduler at the address of the old one:
-/// programs that start all nodes again do that at once.
+/// How long a node that comes back after the end of a job waits for a new scheduler at the address
+/// of the old one: programs that start all nodes again do that at once.
 const NEW_SCHEDULER: Duration = Duration::from_secs(2);
 
 /// What every thread of a started node shares.
@@ -87,7 +89,8 @@ pub(crate) struct Van {
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<NativeTransport>,
     native_detour: Detour,
-    /// Held while messages that cannot go there are sent over the stock wire, so that later ones follow.
+    /// Held while messages that cannot go there are sent over the stock wire, so that later ones
+    /// follow.
     falling_back: Mutex<()>,
     traffic: Arc<Traffic>,
     /// It was said that the metrics file cannot be written.
@@ -254,8 +257,8 @@ impl Van {
         self.wait_for_job(None)
     }
 
-    /// Likewise, where the job that was at this address is over: without a connection to a new scheduler there is none
-    /// to wait for.
+    /// Likewise, where the job that was at this address is over: without a connection to a new
+    /// scheduler there is none to wait for.
     pub(crate) fn register_again(&self, customer_id: i32) -> Result<()> {
         self.event(Event::Register { customer_id });
         self.wait_for_job(Some(NEW_SCHEDULER))
@@ -296,7 +299,8 @@ impl Van {
     fn job_is_over(&self, why: &str) -> NodeError {
         let Settings { root_host, root_port, .. } = &self.settings;
         NodeError::NotStarted(format!(
-            "the job of this process is over: it left that at {root_host}:{root_port} together with all other \
+            "the job of this process is over: it left that at {root_host}:{root_port} together \
+             with all other \
              nodes. Keep one kvstore until the end of the script, or start a new job ({why})"
         ))
     }
@@ -390,7 +394,8 @@ impl Van {
         lock(&self.core).cluster.is_ours(id)
     }
 
-    /// True if what is sent to that node is kept until it confirms it, which may be after its next request.
+    /// True if what is sent to that node is kept until it confirms it, which may be after its next
+    /// request.
     pub(crate) fn keeps_sent(&self, to: NodeId) -> bool {
         self.resender.is_some()
             || self.native.as_ref().is_some_and(|native| native.is_connected(to))
@@ -437,8 +442,8 @@ impl Van {
         .map_err(|error| self.send_error(to, &error))
     }
 
-    /// True for what BytePS's nodes send to a worker over the connection that the worker made: all but control and
-    /// commands (zmq_van.h, `NonWorkerSendMsg`).
+    /// True for what BytePS's nodes send to a worker over the connection that the worker made: all
+    /// but control and commands (zmq_van.h, `NonWorkerSendMsg`).
     fn goes_back(&self, to: NodeId, meta: &wire::Meta) -> bool {
         self.settings.dialect.is_byteps()
             && self.settings.role != Role::Worker
@@ -455,7 +460,7 @@ impl Van {
         send: impl FnOnce(&[u8]) -> std::result::Result<usize, SendError>,
     ) -> std::result::Result<usize, SendError> {
         thread_local! {
-            static META: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+            static META: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
         if log::enabled(Level::Trace) {
             log::write(Level::Trace, &format!("to {to}: {:?}", message.meta));
@@ -467,7 +472,8 @@ impl Van {
         })
     }
 
-    /// Memory that peers of this host may be lent; `None` if no data goes through shared memory here.
+    /// Memory that peers of this host may be lent; `None` if no data goes through shared memory
+    /// here.
     pub(crate) fn lent_memory(&self) -> Option<LentMemory> {
         self.native.as_ref()?.lent_memory()
     }
@@ -498,18 +504,20 @@ impl Van {
         self.released.load(Ordering::Relaxed)
     }
 
-    /// True for a node that came when the job ran: a server that joined, or who took a dead one's place.
+    /// True for a node that came when the job ran: a server that joined, or who took a dead one's
+    /// place.
     pub(crate) fn is_recovery(&self) -> bool {
         self.with_cluster(|cluster, _| cluster.me().is_recovery)
     }
 
-    /// The server that a worker of this process asks for keys of that range: of the several in a process the one that has
-    /// the same place there as this node.
+    /// The server that a worker of this process asks for keys of that range: of the several in a
+    /// process the one that has the same place there as this node.
     pub(crate) fn server_of(&self, range: usize) -> NodeId {
         wire::server_id(range * self.settings.group_size + self.place_of(self.my_id()))
     }
 
-    /// True if workers and servers at the places of the two, in their processes, ask and answer each other.
+    /// True if workers and servers at the places of the two, in their processes, ask and answer
+    /// each other.
     pub(crate) fn deals_with(&self, id: NodeId) -> bool {
         self.place_of(id) == self.place_of(self.my_id())
     }

@@ -1,8 +1,8 @@
-//! Waiting for the end of a request. Who waits sleeps until the thread that handled the answer wakes him; or, if
-//! the native data plane gives him the place of its receiving thread, he receives meanwhile. Then he handles
-//! the answers to his own request and nothing else: all other messages go into the queues of their
-//! customers. So no code of the application runs on his thread but the end of what he waits for, and while
-//! it runs, somebody else receives.
+//! Waiting for the end of a request. Who waits sleeps until the thread that handled the answer
+//! wakes him; or, if the native data plane gives him the place of its receiving thread, he receives
+//! meanwhile. Then he handles the answers to his own request and nothing else: all other messages
+//! go into the queues of their customers. So no code of the application runs on his thread but the
+//! end of what he waits for, and while it runs, somebody else receives.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -96,7 +96,8 @@ impl Shared {
         lock(&self.requests).waiters.receives = false;
     }
 
-    /// Something ended: those who wait look again. Wakes nobody in vain, as each time costs a system call.
+    /// Something ended: those who wait look again. Wakes nobody in vain, as each time costs a
+    /// system call.
     pub(crate) fn tell_waiters(&self, requests: MutexGuard<'_, Requests>) {
         let Waiters { asleep, receives } = requests.waiters;
         drop(requests);

@@ -1,5 +1,5 @@
-//! The event list: everything that is counted, in one place. Snapshots, the metrics file, `docs/metrics.md`
-//! and the tests are made from it. A thing that is not here cannot be counted.
+//! The event list: everything that is counted, in one place. Snapshots, the metrics file,
+//! `docs/metrics.md` and the tests are made from it. A thing that is not here cannot be counted.
 
 /// How the numbers of an event are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,9 @@ pub struct Event {
 }
 
 macro_rules! events {
-    ($($id:ident: $name:literal, $unit:literal, $kind:ident, [$($label:ident),*], $text:literal;)*) => {
+    ($(
+        $id:ident: $name:literal, $unit:literal, $kind:ident, [$($label:ident),*], $text:literal;
+    )*) => {
         /// The events by name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Counted {
@@ -98,9 +100,11 @@ events! {
     Bytes: "bytes", "bytes", Counter, [Peer, Direction, Kind],
         "Bytes of those: metadata and data, without the frames of the carrier.";
     RequestTime: "request_time", "µs", Histogram, [Peer, Kind],
-        "From a request to the response of that peer. In `dist_sync` a push waits for the other workers.";
+        "From a request to the response of that peer. In `dist_sync` a push waits for the other \
+         workers.";
     StoreTime: "store_time", "µs", Histogram, [Peer, Kind],
-        "What our own store works for a request of that peer. Waiting for other workers is not in it.";
+        "What our own store works for a request of that peer. Waiting for other workers is not in \
+         it.";
     Queued: "queued", "messages", Gauge, [],
         "Messages that have arrived and wait for the code of this process.";
     Garbage: "garbage", "messages", Counter, [],
@@ -114,19 +118,24 @@ events! {
     CopiedBytes: "copied_bytes", "bytes", Counter, [Peer, Direction, Carrier],
         "Bytes of those.";
     PullsCopied: "pulls_copied_bytes", "bytes", Counter, [],
-        "Bytes of pulled values that this worker copied to where they were wanted. What was received there at once (large values over `tcp`) is not among them.";
+        "Bytes of pulled values that this worker copied to where they were wanted. What was \
+         received there at once (large values over `tcp`) is not among them.";
     Syscalls: "syscalls", "calls", Counter, [Peer, Direction, Carrier],
         "System calls that moved the messages. Not known for `zmq`.";
     ReceiveSyscalls: "receive_syscalls", "calls", Counter, [],
         "System calls in which the thread that receives from `tcp` and `shm` waited for any peer.";
     ReceivedByWaiters: "received_by_waiters", "messages", Counter, [],
-        "Messages that a thread which waited for an answer received from `tcp` and `shm` by itself.";
+        "Messages that a thread which waited for an answer received from `tcp` and `shm` by \
+         itself.";
     Connections: "connections", "times", Counter, [Peer, Direction, Carrier],
-        "How often connections were made. More than the sender's `PSLITE_CONNECTIONS` (1; between servers 4 at least): they broke, and came again. Of `zmq` those that this node made: `sent`.";
+        "How often connections were made. More than the sender's `PSLITE_CONNECTIONS` (1; between \
+         servers 4 at least): they broke, and came again. Of `zmq` those that this node made: \
+         `sent`.";
     Duplicates: "duplicates", "messages", Counter, [Peer, Direction, Carrier],
         "Messages that came twice after a connection broke; the second was dropped.";
     Probes: "probes", "probes", Counter, [Peer, Direction, Carrier],
-        "Probes of an idle link: padding of 256 KB, sent or received to its end. Its bytes count as carried.";
+        "Probes of an idle link: padding of 256 KB, sent or received to its end. Its bytes count \
+         as carried.";
     Waiting: "waiting", "messages", Gauge, [Peer, Carrier],
         "Messages that wait to be sent. `zmq`: without those inside ZeroMQ's own queues.";
     WaitingMax: "waiting_max", "messages", Gauge, [Peer, Carrier],

@@ -34,7 +34,8 @@ impl MetricsFile {
         sound.then(|| Self { path: path.to_owned(), interval })
     }
 
-    /// The path of this process: `%r` is its role and rank (the role alone without a rank), `%p` its pid.
+    /// The path of this process: `%r` is its role and rank (the role alone without a rank), `%p`
+    /// its pid.
     #[must_use]
     pub fn path(&self, role_and_rank: &str) -> String {
         self.path.replace("%r", role_and_rank).replace("%p", &std::process::id().to_string())

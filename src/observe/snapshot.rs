@@ -50,7 +50,8 @@ impl Snapshot {
         }
     }
 
-    /// The samples as a JSON array. Names and labels are plain words, so nothing needs to be escaped.
+    /// The samples as a JSON array. Names and labels are plain words, so nothing needs to be
+    /// escaped.
     #[must_use]
     pub fn json(&self) -> String {
         let mut text = String::from("[");

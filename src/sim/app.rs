@@ -126,7 +126,8 @@ pub(super) trait Judge {
     fn fault(&mut self, text: String);
 }
 
-/// Adds the frames: with keys there is always a frame of values, if only an empty one (kv_app.h:604).
+/// Adds the frames: with keys there is always a frame of values, if only an empty one
+/// (kv_app.h:604).
 pub(super) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
     let mut data = Frames::new();
     if !kv.keys.is_empty() {

@@ -63,7 +63,8 @@ impl Ledger {
         let digits = words.first().copied().unwrap_or(0);
         let counts: Vec<u64> = (0..self.workers).map(|w| (digits >> (4 * w)) & 15).collect();
         self.fault(format!(
-            "worker {worker}, key {key}, round {round}: pushes counted {counts:?} times, words {words:x?} instead of {expected:x?}"
+            "worker {worker}, key {key}, round {round}: pushes counted {counts:?} times, words \
+             {words:x?} instead of {expected:x?}"
         ));
     }
 

@@ -3,10 +3,11 @@
 //! sockets is done here one thing after the other, so that a job with its losses, deaths and
 //! restarts takes milliseconds, and runs again to the byte.
 //!
-//! May touch `core` and nothing else; no clock, no socket, no thread, and no chance
-//! but that of [`Random`](pslite_core::random::Random). `network` carries bytes, `node` joins the state machines as the van
-//! does, `worker` and `server` are the applications, `ledger` is the oracle that knows which sums
-//! are right, `job` runs it all. `planning` is beside them: no job, only where keys would be.
+//! May touch `core` and nothing else; no clock, no socket, no thread, and no chance but that of
+//! [`Random`](pslite_core::random::Random). `network` carries bytes, `node` joins the state
+//! machines as the van does, `worker` and `server` are the applications, `ledger` is the oracle
+//! that knows which sums are right, `job` runs it all. `planning` is beside them: no job, only
+//! where keys would be.
 #![forbid(unsafe_code)]
 
 mod app;

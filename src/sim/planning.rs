@@ -1,7 +1,8 @@
-//! Placement in a network of any size, on paper: cards whose rates a seed draws, keys where MXNet's hash puts them,
-//! and the plan that planner A makes of it. Nobody sends anything.
+//! Placement in a network of any size, on paper: cards whose rates a seed draws, keys where MXNet's
+//! hash puts them, and the plan that planner A makes of it. Nobody sends anything.
 //!
-//! May touch `placement` and `kv`'s ranges of ranks; like all of `sim` no clock and no chance but [`Random`]'s.
+//! May touch `placement` and `kv`'s ranges of ranks; like all of `sim` no clock and no chance but
+//! [`Random`]'s.
 
 use pslite_core::placement::cost::{Exchange, Model, Replicas, Server, Worker};
 use pslite_core::placement::layout::{LayoutError, PieceLoad, Plan, apply};
@@ -11,7 +12,8 @@ use pslite_core::wire::{Key, server_id, worker_id};
 
 /// A megabit per second, in bytes.
 const MBIT: f64 = 125_000.0;
-/// From that many elements on MXNet cuts a tensor into equal parts, one for each server (`kvstore_dist.h`).
+/// From that many elements on MXNet cuts a tensor into equal parts, one for each server
+/// (`kvstore_dist.h`).
 const BIG: u64 = 1_000_000;
 /// Tensors have at least that many elements, ...
 const SMALLEST: u64 = 64;

@@ -1,6 +1,6 @@
-//! A server of a simulated job: MXNet's `dist_sync` rule without an optimizer (kvstore_dist_server.h).
-//! A push is answered when as many pushes of its keys are here as there are workers; their sum then
-//! replaces the value. A pull is answered at once.
+//! A server of a simulated job: MXNet's `dist_sync` rule without an optimizer
+//! (kvstore_dist_server.h). A push is answered when as many pushes of its keys are here as there
+//! are workers; their sum then replaces the value. A pull is answered at once.
 //!
 //! It counts messages and does not look who sent them, as MXNet does: what comes twice is counted
 //! twice, and the ledger sees it.

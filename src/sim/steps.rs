@@ -1,4 +1,5 @@
-//! Deaths of servers at a named step: exactly before or after a message of one kind leaves a process, or is handled there.
+//! Deaths of servers at a named step: exactly before or after a message of one kind leaves a
+//! process, or is handled there.
 
 use pslite_core::wire::elastic::{TransferKind, WordKind};
 use pslite_core::wire::{Message, Role};

@@ -9,7 +9,8 @@ pub struct PeerCounters {
     pub peer: Option<i32>,
     /// True for what was sent to it, false for what came from it.
     pub outgoing: bool,
-    /// What carries the bytes: `tcp`, `shm`, `zmq`, or `none` if there was no connection yet. The last one.
+    /// What carries the bytes: `tcp`, `shm`, `zmq`, or `none` if there was no connection yet. The
+    /// last one.
     pub carrier: &'static str,
     /// Data messages; over the stock wire, all.
     pub data_messages: u64,
@@ -35,7 +36,7 @@ pub struct PeerCounters {
     pub unconfirmed: u64,
     /// The most that waited.
     pub waiting_max: u64,
-    /// Time from the call of `send` to the last byte's leaving: bucket n counts those that took less
-    /// than 2^n microseconds and not less than half of it. Outgoing only.
+    /// Time from the call of `send` to the last byte's leaving: bucket n counts those that took
+    /// less than 2^n microseconds and not less than half of it. Outgoing only.
     pub latency: [u64; BUCKETS],
 }

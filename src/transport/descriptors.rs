@@ -1,6 +1,8 @@
-//! How many file descriptors this process may have. Reads and raises the soft limit of the process, nothing else.
+//! How many file descriptors this process may have. Reads and raises the soft limit of the process,
+//! nothing else.
 //!
-//! Out of descriptors a node would neither connect nor accept, so its job would wait for it without end.
+//! Out of descriptors a node would neither connect nor accept, so its job would wait for it without
+//! end.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -13,7 +15,8 @@ pub struct TooFew {
     pub limit: u64,
 }
 
-/// What the soft limit has to be so that `wanted` more fit beside the `open` ones: `None` if it will do as it is.
+/// What the soft limit has to be so that `wanted` more fit beside the `open` ones: `None` if it
+/// will do as it is.
 ///
 /// # Errors
 /// Not even `needed` more fit into the hard limit.
@@ -29,12 +32,13 @@ fn soft_limit(
     Ok((raised > soft).then_some(raised))
 }
 
-/// Raises the soft limit of this process, if it is too low, so that `needed` more descriptors can be opened, and
-/// `wanted` more if the hard limit has room for them. It is never lowered, and raised no further than that: a program
-/// may rely on small numbers (`select`).
+/// Raises the soft limit of this process, if it is too low, so that `needed` more descriptors can
+/// be opened, and `wanted` more if the hard limit has room for them. It is never lowered, and
+/// raised no further than that: a program may rely on small numbers (`select`).
 ///
 /// # Errors
-/// The hard limit is too low for `needed` more. Where the system does not tell its limits nothing is done.
+/// The hard limit is too low for `needed` more. Where the system does not tell its limits nothing
+/// is done.
 pub fn make_room(needed: u64, wanted: u64) -> Result<(), TooFew> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Ok(()) };
     let open = entries.count() as u64;

@@ -15,8 +15,9 @@ static OWNER: AtomicU64 = AtomicU64::new(0);
 /// Role (upper half) and rank of the latest node of the process, each plus one; 0 is not known.
 static NODE: AtomicU64 = AtomicU64::new(0);
 
-/// The number of this process; 0: the kernel is to be asked. To ask it at each call would cost a small push a tenth of
-/// its time. (A child that was made without the C library's `fork` keeps the number of its parent.)
+/// The number of this process; 0: the kernel is to be asked. To ask it at each call would cost a
+/// small push a tenth of its time. (A child that was made without the C library's `fork` keeps the
+/// number of its parent.)
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 const HALF: u32 = 32;

@@ -1,5 +1,5 @@
-//! What may be the host of another node, looked at as text alone: what people write in its place is known and can be
-//! named. Asks no resolver, touches nothing.
+//! What may be the host of another node, looked at as text alone: what people write in its place is
+//! known and can be named. Asks no resolver, touches nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

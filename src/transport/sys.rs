@@ -24,8 +24,8 @@ use bytes::Bytes;
 
 use fork::{Mark, Marked, marking};
 
-/// Eventfds and epolls that libzmq makes: for a context, for its two threads (each a queue and an epoll),
-/// and for a socket.
+/// Eventfds and epolls that libzmq makes: for a context, for its two threads (each a queue and an
+/// epoll), and for a socket.
 const OF_CONTEXT: usize = 1;
 const OF_THREADS: usize = 4;
 const OF_SOCKET: usize = 1;
@@ -165,7 +165,8 @@ impl Socket {
         check(unsafe { zmq_sys::zmq_connect(self.raw, endpoint.as_ptr()) })
     }
 
-    /// Ends the connections to an address; what they hold is flushed for as long as ZMQ_LINGER says.
+    /// Ends the connections to an address; what they hold is flushed for as long as ZMQ_LINGER
+    /// says.
     pub(crate) fn disconnect(&mut self, endpoint: &str) -> io::Result<()> {
         let endpoint = c_string(endpoint)?;
         // SAFETY: a live socket and a C string.
@@ -189,12 +190,13 @@ impl Socket {
         Ok(text.to_string_lossy().into_owned())
     }
 
-    /// A descriptor that can be read when the socket may have something new: one to sleep on while others use the
-    /// socket. Each call of any function of the socket may take the news away, so whoever used it has to look at
-    /// [`Self::has_message`] (ZMQ_FD in zmq_getsockopt(3)).
+    /// A descriptor that can be read when the socket may have something new: one to sleep on while
+    /// others use the socket. Each call of any function of the socket may take the news away, so
+    /// whoever used it has to look at [`Self::has_message`] (ZMQ_FD in zmq_getsockopt(3)).
     pub(crate) fn signal(&mut self) -> io::Result<Marked<OwnedFd>> {
         let fd: RawFd = self.option(zmq_sys::ZMQ_FD)?;
-        // SAFETY: libzmq keeps the descriptor open as long as the socket, which the borrow of `self` outlives.
+        // SAFETY: libzmq keeps the descriptor open as long as the socket, which the borrow of
+        // `self` outlives.
         unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().map(Marked::new)
     }
 
@@ -232,8 +234,9 @@ impl Socket {
         made
     }
 
-    /// Ends the reports, so that their reader may go. (A report that nobody can take any more stops libzmq's I/O
-    /// thread, and with it every connection of the process: `socket_base_t::monitor_event` waits for a reader.)
+    /// Ends the reports, so that their reader may go. (A report that nobody can take any more stops
+    /// libzmq's I/O thread, and with it every connection of the process:
+    /// `socket_base_t::monitor_event` waits for a reader.)
     pub(crate) fn stop_monitor(&mut self) -> io::Result<()> {
         self.monitor.clear();
         // SAFETY: a live socket; no address means that the reports end (zmq_socket_monitor(3)).

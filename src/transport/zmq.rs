@@ -1,9 +1,10 @@
-//! The stock wire on libzmq: one ROUTER that receives, and one or few that send (`out`), where stock has
-//! a DEALER for each peer (zmq_van.h; the spec of the frames is in docs/wire.md).
+//! The stock wire on libzmq: one ROUTER that receives, and one or few that send (`out`), where
+//! stock has a DEALER for each peer (zmq_van.h; the spec of the frames is in docs/wire.md).
 //!
-//! Unlike stock nobody waits for another peer's room, and a control message never waits: if its peer has
-//! no room it is put aside. `priority` mode (p3) keeps the messages of each peer in order of
-//! priority until libzmq has room. With the ps-lite of BytePS answers take another way: `two_way`.
+//! Unlike stock nobody waits for another peer's room, and a control message never waits: if its
+//! peer has no room it is put aside. `priority` mode (p3) keeps the messages of each peer in order
+//! of priority until libzmq has room. With the ps-lite of BytePS answers take another way:
+//! `two_way`.
 
 mod link;
 mod names;
@@ -375,8 +376,8 @@ impl ZmqTransport {
         }
     }
 
-    /// Waits until every connection stands, or has nothing to send. libzmq loses what is to be sent over
-    /// one that is closed before its handshake is done.
+    /// Waits until every connection stands, or has nothing to send. libzmq loses what is to be sent
+    /// over one that is closed before its handshake is done.
     fn wait_for_handshakes(&self, until: Instant) {
         let mut events = Vec::new();
         loop {

@@ -77,7 +77,8 @@ fn python_with_mxnet(folder: &Path, version: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(folder).unwrap();
     let script = format!(
-        "#!/bin/sh\ntest -z \"$DMLC_ROLE\" || exit 1\necho python 3.11.7\necho path {}\necho mxnet {version}\n",
+        "#!/bin/sh\ntest -z \"$DMLC_ROLE\" || exit 1\necho python 3.11.7\necho path {}\necho \
+         mxnet {version}\n",
         folder.display()
     );
     let path = folder.join("python");

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Above the ports that Linux hands out by itself (32768 to 60999): between the choice and the scheduler's
-/// bind, other nodes of the test take some of those.
+/// Above the ports that Linux hands out by itself (32768 to 60999): between the choice and the
+/// scheduler's bind, other nodes of the test take some of those.
 const LOWEST: u16 = 61_000;
 const COUNT: u16 = 4_500;
 

@@ -1,5 +1,5 @@
-// The part of CUDA's runtime that BytePS calls, for a machine without a GPU: "device memory" is the host's.
-// Names and numbers are CUDA's (they are its interface), the rest is not.
+// The part of CUDA's runtime that BytePS calls, for a machine without a GPU: "device memory" is the
+// host's. Names and numbers are CUDA's (they are its interface), the rest is not.
 #ifndef PSLITE_STAND_IN_CUDA_RUNTIME_H_
 #define PSLITE_STAND_IN_CUDA_RUNTIME_H_
 

@@ -1,5 +1,5 @@
-// libcudart's place: host memory is device memory, a copy is done when its call returns, streams and events hold
-// nothing. BytePS's whole pipeline runs over it unchanged.
+// libcudart's place: host memory is device memory, a copy is done when its call returns, streams
+// and events hold nothing. BytePS's whole pipeline runs over it unchanged.
 
 #include <cuda_runtime.h>
 #include <stdlib.h>

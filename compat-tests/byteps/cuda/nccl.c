@@ -1,4 +1,5 @@
-// libnccl's place for groups of one GPU: what sets a group up succeeds, what would move data between GPUs fails.
+// libnccl's place for groups of one GPU: what sets a group up succeeds, what would move data
+// between GPUs fails.
 
 #include <nccl.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// The part of NCCL that BytePS calls. With one GPU a process (BYTEPS_LOCAL_SIZE=1) no collective is ever run, so
-// here each of them fails.
+// The part of NCCL that BytePS calls. With one GPU a process (BYTEPS_LOCAL_SIZE=1) no collective is
+// ever run, so here each of them fails.
 #ifndef PSLITE_STAND_IN_NCCL_H_
 #define PSLITE_STAND_IN_NCCL_H_
 

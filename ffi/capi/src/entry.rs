@@ -45,7 +45,9 @@ macro_rules! entry {
 
 /// One exported function that cannot fail; what it answers after a panic comes first.
 macro_rules! plain {
-    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, else $otherwise:expr, $body:block)*) => {$(
+    ($(
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, else $otherwise:expr, $body:block
+    )*) => {$(
         #[doc = concat!("`", stringify!($name), "` of `pslite.h`.")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
@@ -64,7 +66,8 @@ fn get<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, NodeError> {
     unsafe { pointer.as_ref() }.ok_or_else(|| invalid(&format!("{what} is NULL")))
 }
 
-/// The same, of a node or a part of it: those are of no use in a child of the process that made them.
+/// The same, of a node or a part of it: those are of no use in a child of the process that made
+/// them.
 fn live<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, NodeError> {
     refuse_forked()?;
     get(pointer, what)

@@ -2,8 +2,8 @@
 //!
 //! `entry` holds every exported symbol and nothing else; `types` mirrors the header's structs;
 //! `status` maps errors to numbers; `lent` keeps memory of the caller alive; `sink` writes pulled
-//! values to it; `values` keeps what a thread says of those that it sends next; `movable` calls what an application does
-//! for keys that move. Nothing here knows the protocol.
+//! values to it; `values` keeps what a thread says of those that it sends next; `movable` calls
+//! what an application does for keys that move. Nothing here knows the protocol.
 
 mod entry;
 mod lent;

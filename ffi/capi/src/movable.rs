@@ -11,8 +11,8 @@ use crate::types::CMovable;
 /// The functions of one customer.
 pub(crate) struct Movable(CMovable);
 
-// SAFETY: the header says that the functions are called on a thread of the library, one at a time; the caller keeps `user`
-// fit for that.
+// SAFETY: the header says that the functions are called on a thread of the library, one at a time;
+// the caller keeps `user` fit for that.
 unsafe impl Send for Movable {}
 // SAFETY: as above: no two of them are called at once.
 unsafe impl Sync for Movable {}
@@ -39,7 +39,8 @@ unsafe extern "C" fn write(arg: *mut c_void, data: *const c_void, size: usize) {
         if data.is_null() || size == 0 {
             return;
         }
-        // SAFETY: `export` made `arg` from a vector that lives, and nobody else uses, until the caller's function returns.
+        // SAFETY: `export` made `arg` from a vector that lives, and nobody else uses, until the
+        // caller's function returns.
         let Some(state) = (unsafe { arg.cast::<Vec<u8>>().as_mut() }) else { return };
         // SAFETY: the header's contract of pslite_write_fn: `size` readable bytes.
         state.extend_from_slice(unsafe { std::slice::from_raw_parts(data.cast(), size) });

@@ -26,8 +26,8 @@ impl PullSink for Destination {
         if vals.is_null() || vals_bytes < LANDS_MIN || vals_bytes > isize::MAX as usize {
             return None;
         }
-        // SAFETY: the header's contract: the library may write there until the request has ended, and nobody else does;
-        // the node withdraws it before.
+        // SAFETY: the header's contract: the library may write there until the request has ended,
+        // and nobody else does; the node withdraws it before.
         let memory = unsafe { CallersMemory::new(vals.cast(), vals_bytes) };
         let lens = if lens.is_null() || lens_count > vals_bytes {
             Bytes::new()
@@ -51,8 +51,8 @@ impl PullSink for Destination {
     }
 }
 
-/// Puts the parts where the caller wants them, one behind the other; how many bytes were copied. An array that was
-/// announced is given, and filled: parts may lie in it already.
+/// Puts the parts where the caller wants them, one behind the other; how many bytes were copied. An
+/// array that was announced is given, and filled: parts may lie in it already.
 fn copy(
     (place, arg): (PlaceFn, *mut c_void),
     total: usize,
@@ -65,7 +65,8 @@ fn copy(
     let target = unsafe { place(arg, total) }.cast::<u8>();
     if target.is_null() && total > 0 {
         return Err(format!(
-            "{total} bytes of {what} arrived, which do not fit the caller's array: all workers must make a key, push \
+            "{total} bytes of {what} arrived, which do not fit the caller's array: all workers \
+             must make a key, push \
              to it and pull it with arrays of one shape and dtype"
         ));
     }
@@ -83,7 +84,8 @@ fn copy(
     let mut at = 0;
     let mut elsewhere = Vec::new();
     for part in parts {
-        // What was received there is where it belongs, or was expected to belong elsewhere in the same array.
+        // What was received there is where it belongs, or was expected to belong elsewhere in the
+        // same array.
         let is_inside =
             (target as usize..target as usize + total).contains(&(part.as_ptr() as usize));
         if part.as_ptr() as usize != target as usize + at {

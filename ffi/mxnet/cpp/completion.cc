@@ -161,8 +161,8 @@ struct Var;
 
 // MXNet's own, for which this stands in: the destructor of a kvstore begins with it, and an error
 // of a request that nobody has looked at yet would be thrown out of that destructor, which ends the
-// process with an abort. There it is logged instead. Everywhere else it also throws the errors that no
-// array carries: those of pushes.
+// process with an abort. There it is logged instead. Everywhere else it also throws the errors that
+// no array carries: those of pushes.
 class ThreadedEngine {
  public:
   void WaitForAll();
@@ -171,7 +171,8 @@ class ThreadedEngine {
 
 namespace {
 
-// What MXNet throws after a request has failed is mostly what came of that: so the failure is told first.
+// What MXNet throws after a request has failed is mostly what came of that: so the failure is told
+// first.
 [[noreturn]] void tell_the_failure_first(const std::exception& error) {
   const std::string said = error.what();
   const std::string failure = pslite_mxnet::remembered_failure();

@@ -6,8 +6,8 @@
 
 namespace pslite_mxnet {
 
-// Whether the engine shows a failure of the operation to anybody. A push writes to no array, so that
-// nobody waits for its end: the engine keeps its error to itself.
+// Whether the engine shows a failure of the operation to anybody. A push writes to no array, so
+// that nobody waits for its end: the engine keeps its error to itself.
 enum Seen { kByArrays, kByNobody };
 
 // A copy of the callback that came with a request. Run at most once; destroyed by hand.

@@ -25,8 +25,8 @@ thread_local int unsent_timestamp = -1;
 // Its keys, if they name rows.
 thread_local const SArray<Key>* unsent_rows = nullptr;
 
-// True if that command is about rows of a row_sparse array, of any type: the kind and the type as one number
-// (GetCommandType).
+// True if that command is about rows of a row_sparse array, of any type: the kind and the type as
+// one number (GetCommandType).
 bool is_of_rows(int cmd) {
   const int kRowSparse = 1, kTypes = 13;
   for (int type = 0; type < kTypes; ++type) {
@@ -36,10 +36,11 @@ bool is_of_rows(int cmd) {
   return false;
 }
 
-// MXNet keeps the keys and lengths of its last request for an array (KVStoreDist::ps_kv_), and gives them here by
-// reference if they name rows. The next dense request for the array would send those of the rows, or fail with `The
-// value size cannot be changed`, before it comes here and the error of the one before could be thrown. When they are
-// empty MXNet makes them anew, as it does for each request for rows.
+// MXNet keeps the keys and lengths of its last request for an array (KVStoreDist::ps_kv_), and
+// gives them here by reference if they name rows. The next dense request for the array would send
+// those of the rows, or fail with `The value size cannot be changed`, before it comes here and the
+// error of the one before could be thrown. When they are empty MXNet makes them anew, as it does
+// for each request for rows.
 template <typename V>
 void forget(const SArray<V>& of_rows) {
   SArray<V>& array = const_cast<SArray<V>&>(of_rows);

@@ -3,7 +3,8 @@
 // cannot leave such a callback: Python prints it, and MXNet answers the worker as if nothing had
 // happened. So the interpreter's hook for exceptions that nobody can catch also tells us.
 //
-// The interpreter is that of this process, found by name. A server without one has nothing to watch.
+// The interpreter is that of this process, found by name. A server without one has nothing to
+// watch.
 #include "python.h"
 
 #include <atomic>
@@ -28,8 +29,9 @@ typedef int (*SetItem)(void*, const char*, void*);
 typedef void* (*Run)(const char*, int, void*, void*);
 typedef void (*Clear)();
 
-// The number is the address of `note_failure`. `Test` of MXNet fails to copy row_sparse weights into
-// its state only after it has updated them. Until Python 3.7 such exceptions came to sys.excepthook.
+// The number is the address of `note_failure`. `Test` of MXNet fails to copy row_sparse weights
+// into its state only after it has updated them. Until Python 3.7 such exceptions came to
+// sys.excepthook.
 const char kHook[] = R"(
 import ctypes, sys, traceback
 
@@ -100,7 +102,8 @@ bool find(F* function, const char* name) {
   return *function != nullptr;
 }
 
-// On the customer's thread. MXNet's main thread gave the interpreter away when it went into its main loop.
+// On the customer's thread. MXNet's main thread gave the interpreter away when it went into its
+// main loop.
 bool install_hook() {
   Ensure ensure;
   Release release;

@@ -2,9 +2,9 @@
 // kStopServer comes. After a failure of the job it would never come: so we give it to the handler
 // ourselves, on a thread of its own. That is safe beside the customer's thread, because the handler
 // only puts an entry into a locked queue (Executor::Stop) and waits until the main loop has taken
-// it; if the main thread is not in the loop yet, it takes it when it gets there. Then RunServer goes
-// on to Finalize, which throws the reason. A second stop would find nobody to take it: there is
-// only ever one, ours or a worker's.
+// it; if the main thread is not in the loop yet, it takes it when it gets there. Then RunServer
+// goes on to Finalize, which throws the reason. A second stop would find nobody to take it: there
+// is only ever one, ours or a worker's.
 #include "server_stop.h"
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // The loaded libmxnet.so. It is not in the global scope (Python loads it locally), so its symbols
-// are found through a handle of the loaded library: by its SONAME, or where it has none (1.7) by the
-// name of its file.
+// are found through a handle of the loaded library: by its SONAME, or where it has none (1.7) by
+// the name of its file.
 #include "wheel.h"
 
 #include <cstdlib>

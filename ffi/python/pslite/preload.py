@@ -7,9 +7,9 @@ It does what LD_PRELOAD would have done: it loads libpslite_mxnet.so into the gl
 libmxnet.so looks for the functions of ps-lite first, before its own. Nothing else changes, and no
 code of the library runs. In a process that LD_PRELOAD has served already, it does nothing.
 
-Raises ImportError, and has done nothing then, if the library is not found; if mxnet is loaded already:
-its calls are bound, and nothing could be replaced any more; if the mxnet that `import mxnet` would find
-has no functions of ps-lite that could be replaced.
+Raises ImportError, and has done nothing then, if the library is not found; if mxnet is loaded
+already: its calls are bound, and nothing could be replaced any more; if the mxnet that `import
+mxnet` would find has no functions of ps-lite that could be replaced.
 
 `library` is the path of the library in use.
 """
@@ -61,10 +61,11 @@ def _exports(path, name):
 
 
 def _unfit():
-    """The libmxnet.so that would be imported, if it does not export what is to be replaced; or None.
+    """The libmxnet.so that would be imported, if it does not export what is to be replaced; or
+    None.
 
-    Such wheels would go on using their own ps-lite without a word. mxnet is not imported for this, and
-    what other wheels have is looked at by the library itself, when it is first called.
+    Such wheels would go on using their own ps-lite without a word. mxnet is not imported for this,
+    and what other wheels have is looked at by the library itself, when it is first called.
     """
     try:
         found = importlib.util.find_spec("mxnet")

@@ -1,5 +1,5 @@
-// ps/internal/abi.h: pslite.h as the headers around it use it: failures as exceptions, arrays and messages both ways
-// without a copy. Not for applications.
+// ps/internal/abi.h: pslite.h as the headers around it use it: failures as exceptions, arrays and
+// messages both ways without a copy. Not for applications.
 #ifndef PS_INTERNAL_ABI_H_
 #define PS_INTERNAL_ABI_H_
 
@@ -40,7 +40,8 @@ pslite_buffer lend(const SArray<V>& array) {
   return buffer;
 }
 
-// Says of the values that this thread sends next what they are, unless that is what the library takes for granted.
+// Says of the values that this thread sends next what they are, unless that is what the library
+// takes for granted.
 inline void announce(DataType type, const pslite_devices& devices) {
   if (type == OTHER && devices.src_type == CPU && devices.src_id == 0 && devices.dst_type == CPU &&
       devices.dst_id == 0) {
@@ -109,7 +110,8 @@ inline std::vector<SArray<char>> frames_of(const pslite_message* message) {
   for (size_t i = 0; i < count; ++i) {
     const pslite_slice slice = pslite_message_frame(message, i);
     char* data = static_cast<char*>(const_cast<void*>(slice.data));
-    // Small messages over the stock wire lie where its reader put them. Applications cast what they get to numbers.
+    // Small messages over the stock wire lie where its reader put them. Applications cast what they
+    // get to numbers.
     const bool is_aligned = reinterpret_cast<uintptr_t>(data) % alignof(uint64_t) == 0;
     if (is_aligned || slice.size < alignof(uint16_t)) {
       frames[i].share(std::shared_ptr<char>(owner, data), slice.size);

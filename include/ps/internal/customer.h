@@ -18,8 +18,8 @@ class Customer {
   // Called for each message to this customer, one at a time. What it throws ends the process.
   typedef std::function<void(const Message&)> RecvHandle;
 
-  // Messages that came before are delivered now. postoffice: null for Postoffice::Get(). Throws dmlc::Error if there is
-  // such a customer already.
+  // Messages that came before are delivered now. postoffice: null for Postoffice::Get(). Throws
+  // dmlc::Error if there is such a customer already.
   Customer(int app_id, int customer_id, const RecvHandle& recv_handle, Postoffice* postoffice = nullptr)
       : Customer(app_id, customer_id, recv_handle, postoffice, Closed()) {
     open();
@@ -60,7 +60,8 @@ class Customer {
   // Puts a message into the queue, as if it had come from its meta.sender.
   void Accept(const Message& received);
 
-  // For the headers beside this one: the library's customer; a customer that gets nothing before it is opened.
+  // For the headers beside this one: the library's customer; a customer that gets nothing before it
+  // is opened.
   struct Closed {};
   Customer(int app_id, int customer_id, const RecvHandle& recv_handle, Postoffice* postoffice, Closed);
   void open() {
@@ -74,7 +75,8 @@ class Customer {
   Postoffice* postoffice() { return postoffice_; }
 
  private:
-  // Nothing may be thrown through the library: what the handle throws ends the process, as upstream.
+  // Nothing may be thrown through the library: what the handle throws ends the process, as
+  // upstream.
   static void receive(void* self, const pslite_message* message) noexcept {
     static_cast<Customer*>(self)->receive(message);
   }

@@ -1,5 +1,5 @@
-// ps/internal/env.h: where settings are looked up: first in a map that the application gave, then in the environment of
-// the process. The node reads its settings here too.
+// ps/internal/env.h: where settings are looked up: first in a map that the application gave, then
+// in the environment of the process. The node reads its settings here too.
 #ifndef PS_INTERNAL_ENV_H_
 #define PS_INTERNAL_ENV_H_
 

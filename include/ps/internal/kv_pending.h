@@ -1,5 +1,5 @@
-// ps/internal/kv_pending.h: a request of a KVWorker until its end: its callback, what it failed of, and where the values
-// go that come. Not for applications.
+// ps/internal/kv_pending.h: a request of a KVWorker until its end: its callback, what it failed of,
+// and where the values go that come. Not for applications.
 #ifndef PS_INTERNAL_KV_PENDING_H_
 #define PS_INTERNAL_KV_PENDING_H_
 
@@ -32,8 +32,8 @@ V* make_fit(std::vector<V>* array, size_t count) {
   return array->data();
 }
 
-// What holds an array's memory while a request needs it: a reference for an SArray; nothing for a vector, whose owner
-// keeps it.
+// What holds an array's memory while a request needs it: a reference for an SArray; nothing for a
+// vector, whose owner keeps it.
 template <typename Array>
 struct Hold;
 template <typename V>
@@ -48,8 +48,8 @@ struct Hold<std::vector<V>> {
   explicit Hold(const std::vector<V>&) {}
 };
 
-// An array that an answer goes into. The caller's object is looked at later only if it is empty at the call, since it
-// must then be made to fit; else it may go out of scope before the request ends.
+// An array that an answer goes into. The caller's object is looked at later only if it is empty at
+// the call, since it must then be made to fit; else it may go out of scope before the request ends.
 template <typename Array>
 class Target {
  public:
@@ -62,8 +62,8 @@ class Target {
   Element* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // The memory for `bytes` bytes of an answer; null if they do not fit. A larger array is fine if the caller gets to know
-  // how much of it came. Nothing is thrown: the library calls this.
+  // The memory for `bytes` bytes of an answer; null if they do not fit. A larger array is fine if
+  // the caller gets to know how much of it came. Nothing is thrown: the library calls this.
   void* place(size_t bytes, bool may_be_larger) noexcept {
     const size_t count = bytes / sizeof(Element);
     if (bytes % sizeof(Element) != 0) return nullptr;
@@ -92,7 +92,8 @@ class Target {
   const size_t size_;
 };
 
-// Failures of requests that nobody may ever wait for: the next request of the same worker throws them.
+// Failures of requests that nobody may ever wait for: the next request of the same worker throws
+// them.
 struct Untold {
   std::mutex mutex;
   std::string text;

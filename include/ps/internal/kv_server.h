@@ -32,7 +32,8 @@ struct KVMeta {
   // The worker's customer.
   int customer_id;
 
-  // BytePS: what vans use that write into remote memory. Not sent; `key` is the first one of the data.
+  // BytePS: what vans use that write into remote memory. Not sent; `key` is the first one of the
+  // data.
   uint64_t key;
   uint64_t addr;
   int val_len;
@@ -47,8 +48,8 @@ struct KVMeta {
 template <typename Val>
 class KVServer : public SimpleApp {
  public:
-  // On the customer's thread, one request at a time. If it throws, the request fails at its worker with that text.
-  // Arrays in `data` may be kept: they hold what arrived.
+  // On the customer's thread, one request at a time. If it throws, the request fails at its worker
+  // with that text. Arrays in `data` may be kept: they hold what arrived.
   typedef std::function<void(const KVMeta& meta, const KVPairs<Val>& data, KVServer* server)> ReqHandle;
 
   // is_scheduler, instance_idx: which node of this process (BytePS).
@@ -64,18 +65,19 @@ class KVServer : public SimpleApp {
     end_customer();
   }
 
-  // Requests that came before wait for it. It hides SimpleApp's, which takes the handle of commands.
+  // Requests that came before wait for it. It hides SimpleApp's, which takes the handle of
+  // commands.
   void set_request_handle(const ReqHandle& request_handle) {
     CHECK(request_handle) << "invalid request handle";
     handle_.set(request_handle);
   }
 
-  // Answers a request: once, from any thread, also later. The arrays are kept until they are sent, and must not be
-  // changed before. If the worker is gone, that is logged.
+  // Answers a request: once, from any thread, also later. The arrays are kept until they are sent,
+  // and must not be changed before. If the worker is gone, that is logged.
   void Response(const KVMeta& req, const KVPairs<Val>& res = KVPairs<Val>()) { respond(req, res, nullptr); }
 
-  // From now on the values of that worker's pushes of that key are copied to the given array before the handle gets
-  // them, as which they are then seen (BytePS).
+  // From now on the values of that worker's pushes of that key are copied to the given array before
+  // the handle gets them, as which they are then seen (BytePS).
   void RegisterRecvBufferWithRank(int worker_rank, SArray<Key>& keys, const SArray<Val>& vals,
                                   const SArray<int>& lens = {}, int cmd = 0) {
     register_buffer(Postoffice::WorkerRankToID(worker_rank), keys, vals, lens, cmd);
@@ -165,7 +167,8 @@ class KVServer : public SimpleApp {
 
 #pragma GCC diagnostic pop
 
-// A handle that adds what is pushed to its store, one value for each key, and gives that to those who pull.
+// A handle that adds what is pushed to its store, one value for each key, and gives that to those
+// who pull.
 template <typename Val>
 struct KVServerDefaultHandle {
   void operator()(const KVMeta& req_meta, const KVPairs<Val>& req_data, KVServer<Val>* server) {

@@ -18,9 +18,10 @@
 
 namespace ps {
 
-// A worker's side: it pushes values of keys to the servers and pulls them. All calls but the constructor and set_slicer
-// may come from several threads at once. Keys must be sorted. What cannot be sent throws dmlc::Error; what fails later
-// makes Wait throw, and, if it had a callback, is logged and thrown by the next request; the callback is not called then.
+// A worker's side: it pushes values of keys to the servers and pulls them. All calls but the
+// constructor and set_slicer may come from several threads at once. Keys must be sorted. What
+// cannot be sent throws dmlc::Error; what fails later makes Wait throw, and, if it had a callback,
+// is logged and thrown by the next request; the callback is not called then.
 template <typename Val>
 class KVWorker : public SimpleApp {
  public:
@@ -43,8 +44,8 @@ class KVWorker : public SimpleApp {
     return ZPush(SArray<Key>(keys), SArray<Val>(vals), SArray<int>(lens), cmd, cb, priority);
   }
 
-  // vals, lens: filled before the callback; empty ones are resized, others must fit. A larger array of values is fine if
-  // lens are asked for.
+  // vals, lens: filled before the callback; empty ones are resized, others must fit. A larger array
+  // of values is fine if lens are asked for.
   int Pull(const std::vector<Key>& keys, std::vector<Val>* vals, std::vector<int>* lens = nullptr, int cmd = 0,
            const Callback& cb = nullptr, int priority = 0) {
     return pull(SArray<Key>(keys), vals, lens, cmd, cb, priority);
@@ -67,8 +68,8 @@ class KVWorker : public SimpleApp {
   // Blocks until the request is over. Throws dmlc::Error if it failed.
   void Wait(int timestamp) override { obj_->WaitRequest(timestamp); }
 
-  // Without a copy: the arrays are kept until they are sent. Memory that the caller only lent to them must not be
-  // changed before the request is over.
+  // Without a copy: the arrays are kept until they are sent. Memory that the caller only lent to
+  // them must not be changed before the request is over.
   int ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens = {}, int cmd = 0,
             const Callback& cb = nullptr, int priority = 0) {
     KVPairs<Val> kvs = pairs(keys, vals, priority);

@@ -1,5 +1,5 @@
-// ps/internal/message.h: messages and nodes as applications see them. Fields that only one of upstream and BytePS's
-// ps-lite has are there for both.
+// ps/internal/message.h: messages and nodes as applications see them. Fields that only one of
+// upstream and BytePS's ps-lite has are there for both.
 #ifndef PS_INTERNAL_MESSAGE_H_
 #define PS_INTERNAL_MESSAGE_H_
 
@@ -47,8 +47,8 @@ DataType GetDataType() {
 
 namespace abi {
 
-// The value of an int that is not set. In a base class that is a template, so that its address may be taken although
-// all of this is in headers.
+// The value of an int that is not set. In a base class that is a template, so that its address may
+// be taken although all of this is in headers.
 template <typename Unused>
 struct HasEmpty {
 #ifdef PSLITE_DIALECT_BYTEPS

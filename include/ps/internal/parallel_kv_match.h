@@ -1,5 +1,5 @@
-// ps/internal/parallel_kv_match.h: puts the values of one sorted list of keys to the same keys of another, by several
-// threads.
+// ps/internal/parallel_kv_match.h: puts the values of one sorted list of keys to the same keys of
+// another, by several threads.
 #ifndef PS_INTERNAL_PARALLEL_KV_MATCH_H_
 #define PS_INTERNAL_PARALLEL_KV_MATCH_H_
 
@@ -66,8 +66,9 @@ size_t match(const K* src_key, const K* src_end, const V* src_val, const K* dst_
 
 }  // namespace abi
 
-// Both lists of keys are sorted and have `k` values for each key. dst_val (an SArray or a vector of V) is made to fit;
-// values of keys that are in both become `dst op= src`. The number of values that were assigned.
+// Both lists of keys are sorted and have `k` values for each key. dst_val (an SArray or a vector of
+// V) is made to fit; values of keys that are in both become `dst op= src`. The number of values
+// that were assigned.
 template <typename K, typename V, typename C>
 size_t ParallelOrderedMatch(const SArray<K>& src_key, const SArray<V>& src_val, const SArray<K>& dst_key, C* dst_val,
                             int k = 1, AssignOp op = ASSIGN, int num_threads = 1) {

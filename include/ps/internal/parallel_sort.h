@@ -11,7 +11,8 @@
 
 namespace ps {
 
-// Parts of at most `grain` elements are sorted each by one thread, then merged. What `cmp` throws ends the process.
+// Parts of at most `grain` elements are sorted each by one thread, then merged. What `cmp` throws
+// ends the process.
 template <typename T, class Fn>
 void ParallelSort(T* data, size_t size, size_t grain, const Fn& cmp) {
   if (size <= grain || size < 2) {

@@ -1,7 +1,8 @@
-// ps/internal/postoffice.h: the door of a node: start, end, barriers, and what is known about the job.
+// ps/internal/postoffice.h: the door of a node: start, end, barriers, and what is known about the
+// job.
 //
-// A process has one postoffice, whose role DMLC_ROLE says. With BytePS's StartPS the caller says the role; then there
-// may be several, each a node of its own.
+// A process has one postoffice, whose role DMLC_ROLE says. With BytePS's StartPS the caller says
+// the role; then there may be several, each a node of its own.
 #ifndef PS_INTERNAL_POSTOFFICE_H_
 #define PS_INTERNAL_POSTOFFICE_H_
 
@@ -35,9 +36,11 @@ class Postoffice {
 
   // ---- which one
 
-  // That of this process; if it has several, the scheduler's, else the first server's, else the first worker's.
+  // That of this process; if it has several, the scheduler's, else the first server's, else the
+  // first worker's.
   static Postoffice* Get() { return offices().main; }
-  // Those of StartPS; before it, or without it, that of this process. Throw dmlc::Error if there is none.
+  // Those of StartPS; before it, or without it, that of this process. Throw dmlc::Error if there is
+  // none.
   static Postoffice* GetWorker(int index = 0) { return of_role(offices().workers, index, "worker"); }
   static Postoffice* GetServer(int index = 0) {
     Offices& all = offices();
@@ -70,7 +73,8 @@ class Postoffice {
   // Called at the end of Finalize of customer 0.
   void RegisterExitCallback(const Callback& callback) { exit_callback_ = callback; }
 
-  // Returns when all of the group are here; for several customers of a process, when all of them are.
+  // Returns when all of the group are here; for several customers of a process, when all of them
+  // are.
   void Barrier(int customer_id, int node_group) {
     abi::check(pslite_barrier(node_, customer_id, node_group, 0), "ps::Postoffice::Barrier");
   }
@@ -94,7 +98,8 @@ class Postoffice {
   // ---- the job
 
   Van* van() { return &van_; }
-  // The ids behind a group or id: workers, then servers, then the scheduler. Valid as long as the process.
+  // The ids behind a group or id: workers, then servers, then the scheduler. Valid as long as the
+  // process.
   const std::vector<int>& GetNodeIDs(int node_id) const;
   // One range for each server. Valid as long as the process.
   const std::vector<Range>& GetServerKeyRanges();
@@ -111,8 +116,9 @@ class Postoffice {
   // Of the settings; before the start too.
   int num_workers() const { return count(&pslite_node_info::num_workers, known_workers_); }
   int num_servers() const { return count(&pslite_node_info::num_servers, known_servers_); }
-  // A server that joined a running job has a key range of none: it says the rank of one of the first servers.
-  // Applications take the beginning of "their" range off each key and put it back, for which any range will do.
+  // A server that joined a running job has a key range of none: it says the rank of one of the
+  // first servers. Applications take the beginning of "their" range off each key and put it back,
+  // for which any range will do.
   int my_rank() const {
     const int rank = IDtoRank(van_.my_node().id), first = num_server_instances();
     return is_server() && first > 0 ? rank % first : rank;
@@ -128,8 +134,8 @@ class Postoffice {
   // True if this node took the place of one that died.
   bool is_recovery() const { return van_.my_node().is_recovery; }
 
-  // ---- groups (BytePS): a process has several nodes of its role, its instances; counts are those of processes, ranks and
-  // ids those of nodes
+  // ---- groups (BytePS): a process has several nodes of its role, its instances; counts are those
+  // of processes, ranks and ids those of nodes
 
   int group_size() const { return group_size_; }
   int num_worker_instances() const { return num_workers() * group_size(); }

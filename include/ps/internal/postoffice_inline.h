@@ -1,5 +1,5 @@
-// ps/internal/postoffice_inline.h: what a postoffice, its van and its customers do with each other. Included by
-// postoffice.h, which declares the first of them.
+// ps/internal/postoffice_inline.h: what a postoffice, its van and its customers do with each other.
+// Included by postoffice.h, which declares the first of them.
 #ifndef PS_INTERNAL_POSTOFFICE_INLINE_H_
 #define PS_INTERNAL_POSTOFFICE_INLINE_H_
 

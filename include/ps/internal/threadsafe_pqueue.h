@@ -1,5 +1,5 @@
-// ps/internal/threadsafe_pqueue.h: a queue of messages between threads: by priority, and first in, first out among equals
-// (upstream's heap mixes those). For applications; the library has its own.
+// ps/internal/threadsafe_pqueue.h: a queue of messages between threads: by priority, and first in,
+// first out among equals (upstream's heap mixes those). For applications; the library has its own.
 #ifndef PS_INTERNAL_THREADSAFE_PQUEUE_H_
 #define PS_INTERNAL_THREADSAFE_PQUEUE_H_
 

@@ -1,4 +1,5 @@
-// ps/internal/threadsafe_queue.h: a queue between threads, first in, first out. For applications; the library has its own.
+// ps/internal/threadsafe_queue.h: a queue between threads, first in, first out. For applications;
+// the library has its own.
 #ifndef PS_INTERNAL_THREADSAFE_QUEUE_H_
 #define PS_INTERNAL_THREADSAFE_QUEUE_H_
 

@@ -1,5 +1,5 @@
-// ps/internal/van.h: the van of a node, as far as applications reach for it: who this node is, and messages that they
-// send by themselves. Everything else is inside the library.
+// ps/internal/van.h: the van of a node, as far as applications reach for it: who this node is, and
+// messages that they send by themselves. Everything else is inside the library.
 #ifndef PS_INTERNAL_VAN_H_
 #define PS_INTERNAL_VAN_H_
 
@@ -22,7 +22,8 @@ class Van {
  public:
   typedef std::function<void(void*, ErrorCode, std::string)> ErrorHandle;
 
-  // The van of a postoffice. `type` is checked as DMLC_PS_VAN_TYPE is; null: that of Postoffice::Get(). The caller's.
+  // The van of a postoffice. `type` is checked as DMLC_PS_VAN_TYPE is; null: that of
+  // Postoffice::Get(). The caller's.
   static Van* Create(const std::string& type, Postoffice* postoffice = nullptr);
 
   Van();
@@ -33,8 +34,9 @@ class Van {
   virtual void Start(int customer_id);
   void Start(int customer_id, bool) { Start(customer_id); }
 
-  // Sends a message of an application: meta.recver says to which node, its customer there gets it. Thread-safe. The
-  // bytes of data. Throws dmlc::Error, also for control messages, which only the library itself sends.
+  // Sends a message of an application: meta.recver says to which node, its customer there gets it.
+  // Thread-safe. The bytes of data. Throws dmlc::Error, also for control messages, which only the
+  // library itself sends.
   int Send(const Message& message);
 
   // This node. Throws dmlc::Error unless the node is started.
@@ -51,14 +53,15 @@ class Van {
 
   std::string GetType() const { return "zmq"; }
 
-  // Is called, on a thread of the library, when a request or the whole job failed (BytePS). The first argument is the
-  // van. One for the process.
+  // Is called, on a thread of the library, when a request or the whole job failed (BytePS). The
+  // first argument is the van. One for the process.
   static void set_err_handle(const ErrorHandle& handle) {
     std::lock_guard<std::mutex> lock(errors().mutex);
     errors().handle = handle;
   }
 
-  // Memory needs no preparation here (BytePS). Throws dmlc::Error for memory of a GPU, which cannot be sent.
+  // Memory needs no preparation here (BytePS). Throws dmlc::Error for memory of a GPU, which cannot
+  // be sent.
   void PinMemory(void*, size_t, bool gpu, int = 0) {
     CHECK(!gpu) << "pslite sends memory of the host only";
   }

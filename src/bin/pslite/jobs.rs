@@ -1,8 +1,9 @@
-//! Jobs of this user on this host: a small file for each, which the process that runs the scheduler keeps while it
-//! lives, so that `pslite status` finds them without an address.
+//! Jobs of this user on this host: a small file for each, which the process that runs the scheduler
+//! keeps while it lives, so that `pslite status` finds them without an address.
 //!
-//! The files are in `$XDG_RUNTIME_DIR/pslite`, or `/tmp/pslite-UID`: a folder that belongs to this user and that nobody
-//! else may read or write; another one is not used. A file whose process is gone is removed by whoever sees it.
+//! The files are in `$XDG_RUNTIME_DIR/pslite`, or `/tmp/pslite-UID`: a folder that belongs to this
+//! user and that nobody else may read or write; another one is not used. A file whose process is
+//! gone is removed by whoever sees it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -39,7 +40,8 @@ pub(crate) fn find() -> Vec<Address> {
 }
 
 fn note_in(folder: &Path, scheduler: &Address) -> Option<Noted> {
-    let _ = DirBuilder::new().mode(0o700).create(folder); // It may be there; what counts is whose it is.
+    // It may be there; what counts is whose it is.
+    let _ = DirBuilder::new().mode(0o700).create(folder);
     if !is_ours(folder) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! The command line program: starts local clusters, serves as a scheduler or a server, shows how a job is, empties
-//! its servers, and finds out why a job does not start.
+//! The command line program: starts local clusters, serves as a scheduler or a server, shows how a
+//! job is, empties its servers, and finds out why a job does not start.
 //!
 //! Each command has its module; `main` only tells them apart. Nothing here is part of the library,
 //! and nothing here is needed where the library is preloaded or linked by hand.
@@ -43,7 +43,8 @@ enum Command {
     Drain(drain::DrainArguments),
     /// Check what keeps a job from starting: address, port, NIC, counts, versions
     Doctor(doctor::DoctorArguments),
-    /// Play jobs whose keys move, and whose servers come and go, on virtual time, and check every result
+    /// Play jobs whose keys move, and whose servers come and go, on virtual time, and check every
+    /// result
     Sim(sim::SimArguments),
     /// Become one process of a job (used by `run`)
     #[command(name = exec::COMMAND, hide = true)]

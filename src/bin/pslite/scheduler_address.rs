@@ -32,7 +32,8 @@ pub(crate) fn address(text: &str) -> Result<Address, String> {
 /// Whom an operator asks.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SchedulerArguments {
-    /// The scheduler's address [default: $DMLC_PS_ROOT_URI:$DMLC_PS_ROOT_PORT, or this user's job on this host]
+    /// The scheduler's address [default: $DMLC_PS_ROOT_URI:$DMLC_PS_ROOT_PORT, or this user's job
+    /// on this host]
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     scheduler: Option<Address>,
     /// How long to wait for its answer
@@ -44,7 +45,8 @@ impl SchedulerArguments {
     /// The one who asks it.
     ///
     /// # Errors
-    /// It is not clear where the scheduler is: nothing says so, and this user has no job on this host, or several.
+    /// It is not clear where the scheduler is: nothing says so, and this user has no job on this
+    /// host, or several.
     pub(crate) fn operator(&self) -> Result<Operator> {
         let all = self.operators()?;
         match <[Operator; 1]>::try_from(all) {
@@ -57,7 +59,8 @@ impl SchedulerArguments {
         }
     }
 
-    /// Those who ask all that may be meant: the one that is named, or each of this user's jobs on this host.
+    /// Those who ask all that may be meant: the one that is named, or each of this user's jobs on
+    /// this host.
     ///
     /// # Errors
     /// There is none, or the environment holds nonsense.
@@ -67,8 +70,10 @@ impl SchedulerArguments {
         let all = named.map_or_else(jobs::find, |address| vec![address]);
         ensure!(
             !all.is_empty(),
-            "where is the scheduler? This user has no job on this host that `pslite run` or `pslite scheduler` \
-             started; name it with --scheduler HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT"
+            "where is the scheduler? This user has no job on this host that `pslite run` or \
+             `pslite scheduler` \
+             started; name it with --scheduler HOST:PORT, or set DMLC_PS_ROOT_URI and \
+             DMLC_PS_ROOT_PORT"
         );
         Ok(all.iter().map(|address| operator(address, self.timeout)).collect())
     }

@@ -1,5 +1,6 @@
-//! `pslite server`: a server without an application: MXNet's workers, stock ones too, are served from
-//! the library's own store. It needs no Python and no MXNet on its machine, and runs nobody's code.
+//! `pslite server`: a server without an application: MXNet's workers, stock ones too, are served
+//! from the library's own store. It needs no Python and no MXNet on its machine, and runs nobody's
+//! code.
 
 use std::process::ExitCode;
 
@@ -22,8 +23,8 @@ pub(crate) struct ServerArguments {
 /// Serves until a worker stops it, or it was emptied.
 ///
 /// # Errors
-/// The settings or the address are bad, the job cannot be joined, a node was lost, or a stock worker wants an
-/// optimizer that the store does not have; the text says which.
+/// The settings or the address are bad, the job cannot be joined, a node was lost, or a stock
+/// worker wants an optimizer that the store does not have; the text says which.
 pub(crate) fn run(arguments: &ServerArguments) -> Result<ExitCode> {
     let settings = match &arguments.join {
         Some(address) => joining(address)?,

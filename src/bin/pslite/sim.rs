@@ -1,5 +1,5 @@
-//! `pslite sim`: plays elastic jobs on virtual time, seed by seed, and says what was wrong, with the one command that
-//! shows it again.
+//! `pslite sim`: plays elastic jobs on virtual time, seed by seed, and says what was wrong, with
+//! the one command that shows it again.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -41,11 +41,20 @@ pub(crate) struct SimArguments {
     /// Print the lines of those jobs only in which something is wrong
     #[arg(long, short)]
     quiet: bool,
-    /// Play nothing: plan where keys belong in a network of --servers and --workers, with rates that the seed draws
-    #[arg(long, conflicts_with_all = ["seeds", "scenario", "keys", "trace", "twice", "quiet", "plant"])]
+    /// Play nothing: plan where keys belong in a network of --servers and --workers, with rates
+    /// that the seed draws
+    #[arg(
+        long,
+        conflicts_with_all = ["seeds", "scenario", "keys", "trace", "twice", "quiet", "plant"]
+    )]
     plan: bool,
     /// With --plan: tensors of the model
-    #[arg(long, requires = "plan", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(
+        long,
+        requires = "plan",
+        default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(1..=100_000)
+    )]
     tensors: u64,
     /// With --plan: each piece has a copy
     #[arg(long, requires = "plan")]
@@ -184,7 +193,8 @@ fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
 
 fn line(seed: u64, scenario: Scenario, report: &ElasticReport) -> String {
     format!(
-        "seed {seed} {}: {}, {:.2} s, {} steps, {} pulls right, policy {}, {} deaths, trace {:016x}",
+        "seed {seed} {}: {}, {:.2} s, {} steps, {} pulls right, policy {}, {} deaths, trace \
+         {:016x}",
         scenario.name(),
         if report.is_right() { "ok" } else { "WRONG" },
         report.took.as_secs_f64(),

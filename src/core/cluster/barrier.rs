@@ -2,7 +2,8 @@
 //! van.cc:191-221). Unlike stock it counts members, not messages, and says which barrier it
 //! releases, so that one group's release does not free another's waiters.
 //!
-//! Here is the side of those who wait; `count` is the scheduler's, and `waits` what it says of them.
+//! Here is the side of those who wait; `count` is the scheduler's, and `waits` what it says of
+//! them.
 
 mod count;
 mod waits;
@@ -50,8 +51,8 @@ impl Entered {
 /// The domain of the customers that the job was formed with. A customer that came later has a
 /// domain of its own, named by its id.
 pub(super) const FIRST: i32 = -1;
-/// The domain of barriers between start and end where those two have a command of their own: some nodes may be in
-/// the exit barrier while others, of which it is not awaited, are in such a one.
+/// The domain of barriers between start and end where those two have a command of their own: some
+/// nodes may be in the exit barrier while others, of which it is not awaited, are in such a one.
 const BETWEEN: i32 = -2;
 
 impl Cluster {
@@ -182,9 +183,10 @@ impl Cluster {
         }
     }
 
-    /// A stock scheduler is gone. It ends by itself when it has freed all from the exit barrier, and then closes its
-    /// sockets without waiting for what they still hold (zmq_van.h:54-62): so whoever is in there was freed, and only
-    /// has not heard of it. (On stock he waits for ever.) True if this node is, and in no other barrier.
+    /// A stock scheduler is gone. It ends by itself when it has freed all from the exit barrier,
+    /// and then closes its sockets without waiting for what they still hold (zmq_van.h:54-62): so
+    /// whoever is in there was freed, and only has not heard of it. (On stock he waits for ever.)
+    /// True if this node is, and in no other barrier.
     pub(super) fn freed_unheard(&mut self, text: &str, out: &mut Vec<Action>) -> bool {
         if self.tickets.is_empty() || !self.tickets.iter().all(|ticket| ticket.leaving) {
             return false;

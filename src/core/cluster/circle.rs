@@ -17,12 +17,14 @@ pub(super) struct Wait {
     pub(super) blocks: bool,
 }
 
-/// One wait of a circle, and the node by which it waits for the next one: that is missing here and in there.
+/// One wait of a circle, and the node by which it waits for the next one: that is missing here and
+/// in there.
 pub(super) type Step = (usize, NodeId);
 
-/// A shortest circle of waits in which at least one blocks; none if there is none. (Whoever has pushed may still go on
-/// and push what another one waits for: if all waits are such, they may be no circle.) The effort grows with the sum of
-/// members and missing, for each of the waits that block.
+/// A shortest circle of waits in which at least one blocks; none if there is none. (Whoever has
+/// pushed may still go on and push what another one waits for: if all waits are such, they may be
+/// no circle.) The effort grows with the sum of members and missing, for each of the waits that
+/// block.
 pub(super) fn circle(waits: &[Wait]) -> Option<Vec<Step>> {
     let mut of: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (index, wait) in waits.iter().enumerate() {

@@ -54,7 +54,8 @@ impl Claimed {
         self.leaving.contains_key(&id)
     }
 
-    /// Takes in what is new: all claims of some keys, and keys of which nothing is left. The keys that it is about.
+    /// Takes in what is new: all claims of some keys, and keys of which nothing is left. The keys
+    /// that it is about.
     pub fn take_news(&mut self, news: &[Claim], gone: &[Key]) -> BTreeSet<Key> {
         let mut keys: BTreeSet<Key> = gone.iter().copied().collect();
         for key in gone {
@@ -67,8 +68,8 @@ impl Claimed {
         keys
     }
 
-    /// Takes in all that is claimed now. The keys of which it is something else than before; a round more is nothing
-    /// else.
+    /// Takes in all that is claimed now. The keys of which it is something else than before; a
+    /// round more is nothing else.
     pub fn take_all(&mut self, now: Self) -> BTreeSet<Key> {
         let before = std::mem::replace(self, now);
         let gone = before.keys.keys().filter(|key| !self.keys.contains_key(key));

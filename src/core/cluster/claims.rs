@@ -1,8 +1,8 @@
-//! Where every piece is, as servers claim it (`docs/elastic.md`, "Death", step 2): pure functions over
-//! intervals of elements, with neither time nor messages.
+//! Where every piece is, as servers claim it (`docs/elastic.md`, "Death", step 2): pure functions
+//! over intervals of elements, with neither time nor messages.
 //!
-//! [`place`] says which claim is right for each element; [`resolve`] also lets a copy take the place of an
-//! owner that is dead, and finds what nobody has.
+//! [`place`] says which claim is right for each element; [`resolve`] also lets a copy take the
+//! place of an owner that is dead, and finds what nobody has.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,8 @@ pub struct Evidence<'a> {
     pub claims: &'a BTreeMap<NodeId, Claimed>,
     /// All that was ever known of keys and their pieces.
     pub former: &'a Pieces,
-    /// Orders, and who had them, of which it is not known that they were carried out, nor that they will not be.
+    /// Orders, and who had them, of which it is not known that they were carried out, nor that they
+    /// will not be.
     pub orders: &'a [(NodeId, Order)],
     /// Since when pieces are whose.
     pub tenures: &'a Tenures,
@@ -121,9 +122,9 @@ pub fn is_sound(claim: &Claim) -> bool {
         && Holding::try_from(claim.holding).is_ok()
 }
 
-/// Where all pieces are while nobody has died: of owners' claims, and of claims of those who are giving a
-/// piece away, that with the highest term is right. What is on its way, and claimed by neither side at the
-/// moment, stays where `former` has it; so do the lengths of all keys.
+/// Where all pieces are while nobody has died: of owners' claims, and of claims of those who are
+/// giving a piece away, that with the highest term is right. What is on its way, and claimed by
+/// neither side at the moment, stays where `former` has it; so do the lengths of all keys.
 #[must_use]
 pub fn place<'a>(
     claims: impl Iterator<Item = (NodeId, &'a Claim)>,
@@ -199,9 +200,9 @@ pub fn resolve(evidence: Evidence<'_>) -> Resolution {
 /// A copy of what a dead server had given away before it died, or may have: whoever got it may have
 /// changed it since.
 ///
-/// The server that has the copy may be known as the owner itself: if a policy said that it takes the piece over, and it has
-/// not heard of that. If it had, it would have forgotten the copy, and would own the piece, or have been ordered to
-/// give it away.
+/// The server that has the copy may be known as the owner itself: if a policy said that it takes
+/// the piece over, and it has not heard of that. If it had, it would have forgotten the copy, and
+/// would own the piece, or have been ordered to give it away.
 fn is_stale(
     best: &Held,
     segment: &Segment<'_>,
@@ -223,7 +224,8 @@ fn is_stale(
     let went_on = |former: &Piece| {
         former.term > term && former.owner != dead && may_be_changed_at(former.owner)
     };
-    // What came to the dead, or came back to it, after the copy was made: that is one of an earlier time there.
+    // What came to the dead, or came back to it, after the copy was made: that is one of an earlier
+    // time there.
     let came_later = |part: &Tenure| match part.owner == dead {
         true => part.since > term,
         false => part.term > term && may_be_changed_at(part.owner),
@@ -330,8 +332,8 @@ fn keys<'a>(
 }
 
 impl Found<'_> {
-    /// Goes through the key from begin to end. Neighbours about which the same is chosen are one piece;
-    /// `Err` is a part of which nobody is chosen.
+    /// Goes through the key from begin to end. Neighbours about which the same is chosen are one
+    /// piece; `Err` is a part of which nobody is chosen.
     fn pieces(
         &self,
         borders: &[u64],

@@ -1,4 +1,5 @@
-//! The resolver against one that looks at each element by itself, and the cases of `docs/elastic.md` by name.
+//! The resolver against one that looks at each element by itself, and the cases of
+//! `docs/elastic.md` by name.
 
 use std::collections::BTreeMap;
 
@@ -194,8 +195,8 @@ fn any_tenures() -> impl Strategy<Value = Tenures> {
     })
 }
 
-/// Those that a server can have side by side: nothing leaves it for itself, it keeps no copies of its own, and
-/// what it holds in one way, under one term, it holds once.
+/// Those that a server can have side by side: nothing leaves it for itself, it keeps no copies of
+/// its own, and what it holds in one way, under one term, it holds once.
 fn possible(server: NodeId, claims: Vec<Claim>) -> Vec<Claim> {
     let mut kept: Vec<Claim> = Vec::new();
     for claim in claims {
@@ -236,7 +237,8 @@ proptest! {
     /// Where nobody died, the highest term that was ever seen is right.
     #[test]
     fn places_by_the_highest_term(case in any_case()) {
-        let claims = || case.claims.iter().flat_map(|(id, claims)| claims.iter().map(move |c| (*id, c)));
+        let claims =
+            || case.claims.iter().flat_map(|(id, claims)| claims.iter().map(move |c| (*id, c)));
         let placed = place(claims(), case.former.iter());
         for element in 0..LENGTH {
             let claims = claims();
@@ -245,7 +247,8 @@ proptest! {
                 .filter(|(_, c)| c.from <= element && element < c.to)
                 .map(|(_, c)| c.term)
                 .max();
-            let known = case.former[&KEY].pieces.iter().find(|p| p.from <= element && element < p.to);
+            let known =
+                case.former[&KEY].pieces.iter().find(|p| p.from <= element && element < p.to);
             let found = placed[&KEY].pieces.iter().find(|p| p.from <= element && element < p.to);
             prop_assert_eq!(found.map(|p| p.term), claimed.max(known.map(|p| p.term)));
         }
@@ -265,7 +268,8 @@ fn the_copy_of_the_dead_takes_over() {
     assert_eq!((pieces[1].bytes, pieces[1].state_bytes), (24, 48));
 }
 
-/// The owner died before its replica had cut the copy; the part that had arrived elsewhere is there.
+/// The owner died before its replica had cut the copy; the part that had arrived elsewhere is
+/// there.
 #[test]
 fn a_copy_gives_only_what_did_not_move() {
     let case = Case::new(&[
@@ -326,7 +330,8 @@ fn an_old_copy_is_not_taken_for_the_newest() {
     assert_eq!(case.by_element(), vec![None; 12]);
 }
 
-/// 16 gave the piece to 18 and took it over again; then it died too, before anybody had heard of that.
+/// 16 gave the piece to 18 and took it over again; then it died too, before anybody had heard of
+/// that.
 #[test]
 fn a_copy_of_an_earlier_time_at_the_same_owner_is_not_believed() {
     let mut case = Case::new(&[(8, claim(Holding::Replica, 0, 12, 3, 5, 16))]);
@@ -342,8 +347,8 @@ fn a_copy_of_an_earlier_time_at_the_same_owner_is_not_believed() {
     assert!(!tell(came(18, 2, 4)), "it was given away");
 }
 
-/// A policy gave 8 what 16 had. It has not heard of it when there is to be the next one: or else it would have
-/// forgotten the copy.
+/// A policy gave 8 what 16 had. It has not heard of it when there is to be the next one: or else it
+/// would have forgotten the copy.
 #[test]
 fn who_is_to_take_over_may_do_so_by_the_next_policy() {
     let mut case = Case::new(&[(8, claim(Holding::Replica, 0, 12, 3, 5, 16))]);

@@ -1,6 +1,7 @@
-//! The scheduler makes policies: it asks all servers what they hold, and says from their answers who owns
-//! what (`docs/elastic.md`, "Death"). Every change of who serves goes this way: a death, a server that
-//! joined, one that is to be emptied or is empty. Whatever happens meanwhile begins it anew.
+//! The scheduler makes policies: it asks all servers what they hold, and says from their answers
+//! who owns what (`docs/elastic.md`, "Death"). Every change of who serves goes this way: a death, a
+//! server that joined, one that is to be emptied or is empty. Whatever happens meanwhile begins it
+//! anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::wire::{Key, Node, NodeId, Role};
 
 /// After that time a server that has not answered is asked again, with its next sign of life.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Why a server's values do not move that keeps them in another way than those that claimed before it.
+/// Why a server's values do not move that keeps them in another way than those that claimed before
+/// it.
 const ODD: &str = "one server has a store of ours and another an application's own handler";
 /// Why the death of a server whose values an application's own handler keeps is the end.
 const NO_COPIES: &str =
@@ -49,7 +51,7 @@ enum Taking {
 }
 
 impl Cluster {
-    // ---- claims ------------------------------------------------------------------------------------------
+    // ---- claims ---------------------------------------------------------------------------------
 
     /// A server says what it holds.
     pub(super) fn claims_came(
@@ -112,7 +114,8 @@ impl Cluster {
     /// The first claims of a server, and of each key, are in the journal.
     fn note_claimed(&mut self, from: NodeId, word: &Word, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
-        // Who keeps values in another way than the others can neither give them any nor take theirs.
+        // Who keeps values in another way than the others can neither give them any nor take
+        // theirs.
         let mut others = books.claims.by_server().keys();
         let odd = !books.claimed.contains(&from)
             && others.any(|id| books.opaque.contains(id) != word.opaque);
@@ -200,8 +203,8 @@ impl Cluster {
         self.forget_done_orders(Some(keys), out);
     }
 
-    /// Where all pieces are from now on; `epoch` is that of the policy that says so, if one does. What came to another
-    /// owner is in the journal.
+    /// Where all pieces are from now on; `epoch` is that of the policy that says so, if one does.
+    /// What came to another owner is in the journal.
     pub(super) fn set_pieces(&mut self, pieces: Pieces, epoch: Option<u64>, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
         let changed = tenures::changes(&books.pieces, &pieces, &books.orders.all(), epoch);
@@ -217,9 +220,10 @@ impl Cluster {
         }
     }
 
-    // ---- collecting --------------------------------------------------------------------------------------
+    // ---- collecting -----------------------------------------------------------------------------
 
-    /// Asks all servers; if that was being done, begins anew. Who serves is changed when all have answered.
+    /// Asks all servers; if that was being done, begins anew. Who serves is changed when all have
+    /// answered.
     pub(super) fn collect(&mut self, now: Duration, out: &mut Vec<Action>) {
         if self.failure.is_some() {
             return;
@@ -294,8 +298,8 @@ impl Cluster {
         }
     }
 
-    /// Does what can be done now: ends the collection if all have answered, else looks whether a server is
-    /// ready to join or to leave.
+    /// Does what can be done now: ends the collection if all have answered, else looks whether a
+    /// server is ready to join or to leave.
     pub(super) fn go_on(&mut self, now: Duration, out: &mut Vec<Action>) {
         let complete = self.elastic.books.collection.as_ref().is_some_and(|collection| {
             // Nobody else's answer is taken. Most answers leave others to be waited for.
@@ -328,7 +332,7 @@ impl Cluster {
         self.elastic.policy.servers.iter().all(said)
     }
 
-    // ---- death -------------------------------------------------------------------------------------------
+    // ---- death ----------------------------------------------------------------------------------
 
     /// Scheduler: a server of an elastic job is dead. The job goes on if what it had is elsewhere.
     pub(super) fn server_lost(
@@ -365,8 +369,8 @@ impl Cluster {
         self.collect(now, out);
     }
 
-    /// True if an application's own handler keeps what that server has. After a restart of the scheduler the server
-    /// has perhaps not said so yet, but the keys are in the journal.
+    /// True if an application's own handler keeps what that server has. After a restart of the
+    /// scheduler the server has perhaps not said so yet, but the keys are in the journal.
     fn is_opaque(&self, id: NodeId) -> bool {
         let books = &self.elastic.books;
         books.opaque.contains(&id) || books.pieces.values().any(|key| key.length == OPAQUE_END)
@@ -381,8 +385,8 @@ impl Cluster {
             || books.orders.may_give_to(id)
     }
 
-    /// What the dead may have had without anybody's knowing: keys that were made after their last claims. With
-    /// one copy of each these are safe as long as the one that held the copies lives.
+    /// What the dead may have had without anybody's knowing: keys that were made after their last
+    /// claims. With one copy of each these are safe as long as the one that held the copies lives.
     pub(super) fn unknown_losses(&self, answers: &BTreeMap<NodeId, Claimed>) -> Option<String> {
         let policy = &self.elastic.policy;
         let died: Vec<NodeId> =

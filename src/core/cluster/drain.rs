@@ -1,6 +1,6 @@
-//! Servers that are to be emptied (`docs/elastic.md`, "Joining and leaving"). What is best moved where is the
-//! planner's business, which gives its orders from outside (`orders`); only without one the pieces of a drained
-//! server are spread here, evenly by their bytes.
+//! Servers that are to be emptied (`docs/elastic.md`, "Joining and leaving"). What is best moved
+//! where is the planner's business, which gives its orders from outside (`orders`); only without
+//! one the pieces of a drained server are spread here, evenly by their bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::wire::elastic::{Order, Word, WordKind};
 use crate::wire::{Key, NodeId, Role, id_to_rank};
 
 impl Cluster {
-    // ---- emptying a server -------------------------------------------------------------------------------
+    // ---- emptying a server ----------------------------------------------------------------------
 
     /// Scheduler: that server is to be emptied. What stands against it, if something does.
     pub(super) fn drain(
@@ -79,7 +79,8 @@ impl Cluster {
             && !self.elastic.books.orders.may_give_to(id)
     }
 
-    /// Servers that may go: the policy in force says that they are being emptied, and nothing is there.
+    /// Servers that may go: the policy in force says that they are being emptied, and nothing is
+    /// there.
     pub(super) fn empty_servers(&self) -> Vec<NodeId> {
         let books = &self.elastic.books;
         let draining = self.elastic.policy.draining.iter().copied();
@@ -129,8 +130,9 @@ impl Cluster {
     }
 }
 
-/// Spreads pieces over servers so that these come to own about as many bytes each: the heaviest piece first,
-/// each to the one that has least. A piece that is more than a fair part of all is cut.
+/// Spreads pieces over servers so that these come to own about as many bytes each: the heaviest
+/// piece first, each to the one that has least. A piece that is more than a fair part of all is
+/// cut.
 #[must_use]
 pub(super) fn spread(pieces: &[Piece], mut loads: BTreeMap<NodeId, u64>) -> Vec<(NodeId, Order)> {
     if loads.is_empty() {
@@ -154,7 +156,8 @@ pub(super) fn spread(pieces: &[Piece], mut loads: BTreeMap<NodeId, u64>) -> Vec<
     orders
 }
 
-/// Cuts a piece into at most `parts`, none of which is much more than `fair` bytes, where it may be cut.
+/// Cuts a piece into at most `parts`, none of which is much more than `fair` bytes, where it may be
+/// cut.
 fn cut_to(piece: &Piece, fair: u64, parts: u64) -> Vec<Piece> {
     let wanted = piece.weight().div_ceil(fair.max(1)).clamp(1, parts);
     let length = piece.to - piece.from;

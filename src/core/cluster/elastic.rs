@@ -1,9 +1,10 @@
-//! Elastic jobs (`docs/elastic.md`): who serves is said by the scheduler in policies, which every node keeps.
-//! Here is what all nodes have in common: when a job is elastic, the policy, and the words between the
-//! scheduler and the others. The scheduler's own part is in `collect`, `join` and `drain`.
+//! Elastic jobs (`docs/elastic.md`): who serves is said by the scheduler in policies, which every
+//! node keeps. Here is what all nodes have in common: when a job is elastic, the policy, and the
+//! words between the scheduler and the others. The scheduler's own part is in `collect`, `join` and
+//! `drain`.
 //!
-//! A job is elastic if every member says that it follows pieces that move. In any other job nothing of this
-//! happens.
+//! A job is elastic if every member says that it follows pieces that move. In any other job nothing
+//! of this happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +34,8 @@ pub(super) struct Elastic {
     pub(super) books: Books,
     /// My customers that took leave.
     pub(super) my_leaves: BTreeSet<i32>,
-    /// Since when nothing was heard of a scheduler that may be lost and come back, and whether that was said.
+    /// Since when nothing was heard of a scheduler that may be lost and come back, and whether that
+    /// was said.
     pub(super) scheduler_gone: Option<(Duration, bool)>,
     /// A scheduler that has yet to go on with the job of its journal.
     pub(super) resumes: bool,
@@ -85,7 +87,7 @@ pub(super) struct Books {
 }
 
 impl Cluster {
-    // ---- what the owner of this machine may ask -------------------------------------------------------
+    // ---- what the owner of this machine may ask -------------------------------------------------
 
     /// True if keys of this job may move and its servers may come and go.
     #[must_use]
@@ -132,7 +134,7 @@ impl Cluster {
         self.elastic.books.pieces_number
     }
 
-    // ---- who is in the job ----------------------------------------------------------------------------
+    // ---- who is in the job ----------------------------------------------------------------------
 
     /// Decides whether the job is elastic: called once, when all members are known.
     pub(super) fn decide_elastic(&mut self, out: &mut Vec<Action>) {
@@ -147,8 +149,8 @@ impl Cluster {
         all.filter(|id| !self.is_gone(*id)).collect()
     }
 
-    /// The servers that workers send their commands to: those of the job's beginning that are left. If none is,
-    /// the one with the lowest id, which passes them on to all others.
+    /// The servers that workers send their commands to: those of the job's beginning that are left.
+    /// If none is, the one with the lowest id, which passes them on to all others.
     pub(super) fn first_servers(&self) -> Vec<NodeId> {
         let first = 0..self.config.num_servers;
         if !self.elastic.on || self.members.is_empty() {
@@ -162,8 +164,8 @@ impl Cluster {
         serving.take(1).collect()
     }
 
-    /// True if the death of that node is no end of anything: it is a server, and others serve in its place, or a
-    /// worker of a job that goes on without those that die.
+    /// True if the death of that node is no end of anything: it is a server, and others serve in
+    /// its place, or a worker of a job that goes on without those that die.
     pub(super) fn goes_on_without(&self, id: NodeId) -> bool {
         self.node(id).is_some_and(|node| match node.role {
             Role::Server => self.elastic.on,
@@ -172,7 +174,7 @@ impl Cluster {
         })
     }
 
-    // ---- words ----------------------------------------------------------------------------------------
+    // ---- words ----------------------------------------------------------------------------------
 
     /// Sends a word: it rides in a sign of life.
     pub(super) fn word(&mut self, to: NodeId, word: Word, out: &mut Vec<Action>) {
@@ -254,7 +256,8 @@ impl Cluster {
         }
     }
 
-    /// A word that says which policy this node knows, so that the scheduler can repeat what got lost.
+    /// A word that says which policy this node knows, so that the scheduler can repeat what got
+    /// lost.
     pub(super) fn known_epoch(&self) -> Word {
         let (kind, epoch) = (WordKind::Report as i32, self.elastic.policy.epoch);
         Word { kind, epoch, ..Word::default() }
@@ -274,7 +277,7 @@ impl Cluster {
         self.ask_again(now, from, out);
     }
 
-    // ---- policies -------------------------------------------------------------------------------------
+    // ---- policies -------------------------------------------------------------------------------
 
     /// The policy as a word, with the routes of all pieces.
     pub(super) fn policy_word(&self) -> Word {
@@ -299,7 +302,8 @@ impl Cluster {
         }
     }
 
-    /// Scheduler: tells a node again what may not have reached it: who joined, the policy, what is asked of it.
+    /// Scheduler: tells a node again what may not have reached it: who joined, the policy, what is
+    /// asked of it.
     pub(super) fn repeat(&mut self, to: NodeId, out: &mut Vec<Action>) {
         if self.elastic.policy.epoch == 0 {
             return;
@@ -318,10 +322,10 @@ impl Cluster {
         self.members.values().filter(joined).cloned().collect()
     }
 
-    /// Scheduler: says who joined. It goes before each question for claims and each policy, on the same connection: a
-    /// server that is to serve may send something to every other one as soon as it has the policy, and what comes
-    /// from one that nobody has spoken of is dropped. Who was told of a joiner before may have lost that with a
-    /// connection, or with a scheduler.
+    /// Scheduler: says who joined. It goes before each question for claims and each policy, on the
+    /// same connection: a server that is to serve may send something to every other one as soon as
+    /// it has the policy, and what comes from one that nobody has spoken of is dropped. Who was
+    /// told of a joiner before may have lost that with a connection, or with a scheduler.
     pub(super) fn tell_who_joined(&mut self, to: NodeId, joined: &[Node], out: &mut Vec<Action>) {
         let nodes: Vec<Node> = joined.iter().filter(|node| node.id != to).cloned().collect();
         if !nodes.is_empty() {
@@ -369,7 +373,8 @@ impl Cluster {
         let routes: Vec<KeyRoute> = word.routes.clone();
         out.push(Action::Policy { policy, routes });
         if first {
-            // Who took leave may have said so to one that joins before there was anybody to hear it.
+            // Who took leave may have said so to one that joins before there was anybody to hear
+            // it.
             let left = self.left.iter();
             out.extend(left.map(|&(id, customer_id)| Action::CustomerLeft { id, customer_id }));
         }
@@ -427,8 +432,8 @@ impl Cluster {
         }
     }
 
-    /// A connection stands again. What was under way when it broke may be lost, and behind it may be a
-    /// scheduler that was started anew: so all is said again that must not be missed.
+    /// A connection stands again. What was under way when it broke may be lost, and behind it may
+    /// be a scheduler that was started anew: so all is said again that must not be missed.
     pub(super) fn reconnected(&mut self, now: Duration, id: NodeId, out: &mut Vec<Action>) {
         if !self.elastic.on || !self.ready || self.failure.is_some() || self.finalizing {
             return;

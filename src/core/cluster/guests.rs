@@ -1,5 +1,6 @@
-//! Those to whom the scheduler speaks although they have no place in the job: operators (`pslite status`,
-//! `pslite drain`), and servers that were given up and come back. Each gets a link for a short while.
+//! Those to whom the scheduler speaks although they have no place in the job: operators (`pslite
+//! status`, `pslite drain`), and servers that were given up and come back. Each gets a link for a
+//! short while.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -90,7 +91,8 @@ impl Cluster {
         }
         self.guests.told.insert(id, now);
         let Some((_, why)) = self.lost.get(&id) else {
-            // It was let go, and may not have heard. A scheduler that came back has no connection to it.
+            // It was let go, and may not have heard. A scheduler that came back has no connection
+            // to it.
             if let Some(key) = self.guest(now, &node, out) {
                 self.let_go(key, out);
             }
@@ -127,8 +129,8 @@ impl Cluster {
     }
 }
 
-/// An operator says in the text of its word where it listens, as `host:port`. (Not as a node: a stock scheduler
-/// would answer that node, and end because it does not know it.)
+/// An operator says in the text of its word where it listens, as `host:port`. (Not as a node: a
+/// stock scheduler would answer that node, and end because it does not know it.)
 fn operator(text: &str) -> Option<Node> {
     let (host, port) = text.rsplit_once(':')?;
     let port: u16 = port.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Servers that come while the job runs (`docs/elastic.md`, "Joining and leaving"), and those that come back
-//! although they were given up: these are told so, and serve no more.
+//! Servers that come while the job runs (`docs/elastic.md`, "Joining and leaving"), and those that
+//! come back although they were given up: these are told so, and serve no more.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ impl Cluster {
         node.role == Role::Server && (asks || (replaces && node.is_elastic()))
     }
 
-    /// Scheduler: somebody registers at the address of a member with its role. It is that one, and asks again; or it was
-    /// started in its place, so that one is dead. True if nothing is left to do: it asked, or the job is over with that death.
+    /// Scheduler: somebody registers at the address of a member with its role. It is that one, and
+    /// asks again; or it was started in its place, so that one is dead. True if nothing is left to
+    /// do: it asked, or the job is over with that death.
     pub(super) fn asks_again_or_fails(
         &mut self,
         now: Duration,

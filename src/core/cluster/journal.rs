@@ -1,9 +1,10 @@
-//! What a scheduler of an elastic job must still know when it is started again (`docs/elastic.md`, "The
-//! scheduler's journal"): records of what changed, and the state that they add up to. Pure: bytes and
-//! types, no file (`node::journal` has that).
+//! What a scheduler of an elastic job must still know when it is started again (`docs/elastic.md`,
+//! "The scheduler's journal"): records of what changed, and the state that they add up to. Pure:
+//! bytes and types, no file (`node::journal` has that).
 //!
-//! Where pieces are is not here: a scheduler that comes back asks for claims. Which keys exist is, so that it
-//! misses those that nobody claims, and since when pieces are whose, so that it knows old copies.
+//! Where pieces are is not here: a scheduler that comes back asks for claims. Which keys exist is,
+//! so that it misses those that nobody claims, and since when pieces are whose, so that it knows
+//! old copies.
 
 pub mod frames;
 mod replay;
@@ -123,8 +124,8 @@ pub struct Ordered {
 /// All that is kept. Sets are maps to `true`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct State {
-    /// The job's first scheduler: later ones go on under this number, of which the token of the native data
-    /// plane is made.
+    /// The job's first scheduler: later ones go on under this number, of which the token of the
+    /// native data plane is made.
     #[prost(uint64, tag = "1")]
     pub incarnation: u64,
     /// `host:port` of the scheduler.
@@ -243,8 +244,8 @@ pub struct Keys {
     pub keys: BTreeMap<u64, u64>,
 }
 
-/// Orders about one key that may still be carried out, or were: those that stand, and those that do not and may have
-/// been begun.
+/// Orders about one key that may still be carried out, or were: those that stand, and those that do
+/// not and may have been begun.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct KeyOrders {
     /// The orders.

@@ -234,15 +234,16 @@ impl Cluster {
         if id == SCHEDULER && !self.is_ours(SCHEDULER) && self.freed_unheard(&text, out) {
             return;
         }
-        // Nothing was promised any more by one who took leave, nor after the exit barrier by
-        // peers that cannot take leave. But a server may wait in the exit barrier from the beginning: what
-        // an elastic job's has is needed until all others are there too.
+        // Nothing was promised any more by one who took leave, nor after the exit barrier by peers
+        // that cannot take leave. But a server may wait in the exit barrier from the beginning:
+        // what an elastic job's has is needed until all others are there too.
         let serves = !self.is_worker(id) && self.goes_on_without(id) && !self.job_is_over();
         let left = (!serves && self.left.iter().any(|(node, _)| *node == id))
             || (self.config.standing_scheduler && self.releases_of_all >= 2);
         self.heard.remove(&id);
         self.lost.insert(id, (now, text.clone()));
-        // That it took leave may not have reached all servers: those hear by the next policy that it is gone.
+        // That it took leave may not have reached all servers: those hear by the next policy that
+        // it is gone.
         let others_wait = self.is_scheduler() && self.elastic.workers && self.is_worker(id);
         let nobody_waits = !others_wait || self.job_is_over();
         if left && nobody_waits {

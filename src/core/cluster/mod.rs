@@ -3,10 +3,10 @@
 //!
 //! Takes `(now, event)` and returns actions; touches no clock, socket, thread or random source.
 //! Time is the duration since an arbitrary start. `registration` forms the job, `barrier` holds the
-//! barriers, `liveness` notices death, `recovery` replaces the dead. If all nodes are ours, servers come and
-//! go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`policy`) from what servers claim (`collect`,
-//! `claims`), gives `orders`, lets servers in (`join`) and out (`drain`), goes on without `workers` where it may, and
-//! keeps a `journal`.
+//! barriers, `liveness` notices death, `recovery` replaces the dead. If all nodes are ours, servers
+//! come and go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`policy`) from what
+//! servers claim (`collect`, `claims`), gives `orders`, lets servers in (`join`) and out (`drain`),
+//! goes on without `workers` where it may, and keeps a `journal`.
 
 mod barrier;
 mod circle;
@@ -324,7 +324,7 @@ impl Cluster {
         down.chain(self.next_heartbeat).chain(report).chain(waits).chain(guests).min()
     }
 
-    // ---- helpers of all parts --------------------------------------------------------------------
+    // ---- helpers of all parts -------------------------------------------------------------------
 
     fn is_scheduler(&self) -> bool {
         self.config.role == Role::Scheduler

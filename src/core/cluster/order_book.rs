@@ -1,6 +1,6 @@
-//! Orders to move pieces, by key: those that stand, and those that another one replaced or that were taken back and that
-//! may have been begun (`orders` says why these are known). Pure: what is done with a key costs no more than what is
-//! ordered of that key.
+//! Orders to move pieces, by key: those that stand, and those that another one replaced or that
+//! were taken back and that may have been begun (`orders` says why these are known). Pure: what is
+//! done with a key costs no more than what is ordered of that key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,8 +122,8 @@ impl OrderBook {
         self.receivers.contains_key(&id)
     }
 
-    /// Puts an order in the place of those about the same elements. One that names the giver itself is none. True if
-    /// anything is ordered now that was not, or the other way round.
+    /// Puts an order in the place of those about the same elements. One that names the giver itself
+    /// is none. True if anything is ordered now that was not, or the other way round.
     pub(super) fn replace(&mut self, giver: NodeId, order: Order, epoch: u64) -> bool {
         let before = self.keys.get(&order.key).cloned().unwrap_or_default();
         let mut now = before.clone();
@@ -167,8 +167,9 @@ impl OrderBook {
         changed
     }
 
-    /// What `giver` was to give away, and does not know of any more as it knows a policy of that epoch: so what it still
-    /// owns, by its claims of a key, it has not given away. The keys of which something is forgotten.
+    /// What `giver` was to give away, and does not know of any more as it knows a policy of that
+    /// epoch: so what it still owns, by its claims of a key, it has not given away. The keys of
+    /// which something is forgotten.
     pub(super) fn forget_not_begun<'a>(
         &mut self,
         (giver, epoch): (NodeId, u64),

@@ -1,12 +1,13 @@
-//! The scheduler's orders to move pieces: those that stand, and those that another one replaced or that were taken
-//! back (`docs/elastic.md`, "A move" and "Death"). Pure books and words; what is moved where is said from outside
-//! (the planner), or by `drain`.
+//! The scheduler's orders to move pieces: those that stand, and those that another one replaced or
+//! that were taken back (`docs/elastic.md`, "A move" and "Death"). Pure books and words; what is
+//! moved where is said from outside (the planner), or by `drain`.
 //!
-//! A server that gets an order, and then another one in its place, may have begun the first one before it got the
-//! second. Until it says otherwise, the first one is evidence: if giver and receiver die, a copy of what the giver had
-//! may be older than what the receiver answered. With each policy servers forget what they have not begun. So once a
-//! server claims, knowing a policy that was made after the replacement, that it still owns what it was to give away, it
-//! never gave it. What it does not own then may be where the order sent it, until somebody claims it.
+//! A server that gets an order, and then another one in its place, may have begun the first one
+//! before it got the second. Until it says otherwise, the first one is evidence: if giver and
+//! receiver die, a copy of what the giver had may be older than what the receiver answered. With
+//! each policy servers forget what they have not begun. So once a server claims, knowing a policy
+//! that was made after the replacement, that it still owns what it was to give away, it never gave
+//! it. What it does not own then may be where the order sent it, until somebody claims it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +18,8 @@ use super::{Action, Cluster};
 use crate::wire::elastic::{Order, Word, WordKind};
 use crate::wire::{Key, NodeId};
 
-/// With that many replaced orders since the last policy there is another one, with which servers forget them.
+/// With that many replaced orders since the last policy there is another one, with which servers
+/// forget them.
 pub(super) const REPLACED_MAX: usize = 1024;
 
 impl Cluster {
@@ -107,8 +109,8 @@ impl Cluster {
         }
     }
 
-    /// An order is done once its server has nothing more of what it was to give away. Looks at those about some keys;
-    /// about all, if none are named.
+    /// An order is done once its server has nothing more of what it was to give away. Looks at
+    /// those about some keys; about all, if none are named.
     pub(super) fn forget_done_orders(
         &mut self,
         keys: Option<&BTreeSet<Key>>,
@@ -130,9 +132,10 @@ impl Cluster {
         self.record_orders(&changed, out);
     }
 
-    /// A server says what it holds. If it knows the policy in force, it has none of the orders any more that were
-    /// replaced before that was made: what it still owns it has not given away. (What it says while a policy is being
-    /// made bears the epoch of that, which it does not know yet.)
+    /// A server says what it holds. If it knows the policy in force, it has none of the orders any
+    /// more that were replaced before that was made: what it still owns it has not given away.
+    /// (What it says while a policy is being made bears the epoch of that, which it does not know
+    /// yet.)
     pub(super) fn forget_not_begun(&mut self, from: NodeId, epoch: u64, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
         if epoch != self.elastic.policy.epoch || books.orders.replaced() == 0 {
@@ -145,7 +148,8 @@ impl Cluster {
         self.record_orders(&changed, out);
     }
 
-    /// Scheduler: true if there should be a policy, so that servers forget what they have not begun of so many orders.
+    /// Scheduler: true if there should be a policy, so that servers forget what they have not begun
+    /// of so many orders.
     pub(super) fn has_many_replaced_orders(&self) -> bool {
         let orders = &self.elastic.books.orders;
         orders.replaced() > REPLACED_MAX

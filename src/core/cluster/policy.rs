@@ -1,4 +1,5 @@
-//! The scheduler's policies (`docs/elastic.md`): the first one, and each that follows from fresh claims.
+//! The scheduler's policies (`docs/elastic.md`): the first one, and each that follows from fresh
+//! claims.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -14,7 +15,7 @@ use crate::wire::elastic::CopyPlace;
 use crate::wire::{NodeId, Role};
 
 impl Cluster {
-    // ---- the beginning of an elastic job -----------------------------------------------------------------
+    // ---- the beginning of an elastic job --------------------------------------------------------
 
     /// Scheduler: the job is complete. If it is elastic, its first policy follows.
     pub(super) fn first_policy(&mut self, out: &mut Vec<Action>) {
@@ -55,7 +56,7 @@ impl Cluster {
         out.push(Action::Policy { policy, routes: word.routes });
     }
 
-    // ---- the policy --------------------------------------------------------------------------------------
+    // ---- the policy -----------------------------------------------------------------------------
 
     pub(super) fn decide(&mut self, now: Duration, collection: Collection, out: &mut Vec<Action>) {
         let Collection { epoch, answers, later, again, .. } = collection;
@@ -171,8 +172,8 @@ impl Cluster {
         };
     }
 
-    /// Scheduler: its owner says which server is to keep the copies of which. A new policy tells the others; the one that is in
-    /// force stays as it is, since nodes may hear of it once more.
+    /// Scheduler: its owner says which server is to keep the copies of which. A new policy tells
+    /// the others; the one that is in force stays as it is, since nodes may hear of it once more.
     pub(super) fn place_copies(
         &mut self,
         now: Duration,

@@ -1,6 +1,6 @@
-//! In which order the scheduler gives out ranks: as nodes wish, or by their addresses as stock does (van.cc:57), or by one
-//! of the two orders of BytePS (`ProcessAddNodeCommandAtScheduler` of its ps-lite). Pure: takes who has registered,
-//! returns them in order.
+//! In which order the scheduler gives out ranks: as nodes wish, or by their addresses as stock does
+//! (van.cc:57), or by one of the two orders of BytePS (`ProcessAddNodeCommandAtScheduler` of its
+//! ps-lite). Pure: takes who has registered, returns them in order.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,22 @@ pub enum RankOrder {
     /// Stock's: host name descending as a string, then port ascending.
     #[default]
     Address,
-    /// `BYTEPS_ENABLE_MIXED_MODE`: hosts with one node, which must be a server, before those with two; else as
-    /// [`Self::Address`].
+    /// `BYTEPS_ENABLE_MIXED_MODE`: hosts with one node, which must be a server, before those with
+    /// two; else as [`Self::Address`].
     Mixed,
-    /// `BYTEPS_ORDERED_HOSTS`: the order of these hosts; one that is not named counts as the first, as at stock.
+    /// `BYTEPS_ORDERED_HOSTS`: the order of these hosts; one that is not named counts as the first,
+    /// as at stock.
     Hosts(Vec<String>),
 }
 
 type Registered = Vec<(NodeId, Registrant)>;
 
-/// Who has registered, in the order of ranks; the ranks of servers and of workers are counted by themselves.
+/// Who has registered, in the order of ranks; the ranks of servers and of workers are counted by
+/// themselves.
 ///
 /// # Errors
-/// Wishes that do not fit together, or hosts that the order has no place for; the text is for people.
+/// Wishes that do not fit together, or hosts that the order has no place for; the text is for
+/// people.
 pub(super) fn sorted(
     registrants: &BTreeMap<NodeId, Registrant>,
     order: &RankOrder,
@@ -81,7 +84,8 @@ fn as_wished(mut all: Registered) -> Result<Registered, String> {
             let wish = one.node.wished_rank.map_or("none".to_owned(), |rank| rank.to_string());
             let (who, role) = (one.node.describe(), one.node.role.name());
             return Err(format!(
-                "{who} wishes rank {wish} where {expected} is next: if a node wishes a rank, each {role} must, \
+                "{who} wishes rank {wish} where {expected} is next: if a node wishes a rank, each \
+                 {role} must, \
                  from 0 on and no two the same"
             ));
         }

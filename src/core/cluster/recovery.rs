@@ -26,7 +26,8 @@ impl Cluster {
         }
         if self.config.heartbeat_timeout.is_none() {
             let text = format!(
-                "{} registered, but the job is complete and PS_HEARTBEAT_TIMEOUT, which allows the dead to be replaced, is not set",
+                "{} registered, but the job is complete and PS_HEARTBEAT_TIMEOUT, which allows \
+                 the dead to be replaced, is not set",
                 node.describe()
             );
             Self::log(out, Level::Warning, text.clone());
@@ -125,8 +126,8 @@ impl Cluster {
         out.push(Action::NodeReplaced { node: node.clone() });
     }
 
-    /// Gives places to those who wait, and gives up on the dead that nobody replaces. A server that joins gets no
-    /// dead one's place: it has nothing of what that one had.
+    /// Gives places to those who wait, and gives up on the dead that nobody replaces. A server that
+    /// joins gets no dead one's place: it has nothing of what that one had.
     pub(super) fn check_recovery(&mut self, now: Duration, out: &mut Vec<Action>) {
         if !self.ready || (self.elastic.on && self.elastic.policy.epoch == 0) {
             return;

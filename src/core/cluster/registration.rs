@@ -317,7 +317,8 @@ impl Cluster {
         }
         if self.progress.is_empty() {
             return format!(
-                "registered with the scheduler at {scheduler}; it waits for others ({} workers and {} servers in all)",
+                "registered with the scheduler at {scheduler}; it waits for others ({} workers \
+                 and {} servers in all)",
                 self.config.num_workers, self.config.num_servers
             );
         }

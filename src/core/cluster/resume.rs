@@ -1,5 +1,5 @@
-//! A scheduler that is lost, and comes back (`docs/elastic.md`, "The scheduler's journal"): how it goes on with
-//! the job of its journal, and how the others wait for it.
+//! A scheduler that is lost, and comes back (`docs/elastic.md`, "The scheduler's journal"): how it
+//! goes on with the job of its journal, and how the others wait for it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Action, Cluster, ClusterConfig, Level};
 use crate::wire::{Node, NodeId, Role, SCHEDULER, ability, id_to_rank};
 
 impl Cluster {
-    // ---- the scheduler ---------------------------------------------------------------------------------
+    // ---- the scheduler --------------------------------------------------------------------------
 
     /// All that the journal is to hold of the job as it begins.
     pub(super) fn state_for_journal(&self) -> State {
@@ -94,8 +94,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Whether the job goes on without workers that die was settled when it began, and the others follow that. So the
-    /// journal counts, not what this process was told; and those that come later are told the same.
+    /// Whether the job goes on without workers that die was settled when it began, and the others
+    /// follow that. So the journal counts, not what this process was told; and those that come
+    /// later are told the same.
     fn keep_workers_as_they_were(&mut self, state: &State) {
         let all_say_so = || self.members.values().all(Node::has_elastic_workers);
         self.elastic.workers = state.elastic_workers.unwrap_or_else(all_say_so);
@@ -111,11 +112,13 @@ impl Cluster {
     fn say_what_is_kept(&self, out: &mut Vec<Action>) {
         let text = match (self.config.node.has_elastic_workers(), self.elastic.workers) {
             (false, true) => {
-                "PSLITE_ELASTIC_WORKERS=1 is not set at this scheduler, but the job of the journal began with it, and \
+                "PSLITE_ELASTIC_WORKERS=1 is not set at this scheduler, but the job of the \
+                 journal began with it, and \
                  still goes on without workers that die"
             }
             (true, false) => {
-                "PSLITE_ELASTIC_WORKERS=1 has no effect, the death of a worker ends the job: that of the journal began \
+                "PSLITE_ELASTIC_WORKERS=1 has no effect, the death of a worker ends the job: that \
+                 of the journal began \
                  without it"
             }
             _ => return,
@@ -179,7 +182,7 @@ impl Cluster {
         !self.elastic.on || node.is_none_or(|node| known == Some(node.incarnation))
     }
 
-    // ---- the others ------------------------------------------------------------------------------------
+    // ---- the others -----------------------------------------------------------------------------
 
     /// True if a scheduler that is lost may come back.
     pub(super) fn scheduler_may_return(&self) -> bool {
@@ -190,7 +193,8 @@ impl Cluster {
             && self.members.get(&SCHEDULER).is_some_and(keeps_journal)
     }
 
-    /// The connection to the scheduler broke, or stands anew: until it is heard, nobody knows who is there.
+    /// The connection to the scheduler broke, or stands anew: until it is heard, nobody knows who
+    /// is there.
     pub(super) fn scheduler_in_doubt(&mut self, now: Duration) {
         self.elastic.scheduler_gone.get_or_insert((now, false));
     }

@@ -1,10 +1,11 @@
-//! How a server numbers what it tells the scheduler of what it holds, and when it does (`docs/elastic.md`, "Claims").
-//! Pure.
+//! How a server numbers what it tells the scheduler of what it holds, and when it does
+//! (`docs/elastic.md`, "Claims"). Pure.
 
 use super::types::Difference;
 use crate::wire::Key;
 
-/// Changes that can wait for the next tick wait, while they are of fewer keys than that part of those that are held.
+/// Changes that can wait for the next tick wait, while they are of fewer keys than that part of
+/// those that are held.
 const SHARE: usize = 8;
 
 /// What was told last.
@@ -15,14 +16,15 @@ pub struct Said {
 }
 
 impl Said {
-    /// True if something is to be told: of so many keys something is new, of those that are held. With `can_wait` there
-    /// is a tick soon.
+    /// True if something is to be told: of so many keys something is new, of those that are held.
+    /// With `can_wait` there is a tick soon.
     #[must_use]
     pub const fn is_due(changes: usize, held: usize, can_wait: bool) -> bool {
         changes > 0 && (!can_wait || changes > held / SHARE)
     }
 
-    /// What is new since the last word is told, and of which keys nothing is left; without those, all that is held.
+    /// What is new since the last word is told, and of which keys nothing is left; without those,
+    /// all that is held.
     pub fn tell(&mut self, gone: Option<Vec<Key>>) -> Difference {
         let since = if gone.is_some() { self.number } else { 0 };
         self.number += 1;

@@ -39,8 +39,8 @@ pub struct Status {
     pub limit: String,
     /// Why the job cannot go on, or who is missing.
     pub note: String,
-    /// Barriers in which workers wait, rounds at servers that have waited for long, and who waits for each other: a line
-    /// for each.
+    /// Barriers in which workers wait, rounds at servers that have waited for long, and who waits
+    /// for each other: a line for each.
     #[serde(default)]
     pub waits: Vec<String>,
 }
@@ -56,9 +56,8 @@ pub struct NodeStatus {
     pub id: NodeId,
     /// `host:port`.
     pub address: String,
-    /// `live`, `joining`, `draining`, `fixed` (its values do not move), `dead`, `released`, `back` (a worker that took
-    /// the place of a dead one); `registered`
-    /// before the job is complete.
+    /// `live`, `joining`, `draining`, `fixed` (its values do not move), `dead`, `released`, `back`
+    /// (a worker that took the place of a dead one); `registered` before the job is complete.
     pub state: String,
     /// Of a server: pieces that it owns.
     pub pieces: usize,

@@ -1,7 +1,9 @@
-//! When pieces came to their owners, as far as the scheduler knows (`docs/elastic.md`, "Death"): by that it tells an old
-//! copy of what a dead server once had from a copy of what it had last. Pure: pieces and orders in, what is new out.
+//! When pieces came to their owners, as far as the scheduler knows (`docs/elastic.md`, "Death"): by
+//! that it tells an old copy of what a dead server once had from a copy of what it had last. Pure:
+//! pieces and orders in, what is new out.
 //!
-//! One entry for each part of a key that ever changed its owner; a later one takes the place of the earlier ones.
+//! One entry for each part of a key that ever changed its owner; a later one takes the place of the
+//! earlier ones.
 
 use std::collections::BTreeMap;
 
@@ -64,9 +66,9 @@ pub fn note(all: &mut Tenures, news: &Tenures) {
     }
 }
 
-/// What came to another owner between two views of all pieces. `epoch` is that of the policy of the second one, if it
-/// follows from one: what this puts where it was not has the policy's term. Of what the first view does not have,
-/// orders say whose it was.
+/// What came to another owner between two views of all pieces. `epoch` is that of the policy of the
+/// second one, if it follows from one: what this puts where it was not has the policy's term. Of
+/// what the first view does not have, orders say whose it was.
 #[must_use]
 pub fn changes(
     before: &Pieces,

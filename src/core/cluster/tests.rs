@@ -382,9 +382,10 @@ fn the_dead_are_replaced_as_often_as_needed() {
         job.pass(6 * SECOND);
         let me = job.nodes[newcomer].me();
         assert_eq!((me.id, me.is_recovery), (id, true));
-        assert!(job.events[1].iter().any(
-            |action| matches!(action, Action::NodeReplaced { node } if node.port == 10 + newcomer as i32 - 2)
-        ));
+        assert!(job.events[1].iter().any(|action| {
+            matches!(action, Action::NodeReplaced { node }
+                    if node.port == 10 + newcomer as i32 - 2)
+        }));
     }
     assert_eq!(job.failure(0), None);
     assert!(job.done(0, 1).is_none());
@@ -488,8 +489,8 @@ fn the_same_job_gives_the_same_actions() {
     assert_eq!(run(), run());
 }
 
-/// Two processes of each role with two nodes each: one of a process comes to a barrier, and each node to those of start
-/// and end, even while others are still in another one.
+/// Two processes of each role with two nodes each: one of a process comes to a barrier, and each
+/// node to those of start and end, even while others are still in another one.
 #[test]
 fn one_node_of_each_process_meets_and_every_node_ends() {
     let mut configs = vec![config(Role::Scheduler, "s", 1, 4, 4)];

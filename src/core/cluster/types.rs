@@ -39,12 +39,14 @@ pub struct ClusterConfig {
     pub recovery_wait: Duration,
     /// A scheduler without an application: always counts itself in.
     pub standing_scheduler: bool,
-    /// Scheduler: copies of each piece beside the owner's, 0 or 1. None: 1 if there are two servers or more.
+    /// Scheduler: copies of each piece beside the owner's, 0 or 1. None: 1 if there are two servers
+    /// or more.
     pub replicas: Option<u32>,
-    /// Scheduler: its owner says what moves ([`Event::Orders`]), also what a drained server has. Else the
-    /// machine spreads that by itself.
+    /// Scheduler: its owner says what moves ([`Event::Orders`]), also what a drained server has.
+    /// Else the machine spreads that by itself.
     pub planned: bool,
-    /// How long nodes of an elastic job wait for a scheduler that keeps a journal to be started again.
+    /// How long nodes of an elastic job wait for a scheduler that keeps a journal to be started
+    /// again.
     pub scheduler_wait: Duration,
     /// Nodes of one role in one process (BytePS's groups): consecutive ranks. 1 but there.
     pub group_size: usize,
@@ -54,7 +56,8 @@ pub struct ClusterConfig {
     pub rank_order: RankOrder,
 }
 
-/// Who serves in an elastic job (`docs/elastic.md`): the same at every node that knows the same epoch.
+/// Who serves in an elastic job (`docs/elastic.md`): the same at every node that knows the same
+/// epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Grows with each policy; 0: none has come.
@@ -140,8 +143,8 @@ pub enum Event {
         group: i32,
         /// The exit barrier: peers may vanish soon without anybody's fault.
         leaving: bool,
-        /// Every node enters it by itself, as at the start and the end. Else, where a process has several nodes
-        /// ([`ClusterConfig::group_size`]), one of each process.
+        /// Every node enters it by itself, as at the start and the end. Else, where a process has
+        /// several nodes ([`ClusterConfig::group_size`]), one of each process.
         instance: bool,
     },
     /// A customer sends no more requests.
@@ -168,9 +171,9 @@ pub enum Event {
     Tick,
     /// This node is past its exit barrier: losses mean nothing any more.
     Finalizing,
-    /// Server: what it holds, or what is new of that. Answers with all [`Action::Collect`] with its epoch, and comes by itself, with the
-    /// newest epoch known, when this server is able to serve (of one that joins: once the commands are here)
-    /// and after changes.
+    /// Server: what it holds, or what is new of that. Answers with all [`Action::Collect`] with its
+    /// epoch, and comes by itself, with the newest epoch known, when this server is able to serve
+    /// (of one that joins: once the commands are here) and after changes.
     Claims {
         /// Which collection, or policy, it belongs to.
         epoch: u64,
@@ -180,7 +183,8 @@ pub enum Event {
         difference: Difference,
         /// Why this server's values do not move, if so: an application's own handler keeps them.
         fixed: Option<String>,
-        /// An application's own handler keeps the values: they move by whole keys, and nobody has copies.
+        /// An application's own handler keeps the values: they move by whole keys, and nobody has
+        /// copies.
         opaque: bool,
     },
     /// This node cannot go on: the job ends.
@@ -288,24 +292,26 @@ pub enum Action {
         /// Where pieces are. Routes that are known already may come again.
         routes: Vec<KeyRoute>,
     },
-    /// Server: take nothing more from servers that are lost (their [`Action::NodeLost`] came before), make
-    /// no new keys until the next policy, and say what you hold ([`Event::Claims`]).
+    /// Server: take nothing more from servers that are lost (their [`Action::NodeLost`] came
+    /// before), make no new keys until the next policy, and say what you hold ([`Event::Claims`]).
     Collect {
         /// To be said in the answer.
         epoch: u64,
     },
-    /// Server: these parts of its pieces are to move. An order takes the place of an earlier one for the same
-    /// elements that is not begun; one that names the server itself only takes it back.
+    /// Server: these parts of its pieces are to move. An order takes the place of an earlier one
+    /// for the same elements that is not begun; one that names the server itself only takes it
+    /// back.
     Orders {
         /// What moves, and where to.
         moves: Vec<Order>,
     },
     /// Server: it was emptied and is not in the job any more. It is to end without a barrier.
     Leave,
-    /// Server: all workers are done, and rank 0, which tells MXNet's servers to stop, is dead. It is to do as if that
-    /// had told it.
+    /// Server: all workers are done, and rank 0, which tells MXNet's servers to stop, is dead. It
+    /// is to do as if that had told it.
     Stop,
-    /// Any node but the scheduler: send `to` padding if the link there is idle, so that it can measure the link.
+    /// Any node but the scheduler: send `to` padding if the link there is idle, so that it can
+    /// measure the link.
     Probe {
         /// Who measures it.
         to: NodeId,

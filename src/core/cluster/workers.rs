@@ -1,9 +1,10 @@
-//! Workers that die and come back, in an elastic job whose nodes all say that they go on without them
-//! (`docs/elastic.md`, "Workers"). In any other job the death of a worker ends the job (`liveness`), or waits for a
-//! replacement (`recovery`).
+//! Workers that die and come back, in an elastic job whose nodes all say that they go on without
+//! them (`docs/elastic.md`, "Workers"). In any other job the death of a worker ends the job
+//! (`liveness`), or waits for a replacement (`recovery`).
 //!
-//! Who lives is said by policies, as for servers: each that follows a death or a return names the workers that live,
-//! and since which policy each process has its id. Barriers look here for whom they wait.
+//! Who lives is said by policies, as for servers: each that follows a death or a return names the
+//! workers that live, and since which policy each process has its id. Barriers look here for whom
+//! they wait.
 
 use std::time::Duration;
 
@@ -35,7 +36,8 @@ impl Cluster {
             let not = self.members.values().find(|node| !node.has_elastic_workers());
             let who = not.map_or_else(|| "a node".to_owned(), Node::describe);
             let text = format!(
-                "PSLITE_ELASTIC_WORKERS=1 has no effect, the death of a worker ends the job: {who} does not say it"
+                "PSLITE_ELASTIC_WORKERS=1 has no effect, the death of a worker ends the job: \
+                 {who} does not say it"
             );
             Self::log(out, Level::Warning, text);
         }
@@ -60,10 +62,10 @@ impl Cluster {
         self.members.values().filter(lives).map(worker).collect()
     }
 
-    // ---- death -------------------------------------------------------------------------------------------
+    // ---- death ----------------------------------------------------------------------------------
 
-    /// Scheduler: a worker is dead. The job goes on without it, if anybody is left and no server waits for it for
-    /// ever.
+    /// Scheduler: a worker is dead. The job goes on without it, if anybody is left and no server
+    /// waits for it for ever.
     pub(super) fn worker_lost(
         &mut self,
         now: Duration,
@@ -93,8 +95,8 @@ impl Cluster {
         self.collect(now, out);
     }
 
-    /// Scheduler: a server whose values an application keeps waits for all workers for ever: MXNet's own counts
-    /// pushes. True if the job cannot go on for that reason.
+    /// Scheduler: a server whose values an application keeps waits for all workers for ever:
+    /// MXNet's own counts pushes. True if the job cannot go on for that reason.
     pub(super) fn a_server_misses_workers(&mut self, out: &mut Vec<Action>) -> bool {
         let gone = |node: &&Node| {
             let left = self.left.iter().any(|(left, _)| *left == node.id);
@@ -115,7 +117,7 @@ impl Cluster {
         true
     }
 
-    // ---- coming back -------------------------------------------------------------------------------------
+    // ---- coming back ----------------------------------------------------------------------------
 
     /// Scheduler: a worker registers although the job is complete.
     pub(super) fn worker_comes_back(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
@@ -148,10 +150,10 @@ impl Cluster {
         back
     }
 
-    // ---- the others --------------------------------------------------------------------------------------
+    // ---- the others -----------------------------------------------------------------------------
 
-    /// Not the scheduler: true if a policy is one that this node serves or pushes by. A worker that comes back waits
-    /// for the first one that names it; one that is named no more was given up.
+    /// Not the scheduler: true if a policy is one that this node serves or pushes by. A worker that
+    /// comes back waits for the first one that names it; one that is named no more was given up.
     pub(super) fn names_me(&mut self, word: &Word, out: &mut Vec<Action>) -> bool {
         let me = (self.me.id, self.me.incarnation);
         let named = word.live.iter().any(|worker| (worker.node, worker.incarnation) == me);
@@ -172,7 +174,7 @@ impl Cluster {
         live.iter().find(|worker| worker.node == self.me.id).map_or(0, |worker| worker.since)
     }
 
-    // ---- barriers ----------------------------------------------------------------------------------------
+    // ---- barriers -------------------------------------------------------------------------------
 
     /// Nobody with that id is in a barrier any more.
     pub(super) fn leave_barriers(&mut self, id: NodeId) {
@@ -182,7 +184,8 @@ impl Cluster {
         self.entered.retain(|_, entered| !entered.members.is_empty());
     }
 
-    /// Workers that a barrier of the customers of the beginning waits for: those that live and are not in it.
+    /// Workers that a barrier of the customers of the beginning waits for: those that live and are
+    /// not in it.
     pub(super) fn workers_missing(
         &self,
         group: i32,
@@ -199,8 +202,9 @@ impl Cluster {
         missing.map(|node| node.id).filter(move |id| self.is_awaited(*id, group, entered))
     }
 
-    /// Scheduler: MXNet's servers wait in their exit barrier, where all others are, only after rank 0 has told them to
-    /// stop (kvstore_dist.h, `~KVStoreDist`). If that is dead, the scheduler does it in its place.
+    /// Scheduler: MXNet's servers wait in their exit barrier, where all others are, only after rank
+    /// 0 has told them to stop (kvstore_dist.h, `~KVStoreDist`). If that is dead, the scheduler
+    /// does it in its place.
     pub(super) fn stop_servers(&mut self, out: &mut Vec<Action>) {
         let first = worker_id(0);
         if !self.elastic.workers || !self.lost.contains_key(&first) || self.failure.is_some() {
@@ -224,9 +228,10 @@ impl Cluster {
         }
     }
 
-    /// Who took leave comes only to the exit barrier. Who came back may be anywhere in its script: MXNet's skips the
-    /// barriers at its start, and in the middle nobody knows which one it would come to. So it is not waited for
-    /// before it has come to one, but for that in which all the others are about to leave.
+    /// Who took leave comes only to the exit barrier. Who came back may be anywhere in its script:
+    /// MXNet's skips the barriers at its start, and in the middle nobody knows which one it would
+    /// come to. So it is not waited for before it has come to one, but for that in which all the
+    /// others are about to leave.
     fn is_awaited(&self, id: NodeId, group: i32, entered: &Entered) -> bool {
         if group != ALL_GROUP && self.has_left(id) {
             return false;

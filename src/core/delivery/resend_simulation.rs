@@ -199,8 +199,8 @@ fn a_bad_network_delivers_all_once_in_flat_memory() {
 #[test]
 fn many_seeds_complete_and_repeat_themselves() {
     for seed in 1..60 {
-        // With half of all lost, the last message of a node is given up now and then, and rightly: its peer has
-        // nothing else to say, so ten retries are all that it gets.
+        // With half of all lost, the last message of a node is given up now and then, and rightly:
+        // its peer has nothing else to say, so ten retries are all that it gets.
         let loss = 10 * (seed % 5);
         let run = || {
             let faults = Faults { loss, repeat: 20 };

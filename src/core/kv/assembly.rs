@@ -39,7 +39,8 @@ impl PullAssembly {
         Self { keys, parts: SmallVec::new() }
     }
 
-    /// Adds one server's answer; `more`: further values, behind the part's own. Checks wait for [`Self::finish`], as in stock.
+    /// Adds one server's answer; `more`: further values, behind the part's own. Checks wait for
+    /// [`Self::finish`], as in stock.
     pub fn add(&mut self, part: KvPairs, more: Vec<Bytes>) {
         self.parts.push((part, more));
     }

@@ -134,7 +134,8 @@ proptest! {
     ) {
         let mut assembly = PullAssembly::new(keys.into());
         for (keys, lens) in parts {
-            assembly.add(KvPairs { keys: keys.into(), vals: Bytes::new(), lens: lens.into() }, Vec::new());
+            let pairs = KvPairs { keys: keys.into(), vals: Bytes::new(), lens: lens.into() };
+            assembly.add(pairs, Vec::new());
         }
         let _ = assembly.finish(want_lens);
     }

@@ -1,5 +1,6 @@
-//! What a worker has commanded, in a job whose servers come and go (docs/elastic.md, "Joining and leaving"): which
-//! servers were asked, which have obeyed, and what is to be said again because none of them is left.
+//! What a worker has commanded, in a job whose servers come and go (docs/elastic.md, "Joining and
+//! leaving"): which servers were asked, which have obeyed, and what is to be said again because
+//! none of them is left.
 //!
 //! Pure bookkeeping, beside the [`super::tracker`], which knows when a request is over.
 
@@ -38,14 +39,16 @@ impl Said {
     }
 }
 
-/// The commands of one customer: all that are in flight, and of those that stay in force the last of each kind.
+/// The commands of one customer: all that are in flight, and of those that stay in force the last
+/// of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     said: BTreeMap<i32, Said>,
 }
 
 impl Commands {
-    /// A command is sent to these servers. One that `stays` takes the place of that of its kind before it.
+    /// A command is sent to these servers. One that `stays` takes the place of that of its kind
+    /// before it.
     pub fn said(&mut self, again: Again, asked: &[NodeId], stays: bool) {
         let Again { timestamp, head, body } = again;
         if stays {
@@ -86,8 +89,8 @@ impl Commands {
         self.said.get(&timestamp).is_some_and(Said::is_orphan)
     }
 
-    /// A new policy, by which commands go to these servers: what nobody has who lives is said to them, in the order
-    /// in which it was said first.
+    /// A new policy, by which commands go to these servers: what nobody has who lives is said to
+    /// them, in the order in which it was said first.
     pub fn again(&mut self, servers: &[NodeId]) -> Vec<Again> {
         if servers.is_empty() {
             return Vec::new();

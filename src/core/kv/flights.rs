@@ -1,9 +1,9 @@
-//! A worker's messages about pieces: where each part of a request is sent, again and again if need be,
-//! until it is answered (`docs/elastic.md`, "A request").
+//! A worker's messages about pieces: where each part of a request is sent, again and again if need
+//! be, until it is answered (`docs/elastic.md`, "A request").
 //!
-//! Pure. A request is cut by rank first (`slicer`); what is here is one *slice* of it, about one wire key. May
-//! touch `routes` and `wire` types. Whoever owns this sends what it is given, and feeds the tracker once a
-//! slice is answered as a whole.
+//! Pure. A request is cut by rank first (`slicer`); what is here is one *slice* of it, about one
+//! wire key. May touch `routes` and `wire` types. Whoever owns this sends what it is given, and
+//! feeds the tracker once a slice is answered as a whole.
 
 mod life;
 mod order;
@@ -107,8 +107,8 @@ struct Flight {
 pub struct Flights {
     routes: Routes,
     lost: BTreeSet<NodeId>,
-    /// Servers that were there from the beginning, or that a policy named. What is sent to one of which this node has not
-    /// heard goes nowhere.
+    /// Servers that were there from the beginning, or that a policy named. What is sent to one of
+    /// which this node has not heard goes nowhere.
     known: BTreeSet<NodeId>,
     /// By the order in which they began.
     open: BTreeMap<u64, Box<Flight>>,
@@ -129,8 +129,9 @@ impl Flights {
         Self { routes: Routes::new(homes), known, ..Self::default() }
     }
 
-    /// The same for a worker whose id was another process's: `since` is the policy that let it in. `makes_keys`: the
-    /// first push of each key is to make it, as if nobody had yet (MXNet's rank 0 at its start).
+    /// The same for a worker whose id was another process's: `since` is the policy that let it in.
+    /// `makes_keys`: the first push of each key is to make it, as if nobody had yet (MXNet's rank 0
+    /// at its start).
     #[must_use]
     pub fn come_back(homes: Vec<NodeId>, since: u64, makes_keys: bool) -> Self {
         Self { life: Life::new(since, makes_keys), ..Self::new(homes) }
@@ -176,7 +177,8 @@ impl Flights {
             && !last.is_opaque()
         {
             match slice.form.check(&slice.kv, slice.key, last.to) {
-                // Its only owner refuses it, so that the other workers, who wait for this push, hear why too.
+                // Its only owner refuses it, so that the other workers, who wait for this push,
+                // hear why too.
                 Err(_) if known.len() == 1 => slice.form = Form::Whole,
                 checked => checked?,
             }
@@ -410,7 +412,8 @@ impl Flights {
                 go.push(at);
             }
         }
-        // A pull need not wait behind the values of other keys that are pushed. It stays behind those of its own.
+        // A pull need not wait behind the values of other keys that are pushed. It stays behind
+        // those of its own.
         let overtakes = !flight.slice.meta.push && !self.order.is_open(flight.slice.key);
         let (push, key) = (flight.slice.meta.push, flight.slice.key);
         let after = if push { self.before(number) } else { 0 };

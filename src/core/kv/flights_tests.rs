@@ -165,11 +165,13 @@ fn a_later_push_does_not_overtake_one_that_waits() {
     let first = begin(&mut flights, slice(1, true, b"abcdefgh"));
     let second = begin(&mut flights, slice(2, true, b"ABCDEFGH"));
     assert_eq!(placed(&second[0]).after, 2);
-    // The first is turned away and goes to another server: the second, turned away too, follows it there.
+    // The first is turned away and goes to another server: the second, turned away too, follows it
+    // there.
     let moved = [route(4, 8, 3, A)];
     let (_, out) = answer(&mut flights, &first[1], &moved, true);
     assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
-    // A third one, which knows already, does not go before the second, which is still at the old owner.
+    // A third one, which knows already, does not go before the second, which is still at the old
+    // owner.
     let third = begin(&mut flights, slice(3, true, b"........"));
     assert_eq!(parts(&third), [(A, 0, 4, &b"...."[..])]);
     let (_, out) = answer(&mut flights, &second[1], &moved, true);
@@ -293,7 +295,8 @@ fn an_opaque_key_is_never_cut() {
     assert_eq!(parts(&next), [(B, 0, 0, &[1; 9][..])]);
 }
 
-/// A server that joined answers nobody who has not heard of it: what is sent there before would be lost.
+/// A server that joined answers nobody who has not heard of it: what is sent there before would be
+/// lost.
 #[test]
 fn nothing_goes_to_a_server_before_a_policy_names_it() {
     let mut flights = Flights::new(vec![A]);

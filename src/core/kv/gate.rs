@@ -1,23 +1,26 @@
-//! Holds a worker's push back at the server until the round before it is over, for applications whose servers work in
-//! rounds and answer pulls out of the memory that the next round's first push overwrites: BytePS's. (There each worker
-//! pushes a key, and once that is answered pulls it; the server takes the next round's first push as soon as all have *pushed*. A
-//! worker whose pull is not answered yet, or whose answer is not written yet, then gets another round's values.)
+//! Holds a worker's push back at the server until the round before it is over, for applications
+//! whose servers work in rounds and answer pulls out of the memory that the next round's first push
+//! overwrites: BytePS's. (There each worker pushes a key, and once that is answered pulls it; the
+//! server takes the next round's first push as soon as all have *pushed*. A worker whose pull is
+//! not answered yet, or whose answer is not written yet, then gets another round's values.)
 //!
-//! Pure: takes requests as they come and what became of the answers, returns what the application may be given. It
-//! counts for each key what each worker has pushed and pulled:
+//! Pure: takes requests as they come and what became of the answers, returns what the application
+//! may be given. It counts for each key what each worker has pushed and pulled:
 //!
-//! - A worker that pushes, has pulled since its last push, and then pushes again has begun another round. Its push waits
-//!   until the pulls of all workers that have pushed as often as it are answered, and those answers are out of our memory.
-//! - A worker that pushes again without having pulled did not mean a round: so do the pushes with which BytePS makes a
-//!   key, or says how it compresses. Those never wait.
-//! - A worker that has pushed less often than another does not make that one wait: if a pull can be answered before all
-//!   have pushed, there are no rounds (BytePS's asynchronous mode).
-//! - What a worker asks of a key while a push of it to the same key waits, waits behind it: so for each worker and key all
-//!   stays in order. Other keys go on.
+//! - A worker that pushes, has pulled since its last push, and then pushes again has begun another
+//!   round. Its push waits until the pulls of all workers that have pushed as often as it are
+//!   answered, and those answers are out of our memory.
+//! - A worker that pushes again without having pulled did not mean a round: so do the pushes with
+//!   which BytePS makes a key, or says how it compresses. Those never wait.
+//! - A worker that has pushed less often than another does not make that one wait: if a pull can be
+//!   answered before all have pushed, there are no rounds (BytePS's asynchronous mode).
+//! - What a worker asks of a key while a push of it to the same key waits, waits behind it: so for
+//!   each worker and key all stays in order. Other keys go on.
 //!
-//! An application of another kind could wait for ever for one that never pulls. So nothing waits longer than [`PATIENCE`]: then
-//! the key is not watched any more, and somebody is told. That is why the gate is for those who ask for it
-//! (`PSLITE_HOLD_PUSHES`, `PSLITE_SERVER_STATELESS`, the stateless attach of the C ABI) or speak BytePS's wire, and not for all.
+//! An application of another kind could wait for ever for one that never pulls. So nothing waits
+//! longer than [`PATIENCE`]: then the key is not watched any more, and somebody is told. That is
+//! why the gate is for those who ask for it (`PSLITE_HOLD_PUSHES`, `PSLITE_SERVER_STATELESS`, the
+//! stateless attach of the C ABI) or speak BytePS's wire, and not for all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -37,7 +40,8 @@ pub const OPEN_MAX: usize = 65_536;
 /// A customer of a worker.
 pub type Requester = (NodeId, i32);
 
-/// A pull whose answer is on its way: to be given back by [`Gate::flushed`] once its values are not needed any more.
+/// A pull whose answer is on its way: to be given back by [`Gate::flushed`] once its values are not
+/// needed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     key: Key,
@@ -106,14 +110,16 @@ impl Gate {
         Some(message)
     }
 
-    /// The application answers a request. Some: a pull, that is over when its values are not needed any more.
+    /// The application answers a request. Some: a pull, that is over when its values are not needed
+    /// any more.
     pub fn answered(&mut self, request: &Meta) -> Option<Answer> {
         let name = (request.sender, request.customer_id, request.timestamp);
         let key = self.open.remove(&name)?;
         Some(Answer { key, requester: requester(request) })
     }
 
-    /// The values of an answer are not needed any more. What the application may have now, in order.
+    /// The values of an answer are not needed any more. What the application may have now, in
+    /// order.
     pub fn flushed(&mut self, answer: Answer) -> Vec<Message> {
         let Answer { key, requester } = answer;
         let worker = self.keys.get_mut(&key).and_then(|key| key.workers.get_mut(&requester));
@@ -122,7 +128,8 @@ impl Gate {
         self.release(key)
     }
 
-    /// A worker is gone, or another process has its id: nobody waits for it, and what it asked is forgotten.
+    /// A worker is gone, or another process has its id: nobody waits for it, and what it asked is
+    /// forgotten.
     pub fn forget_node(&mut self, node: NodeId) -> Vec<Message> {
         self.forget(|(sender, _)| sender == node)
     }
@@ -143,7 +150,8 @@ impl Gate {
         self.release_all()
     }
 
-    /// Time has passed: what the application may have now, and the keys that are not watched any more.
+    /// Time has passed: what the application may have now, and the keys that are not watched any
+    /// more.
     pub fn tick(&mut self, now: Duration) -> (Vec<Message>, Vec<GaveUp>) {
         let (mut out, mut gave_up) = (Vec::new(), Vec::new());
         if self.held == 0 {

@@ -1,5 +1,5 @@
-//! The gate against applications of several kinds: BytePS's rounds in every order of two and three workers, its first
-//! pushes, its asynchronous mode, and some that it must not keep from going on.
+//! The gate against applications of several kinds: BytePS's rounds in every order of two and three
+//! workers, its first pushes, its asynchronous mode, and some that it must not keep from going on.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -107,7 +107,8 @@ fn pushes_without_pulls_never_wait() {
     assert!(play.push(B), "A is not in B's round");
 }
 
-/// BYTEPS_ENABLE_ASYNC, should somebody forget to say so: a pull is answered before all have pushed.
+/// BYTEPS_ENABLE_ASYNC, should somebody forget to say so: a pull is answered before all have
+/// pushed.
 #[test]
 fn without_rounds_the_slower_worker_is_not_waited_for() {
     let mut play = Play::default();
@@ -177,10 +178,13 @@ enum Worker {
 }
 
 proptest! {
-    /// BytePS's server, its workers in any order, answers written late: no round's push reaches the server while a pull of the
-    /// round before is not out, and all rounds end.
+    /// BytePS's server, its workers in any order, answers written late: no round's push reaches the
+    /// server while a pull of the round before is not out, and all rounds end.
     #[test]
-    fn rounds_do_not_mix(workers in 1..4_usize, choices in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn rounds_do_not_mix(
+        workers in 1..4_usize,
+        choices in prop::collection::vec(any::<u8>(), 0..400),
+    ) {
         let mut play = Play::default();
         let ids: Vec<NodeId> = (0..workers as i32).map(|rank| 9 + 2 * rank).collect();
         for id in &ids {
@@ -188,7 +192,8 @@ proptest! {
         }
         let mut states = vec![Worker::Pushes; workers];
         let mut seen = play.given.len();
-        // The server: who has pushed in the open round, and whose pulls of the last one are not out.
+        // The server: who has pushed in the open round, and whose pulls of the last one are not
+        // out.
         let (mut pushed, mut readers) = (0_usize, Vec::<NodeId>::new());
         let mut unwritten: Vec<(NodeId, Answer)> = Vec::new();
         let mut rounds = 0;
@@ -229,7 +234,8 @@ proptest! {
             }
             // Pulls are answered when all have pushed.
             for (at, id) in ids.iter().enumerate() {
-                if readers.contains(id) && states[at] == Worker::Waits && play.pulls.contains_key(id) {
+                let waits = states[at] == Worker::Waits;
+                if readers.contains(id) && waits && play.pulls.contains_key(id) {
                     unwritten.push((*id, play.answer(*id)));
                     states[at] = Worker::Pushes;
                 }

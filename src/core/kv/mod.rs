@@ -1,6 +1,6 @@
-//! Keys and values between workers and servers, as pure state machines: how a
-//! request is cut into one message per server, which requests are in flight, how the answers of a
-//! pull are put together, which requests a server still owes an answer, and which pushes it holds back (`gate`).
+//! Keys and values between workers and servers, as pure state machines: how a request is cut into
+//! one message per server, which requests are in flight, how the answers of a pull are put
+//! together, which requests a server still owes an answer, and which pushes it holds back (`gate`).
 //!
 //! May touch `wire` and `values`; must not do I/O, read a clock, start threads or know sockets.
 

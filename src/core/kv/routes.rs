@@ -1,4 +1,5 @@
-//! Where the parts of all keys are, as far as one worker knows, and where new ones go (`docs/elastic.md`).
+//! Where the parts of all keys are, as far as one worker knows, and where new ones go
+//! (`docs/elastic.md`).
 //!
 //! Pure. May touch `wire` types and [`KeyRoutes`] only.
 

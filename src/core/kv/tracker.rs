@@ -223,8 +223,8 @@ impl Tracker {
         self.response(ts, node)
     }
 
-    /// Those who have not answered are gone, and the request goes to these nodes instead. Nothing happens if it is not
-    /// in flight.
+    /// Those who have not answered are gone, and the request goes to these nodes instead. Nothing
+    /// happens if it is not in flight.
     pub fn redirect(&mut self, ts: i32, to: &[NodeId]) {
         let Some(request) = self.in_flight.get_mut(&ts).filter(|r| r.settled.is_none()) else {
             return;

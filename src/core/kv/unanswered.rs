@@ -4,8 +4,9 @@
 //! without its push (MXNet skips queued pushes at interpreter exit) makes the others wait for
 //! ever; the ledger finds those, so that they can be answered with an error that says who left.
 //!
-//! Pure: it does not know whether the application is merely slow. The caller asks [`Unanswered::stuck`]
-//! only when the request handler has been idle, with nothing queued, for a while.
+//! Pure: it does not know whether the application is merely slow. The caller asks
+//! [`Unanswered::stuck`] only when the request handler has been idle, with nothing queued, for a
+//! while.
 
 use crate::wire::{Key, Meta, NodeId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -39,8 +39,8 @@ impl PieceLoad {
         self.to.saturating_sub(self.from)
     }
 
-    /// Value bytes of `[from, to)`, a part of this piece. Those of adjoining parts add up to those of
-    /// the whole.
+    /// Value bytes of `[from, to)`, a part of this piece. Those of adjoining parts add up to those
+    /// of the whole.
     #[must_use]
     pub fn bytes_of(&self, from: u64, to: u64) -> u64 {
         self.part(self.bytes, to).saturating_sub(self.part(self.bytes, from))
@@ -342,7 +342,8 @@ mod tests {
         let (moves, reason) = (vec![step(1, 0, 8, 8, 10)], "node 8 is slowest".to_owned());
         let (before, predicted, moved_bytes) = (2.0, 1.25, 3_456_789);
         let plan = Plan { moves, before, predicted, bound: Some(1.2), moved_bytes, reason };
-        let text = "node 8 is slowest: 1 moves, 3.5 MB; a round of 2.000 s becomes one of 1.250 s; the \
+        let text = "node 8 is slowest: 1 moves, 3.5 MB; a round of 2.000 s becomes one of 1.250 \
+            s; the \
                     bound is 1.200 s";
         assert_eq!(plan.to_string(), text);
         let blind = Plan { before: 0.0, predicted: 0.0, bound: None, ..plan };

@@ -1,5 +1,6 @@
-//! What nodes tell the scheduler's planner, as bytes: the reports of `placement` in protobuf, written and read
-//! by prost. Numbers from the wire are not believed here; the planner leaves out what makes no sense.
+//! What nodes tell the scheduler's planner, as bytes: the reports of `placement` in protobuf,
+//! written and read by prost. Numbers from the wire are not believed here; the planner leaves out
+//! what makes no sense.
 
 use std::time::Duration;
 

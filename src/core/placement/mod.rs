@@ -1,5 +1,5 @@
-//! Where keys belong: how fast the links of a job are, how long a round takes with which keys at which
-//! server, how short it could be, and what to move. `docs/placement.md` tells it as a whole.
+//! Where keys belong: how fast the links of a job are, how long a round takes with which keys at
+//! which server, how short it could be, and what to move. `docs/placement.md` tells it as a whole.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | [`planner`] | both together, as one state machine |
 //! | [`measured`] | what nodes tell the planner, as bytes |
 //!
-//! Pure: time and chance are arguments, nothing here does I/O, starts a thread or reads a clock. May
-//! touch names of nodes and keys (`wire`) and nothing else of the crate: it does not know values, messages,
-//! or how pieces travel.
+//! Pure: time and chance are arguments, nothing here does I/O, starts a thread or reads a clock.
+//! May touch names of nodes and keys (`wire`) and nothing else of the crate: it does not know
+//! values, messages, or how pieces travel.
 
 pub mod cost;
 pub mod layout;

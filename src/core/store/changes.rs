@@ -1,5 +1,6 @@
-//! Of which keys a server has something new to claim (`docs/elastic.md`, "Claims"), so that what it says costs no more
-//! than what is new, however much it holds. Pure books: what is claimed of a key is for those who hold it to say.
+//! Of which keys a server has something new to claim (`docs/elastic.md`, "Claims"), so that what it
+//! says costs no more than what is new, however much it holds. Pure books: what is claimed of a key
+//! is for those who hold it to say.
 
 use std::collections::BTreeSet;
 

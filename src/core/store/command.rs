@@ -59,7 +59,8 @@ impl Head {
         }
     }
 
-    /// True if it is in force until another one of its kind comes: servers that come later obey it too.
+    /// True if it is in force until another one of its kind comes: servers that come later obey it
+    /// too.
     #[must_use]
     pub const fn stays(self) -> bool {
         match self {
@@ -69,7 +70,8 @@ impl Head {
     }
 }
 
-/// Former optimizers that are kept, for copies of what a server owns that has not heard of the newest.
+/// Former optimizers that are kept, for copies of what a server owns that has not heard of the
+/// newest.
 const KEPT_MAX: usize = 4;
 
 /// Which optimizers came from whom. Every worker sends each one: the n-th from any worker is
@@ -95,8 +97,8 @@ pub(super) struct Sent {
 }
 
 impl Generations {
-    /// True if what this customer sends now is a generation that nobody has sent before. A command whose
-    /// timestamp is known counts once, on whatever ways it comes.
+    /// True if what this customer sends now is a generation that nobody has sent before. A command
+    /// whose timestamp is known counts once, on whatever ways it comes.
     pub(super) fn is_new(&mut self, from: Customer, timestamp: Option<i32>) -> bool {
         let sent = self.sent.entry(from).or_default();
         if let (Some(timestamp), Some(last)) = (timestamp, sent.last)
@@ -153,8 +155,8 @@ impl Generations {
         }
     }
 
-    /// An optimizer that came after those that followed it: what others did by it may still come. One that is older
-    /// than all of the last ones is not kept.
+    /// An optimizer that came after those that followed it: what others did by it may still come.
+    /// One that is older than all of the last ones is not kept.
     pub(super) fn keep_former(&mut self, generation: u64, optimizer: Arc<Optimizer>) {
         if self.kept.len() < KEPT_MAX {
             self.kept.entry(generation).or_insert(optimizer);
@@ -194,7 +196,8 @@ impl Store {
         Ok(())
     }
 
-    /// The pickled optimizer that a worker's customer sent. It counts if its generation is new here.
+    /// The pickled optimizer that a worker's customer sent. It counts if its generation is new
+    /// here.
     ///
     /// # Errors
     /// It is malformed, or none that runs here; the optimizer before it stays.

@@ -30,7 +30,8 @@ pub enum StoreError {
     UnknownKind(i32),
     /// A value of another size than the key's.
     #[error(
-        "key {key} has {expected} bytes on this server where the push of worker {worker} has {got}: {ALIKE}"
+        "key {key} has {expected} bytes on this server where the push of worker {worker} has \
+         {got}: {ALIKE}"
     )]
     Size {
         /// Whose push it is: its rank.
@@ -54,11 +55,12 @@ pub enum StoreError {
         /// In the request.
         got: Dtype,
     },
-    /// A row_sparse push to a dense key, which stock's server does not survive. It names no length: of a large array
-    /// each server would name that of its own part.
+    /// A row_sparse push to a dense key, which stock's server does not survive. It names no length:
+    /// of a large array each server would name that of its own part.
     #[error(
         "key {key} was made as a dense array: a dense weight over a \
-         dist kvstore cannot take row_sparse gradients; make the weight stype='row_sparse', or drop \
+         dist kvstore cannot take row_sparse gradients; make the weight stype='row_sparse', or \
+         drop \
          sparse_grad=True (grad_stype='row_sparse')"
     )]
     RowsToDense {
@@ -68,7 +70,8 @@ pub enum StoreError {
     /// A dense push to a row_sparse key.
     #[error(
         "key {key} was made as a row_sparse array: a row_sparse weight over \
-         a dist kvstore cannot take dense gradients; make the gradients row_sparse (grad_stype='row_sparse', \
+         a dist kvstore cannot take dense gradients; make the gradients row_sparse \
+         (grad_stype='row_sparse', \
          sparse_grad=True), or make the weight stype='default'"
     )]
     DenseToRows {
@@ -86,7 +89,8 @@ pub enum StoreError {
     },
     /// A row that the key does not have.
     #[error(
-        "key {key} has {rows} rows on this server, the request of worker {worker} names row {row}: {ALIKE}"
+        "key {key} has {rows} rows on this server, the request of worker {worker} names row \
+         {row}: {ALIKE}"
     )]
     Row {
         /// Whose request it is: its rank.
@@ -119,8 +123,8 @@ pub enum StoreError {
         /// Why not.
         reason: &'static str,
     },
-    /// A request for a whole key that is in several pieces, or on other servers, from a node that does not
-    /// follow pieces.
+    /// A request for a whole key that is in several pieces, or on other servers, from a node that
+    /// does not follow pieces.
     #[error("key {key} is not in one piece on this server")]
     Elsewhere {
         /// The key.

@@ -1,7 +1,9 @@
-//! The native server: tensors, how rounds of pushes are collected and applied, optimizers, commands.
+//! The native server: tensors, how rounds of pushes are collected and applied, optimizers,
+//! commands.
 //!
-//! Pure: bytes and requests in, answers out. May touch `wire` types and `values`; must not do I/O, read a
-//! clock, draw random numbers or start threads (whoever owns the store may call it from several).
+//! Pure: bytes and requests in, answers out. May touch `wire` types and `values`; must not do I/O,
+//! read a clock, draw random numbers or start threads (whoever owns the store may call it from
+//! several).
 
 mod askers;
 mod changes;

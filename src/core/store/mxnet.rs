@@ -1,8 +1,11 @@
-//! MXNet's server (kvstore_dist_server.h), without MXNet: what it does with each push, pull and command.
+//! MXNet's server (kvstore_dist_server.h), without MXNet: what it does with each push, pull and
+//! command.
 //!
-//! May touch `wire` types; the store's owner sends the answers. One call at a time: whoever owns a store
-//! locks it. `apply` has rounds and updates, `mode` what commands set, `rows` what is about row_sparse arrays, `hand_over` what is about
-//! another server that takes over; what is about pieces that move is in [`super::elastic`]. Where this differs from MXNet is said at the place, and in docs/divergences.md.
+//! May touch `wire` types; the store's owner sends the answers. One call at a time: whoever owns a
+//! store locks it. `apply` has rounds and updates, `mode` what commands set, `rows` what is about
+//! row_sparse arrays, `hand_over` what is about another server that takes over; what is about
+//! pieces that move is in [`super::elastic`]. Where this differs from MXNet is said at the place,
+//! and in docs/divergences.md.
 
 mod apply;
 mod hand_over;
@@ -37,8 +40,8 @@ const BYTES_MAX: usize = i32::MAX as usize;
 pub struct StoreConfig {
     /// Workers of the job.
     pub workers: usize,
-    /// Servers of the application's view (`DMLC_NUM_SERVER`): keys are counted from the begin of the range of
-    /// the one whose range they lie in.
+    /// Servers of the application's view (`DMLC_NUM_SERVER`): keys are counted from the begin of
+    /// the range of the one whose range they lie in.
     pub servers: usize,
     /// This server. One that is none of the first `servers` ids joins a job that runs.
     pub id: NodeId,
@@ -48,12 +51,13 @@ pub struct StoreConfig {
     pub elastic: bool,
     /// Copies of each piece beside the owner's, until the first policy says so: 0 or 1.
     pub replicas: u32,
-    /// Bytes of value of the longest part ([`PART_BYTES`]); where less is held they are shorter (docs/elastic.md, "Parts").
+    /// Bytes of value of the longest part ([`PART_BYTES`]); where less is held they are shorter
+    /// (docs/elastic.md, "Parts").
     pub part_bytes: usize,
 }
 
-/// The longest part into which long pieces are cut. What was pushed to a part is copied to the replica while the rest of the
-/// tensor still comes in; of one piece only when all of it is there.
+/// The longest part into which long pieces are cut. What was pushed to a part is copied to the
+/// replica while the rest of the tensor still comes in; of one piece only when all of it is there.
 pub const PART_BYTES: usize = 4 << 20;
 
 /// An answer to be sent.
@@ -135,15 +139,16 @@ impl Store {
         self.memory = Some(memory);
     }
 
-    /// Serves a push, a pull, or both in one, of a job whose pieces do not move. The answers that are due now,
-    /// of earlier requests too.
+    /// Serves a push, a pull, or both in one, of a job whose pieces do not move. The answers that
+    /// are due now, of earlier requests too.
     pub fn request(&mut self, request: Meta, frames: &[Bytes], answers: &mut Vec<Answer>) {
         let mut out = Outbound { answers: std::mem::take(answers), transfers: Vec::new() };
         self.serve(request, frames, &mut out);
         *answers = out.answers;
     }
 
-    /// Serves a push, a pull, or both in one. What is due now: answers, of earlier requests too, and transfers.
+    /// Serves a push, a pull, or both in one. What is due now: answers, of earlier requests too,
+    /// and transfers.
     pub fn serve(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
         let meta = request.clone();
         if let Err(error) = self.try_serve(request, frames, out) {
@@ -332,8 +337,8 @@ impl Store {
         }
     }
 
-    /// The key at an index of the frame of keys, which must be one that the application can have, and, where
-    /// nothing moves, in this server's range.
+    /// The key at an index of the frame of keys, which must be one that the application can have,
+    /// and, where nothing moves, in this server's range.
     fn key(&self, keys: &[u8], index: usize) -> Result<Key, StoreError> {
         let key = key_at(keys, index).ok_or(StoreError::Malformed("a key is missing"))?;
         let rank = self.view.checked_local(key).and_then(|_| self.view.rank(key));
@@ -344,8 +349,9 @@ impl Store {
         }
     }
 
-    /// The piece at which a push is refused that is dense where the key is row_sparse, or the other way round: its worker
-    /// counts in another unit than this server, and the part that it names may never be here.
+    /// The piece at which a push is refused that is dense where the key is row_sparse, or the other
+    /// way round: its worker counts in another unit than this server, and the part that it names
+    /// may never be here.
     fn misfit(&self, key: Key, kind: RequestKind, request: &Meta) -> Option<usize> {
         let piece = self.tensors.get(&key).filter(|_| request.push)?.pieces.first()?;
         let has_rows = matches!(piece.layout, Layout::Rows { .. });
@@ -368,7 +374,7 @@ impl Store {
         tensor.and_then(|tensor| tensor.pieces.get_mut(at.index)).ok_or(unknown)
     }
 
-    // ---- what operators and tests ask ------------------------------------------------------------
+    // ---- what operators and tests ask -----------------------------------------------------------
 
     /// How many keys it holds.
     #[must_use]

@@ -380,7 +380,8 @@ fn a_new_optimizer_begins_without_state() {
     assert!(store.piece(At { key: FIRST + 3, index: 0 }).unwrap().state.is_none());
 }
 
-/// Its owner asks before the first push of a row_sparse key; dense keys, and keys that are known, are fine.
+/// Its owner asks before the first push of a row_sparse key; dense keys, and keys that are known,
+/// are fine.
 #[test]
 fn what_the_optimizer_has_no_kernel_for_is_known_before_it_comes() {
     let more =

@@ -1,5 +1,5 @@
-//! Requests that wait at a server, for a piece, a policy, or for the end of others: by key, in the order in which they
-//! came, and bounded in number and bytes. Pure.
+//! Requests that wait at a server, for a piece, a policy, or for the end of others: by key, in the
+//! order in which they came, and bounded in number and bytes. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,8 +1,8 @@
 //! One round of a key in `dist_sync`: what each worker pushed, summed.
 //!
-//! Stock counts pushes, whoever they come from (kvstore_dist_server.h, ApplyUpdates), so two pushes of
-//! one worker can make up a round. Here a customer of a worker counts once in a round; its next push
-//! waits for the next one.
+//! Stock counts pushes, whoever they come from (kvstore_dist_server.h, ApplyUpdates), so two pushes
+//! of one worker can make up a round. Here a customer of a worker counts once in a round; its next
+//! push waits for the next one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -91,8 +91,9 @@ impl Round {
         self.open.take_if(|open| open.askers.as_slice().is_empty() && open.later.is_empty());
     }
 
-    /// Some are dead: what they sent for later rounds does not count. What they sent for the open one does, if it has
-    /// a push of somebody who lives too; else that is given up: its place among those that waited, if it did.
+    /// Some are dead: what they sent for later rounds does not count. What they sent for the open
+    /// one does, if it has a push of somebody who lives too; else that is given up: its place among
+    /// those that waited, if it did.
     pub(super) fn forget(&mut self, is_dead: impl Fn(&Meta) -> bool) -> Option<u64> {
         let open = self.open.as_mut()?;
         open.later.retain(|(request, _)| !is_dead(request));
@@ -130,7 +131,8 @@ impl Round {
         self.open.as_ref().is_some_and(|open| open.askers.of(who).is_some())
     }
 
-    /// Gives up the round. All whose pushes it had, and those that came too early; none of them counted.
+    /// Gives up the round. All whose pushes it had, and those that came too early; none of them
+    /// counted.
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Meta> {
         let Open { mut askers, later, .. } =
             self.open.take().map_or_else(Open::default, |open| *open);

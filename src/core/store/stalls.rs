@@ -1,5 +1,5 @@
-//! Which open rounds wait, for how long and for whom, and when it is time to say so. Pure: the time is an argument.
-//! May touch what the store may.
+//! Which open rounds wait, for how long and for whom, and when it is time to say so. Pure: the time
+//! is an argument. May touch what the store may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -85,8 +85,8 @@ impl Stalls {
 }
 
 impl Store {
-    /// A request comes at that time, since the start of the node: call it before [`Self::serve`]. Rounds that it
-    /// begins wait from then on.
+    /// A request comes at that time, since the start of the node: call it before [`Self::serve`].
+    /// Rounds that it begins wait from then on.
     pub fn hear(&mut self, now: Duration, request: &Meta, frames: &[Bytes]) {
         self.stalls.now = now;
         let kind = kind_of(request.head).map(|(kind, _)| kind);
@@ -100,8 +100,8 @@ impl Store {
         }
     }
 
-    /// The oldest round that has waited for at least `limit`, if there is one. What it costs does not depend on the
-    /// number of keys unless there is one: then the open rounds are counted.
+    /// The oldest round that has waited for at least `limit`, if there is one. What it costs does
+    /// not depend on the number of keys unless there is one: then the open rounds are counted.
     pub fn stalled(&mut self, now: Duration, limit: Duration) -> Option<Stall> {
         while let Some((number, open)) = self.stalls.first() {
             let waited = now.saturating_sub(open.since);
@@ -179,7 +179,8 @@ impl fmt::Display for Asked {
     }
 }
 
-/// When to say that something waits: at a limit, and then after once, twice, four times as long, and so on.
+/// When to say that something waits: at a limit, and then after once, twice, four times as long,
+/// and so on.
 #[derive(Clone, Copy, Debug)]
 pub struct Reminder {
     limit: Duration,

@@ -1,6 +1,6 @@
 //! One tensor of the server, as pieces: ranges of elements, or of rows, each with its value and its
-//! round. The whole is what lies under one wire key; a server may hold all pieces of it, some, or none.
-//! May touch what belongs to a piece; must not know other servers.
+//! round. The whole is what lies under one wire key; a server may hold all pieces of it, some, or
+//! none. May touch what belongs to a piece; must not know other servers.
 
 use super::elastic::marks::{Marks, before};
 use super::error::StoreError;
@@ -11,7 +11,8 @@ use crate::values::value::Value;
 use crate::values::{Allocator, Buffer, Dtype, precision};
 use crate::wire::{Meta, NodeId};
 
-/// Where a piece may be cut: a compressed word has that many elements, and a cut goes between words.
+/// Where a piece may be cut: a compressed word has that many elements, and a cut goes between
+/// words.
 pub(super) const ALIGN: u64 = 16;
 
 /// How a piece's elements are laid out.
@@ -76,8 +77,8 @@ pub(super) enum Copied {
     /// Nothing.
     #[default]
     Not,
-    /// All that was sent there, first under the term `since`; it said that it has that version, if it said
-    /// anything.
+    /// All that was sent there, first under the term `since`; it said that it has that version, if
+    /// it said anything.
     Sent { to: NodeId, since: u64, confirmed: Option<u64> },
 }
 
@@ -91,7 +92,8 @@ impl Copied {
     }
 }
 
-/// A copy at a server that was the replica before, after the piece was sent to another one: it gets no more rounds.
+/// A copy at a server that was the replica before, after the piece was sent to another one: it gets
+/// no more rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FormerCopy {
     pub(super) at: NodeId,
@@ -155,8 +157,8 @@ impl Piece {
             || before(push).is_some_and(|before| self.round.holds(push, before))
     }
 
-    /// True if pushes that made that version must not be answered yet: the replica may not have it, or the
-    /// piece is kept elsewhere, as it was before, in case this server and its replica die.
+    /// True if pushes that made that version must not be answered yet: the replica may not have it,
+    /// or the piece is kept elsewhere, as it was before, in case this server and its replica die.
     pub(super) fn withholds(&self, version: u64) -> bool {
         let confirmed =
             matches!(self.copied, Copied::Sent { confirmed: Some(has), .. } if has >= version);
@@ -164,7 +166,8 @@ impl Piece {
         unconfirmed || self.has_older_copy(version)
     }
 
-    /// True if its former owner, or a former replica, has a copy that may be older than that version.
+    /// True if its former owner, or a former replica, has a copy that may be older than that
+    /// version.
     pub(super) fn has_older_copy(&self, version: u64) -> bool {
         self.source.is_some()
             || self.former_copy.is_some_and(|former| former.confirmed < Some(version))
@@ -176,8 +179,9 @@ impl Piece {
         self.former_copy.or(Some(FormerCopy { at: to, since, confirmed, dropped }))
     }
 
-    /// A server says that its copy has that version. False if it cannot mean this piece: what is said under a term
-    /// before that of the seed is about an earlier time at which the piece was here.
+    /// A server says that its copy has that version. False if it cannot mean this piece: what is
+    /// said under a term before that of the seed is about an earlier time at which the piece was
+    /// here.
     pub(super) fn confirm(&mut self, server: NodeId, term: u64, version: u64) -> bool {
         match (&mut self.copied, &mut self.former_copy) {
             (Copied::Sent { to, since, confirmed }, _) if *to == server && *since <= term => {
@@ -192,8 +196,8 @@ impl Piece {
         }
     }
 
-    /// Its parts between `cuts`, which lie within it in ascending order. It must be dense, and nobody may have
-    /// pushed to its round.
+    /// Its parts between `cuts`, which lie within it in ascending order. It must be dense, and
+    /// nobody may have pushed to its round.
     pub(super) fn cut(self, cuts: &[u64], maker: Option<&dyn Allocator>) -> Vec<Self> {
         let begins = std::iter::once(self.from).chain(cuts.iter().copied());
         let ends = cuts.iter().copied().chain(std::iter::once(self.to));

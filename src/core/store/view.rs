@@ -1,5 +1,5 @@
-//! The application's view of keys: each lies in the range of one rank, and the application counts it from the
-//! begin of that range. May touch `kv`'s ranges; must not know which server keeps what.
+//! The application's view of keys: each lies in the range of one rank, and the application counts
+//! it from the begin of that range. May touch `kv`'s ranges; must not know which server keeps what.
 
 use crate::values::server_key_ranges;
 use crate::wire::Key;

@@ -1,5 +1,5 @@
-//! Memory of a tensor: bytes that are aligned for every element type. It is the process's own, or of a kind
-//! that the store is given, such as memory that other processes read.
+//! Memory of a tensor: bytes that are aligned for every element type. It is the process's own, or
+//! of a kind that the store is given, such as memory that other processes read.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use bytes::Bytes;

@@ -1,10 +1,11 @@
-//! MXNet's 2-bit gradient compression (src/kvstore/gradient_compression*, version 1.9.1): what a server
-//! undoes, and what a worker does.
+//! MXNet's 2-bit gradient compression (src/kvstore/gradient_compression*, version 1.9.1): what a
+//! server undoes, and what a worker does.
 //!
-//! A worker sends a sign or nothing for each element and keeps what it did not send, the residual, for
-//! the next time. Sixteen elements make one word of four bytes, the first in the highest two bits of
-//! the first byte: `11` is the threshold, `10` its negative, the others are zero. Only `float32` is
-//! compressed. Version 1.9.1 has no 1-bit compression: its server ends the process over that type.
+//! A worker sends a sign or nothing for each element and keeps what it did not send, the residual,
+//! for the next time. Sixteen elements make one word of four bytes, the first in the highest two
+//! bits of the first byte: `11` is the threshold, `10` its negative, the others are zero. Only
+//! `float32` is compressed. Version 1.9.1 has no 1-bit compression: its server ends the process
+//! over that type.
 
 use thiserror::Error;
 
@@ -20,8 +21,8 @@ const POSITIVE: u8 = 0b11;
 const NEGATIVE: u8 = 0b10;
 /// The threshold of a command that has none.
 const THRESHOLD_DEFAULT: f32 = 0.5;
-/// The longest body of the command that sets compression, in bytes. A threshold that `std::to_string`
-/// writes has at most 47.
+/// The longest body of the command that sets compression, in bytes. A threshold that
+/// `std::to_string` writes has at most 47.
 pub const BODY_BYTES_MAX: usize = 256;
 
 /// Why something is no compression.
@@ -53,8 +54,8 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Reads the body of the command `kSetGradientCompression`: the type's number, and after a comma
-    /// the threshold (`GradientCompression::DecodeParams`).
+    /// Reads the body of the command `kSetGradientCompression`: the type's number, and after a
+    /// comma the threshold (`GradientCompression::DecodeParams`).
     ///
     /// # Errors
     /// The body is malformed, where stock ends the process, or of an unknown type, over which stock

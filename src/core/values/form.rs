@@ -20,8 +20,8 @@ pub enum Form {
         /// Bytes of an element, at least 1.
         size: u64,
     },
-    /// MXNet's compressed push: a key that says how many elements there are, counted from the first key
-    /// of the range, then the key itself, with 2 bits for each element.
+    /// MXNet's compressed push: a key that says how many elements there are, counted from the first
+    /// key of the range, then the key itself, with 2 bits for each element.
     TwoBit {
         /// The first key of the range.
         first: Key,
@@ -54,8 +54,8 @@ pub enum Misfit {
 }
 
 impl Form {
-    /// A push of a key that is cut must have the values of all pieces, which end at `to`: what is sent of
-    /// them says nothing of the rest.
+    /// A push of a key that is cut must have the values of all pieces, which end at `to`: what is
+    /// sent of them says nothing of the rest.
     ///
     /// # Errors
     /// It has more, or fewer.

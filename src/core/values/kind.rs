@@ -1,5 +1,5 @@
-//! What a request is about, from its command (kvstore_dist_server.h, DepairDataHandleType): a pair of
-//! numbers, by Cantor's pairing, of the kind of request and the type of its elements.
+//! What a request is about, from its command (kvstore_dist_server.h, DepairDataHandleType): a pair
+//! of numbers, by Cantor's pairing, of the kind of request and the type of its elements.
 
 use super::{Dtype, Form, KvPairs, key_at};
 use crate::wire::{Key, Meta};
@@ -59,8 +59,8 @@ pub const fn command_of(kind: RequestKind, dtype: Dtype) -> i32 {
     diagonal * (diagonal + 1) / 2 + dtype as i32
 }
 
-/// How one slice of a request is cut, and which wire key it is about. `first`: the first key of the range that it
-/// lies in.
+/// How one slice of a request is cut, and which wire key it is about. `first`: the first key of the
+/// range that it lies in.
 #[must_use]
 pub fn form_of(meta: &Meta, kv: &KvPairs, first: Key) -> (Form, Key) {
     let key = |at| key_at(&kv.keys, at).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! Keys and values, as all that sum, cut or hold them know them: element types, memory, kernels, the sum of what
-//! several push; the frames that travel, how they are cut, and whose a key is.
+//! Keys and values, as all that sum, cut or hold them know them: element types, memory, kernels,
+//! the sum of what several push; the frames that travel, how they are cut, and whose a key is.
 //!
-//! Pure: bytes in, bytes out. May touch `wire` types; must not do I/O, read a clock, draw random numbers or start
-//! threads, and knows neither workers nor servers.
+//! Pure: bytes in, bytes out. May touch `wire` types; must not do I/O, read a clock, draw random
+//! numbers or start threads, and knows neither workers nor servers.
 
 pub mod buffer;
 pub mod compression;

@@ -1,7 +1,7 @@
 //! The frames of keys, values and lens that travel, and how they are read.
 //!
-//! They stay the bytes that travelled: received buffers may be unaligned (libzmq hands out pointers into its
-//! read buffer), so nothing here casts them to `&[u64]`.
+//! They stay the bytes that travelled: received buffers may be unaligned (libzmq hands out pointers
+//! into its read buffer), so nothing here casts them to `&[u64]`.
 
 use bytes::Bytes;
 

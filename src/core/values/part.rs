@@ -35,8 +35,8 @@ pub(crate) enum Part<E> {
     Refused(Box<E>),
 }
 
-/// The sum of parts. Of dense parts two are kept as they came: so the usual round, of two workers or
-/// one, is summed where the result is to be, without memory in between.
+/// The sum of parts. Of dense parts two are kept as they came: so the usual round, of two workers
+/// or one, is summed where the result is to be, without memory in between.
 #[derive(Debug, Default)]
 pub(crate) enum Sum<E> {
     #[default]
@@ -57,7 +57,8 @@ pub(crate) enum Sum<E> {
 }
 
 impl<E: From<SumError>> Sum<E> {
-    /// Adds a part of the same kind and size as the ones before. `like`: the value that the sum may become.
+    /// Adds a part of the same kind and size as the ones before. `like`: the value that the sum may
+    /// become.
     pub(crate) fn add(
         &mut self,
         from: NodeId,
@@ -120,8 +121,8 @@ impl<E: From<SumError>> Sum<E> {
         Ok(sum)
     }
 
-    /// The sum in memory that another server can get too, and that server's share of it: the rows, if there
-    /// are any, and the values. What one push brought is passed on as it came.
+    /// The sum in memory that another server can get too, and that server's share of it: the rows,
+    /// if there are any, and the values. What one push brought is passed on as it came.
     pub(crate) fn share(
         self,
         dtype: Dtype,

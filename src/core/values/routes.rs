@@ -1,7 +1,7 @@
 //! Where the parts of one key are, as far as one node knows (`docs/elastic.md`).
 //!
-//! Pure. Routes may come from anybody, in any order, and as often as they like: for each element the one with
-//! the highest term counts. May touch `wire` types only.
+//! Pure. Routes may come from anybody, in any order, and as often as they like: for each element
+//! the one with the highest term counts. May touch `wire` types only.
 
 use smallvec::SmallVec;
 
@@ -23,8 +23,8 @@ pub struct KeyRoutes {
 }
 
 impl KeyRoutes {
-    /// Takes a route in. Of two that overlap the one with the higher term keeps the overlap; of equal terms
-    /// the one that was here. False if nothing changed.
+    /// Takes a route in. Of two that overlap the one with the higher term keeps the overlap; of
+    /// equal terms the one that was here. False if nothing changed.
     pub fn learn(&mut self, route: Route) -> bool {
         if route.from >= route.to || self.routes.len() >= PIECES_MAX {
             return false;
@@ -72,7 +72,8 @@ impl KeyRoutes {
         (!self.routes.is_empty() && self.covers(0, self.length)).then_some(&self.routes[..])
     }
 
-    /// Forgets those to servers that are gone: where their pieces are is said anew, or the home knows.
+    /// Forgets those to servers that are gone: where their pieces are is said anew, or the home
+    /// knows.
     pub(crate) fn forget(&mut self, gone: &[NodeId]) {
         self.routes.retain(|route| !gone.contains(&route.owner));
     }
@@ -198,9 +199,13 @@ mod tests {
                 routes.learn(*route);
             }
             for at in 0..64 {
-                let wanted = all.iter().filter(|r| r.from <= at && at < r.to).max_by_key(|r| r.term);
+                let covers = |r: &&Route| r.from <= at && at < r.to;
+                let wanted = all.iter().filter(covers).max_by_key(|r| r.term);
                 let found = routes.within(at, at + 1);
-                prop_assert_eq!(found.first().map(|r| (r.term, r.owner)), wanted.map(|r| (r.term, r.owner)));
+                prop_assert_eq!(
+                    found.first().map(|r| (r.term, r.owner)),
+                    wanted.map(|r| (r.term, r.owner))
+                );
             }
             prop_assert!(routes.all().windows(2).all(|pair| pair[0].to <= pair[1].from));
         }

@@ -1,8 +1,9 @@
-//! Which bytes a node speaks with its peers: those of dmlc's ps-lite (MXNet), or those of one of the two generations
-//! of bytedance's that are public. All nodes of a job speak the same; nothing on the wire says which.
+//! Which bytes a node speaks with its peers: those of dmlc's ps-lite (MXNet), or those of one of
+//! the two generations of bytedance's that are public. All nodes of a job speak the same; nothing
+//! on the wire says which.
 //!
-//! The same messages travel on each ([`super::message`]). What a dialect has no bytes for does not travel: of BytePS's,
-//! all extensions of ours, priorities, and a push that asks for values too.
+//! The same messages travel on each ([`super::message`]). What a dialect has no bytes for does not
+//! travel: of BytePS's, all extensions of ours, priorities, and a push that asks for values too.
 
 use bytes::Bytes;
 
@@ -43,14 +44,15 @@ impl Dialect {
         Self::ALL.into_iter().find(|dialect| dialect.name() == name)
     }
 
-    /// True for those of BytePS: answers to requests for values go back over the connection that the request came by,
-    /// and connections have no other names than `ps<id>`.
+    /// True for those of BytePS: answers to requests for values go back over the connection that
+    /// the request came by, and connections have no other names than `ps<id>`.
     #[must_use]
     pub const fn is_byteps(self) -> bool {
         !matches!(self, Self::Mxnet)
     }
 
-    /// True if the barriers at the start and the end have a command of their own (INSTANCE_BARRIER).
+    /// True if the barriers at the start and the end have a command of their own
+    /// (INSTANCE_BARRIER).
     #[must_use]
     pub const fn has_instance_barrier(self) -> bool {
         matches!(self, Self::Byteps)
@@ -65,7 +67,8 @@ impl Dialect {
         }
     }
 
-    /// Appends the bytes of `meta` to `out`. `data`: the frames that follow it, of which BytePS's say the size.
+    /// Appends the bytes of `meta` to `out`. `data`: the frames that follow it, of which BytePS's
+    /// say the size.
     pub fn encode(self, meta: &Meta, data: &[Bytes], out: &mut Vec<u8>) {
         match self {
             Self::Mxnet => encode_meta(meta, out),

@@ -1,26 +1,27 @@
-//! What our own nodes say to each other about pieces of keys that move: beside a request (`Placed`),
-//! between two servers (`Transfer`), and between the scheduler and all others (`Word`). Bytes to types and
-//! back; what it means is in `docs/elastic.md`. Stock nodes never get any of it.
+//! What our own nodes say to each other about pieces of keys that move: beside a request
+//! (`Placed`), between two servers (`Transfer`), and between the scheduler and all others (`Word`).
+//! Bytes to types and back; what it means is in `docs/elastic.md`. Stock nodes never get any of it.
 //!
-//! Numbers are those of protobuf, written and read by prost. Lists are bounded by the message that carries
-//! them; whoever reads them checks ranges before use.
+//! Numbers are those of protobuf, written and read by prost. Lists are bounded by the message that
+//! carries them; whoever reads them checks ranges before use.
 
 use bytes::Bytes;
 
 use super::message::{Key, NodeId};
 
-/// Where an opaque key ends: one whose values an application's own handler keeps. Nobody but that knows how long
-/// they are, so such a key is one piece from 0 to here, and is never cut.
+/// Where an opaque key ends: one whose values an application's own handler keeps. Nobody but that
+/// knows how long they are, so such a key is one piece from 0 to here, and is never cut.
 pub const OPAQUE_END: u64 = u64::MAX;
 
 /// Which part of a key a request, or its answer, is about, and what the answer teaches.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Placed {
-    /// Which of the slices of a request this is (the rank whose key range it lies in): echoed in the answer.
+    /// Which of the slices of a request this is (the rank whose key range it lies in): echoed in
+    /// the answer.
     #[prost(uint32, tag = "1")]
     pub slice: u32,
-    /// The first element. Elements are counted from the begin of the wire key's value; of a row_sparse key
-    /// they are rows.
+    /// The first element. Elements are counted from the begin of the wire key's value; of a
+    /// row_sparse key they are rows.
     #[prost(uint64, tag = "2")]
     pub from: u64,
     /// One past the last element; 0: the whole key, whose length the sender does not know.
@@ -29,8 +30,8 @@ pub struct Placed {
     /// The term under which the sender knows the piece; 0 if it does not know it.
     #[prost(uint64, tag = "4")]
     pub term: u64,
-    /// The newest policy that the sender knows. Who gets the answer *again* needs that policy before it sends
-    /// again what the routes do not cover.
+    /// The newest policy that the sender knows. Who gets the answer *again* needs that policy
+    /// before it sends again what the routes do not cover.
     #[prost(uint64, tag = "5")]
     pub epoch: u64,
     /// In an answer: nothing was done; send it again, as `routes` say.
@@ -39,12 +40,13 @@ pub struct Placed {
     /// In an answer: where parts of the key are now, as far as this server knows.
     #[prost(message, repeated, tag = "7")]
     pub routes: Vec<Route>,
-    /// Of a push: one more than the timestamp of this customer's push of the key before it; 0: there was
-    /// none. A piece that has not got that one yet must not count this one.
+    /// Of a push: one more than the timestamp of this customer's push of the key before it; 0:
+    /// there was none. A piece that has not got that one yet must not count this one.
     #[prost(uint32, tag = "8")]
     pub after: u32,
-    /// In which life of the worker's id it was asked: 0 for the process that the job began with, else the policy
-    /// that let another one in ([`LiveWorker::since`]). A command of such a process says only this.
+    /// In which life of the worker's id it was asked: 0 for the process that the job began with,
+    /// else the policy that let another one in ([`LiveWorker::since`]). A command of such a process
+    /// says only this.
     #[prost(uint64, tag = "9")]
     pub life: u64,
     /// Of a push: it makes the key, if nobody has made it yet, and else is no more than answered.
@@ -119,10 +121,11 @@ pub enum TransferKind {
     Seed = 3,
     /// To the replica: the sum of one round, to be applied as the owner did.
     Round = 4,
-    /// From the replica: all up to `version` of the piece is here. From the old owner: it has forgotten the piece.
+    /// From the replica: all up to `version` of the piece is here. From the old owner: it has
+    /// forgotten the piece.
     Confirmed = 5,
-    /// To the replica: the piece is cut at `cuts`; its parts have `term` now, but for those in `gone`, which
-    /// keep the term before.
+    /// To the replica: the piece is cut at `cuts`; its parts have `term` now, but for those in
+    /// `gone`, which keep the term before.
     Cut = 6,
     /// To the replica: the copy is not needed any more.
     Drop = 7,
@@ -130,12 +133,13 @@ pub enum TransferKind {
     Command = 8,
     /// To a server that joined: there are no further commands so far; it may serve.
     CommandsEnd = 9,
-    /// To the old owner of an opaque key: its handler here cannot take it; keep it. The values are one data frame,
-    /// the reason.
+    /// To the old owner of an opaque key: its handler here cannot take it; keep it. The values are
+    /// one data frame, the reason.
     Refused = 10,
 }
 
-/// One of the first pushes of an opaque key, as it came: given to the handler of each server that the key moves to.
+/// One of the first pushes of an opaque key, as it came: given to the handler of each server that
+/// the key moves to.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FirstPush {
     /// The worker.
@@ -155,8 +159,8 @@ pub struct FirstPush {
     pub frames: u32,
 }
 
-/// A message between two servers. The values are data frames: the key, the value, then the master copy if
-/// there is one, then the optimizer's tensors.
+/// A message between two servers. The values are data frames: the key, the value, then the master
+/// copy if there is one, then the optimizer's tensors.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Transfer {
     /// What it is.
@@ -174,8 +178,8 @@ pub struct Transfer {
     /// The piece's term.
     #[prost(uint64, tag = "5")]
     pub term: u64,
-    /// Rounds applied; of `Round`: this one included. Of `Command`, `CommandsEnd`, and of the `Confirmed` that
-    /// answers that (its `to` is 0): up to which change of the sender's settings.
+    /// Rounds applied; of `Round`: this one included. Of `Command`, `CommandsEnd`, and of the
+    /// `Confirmed` that answers that (its `to` is 0): up to which change of the sender's settings.
     #[prost(uint64, tag = "6")]
     pub version: u64,
     /// Elements of the whole wire key.
@@ -208,10 +212,10 @@ pub struct Transfer {
     /// `Command`: the head; the body is the first data frame.
     #[prost(int32, tag = "16")]
     pub head: i32,
-    /// Which optimizer `state` is of, or the sum is for: how many one worker had sent with it. `Command`, of an
-    /// optimizer: the same; without a frame: how many optimizers the customer of the one mark has sent, the
-    /// last of them with that timestamp. `CommandsEnd`: the policy that the sender knows. `Confirmed`: 1 if it answers
-    /// a `Moved`.
+    /// Which optimizer `state` is of, or the sum is for: how many one worker had sent with it.
+    /// `Command`, of an optimizer: the same; without a frame: how many optimizers the customer of
+    /// the one mark has sent, the last of them with that timestamp. `CommandsEnd`: the policy that
+    /// the sender knows. `Confirmed`: 1 if it answers a `Moved`.
     #[prost(uint64, tag = "17")]
     pub number: u64,
     /// `Command` without a frame: the worker.
@@ -220,16 +224,16 @@ pub struct Transfer {
     /// `Command`: its customer.
     #[prost(int32, tag = "19")]
     pub customer: i32,
-    /// `Move` of an opaque key without state between rounds: its first pushes, in their order. Their frames follow
-    /// that of the key.
+    /// `Move` of an opaque key without state between rounds: its first pushes, in their order.
+    /// Their frames follow that of the key.
     #[prost(message, repeated, tag = "20")]
     pub first_pushes: Vec<FirstPush>,
 }
 
 impl Transfer {
-    /// True if it says that a copy has all up to a round, and no more than that. What else its sender has for the same
-    /// server is about other things, or was asked for by what that server sent later: so it need not wait
-    /// behind that.
+    /// True if it says that a copy has all up to a round, and no more than that. What else its
+    /// sender has for the same server is about other things, or was asked for by what that server
+    /// sent later: so it need not wait behind that.
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
         let of_copy = self.to > 0 && self.gone.is_empty() && self.number == 0;
@@ -298,10 +302,11 @@ pub enum WordKind {
     Unknown = 0,
     /// Scheduler to all: the policy of `epoch`: `servers`, `homes`, `routes`, `lost`.
     Policy = 1,
-    /// Scheduler to servers: `lost` are dead; take nothing from them any more and say what you hold.
+    /// Scheduler to servers: `lost` are dead; take nothing from them any more and say what you
+    /// hold.
     Collect = 2,
-    /// Server to scheduler: all that it holds, or what is new since the last one, under `epoch`. With a `text`: nothing that it has can move, for
-    /// that reason.
+    /// Server to scheduler: all that it holds, or what is new since the last one, under `epoch`.
+    /// With a `text`: nothing that it has can move, for that reason.
     Claims = 3,
     /// Scheduler to a server: move `moves` away.
     Orders = 4,
@@ -311,20 +316,23 @@ pub enum WordKind {
     Drain = 6,
     /// Operator, as before: say how the job is.
     Status = 7,
-    /// Scheduler to operator: `text`, which is JSON after `Status`. `node`: 0 if what was asked for is done.
+    /// Scheduler to operator: `text`, which is JSON after `Status`. `node`: 0 if what was asked for
+    /// is done.
     Told = 8,
     /// Any node to scheduler: what it measured, as `report` says.
     Report = 9,
-    /// Scheduler to a node: send padding to `node`, whose link from you is idle (`native::Kind::Probe`).
+    /// Scheduler to a node: send padding to `node`, whose link from you is idle
+    /// (`native::Kind::Probe`).
     Probe = 10,
     /// Scheduler to a server: the workers are done, and the one that would tell it to stop is dead.
     Stop = 11,
-    /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in `stalled`; without it:
-    /// none does any more.
+    /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in
+    /// `stalled`; without it: none does any more.
     Stalled = 20,
 }
 
-/// A round of pushes that has waited for long. Numbers are what servers say to people; nothing depends on them.
+/// A round of pushes that has waited for long. Numbers are what servers say to people; nothing
+/// depends on them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StalledRound {
     /// The application's key.
@@ -367,7 +375,8 @@ pub struct LiveWorker {
     /// The customers that it registered with.
     #[prost(int32, repeated, tag = "3")]
     pub customers: Vec<i32>,
-    /// The process (`Node::incarnation`): what was sent to the one that had its address before may reach it.
+    /// The process (`Node::incarnation`): what was sent to the one that had its address before may
+    /// reach it.
     #[prost(uint64, tag = "4")]
     pub incarnation: u64,
 }
@@ -389,7 +398,8 @@ pub struct Order {
     pub owner: NodeId,
 }
 
-/// A word between the scheduler and another node: rides in a heartbeat (extension 102 of `PBControl`).
+/// A word between the scheduler and another node: rides in a heartbeat (extension 102 of
+/// `PBControl`).
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Word {
     /// What it says.
@@ -437,20 +447,22 @@ pub struct Word {
     /// `Policy`: servers that were emptied and are not in the job any more.
     #[prost(int32, repeated, tag = "15")]
     pub released: Vec<NodeId>,
-    /// `Policy`: which server keeps the copies of which. A server that is not named chooses for itself.
+    /// `Policy`: which server keeps the copies of which. A server that is not named chooses for
+    /// itself.
     #[prost(message, repeated, tag = "16")]
     pub copies: Vec<CopyPlace>,
     /// `Policy`: the workers that live. None is named where the death of one ends the job.
     #[prost(message, repeated, tag = "17")]
     pub live: Vec<LiveWorker>,
-    /// `Claims`: an application's own handler keeps what this server has. It moves by whole keys, and has no copies.
+    /// `Claims`: an application's own handler keeps what this server has. It moves by whole keys,
+    /// and has no copies.
     #[prost(bool, tag = "18")]
     pub opaque: bool,
     /// `Claims`: which one of this server it is, from 1 on.
     #[prost(uint64, tag = "19")]
     pub number: u64,
-    /// `Claims`: the number of the one that it follows on: `claims` are all those of each key of which something is
-    /// new. 0: `claims` are all.
+    /// `Claims`: the number of the one that it follows on: `claims` are all those of each key of
+    /// which something is new. 0: `claims` are all.
     #[prost(uint64, tag = "20")]
     pub since: u64,
     /// `Claims`: keys of which nothing is left.

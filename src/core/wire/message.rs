@@ -42,7 +42,8 @@ pub const fn worker_id(rank: usize) -> NodeId {
     9 + 2 * (rank as i32)
 }
 
-/// Whether that is the id of a worker: they are odd (postoffice.h:107); the scheduler, and groups, are below.
+/// Whether that is the id of a worker: they are odd (postoffice.h:107); the scheduler, and groups,
+/// are below.
 #[must_use]
 pub const fn is_worker(id: NodeId) -> bool {
     id >= worker_id(0) && id % 2 == 1
@@ -104,8 +105,8 @@ pub enum Command {
     Ack = 4,
     /// A sign of life; also the carrier of our own notices, which stock peers ignore.
     Heartbeat = 5,
-    /// BytePS: the barrier of every node where a process has several ([`Self::Barrier`]: one of each process). The
-    /// commands between are for transports that need hardware.
+    /// BytePS: the barrier of every node where a process has several ([`Self::Barrier`]: one of
+    /// each process). The commands between are for transports that need hardware.
     InstanceBarrier = 9,
 }
 
@@ -150,8 +151,8 @@ pub struct Device {
     pub id: i32,
 }
 
-/// Where the values of a message lie at its sender, and where its sender wants them to lie at its receiver. For
-/// applications: no byte moves to a device by it.
+/// Where the values of a message lie at its sender, and where its sender wants them to lie at its
+/// receiver. For applications: no byte moves to a device by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Devices {
     /// At the sender.
@@ -190,7 +191,8 @@ pub mod ability {
     pub const JOINS: u64 = 8;
     /// A scheduler that keeps a journal: if it is lost, another one may go on with the job.
     pub const JOURNAL: u64 = 16;
-    /// The node goes on without workers that die, and takes them back (`docs/elastic.md`, "Workers").
+    /// The node goes on without workers that die, and takes them back (`docs/elastic.md`,
+    /// "Workers").
     pub const ELASTIC_WORKERS: u64 = 32;
 }
 
@@ -304,7 +306,8 @@ pub struct Notice {
     pub node: NodeId,
     /// The customer it is about, or [`EMPTY`].
     pub customer: i32,
-    /// The process of the node that it is about ([`Node::incarnation`]); 0: whichever has the id now.
+    /// The process of the node that it is about ([`Node::incarnation`]); 0: whichever has the id
+    /// now.
     pub incarnation: u64,
     /// For people.
     pub text: String,
@@ -376,7 +379,8 @@ pub struct Meta {
     pub data_type: SmallVec<[i32; 4]>,
     /// Not in the bytes: the number that the frame of values gets when data are added.
     pub value_type: i32,
-    /// Extension 104, and in BytePS's later generation: where the values lie, if that is anywhere but at CPU 0.
+    /// Extension 104, and in BytePS's later generation: where the values lie, if that is anywhere
+    /// but at CPU 0.
     pub devices: Option<Devices>,
     /// Present in control messages.
     pub control: Option<Box<Control>>,

@@ -1,7 +1,7 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
-//! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps` those of bytedance's;
-//! `dialect` chooses. `native` has the frames between two of our own nodes, `elastic` what they say about pieces that
-//! move.
+//! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps`
+//! those of bytedance's; `dialect` chooses. `native` has the frames between two of our own nodes,
+//! `elastic` what they say about pieces that move.
 
 pub mod byteps;
 pub mod decode;

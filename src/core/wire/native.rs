@@ -1,5 +1,5 @@
-//! The frames of the native data plane, between two of our own nodes: a fixed header, the lengths of
-//! the data frames, the metadata, and a part of the data.
+//! The frames of the native data plane, between two of our own nodes: a fixed header, the lengths
+//! of the data frames, the metadata, and a part of the data.
 //!
 //! Pure: bytes in, frames out. No length is trusted, and no input makes it panic. All numbers are
 //! little endian. Offsets of the header, in bytes:
@@ -23,8 +23,8 @@
 //! A large message is cut into parts. Each of them has lengths and metadata again, about a hundred
 //! bytes, so that the parts may come in any order and over any connection.
 //!
-//! Beside a ring of shared memory, the values may be lent instead of sent: its bytes are then a [`Lent`], which
-//! says where in the sender's memory it is.
+//! Beside a ring of shared memory, the values may be lent instead of sent: its bytes are then a
+//! [`Lent`], which says where in the sender's memory it is.
 
 mod greeting;
 mod lent;
@@ -43,11 +43,13 @@ pub const HEADER: usize = 56;
 pub const FRAMES_MAX: usize = 15;
 /// The longest metadata in bytes. A command's body is in it, such as a pickled optimizer.
 pub const META_MAX: usize = 16 << 20;
-/// Parts of a message begin at multiples of this many bytes, so that a receiver can tell which it has.
+/// Parts of a message begin at multiples of this many bytes, so that a receiver can tell which it
+/// has.
 pub const GRANULE: usize = 64 << 10;
 /// Bytes of padding of a probe of an idle link, all its frames together.
 pub const PROBE_BYTES: u64 = 256 << 10;
-/// Those at its beginning that are not timed: they open the connection's window, which is small after a pause.
+/// Those at its beginning that are not timed: they open the connection's window, which is small
+/// after a pause.
 pub const PROBE_HEAD: u64 = 128 << 10;
 /// How far the numbers of messages under way on one link may be apart.
 pub const WINDOW_MAX: u64 = 1 << 16;
@@ -74,8 +76,8 @@ pub enum Kind {
     Flush = 7,
     /// The receiver goes away and reads no more.
     Bye = 8,
-    /// Padding of a probe, up to [`GRANULE`] bytes of it, to be counted and dropped. `offset` says where in the
-    /// probe it begins.
+    /// Padding of a probe, up to [`GRANULE`] bytes of it, to be counted and dropped. `offset` says
+    /// where in the probe it begins.
     Probe = 9,
     /// The ring that the receiver reads has room again.
     Room = 10,
@@ -147,7 +149,8 @@ pub struct Header {
     pub ack: u64,
     /// Which link that is; 0 for none.
     pub ack_link: u32,
-    /// The sender has more for this peer, so that what follows comes as fast as the link can carry it.
+    /// The sender has more for this peer, so that what follows comes as fast as the link can carry
+    /// it.
     pub more: bool,
 }
 

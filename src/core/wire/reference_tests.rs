@@ -194,7 +194,7 @@ fn pb_meta(meta: &Meta) -> PbMeta {
     }
 }
 
-// ---- what absent fields mean (van.cc:517-557) ----------------------------------------------------
+// ---- what absent fields mean (van.cc:517-557) ---------------------------------------------------
 
 fn read_node(node: PbNode) -> Node {
     Node {
@@ -271,7 +271,7 @@ fn read_meta(meta: PbMeta) -> Meta {
     }
 }
 
-// ---- every message that prost can write and that keeps our limits --------------------------------
+// ---- every message that prost can write and that keeps our limits -------------------------------
 
 /// Small and large numbers, negative ones and stock's "unset".
 fn number() -> impl Strategy<Value = i32> {
@@ -473,7 +473,7 @@ fn valid_meta() -> impl Strategy<Value = Meta> {
     })
 }
 
-// ---- unknown fields ------------------------------------------------------------------------------
+// ---- unknown fields -----------------------------------------------------------------------------
 
 /// A field that neither stock nor we have at any place: in the gaps of the numbers that are in use,
 /// or above our own. 11 is stock's `data_size`, which the zmq van never sends or reads.

@@ -1,4 +1,5 @@
-//! A worker says for whom its oldest request has waited for long, ever more rarely. May touch the customer and the van.
+//! A worker says for whom its oldest request has waited for long, ever more rarely. May touch the
+//! customer and the van.
 
 use std::time::Duration;
 
@@ -53,7 +54,8 @@ impl Shared {
         let whom = whom.join(", and for ");
         let waited = waited.as_secs();
         let text = format!(
-            "{what} (request {timestamp}) has waited {waited} s for {whom}; requests behind it: {others}"
+            "{what} (request {timestamp}) has waited {waited} s for {whom}; requests behind it: \
+             {others}"
         );
         log::write(Level::Warning, &text);
     }

@@ -1,5 +1,6 @@
-//! Requests that the application cuts itself, and messages that it makes itself: what applications of ps-lite do past
-//! KVWorker and SimpleApp (a slicer of their own, `Van::Send`, `Customer::Accept`). May touch the customer.
+//! Requests that the application cuts itself, and messages that it makes itself: what applications
+//! of ps-lite do past KVWorker and SimpleApp (a slicer of their own, `Van::Send`,
+//! `Customer::Accept`). May touch the customer.
 
 use super::{CustomerHandle, Done, Request, Shared};
 use crate::error::{NodeError, Result};
@@ -14,7 +15,8 @@ use pslite_observe::log::{self, Level};
 pub(super) const FRAMES_MAX: usize = 15;
 
 impl CustomerHandle {
-    /// Registers a request that brings nothing back, whose messages follow by [`Self::send`] or [`Self::send_parts`].
+    /// Registers a request that brings nothing back, whose messages follow by [`Self::send`] or
+    /// [`Self::send_parts`].
     ///
     /// # Errors
     /// The node is not started, or this customer is no KVWorker.
@@ -22,12 +24,12 @@ impl CustomerHandle {
         self.begin(bytes::Bytes::new(), None, done)
     }
 
-    /// As [`Self::send`], with what each server is to get: its rank, keys and values. Others are not asked. The pairs of
-    /// `request` itself are not looked at.
+    /// As [`Self::send`], with what each server is to get: its rank, keys and values. Others are
+    /// not asked. The pairs of `request` itself are not looked at.
     ///
     /// # Errors
-    /// A rank is no server's or comes twice, keys are not whole, a server is lost, the node is not started; the request
-    /// has failed then.
+    /// A rank is no server's or comes twice, keys are not whole, a server is lost, the node is not
+    /// started; the request has failed then.
     pub fn send_parts(
         &self,
         timestamp: i32,
@@ -60,7 +62,8 @@ impl CustomerHandle {
 }
 
 impl Shared {
-    /// True if this message of a KVWorker's or KVServer's has neither keys with values nor nothing; it is told then.
+    /// True if this message of a KVWorker's or KVServer's has neither keys with values nor nothing;
+    /// it is told then.
     pub(crate) fn is_odd(&self, message: &Message) -> bool {
         let meta = &message.meta;
         if meta.simple_app || meta.transfer.is_some() || matches!(message.data.len(), 0 | 2 | 3) {
@@ -91,7 +94,8 @@ impl Van {
     fn note_odd(&self, message: &Message) {
         if let Some(total) = self.count_garbage() {
             let text = format!(
-                "dropped a message from node {}: keys and values have 2 or 3 frames, and it has {} ({total} so far)",
+                "dropped a message from node {}: keys and values have 2 or 3 frames, and it has \
+                 {} ({total} so far)",
                 message.meta.sender,
                 message.data.len()
             );

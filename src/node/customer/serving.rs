@@ -1,5 +1,6 @@
-//! A customer that serves requests for values (KVServer, kv_app.h): by the application's handler, whose keys may move or
-//! not, or by the library's own store. May touch the customer; what it decides is in `store`.
+//! A customer that serves requests for values (KVServer, kv_app.h): by the application's handler,
+//! whose keys may move or not, or by the library's own store. May touch the customer; what it
+//! decides is in `store`.
 
 use super::{CustomerHandle, Shared, with_data};
 use crate::error::{NodeError, Result};
@@ -68,8 +69,8 @@ impl Shared {
         self.shell.get().is_some() || self.movable.get().is_some()
     }
 
-    /// A server whose application was made without knowing of keys that move may let them move all the same
-    /// (`PSLITE_SERVER_STATELESS`): that is known when the node has started.
+    /// A server whose application was made without knowing of keys that move may let them move all
+    /// the same (`PSLITE_SERVER_STATELESS`): that is known when the node has started.
     pub(crate) fn decide_movable(&self) {
         let serves = || lock(&self.requests).ledger.is_some();
         if self.movable.get().is_none()
@@ -88,8 +89,8 @@ impl CustomerHandle {
         self.shared.decide_movable();
     }
 
-    /// As [`Self::attach_server`]; in a job whose keys move those of this server move too, with the help of the
-    /// application.
+    /// As [`Self::attach_server`]; in a job whose keys move those of this server move too, with the
+    /// help of the application.
     ///
     /// # Errors
     /// This customer has said so before.

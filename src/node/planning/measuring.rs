@@ -1,5 +1,6 @@
-//! What a node of an elastic job measures while it runs, and when it tells the scheduler: how fast data come
-//! in, how long a worker's rounds take, how busy a server is, and how long it waits for its processor. The clock of the van calls it.
+//! What a node of an elastic job measures while it runs, and when it tells the scheduler: how fast
+//! data come in, how long a worker's rounds take, how busy a server is, and how long it waits for
+//! its processor. The clock of the van calls it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -128,7 +129,8 @@ impl Measuring {
         self.sender.up(self.inflow(now)).map(|up| up.rate)
     }
 
-    /// Looks which links are idle, if it is time. `senders`: the nodes that can send to this one over TCP.
+    /// Looks which links are idle, if it is time. `senders`: the nodes that can send to this one
+    /// over TCP.
     pub(crate) fn look_at_idle(&mut self, now: Duration, senders: impl FnOnce() -> Vec<NodeId>) {
         if self.probe_after.is_none() || now.saturating_sub(self.looked_idle) < IDLE_EVERY {
             return;
@@ -145,8 +147,8 @@ impl Measuring {
         }
     }
 
-    /// What is to be told now, if anything. `rounds` are over since the last call; `served` is how long a
-    /// server has been busy with requests so far, if this is one.
+    /// What is to be told now, if anything. `rounds` are over since the last call; `served` is how
+    /// long a server has been busy with requests so far, if this is one.
     pub(crate) fn tell(
         &mut self,
         now: Duration,

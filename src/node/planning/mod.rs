@@ -1,5 +1,6 @@
 //! The planner's place in a running job: what nodes measure and tell (`measuring`), and what the
-//! scheduler makes of it (`plans`). Rules of placement are in `placement`; here is only who says what when.
+//! scheduler makes of it (`plans`). Rules of placement are in `placement`; here is only who says
+//! what when.
 
 mod measuring;
 mod plans;

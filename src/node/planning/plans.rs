@@ -1,5 +1,5 @@
-//! The planner on the scheduler: is given what nodes told and who is in the job, and its plans become orders.
-//! Called under the van's lock; sends nothing itself.
+//! The planner on the scheduler: is given what nodes told and who is in the job, and its plans
+//! become orders. Called under the van's lock; sends nothing itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,7 +41,8 @@ struct Listed {
     at: Duration,
 }
 
-/// Between two lists of all pieces there is at least that time for each: some fifty times what it takes to list one.
+/// Between two lists of all pieces there is at least that time for each: some fifty times what it
+/// takes to list one.
 const PAUSE_FOR_EACH: Duration = Duration::from_micros(10);
 
 /// How often the log tells what is counted on.
@@ -68,9 +69,9 @@ pub(crate) struct Planning {
 }
 
 impl Planning {
-    /// A planner that knows nothing. `enabled`: it may move what need not move; `ranks`: how many the
-    /// application counts with.
-    /// `probe_after`: links of a job that rests for so long are probed.
+    /// A planner that knows nothing. `enabled`: it may move what need not move; `ranks`: how many
+    /// the application counts with. `probe_after`: links of a job that rests for so long are
+    /// probed.
     pub(crate) fn new(
         enabled: bool,
         replicas: u32,
@@ -155,8 +156,9 @@ impl Planning {
         Steps::Orders(plan.moves.iter().map(order).collect())
     }
 
-    /// Tells the planner where all pieces are, if they may be elsewhere than when it was told. False if some is on its
-    /// way, or if it was told a short while ago: to list very many pieces must not take all the time there is.
+    /// Tells the planner where all pieces are, if they may be elsewhere than when it was told.
+    /// False if some is on its way, or if it was told a short while ago: to list very many pieces
+    /// must not take all the time there is.
     fn list(&mut self, now: Duration, cluster: &Cluster) -> bool {
         let number = cluster.pieces_number();
         if let Some(listed) = self.listed {
@@ -264,8 +266,8 @@ fn members(cluster: &Cluster) -> Members {
     members
 }
 
-/// Where all pieces are; `None` while some is on its way. An application numbers its keys alike within the ranges of all ranks,
-/// and in the order in which it comes to them.
+/// Where all pieces are; `None` while some is on its way. An application numbers its keys alike
+/// within the ranges of all ranks, and in the order in which it comes to them.
 fn layout(cluster: &Cluster, range: u64) -> Option<Vec<PieceLoad>> {
     let pieces = cluster.pieces().values().flat_map(|key| &key.pieces);
     let load = |piece: &pslite_core::cluster::claims::Piece| {

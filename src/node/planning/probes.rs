@@ -1,18 +1,20 @@
-//! Which idle links are probed when: nodes say which links to them are idle, and here it is decided who sends
-//! padding next. A node is at one end of one probe at a time, and while the whole job rests no link is probed: nobody
-//! waits for what a probe would show, the next round shows it at once, and one that meets what others send over the same cards
-//! loses some of it, after which TCP is slow on that connection for seconds of that round. Only where data never keep a link
-//! busy, so that nothing else is ever known of it, it is probed all the time. Pure; the time is an argument.
+//! Which idle links are probed when: nodes say which links to them are idle, and here it is decided
+//! who sends padding next. A node is at one end of one probe at a time, and while the whole job
+//! rests no link is probed: nobody waits for what a probe would show, the next round shows it at
+//! once, and one that meets what others send over the same cards loses some of it, after which TCP
+//! is slow on that connection for seconds of that round. Only where data never keep a link busy, so
+//! that nothing else is ever known of it, it is probed all the time. Pure; the time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use pslite_core::wire::NodeId;
 
-/// After that time a probe is taken to be over. Nobody says so: a link that was not probed is idle still, and
-/// comes again.
+/// After that time a probe is taken to be over. Nobody says so: a link that was not probed is idle
+/// still, and comes again.
 const PROBE_TIME: Duration = Duration::from_secs(1);
-/// A link was idle while others were busy if some node is told to have received something so soon after.
+/// A link was idle while others were busy if some node is told to have received something so soon
+/// after.
 const PROOF_TIME: Duration = Duration::from_secs(2);
 /// Links that wait for their turn, at most; more are forgotten, and come again too.
 const MOST_WAITING: usize = 1 << 16;
@@ -50,7 +52,8 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// None yet. `quiet`: in a job that was never busy since it began, so long ago, links are probed all the same.
+    /// None yet. `quiet`: in a job that was never busy since it began, so long ago, links are
+    /// probed all the same.
     pub(super) fn new(quiet: Duration) -> Self {
         let (waiting, asked, busy) = Default::default();
         Self { quiet, traffic: None, waiting, asked, busy }

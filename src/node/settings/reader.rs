@@ -1,5 +1,5 @@
-//! Settings from texts: each method reads what its name says, and its error names the variable and what it would take.
-//! Touches nothing but the lookup function.
+//! Settings from texts: each method reads what its name says, and its error names the variable and
+//! what it would take. Touches nothing but the lookup function.
 
 use std::time::Duration;
 
@@ -52,7 +52,8 @@ impl Reader<'_> {
         })
     }
 
-    /// A whole number within those bounds. Stock parses with atoi, where nonsense is 0; we say so instead.
+    /// A whole number within those bounds. Stock parses with atoi, where nonsense is 0; we say so
+    /// instead.
     pub(super) fn number(&self, name: &str, default: i32, low: i32, high: i32) -> Result<i32> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let found = text.parse().ok().filter(|number| (low..=high).contains(number));
@@ -70,7 +71,8 @@ impl Reader<'_> {
         number.map(|number| number != 0).map_err(|_| wrong(name, &text, "a flag: 1 or 0"))
     }
 
-    /// How many workers and servers. A job without either is none, but for a scheduler that is alone in it.
+    /// How many workers and servers. A job without either is none, but for a scheduler that is
+    /// alone in it.
     pub(super) fn counts(&self, role: Role) -> Result<(usize, usize)> {
         let [workers, servers] = ["DMLC_NUM_WORKER", "DMLC_NUM_SERVER"];
         let counts = (self.count(workers)?, self.count(servers)?);
@@ -145,8 +147,8 @@ impl Reader<'_> {
         self.word("PSLITE_WIRE", &Dialect::ALL.map(|dialect| (dialect.name(), dialect)))
     }
 
-    /// Several ports of a node, which a later generation of BytePS's ps-lite has, are not there: its peers would wait
-    /// for connections that nobody makes.
+    /// Several ports of a node, which a later generation of BytePS's ps-lite has, are not there:
+    /// its peers would wait for connections that nobody makes.
     pub(super) fn one_port(&self) -> Result<()> {
         const ONE: &str = "a node has one port here, and PSLITE_CONNECTIONS says how many \
                            connections two nodes have";
@@ -171,7 +173,8 @@ impl Reader<'_> {
         }
         if dialect.is_byteps() && text.len() > HOSTNAME_BYTES {
             return Err(NodeError::Config(format!(
-                "{name}={text} is longer than {HOSTNAME_BYTES} bytes, which is all that PSLITE_WIRE={} has room for",
+                "{name}={text} is longer than {HOSTNAME_BYTES} bytes, which is all that \
+                 PSLITE_WIRE={} has room for",
                 dialect.name()
             )));
         }
@@ -204,7 +207,8 @@ impl Reader<'_> {
             (true, None) => Ok(RankOrder::Mixed),
             (false, Some(text)) => {
                 let host = |word: &str| {
-                    let apart = word.rsplit_once(':').filter(|(_, port)| port.trim().parse::<u16>().is_ok());
+                    let is_port = |(_, port): &(&str, &str)| port.trim().parse::<u16>().is_ok();
+                    let apart = word.rsplit_once(':').filter(is_port);
                     apart.map_or(word, |(host, _)| host).trim().to_owned()
                 };
                 let hosts: Vec<String> = text.split(',').map(host).collect();
@@ -222,7 +226,8 @@ impl Reader<'_> {
                 }
             }
             (true, Some(_)) => Err(NodeError::Config(
-                "BYTEPS_ENABLE_MIXED_MODE and BYTEPS_ORDERED_HOSTS exclude each other; unset one of them"
+                "BYTEPS_ENABLE_MIXED_MODE and BYTEPS_ORDERED_HOSTS exclude each other; unset one \
+                 of them"
                     .to_owned(),
             )),
         }

@@ -1,5 +1,6 @@
-//! What the store of a server does about pieces that move (`docs/elastic.md`): words of the scheduler and
-//! transfers of other servers go in, answers, transfers and claims go out. Nothing is decided here.
+//! What the store of a server does about pieces that move (`docs/elastic.md`): words of the
+//! scheduler and transfers of other servers go in, answers, transfers and claims go out. Nothing is
+//! decided here.
 
 use std::sync::atomic::Ordering;
 
@@ -72,7 +73,8 @@ impl Shell {
         self.claim_news(customer, false);
     }
 
-    /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the next tick.
+    /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
+    /// next tick.
     fn claim_news(&self, customer: &Shared, can_wait: bool) {
         let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
         if !van.is_elastic() {
@@ -83,7 +85,8 @@ impl Shell {
         if !Said::is_due(store.changes(), store.held(), can_wait) {
             return;
         }
-        // The policy that the store follows: the van may know a newer one, which waits for its turn here.
+        // The policy that the store follows: the van may know a newer one, which waits for its turn
+        // here.
         let (epoch, News { claims, gone }) = (store.epoch(), store.news());
         let difference = said.tell(gone);
         drop((store, said));
@@ -124,7 +127,8 @@ impl Shell {
         send(customer, out);
     }
 
-    /// Obeys a command. In a job whose pieces move its answer may have to wait for servers that joined.
+    /// Obeys a command. In a job whose pieces move its answer may have to wait for servers that
+    /// joined.
     pub(super) fn obey(
         &self,
         customer: &Shared,

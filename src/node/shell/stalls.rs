@@ -1,5 +1,5 @@
-//! Says which round of a store has waited for long: to people ever more rarely, to the scheduler whenever that is
-//! another one. May touch the shell and the van.
+//! Says which round of a store has waited for long: to people ever more rarely, to the scheduler
+//! whenever that is another one. May touch the shell and the van.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

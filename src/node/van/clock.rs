@@ -1,5 +1,5 @@
-//! The thread of a van that keeps time: what links did, what is to be sent again, what the state machines want done
-//! by when. May touch the van; decides nothing itself.
+//! The thread of a van that keeps time: what links did, what is to be sent again, what the state
+//! machines want done by when. May touch the van; decides nothing itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

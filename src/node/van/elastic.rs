@@ -1,5 +1,5 @@
-//! What the membership of an elastic job decides beyond links and barriers, handed to those who do it
-//! (`docs/elastic.md`).
+//! What the membership of an elastic job decides beyond links and barriers, handed to those who do
+//! it (`docs/elastic.md`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::NativeTransport;
 
-/// Why the values of a server do not move that has no store of ours, and whose application does not help.
+/// Why the values of a server do not move that has no store of ours, and whose application does not
+/// help.
 const OWN_HANDLER: &str = "an application's own handler keeps its values";
 
 impl Van {

@@ -1,4 +1,5 @@
-//! The end of a van: what must still be confirmed, and the closing of threads and sockets. May touch the van.
+//! The end of a van: what must still be confirmed, and the closing of threads and sockets. May
+//! touch the van.
 
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -21,8 +22,8 @@ impl Van {
         self.wait_for_acks();
     }
 
-    /// What I sent last, such as the release of the exit barrier, may have been lost on the way: so a
-    /// node that resends does not go before it is confirmed, or its receiver is gone.
+    /// What I sent last, such as the release of the exit barrier, may have been lost on the way: so
+    /// a node that resends does not go before it is confirmed, or its receiver is gone.
     fn wait_for_acks(&self) {
         let Some(resender) = &self.resender else { return };
         let until = self.now() + LAST_ACKS;

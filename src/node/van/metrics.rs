@@ -1,5 +1,5 @@
-//! What the van and its transports have counted, put together, and written to the metrics file. A thread
-//! of its own writes, so that a slow disk keeps nobody waiting.
+//! What the van and its transports have counted, put together, and written to the metrics file. A
+//! thread of its own writes, so that a slow disk keeps nobody waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
-//! Data between two nodes of ours over the native data plane: who has it is connected with the stock
-//! wire, and what is sent goes there from the first message on. A peer that it never reaches gets all that
-//! waited for it over the stock wire, in the same order. Membership, and whether a peer lives, are no
-//! matter of this module: the stock wire tells.
+//! Data between two nodes of ours over the native data plane: who has it is connected with the
+//! stock wire, and what is sent goes there from the first message on. A peer that it never reaches
+//! gets all that waited for it over the stock wire, in the same order. Membership, and whether a
+//! peer lives, are no matter of this module: the stock wire tells.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,15 @@ use pslite_observe::log::{self, Level};
 use pslite_transport::native::{NativeTransport, TakenBack};
 use pslite_transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
 
-/// Connections from one server to another, at least, if data go over TCP. They carry copies, for which every worker waits,
-/// through queues that pushes fill. One connection whose first packets met full queues, or that lost some, sends little,
-/// and more only over seconds (RFC 9438, HyStart): rounds of 6 s were rounds of 8 s until then.
+/// Connections from one server to another, at least, if data go over TCP. They carry copies, for
+/// which every worker waits, through queues that pushes fill. One connection whose first packets
+/// met full queues, or that lost some, sends little, and more only over seconds (RFC 9438,
+/// HyStart): rounds of 6 s were rounds of 8 s until then.
 const BETWEEN_SERVERS: u8 = 4;
 
 impl Van {
-    /// Opens the native data plane to a node that has one; to any other, closes what a former life had.
+    /// Opens the native data plane to a node that has one; to any other, closes what a former life
+    /// had.
     pub(super) fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
         let Some(native) = &self.native else { return };
         let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
@@ -76,8 +78,8 @@ impl Van {
         }
     }
 
-    /// The native data plane, if threads that wait for an answer may receive there. Not where priorities
-    /// mean something, as then everything goes through the customers' queues.
+    /// The native data plane, if threads that wait for an answer may receive there. Not where
+    /// priorities mean something, as then everything goes through the customers' queues.
     pub(crate) fn lets_receive(&self) -> Option<&NativeTransport> {
         self.native.as_ref().filter(|_| !self.settings.priority_van)
     }
@@ -115,7 +117,8 @@ impl Van {
         }
     }
 
-    /// The same at the end, when nothing is to fall back any more: a job may be shorter than a tick of the clock.
+    /// The same at the end, when nothing is to fall back any more: a job may be shorter than a tick
+    /// of the clock.
     pub(super) fn say_last_carriers(&self) {
         let Some(native) = &self.native else { return };
         let mut events: Vec<LinkEvent> = Vec::new();
@@ -138,14 +141,14 @@ impl Van {
         log::write(Level::Verbose, &format!("data to {to} go {by}"));
     }
 
-    /// Sends over the stock wire what a link without any connection kept, and says so once. A link that
-    /// had one comes again, or its peer is dead.
+    /// Sends over the stock wire what a link without any connection kept, and says so once. A link
+    /// that had one comes again, or its peer is dead.
     fn fall_back(self: &Arc<Self>, native: &NativeTransport, key: NodeId) {
         if !native.never_connected(key) {
             return;
         }
-        // A thread of its own, as the stock wire may be full. It holds the lock before the messages are
-        // taken, so that whoever learns that they were waits for them.
+        // A thread of its own, as the stock wire may be full. It holds the lock before the messages
+        // are taken, so that whoever learns that they were waits for them.
         let started = self.spawn("back", move |van| {
             let _turn = lock(&van.falling_back);
             let Some(native) = &van.native else { return };

@@ -26,8 +26,8 @@ use pslite_transport::zmq::{Incoming, RecvError, SendMode};
 /// For how long a customer's code may keep the receiving thread from receiving.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Which piece of a customer's code the receiving thread runs now: its number, or 0. Whoever sets it
-/// back to 0 goes on receiving: the thread itself when it is done, or one in its place.
+/// Which piece of a customer's code the receiving thread runs now: its number, or 0. Whoever sets
+/// it back to 0 goes on receiving: the thread itself when it is done, or one in its place.
 #[derive(Default)]
 pub(super) struct Detour {
     now: AtomicU64,
@@ -176,9 +176,9 @@ impl Van {
         }
     }
 
-    /// For a thread that waits for an answer of its customer's and receives in the place of [`Self::receive_native`]:
-    /// the answer and the right to handle it, if this message is one and its turn has come. Anything else goes
-    /// into the queue of its customer.
+    /// For a thread that waits for an answer of its customer's and receives in the place of
+    /// [`Self::receive_native`]: the answer and the right to handle it, if this message is one and
+    /// its turn has come. Anything else goes into the queue of its customer.
     pub(crate) fn answer_for<'a>(
         &self,
         customer: &'a Shared,
@@ -280,7 +280,8 @@ impl Van {
         outcome.verdict == Verdict::Deliver
     }
 
-    /// Why a message is not even looked at, if so. An operator has no id: a scheduler answers his words.
+    /// Why a message is not even looked at, if so. An operator has no id: a scheduler answers his
+    /// words.
     fn refuse(&self, from: Option<NodeId>, meta: &wire::Meta) -> Option<String> {
         let command = meta.control.as_ref().map(|control| control.command);
         let is_scheduler = self.settings.role == Role::Scheduler;
@@ -333,7 +334,8 @@ impl Van {
         message: Message,
         incoming: Option<&dyn Arrived>,
     ) -> Option<AtOnce> {
-        // How many frames there are is looked at by those for whom it means something (`Shared::is_odd`).
+        // How many frames there are is looked at by those for whom it means something
+        // (`Shared::is_odd`).
         let sound = message.meta.app_id != EMPTY;
         if !sound {
             return incoming.and_then(|incoming| {
@@ -348,15 +350,16 @@ impl Van {
         };
         let key = (message.meta.app_id, customer_id);
         if incoming.is_some_and(Arrived::has_landed) {
-            // Whoever asked has taken the memory back: nobody waits for it, and nobody may look into it.
+            // Whoever asked has taken the memory back: nobody waits for it, and nobody may look
+            // into it.
             let (timestamp, vals) = (message.meta.timestamp, message.data.get(1));
             let customer = self.customers.get(key);
             if !customer.is_some_and(|customer| customer.landings.has(timestamp, vals)) {
                 return None;
             }
         }
-        // Commands may wait for other threads of the application, and priorities mean something only
-        // to what waits in the queue: those take the customer's own thread.
+        // Commands may wait for other threads of the application, and priorities mean something
+        // only to what waits in the queue: those take the customer's own thread.
         let at_once = incoming.is_some() && !message.meta.simple_app && !self.settings.priority_van;
         let item = Delivery::Message(message);
         if at_once && let Some(customer) = self.customers.get(key) {

@@ -1,5 +1,5 @@
-//! What a van begins with: the settings as the membership state machine wants them, and the scheduler's journal. May
-//! read settings and open that file.
+//! What a van begins with: the settings as the membership state machine wants them, and the
+//! scheduler's journal. May read settings and open that file.
 
 use crate::error::Result;
 use crate::journal::Journal;
@@ -18,7 +18,8 @@ pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<St
         }
         Some(path) => {
             let text = format!(
-                "PSLITE_JOURNAL={} has no effect in a job whose keys do not move (PSLITE_ELASTIC=1): it is \
+                "PSLITE_JOURNAL={} has no effect in a job whose keys do not move \
+                 (PSLITE_ELASTIC=1): it is \
                  neither read nor written",
                 path.display()
             );

@@ -16,9 +16,9 @@ pub(super) const UNNOTICED: Duration = Duration::from_millis(250);
 pub enum Fault {
     /// The process is started (again): same address, new incarnation.
     Start(Process),
-    /// The process is killed; the system closes its connections. A worker only if another one trains, in the middle of
-    /// training. A server only if what it has is safe elsewhere,
-    /// unless the job may fail; else as soon as that is so.
+    /// The process is killed; the system closes its connections. A worker only if another one
+    /// trains, in the middle of training. A server only if what it has is safe elsewhere, unless
+    /// the job may fail; else as soon as that is so.
     Crash(Process),
     /// The host of the process goes down; nobody closes anything. Servers as above.
     Vanish(Process),
@@ -65,7 +65,8 @@ pub struct ElasticConfig {
     pub pulls: u32,
     /// How messages travel.
     pub network: NetworkConfig,
-    /// Data have connections of their own, which keep what they carry. Else they take the stock wire.
+    /// Data have connections of their own, which keep what they carry. Else they take the stock
+    /// wire.
     pub native: bool,
     /// The resender's timeout, if it is on.
     pub resend: Option<Duration>,
@@ -83,7 +84,8 @@ pub struct ElasticConfig {
     pub heal: Duration,
     /// Pauses and partitions are too short for anybody to be taken for dead.
     pub mild: bool,
-    /// Deaths may be too many for the copies: the job may end with an error, but with no wrong value.
+    /// Deaths may be too many for the copies: the job may end with an error, but with no wrong
+    /// value.
     pub may_fail: bool,
     /// What is wrong in the code.
     pub plant: Option<Plant>,

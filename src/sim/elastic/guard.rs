@@ -1,6 +1,6 @@
-//! When another server may be lost: with one copy of each piece a job survives one death at any moment, and the next
-//! one once all that the first one had is safe again. What is more than that ends the job, which is not what these
-//! jobs are to show, unless they are told to.
+//! When another server may be lost: with one copy of each piece a job survives one death at any
+//! moment, and the next one once all that the first one had is safe again. What is more than that
+//! ends the job, which is not what these jobs are to show, unless they are told to.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,8 +19,8 @@ pub(super) struct Guard {
     in_doubt_until: Duration,
 }
 
-/// What a partition or a pause can cost has shown after that time: the longest of them, and the silence that is
-/// noticed.
+/// What a partition or a pause can cost has shown after that time: the longest of them, and the
+/// silence that is noticed.
 const DOUBT: Duration = Duration::from_secs(8);
 
 impl Guard {

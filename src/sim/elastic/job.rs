@@ -1,5 +1,5 @@
-//! Runs an elastic job: starts its processes, lets things happen in the order of their times, plays the faults, and
-//! says how everybody ended. Bounded in virtual time and in steps.
+//! Runs an elastic job: starts its processes, lets things happen in the order of their times, plays
+//! the faults, and says how everybody ended. Bounded in virtual time and in steps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -238,7 +238,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    // ---- faults ----------------------------------------------------------------------------------------
+    // ---- faults ---------------------------------------------------------------------------------
 
     pub(super) fn lives(&self, process: Process) -> bool {
         self.nodes.get(process).and_then(Option::as_ref).is_some_and(|node| !node.is_over())
@@ -296,8 +296,8 @@ impl<'a> Job<'a> {
         may
     }
 
-    /// True if that worker may be lost now: it trains, and so does another one that is in the policy and not about to be
-    /// lost.
+    /// True if that worker may be lost now: it trains, and so does another one that is in the
+    /// policy and not about to be lost.
     fn may_go(&self, worker: Process) -> bool {
         let scheduler = self.nodes.first().and_then(Option::as_ref).filter(|node| !node.is_over());
         let Some(scheduler) = scheduler.map(Node::cluster) else { return false };
@@ -399,7 +399,7 @@ impl<'a> Job<'a> {
         self.settle(process);
     }
 
-    // ---- the end ---------------------------------------------------------------------------------------
+    // ---- the end --------------------------------------------------------------------------------
 
     fn report(mut self) -> ElasticReport {
         let (hung, failed) = self.judge();
@@ -418,7 +418,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// True if that is a worker that the last policy does not name: it ends when it hears of that, or of nobody any more.
+    /// True if that is a worker that the last policy does not name: it ends when it hears of that,
+    /// or of nobody any more.
     fn is_given_up(&self, process: Process) -> bool {
         let node = |process: Process| self.nodes.get(process).and_then(Option::as_ref);
         let (Some(scheduler), Some(node)) = (node(0), node(process)) else { return false };

@@ -1,10 +1,12 @@
-//! Whole jobs whose pieces move (docs/elastic.md), on virtual time: the real membership, store and requests of a
-//! scheduler, servers and workers, joined as `node` joins them. One seed decides what the job does and what happens
-//! to it: moves, servers that join, are emptied, die or seem to, a scheduler that dies, lines that stall or break.
+//! Whole jobs whose pieces move (docs/elastic.md), on virtual time: the real membership, store and
+//! requests of a scheduler, servers and workers, joined as `node` joins them. One seed decides what
+//! the job does and what happens to it: moves, servers that join, are emptied, die or seem to, a
+//! scheduler that dies, lines that stall or break.
 //!
-//! `scenario` makes a job of a seed, `config` says what a job is, `job` plays it. `workload`, `optimizer` and
-//! `script` are what workers do, `worker`, `server` and `scheduler` the applications, `ledger` is the oracle.
-//! `guard` says when a server may be lost, `sabotage` has the mistakes that the oracle must find.
+//! `scenario` makes a job of a seed, `config` says what a job is, `job` plays it. `workload`,
+//! `optimizer` and `script` are what workers do, `worker`, `server` and `scheduler` the
+//! applications, `ledger` is the oracle. `guard` says when a server may be lost, `sabotage` has the
+//! mistakes that the oracle must find.
 //!
 //! Like all of `sim`: no clock, no socket, no thread.
 

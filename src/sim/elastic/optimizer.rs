@@ -1,4 +1,5 @@
-//! Optimizers as MXNet's workers send them: pickles of protocol 0, with what MXNet 1.9.1 gives each.
+//! Optimizers as MXNet's workers send them: pickles of protocol 0, with what MXNet 1.9.1 gives
+//! each.
 
 use std::fmt::Write;
 
@@ -26,7 +27,8 @@ pub enum Rule {
 
 /// What every optimizer has (`Optimizer.__init__`), after its learning rate.
 const COMMON: &str = "Vrescale_grad\nF1.0\nsVlr_scheduler\nNsVwd\nF0.0\nsVlr_mult\n(dsVwd_mult\n(ds\
-    Vbegin_num_update\nI0\nsVnum_update\nI0\nsV_all_index_update_counts\n(dI0\n(dssV_index_update_count\n(ds\
+    Vbegin_num_update\nI0\nsVnum_update\nI0\ns\
+    V_all_index_update_counts\n(dI0\n(dssV_index_update_count\n(ds\
     Vclip_gradient\nNsVmulti_precision\nI00\nsVaggregate_num\nI4\nsVidx2name\n(dsVsym_info\n(ts\
     Vallow_np_array\nI00\nsVlazy_update\nI01\ns";
 
@@ -42,7 +44,9 @@ impl Rule {
             }
         };
         let mut text = format!(
-            "ccopy_reg\n_reconstructor\n(cmxnet.optimizer.optimizer\n{class}\nc__builtin__\nobject\nNtR(d{COMMON}"
+            "ccopy_reg\n_reconstructor\n(cmxnet.optimizer.optimizer\n{class}\nc__builtin__\n\
+             object\n\
+             NtR(d{COMMON}"
         );
         for (name, value) in own.iter().chain(&[("lr", *rate)]) {
             // Writing into a String does not fail.

@@ -1,5 +1,5 @@
-//! How far a worker is with each tensor, and which of them it may push now. What is asked at every event costs no more
-//! the more tensors there are. Pure.
+//! How far a worker is with each tensor, and which of them it may push now. What is asked at every
+//! event costs no more the more tensors there are. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

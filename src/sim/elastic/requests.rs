@@ -1,4 +1,5 @@
-//! The requests of a simulated worker: the real bookkeeping of `kv`, joined as `node`'s customer joins it.
+//! The requests of a simulated worker: the real bookkeeping of `kv`, joined as `node`'s customer
+//! joins it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -199,8 +200,8 @@ impl<D> Requests<D> {
         (ts, payload, result)
     }
 
-    /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are left; if none is
-    /// left that has one, or may have it, that waits for a policy.
+    /// A server is gone: what was sent to it waits. Commands to it are obeyed by those that are
+    /// left; if none is left that has one, or may have it, that waits for a policy.
     pub(super) fn lost(&mut self, now: Duration, server: NodeId) -> Vec<Over<D>> {
         self.flights.lost(now, server);
         let waiting = self.requests.tracker().waiting_for(server);

@@ -1,5 +1,6 @@
-//! Mistakes planted on purpose, for the tests of the oracle: each breaks one rule of docs/elastic.md, and must be
-//! caught. None is in the code that it breaks: messages and words are altered on their way in and out of it.
+//! Mistakes planted on purpose, for the tests of the oracle: each breaks one rule of
+//! docs/elastic.md, and must be caught. None is in the code that it breaks: messages and words are
+//! altered on their way in and out of it.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -110,7 +111,7 @@ impl Sabotage {
         self.plant == Some(plant)
     }
 
-    // ---- at a server -------------------------------------------------------------------------------
+    // ---- at a server ----------------------------------------------------------------------------
 
     /// True if what comes from a server that was declared dead is taken.
     pub(super) fn takes_from_the_dead(&self) -> bool {
@@ -267,7 +268,7 @@ impl Sabotage {
         Some((*first, Transfer { kind, number: u64::MAX, ..Transfer::default() }))
     }
 
-    // ---- at a worker -------------------------------------------------------------------------------
+    // ---- at a worker ----------------------------------------------------------------------------
 
     /// What an answer teaches.
     pub(super) fn taught(&mut self, key: Key, placed: &mut Placed) {
@@ -285,7 +286,7 @@ impl Sabotage {
         }
     }
 
-    // ---- at the scheduler --------------------------------------------------------------------------
+    // ---- at the scheduler -----------------------------------------------------------------------
 
     /// True if a record does not reach the journal.
     pub(super) const fn loses(plant: Option<Plant>, change: &Change) -> bool {

@@ -42,7 +42,8 @@ pub enum Scenario {
     Drains,
     /// Processes pause, and connections break, too shortly for anybody to be taken for dead.
     Hiccups,
-    /// Messages are lost, repeated and overtaken below the connections, which make it good, and late; servers join and die.
+    /// Messages are lost, repeated and overtaken below the connections, which make it good, and
+    /// late; servers join and die.
     Losses,
     /// Servers die at random moments.
     Deaths,
@@ -128,7 +129,8 @@ pub struct Fixed {
     pub keys: Option<usize>,
 }
 
-/// Elements of each tensor of a job with given keys, its rounds, and what it may take for each key of each node.
+/// Elements of each tensor of a job with given keys, its rounds, and what it may take for each key
+/// of each node.
 const FLOATS: u64 = 10;
 const ROUNDS_OF_KEYS: u64 = 2;
 const STEPS_OF_KEY: u64 = 100;
@@ -281,7 +283,8 @@ impl Draw {
         }
     }
 
-    /// An asynchronous job counts pushes, which plain SGD does without error; one worker alone may do what it likes.
+    /// An asynchronous job counts pushes, which plain SGD does without error; one worker alone may
+    /// do what it likes.
     fn program(&mut self, sync: bool, counts: bool) -> Program {
         let rules = [
             Rule::Momentum { rate: 0.25, momentum: 0.5 },
@@ -318,7 +321,7 @@ impl Draw {
         }
     }
 
-    // ---- what happens --------------------------------------------------------------------------------
+    // ---- what happens ---------------------------------------------------------------------------
 
     fn rates(&mut self, config: &mut ElasticConfig) {
         for process in 1..config.processes() {
@@ -373,8 +376,8 @@ impl Draw {
             let (at, time) = (self.moment(), self.0.time(UNNOTICED));
             let faults = match self.0.below(3) {
                 0 => [(at, Fault::Stall(a, b)), (at + time, Fault::Flow(a, b))],
-                // The stock wire loses what is under way when a connection breaks: that is the resender's matter,
-                // but for words of an elastic job, which are said again.
+                // The stock wire loses what is under way when a connection breaks: that is the
+                // resender's matter, but for words of an elastic job, which are said again.
                 1 if a != b && config.is_server(a) && config.is_server(b) => {
                     [(at, Fault::Cut(a, b)), (at + time, Fault::Mend(a, b))]
                 }

@@ -1,5 +1,5 @@
-//! The scheduler of a simulated elastic job: beside MXNet's two barriers it orders moves and drains at random, as a
-//! planner would that knows nothing.
+//! The scheduler of a simulated elastic job: beside MXNet's two barriers it orders moves and drains
+//! at random, as a planner would that knows nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

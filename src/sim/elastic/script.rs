@@ -1,4 +1,5 @@
-//! What every worker of an elastic job does, stage by stage, as an MXNet script makes its kvstore do it.
+//! What every worker of an elastic job does, stage by stage, as an MXNet script makes its kvstore
+//! do it.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
-//! A server of a simulated elastic job: the real store, given what comes as `node` gives it, and sending what it
-//! says. After each step the ledger sees what it holds.
+//! A server of a simulated elastic job: the real store, given what comes as `node` gives it, and
+//! sending what it says. After each step the ledger sees what it holds.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,8 +24,8 @@ const EXIT: u64 = 2;
 const SHORT_PARTS: usize = 128;
 /// After that time a word has reached the scheduler.
 const HEARD: Duration = Duration::from_millis(100);
-/// While a server holds so many keys or fewer, all that it holds is looked at whenever something happens to it; else what
-/// it holds of the keys that a message is about.
+/// While a server holds so many keys or fewer, all that it holds is looked at whenever something
+/// happens to it; else what it holds of the keys that a message is about.
 const LOOKED_AT: usize = 64;
 
 /// What a server is told before it starts.
@@ -140,7 +140,7 @@ impl Server {
         }
     }
 
-    // ---- the membership --------------------------------------------------------------------------------
+    // ---- the membership -------------------------------------------------------------------------
 
     fn membership(
         &mut self,
@@ -201,7 +201,7 @@ impl Server {
         }
     }
 
-    // ---- messages --------------------------------------------------------------------------------------
+    // ---- messages -------------------------------------------------------------------------------
 
     fn message(
         &mut self,

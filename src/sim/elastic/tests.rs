@@ -2,15 +2,16 @@
 
 use super::*;
 
-/// Seeds that every run of the tests plays: about 20 of each scenario. `PSLITE_TEST_SEEDS` and `PSLITE_TEST_SEED` say how
-/// many if they are to be others, and which is the first.
+/// Seeds that every run of the tests plays: about 20 of each scenario. `PSLITE_TEST_SEEDS` and
+/// `PSLITE_TEST_SEED` say how many if they are to be others, and which is the first.
 const SEEDS: u64 = 300;
 /// Tests that share them.
 const PARTS: u64 = 6;
 /// A mistake shows in one of so many jobs.
 const PLANTED_MAX: u64 = 60;
 
-/// What is wrong with a seed's job, and the command that repeats it; `scenario` is that of the job if it is not the seed's.
+/// What is wrong with a seed's job, and the command that repeats it; `scenario` is that of the job
+/// if it is not the seed's.
 fn wrong(seed: u64, scenario: Option<Scenario>, config: &ElasticConfig) -> Option<String> {
     let report = run(config);
     let faults: Vec<String> = report.ledger.faults().iter().map(ToString::to_string).collect();
@@ -29,8 +30,8 @@ fn play(part: u64) {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Seeds by which something was found that is mended: pieces of a server that nobody had spoken of, commands whose
-/// receivers all died, a scheduler that was started again after the end.
+/// Seeds by which something was found that is mended: pieces of a server that nobody had spoken of,
+/// commands whose receivers all died, a scheduler that was started again after the end.
 #[test]
 fn seeds_that_were_wrong_once() {
     let known = [

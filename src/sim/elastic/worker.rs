@@ -1,5 +1,5 @@
-//! A worker of a simulated elastic job: goes through the stages of the program, pushes and pulls each tensor at its
-//! own pace, and has the ledger look at what comes back.
+//! A worker of a simulated elastic job: goes through the stages of the program, pushes and pulls
+//! each tensor at its own pace, and has the ledger look at what comes back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,7 +198,7 @@ impl Worker {
         }
     }
 
-    // ---- stages ----------------------------------------------------------------------------------------
+    // ---- stages ---------------------------------------------------------------------------------
 
     fn next_stage(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         self.stage += 1;
@@ -267,7 +267,7 @@ impl Worker {
         }
     }
 
-    // ---- training --------------------------------------------------------------------------------------
+    // ---- training -------------------------------------------------------------------------------
 
     fn train(&mut self, view: &View<'_>, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let stages = Arc::clone(&self.config.stages);
@@ -298,7 +298,8 @@ impl Worker {
         out: &mut Vec<Output>,
     ) {
         let of = &self.config.tensors[tensor];
-        // What a worker that came back makes is there already, and must not count: so it would show.
+        // What a worker that came back makes is there already, and must not count: so it would
+        // show.
         let of_round = if self.came_back { round.max(1) } else { round };
         let push = Push { worker: self.rank, round: of_round, counts: self.config.counts };
         let kv = of.push(push, &self.ranges);
@@ -342,7 +343,7 @@ impl Worker {
         }
     }
 
-    // ---- ends ------------------------------------------------------------------------------------------
+    // ---- ends -----------------------------------------------------------------------------------
 
     fn over(
         &mut self,

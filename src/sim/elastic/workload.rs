@@ -1,6 +1,6 @@
-//! What the workers of a simulated elastic job push and pull: tensors of every kind that MXNet sends, with
-//! gradients that say whose they are. Pure functions of worker, tensor and round; the bytes are those that
-//! MXNet's workers send (docs/mxnet.md).
+//! What the workers of a simulated elastic job push and pull: tensors of every kind that MXNet
+//! sends, with gradients that say whose they are. Pure functions of worker, tensor and round; the
+//! bytes are those that MXNet's workers send (docs/mxnet.md).
 
 use bytes::Bytes;
 
@@ -9,8 +9,8 @@ use pslite_core::values::kind::{RequestKind, command_of};
 use pslite_core::values::{Dtype, KeyRange, KvPairs};
 use pslite_core::wire::Key;
 
-/// Numbers that one worker's pushes are counted in, in the value of an asynchronous job: a float32 counts
-/// without error up to 2^24.
+/// Numbers that one worker's pushes are counted in, in the value of an asynchronous job: a float32
+/// counts without error up to 2^24.
 pub(super) const COUNT_BASE: f32 = 64.0;
 /// Workers that an asynchronous job can tell apart: 64^4 is 2^24.
 pub(super) const COUNTED_WORKERS_MAX: usize = 4;
@@ -64,7 +64,8 @@ pub struct Push {
     pub worker: usize,
     /// Counted from 1; 0 is the push that makes the tensor.
     pub round: u64,
-    /// What it adds in an asynchronous job is a count of pushes; in a synchronous one it is as good as random.
+    /// What it adds in an asynchronous job is a count of pushes; in a synchronous one it is as good
+    /// as random.
     pub counts: bool,
 }
 
@@ -72,8 +73,8 @@ impl Tensor {
     /// Bytes of one element of a value.
     pub const ELEMENT: usize = 4;
 
-    /// The command of its pushes and pulls (`GetCommandType`). The first push of a compressed tensor is not
-    /// compressed.
+    /// The command of its pushes and pulls (`GetCommandType`). The first push of a compressed
+    /// tensor is not compressed.
     #[must_use]
     pub const fn head(&self, init: bool) -> i32 {
         let kind = match self.kind {
@@ -127,7 +128,8 @@ impl Tensor {
         KvPairs { keys: frame(&keys), ..KvPairs::default() }
     }
 
-    /// The rows of a push: all of the first one, and where pushes are counted; else about half of them.
+    /// The rows of a push: all of the first one, and where pushes are counted; else about half of
+    /// them.
     fn pushed_rows(&self, slice: &Slice, push: Push) -> Vec<u64> {
         let all = push.round == 0 || push.counts;
         let drawn =
@@ -162,7 +164,8 @@ fn gradient(key: Key, at: u64, push: Push) -> f32 {
         (true, 0) => 0.0,
         (true, _) => COUNT_BASE.powi(push.worker as i32),
         (false, round) => {
-            // Whole and small: sums of a few are exact in whatever order. Never zero: each push shows.
+            // Whole and small: sums of a few are exact in whatever order. Never zero: each push
+            // shows.
             let drawn = draw(key, at, push.worker as u64, round);
             let size = 1.0 + (drawn >> 1 & 7) as f32;
             if drawn & 1 == 0 { size } else { -size }
@@ -241,7 +244,8 @@ impl Tensors {
         tensors.map(|(index, (kind, lengths))| self.place(index, kind, &lengths, ranges)).collect()
     }
 
-    /// A whole tensor goes where MXNet's hash says, a cut one to all ranks (kvstore_dist.h, EncodeDefaultKey).
+    /// A whole tensor goes where MXNet's hash says, a cut one to all ranks (kvstore_dist.h,
+    /// EncodeDefaultKey).
     fn place(
         &self,
         index: usize,

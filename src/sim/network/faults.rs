@@ -1,4 +1,5 @@
-//! What goes wrong on purpose: processes that end, crash or vanish, directions that are cut or stall.
+//! What goes wrong on purpose: processes that end, crash or vanish, directions that are cut or
+//! stall.
 
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ impl Network {
         }
     }
 
-    /// Nothing goes from one process to another any more, and nobody notices: what is sent is late. The other
-    /// direction is as it was.
+    /// Nothing goes from one process to another any more, and nobody notices: what is sent is late.
+    /// The other direction is as it was.
     pub fn stall(&mut self, from: Process, to: Process) {
         self.stalls.insert((from, to));
     }

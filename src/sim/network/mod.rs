@@ -1,8 +1,8 @@
-//! A seeded network on virtual time: connections in one direction, as the stock wire has them
-//! (one DEALER for each peer). What is sent arrives later, in order as over TCP; on request some of
-//! it is lost, repeated or overtaken. Processes crash, vanish and come back; links are cut and
-//! mended, in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses and
-//! names of connections; not what the bytes mean.
+//! A seeded network on virtual time: connections in one direction, as the stock wire has them (one
+//! DEALER for each peer). What is sent arrives later, in order as over TCP; on request some of it
+//! is lost, repeated or overtaken. Processes crash, vanish and come back; links are cut and mended,
+//! in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses and names
+//! of connections; not what the bytes mean.
 //!
 //! `travel` has how long messages take and what becomes of them, `faults` what goes wrong on
 //! purpose, `places` who listens where.
@@ -46,8 +46,9 @@ pub struct NetworkConfig {
     pub repeat: u32,
     /// Messages of one connection overtake each other. Needs the resender, as do the two above.
     pub reorder: bool,
-    /// So many percent of the messages are lost, or overtaken, below the connection, where TCP sends them again and puts
-    /// them in order: they, and all that follow on that connection, are late.
+    /// So many percent of the messages are lost, or overtaken, below the connection, where TCP
+    /// sends them again and puts them in order: they, and all that follow on that connection, are
+    /// late.
     pub retransmits: u32,
 }
 
@@ -123,8 +124,8 @@ struct Connection {
     from: Process,
     to: Place,
     identity: Option<NodeId>,
-    /// What it carries arrives once and in order, however often it breaks, as over a link of the native data
-    /// plane. Nothing is lost, repeated or overtaken here.
+    /// What it carries arrives once and in order, however often it breaks, as over a link of the
+    /// native data plane. Nothing is lost, repeated or overtaken here.
     kept: bool,
     state: State,
     /// Counts breaks: what was under way when it broke is lost, or comes again.
@@ -213,8 +214,8 @@ impl Network {
         self.sent
     }
 
-    /// Bytes of all messages without data that were sent: of an elastic job above all the words of its scheduler and
-    /// to it.
+    /// Bytes of all messages without data that were sent: of an elastic job above all the words of
+    /// its scheduler and to it.
     #[must_use]
     pub const fn words(&self) -> u64 {
         self.words

@@ -131,7 +131,8 @@ fn a_kept_connection_loses_nothing_and_keeps_the_order() {
     (0..30).for_each(|number| network.send(now, link, numbered(number)));
     let mut arrived = Vec::new();
     for number in 30..50 {
-        // Something arrives, then it breaks, and what is sent meanwhile waits behind what was under way.
+        // Something arrives, then it breaks, and what is sent meanwhile waits behind what was under
+        // way.
         now = network.next().unwrap();
         if let Some(Happening::Arrived { sealed, .. }) = network.pop(now) {
             arrived.push(sealed.meta[0]);

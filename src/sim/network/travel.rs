@@ -1,4 +1,5 @@
-//! How messages travel: how long they take, in which order they arrive, what is lost or comes twice.
+//! How messages travel: how long they take, in which order they arrive, what is lost or comes
+//! twice.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ const RETRANSMIT: Duration = Duration::from_millis(40);
 /// So many times at most: more is a fault of the connection, which a test says itself.
 const RETRANSMITS_MAX: u32 = 3;
 
-/// What one host can send and receive, in bytes a second. It holds for messages with data; control messages
-/// are small, and overtake data wherever they have a connection of their own.
+/// What one host can send and receive, in bytes a second. It holds for messages with data; control
+/// messages are small, and overtake data wherever they have a connection of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// Away from it.
@@ -39,8 +40,8 @@ fn duration(bytes: usize, rate: u64) -> Duration {
 }
 
 impl Network {
-    /// From now on a process has lines of these rates; without any it has no limit. What is under way keeps
-    /// its time.
+    /// From now on a process has lines of these rates; without any it has no limit. What is under
+    /// way keeps its time.
     pub fn set_rates(&mut self, process: Process, rates: Option<Rates>) {
         match (rates, self.lines.get_mut(&process)) {
             (Some(rates), Some(line)) => line.rates = rates,
@@ -82,8 +83,8 @@ impl Network {
         }
     }
 
-    /// When a message would have arrived if it were alone on its connection: it leaves when the sender's line
-    /// is free, and is there when the receiver's line has let all of it in.
+    /// When a message would have arrived if it were alone on its connection: it leaves when the
+    /// sender's line is free, and is there when the receiver's line has let all of it in.
     fn arrival(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) -> Duration {
         let way = self.config.latency + self.random.time(self.config.jitter) + self.late();
         let Some(connection) = self.connections.get(id) else { return now + way };

@@ -1,4 +1,5 @@
-//! What the membership decides, applied to connections and the application, as the van's `membership` does.
+//! What the membership decides, applied to connections and the application, as the van's
+//! `membership` does.
 
 use std::collections::VecDeque;
 

@@ -99,7 +99,8 @@ pub(super) struct Node<A> {
     doomed: bool,
 }
 
-/// Where the native data plane of a process listens: another process at the same address is not meant.
+/// Where the native data plane of a process listens: another process at the same address is not
+/// meant.
 fn native_address(address: &str, incarnation: u64) -> String {
     format!("{address}#{incarnation}")
 }

@@ -1,5 +1,5 @@
-//! One attempt to make a connection of a link, from the first packet to the peer's welcome. Driven by the
-//! I/O thread; never waits.
+//! One attempt to make a connection of a link, from the first packet to the peer's welcome. Driven
+//! by the I/O thread; never waits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,8 @@ use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION
 const LIMIT: Duration = Duration::from_secs(10);
 /// The longest answer: a [`Welcome`] with as many numbers as a receiver lists.
 const ANSWER_MAX: usize = 16 << 10;
-/// Unsent bytes in a socket where some messages overtake others; what is in there cannot be overtaken.
+/// Unsent bytes in a socket where some messages overtake others; what is in there cannot be
+/// overtaken.
 const UNSENT_MAX: u32 = 128 << 10;
 
 /// What is waited for.

@@ -1,7 +1,8 @@
-//! When the next small message of a socket will be there. Who exchanges one small message after the other with a peer
-//! waits for some tens of microseconds each time, and to sleep and be woken takes as long again. So he stays awake for
-//! as long as it took lately, and then looks: once as a rule, so that it costs no more system calls than sleeping. Where
-//! messages do not come so, it does not pay, and is tried ever less.
+//! When the next small message of a socket will be there. Who exchanges one small message after the
+//! other with a peer waits for some tens of microseconds each time, and to sleep and be woken takes
+//! as long again. So he stays awake for as long as it took lately, and then looks: once as a rule,
+//! so that it costs no more system calls than sleeping. Where messages do not come so, it does not
+//! pay, and is tried ever less.
 //!
 //! Decides from what it is told; knows no socket and no clock.
 
@@ -10,16 +11,16 @@ use std::time::Duration;
 /// Nobody stays awake for longer before he looks first, and shorter sleeps than this are worth it.
 const LONGEST: Duration = Duration::from_micros(100);
 const SHORTEST: Duration = Duration::from_micros(1);
-/// Looks before going to sleep, each after half as long again: five times as long in all, but no longer than
-/// `PATIENCE`. A sleep costs about that.
+/// Looks before going to sleep, each after half as long again: five times as long in all, but no
+/// longer than `PATIENCE`. A sleep costs about that.
 const LOOKS: usize = 5;
 const PATIENCE: Duration = Duration::from_micros(250);
 /// So many short sleeps in a row make it stay awake.
 const SLEEPS: u32 = 8;
 /// The most that it may take. Each time that it did not pay doubles the number.
 const SLEEPS_MAX: u32 = 4096;
-/// Credit at the beginning, and at most. Each message that came in time adds 1; each that did not takes
-/// `PRICE`, and at nothing it ends.
+/// Credit at the beginning, and at most. Each message that came in time adds 1; each that did not
+/// takes `PRICE`, and at nothing it ends.
 const CREDIT: u32 = 16;
 const CREDIT_MAX: u32 = 64;
 const PRICE: u32 = 8;
@@ -51,8 +52,8 @@ impl Foresight {
 
     /// That look found a message.
     pub(super) fn came(&mut self, look: usize) {
-        // It may have been there for a while, and the next look is a bit earlier; or it was late for the first
-        // look. So about one message in five is seen by a later one.
+        // It may have been there for a while, and the next look is a bit earlier; or it was late
+        // for the first look. So about one message in five is seen by a later one.
         let after = if look == 0 { self.after * 31 / 32 } else { self.after * 9 / 8 };
         self.after = after.clamp(SHORTEST, LONGEST);
         self.credit = (self.credit + 1).min(CREDIT_MAX);
@@ -61,7 +62,8 @@ impl Foresight {
         }
     }
 
-    /// No look found one, or others ran for so long meanwhile that sleeping would have been shorter.
+    /// No look found one, or others ran for so long meanwhile that sleeping would have been
+    /// shorter.
     pub(super) fn in_vain(&mut self) {
         self.after = (self.after * 9 / 8).clamp(SHORTEST, LONGEST);
         self.credit = self.credit.saturating_sub(PRICE);
@@ -97,8 +99,8 @@ mod tests {
         Duration::from_micros(n)
     }
 
-    /// Plays waits for messages that come after that time; `woken` is what being woken adds. How many were
-    /// seen awake, how many looks were in vain, and how long it stayed awake in all.
+    /// Plays waits for messages that come after that time; `woken` is what being woken adds. How
+    /// many were seen awake, how many looks were in vain, and how long it stayed awake in all.
     fn play(
         foresight: &mut Foresight,
         waits: u32,

@@ -1,5 +1,6 @@
-//! A connection that somebody made to this node and that has not introduced itself yet. Whoever has not
-//! the token of the job is told so and sent away; nothing is read from him but one short greeting.
+//! A connection that somebody made to this node and that has not introduced itself yet. Whoever has
+//! not the token of the job is told so and sent away; nothing is read from him but one short
+//! greeting.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

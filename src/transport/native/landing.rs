@@ -1,5 +1,5 @@
-//! Where one message is put together: its metadata and data frames in aligned memory of the pool, or
-//! one of the frames in memory of whoever asked for it.
+//! Where one message is put together: its metadata and data frames in aligned memory of the pool,
+//! or one of the frames in memory of whoever asked for it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ pub(super) struct Landing {
 }
 
 impl Landing {
-    /// Memory for the message with that head and metadata. `None` if it is too large for this machine.
+    /// Memory for the message with that head and metadata. `None` if it is too large for this
+    /// machine.
     pub(super) fn new(
         pool: &Arc<Pool>,
         head: &Head,
@@ -96,9 +97,10 @@ impl Landing {
         self.arrived >= self.total
     }
 
-    /// Calls `write` with where the `length` bytes of data from `offset` on go: fewer, if there are not so many. Bytes
-    /// of a place are written in here only, because its owner may take it back at any other time. Then what comes goes
-    /// to other memory, so that the message is complete all the same; whoever asked for it does not want it any more.
+    /// Calls `write` with where the `length` bytes of data from `offset` on go: fewer, if there are
+    /// not so many. Bytes of a place are written in here only, because its owner may take it back
+    /// at any other time. Then what comes goes to other memory, so that the message is complete all
+    /// the same; whoever asked for it does not want it any more.
     pub(super) fn with_parts<T>(
         &mut self,
         offset: u64,

@@ -1,9 +1,9 @@
-//! Large data that stays where it is: the sender tells the receiver where in its [`Arena`] a frame is, and
-//! does not touch it until the receiver has given it back.
+//! Large data that stays where it is: the sender tells the receiver where in its [`Arena`] a frame
+//! is, and does not touch it until the receiver has given it back.
 //!
-//! Every ring has slots, words that both ends see. The sender lends a frame under a slot that is free;
-//! the receiver marks it when it takes the frame, and again when the last reader of the frame is gone. It
-//! costs no message.
+//! Every ring has slots, words that both ends see. The sender lends a frame under a slot that is
+//! free; the receiver marks it when it takes the frame, and again when the last reader of the frame
+//! is gone. It costs no message.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ impl Leases {
         Self { memory, arena, free: SLOTS.rev().collect(), out: Vec::new() }
     }
 
-    /// Lends a frame: what the receiver is told instead. `None` if the frame is not in the arena, is small,
-    /// or too many are lent.
+    /// Lends a frame: what the receiver is told instead. `None` if the frame is not in the arena,
+    /// is small, or too many are lent.
     pub(super) fn lend(&mut self, frame: &Bytes) -> Option<[u8; LENT]> {
         if frame.len() < LEND_MIN {
             return None;
@@ -160,8 +160,8 @@ impl Drop for Borrowed {
     }
 }
 
-/// The frame in the arena, on its way over that link, where it can be lent: copied there unless it is already. As it is if it is small
-/// or the arena has no room.
+/// The frame in the arena, on its way over that link, where it can be lent: copied there unless it
+/// is already. As it is if it is small or the arena has no room.
 pub(super) fn adopt(arena: &Arc<Arena>, link: u32, frame: &Bytes) -> Bytes {
     if frame.len() < LEND_MIN || arena.locate(frame).is_some() {
         return frame.clone();

@@ -1,6 +1,6 @@
-//! The link to one peer: its outbox, and the connections that take from it. Whoever sends writes to the
-//! connection at once if nothing waits; what finds no room is written by the I/O thread as soon as there
-//! is some. A link outlives its connections.
+//! The link to one peer: its outbox, and the connections that take from it. Whoever sends writes to
+//! the connection at once if nothing waits; what finds no room is written by the I/O thread as soon
+//! as there is some. A link outlives its connections.
 
 mod ending;
 mod lending;
@@ -31,12 +31,13 @@ use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, par
 const BATCH_PARTS: usize = 12;
 /// No more parts are added to a write of that many bytes.
 const BATCH_BYTES: usize = 256 << 10;
-/// How long a sender waits busily for room in a shared ring before it leaves that to the I/O thread.
+/// How long a sender waits busily for room in a shared ring before it leaves that to the I/O
+/// thread.
 const PATIENCE: Duration = Duration::from_micros(50);
 /// A sender that waits looks again after that, in case nobody told it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// After so many looks in vain it asks the peer to confirm what it has: the confirmation may be in a message
-/// that nobody here reads, because the reader waits for the sender.
+/// After so many looks in vain it asks the peer to confirm what it has: the confirmation may be in
+/// a message that nobody here reads, because the reader waits for the sender.
 const LOOKS_BEFORE_ASKING: u32 = 20;
 
 /// See the module.
@@ -56,7 +57,8 @@ pub(super) struct Link {
     pub(super) counters: Counters,
     /// The connection can lend large frames.
     lends: AtomicBool,
-    /// Confirmed by the peer's own messages. Not in `state`, whose lock is held while a sender writes.
+    /// Confirmed by the peer's own messages. Not in `state`, whose lock is held while a sender
+    /// writes.
     acked: Mutex<Acked>,
     state: Mutex<LinkState>,
     room: Condvar,
@@ -246,14 +248,16 @@ impl Link {
         state
     }
 
-    /// Wakes those who wait. With nobody there that would still be a system call, for every message.
+    /// Wakes those who wait. With nobody there that would still be a system call, for every
+    /// message.
     fn notify(&self, state: &LinkState) {
         if state.waiters > 0 {
             self.room.notify_all();
         }
     }
 
-    /// Notes what that life of the peer confirms. Does not wait for a sender that writes: it looks itself.
+    /// Notes what that life of the peer confirms. Does not wait for a sender that writes: it looks
+    /// itself.
     pub(super) fn acknowledged(&self, life: u64, upto: u64) {
         if self.note_ack(life, upto)
             && let Ok(mut state) = self.state.try_lock()
@@ -312,8 +316,8 @@ impl Link {
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|part| outbox.len_of(part)).sum();
             while lane.writing.len() < BATCH_PARTS && bytes < BATCH_BYTES {
-                // The further connections carry what is large only: what is small keeps its order on the
-                // first one.
+                // The further connections carry what is large only: what is small keeps its order
+                // on the first one.
                 let leases = lane.pipe.leases();
                 let Some(part) = outbox.next_part(ack, number > 0, leases) else { break };
                 bytes += outbox.len_of(&part);
@@ -362,8 +366,8 @@ impl Link {
 
     // ---- for the I/O thread -------------------------------------------------------------------
 
-    /// The first connection stands: what the peer has not got goes again. If it is another life of the
-    /// peer: how many messages are lost, and false.
+    /// The first connection stands: what the peer has not got goes again. If it is another life of
+    /// the peer: how many messages are lost, and false.
     pub(super) fn connected(
         &self,
         lane: Lane,
@@ -377,7 +381,8 @@ impl Link {
         let resumed = same && state.outbox.resume(welcome.received, &welcome.beyond);
         state.retire_lanes();
         if same {
-            // The peer reads the former connections no more, but may still read what it took from them.
+            // The peer reads the former connections no more, but may still read what it took from
+            // them.
             state.orphans.iter_mut().for_each(Leases::collect_offered);
             state.orphans.retain(|leases| !leases.is_empty());
         } else {
@@ -424,7 +429,8 @@ impl Link {
         self.room.notify_all();
     }
 
-    /// Something happened on the connection with that token: it may have room or have told something.
+    /// Something happened on the connection with that token: it may have room or have told
+    /// something.
     pub(super) fn progress(&self, token: u64, receipts: &Receipts) -> Told {
         let mut state = lock(&self.state);
         let Some(number) = state.lanes.iter().position(|lane| lane.token == token) else {

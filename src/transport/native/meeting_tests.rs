@@ -140,7 +140,8 @@ fn a_transport_that_is_forced_is_not_replaced() {
     assert_eq!(auto.counters()[0].carrier, "tcp");
 }
 
-/// Its confirmations are in messages that wait behind others: who waits for room asks for one by itself.
+/// Its confirmations are in messages that wait behind others: who waits for room asks for one by
+/// itself.
 #[test]
 fn a_sender_without_room_asks_what_arrived() {
     let (at, endpoint) = listener(options(Carriers::Shm));

@@ -1,15 +1,17 @@
 //! The native data plane between two of our own nodes: TCP, or shared memory on one host.
 //!
-//! It has the shape of the stock transport (`zmq`): a node listens, connects to each of its peers under
-//! a key, sends to a key, and one thread receives. Unlike there, a small message leaves on the thread that
-//! sends it and is handled on the thread that receives it; no thread of our own is between. A link to
-//! a peer outlives its connections: each message arrives once, whatever happens to them.
+//! It has the shape of the stock transport (`zmq`): a node listens, connects to each of its peers
+//! under a key, sends to a key, and one thread receives. Unlike there, a small message leaves on
+//! the thread that sends it and is handled on the thread that receives it; no thread of our own is
+//! between. A link to a peer outlives its connections: each message arrives once, whatever happens
+//! to them.
 //!
-//! State machines without I/O: `outbox` (what a sender keeps and what goes next), `session` (what a receiver
-//! has), `landing` (where a message is put together), `lend` (data that stays in the sender's memory). I/O: `pipe`
-//! (one end of a connection), `ring` (shared memory), `reader`, `link` (sending), `receiver` (receiving; `seat`
-//! says which thread does, `waiting` is for those that wait), `io_thread` with `task`, `attempt` and `guest`
-//! (connections come and go). It knows frames of bytes and node ids, not what they mean.
+//! State machines without I/O: `outbox` (what a sender keeps and what goes next), `session` (what a
+//! receiver has), `landing` (where a message is put together), `lend` (data that stays in the
+//! sender's memory). I/O: `pipe` (one end of a connection), `ring` (shared memory), `reader`,
+//! `link` (sending), `receiver` (receiving; `seat` says which thread does, `waiting` is for those
+//! that wait), `io_thread` with `task`, `attempt` and `guest` (connections come and go). It knows
+//! frames of bytes and node ids, not what they mean.
 
 mod attempt;
 mod counters;
@@ -125,8 +127,8 @@ impl NativeTransport {
         make().map_err(failure("cannot start the native data plane"))
     }
 
-    /// The job's token, for a node that learns it only when it has joined. Until then others wait. Can be
-    /// set once.
+    /// The job's token, for a node that learns it only when it has joined. Until then others wait.
+    /// Can be set once.
     pub fn set_token(&self, token: [u8; TOKEN_BYTES]) {
         if self.shared.set_token(token) {
             self.shared.command(Command::Joined);
@@ -169,9 +171,9 @@ impl NativeTransport {
         super::zmq::bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
     }
 
-    /// Connects to a peer under that key, in place of an earlier link, whose messages are flushed. Does
-    /// not wait: what is sent meanwhile is kept. `identity` is the node id that this node has. Over TCP the
-    /// link has so many `connections`, at least one; the receiver takes 16 of them.
+    /// Connects to a peer under that key, in place of an earlier link, whose messages are flushed.
+    /// Does not wait: what is sent meanwhile is kept. `identity` is the node id that this node has.
+    /// Over TCP the link has so many `connections`, at least one; the receiver takes 16 of them.
     ///
     /// # Errors
     /// The address is none, or its name is unknown.
@@ -232,8 +234,9 @@ impl NativeTransport {
         }
     }
 
-    /// Takes back what a link was to send, if it never had a connection; its senders are told to send in
-    /// another way. [`Self::is_connected`] still says true, until [`Self::taken_back`] is called.
+    /// Takes back what a link was to send, if it never had a connection; its senders are told to
+    /// send in another way. [`Self::is_connected`] still says true, until [`Self::taken_back`] is
+    /// called.
     #[must_use]
     pub fn take_back(&self, key: i32) -> Option<TakenBack> {
         let link = self.peer(key)?;
@@ -268,7 +271,8 @@ impl NativeTransport {
         self.peer(key).map_or("none", |link| link.carrier())
     }
 
-    /// What carried messages to a peer last: as [`Self::carrier`], also when there is no connection any more.
+    /// What carried messages to a peer last: as [`Self::carrier`], also when there is no connection
+    /// any more.
     #[must_use]
     pub fn last_carrier(&self, key: i32) -> &'static str {
         self.peer(key).map_or("none", |link| link.last_carrier())
@@ -361,8 +365,8 @@ impl NativeTransport {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Which links came up and went down since the last call. For one thread only. A break that is mended
-    /// soon is not among them.
+    /// Which links came up and went down since the last call. For one thread only. A break that is
+    /// mended soon is not among them.
     pub fn link_events(&self, out: &mut Vec<LinkEvent>) {
         self.shared.take_events(out);
     }
@@ -404,9 +408,10 @@ impl NativeTransport {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Sends a peer padding, by which it can tell how fast the link is ([`pslite_core::wire::native::Kind::Probe`]). Only
-    /// over TCP, while the link carries nothing, and while no other link of this node is probed. What is sent
-    /// meanwhile ends the probe. True if it was begun.
+    /// Sends a peer padding, by which it can tell how fast the link is
+    /// ([`pslite_core::wire::native::Kind::Probe`]). Only over TCP, while the link carries nothing,
+    /// and while no other link of this node is probed. What is sent meanwhile ends the probe. True
+    /// if it was begun.
     pub fn probe(&self, key: i32) -> bool {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         if peers.values().any(|link| link.is_probing()) {
@@ -428,16 +433,16 @@ impl NativeTransport {
         receipts.iter().filter(|receipt| receipt.is_over_tcp()).filter_map(|r| r.node).collect()
     }
 
-    /// What this node can receive over TCP from all peers together, in bytes per second, if that is known: then those
-    /// that send at the same time share it equally, and no queue on their way overflows (`receiver/windows`). 0: it
-    /// is not, and the kernel decides.
+    /// What this node can receive over TCP from all peers together, in bytes per second, if that is
+    /// known: then those that send at the same time share it equally, and no queue on their way
+    /// overflows (`receiver/windows`). 0: it is not, and the kernel decides.
     pub fn set_inflow(&self, bytes_per_second: u64) {
         self.shared.inflow.store(bytes_per_second, Ordering::Relaxed);
     }
 
-    /// What this node can send over TCP to all peers together, in bytes per second, if that is known, and if what it sends to
-    /// servers is to go before what it sends to workers (`yielding`). 0: it is not, and the connections share the
-    /// link as they can.
+    /// What this node can send over TCP to all peers together, in bytes per second, if that is
+    /// known, and if what it sends to servers is to go before what it sends to workers
+    /// (`yielding`). 0: it is not, and the connections share the link as they can.
     pub fn set_outflow(&self, bytes_per_second: u64) {
         self.shared.outflow.store(bytes_per_second, Ordering::Relaxed);
     }

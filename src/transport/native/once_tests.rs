@@ -1,6 +1,6 @@
-//! Sender and receiver without a network between them, but with one that is worse than any: parts wait in
-//! several connections, and all of these break at any time, with all that is in them. Whatever happens,
-//! each message arrives once, and those of one class in their order.
+//! Sender and receiver without a network between them, but with one that is worse than any: parts
+//! wait in several connections, and all of these break at any time, with all that is in them.
+//! Whatever happens, each message arrives once, and those of one class in their order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -162,7 +162,8 @@ proptest! {
     }
 }
 
-/// The test above would not notice a receiver that asks for everything again: here something does come twice.
+/// The test above would not notice a receiver that asks for everything again: here something does
+/// come twice.
 #[test]
 fn what_came_out_of_turn_may_come_again_and_is_dropped() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
-//! What a sender keeps for one peer: messages that wait, those that are partly out, and those that are
-//! not confirmed. It decides what goes next. No I/O; the time is an argument.
+//! What a sender keeps for one peer: messages that wait, those that are partly out, and those that
+//! are not confirmed. It decides what goes next. No I/O; the time is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -13,8 +13,8 @@ use super::types::Unsent;
 use pslite_core::fifo::PriorityFifo;
 use pslite_core::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
 
-/// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since it may
-/// learn of an end later than of a beginning.
+/// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since
+/// it may learn of an end later than of a beginning.
 const BEGUN_MAX: usize = super::session::ASSEMBLIES_MAX / 2;
 /// Bytes of a message that need not go over the first connection.
 const LARGE: u64 = GRANULE as u64;
@@ -127,7 +127,8 @@ impl Outbox {
             && (control || self.bytes == 0 || self.bytes + data <= self.limits.bytes)
     }
 
-    /// Takes a message of that class: the highest class goes first, and within one they keep their order.
+    /// Takes a message of that class: the highest class goes first, and within one they keep their
+    /// order.
     pub(super) fn push(&mut self, meta: &[u8], data: &[Bytes], class: i32, now: Instant) {
         let sequence = self.first + self.stored.len() as u64;
         let mut head = self.spare.pop().unwrap_or_default();
@@ -172,8 +173,8 @@ impl Outbox {
         self.waiting.is_empty() && self.begun.is_empty()
     }
 
-    /// Whether it goes more slowly than the way could carry it. The peer is told that it has all there is: what comes
-    /// slowly then says nothing about the way.
+    /// Whether it goes more slowly than the way could carry it. The peer is told that it has all
+    /// there is: what comes slowly then says nothing about the way.
     pub(super) const fn set_paced(&mut self, paced: bool) {
         self.paced = paced;
     }
@@ -247,8 +248,8 @@ impl Outbox {
         }
     }
 
-    /// What a further connection takes: of what is begun, else a message that is worth a way of its own. It is delivered in
-    /// its turn, whatever comes first.
+    /// What a further connection takes: of what is begun, else a message that is worth a way of its
+    /// own. It is delivered in its turn, whatever comes first.
     fn choose_large(&mut self) -> Option<u64> {
         if let Some((_, begun)) = self.most_urgent_begun() {
             return Some(begun);
@@ -332,8 +333,8 @@ impl Outbox {
         }
     }
 
-    /// A new connection to the same life of the peer, which has all messages up to `received` and those
-    /// in `beyond`: the others go again. False if it cannot be the same.
+    /// A new connection to the same life of the peer, which has all messages up to `received` and
+    /// those in `beyond`: the others go again. False if it cannot be the same.
     pub(super) fn resume(&mut self, received: u64, beyond: &[u64]) -> bool {
         if received < self.first - 1 || received - (self.first - 1) > self.stored.len() as u64 {
             return false;
@@ -370,8 +371,8 @@ impl Outbox {
         .collect()
     }
 
-    /// Another life of the peer, which has all messages up to `received`: what the former one did not
-    /// confirm is lost. How many messages.
+    /// Another life of the peer, which has all messages up to `received`: what the former one did
+    /// not confirm is lost. How many messages.
     pub(super) fn abandon(&mut self, received: u64) -> usize {
         let lost = self.stored.len();
         let spare = std::mem::take(&mut self.spare);

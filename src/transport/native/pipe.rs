@@ -1,7 +1,7 @@
-//! The two ends of a connection: a socket, and with shared memory also a ring. Data go through the ring
-//! if there is one, acknowledgements against the stream of data always through the socket, and that the ring has
-//! room again too: that is rare, and a bell for it would be a descriptor at each end. The end of the other
-//! process shows on the socket in both cases.
+//! The two ends of a connection: a socket, and with shared memory also a ring. Data go through the
+//! ring if there is one, acknowledgements against the stream of data always through the socket, and
+//! that the ring has room again too: that is rare, and a bell for it would be a descriptor at each
+//! end. The end of the other process shows on the socket in both cases.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -129,11 +129,12 @@ impl OutPipe {
         self.ring?.leases
     }
 
-    /// Writes as much as there is room for. With shared memory it may wait for the reader for as long as
-    /// `patience`, busily: that is shorter than any sleep.
+    /// Writes as much as there is room for. With shared memory it may wait for the reader for as
+    /// long as `patience`, busily: that is shorter than any sleep.
     ///
     /// # Errors
-    /// `WouldBlock` if there is no room; it will be told when there is. Else the connection is broken.
+    /// `WouldBlock` if there is no room; it will be told when there is. Else the connection is
+    /// broken.
     pub(super) fn write(
         &mut self,
         slices: &[IoSlice<'_>],
@@ -238,8 +239,8 @@ impl InPipe {
             let socket = &self.socket;
             return reader.read(slices, || {
                 counters.syscalls.fetch_add(1, Relaxed);
-                // Without room there, the other end has not read what woke it, and looks at the ring after that. (A Unix
-                // socket takes so few bytes as a whole or not at all.)
+                // Without room there, the other end has not read what woke it, and looks at the
+                // ring after that. (A Unix socket takes so few bytes as a whole or not at all.)
                 let _ = socket_write(socket, &[IoSlice::new(&Header::new(Kind::Room).encode())]);
             });
         }

@@ -1,5 +1,5 @@
-//! A probe as its receiver sees it: frames of padding, one after the other. Timed is the part behind
-//! [`PROBE_HEAD`], if nothing came between. No I/O; the time is an argument.
+//! A probe as its receiver sees it: frames of padding, one after the other. Timed is the part
+//! behind [`PROBE_HEAD`], if nothing came between. No I/O; the time is an argument.
 
 use std::time::Instant;
 
@@ -17,7 +17,8 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Padding begins to come, of that place in its probe; `there`: so many bytes, from it on, had arrived by `now`.
+    /// Padding begins to come, of that place in its probe; `there`: so many bytes, from it on, had
+    /// arrived by `now`.
     pub(super) fn begins(&mut self, offset: u64, there: u64, now: Instant) {
         if offset == 0 {
             *self = Self { came: Some(0), timed: None };

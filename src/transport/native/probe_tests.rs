@@ -52,7 +52,8 @@ fn shared_memory_and_unknown_peers_are_not_probed() {
     assert_eq!(probes(&from, &at), (0, 0));
 }
 
-/// A link whose peer has not confirmed everything carries data, and what is sent while a probe goes ends it.
+/// A link whose peer has not confirmed everything carries data, and what is sent while a probe goes
+/// ends it.
 #[test]
 fn data_go_before_probes() {
     let (at, endpoint) = listener(options(Carriers::Tcp));
@@ -71,7 +72,8 @@ fn data_go_before_probes() {
         }
     }
     assert!(sent > 1, "not one was begun");
-    // Those that came to their end before the data did so at both ends; of the others nothing is left.
+    // Those that came to their end before the data did so at both ends; of the others nothing is
+    // left.
     wait_until("half a probe was counted", || {
         let (ours, theirs) = probes(&from, &at);
         ours == theirs

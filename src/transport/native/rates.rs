@@ -1,5 +1,5 @@
-//! What came in how fast: a sample for each part of a message that came over TCP, for whoever wants to know what
-//! the links can carry. The receiver's clock alone counts. Nothing is concluded here.
+//! What came in how fast: a sample for each part of a message that came over TCP, for whoever wants
+//! to know what the links can carry. The receiver's clock alone counts. Nothing is concluded here.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
-//! Takes the bytes of one connection apart and hands them to the session of its link. Small messages
-//! are read into a buffer, several at a time, and copied once; the data of large ones are read to where
-//! they land. From a ring everything is read to where it lands.
+//! Takes the bytes of one connection apart and hands them to the session of its link. Small
+//! messages are read into a buffer, several at a time, and copied once; the data of large ones are
+//! read to where they land. From a ring everything is read to where it lands.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -88,7 +88,8 @@ impl Reader {
         Self { buffer, start: 0, end: 0, need: HEADER, body: None, probe: Probe::default(), exact }
     }
 
-    /// Reads once and handles what came; the number of bytes, and true if there may be more at once.
+    /// Reads once and handles what came; the number of bytes, and true if there may be more at
+    /// once.
     ///
     /// # Errors
     /// `WouldBlock`: nothing came. `UnexpectedEof`: the connection has ended. Any other: it must be
@@ -129,7 +130,8 @@ impl Reader {
         })
     }
 
-    /// Reads once: first to where the body lands, then to the buffer. True if there may be more at once.
+    /// Reads once: first to where the body lands, then to the buffer. True if there may be more at
+    /// once.
     fn read(
         &mut self,
         pipe: &mut InPipe,
@@ -328,7 +330,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Padding is dropped as it comes. What the kernel has of it already took no time on this clock.
+    /// Padding is dropped as it comes. What the kernel has of it already took no time on this
+    /// clock.
     fn padding_begins(&mut self, header: &Header, pipe: &InPipe) {
         let len = u64::from(header.part_len);
         let here = self.end.saturating_sub(self.start) + pipe.readable();

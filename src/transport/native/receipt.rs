@@ -21,7 +21,8 @@ pub(super) struct Receipt {
     pub(super) counters: Counters,
     received: AtomicU64,
     told: AtomicU64,
-    /// What may be under way of what this connection brings, in bytes, if that is decided here (`receiver/windows`); else 0.
+    /// What may be under way of what this connection brings, in bytes, if that is decided here
+    /// (`receiver/windows`); else 0.
     window: AtomicU32,
     carrier: Mutex<&'static str>,
 }

@@ -34,7 +34,8 @@ use pslite_observe::log::{self, Level};
 use awake::Partner;
 use windows::Inflow;
 
-/// After that many messages, or bytes of data, a peer is told what arrived, if no message to it did so.
+/// After that many messages, or bytes of data, a peer is told what arrived, if no message to it did
+/// so.
 const ACK_MESSAGES: u64 = 64;
 const ACK_BYTES: u64 = 2 << 20;
 /// The same after that time.
@@ -321,7 +322,8 @@ impl Receiver {
                 }
             }
         }
-        // What is lent does not come through the connection, but the sender keeps it until it is told.
+        // What is lent does not come through the connection, but the sender keeps it until it is
+        // told.
         let complete: usize =
             ready.iter().skip(before).flat_map(|message| &message.frames).map(Bytes::len).sum();
         asides.data = asides.data.max(complete as u64);
@@ -369,7 +371,8 @@ impl Receiver {
             }
         }
         due.into_iter().for_each(|key| self.tell(key, shared));
-        // If nobody is to be told later, the next wait needs no timer, which would cost as much as a copy.
+        // If nobody is to be told later, the next wait needs no timer, which would cost as much as
+        // a copy.
         self.untold = later;
         if all {
             self.last_told = now;
@@ -379,8 +382,8 @@ impl Receiver {
         }
     }
 
-    /// Without this the kernel would answer every small message with a packet of its own, which costs
-    /// as much as the message.
+    /// Without this the kernel would answer every small message with a packet of its own, which
+    /// costs as much as the message.
     fn delay_tcp(&mut self) {
         for connection in self.connections.values_mut().filter(|connection| connection.active) {
             connection.active = false;
@@ -400,7 +403,8 @@ impl Receiver {
         entry.untold_bytes = 0;
         let header = Header { ack, ack_link, ..Header::new(Kind::Ack) };
         entry.receipt.counters.syscalls.fetch_add(1, Relaxed);
-        // If there is no room now, a later one says the same. One that is cut would be the end of it.
+        // If there is no room now, a later one says the same. One that is cut would be the end of
+        // it.
         let sent = socket_write(&connection.pipe.socket, &[IoSlice::new(&header.encode())]);
         if sent.is_ok_and(|n| n < pslite_core::wire::native::HEADER) {
             let tokens = entry.tokens.clone();

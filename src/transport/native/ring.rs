@@ -1,8 +1,9 @@
-//! A stream of bytes through shared memory, from one process to another: a ring with one writer and one
-//! reader. Each end keeps its own place by itself and checks what the other end says about its own.
+//! A stream of bytes through shared memory, from one process to another: a ring with one writer and
+//! one reader. Each end keeps its own place by itself and checks what the other end says about its
+//! own.
 //!
-//! Who finds nothing to do says so in a flag and looks once more before it sleeps; the other end looks
-//! at the flag after each step. The two fences make sure that one of them sees the other.
+//! Who finds nothing to do says so in a flag and looks once more before it sleeps; the other end
+//! looks at the flag after each step. The two fences make sure that one of them sees the other.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -18,8 +19,8 @@ pub(super) const RING_MIN: usize = 64 << 10;
 /// So many bytes are copied before the other end sees them: both copy at the same time.
 const STEP: usize = 32 << 10;
 
-/// Words of the memory, each in a cache line of its own: how many bytes were ever written and read, and
-/// who waits.
+/// Words of the memory, each in a cache line of its own: how many bytes were ever written and read,
+/// and who waits.
 const WRITTEN: usize = 0;
 const READ: usize = 16;
 const READER_SLEEPS: usize = 32;
@@ -202,7 +203,8 @@ impl RingReader {
         Ok(self.written_seen - self.read)
     }
 
-    /// Reads what there is, as far as the slices take it. `knock` wakes the writer, who waits for room.
+    /// Reads what there is, as far as the slices take it. `knock` wakes the writer, who waits for
+    /// room.
     ///
     /// # Errors
     /// `WouldBlock` if there is nothing; `InvalidData` if the writer does not keep to the rules.

@@ -1,7 +1,7 @@
-//! How two processes of one host find each other: the number of the running kernel says whether they
-//! are, and a Unix socket whether they can share memory. Its name in the abstract name space serves
-//! those in one network name space, its file those that share a directory, such as containers with
-//! one /dev/shm.
+//! How two processes of one host find each other: the number of the running kernel says whether
+//! they are, and a Unix socket whether they can share memory. Its name in the abstract name space
+//! serves those in one network name space, its file those that share a directory, such as
+//! containers with one /dev/shm.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use super::types::{Carriers, NativeOptions};
 use pslite_core::wire::native::Info;
 
-/// Files of nodes that were killed: how many are looked at, and how old they must be. A younger one may
-/// be of a node that just starts.
+/// Files of nodes that were killed: how many are looked at, and how old they must be. A younger one
+/// may be of a node that just starts.
 const STALE_MAX: usize = 256;
 const STALE_AGE: Duration = Duration::from_secs(60);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

@@ -1,10 +1,11 @@
-//! The receiver's seat: who receives. Usually that is a thread that does nothing else, and whoever waits for an
-//! answer sleeps until it has come: one more thread to be woken for each answer. If somebody waits
-//! for one answer right after the other, the receiving thread steps aside, and who waits receives by himself.
+//! The receiver's seat: who receives. Usually that is a thread that does nothing else, and whoever
+//! waits for an answer sleeps until it has come: one more thread to be woken for each answer. If
+//! somebody waits for one answer right after the other, the receiving thread steps aside, and who
+//! waits receives by himself.
 //!
-//! Nobody is told when a waiter leaves the seat, as he is expected back at once: that saves a system call for
-//! each answer. The receiving thread looks every millisecond, and sits down again if nobody has come
-//! since; at once if it is needed. Knows no message and no connection.
+//! Nobody is told when a waiter leaves the seat, as he is expected back at once: that saves a
+//! system call for each answer. The receiving thread looks every millisecond, and sits down again
+//! if nobody has come since; at once if it is needed. Knows no message and no connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -14,8 +15,8 @@ use super::lock;
 
 /// So many waits, one soon after the other, make the receiving thread step aside.
 const WAITS: u32 = 8;
-/// The most that it may take. Each visit that the receiving thread had better not made possible doubles the
-/// number: the waiter got nothing for himself, or others slept meanwhile.
+/// The most that it may take. Each visit that the receiving thread had better not made possible
+/// doubles the number: the waiter got nothing for himself, or others slept meanwhile.
 const WAITS_MAX: u32 = 4096;
 /// A wait comes soon after another one if no more time than that is between them.
 const SOON: Duration = Duration::from_micros(500);
@@ -95,8 +96,8 @@ impl Default for State {
 }
 
 impl State {
-    /// The receiving thread gets up; false if it is to stay. One may sleep who did so before the last message
-    /// came: he has got his answer then, most likely, but has not been awake since.
+    /// The receiving thread gets up; false if it is to stay. One may sleep who did so before the
+    /// last message came: he has got his answer then, most likely, but has not been awake since.
     fn make_way(&mut self) -> bool {
         let answered = self.begun == self.begun_before;
         let goes = self.asleep == 0 || self.asleep == 1 && answered;
@@ -122,7 +123,8 @@ impl State {
         }
     }
 
-    /// Somebody begins to wait; true if he has the seat. `alone`: for the only answer that is under way.
+    /// Somebody begins to wait; true if he has the seat. `alone`: for the only answer that is under
+    /// way.
     fn begin(&mut self, now: Instant, alone: bool) -> bool {
         self.begun = self.begun.wrapping_add(1);
         if self.holder == Holder::Nobody && alone && self.asleep == 0 && !self.needed {
@@ -148,7 +150,8 @@ impl State {
         self.waits >= self.enough
     }
 
-    /// The waiter leaves the seat. `got`: something that he waited for. `more`: something else is there.
+    /// The waiter leaves the seat. `got`: something that he waited for. `more`: something else is
+    /// there.
     fn leave(&mut self, now: Instant, got: bool, more: bool) {
         self.holder = Holder::Nobody;
         self.last = Some(now);
@@ -166,8 +169,8 @@ impl State {
 }
 
 impl Seat {
-    /// Steps aside if that is wanted, until it is needed or `stopping`. For the receiving thread, when it is
-    /// about to receive.
+    /// Steps aside if that is wanted, until it is needed or `stopping`. For the receiving thread,
+    /// when it is about to receive.
     pub(super) fn make_way(&self, stopping: impl Fn() -> bool) {
         if !self.wanted.load(Ordering::Relaxed) {
             return;
@@ -217,7 +220,8 @@ impl Seat {
         Stay { seat: self, sits, got: false, more: false }
     }
 
-    /// Answers are under way that nobody waits for, or more than one: the receiving thread is to sit down.
+    /// Answers are under way that nobody waits for, or more than one: the receiving thread is to
+    /// sit down.
     pub(super) fn need_receiver(&self) {
         if self.aside.load(Ordering::Relaxed) {
             let mut state = lock(&self.state);

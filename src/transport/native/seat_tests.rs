@@ -165,8 +165,8 @@ fn what_does_not_pay_is_tried_less_and_less() {
     assert_eq!(state.enough, WAITS);
 }
 
-/// However waiters come and go: one thread at a time receives, the receiving one comes back whenever somebody
-/// sleeps, and it ends when it must.
+/// However waiters come and go: one thread at a time receives, the receiving one comes back
+/// whenever somebody sleeps, and it ends when it must.
 #[test]
 fn one_receives_at_a_time_and_sleepers_are_not_forgotten() {
     let seat = Arc::new(Seat::default());

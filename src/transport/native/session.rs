@@ -1,6 +1,6 @@
-//! What a receiver knows about one link of one sender: which messages arrived, which are on the way,
-//! and in which order they are delivered. It outlives the connections of the link, and so each message
-//! is delivered once. No I/O.
+//! What a receiver knows about one link of one sender: which messages arrived, which are on the
+//! way, and in which order they are delivered. It outlives the connections of the link, and so each
+//! message is delivered once. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -164,8 +164,8 @@ impl Session {
         self.complete(sequence, after, landing, out)
     }
 
-    /// A message is complete: delivers it, and those that waited for it, as soon as its predecessor is
-    /// delivered.
+    /// A message is complete: delivers it, and those that waited for it, as soon as its predecessor
+    /// is delivered.
     pub(super) fn complete(
         &mut self,
         sequence: u64,

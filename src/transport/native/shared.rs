@@ -34,7 +34,8 @@ pub(super) struct Shared {
     pub(super) rates: Rates,
     /// Bytes per second that this node can receive; 0: not known.
     pub(super) inflow: AtomicU64,
-    /// Bytes per second that this node can send, if what it sends to servers goes first; 0: it does not.
+    /// Bytes per second that this node can send, if what it sends to servers goes first; 0: it does
+    /// not.
     pub(super) outflow: AtomicU64,
     /// Connections on their way from the I/O thread to the receiving one.
     pub(super) arrivals: Mutex<Vec<Arrival>>,

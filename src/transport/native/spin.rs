@@ -1,6 +1,6 @@
-//! Looking again for a short while before sleeping. To be woken costs several microseconds, more than
-//! a message through shared memory takes; but who looks in vain takes the time from others. So it is done
-//! only for as long as it has paid lately.
+//! Looking again for a short while before sleeping. To be woken costs several microseconds, more
+//! than a message through shared memory takes; but who looks in vain takes the time from others. So
+//! it is done only for as long as it has paid lately.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The I/O thread's work for one link: connect it, by shared memory if that is possible; connect it again
-//! when it breaks; tell the owner when it is down and when it is up again.
+//! The I/O thread's work for one link: connect it, by shared memory if that is possible; connect it
+//! again when it breaks; tell the owner when it is down and when it is up again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,8 +18,8 @@ use pslite_observe::log::{self, Level};
 
 /// The first and the longest wait before connecting again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
-/// For how long a peer may be unreachable before the first connection; and for how long if its host answers
-/// but it does not, as it may have much to do.
+/// For how long a peer may be unreachable before the first connection; and for how long if its host
+/// answers but it does not, as it may have much to do.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
@@ -303,7 +303,8 @@ impl Task {
             }
             Err(error) if shared.options.carriers == Carriers::Shm => Err(error),
             Err(error) => {
-                // On one host that is worth a line; nodes elsewhere, or told to use TCP, are no news.
+                // On one host that is worth a line; nodes elsewhere, or told to use TCP, are no
+                // news.
                 let is_news = error.kind() == io::ErrorKind::NotFound && shared.say_no_memory();
                 let level = if is_news { Level::Warning } else { Level::Verbose };
                 self.say(level, &format!("TCP is used: {error}"));
@@ -365,7 +366,8 @@ impl Task {
         }
         self.phase = Phase::Waiting(now + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
-        // Nobody listens there, or this node may not come: that is no passing trouble of the network.
+        // Nobody listens there, or this node may not come: that is no passing trouble of the
+        // network.
         let refused = error.kind() == io::ErrorKind::ConnectionRefused
             && (self.ever_up || self.next_address >= self.link.addresses.len());
         let barred = error.kind() == io::ErrorKind::PermissionDenied

@@ -151,8 +151,8 @@ fn many_messages_keep_their_order() {
     }
 }
 
-/// The connection breaks again and again while messages of all sizes are sent: each arrives once, and
-/// those of one priority in their order.
+/// The connection breaks again and again while messages of all sizes are sent: each arrives once,
+/// and those of one priority in their order.
 #[test]
 fn what_breaks_is_mended_and_nothing_is_lost_or_doubled() {
     const MESSAGES: u32 = 1500;
@@ -488,7 +488,8 @@ impl Sink for Lender {
     }
 }
 
-/// The owner takes his memory back while a message lands there. That goes on, and the connection with it.
+/// The owner takes his memory back while a message lands there. That goes on, and the connection
+/// with it.
 #[test]
 fn memory_that_is_taken_back_is_not_written_to() {
     let (at, endpoint) = listener(options(Carriers::Tcp));

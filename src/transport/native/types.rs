@@ -28,15 +28,15 @@ pub enum Carriers {
 pub struct NativeOptions {
     /// This process's life: a number that no other process of the job has.
     pub incarnation: u64,
-    /// Only who has the same token is let in; one for the whole job, and hard to guess. `None`: it is
-    /// told later, and until then nobody is listened to.
+    /// Only who has the same token is let in; one for the whole job, and hard to guess. `None`: it
+    /// is told later, and until then nobody is listened to.
     pub token: Option<[u8; TOKEN_BYTES]>,
     /// What may carry the messages to peers, and is offered to them.
     pub carriers: Carriers,
     /// Messages go in order of priority; else first in, first out.
     pub priority_mode: bool,
-    /// Small messages overtake large ones ([`super::NativeTransport::send_first`]) so often that no connection should take more
-    /// than it can send soon.
+    /// Small messages overtake large ones ([`super::NativeTransport::send_first`]) so often that no
+    /// connection should take more than it can send soon.
     pub overtaking: bool,
     /// Messages to one peer that wait or are not confirmed; senders wait beyond it.
     pub send_queue: usize,
@@ -44,8 +44,8 @@ pub struct NativeOptions {
     pub send_bytes: u64,
     /// The largest data of a message that is accepted, in bytes.
     pub data_max: u64,
-    /// Large messages are cut into parts of this many bytes (a multiple of 64 KB), so that an urgent
-    /// message need not wait for a whole one.
+    /// Large messages are cut into parts of this many bytes (a multiple of 64 KB), so that an
+    /// urgent message need not wait for a whole one.
     pub part_bytes: usize,
     /// Size of a shared ring in bytes; a power of two from 64 KB to 1 GB.
     pub ring_bytes: usize,
@@ -149,8 +149,8 @@ pub struct TakenBack {
 pub trait Memory: Send + Sync {
     /// How many bytes it has.
     fn size(&self) -> usize;
-    /// Lets `write` write to all of it. False, without a call, if its owner has taken it back: what comes is
-    /// received elsewhere then.
+    /// Lets `write` write to all of it. False, without a call, if its owner has taken it back: what
+    /// comes is received elsewhere then.
     fn with(&mut self, write: &mut dyn FnMut(&mut [u8])) -> bool;
     /// All of it is written: the frame.
     fn into_frame(self: Box<Self>) -> Bytes;
@@ -189,15 +189,15 @@ impl Memory for Claim {
 pub struct Place {
     /// Which data frame, from 0.
     pub frame: usize,
-    /// The memory, as long as the frame. Dropped unused if the connection breaks meanwhile; then the
-    /// sink is asked again when the message comes again.
+    /// The memory, as long as the frame. Dropped unused if the connection breaks meanwhile; then
+    /// the sink is asked again when the message comes again.
     pub memory: Box<dyn Memory>,
 }
 
 /// Says where the data of large messages go. It is asked on the receiving thread as soon as a
 /// message's metadata are there, and must answer at once.
 pub trait Sink: Send + Sync {
-    /// A place for one of the data frames of this message, or `None` for memory of the transport. The
-    /// frame that is delivered then refers to that very memory.
+    /// A place for one of the data frames of this message, or `None` for memory of the transport.
+    /// The frame that is delivered then refers to that very memory.
     fn place(&self, from: Option<i32>, meta: &[u8], lengths: &[u64]) -> Option<Place>;
 }

@@ -1,5 +1,5 @@
-//! What a thread that waits for an answer asks of the transport: whether to receive by itself (`seat`), and
-//! then the messages. May touch the receiver, which one thread at a time uses.
+//! What a thread that waits for an answer asks of the transport: whether to receive by itself
+//! (`seat`), and then the messages. May touch the receiver, which one thread at a time uses.
 
 use std::sync::atomic::Ordering;
 
@@ -7,21 +7,22 @@ use super::{NativeIncoming, NativeTransport, Stay, lock};
 use crate::zmq::RecvError;
 
 impl NativeTransport {
-    /// To be called by a thread that begins to wait for an answer; it waits for as long as it keeps what
-    /// it gets. `alone`: for the only answer that is under way. The thread may be given the place of the one that
-    /// calls [`Self::recv`]: then it calls [`Self::recv_waiting`] instead of sleeping, and leaves before
-    /// it does anything that may take long.
+    /// To be called by a thread that begins to wait for an answer; it waits for as long as it keeps
+    /// what it gets. `alone`: for the only answer that is under way. The thread may be given the
+    /// place of the one that calls [`Self::recv`]: then it calls [`Self::recv_waiting`] instead of
+    /// sleeping, and leaves before it does anything that may take long.
     pub fn waits_for_answer(&self, alone: bool) -> Stay<'_> {
         self.shared.seat.begin(alone)
     }
 
-    /// To be called when more answers than one are under way: whoever calls [`Self::recv`] is needed.
+    /// To be called when more answers than one are under way: whoever calls [`Self::recv`] is
+    /// needed.
     pub fn need_receiver(&self) {
         self.shared.seat.need_receiver();
     }
 
-    /// Waits for a message in the place of [`Self::recv`]; `None` after [`Self::call_waiting`], and now
-    /// and then besides.
+    /// Waits for a message in the place of [`Self::recv`]; `None` after [`Self::call_waiting`], and
+    /// now and then besides.
     ///
     /// # Errors
     /// As [`Self::recv`].

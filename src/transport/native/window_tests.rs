@@ -78,7 +78,8 @@ fn those_who_send_much_share_the_way_and_all_arrives() {
         }
         found.sort_unstable();
         assert_eq!(found.len(), senders.len(), "no window is set");
-        // Workers have halves of what fills the link for 20 ms; the server has what fills it for 60, in thirds.
+        // Workers have halves of what fills the link for 20 ms; the server has what fills it for
+        // 60, in thirds.
         assert!(found[1] < found[0] * 5 / 4, "{found:?}");
         assert!(found[2] > found[1] * 3 / 2 && found[2] < found[0] * 5 / 2, "{found:?}");
         // The kernel takes a limit back by itself now and then, and gets it again.

@@ -1,10 +1,12 @@
-//! What a server answers to workers leaves room for its copies on the way out. All workers wait for a copy: a round counts
-//! when it is made (docs/elastic.md, "Replicas"). Left to themselves, the connections to four workers take four fifths
-//! of the link for the values of rounds that are over, and copies fall further and further behind. So while copies find
-//! no room, the connections to workers get what they leave: that is paced, by the kernel.
+//! What a server answers to workers leaves room for its copies on the way out. All workers wait for
+//! a copy: a round counts when it is made (docs/elastic.md, "Replicas"). Left to themselves, the
+//! connections to four workers take four fifths of the link for the values of rounds that are over,
+//! and copies fall further and further behind. So while copies find no room, the connections to
+//! workers get what they leave: that is paced, by the kernel.
 //!
-//! What the link carries is told by its owner (`NativeTransport::set_outflow`). Part of the I/O thread; may set options
-//! of sockets and ask the kernel what was confirmed; must not touch what is sent.
+//! What the link carries is told by its owner (`NativeTransport::set_outflow`). Part of the I/O
+//! thread; may set options of sockets and ask the kernel what was confirmed; must not touch what is
+//! sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +21,9 @@ use pslite_core::wire::is_worker;
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Copies that found room for so long have caught up.
 const CAUGHT_UP: Duration = Duration::from_millis(75);
-/// Copies are left a part more than they have been getting, so that they can get more: they find their share in a few
-/// looks. If something else than this link holds them back, only that part stays unused.
+/// Copies are left a part more than they have been getting, so that they can get more: they find
+/// their share in a few looks. If something else than this link holds them back, only that part
+/// stays unused.
 const AHEAD: f64 = 1.3;
 /// What workers get at least, as a part of the link: a copy may never get through.
 const LEAST: f64 = 0.1;

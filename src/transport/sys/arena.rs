@@ -1,13 +1,14 @@
-//! Memory of this process that others of the host may read: large data goes to them without being copied
-//! on its way.
+//! Memory of this process that others of the host may read: large data goes to them without being
+//! copied on its way.
 //!
-//! An [`Arena`] is one file in memory, far larger than what is used of it; blocks are taken from it and
-//! given back. Another process maps it for reading ([`BorrowedMemory`]) and is told which block has
-//! what. The rule that makes references to these bytes sound on both sides: **a block is written only by
-//! who owns it, before it is lent, and not again until it was given back.** `Block` and the lender keep it here
-//! (`native::lend`); there, the peer does, who has the token of the job and runs the same code. A peer that
-//! broke it could garble its own values, which it can do in any other way too: these bytes are plain
-//! numbers, since only values are lent (`wire::native::LENDABLE`), and no length, key or text is read from them.
+//! An [`Arena`] is one file in memory, far larger than what is used of it; blocks are taken from it
+//! and given back. Another process maps it for reading ([`BorrowedMemory`]) and is told which block
+//! has what. The rule that makes references to these bytes sound on both sides: **a block is
+//! written only by who owns it, before it is lent, and not again until it was given back.** `Block`
+//! and the lender keep it here (`native::lend`); there, the peer does, who has the token of the job
+//! and runs the same code. A peer that broke it could garble its own values, which it can do in any
+//! other way too: these bytes are plain numbers, since only values are lent
+//! (`wire::native::LENDABLE`), and no length, key or text is read from them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -56,7 +57,8 @@ struct State {
     cold: Unused,
 }
 
-/// Memory of its owner alone; goes back to the arena when dropped. Its content is what was there last.
+/// Memory of its owner alone; goes back to the arena when dropped. Its content is what was there
+/// last.
 #[derive(Debug)]
 pub struct Block {
     arena: Arc<Arena>,
@@ -95,8 +97,9 @@ impl Arena {
         self.readable.as_fd()
     }
 
-    /// Memory of that many bytes; `None` if there is none left. Blocks of one home are used again there alone:
-    /// so a peer comes to see what is lent to it, and not in time all that is lent to anybody.
+    /// Memory of that many bytes; `None` if there is none left. Blocks of one home are used again
+    /// there alone: so a peer comes to see what is lent to it, and not in time all that is lent to
+    /// anybody.
     pub(crate) fn take(self: &Arc<Self>, home: u32, len: usize) -> Option<Block> {
         let size = size_class(len)?;
         let offset = lock(&self.state).take((home, size), self.mapping.len, self.taken_max)?;
@@ -162,9 +165,10 @@ fn size_class(len: usize) -> Option<usize> {
 impl Block {
     /// Its bytes, to write. Only before it is lent: see the module.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the arena gave these bytes to this block alone, they are within the mapping, which the
-        // block keeps, and memory of the kernel is never uninitialised. Nobody reads them in another process:
-        // it is told of blocks that are shared (`Bytes`), of which no `&mut` can be had.
+        // SAFETY: the arena gave these bytes to this block alone, they are within the mapping,
+        // which the block keeps, and memory of the kernel is never uninitialised. Nobody reads them
+        // in another process: it is told of blocks that are shared (`Bytes`), of which no `&mut`
+        // can be had.
         unsafe {
             let begin = self.arena.mapping.address.as_ptr().add(self.offset);
             std::slice::from_raw_parts_mut(begin, self.len)
@@ -218,8 +222,8 @@ impl BorrowedMemory {
         if end > self.0.len {
             return None;
         }
-        // SAFETY: within the mapping, which lives as long as the borrow and cannot be cut. The peer does not
-        // write there until the bytes are given back: the rule of the module.
+        // SAFETY: within the mapping, which lives as long as the borrow and cannot be cut. The peer
+        // does not write there until the bytes are given back: the rule of the module.
         unsafe { Some(std::slice::from_raw_parts(self.0.address.as_ptr().add(offset), len)) }
     }
 }

@@ -1,9 +1,9 @@
 //! Memory of the application that what it asked for may be received into, while it waits.
 //!
-//! The application lends it to one request (`include/pslite.h`, `pslite_destination`) and keeps its hands off it until
-//! the request has ended. So only what is claimed here writes to it, each claim to bytes of its own and under the
-//! lock; and once it is withdrawn nobody does any more. Whoever ends a request withdraws its memory first, and reads no
-//! frame of it afterwards.
+//! The application lends it to one request (`include/pslite.h`, `pslite_destination`) and keeps its
+//! hands off it until the request has ended. So only what is claimed here writes to it, each claim
+//! to bytes of its own and under the lock; and once it is withdrawn nobody does any more. Whoever
+//! ends a request withdraws its memory first, and reads no frame of it afterwards.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,8 +30,9 @@ struct State {
     claimed: SmallVec<[Range<usize>; 4]>,
 }
 
-// SAFETY: the pointer is used by claims alone, each for bytes that no other one has, under the lock, and not after the
-// memory was withdrawn; until then `new`'s caller lets any thread write to it.
+// SAFETY: the pointer is used by claims alone, each for bytes that no other one has, under the
+// lock, and not after the memory was withdrawn; until then `new`'s caller lets any thread write to
+// it.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -40,7 +41,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if self.owned {
             let all = std::ptr::slice_from_raw_parts_mut(self.start, self.len);
-            // SAFETY: it came out of a box of that many bytes (`owned`), and nobody refers to it any more.
+            // SAFETY: it came out of a box of that many bytes (`owned`), and nobody refers to it
+            // any more.
             drop(unsafe { Box::from_raw(all) });
         }
     }
@@ -57,7 +59,8 @@ impl CallersMemory {
     /// Memory of `len` bytes at `start`.
     ///
     /// # Safety
-    /// Any thread may write to these bytes, and nobody else reads or writes them, until [`Self::withdraw`] has returned.
+    /// Any thread may write to these bytes, and nobody else reads or writes them, until
+    /// [`Self::withdraw`] has returned.
     #[must_use]
     pub unsafe fn new(start: *mut u8, len: usize) -> Self {
         Self(Arc::new(Inner { start, len, owned: false, state: Mutex::default() }))
@@ -77,8 +80,8 @@ impl CallersMemory {
         self.0.len
     }
 
-    /// These bytes of it, to receive into; `None` if they are not all in it, if somebody has some of them, or if it was
-    /// withdrawn.
+    /// These bytes of it, to receive into; `None` if they are not all in it, if somebody has some
+    /// of them, or if it was withdrawn.
     #[must_use]
     pub fn claim(&self, range: Range<usize>) -> Option<Claim> {
         let mut state = self.0.state();
@@ -128,7 +131,8 @@ impl CallersMemory {
         !state.withdrawn && state.claimed.iter().any(is_it)
     }
 
-    /// Nothing is written to it from now on. Waits for whoever is about to: for one read of a socket that has data.
+    /// Nothing is written to it from now on. Waits for whoever is about to: for one read of a
+    /// socket that has data.
     pub fn withdraw(&self) {
         self.0.state().withdrawn = true;
     }
@@ -154,8 +158,9 @@ impl Claim {
         if state.withdrawn {
             return false;
         }
-        // SAFETY: inside the memory (`claim`), which is the library's until it is withdrawn, for which the lock is
-        // needed that is held here; no other claim has these bytes, and `self` is borrowed exclusively.
+        // SAFETY: inside the memory (`claim`), which is the library's until it is withdrawn, for
+        // which the lock is needed that is held here; no other claim has these bytes, and `self` is
+        // borrowed exclusively.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(
                 self.memory.start.add(self.range.start),
@@ -167,8 +172,8 @@ impl Claim {
         true
     }
 
-    /// They are written: a frame that refers to them, for as long as the memory is not withdrawn. If it was already,
-    /// a frame of zeros.
+    /// They are written: a frame that refers to them, for as long as the memory is not withdrawn.
+    /// If it was already, a frame of zeros.
     #[must_use]
     pub fn into_frame(self) -> Bytes {
         let memory = Arc::clone(&self.memory);
@@ -196,8 +201,9 @@ struct Written(Claim);
 impl AsRef<[u8]> for Written {
     fn as_ref(&self) -> &[u8] {
         let Claim { memory, range } = &self.0;
-        // SAFETY: inside the memory (`claim`), which is the library's until it is withdrawn (`into_frame`, the only
-        // caller, holds the lock), and nobody writes to a claim that was given up for a frame.
+        // SAFETY: inside the memory (`claim`), which is the library's until it is withdrawn
+        // (`into_frame`, the only caller, holds the lock), and nobody writes to a claim that was
+        // given up for a frame.
         unsafe { std::slice::from_raw_parts(memory.start.add(range.start), range.len()) }
     }
 }

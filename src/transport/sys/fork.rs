@@ -2,9 +2,9 @@
 //! and reads atomics and nothing else: another thread of the parent may have held any lock.
 //!
 //! libzmq does not say which descriptors are its own, so a socket is known by its address: where
-//! this process listens, and where it connected to. Eventfds and epolls have none and are known by their
-//! numbers ([`Mark`]); those of libzmq are what is new after a call that makes so many. Mappings stay: a
-//! child may read an array that lies in them, and they hide no death.
+//! this process listens, and where it connected to. Eventfds and epolls have none and are known by
+//! their numbers ([`Mark`]); those of libzmq are what is new after a call that makes so many.
+//! Mappings stay: a child may read an array that lies in them, and they hide no death.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -66,8 +66,8 @@ impl Bits {
     }
 }
 
-/// An eventfd or epoll of the library, to be closed in children. To be dropped before the descriptor is
-/// closed: its number may be another's then.
+/// An eventfd or epoll of the library, to be closed in children. To be dropped before the
+/// descriptor is closed: its number may be another's then.
 #[derive(Debug)]
 pub(crate) struct Mark(RawFd);
 
@@ -123,9 +123,9 @@ impl Drop for Mark {
     }
 }
 
-/// Calls what makes `count` eventfds and epolls, marks them, and has them closed when a program is started (libzmq's
-/// epolls would stay open). If another thread makes some at the
-/// same time, nobody knows whose is which, and they stay open in children.
+/// Calls what makes `count` eventfds and epolls, marks them, and has them closed when a program is
+/// started (libzmq's epolls would stay open). If another thread makes some at the same time, nobody
+/// knows whose is which, and they stay open in children.
 pub(super) fn marking<T>(count: usize, make: impl FnOnce() -> T) -> (T, Vec<Mark>) {
     let before = events();
     let made = make();
@@ -134,7 +134,8 @@ pub(super) fn marking<T>(count: usize, make: impl FnOnce() -> T) -> (T, Vec<Mark
     let new: Vec<_> = after.difference(&before).copied().filter(|n| !is_known(n)).collect();
     let new = if new.len() == count { new } else { Vec::new() };
     for number in &new {
-        // SAFETY: a flag of a descriptor of this process. If it is closed meanwhile, the call fails.
+        // SAFETY: a flag of a descriptor of this process. If it is closed meanwhile, the call
+        // fails.
         unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     (made, new.into_iter().map(Mark::of_number).collect())

@@ -1,8 +1,8 @@
 //! Memory that two processes share, and descriptors that come over a Unix socket.
 //!
-//! Both processes write to [`SharedMemory`] at any time. So no reference to its bytes is ever handed out:
-//! bytes are copied in and out, and the words at its beginning are atomic. What a process lends (`arena`)
-//! is written by it alone, and not while it is lent.
+//! Both processes write to [`SharedMemory`] at any time. So no reference to its bytes is ever
+//! handed out: bytes are copied in and out, and the words at its beginning are atomic. What a
+//! process lends (`arena`) is written by it alone, and not while it is lent.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -27,8 +27,8 @@ pub(super) struct Mapping {
     pub(super) len: usize,
 }
 
-// SAFETY: the mapping lives until the drop, and who has it says how its bytes are accessed: `SharedMemory`
-// by atomics and raw copies, `Arena` and `BorrowedMemory` by the rules of `arena`.
+// SAFETY: the mapping lives until the drop, and who has it says how its bytes are accessed:
+// `SharedMemory` by atomics and raw copies, `Arena` and `BorrowedMemory` by the rules of `arena`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -45,8 +45,8 @@ impl Mapping {
     pub(super) fn new(file: &File, len: usize, writable: bool) -> io::Result<Self> {
         let write = if writable { libc::PROT_WRITE } else { 0 };
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address that the kernel chooses, of an open file at least as long,
-        // sealed against becoming shorter (`new_file`, `check_file`).
+        // SAFETY: a new mapping at an address that the kernel chooses, of an open file at least as
+        // long, sealed against becoming shorter (`new_file`, `check_file`).
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -91,7 +91,8 @@ pub(super) fn check_file(file: &File) -> io::Result<usize> {
 pub(crate) struct SharedMemory(Mapping);
 
 impl SharedMemory {
-    /// New memory with so many bytes of content, and the descriptor by which another process finds it.
+    /// New memory with so many bytes of content, and the descriptor by which another process finds
+    /// it.
     pub(crate) fn create(content: usize) -> io::Result<(OwnedFd, Self)> {
         let len = content.checked_add(WORDS_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
         let file = new_file(len)?;
@@ -116,8 +117,8 @@ impl SharedMemory {
 
     /// The words at its beginning.
     pub(crate) const fn words(&self) -> &[AtomicU64; WORDS] {
-        // SAFETY: the mapping is page aligned and longer than the words (`create`, `open`); it lives as
-        // long as the borrow, and these bytes are accessed as atomics only.
+        // SAFETY: the mapping is page aligned and longer than the words (`create`, `open`); it
+        // lives as long as the borrow, and these bytes are accessed as atomics only.
         unsafe { self.0.address.cast().as_ref() }
     }
 
@@ -130,7 +131,8 @@ impl SharedMemory {
     /// Copies bytes in; false if there is no such place.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> bool {
         let Some(target) = self.content(offset, bytes.len()) else { return false };
-        // SAFETY: `content` checked that so many bytes are mapped there, and no reference to them exists.
+        // SAFETY: `content` checked that so many bytes are mapped there, and no reference to them
+        // exists.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_ptr(), bytes.len()) };
         true
     }
@@ -155,15 +157,16 @@ pub(crate) fn receive_with_descriptors(
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
     let mut slices = [IoSliceMut::new(bytes)];
-    // As many as the kernel lets anybody send at once (SCM_MAX_FD): what is cut off would be ours, but
-    // unknown to us.
+    // As many as the kernel lets anybody send at once (SCM_MAX_FD): what is cut off would be ours,
+    // but unknown to us.
     let mut space = nix::cmsg_space!([RawFd; 253]);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
     if let Ok(all) = message.cmsgs() {
         for control in all {
             if let ControlMessageOwned::ScmRights(numbers) = control {
-                // SAFETY: the kernel just made these descriptors for us, and nobody else knows them.
+                // SAFETY: the kernel just made these descriptors for us, and nobody else knows
+                // them.
                 let owned = numbers.into_iter().map(|n| unsafe { OwnedFd::from_raw_fd(n) });
                 descriptors.extend(owned);
             }

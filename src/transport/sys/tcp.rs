@@ -14,7 +14,8 @@ pub(crate) fn readable(socket: BorrowedFd<'_>) -> usize {
     if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
-/// Limits how much a TCP socket takes that is not sent yet, so that what is urgent can still overtake.
+/// Limits how much a TCP socket takes that is not sent yet, so that what is urgent can still
+/// overtake.
 pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_tcp(socket, libc::TCP_NOTSENT_LOWAT, bytes)
 }
@@ -24,11 +25,13 @@ pub(crate) fn limit_pace(socket: BorrowedFd<'_>, rate: Option<u32>) -> io::Resul
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate.unwrap_or(u32::MAX))
 }
 
-/// Lets at most so many bytes be under way on a TCP connection towards this end, whatever the kernel would allow by
-/// itself; `None`: it decides again. To be repeated now and then: where the kernel's buffer is too small for that, the kernel
-/// first has to make it larger, as it does for connections that need it, and then takes the limit for its own.
+/// Lets at most so many bytes be under way on a TCP connection towards this end, whatever the
+/// kernel would allow by itself; `None`: it decides again. To be repeated now and then: where the
+/// kernel's buffer is too small for that, the kernel first has to make it larger, as it does for
+/// connections that need it, and then takes the limit for its own.
 pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
-    /// Linux 5.14 (asm-generic/socket.h, net/sock.h): the kernel no longer changes the size by itself.
+    /// Linux 5.14 (asm-generic/socket.h, net/sock.h): the kernel no longer changes the size by
+    /// itself.
     const SO_BUF_LOCK: i32 = 72;
     const SOCK_RCVBUF_LOCK: u32 = 2;
     const NO_LIMIT: u32 = 1 << 30;
@@ -42,10 +45,12 @@ pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Re
     set_tcp(socket, libc::TCP_WINDOW_CLAMP, bytes.unwrap_or(NO_LIMIT))
 }
 
-/// Of a receive buffer at least that part is window (tcp_win_from_space in net/tcp.h; the rest is what packets cost).
+/// Of a receive buffer at least that part is window (tcp_win_from_space in net/tcp.h; the rest is
+/// what packets cost).
 const BUFFER_OF_WINDOW: u32 = 2;
 
-/// Bytes that the kernel keeps for what arrives at a socket and is not read, with what packets cost.
+/// Bytes that the kernel keeps for what arrives at a socket and is not read, with what packets
+/// cost.
 fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let bytes = getsockopt(&socket, sockopt::RcvBuf)?;
     Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
@@ -58,11 +63,13 @@ pub(crate) struct TcpInfo {
     pub(crate) confirmed: u64,
     /// For how long something was on its way to the other end, or waited for that.
     pub(crate) busy: Duration,
-    /// The shortest time in which what was sent was confirmed, of the last minutes; `None`: nothing was yet.
+    /// The shortest time in which what was sent was confirmed, of the last minutes; `None`: nothing
+    /// was yet.
     pub(crate) shortest_round_trip: Option<Duration>,
 }
 
-/// See [`TcpInfo`]. `None`: the socket is not connected any more, or the kernel is older than Linux 4.10.
+/// See [`TcpInfo`]. `None`: the socket is not connected any more, or the kernel is older than Linux
+/// 4.10.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
     const BYTES_ACKED: usize = 120;
@@ -70,7 +77,8 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     const BUSY_TIME: usize = 168;
     let mut info = [0_u8; BUSY_TIME + size_of::<u64>()];
     let mut length = info.len() as libc::socklen_t;
-    // SAFETY: an open socket; the kernel writes at most `length` bytes, which is the array's length.
+    // SAFETY: an open socket; the kernel writes at most `length` bytes, which is the array's
+    // length.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -92,8 +100,8 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     })
 }
 
-/// Lets the kernel wait with the acknowledgement of what was read, as it does by itself on a connection
-/// with answers. It forgets that now and then.
+/// Lets the kernel wait with the acknowledgement of what was read, as it does by itself on a
+/// connection with answers. It forgets that now and then.
 pub(crate) fn delay_acknowledgements(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_tcp(socket, libc::TCP_QUICKACK, 0)
 }
@@ -126,14 +134,16 @@ pub(crate) fn window_limits() -> io::Result<Vec<(std::os::fd::OwnedFd, u32)>> {
         let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // SAFETY: one that was closed since then is refused by fcntl, which is all that the borrow is used for.
+        // SAFETY: one that was closed since then is refused by fcntl, which is all that the borrow
+        // is used for.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let Ok(copy) = fcntl(descriptor, FcntlArg::F_DUPFD_CLOEXEC(0)) else { continue };
         // SAFETY: the kernel just made it for us.
         let copy = unsafe { OwnedFd::from_raw_fd(copy) };
         let mut limit = 0_u32;
         let mut length = size_of::<u32>() as libc::socklen_t;
-        // SAFETY: an open descriptor; the kernel writes at most `length` bytes, which is the number's length.
+        // SAFETY: an open descriptor; the kernel writes at most `length` bytes, which is the
+        // number's length.
         let result = unsafe {
             libc::getsockopt(
                 copy.as_raw_fd(),
@@ -182,8 +192,9 @@ mod tests {
         carry();
         assert_eq!(receive_buffer(to.as_fd()).unwrap(), before, "the kernel goes beyond a limit");
         // As long as it grows it has no other limit than the kernel's; then it has this one.
-        // Whether the kernel sees a reason to make it grow depends on how the two threads take turns: on a machine that
-        // does other things beside, some hundred rounds may pass without one.
+        // Whether the kernel sees a reason to make it grow depends on how the two threads take
+        // turns: on a machine that does other things beside, some hundred rounds may pass without
+        // one.
         let mut locked = false;
         for round in 0..2000 {
             if round % 100 == 99 {

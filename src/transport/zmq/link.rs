@@ -103,7 +103,8 @@ impl Link {
     }
 }
 
-/// Sends the frames of a message behind those that say where it goes: there was room for the whole then.
+/// Sends the frames of a message behind those that say where it goes: there was room for the whole
+/// then.
 pub(super) fn send_frames(socket: &mut Socket, meta: &[u8], data: &[Bytes]) -> io::Result<()> {
     socket.send(Outgoing::Copy(meta), !data.is_empty(), true)?;
     for (i, frame) in data.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The sockets that send, each for many peers. A socket has a descriptor of its own, and reports about its
-//! connections have two more; so a peer costs no more than its connection.
+//! The sockets that send, each for many peers. A socket has a descriptor of its own, and reports
+//! about its connections have two more; so a peer costs no more than its connection.
 //!
-//! A ROUTER that connects and gives each connection a number (ZMQ_CONNECT_ROUTING_ID) writes to
-//! it what a DEALER would. Two things of libzmq are known by an address only: which connection a report is
-//! about, and which one is to be closed. So a socket has at most one connection to an address, for
-//! a while after its end too, and where addresses come again there are more sockets. A host by name is
-//! reported by its address, so of those the port is what counts.
+//! A ROUTER that connects and gives each connection a number (ZMQ_CONNECT_ROUTING_ID) writes to it
+//! what a DEALER would. Two things of libzmq are known by an address only: which connection a
+//! report is about, and which one is to be closed. So a socket has at most one connection to an
+//! address, for a while after its end too, and where addresses come again there are more sockets. A
+//! host by name is reported by its address, so of those the port is what counts.
 //!
 //! May touch libzmq; knows no peer and no message.
 
@@ -29,8 +29,8 @@ pub(super) const FLUSH: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(3);
 /// The first and the longest wait before connecting again (stock waits 100 ms at once).
 const RECONNECT_MS: (i32, i32) = (5, 200);
-/// Reports that wait to be read. One more would stop libzmq's I/O thread: a link that comes and goes makes three of them, at
-/// most every few milliseconds, and they are read every 50 ms.
+/// Reports that wait to be read. One more would stop libzmq's I/O thread: a link that comes and
+/// goes makes three of them, at most every few milliseconds, and they are read every 50 ms.
 const REPORTS_MAX: i32 = 1 << 20;
 /// What a peer says on a connection that only sends is dropped, so much of it at a time.
 const DROPPED_MAX: usize = 64;
@@ -143,7 +143,8 @@ impl Places {
 
 impl Drop for Out {
     fn drop(&mut self) {
-        // Before their reader goes. It fails only when the context ends, and then libzmq has ended the reports itself.
+        // Before their reader goes. It fails only when the context ends, and then libzmq has ended
+        // the reports itself.
         let _ = lock(&self.socket).stop_monitor();
     }
 }
@@ -186,7 +187,8 @@ impl Out {
         socket.connect(&endpoint.to_string())
     }
 
-    /// What happened since the last call. True if the socket was used, so that who sleeps on it has to look.
+    /// What happened since the last call. True if the socket was used, so that who sleeps on it has
+    /// to look.
     fn read_reports(&self, out: &mut Vec<(u64, Report)>) -> bool {
         let before = out.len();
         let is_ending;
@@ -200,7 +202,8 @@ impl Out {
             is_ending = reports.places.any_ends(Instant::now());
         }
         if is_ending {
-            // A connection is gone only when its socket has heard so, which it does when it is used.
+            // A connection is gone only when its socket has heard so, which it does when it is
+            // used.
             let _ = lock(&self.socket).has_message();
         }
         if out.len() > before && self.signal.is_none() {
@@ -217,7 +220,8 @@ impl Out {
 }
 
 impl Reports {
-    /// Takes one apart: the number of the event (2 bytes) and its value (4), in the machine's order.
+    /// Takes one apart: the number of the event (2 bytes) and its value (4), in the machine's
+    /// order.
     fn report(&mut self, event: &Frame, address: &Frame) -> Option<(u64, Report)> {
         let (event, value) = event.as_ref().split_first_chunk::<2>()?;
         let value = u32::from_ne_bytes(*value.first_chunk()?);
@@ -323,7 +327,8 @@ impl Outs {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What happened to connections since the last call, by their numbers; and true if sockets were used.
+    /// What happened to connections since the last call, by their numbers; and true if sockets were
+    /// used.
     pub(super) fn reports(&self) -> (Vec<(u64, Report)>, bool) {
         let mut all = Vec::new();
         let mut used = false;

@@ -342,7 +342,8 @@ fn a_connection_can_get_another_key() {
     sender.rename(77, 78);
 }
 
-/// A connection that was given up costs no descriptor any more, though its socket lives on for others.
+/// A connection that was given up costs no descriptor any more, though its socket lives on for
+/// others.
 #[test]
 fn a_closed_connection_is_gone_while_its_socket_is_idle() {
     let (at, endpoint) = listener(&OPTIONS);

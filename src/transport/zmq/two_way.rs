@@ -1,12 +1,13 @@
-//! Answers that go back over the connection that the request came by, as the ps-lite of BytePS sends them
-//! (zmq_van.h of its source archive 0.2.5.post15, `NonWorkerSendMsg`): the answering node's ROUTER sends
-//! `ps<to> | ps<me> | metadata | data`, takes the first frame for itself, and the asking node receives the rest,
-//! behind the number of its connection.
+//! Answers that go back over the connection that the request came by, as the ps-lite of BytePS
+//! sends them (zmq_van.h of its source archive 0.2.5.post15, `NonWorkerSendMsg`): the answering
+//! node's ROUTER sends `ps<to> | ps<me> | metadata | data`, takes the first frame for itself, and
+//! the asking node receives the rest, behind the number of its connection.
 //!
-//! So this transport has several sockets to receive from, and all of them send as well. libzmq's sockets are for one
-//! thread at a time, and each has its lock here. Who receives sleeps on the sockets' descriptors, with no lock held. A
-//! descriptor tells of news only once, and any use of its socket may take the news away: so whoever has sent looks whether
-//! there is something to receive, and if the receiver sleeps, rings the bell ([`ZmqTransport::used`]). (Stock's threads
+//! So this transport has several sockets to receive from, and all of them send as well. libzmq's
+//! sockets are for one thread at a time, and each has its lock here. Who receives sleeps on the
+//! sockets' descriptors, with no lock held. A descriptor tells of news only once, and any use of
+//! its socket may take the news away: so whoever has sent looks whether there is something to
+//! receive, and if the receiver sleeps, rings the bell ([`ZmqTransport::used`]). (Stock's threads
 //! never sleep instead.)
 
 use std::io;
@@ -28,10 +29,11 @@ use crate::sys::fork::Marked;
 
 /// Messages from one socket before the others have their turn.
 const BURST: usize = 32;
-/// The longest sleep. Nothing is found only by this: it bounds what a fault of ours, or libzmq's, would cost.
+/// The longest sleep. Nothing is found only by this: it bounds what a fault of ours, or libzmq's,
+/// would cost.
 const SLEEP_MS: u16 = 1000;
-/// How long an answer waits for a peer whose connection broke to come back. Who is gone for good is noticed
-/// meanwhile, and has no link any more.
+/// How long an answer waits for a peer whose connection broke to come back. Who is gone for good is
+/// noticed meanwhile, and has no link any more.
 const RETURN: Duration = Duration::from_secs(10);
 
 /// What a transport whose answers go back needs besides.
@@ -204,7 +206,8 @@ impl ZmqTransport {
         }
     }
 
-    /// Sends an answer to the node of that id over the connection that it made; the size of the answer in bytes. `me`: my id.
+    /// Sends an answer to the node of that id over the connection that it made; the size of the
+    /// answer in bytes. `me`: my id.
     ///
     /// # Errors
     /// See [`SendError`]; also if it has made none, and makes none within 10 s.

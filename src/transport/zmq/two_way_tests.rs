@@ -73,8 +73,8 @@ fn answers_go_back_and_all_else_takes_its_own_way() {
     }
 }
 
-/// Both ends sleep between any two messages, and use the sockets that the other thread sleeps on: a lost word
-/// would cost a second each time.
+/// Both ends sleep between any two messages, and use the sockets that the other thread sleeps on: a
+/// lost word would cost a second each time.
 #[test]
 fn nobody_sleeps_over_a_message() {
     const ROUNDS: u32 = 2000;

@@ -65,7 +65,8 @@ fn root(job: &Job) -> Finding {
     Finding::fail(
         TOPIC,
         format!("DMLC_PS_ROOT_URI={shown} is not an address of this machine ({})", nic::list()),
-        "start the scheduler there, or set it to an address of this machine; where others reach this \
+        "start the scheduler there, or set it to an address of this machine; where others reach \
+         this \
          machine by a name or address that it does not know, set DMLC_USE_KUBERNETES=1",
     )
 }

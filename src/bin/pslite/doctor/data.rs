@@ -1,5 +1,5 @@
-//! What carries data between this node and others of ours: what the settings allow, and whether this
-//! process may share memory with others of its host.
+//! What carries data between this node and others of ours: what the settings allow, and whether
+//! this process may share memory with others of its host.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;

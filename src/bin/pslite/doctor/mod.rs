@@ -2,8 +2,8 @@
 //! NIC, versions; and says what will carry its data.
 //!
 //! One module for each; a check reads the environment through [`Job`], looks at this machine, and
-//! answers with findings. It changes nothing: what it binds it closes, what it connects to it leaves
-//! without a word.
+//! answers with findings. It changes nothing: what it binds it closes, what it connects to it
+//! leaves without a word.
 
 mod address;
 mod counts;

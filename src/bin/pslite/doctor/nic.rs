@@ -61,7 +61,8 @@ fn choose(job: &Job, root: Option<Ipv4Addr>, all: &[Interface]) -> Finding {
         return Finding::ok(
             TOPIC,
             format!(
-                "the scheduler is on this machine: {address} is announced (stock needs DMLC_NODE_HOST)"
+                "the scheduler is on this machine: {address} is announced (stock needs \
+                 DMLC_NODE_HOST)"
             ),
         );
     }
@@ -73,7 +74,8 @@ fn choose(job: &Job, root: Option<Ipv4Addr>, all: &[Interface]) -> Finding {
                 candidates.len(),
                 show(all)
             ),
-            "if others cannot reach that one, set DMLC_INTERFACE or DMLC_NODE_HOST (stock takes the first)",
+            "if others cannot reach that one, set DMLC_INTERFACE or DMLC_NODE_HOST (stock takes \
+             the first)",
         );
     }
     judge(&format!("the only interface, {}", show(all)), address, root)
@@ -116,7 +118,8 @@ fn judge(what: &str, address: Ipv4Addr, root: Option<Ipv4Addr>) -> Finding {
         return Finding::fail(
             TOPIC,
             format!(
-                "{what} announces {address}, which only this machine can reach, but the scheduler is elsewhere"
+                "{what} announces {address}, which only this machine can reach, but the scheduler \
+                 is elsewhere"
             ),
             "set DMLC_NODE_HOST or DMLC_INTERFACE to a network that the other nodes share",
         );

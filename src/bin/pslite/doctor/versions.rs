@@ -54,7 +54,8 @@ fn preload(job: &Job, told: Option<&Path>) -> Finding {
         (None, Ok(path)) => {
             return Finding::warning(
                 TOPIC,
-                "LD_PRELOAD does not name the library, so this job runs on the ps-lite inside the program",
+                "LD_PRELOAD does not name the library, so this job runs on the ps-lite inside the \
+                 program",
                 format!("use `pslite run`, or set LD_PRELOAD={}", path.display()),
             );
         }
@@ -108,7 +109,8 @@ fn mxnet(python: &str) -> Vec<Finding> {
         return vec![Finding::warning(
             TOPIC,
             format!("{python} ({version}) has no mxnet"),
-            "pip install mxnet==1.9.1, or name another Python with --python; C++ programs need none",
+            "pip install mxnet==1.9.1, or name another Python with --python; C++ programs need \
+             none",
         )];
     };
     let import = match (field("mxnet"), field("error")) {

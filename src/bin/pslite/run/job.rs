@@ -100,8 +100,8 @@ pub(crate) struct Job {
     failure: Option<u8>,
     /// A signal from outside of the job is known to be its cause.
     struck: bool,
-    /// The code of the first replaceable process that failed: it counts unless workers end well, all that are not replaceable
-    /// and at least one.
+    /// The code of the first replaceable process that failed: it counts unless workers end well,
+    /// all that are not replaceable and at least one.
     missed: Option<u8>,
     signals: u32,
 }
@@ -167,8 +167,9 @@ impl Job {
         actions
     }
 
-    /// The others may miss a process before it has ended: Python takes leave of the job after SIGINT. So the first to end
-    /// with an error is not the cause if another one was struck by a signal that we did not send.
+    /// The others may miss a process before it has ended: Python takes leave of the job after
+    /// SIGINT. So the first to end with an error is not the cause if another one was struck by a
+    /// signal that we did not send.
     fn cause(&mut self, index: usize, outcome: Outcome) -> Option<Action> {
         if self.struck || !outcome.is_from_outside() {
             return None;
@@ -178,7 +179,8 @@ impl Job {
         let text = || {
             let Process { label, .. } = &self.processes[index];
             format!(
-                "{label} is the cause: the signal came from outside of the job, and the others missed it"
+                "{label} is the cause: the signal came from outside of the job, and the others \
+                 missed it"
             )
         };
         (!is_first).then(|| Action::Say(text()))
@@ -284,8 +286,8 @@ impl Job {
         self.phase == Phase::GivenUp || self.running().next().is_none()
     }
 
-    /// 0 iff every process ended with 0, but for those that nobody missed; else the code of the first
-    /// that did not.
+    /// 0 iff every process ended with 0, but for those that nobody missed; else the code of the
+    /// first that did not.
     pub(crate) fn exit_code(&self) -> u8 {
         let unknown = self.processes.iter().any(|process| process.outcome.is_none());
         let is_done = self.workers_are_done()

@@ -25,7 +25,8 @@ pub(crate) fn find(told: Option<&Path>) -> Result<PathBuf> {
     }
     let tried: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
     bail!(
-        "there is no library to preload at {}; build it (cargo build --release), name it with --library \
+        "there is no library to preload at {}; build it (cargo build --release), name it with \
+         --library \
          or PSLITE_LIBRARY, or use --stock",
         tried.join(" or ")
     )

@@ -25,10 +25,20 @@ use crate::scheduler_address::Address;
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArguments {
     /// Workers of the whole job (DMLC_NUM_WORKER)
-    #[arg(short = 'n', long = "workers", value_name = "W", value_parser = clap::value_parser!(u32).range(1..=MAX_PROCESSES))]
+    #[arg(
+        short = 'n',
+        long = "workers",
+        value_name = "W",
+        value_parser = clap::value_parser!(u32).range(1..=MAX_PROCESSES)
+    )]
     pub(crate) workers: u32,
     /// Servers of the whole job (DMLC_NUM_SERVER)
-    #[arg(short = 's', long = "servers", value_name = "S", value_parser = clap::value_parser!(u32).range(1..=MAX_PROCESSES))]
+    #[arg(
+        short = 's',
+        long = "servers",
+        value_name = "S",
+        value_parser = clap::value_parser!(u32).range(1..=MAX_PROCESSES)
+    )]
     pub(crate) servers: u32,
     /// Start only these roles here; the others run elsewhere
     #[arg(long, value_delimiter = ',', default_value = "scheduler,server,worker", value_enum)]
@@ -57,7 +67,8 @@ pub(crate) struct RunArguments {
     /// Use stand-alone servers instead of running the command in that role too
     #[arg(long)]
     pub(crate) native_servers: bool,
-    /// The library to preload [default: $PSLITE_LIBRARY, or libpslite_mxnet.so beside this program or in ../lib]
+    /// The library to preload [default: $PSLITE_LIBRARY, or libpslite_mxnet.so beside this program
+    /// or in ../lib]
     #[arg(long, value_name = "PATH", conflicts_with = "stock")]
     pub(crate) library: Option<PathBuf>,
     /// Set a variable for every process; may be repeated
@@ -103,7 +114,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let noted = plan.scheduler.as_ref().and_then(|scheduler| {
         let Address { host, port } = scheduler;
         eprintln!(
-            "pslite: the scheduler listens on {host}:{port}; to see the job: pslite status --scheduler {host}:{port}"
+            "pslite: the scheduler listens on {host}:{port}; to see the job: pslite status \
+             --scheduler {host}:{port}"
         );
         jobs::note(scheduler)
     });
@@ -112,8 +124,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     ended
 }
 
-/// A server of an elastic job has a replica, unless that is switched off, and its workers may go on without each other
-/// (docs/elastic.md).
+/// A server of an elastic job has a replica, unless that is switched off, and its workers may go on
+/// without each other (docs/elastic.md).
 fn part_of(process: &plan::Process, servers: usize) -> job::Part {
     let is = |name: &str, wanted: &str| {
         let own = process.variables.get(std::ffi::OsStr::new(name)).cloned();

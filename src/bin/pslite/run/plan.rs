@@ -217,7 +217,8 @@ fn root(arguments: &RunArguments) -> Result<Root> {
     }
     let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     let (host, port) = variable("DMLC_PS_ROOT_URI").zip(variable("DMLC_PS_ROOT_PORT")).context(
-        "where is the scheduler? Name it with --root HOST:PORT, or set DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
+        "where is the scheduler? Name it with --root HOST:PORT, or set DMLC_PS_ROOT_URI and \
+         DMLC_PS_ROOT_PORT",
     )?;
     let found = scheduler_address::address(&format!("{host}:{port}"));
     let wrong = |why| format!("DMLC_PS_ROOT_URI={host}, DMLC_PS_ROOT_PORT={port}: {why}");
@@ -225,8 +226,8 @@ fn root(arguments: &RunArguments) -> Result<Root> {
     Ok(Root { host: found.host, port: found.port, reserved: None })
 }
 
-/// Below the kernel's range of automatic ports, so that no node of the job gets the scheduler's port
-/// by chance before the scheduler has it.
+/// Below the kernel's range of automatic ports, so that no node of the job gets the scheduler's
+/// port by chance before the scheduler has it.
 fn free_root(host: String) -> Result<Root> {
     const LOWEST: u16 = 10_000;
     const TRIES: u16 = 200;

@@ -1,5 +1,5 @@
-//! The scheduler's side of barriers: who is in, whom they wait for, who is let out. Touches the membership's books
-//! alone; a barrier that was passed goes to the journal of an elastic job.
+//! The scheduler's side of barriers: who is in, whom they wait for, who is let out. Touches the
+//! membership's books alone; a barrier that was passed goes to the journal of an elastic job.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ impl Cluster {
             && self.servers_expected().into_iter().all(|id| entered.has(id))
     }
 
-    /// The servers that a barrier of an elastic job waits for: those of the beginning that are left. Those that
-    /// joined wait for the scheduler's word.
+    /// The servers that a barrier of an elastic job waits for: those of the beginning that are
+    /// left. Those that joined wait for the scheduler's word.
     pub(in crate::cluster) fn servers_expected(&self) -> Vec<NodeId> {
         self.live_servers().into_iter().filter(|id| !self.has_joined(*id)).collect()
     }
@@ -174,8 +174,9 @@ impl Cluster {
         !absent && (id != self.me.id || !self.config.standing_scheduler)
     }
 
-    /// `number`: of the message by which it entered, in an elastic job, where that may be asked and answered twice: the second
-    /// answer must not free the next barrier. It travels as `head`, which control messages do not use.
+    /// `number`: of the message by which it entered, in an elastic job, where that may be asked and
+    /// answered twice: the second answer must not free the next barrier. It travels as `head`,
+    /// which control messages do not use.
     fn let_out(
         &mut self,
         id: NodeId,
@@ -211,10 +212,10 @@ impl Cluster {
         out.push(Action::Record(Record::new(Change::Passed(Passed { entries, all }))));
     }
 
-    /// Scheduler: a barrier that waits for somebody who is gone, or has taken leave, will never be passed
-    /// (in stock those who wait hang). Where the
-    /// dead may be replaced it waits for the new one, as long as [`Self::check_recovery`] allows:
-    /// MXNet's scheduler and servers sit in the exit barrier for the whole job.
+    /// Scheduler: a barrier that waits for somebody who is gone, or has taken leave, will never be
+    /// passed (in stock those who wait hang). Where the dead may be replaced it waits for the new
+    /// one, as long as [`Self::check_recovery`] allows: MXNet's scheduler and servers sit in the
+    /// exit barrier for the whole job.
     pub(in crate::cluster) fn check_barriers(&mut self, out: &mut Vec<Action>) {
         let mut broken = None;
         for ((group, domain), entered) in &self.entered {

@@ -1,5 +1,5 @@
-//! The scheduler says whom barriers have waited for, and who waits for each other: in a barrier, or with a push in a
-//! round, of which servers tell it. Touches the membership's books alone.
+//! The scheduler says whom barriers have waited for, and who waits for each other: in a barrier, or
+//! with a push in a round, of which servers tell it. Touches the membership's books alone.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::wire::{ALL_GROUP, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP
 const NAMED_MAX: usize = 4;
 
 impl Entered {
-    /// Somebody came in. A barrier in which a worker waits has waited since the first one came: scheduler and servers
-    /// of MXNet are in the last one for as long as the job runs.
+    /// Somebody came in. A barrier in which a worker waits has waited since the first one came:
+    /// scheduler and servers of MXNet are in the last one for as long as the job runs.
     pub(super) fn came(&mut self, now: Duration, from: NodeId, limit: Duration) {
         if self.members.is_empty() || (is_worker(from) && !self.has_worker()) {
             self.since = now;
@@ -33,7 +33,8 @@ impl Entered {
 }
 
 impl Cluster {
-    /// Scheduler: says which members barriers wait for that have waited for long; each time after twice as long.
+    /// Scheduler: says which members barriers wait for that have waited for long; each time after
+    /// twice as long.
     pub(in crate::cluster) fn report_barriers(&mut self, now: Duration, out: &mut Vec<Action>) {
         let mut due = Vec::new();
         for (place, entered) in &mut self.entered {
@@ -97,8 +98,8 @@ impl Cluster {
         self.circle = text;
     }
 
-    /// Scheduler: what waits, a line for each, and then whoever waits for each other: barriers in which workers are,
-    /// whether that is for long or not, and rounds of which servers have told.
+    /// Scheduler: what waits, a line for each, and then whoever waits for each other: barriers in
+    /// which workers are, whether that is for long or not, and rounds of which servers have told.
     pub(in crate::cluster) fn waits(&self, now: Duration) -> Vec<String> {
         let barriers = self.entered.iter().filter(|(_, entered)| entered.has_worker());
         let barriers = barriers.map(|(place, entered)| self.barrier_text(now, *place, entered));

@@ -1,4 +1,5 @@
-//! Barriers of elastic jobs: who is waited for, and what a scheduler that comes back, or a connection, does to them.
+//! Barriers of elastic jobs: who is waited for, and what a scheduler that comes back, or a
+//! connection, does to them.
 
 use super::cases::with_values;
 use super::world::{SECOND, World};
@@ -41,8 +42,8 @@ fn barriers_are_entered_again() {
     assert!(workers.iter().all(|i| world.done(*i, 1) == Some(Ok(()))));
 }
 
-/// The release had reached one worker when the scheduler was lost: it reaches the others all the same, and the
-/// next barrier is another one.
+/// The release had reached one worker when the scheduler was lost: it reaches the others all the
+/// same, and the next barrier is another one.
 #[test]
 fn a_release_that_was_lost_comes_again() {
     let mut world = World::new(1, 2, 1);
@@ -71,8 +72,8 @@ fn a_release_that_was_lost_comes_again() {
     assert_eq!((world.done(a, 2), world.done(b, 2)), (Some(Ok(())), Some(Ok(()))));
 }
 
-/// A connection that breaks makes a worker ask again, though it was heard: it is let out twice, and still waits in the
-/// next barrier.
+/// A connection that breaks makes a worker ask again, though it was heard: it is let out twice, and
+/// still waits in the next barrier.
 #[test]
 fn a_release_that_comes_twice_frees_one_barrier() {
     let mut world = World::new(1, 2, 1);

@@ -122,7 +122,8 @@ fn the_sender_is_asked_for_a_probe() {
     assert_eq!(asked(&world, worker), 1);
     let others: Vec<usize> = (0..world.nodes.len()).filter(|i| *i != worker).collect();
     assert!(others.iter().all(|i| asked(&world, *i) == 0));
-    // A word of anybody but the scheduler counts for nothing, and neither does a wish of another node.
+    // A word of anybody but the scheduler counts for nothing, and neither does a wish of another
+    // node.
     world.feed(others[1], Event::Probe { from, to: 8 });
     world.dies(8);
     world.feed(0, Event::Probe { from, to: 8 });
@@ -341,8 +342,8 @@ fn those_that_joined_are_let_go_by_a_scheduler_that_comes_back() {
     assert!(world.dead[joined]);
 }
 
-/// What a server sends to one that has not heard of it is dropped: so all hear of it before it serves, even if the
-/// scheduler died after it had told nobody.
+/// What a server sends to one that has not heard of it is dropped: so all hear of it before it
+/// serves, even if the scheduler died after it had told nobody.
 #[test]
 fn all_know_who_joined_before_it_serves() {
     let mut world = with_values(3);
@@ -419,7 +420,7 @@ impl World {
     }
 }
 
-// ---- the scheduler is lost ---------------------------------------------------------------------------------
+// ---- the scheduler is lost ----------------------------------------------------------------------
 
 #[test]
 fn a_scheduler_with_a_journal_is_waited_for() {

@@ -92,7 +92,8 @@ fn may_die(world: &World, victim: usize, plan: Plan) -> bool {
     let serving = &world.nodes[0].policy().servers;
     let live: Vec<NodeId> = world.live_servers().into_iter().map(|i| world.id(i)).collect();
     let same_policy = |i: usize| world.nodes[i].policy() == world.nodes[0].policy();
-    // What comes to the last one that is not being emptied is nowhere else, as the operator wants it.
+    // What comes to the last one that is not being emptied is nowhere else, as the operator wants
+    // it.
     let other = world.nodes[0].able_servers().iter().any(|id| *id != world.id(victim));
     let all_serve = live == *serving && world.live_servers().into_iter().all(same_policy);
     !plan.one_at_a_time
@@ -110,7 +111,8 @@ const DEADLY: Plan = Plan { deaths: 3, ..CALM };
 const HEADLESS: Plan = Plan { deaths: 1, restarts: 3, ..CALM };
 const WILD: Plan = Plan { one_at_a_time: false, restarts: 1, ..DEADLY };
 
-/// What is wrong with the jobs of all seeds; the job of each must go on, or at least say that it cannot.
+/// What is wrong with the jobs of all seeds; the job of each must go on, or at least say that it
+/// cannot.
 fn wrong(servers: std::ops::Range<u64>, plan: Plan, must_go_on: bool) -> Vec<String> {
     let mut survived = 0;
     let mut found = Vec::new();
@@ -151,16 +153,17 @@ fn the_loss_of_the_scheduler_loses_nothing() {
     assert_eq!(wrong(2..5, HEADLESS, true), [""; 0]);
 }
 
-/// More may die than there are copies. Then the job may end, but it never goes on with less than was
-/// answered.
+/// More may die than there are copies. Then the job may end, but it never goes on with less than
+/// was answered.
 #[test]
 fn many_deaths_at_once_lose_nothing_in_silence() {
     assert_eq!(wrong(3..6, WILD, false), [""; 0]);
 }
 
-/// Seeds by which something was found that is mended: a piece that had just moved, and of which the new owner died
-/// together with its replica; one that was taken over by a server that had given it away and died, while nobody but the
-/// journal knew; servers that were let go while a copy was on its way to them.
+/// Seeds by which something was found that is mended: a piece that had just moved, and of which the
+/// new owner died together with its replica; one that was taken over by a server that had given it
+/// away and died, while nobody but the journal knew; servers that were let go while a copy was on
+/// its way to them.
 #[test]
 fn seeds_that_were_wrong_once() {
     let known = [
@@ -179,14 +182,16 @@ fn seeds_that_were_wrong_once() {
     }
 }
 
-/// A server that says `Moved` between its claims and the policy: a piece may be claimed by neither side.
+/// A server that says `Moved` between its claims and the policy: a piece may be claimed by neither
+/// side.
 #[test]
 fn the_rule_about_moved_is_needed() {
     let fails = |seed| play(seed, 3, DEADLY, true).failure().is_some();
     assert!((0..200).any(fails), "nothing was lost by breaking the rule");
 }
 
-/// Seeds; `PSLITE_TEST_SEEDS` and `PSLITE_TEST_SEED` say how many, if they are to be others, and which is the first.
+/// Seeds; `PSLITE_TEST_SEEDS` and `PSLITE_TEST_SEED` say how many, if they are to be others, and
+/// which is the first.
 fn seeds() -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = number("PSLITE_TEST_SEED").unwrap_or(0);

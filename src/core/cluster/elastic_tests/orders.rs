@@ -32,8 +32,8 @@ impl World {
         self.nodes[0].elastic.books.orders.replaced()
     }
 
-    /// Servers talk until they have nothing more to say, but nothing gets from `from` to `to`; nor do claims to the
-    /// scheduler.
+    /// Servers talk until they have nothing more to say, but nothing gets from `from` to `to`; nor
+    /// do claims to the scheduler.
     fn servers_talk_but(&mut self, from: NodeId, to: NodeId) {
         let held = (self.index(from), self.index(to));
         let kept = self.data.remove(&held).unwrap_or_default();
@@ -66,8 +66,8 @@ fn with_two_joiners() -> World {
     world
 }
 
-/// 8 gives its key to 12, which makes it safe at 14 and answers a push. The scheduler hears nothing of that; nor does
-/// 10, that it may forget its copy.
+/// 8 gives its key to 12, which makes it safe at 14 and answers a push. The scheduler hears nothing
+/// of that; nor does 10, that it may forget its copy.
 fn moved_unheard() -> World {
     let mut world = with_two_joiners();
     world.orders(8, order(0, LENGTH, 12));
@@ -176,7 +176,8 @@ fn an_order_that_was_begun_is_forgotten_when_it_is_known_where_all_is() {
     world.check();
 }
 
-/// A server that is to be emptied does not go while a server may still follow an order that was taken back.
+/// A server that is to be emptied does not go while a server may still follow an order that was
+/// taken back.
 #[test]
 fn who_is_emptied_waits_for_those_who_may_send_it_something() {
     let mut world = with_two_joiners();
@@ -218,7 +219,8 @@ fn an_order_that_is_replaced_often_is_kept_once() {
     assert_eq!(world.replaced(), 2);
 }
 
-/// An application's own handler keeps the values, and nobody has copies: what the order was about may be at the dead.
+/// An application's own handler keeps the values, and nobody has copies: what the order was about
+/// may be at the dead.
 #[test]
 fn an_opaque_key_may_have_gone_by_an_order_that_was_taken_back() {
     let mut world = World::new(1, 1, 2);

@@ -1,5 +1,6 @@
-//! A server of `docs/elastic.md` in miniature: pieces of one array of counters, moves, copies, takeovers. A
-//! push adds one to each counter of a piece; it is answered once it is safe. No rounds: each push is one.
+//! A server of `docs/elastic.md` in miniature: pieces of one array of counters, moves, copies,
+//! takeovers. A push adds one to each counter of a piece; it is answered once it is safe. No
+//! rounds: each push is one.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +42,8 @@ pub(super) enum Transfer {
         to: u64,
         version: u64,
     },
-    /// The part `[from, to)` of the copy that begins at `at` leaves and keeps its term; the rest gets `term`.
+    /// The part `[from, to)` of the copy that begins at `at` leaves and keeps its term; the rest
+    /// gets `term`.
     Cut {
         number: u64,
         at: u64,
@@ -523,7 +525,8 @@ impl Store {
         }
     }
 
-    /// Sends what the replica has not got. What is at a server that is being emptied is forgotten there after that.
+    /// Sends what the replica has not got. What is at a server that is being emptied is forgotten
+    /// there after that.
     fn copy_all(&mut self, out: &mut Out) {
         let replica = self.replica;
         let all = std::mem::take(&mut self.owned);

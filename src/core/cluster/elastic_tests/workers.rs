@@ -156,7 +156,8 @@ fn another_process_gets_its_place() {
     world.check();
 }
 
-/// It waits until the former one is missed; a word about that one which comes late does not mean it.
+/// It waits until the former one is missed; a word about that one which comes late does not mean
+/// it.
 #[test]
 fn one_that_is_started_at_once_gets_the_place_when_the_death_is_noticed() {
     let mut world = elastic(3, 2);

@@ -1,5 +1,6 @@
-//! An elastic job on virtual time: real membership machines, servers in miniature (`store`), and a network
-//! that delivers in the order of each link, but of the links in whatever order its seed says.
+//! An elastic job on virtual time: real membership machines, servers in miniature (`store`), and a
+//! network that delivers in the order of each link, but of the links in whatever order its seed
+//! says.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -242,7 +243,7 @@ impl World {
         self.dirty[i] |= out.claims;
     }
 
-    // ---- what may happen ---------------------------------------------------------------------------------
+    // ---- what may happen ------------------------------------------------------------------------
 
     pub(super) fn make_array(&mut self) {
         let home = self.index(self.nodes[0].policy().homes[0]);
@@ -401,13 +402,14 @@ impl World {
         }
     }
 
-    // ---- what must be so ---------------------------------------------------------------------------------
+    // ---- what must be so ------------------------------------------------------------------------
 
     pub(super) fn failure(&self) -> Option<String> {
         self.nodes[0].failure().map(|failure| failure.text.clone())
     }
 
-    /// One owner for each element, with every push that was answered, and none that was not sent; else what is wrong.
+    /// One owner for each element, with every push that was answered, and none that was not sent;
+    /// else what is wrong.
     pub(super) fn verdict(&self) -> Result<(), String> {
         let owners = self.owners()?;
         if owners.iter().any(Option::is_none) {

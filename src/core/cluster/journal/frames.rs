@@ -1,7 +1,8 @@
-//! Records as bytes of a file, one behind the other, each with its length and a checksum; so what was cut off
-//! or damaged is noticed, and nothing behind it is believed.
+//! Records as bytes of a file, one behind the other, each with its length and a checksum; so what
+//! was cut off or damaged is noticed, and nothing behind it is believed.
 //!
-//! A record is: its length (u32), the CRC-32 of length and record (u32), both little-endian, the record.
+//! A record is: its length (u32), the CRC-32 of length and record (u32), both little-endian, the
+//! record.
 
 use super::{Record, State};
 
@@ -19,8 +20,8 @@ pub struct Read {
     pub state: Option<State>,
     /// Bytes up to the end of the last sound record.
     pub sound: usize,
-    /// Behind them is a record that makes no sense, and then one that does: the file was damaged, not only
-    /// cut off in the middle of a record.
+    /// Behind them is a record that makes no sense, and then one that does: the file was damaged,
+    /// not only cut off in the middle of a record.
     pub damaged: bool,
 }
 

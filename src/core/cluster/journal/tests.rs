@@ -163,7 +163,8 @@ fn another_file_is_no_journal() {
 }
 
 proptest! {
-    /// Whatever bit is wrong: nothing is believed from there on, and it is noticed unless it is the end.
+    /// Whatever bit is wrong: nothing is believed from there on, and it is noticed unless it is the
+    /// end.
     #[test]
     fn what_is_damaged_is_not_believed(at in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let records = records();

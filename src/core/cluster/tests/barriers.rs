@@ -97,8 +97,8 @@ fn who_keeps_workers_waiting_is_said_and_shown() {
     assert_eq!(job.nodes[0].status(job.now).waits, [""; 0]);
 }
 
-/// As after `kv.init` of a key that is there already: the first worker's push is a gradient for which the second one's
-/// is missing, and that one is in the barrier behind it.
+/// As after `kv.init` of a key that is there already: the first worker's push is a gradient for
+/// which the second one's is missing, and that one is in the barrier behind it.
 #[test]
 fn who_waits_for_each_other_is_said_once() {
     let mut job = Job::of(2, 1);
@@ -112,7 +112,10 @@ fn who_waits_for_each_other_is_said_once() {
         missing: vec![id_of(&job, 3)],
     };
     let circles = |job: &Job| {
-        let is = |action: &&Action| matches!(action, Action::Log { text, level: Level::Warning } if text.starts_with("nodes wait"));
+        let is = |action: &&Action| {
+            matches!(action, Action::Log { text, level: Level::Warning }
+                if text.starts_with("nodes wait"))
+        };
         job.events[0].iter().filter(is).count()
     };
     job.feed(1, Event::Stalled(Some(round)));

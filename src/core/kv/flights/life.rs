@@ -1,5 +1,6 @@
-//! What a worker adds to its requests whose id was another process's before (docs/elastic.md, "Workers"): which life
-//! of the id this is, and which pushes only make keys that all others know already.
+//! What a worker adds to its requests whose id was another process's before (docs/elastic.md,
+//! "Workers"): which life of the id this is, and which pushes only make keys that all others know
+//! already.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +30,8 @@ impl Life {
         self.made.as_ref().is_some_and(|made| !made.contains(&key))
     }
 
-    /// A push was answered. True if it was the one that made the key: it counted nowhere, so the next one must not
-    /// name it as the one before.
+    /// A push was answered. True if it was the one that made the key: it counted nowhere, so the
+    /// next one must not name it as the one before.
     pub(super) fn has_made(&mut self, key: Key) -> bool {
         self.made.as_mut().is_some_and(|made| made.insert(key))
     }

@@ -1,4 +1,5 @@
-//! Which pushes of a key are open, in the order in which they began, and which was the last that ended well.
+//! Which pushes of a key are open, in the order in which they began, and which was the last that
+//! ended well.
 //!
 //! Pure; knows numbers and keys only.
 

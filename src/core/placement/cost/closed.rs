@@ -27,9 +27,9 @@ impl Tap {
     }
 }
 
-/// The seconds after which all taps together have taken that amount: exact, between two of the times at which
-/// a tap starts or is full. A tap that starts later takes nothing: that server is not worth using
-/// (algorithms.md 4.4). None: there is no room for it.
+/// The seconds after which all taps together have taken that amount: exact, between two of the
+/// times at which a tap starts or is full. A tap that starts later takes nothing: that server is
+/// not worth using (algorithms.md 4.4). None: there is no room for it.
 pub(in crate::placement) fn pour(taps: &[Tap], amount: f64) -> Option<f64> {
     if amount <= 0.0 {
         return Some(0.0);
@@ -38,7 +38,8 @@ pub(in crate::placement) fn pour(taps: &[Tap], amount: f64) -> Option<f64> {
     let mut events: Vec<f64> = taps().flat_map(|tap| [tap.starts, tap.full()]).collect();
     events.retain(|at| at.is_finite());
     events.sort_by(f64::total_cmp);
-    // Sums are made anew at each event: kept up to date, a tap without limit would swallow all others.
+    // Sums are made anew at each event: kept up to date, a tap without limit would swallow all
+    // others.
     let taken = |at: f64| -> f64 { taps().map(|tap| tap.within(at)).sum() };
     let before = events.partition_point(|at| taken(*at) < amount).checked_sub(1)?;
     let now = *events.get(before)?;
@@ -58,10 +59,11 @@ pub(super) struct TwoTaps {
     pub(super) room: f64,
 }
 
-/// The shortest push time plus pull time in which all servers together take that amount, where neither
-/// may be below its floor: the pair of both. The set of possible pairs is convex with straight edges,
-/// so one of its corners is the best: the rays on which push and pull of a server weigh the same,
-/// the times at which a server is full, and the floors. None: there is no room for it.
+/// The shortest push time plus pull time in which all servers together take that amount, where
+/// neither may be below its floor: the pair of both. The set of possible pairs is convex with
+/// straight edges, so one of its corners is the best: the rays on which push and pull of a server
+/// weigh the same, the times at which a server is full, and the floors. None: there is no room for
+/// it.
 pub(super) fn sequential(servers: &[TwoTaps], floors: [f64; 2], amount: f64) -> Option<[f64; 2]> {
     let full = |rate: f64, room: f64| room / rate;
     let mut best: Option<[f64; 2]> = None;
@@ -117,7 +119,8 @@ mod tests {
         assert_eq!((pour(&two, 4.0), pour(&two, 9.0)), (Some(4.0), Some(7.0)));
         assert_eq!((two[1].within(4.0), two[1].within(7.0)), (0.0, 2.0));
         assert_eq!((pour(&[], 1.0), pour(&[], 0.0)), (None, Some(0.0)));
-        // One without limit but with little room (a server beside all workers) leaves the others as they are.
+        // One without limit but with little room (a server beside all workers) leaves the others as
+        // they are.
         let three = [tap(1.0, 0.0, open), tap(1.0, 0.0, open), tap(f64::MAX.sqrt(), 0.0, 4.0)];
         assert_eq!(pour(&three, 10.0), Some(3.0));
     }

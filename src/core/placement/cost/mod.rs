@@ -1,5 +1,5 @@
-//! How long a round of push and pull takes, given which server holds how much, and how short it could
-//! be: the model of network cards (algorithms.md 1). The core of the network is taken as wide
+//! How long a round of push and pull takes, given which server holds how much, and how short it
+//! could be: the model of network cards (algorithms.md 1). The core of the network is taken as wide
 //! enough; what limits are the cards, and single pairs of nodes where a cap is known.
 //!
 //! Pure arithmetic on rates in bytes per second, loads in bytes and times in seconds. Must not know
@@ -105,8 +105,8 @@ pub enum Replicas {
         /// Bytes sent to the copy in a round for each byte of value: 1 if the value alone goes.
         ratio: f64,
     },
-    /// One copy, at the server that is named: pairs of owner and holder of the copy. Of a server that is not
-    /// named, or whose holder is not usable, as in `Next`.
+    /// One copy, at the server that is named: pairs of owner and holder of the copy. Of a server
+    /// that is not named, or whose holder is not usable, as in `Next`.
     Given {
         /// As in `Next`.
         ratio: f64,
@@ -239,7 +239,8 @@ impl Model {
         self.servers.binary_search_by_key(&server, |server| server.id).ok()
     }
 
-    /// The bytes that each server holds by a layout, and the bytes whose owner is no server of this model.
+    /// The bytes that each server holds by a layout, and the bytes whose owner is no server of this
+    /// model.
     #[must_use]
     pub fn loads_of(&self, layout: &[PieceLoad]) -> (Vec<f64>, f64) {
         self.loads_held(&holdings(layout))
@@ -265,8 +266,8 @@ impl Model {
         rows::phases(&self.rows, self, loads).iter().sum()
     }
 
-    /// Seconds of a round as far as servers decide them: without the times that workers need whoever
-    /// holds what.
+    /// Seconds of a round as far as servers decide them: without the times that workers need
+    /// whoever holds what.
     #[must_use]
     pub fn servers_seconds(&self, loads: &[f64]) -> f64 {
         let decided = self.rows.iter().filter(|row| !row.terms.is_empty());
@@ -286,16 +287,16 @@ impl Model {
         (0..self.servers.len()).map(seconds).collect()
     }
 
-    /// T*: the seconds of a round that no split of `total` bytes over the usable servers can go below.
-    /// Infinite without a usable server; without regard to memory if that does not suffice.
+    /// T*: the seconds of a round that no split of `total` bytes over the usable servers can go
+    /// below. Infinite without a usable server; without regard to memory if that does not suffice.
     #[must_use]
     pub fn bound(&self, total: f64) -> f64 {
         bound::bound(self, total)
     }
 
-    /// The loads towards which to move, from what is held now plus `homeless` bytes: shortest round,
-    /// then as little moved as possible. A byte moved costs `price` seconds of a round. None: nothing
-    /// to do, or no usable server.
+    /// The loads towards which to move, from what is held now plus `homeless` bytes: shortest
+    /// round, then as little moved as possible. A byte moved costs `price` seconds of a round.
+    /// None: nothing to do, or no usable server.
     #[must_use]
     pub fn target(&self, loads: &[f64], homeless: f64, price: f64) -> Option<Vec<f64>> {
         if self.servers.iter().filter(|server| server.usable).count() > MOST_SERVERS {

@@ -1,6 +1,6 @@
-//! The best loads as a linear program, for jobs in which limits join servers: copies, hosts with several
-//! nodes. It starts from the loads as they are and finds what to change, so that the price of a move
-//! is part of it (algorithms.md 2.3): minimise `T(loads) + price * bytes moved`.
+//! The best loads as a linear program, for jobs in which limits join servers: copies, hosts with
+//! several nodes. It starts from the loads as they are and finds what to change, so that the price
+//! of a move is part of it (algorithms.md 2.3): minimise `T(loads) + price * bytes moved`.
 //!
 //! Variables are fractions of all bytes, and times in units of the bound.
 
@@ -9,8 +9,8 @@ use super::level::{self, Share};
 use super::rows::Row;
 use super::{Exchange, Model, simplex};
 
-/// More usable servers than that are not solved exactly, since the table grows with the square: what joins two of
-/// them, such as copies, is eased then, in shares and in T*.
+/// More usable servers than that are not solved exactly, since the table grows with the square:
+/// what joins two of them, such as copies, is eased then, in shares and in T*.
 pub const MOST_SERVERS: usize = 128;
 
 /// What the time of the slowest server weighs where workers decide the round: enough to spread
@@ -153,7 +153,8 @@ impl<'a> Program<'a> {
         self.limits.push(limit.max(0.0));
     }
 
-    /// What leaves comes somewhere; nobody gives more than he has, nor takes more than he has room for.
+    /// What leaves comes somewhere; nobody gives more than he has, nor takes more than he has room
+    /// for.
     fn limit_moves(&mut self) {
         let flow = |column: Column| match column {
             Column::In(_) => 1.0,
@@ -224,7 +225,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The seconds of a row with the loads as they are, and the fixed seconds of all that shall be used.
+    /// The seconds of a row with the loads as they are, and the fixed seconds of all that shall be
+    /// used.
     fn seconds_now(&self, row: &Row) -> f64 {
         let own: f64 = row.terms.iter().map(|(index, factor)| factor * self.load(*index)).sum();
         let used = row.servers.iter().copied().filter(|index| self.is_used(*index));
@@ -263,8 +265,9 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Seconds in which times are counted: about those of the shortest round. A server that shares a host with all
-/// workers looks as if it needed no time at all (its own card is not in the way); then those of equal shares.
+/// Seconds in which times are counted: about those of the shortest round. A server that shares a
+/// host with all workers looks as if it needed no time at all (its own card is not in the way);
+/// then those of equal shares.
 fn unit(model: &Model, total: f64, used: &[bool]) -> f64 {
     let count = used.iter().filter(|used| **used).count().max(1);
     let share = total / count as f64;
@@ -283,8 +286,8 @@ fn factor_of(row: &Row, index: usize) -> f64 {
     row.terms.iter().find(|(term, _)| *term == index).map_or(0.0, |(_, factor)| *factor)
 }
 
-/// The servers that shall hold something: the usable ones whose fixed seconds do not already exceed what
-/// the others need without them (algorithms.md 4.4).
+/// The servers that shall hold something: the usable ones whose fixed seconds do not already exceed
+/// what the others need without them (algorithms.md 4.4).
 fn used(model: &Model, total: f64) -> Vec<bool> {
     let taps = level::taps(model, Share::Even);
     let plain: Vec<Tap> = taps.iter().map(|(_, tap)| *tap).collect();

@@ -1,5 +1,5 @@
-//! The model as a list of limits: each says that some bytes have to pass at some rate. The time of a
-//! round, the bound and the linear program all read the same list, so they cannot disagree.
+//! The model as a list of limits: each says that some bytes have to pass at some rate. The time of
+//! a round, the bound and the linear program all read the same list, so they cannot disagree.
 
 use std::collections::BTreeMap;
 

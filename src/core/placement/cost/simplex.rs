@@ -1,6 +1,6 @@
-//! A small linear program solver: the primal simplex method on a dense table (Dantzig 1947), with the
-//! rule of Bland (1977) once it stands still, so that it cannot go in circles. For programs whose
-//! start is feasible, with some hundreds of rows.
+//! A small linear program solver: the primal simplex method on a dense table (Dantzig 1947), with
+//! the rule of Bland (1977) once it stands still, so that it cannot go in circles. For programs
+//! whose start is feasible, with some hundreds of rows.
 //!
 //! Pure; deterministic: ties go to the smallest index.
 
@@ -11,9 +11,9 @@ const STANDSTILL: usize = 50;
 /// Steps for each row and column, at most.
 const MOST_STEPS: usize = 50;
 
-/// The `x >= 0` with the largest `objective * x` under `rows * x <= limits`, where no limit is negative
-/// (so `x = 0` is a start). None: there is no largest one, the shapes do not fit, or the steps do not
-/// suffice.
+/// The `x >= 0` with the largest `objective * x` under `rows * x <= limits`, where no limit is
+/// negative (so `x = 0` is a start). None: there is no largest one, the shapes do not fit, or the
+/// steps do not suffice.
 pub(super) fn maximise(objective: &[f64], rows: &[Vec<f64>], limits: &[f64]) -> Option<Vec<f64>> {
     let mut table = Table::new(objective, rows, limits)?;
     let most = MOST_STEPS.saturating_mul(rows.len() + objective.len());
@@ -163,7 +163,9 @@ mod tests {
         #[test]
         fn no_corner_is_better(
             gain in prop::array::uniform2(0.1..5.0_f64),
-            rows in prop::collection::vec((prop::array::uniform2(0.0..3.0_f64), 0.1..4.0_f64), 1..6),
+            rows in prop::collection::vec(
+                (prop::array::uniform2(0.0..3.0_f64), 0.1..4.0_f64), 1..6,
+            ),
         ) {
             let mut sides: Vec<([f64; 2], f64)> = rows;
             sides.extend([([1.0, 0.0], 10.0), ([0.0, 1.0], 10.0)]);

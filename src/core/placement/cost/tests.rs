@@ -1,4 +1,5 @@
-//! The bound against all splits of a grid, against BytePS's theorem, and closed form against program.
+//! The bound against all splits of a grid, against BytePS's theorem, and closed form against
+//! program.
 
 use proptest::prelude::*;
 
@@ -100,7 +101,8 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// A server beside all workers seems to need no time at all; times counted in that unit would be endless.
+/// A server beside all workers seems to need no time at all; times counted in that unit would be
+/// endless.
 #[test]
 fn a_server_on_the_host_of_all_workers() {
     let mut workers = workers(&[(10.0, 134.0)]);
@@ -114,8 +116,8 @@ fn a_server_on_the_host_of_all_workers() {
     assert!(near(reached, bound, 0.01), "{reached} {bound}");
 }
 
-/// What a host's card carries is the same whichever of its servers, or none, holds a byte: half of the
-/// workers is there. Then no server decides anything.
+/// What a host's card carries is the same whichever of its servers, or none, holds a byte: half of
+/// the workers is there. Then no server decides anything.
 #[test]
 fn servers_that_decide_nothing() {
     let mut workers = workers(&equal(4, 10.0));
@@ -129,8 +131,8 @@ fn servers_that_decide_nothing() {
     assert!(near(model.bound(TOTAL), 200.0, 1e-6), "{}", model.bound(TOTAL));
 }
 
-/// A server that shares a host with the one worker that limits nothing, and has little memory: the others
-/// decide the round (a fault that random tests found: the closed form forgot them).
+/// A server that shares a host with the one worker that limits nothing, and has little memory: the
+/// others decide the round (a fault that random tests found: the closed form forgot them).
 #[test]
 fn a_server_without_limit_but_with_little_memory() {
     let mut workers = workers(&[(78.0, 183.0), (10.0, 10.0)]);
@@ -163,7 +165,8 @@ proptest! {
         }
         // The weight of levelling may cost a little of the best, never more than it weighs.
         let (reached, bound) = (model.round_seconds(&loads), model.bound(TOTAL));
-        prop_assert!(reached <= bound * 1.01 && reached >= bound * (1.0 - 1e-6), "{reached} {bound}");
+        prop_assert!(reached <= bound * 1.01 && reached >= bound * (1.0 - 1e-6), "{reached} \
+            {bound}");
         if !case.joined {
             let program = program::shortest(model, TOTAL).unwrap();
             prop_assert!(near(program, bound, 1e-6), "program {program}, closed form {bound}");
@@ -175,9 +178,12 @@ proptest! {
         let model = &case.model;
         let sum: f64 = start.iter().sum();
         let loads: Vec<f64> = start.iter().map(|load| load / sum * TOTAL).collect();
-        let roomy = loads.iter().zip(model.servers()).all(|(l, s)| s.memory.is_none_or(|m| *l <= m));
+        let roomy =
+            loads.iter().zip(model.servers()).all(|(l, s)| s.memory.is_none_or(|m| *l <= m));
         prop_assume!(roomy);
-        let moved = |to: &[f64]| -> f64 { loads.iter().zip(to).map(|(a, b)| (a - b).max(0.0)).sum() };
+        let moved = |to: &[f64]| -> f64 {
+            loads.iter().zip(to).map(|(a, b)| (a - b).max(0.0)).sum()
+        };
         let mut cheaper = (f64::INFINITY, 0.0);
         for price in [0.0, 1e-4, 1e-3, 1e-2, 1.0] {
             let target = model.target(&loads, 0.0, price).unwrap();
@@ -190,8 +196,8 @@ proptest! {
     }
 }
 
-/// BytePS (OSDI'20, theorem 1; algorithms.md 4.6): n hosts with a worker and a server each, k hosts with
-/// a server alone, all with equal cards.
+/// BytePS (OSDI'20, theorem 1; algorithms.md 4.6): n hosts with a worker and a server each, k hosts
+/// with a server alone, all with equal cards.
 #[test]
 fn it_agrees_with_the_theorem_of_byteps() {
     const RATE: f64 = 50.0;
@@ -254,7 +260,8 @@ fn copies_at_a_slow_server_cost() {
         Model::new(Exchange::Overlapped, workers, servers, &[], replicas)
     };
     assert!(near(job(&Replicas::None).bound(TOTAL), TOTAL / 387.5, 1e-9));
-    // The first two: 500 / (4 + 1); the third sends at most 50 to the fourth, which then has nothing.
+    // The first two: 500 / (4 + 1); the third sends at most 50 to the fourth, which then has
+    // nothing.
     assert!(near(job(&Replicas::Next { ratio: 1.0 }).bound(TOTAL), TOTAL / 250.0, 1e-6));
     let pairs = vec![(8, 10), (10, 12), (12, 8), (14, 8)];
     let elsewhere = job(&Replicas::Given { ratio: 1.0, pairs }).bound(TOTAL);

@@ -1,5 +1,5 @@
-//! For which time peers had more to send, by what came from them. Only then what came says how fast it could come: otherwise
-//! it was they who decided.
+//! For which time peers had more to send, by what came from them. Only then what came says how fast
+//! it could come: otherwise it was they who decided.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,8 +68,8 @@ impl Cover {
         self.ends.remove(&peer);
     }
 
-    /// Up to when nothing more is expected to come: what is under way is told of when a part of it is complete, and belongs
-    /// to the time before as well.
+    /// Up to when nothing more is expected to come: what is under way is told of when a part of it
+    /// is complete, and belongs to the time before as well.
     pub(super) fn settled(&self, now: Duration) -> Duration {
         let awaited = |end: &&Duration| end.saturating_add(LONGEST_PAUSE) > now;
         self.ends.values().filter(awaited).min().copied().unwrap_or(now).min(now)

@@ -1,6 +1,7 @@
-//! A rate as it was last reported, and the best that was reported of it lately (a part of a round: `planner/decide`). What a
-//! card or a link was able to do a moment ago it still is: at the end of a round, when servers answer with all they can send,
-//! confirmations wait on the way out, and what comes in is less than could come. Pure; its numbers were checked before.
+//! A rate as it was last reported, and the best that was reported of it lately (a part of a round:
+//! `planner/decide`). What a card or a link was able to do a moment ago it still is: at the end of
+//! a round, when servers answer with all they can send, confirmations wait on the way out, and what
+//! comes in is less than could come. Pure; its numbers were checked before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -47,8 +48,8 @@ impl Known {
         self.at
     }
 
-    /// The rate that one may count on, if the newest report of anybody was then. Trusted as the newest one, it ages by the
-    /// time since it.
+    /// The rate that one may count on, if the newest report of anybody was then. Trusted as the
+    /// newest one, it ages by the time since it.
     pub(super) fn estimate(&self, newest: Duration) -> Estimate {
         let best = self.best.front().map_or(self.newest.rate, |(_, rate)| *rate);
         let aged = self.newest.aged(newest.saturating_sub(self.at));

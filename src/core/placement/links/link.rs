@@ -37,8 +37,8 @@ pub(super) struct Link {
     slow: u32,
 }
 
-/// So many slow probes one after the other, in a job that rests, show that a link is slow: one may have met somebody else's
-/// traffic.
+/// So many slow probes one after the other, in a job that rests, show that a link is slow: one may
+/// have met somebody else's traffic.
 const SLOW_PROBES: u32 = 3;
 
 impl Link {
@@ -47,8 +47,8 @@ impl Link {
         Self { last: now, traffic: now, ..Self::default() }
     }
 
-    /// Whether a probe is worth its bytes: [`FIRST_PROBE_AFTER`] without traffic, whenever it was idle for twice as long as at
-    /// the last one, and after `most` anyway.
+    /// Whether a probe is worth its bytes: [`FIRST_PROBE_AFTER`] without traffic, whenever it was
+    /// idle for twice as long as at the last one, and after `most` anyway.
     pub(super) fn wants_probe(&self, now: Duration, most: Duration) -> bool {
         let idle = |at: Duration| at.saturating_sub(self.traffic);
         match self.asked {
@@ -96,9 +96,10 @@ impl Link {
             Some(if full { Train { first: train.last, bytes: 0, ..train } } else { train });
     }
 
-    /// Takes what a probe timed: a sample by itself, since the sender had all of it ready. Its rate, if it has one. If it is
-    /// far faster than all that is known, the link has become faster, and that is no longer true. That it is slower, only
-    /// several say in a job that rests: else what goes to others has its way.
+    /// Takes what a probe timed: a sample by itself, since the sender had all of it ready. Its
+    /// rate, if it has one. If it is far faster than all that is known, the link has become faster,
+    /// and that is no longer true. That it is slower, only several say in a job that rests: else
+    /// what goes to others has its way.
     pub(super) fn probed(&mut self, sample: &Sample) -> Option<f64> {
         self.last = self.last.max(sample.last);
         self.train = None;

@@ -1,10 +1,10 @@
 //! How fast the links of a job are, from the traffic itself (algorithms.md 2.2).
 //!
-//! [`Receiver`] runs on each node and is told what came in: whoever receives knows with one clock, its
-//! own, how long that took. [`Sender`] is told what went out, to all peers together, [`Work`] what that took
-//! of the processor. [`Network`] runs on the scheduler and puts the reports of all nodes
-//! together. Time is given as an argument, counted from wherever the node likes; no clock of another
-//! host is used.
+//! [`Receiver`] runs on each node and is told what came in: whoever receives knows with one clock,
+//! its own, how long that took. [`Sender`] is told what went out, to all peers together, [`Work`]
+//! what that took of the processor. [`Network`] runs on the scheduler and puts the reports of all
+//! nodes together. Time is given as an argument, counted from wherever the node likes; no clock of
+//! another host is used.
 //!
 //! Pure; must not do I/O. Numbers in reports come from the wire: what is no rate is left out.
 
@@ -57,13 +57,14 @@ pub const PROBE_BYTES: u64 = crate::wire::native::PROBE_BYTES;
 pub const WINDOW: Duration = Duration::from_millis(250);
 /// So many windows, or pieces of time, in which a node was kept busy are remembered.
 pub const WINDOWS: usize = 16;
-/// An idle link is probed first after that time; then whenever it has been idle for twice as long, until [`PROBE_AFTER`].
-/// While a slow server keeps everybody waiting, others that have become faster rest, and nothing else shows it.
+/// An idle link is probed first after that time; then whenever it has been idle for twice as long,
+/// until [`PROBE_AFTER`]. While a slow server keeps everybody waiting, others that have become
+/// faster rest, and nothing else shows it.
 pub const FIRST_PROBE_AFTER: Duration = Duration::from_secs(2);
 /// What is faster than known by that factor has become faster.
 const SURPASSED: f64 = 1.5;
-/// What a worker was able to do once it can still do after that time with traffic, unless its links say otherwise: while
-/// one slow server keeps it waiting, nothing shows it.
+/// What a worker was able to do once it can still do after that time with traffic, unless its links
+/// say otherwise: while one slow server keeps it waiting, nothing shows it.
 pub const MEMORY: Duration = Duration::from_secs(60);
 /// Peers that a node remembers, and nodes that the scheduler remembers, at most; more are ignored.
 pub const MOST_PEERS: usize = 16_384;
@@ -71,14 +72,15 @@ pub const MOST_PEERS: usize = 16_384;
 pub const MOST_LINKS: usize = 1 << 18;
 /// Links of which one report tells, at most: those that changed most.
 pub const MOST_REPORTED: usize = 256;
-/// What a link is trusted less, at most, because its traffic is long ago. Before [`PROBE_AFTER`] it is trusted as
-/// ever: rounds can take as long, and while a slow server keeps everybody waiting, the fast ones rest.
+/// What a link is trusted less, at most, because its traffic is long ago. Before [`PROBE_AFTER`] it
+/// is trusted as ever: rounds can take as long, and while a slow server keeps everybody waiting,
+/// the fast ones rest.
 const STALE_DISCOUNT: f64 = 0.25;
 /// What a link is trusted less, at most, because its samples differ.
 const SPREAD_DISCOUNT: f64 = 0.25;
 
-/// A message, or a part of one, that came in. Of a large message each part should be told as it comes,
-/// not the whole at its end.
+/// A message, or a part of one, that came in. Of a large message each part should be told as it
+/// comes, not the whole at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Who sent it.
@@ -91,8 +93,8 @@ pub struct Sample {
     pub first: Duration,
     /// When its last byte was read.
     pub last: Duration,
-    /// The sender had more for this node when it sent this. Otherwise the link may have waited for the
-    /// application, and nothing is learnt.
+    /// The sender had more for this node when it sent this. Otherwise the link may have waited for
+    /// the application, and nothing is learnt.
     pub backlogged: bool,
 }
 
@@ -190,8 +192,8 @@ pub struct LinkReport {
     pub estimate: Estimate,
     /// How long ago the oldest of the samples on which that rests was taken.
     pub oldest: Duration,
-    /// Bytes that came over it in the last second, if the peer had more to send for half of it; 0: it had
-    /// not. The sum over all receivers is what the peer was able to send.
+    /// Bytes that came over it in the last second, if the peer had more to send for half of it; 0:
+    /// it had not. The sum over all receivers is what the peer was able to send.
     pub recent: f64,
 }
 
@@ -202,7 +204,8 @@ pub struct Report {
     pub node: NodeId,
     /// What it can receive from all peers together, if at least two sent at once.
     pub down: Option<Estimate>,
-    /// What it can send to all peers together, as it saw itself, if at least two had more to get at once.
+    /// What it can send to all peers together, as it saw itself, if at least two had more to get at
+    /// once.
     pub up: Option<Estimate>,
     /// What its processor lets it, if that is less.
     pub pace: Option<Pace>,

@@ -19,13 +19,15 @@ const FAR_SLOWER: f64 = 1.2;
 /// The same for its worker. (When the others are done one worker may have a server for itself.)
 const FAR_SLOWER_WORKER: f64 = 4.0;
 
-/// A server that has sent for five seconds, and never was kept busy with it, can send more than it was able to before: it
-/// holds so little that nobody waits for it. That is the confidence which is left then.
+/// A server that has sent for five seconds, and never was kept busy with it, can send more than it
+/// was able to before: it holds so little that nobody waits for it. That is the confidence which is
+/// left then.
 const TRUSTED: f64 = 0.7;
 
-/// A worker is slow to send or to receive, a server to send, or a link narrow, only if so many windows say so. While a job begins
-/// one worker makes the keys, and what servers then answer in a few windows is less than any of them can send or get: the
-/// answers are small, and their confirmations wait behind what workers push.
+/// A worker is slow to send or to receive, a server to send, or a link narrow, only if so many
+/// windows say so. While a job begins one worker makes the keys, and what servers then answer in a
+/// few windows is less than any of them can send or get: the answers are small, and their
+/// confirmations wait behind what workers push.
 const ENOUGH: u32 = 8;
 
 /// One link as reported.
@@ -226,10 +228,11 @@ impl Network {
         links.map(|link| self.rate(link)).fold(0.0, f64::max)
     }
 
-    /// The cards of some nodes, by the rates that one may count on. What was not measured with several peers
-    /// at once is only known to be at least so fast; it is taken as fast as the fastest card of the job,
-    /// since a card that is taken as too slow hides what there is to gain. But if all that exchanged with it were
-    /// faster with others at the same time, it is as slow as it seems. None: nothing at all is known.
+    /// The cards of some nodes, by the rates that one may count on. What was not measured with
+    /// several peers at once is only known to be at least so fast; it is taken as fast as the
+    /// fastest card of the job, since a card that is taken as too slow hides what there is to gain.
+    /// But if all that exchanged with it were faster with others at the same time, it is as slow as
+    /// it seems. None: nothing at all is known.
     #[must_use]
     pub fn cards(&self, nodes: &[NodeId]) -> Option<Vec<Card>> {
         let best = self.best()?;
@@ -245,8 +248,9 @@ impl Network {
             } else {
                 out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED);
             }
-            // What a node was asked for is rarely as much as it could have done: a worker waits for servers, and
-            // servers for what they are to answer. What they receive together shows first.
+            // What a node was asked for is rarely as much as it could have done: a worker waits for
+            // servers, and servers for what they are to answer. What they receive together shows
+            // first.
             let least = match (is_worker(*node), &down) {
                 (true, _) => [fastest_worker; 2],
                 (false, Some(down)) => [down.lower, 0.0],
@@ -333,8 +337,8 @@ struct Links {
     sum: f64,
     /// The same of what one may count on.
     lower: f64,
-    /// There are some, and each is far slower than what its other end exchanges with another node: so it is
-    /// this node that holds them up.
+    /// There are some, and each is far slower than what its other end exchanges with another node:
+    /// so it is this node that holds them up.
     hold_up: bool,
 }
 
@@ -352,8 +356,8 @@ impl Links {
         Self { hold_up: all.hold_up && all.fastest.is_some(), ..all }
     }
 
-    /// A card is no faster than its links together, and they show sooner than whole seconds that it has
-    /// become slower.
+    /// A card is no faster than its links together, and they show sooner than whole seconds that it
+    /// has become slower.
     fn at_most(&self, card: Estimate) -> Estimate {
         if self.sum > 0.0 && self.sum < card.rate {
             card.scaled(self.sum / card.rate)

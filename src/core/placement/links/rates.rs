@@ -1,5 +1,6 @@
-//! What a node's card carried in windows of time in which at least two peers kept it busy, and what can be concluded.
-//! One window says little: something may have lain in buffers, or all peers may have been slow.
+//! What a node's card carried in windows of time in which at least two peers kept it busy, and what
+//! can be concluded. One window says little: something may have lain in buffers, or all peers may
+//! have been slow.
 
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use crate::placement::cost::bytes;
 /// A peer counts in a window if it had more to send, or to be sent, for that part of it.
 pub(super) const COVERED: f64 = 0.8;
 
-/// A job without traffic for longer rests, and what it knew does not grow older: no card becomes another one by that, and
-/// the first round after it must not begin as if nothing were known.
+/// A job without traffic for longer rests, and what it knew does not grow older: no card becomes
+/// another one by that, and the first round after it must not begin as if nothing were known.
 const REST: Duration = Duration::from_secs(5);
-/// Less than that in a window is no traffic: nodes of a job that rests still tell each other that they are there.
+/// Less than that in a window is no traffic: nodes of a job that rests still tell each other that
+/// they are there.
 const TRAFFIC: u64 = 8 << 10;
 
 /// One window that counts.
@@ -26,14 +28,16 @@ struct Counted {
     other: Option<f64>,
 }
 
-/// What a card carries has become less if it is below that part of what it was, and more if it was below that part of what it is.
+/// What a card carries has become less if it is below that part of what it was, and more if it was
+/// below that part of what it is.
 const CHANGED: f64 = 0.75;
 
 impl Counted {
-    /// What has become of it if the other direction can carry that much now. Both directions of a card usually become slower, or
-    /// faster, together (a machine's limit, a neighbour, another path), and the one that is in use shows it at once; the other one
-    /// only when it is used: so long a server that had become slow was given the copies of a fast one to send on. But it does not
-    /// become faster than the other one.
+    /// What has become of it if the other direction can carry that much now. Both directions of a
+    /// card usually become slower, or faster, together (a machine's limit, a neighbour, another
+    /// path), and the one that is in use shows it at once; the other one only when it is used: so
+    /// long a server that had become slow was given the copies of a fast one to send on. But it
+    /// does not become faster than the other one.
     fn by_now(&self, other: Option<f64>) -> f64 {
         match (self.other, other) {
             (Some(then), Some(now)) if now < CHANGED * then => self.rate * now / then,
@@ -45,12 +49,14 @@ impl Counted {
     }
 }
 
-/// Of which windows the fastest count. What peers let a card do is often less than it can, so the last ones alone say little.
+/// Of which windows the fastest count. What peers let a card do is often less than it can, so the
+/// last ones alone say little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// So many of the last ones.
     Last(usize),
-    /// Those of the last [`MEMORY`]: of a worker, which may wait for a slow server for most of that.
+    /// Those of the last [`MEMORY`]: of a worker, which may wait for a slow server for most of
+    /// that.
     Memory,
 }
 
@@ -127,8 +133,8 @@ impl Rates {
         }
     }
 
-    /// Bytes per second in the faster ones, together with these newer ones; how many windows these are, and when the last
-    /// of them ended. One in four may be faster: what had lain in buffers.
+    /// Bytes per second in the faster ones, together with these newer ones; how many windows these
+    /// are, and when the last of them ended. One in four may be faster: what had lain in buffers.
     pub(super) fn upper_quartile(
         &self,
         newer: impl Iterator<Item = (Duration, f64)>,
@@ -164,7 +170,8 @@ mod tests {
     use super::super::WINDOW;
     use super::*;
 
-    /// What is known after one fast window, and then so many windows with those bytes, and one more a day later.
+    /// What is known after one fast window, and then so many windows with those bytes, and one more
+    /// a day later.
     fn after(windows: u32, amount: f64) -> Option<f64> {
         let mut rates = Rates::new(Of::Memory);
         rates.add(WINDOW, 1e6, Some(4e6));
@@ -180,7 +187,8 @@ mod tests {
         assert_eq!(after(221, 1e6), None);
     }
 
-    /// A card that becomes slower while it is in use is known as slow when enough of the fast windows are gone.
+    /// A card that becomes slower while it is in use is known as slow when enough of the fast
+    /// windows are gone.
     #[test]
     fn of_the_last_ones_the_fastest_count() {
         let mut rates = Rates::new(Of::Last(32));

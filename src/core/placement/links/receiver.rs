@@ -13,8 +13,8 @@ use super::{
 };
 use crate::wire::{NodeId, is_worker};
 
-/// The estimator of one node. Peers on the same host should not be told to it: what they send takes no
-/// part of the network.
+/// The estimator of one node. Peers on the same host should not be told to it: what they send takes
+/// no part of the network.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     node: NodeId,
@@ -35,7 +35,8 @@ impl Receiver {
     /// The estimator of that node.
     #[must_use]
     pub fn new(node: NodeId) -> Self {
-        // A worker exchanges with servers that may be of very different rates, a server with equal workers.
+        // A worker exchanges with servers that may be of very different rates, a server with equal
+        // workers.
         let slots = Slots::new(is_worker(node));
         Self {
             node,
@@ -79,9 +80,10 @@ impl Receiver {
         self.heard = true;
     }
 
-    /// What was timed of a probe came in. It says something of its link, but of this node's card only that it is still
-    /// there (while a job rests and its links are probed, no card is to be trusted less), and that it is no slower than two
-    /// of its links that were probed one after the other.
+    /// What was timed of a probe came in. It says something of its link, but of this node's card
+    /// only that it is still there (while a job rests and its links are probed, no card is to be
+    /// trusted less), and that it is no slower than two of its links that were probed one after the
+    /// other.
     pub fn probed(&mut self, sample: &Sample) {
         self.expect(sample.peer, sample.last);
         let Some(link) = self.links.get_mut(&sample.peer) else { return };
@@ -110,8 +112,9 @@ impl Receiver {
         Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last.max(self.probed))))
     }
 
-    /// The peers, so many at most, whose links are idle for so long that a probe is worth its bytes ([`super::FIRST_PROBE_AFTER`]): ask
-    /// them for [`super::PROBE_BYTES`] of padding. `after`: this often at least (usually [`super::PROBE_AFTER`]).
+    /// The peers, so many at most, whose links are idle for so long that a probe is worth its bytes
+    /// ([`super::FIRST_PROBE_AFTER`]): ask them for [`super::PROBE_BYTES`] of padding. `after`:
+    /// this often at least (usually [`super::PROBE_AFTER`]).
     pub fn take_idle(&mut self, now: Duration, after: Duration, most: usize) -> Vec<NodeId> {
         let idle = self.links.iter_mut().filter(|(_, link)| link.wants_probe(now, after));
         let ask = |(peer, link): (&NodeId, &mut Link)| {
@@ -121,8 +124,8 @@ impl Receiver {
         idle.take(most).map(ask).collect()
     }
 
-    /// What to tell the scheduler, if it is time: something came, and the last report is a second old or no
-    /// longer true. What the node can send is not known here ([`super::Sender`]).
+    /// What to tell the scheduler, if it is time: something came, and the last report is a second
+    /// old or no longer true. What the node can send is not known here ([`super::Sender`]).
     pub fn report(&mut self, now: Duration) -> Option<Report> {
         if !self.heard {
             return None;

@@ -57,7 +57,8 @@ impl Recent {
         self.windows.get_mut(index).map(|(_, peers)| peers)
     }
 
-    /// Bytes from each peer in the last second that is over, if it had more to send for half of that.
+    /// Bytes from each peer in the last second that is over, if it had more to send for half of
+    /// that.
     pub(super) fn of_second(&self, now: Duration) -> BTreeMap<NodeId, f64> {
         const SECOND: Duration = Duration::from_secs(1);
         let since = now.saturating_sub(SECOND);

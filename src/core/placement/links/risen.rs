@@ -1,5 +1,6 @@
-//! When a card was last known to have become faster. What a link carried before that says nothing of what it can carry now: it
-//! had its part of the slow card. Pure; its numbers were checked before.
+//! When a card was last known to have become faster. What a link carried before that says nothing
+//! of what it can carry now: it had its part of the slow card. Pure; its numbers were checked
+//! before.
 
 use std::time::Duration;
 

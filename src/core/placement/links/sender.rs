@@ -1,5 +1,5 @@
-//! What a node can send to all peers together, as its own end sees it: receivers see what comes to them, but not that
-//! the rest went to somebody else.
+//! What a node can send to all peers together, as its own end sees it: receivers see what comes to
+//! them, but not that the rest went to somebody else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use crate::wire::{NodeId, is_worker};
 
 /// A window that became as long, because nobody looked, says nothing.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Of so many windows that count a server's fastest ones tell what it can send. There are few in a round: in most of them
-/// something else holds it back, or it paces itself. So with more of them, or a minute's, a card that has become slower was
-/// taken for what it had been for seven rounds, and got copies to send for which it had no room.
+/// Of so many windows that count a server's fastest ones tell what it can send. There are few in a
+/// round: in most of them something else holds it back, or it paces itself. So with more of them,
+/// or a minute's, a card that has become slower was taken for what it had been for seven rounds,
+/// and got copies to send for which it had no room.
 const OF_SERVER: usize = 8;
 
 /// What went to one peer over all connections that there are to it, since these were made.
@@ -59,8 +60,9 @@ impl Sender {
         now.saturating_sub(self.looked) >= WINDOW
     }
 
-    /// What went to each peer so far. Counts if at least two had more to be sent all the time since the last look: of a
-    /// server two workers, since another server that is sent copies may be a slow one. `down`: what it can receive, by now.
+    /// What went to each peer so far. Counts if at least two had more to be sent all the time since
+    /// the last look: of a server two workers, since another server that is sent copies may be a
+    /// slow one. `down`: what it can receive, by now.
     pub fn sent(&mut self, now: Duration, sent: BTreeMap<NodeId, Sent>, down: Option<f64>) {
         let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let (mut sum, mut full) = (0, 0);
@@ -96,9 +98,10 @@ impl Sender {
         self.exchanged
     }
 
-    /// What this node can send to all peers together. None: two of them did not keep it busy at once, as long as anything is
-    /// remembered. Until then what it was able to do may be counted on as before, however long ago that was; but the longer
-    /// it sends without being kept busy, the less is this all that it can. Of a server it falls and rises with `down`, what it can
+    /// What this node can send to all peers together. None: two of them did not keep it busy at
+    /// once, as long as anything is remembered. Until then what it was able to do may be counted on
+    /// as before, however long ago that was; but the longer it sends without being kept busy, the
+    /// less is this all that it can. Of a server it falls and rises with `down`, what it can
     /// receive now: it sends only when it is asked.
     #[must_use]
     pub fn up(&self, down: Option<f64>) -> Option<Estimate> {

@@ -1,7 +1,9 @@
-//! What a node receives from all peers together while at least two of them have more to send: all that its card can. That time
-//! comes in bits: a server that holds little gets some hundred kilobytes now and then, from all workers at once, so windows of a
-//! quarter of a second that were full from end to end were rare for it, and a card that had become faster was seen rounds later.
-//! Here the time is cut into slots of a hundredth of a second, and those that count are put together to pieces, whatever lies between.
+//! What a node receives from all peers together while at least two of them have more to send: all
+//! that its card can. That time comes in bits: a server that holds little gets some hundred
+//! kilobytes now and then, from all workers at once, so windows of a quarter of a second that were
+//! full from end to end were rare for it, and a card that had become faster was seen rounds later.
+//! Here the time is cut into slots of a hundredth of a second, and those that count are put
+//! together to pieces, whatever lies between.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,12 +15,13 @@ use crate::wire::{NodeId, is_worker};
 
 /// Long enough for what one read takes from the kernel, at 50 Mbit/s and more.
 const SLOT: Duration = Duration::from_millis(10);
-/// So far back slots may still be added to: slow parts of messages are told of when they are complete.
+/// So far back slots may still be added to: slow parts of messages are told of when they are
+/// complete.
 const OPEN: u64 = 200;
 /// So many peers that count must have more to send.
 const FULL_PEERS: u32 = 2;
-/// Slots of one piece: of a server, and of a worker. (Of a worker the fastest pieces of a minute count, so they must be longer:
-/// of many short ones some are too fast.)
+/// Slots of one piece: of a server, and of a worker. (Of a worker the fastest pieces of a minute
+/// count, so they must be longer: of many short ones some are too fast.)
 const PIECE: [u32; 2] = [10, 25];
 
 /// What came in one slot.
@@ -40,10 +43,11 @@ struct Counted {
     full: u64,
 }
 
-/// A piece counts if that part of the peers that had more to send lately still had: the last ones do not fill the card, as
-/// each may only have its part of that under way.
+/// A piece counts if that part of the peers that had more to send lately still had: the last ones
+/// do not fill the card, as each may only have its part of that under way.
 const CROWDED: f64 = 0.75;
-/// What is left of that number with each piece: it is halved after 3.5 s in which fewer peers had more.
+/// What is left of that number with each piece: it is halved after 3.5 s in which fewer peers had
+/// more.
 const CROWD_KEPT: f64 = 0.98;
 
 /// Slots that are put together.
@@ -51,7 +55,8 @@ const CROWD_KEPT: f64 = 0.98;
 struct Piece {
     slots: u32,
     bytes: f64,
-    /// Peers that had more to send, summed over the slots; and how many these were on average lately.
+    /// Peers that had more to send, summed over the slots; and how many these were on average
+    /// lately.
     full: f64,
     crowd: f64,
     /// The slot before, if it was full.
@@ -77,7 +82,8 @@ impl Piece {
         let full = self.full / f64::from(self.slots);
         self.crowd = full.max(self.crowd * CROWD_KEPT);
         (self.slots, self.bytes, self.full) = (0, 0.0, 0.0);
-        // A worker is rarely sent something by all servers at once, and its fastest pieces count anyway.
+        // A worker is rarely sent something by all servers at once, and its fastest pieces count
+        // anyway.
         (worker || full >= CROWDED * self.crowd).then_some(rate)
     }
 }
@@ -85,7 +91,8 @@ impl Piece {
 /// See the module; by this node's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    /// Of a worker: the fastest pieces of some time count, not the last ones; and servers count as peers, not workers.
+    /// Of a worker: the fastest pieces of some time count, not the last ones; and servers count as
+    /// peers, not workers.
     worker: bool,
     /// In ascending order.
     open: VecDeque<Slot>,
@@ -99,8 +106,9 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Of a worker, which exchanges with servers of very different rates; or of a server, whose workers are all
-    /// there at the same time. (What another server sends it is bounded by what that one can.)
+    /// Of a worker, which exchanges with servers of very different rates; or of a server, whose
+    /// workers are all there at the same time. (What another server sends it is bounded by what
+    /// that one can.)
     pub(super) const fn new(worker: bool) -> Self {
         Self {
             worker,
@@ -186,7 +194,8 @@ impl Slots {
         }
     }
 
-    /// A probe came over an idle link: a card is no slower than that, whatever was known of it before.
+    /// A probe came over an idle link: a card is no slower than that, whatever was known of it
+    /// before.
     pub(super) fn probed(&mut self, at: Duration, rate: f64) {
         if self.fastest(at).is_some_and(|(known, ..)| rate > SURPASSED * known) {
             self.open.clear();
@@ -195,8 +204,8 @@ impl Slots {
         }
     }
 
-    /// Bytes per second that came in the faster ones of the pieces until then, how many these are, and when the last of them
-    /// ended. One in four may be faster: what had lain in buffers.
+    /// Bytes per second that came in the faster ones of the pieces until then, how many these are,
+    /// and when the last of them ended. One in four may be faster: what had lain in buffers.
     pub(super) fn fastest(&self, settled: Duration) -> Option<(f64, u32, Duration)> {
         let mut piece = self.piece;
         let over = self.open.iter().filter(|slot| end_of(slot.number) <= settled);

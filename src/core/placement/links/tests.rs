@@ -13,7 +13,8 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Parts that come one after the other at a rate, until the time is over; returns when the last ended.
+/// Parts that come one after the other at a rate, until the time is over; returns when the last
+/// ended.
 fn stream(receiver: &mut Receiver, peer: NodeId, rate: f64, from: f64, to: f64) -> f64 {
     let (mut now, step) = (from, PART as f64 / rate);
     while now + step <= to {
@@ -69,7 +70,8 @@ fn odd_samples_do_not_decide() {
 fn the_head_of_a_message_took_no_time() {
     let mut receiver = Receiver::new(8);
     for i in 0..8 {
-        // 2 MB, of which 1 MB was there at once; 0.1 s for the rest; a pause longer than links make.
+        // 2 MB, of which 1 MB was there at once; 0.1 s for the rest; a pause longer than links
+        // make.
         let (first, last) = (seconds(2.0 * f64::from(i)), seconds(2.0 * f64::from(i) + 0.1));
         let bytes = 2_000_000;
         receiver.received(&Sample {
@@ -136,7 +138,8 @@ fn a_node_is_measured_when_several_send() {
     within(receiver.down(seconds(10.0)), 10.0 * MB, 0.05);
 }
 
-/// One slow server keeps a worker waiting, and fast ones send it only now and then: that says nothing of its card.
+/// One slow server keeps a worker waiting, and fast ones send it only now and then: that says
+/// nothing of its card.
 #[test]
 fn a_worker_knows_what_it_received_when_all_sent() {
     let mut receiver = Receiver::new(9);
@@ -162,7 +165,8 @@ fn a_worker_knows_what_it_received_when_all_sent() {
             .iter()
             .all(|link| { (link.peer == 14 && link.recent > MB) || link.recent == 0.0 })
     );
-    // Two that send less all the time are no better evidence, as long as others were faster within a minute.
+    // Two that send less all the time are no better evidence, as long as others were faster within
+    // a minute.
     for peer in [12, 14] {
         stream(&mut receiver, peer, 2.0 * MB, 23.0, 43.0);
     }
@@ -238,7 +242,8 @@ fn idle_links_want_a_probe() {
     assert_eq!(receiver.take_idle(seconds(300.0), PROBE_AFTER, 8), [11]);
 }
 
-/// A probe is a sample though it is short, tells of its link what traffic would, and ends the wish for one.
+/// A probe is a sample though it is short, tells of its link what traffic would, and ends the wish
+/// for one.
 #[test]
 fn a_probe_measures_an_idle_link() {
     let mut receiver = Receiver::new(8);
@@ -257,13 +262,15 @@ fn a_probe_measures_an_idle_link() {
     within(receiver.link(9, seconds(40.1)), rate, 1e-6);
     assert_eq!(receiver.down(seconds(41.0)), None, "one link is not the card");
     assert_eq!(receiver.report(seconds(41.0)).map(|report| report.links.len()), Some(1));
-    // One whose bytes had all arrived before anybody looked says nothing, but the link was heard of.
+    // One whose bytes had all arrived before anybody looked says nothing, but the link was heard
+    // of.
     receiver.expect(11, seconds(0.0));
     receiver.probed(&Sample { peer: 11, head: PROBE_BYTES / 2, ..probe });
     assert_eq!(receiver.link(11, seconds(40.1)), None);
 }
 
-/// A server that holds little gets some parts at once from all workers, now and then: as many as show what it can receive.
+/// A server that holds little gets some parts at once from all workers, now and then: as many as
+/// show what it can receive.
 #[test]
 fn bits_of_time_show_a_card_too() {
     let mut receiver = Receiver::new(8);
@@ -284,7 +291,8 @@ fn bits_of_time_show_a_card_too() {
     }
 }
 
-/// At the end of a round two workers are left, which may not have as much under way as fills the card.
+/// At the end of a round two workers are left, which may not have as much under way as fills the
+/// card.
 #[test]
 fn the_last_workers_of_a_round_do_not_show_a_slower_card() {
     let mut receiver = Receiver::new(8);
@@ -450,11 +458,13 @@ fn what_a_node_saw_itself_counts_more() {
     assert_eq!(network.up(8).map(|up| up.rate), Some(30.0));
     network.report(seconds(2.0), &Report { up: Some(own(f64::NAN)), ..report(8, 60.0, &[]) });
     assert_eq!(network.up(8).map(|up| up.rate), Some(30.0), "no rate");
-    // It is no faster than its links together, and no slower than it receives where its peers may be the slow ones.
+    // It is no faster than its links together, and no slower than it receives where its peers may
+    // be the slow ones.
     network.report(seconds(2.0), &Report { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
     assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
     assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(40.0));
-    // Since it was measured it has sent without being kept busy: as what it receives became faster, so may this.
+    // Since it was measured it has sent without being kept busy: as what it receives became faster,
+    // so may this.
     let old = Estimate { confidence: 0.6, ..own(50.0) };
     network.report(seconds(2.0), &Report { up: Some(old), ..report(8, 60.0, &[]) });
     assert_eq!(network.cards(&[8]).map(|cards| cards[0].up), Some(60.0));
@@ -506,7 +516,8 @@ fn what_is_old_is_trusted_less_unless_all_is_old() {
 fn only_links_that_cards_do_not_explain_are_narrow() {
     let mut network = Network::default();
     let (workers, servers) = ([9, 11, 13], [8, 10]);
-    // Three workers with 60 each, servers with 90: each link gets 30, but the one from 9 to 10 gets 5.
+    // Three workers with 60 each, servers with 90: each link gets 30, but the one from 9 to 10 gets
+    // 5.
     for server in servers {
         let rate = |worker| if (worker, server) == (9, 10) { 5.0 } else { 30.0 };
         let links = workers.map(|worker| (worker, rate(worker), rate(worker)));
@@ -522,9 +533,10 @@ fn only_links_that_cards_do_not_explain_are_narrow() {
     assert!(pairs[0].pull.is_infinite());
 }
 
-/// Found with rates that are drawn anew: two of four links into a server were probed when it had become four times as fast. The
-/// other two were not full any more, so nothing new was measured on them: what each had got of the slow card made them look
-/// narrow, and for three rounds the server got no more than before.
+/// Found with rates that are drawn anew: two of four links into a server were probed when it had
+/// become four times as fast. The other two were not full any more, so nothing new was measured on
+/// them: what each had got of the slow card made them look narrow, and for three rounds the server
+/// got no more than before.
 #[test]
 fn what_links_had_of_a_slow_card_does_not_make_them_narrow() {
     let mut network = Network::default();

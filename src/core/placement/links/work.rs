@@ -1,9 +1,11 @@
-//! What a node's processor lets it receive and send, where it gets less of one than it needs: it shares a host with others, or
-//! may use a part of a processor only (cgroups). Its card does not show it. Who is stopped and let go finds what came meanwhile in
-//! buffers, and reads it faster than any card; and when a server's pieces are taken away since it is slow, its processor suffices,
-//! and it looks as fast as ever. The kernel knows better: for how long a thread ran, and for how long it could have run and had to
-//! wait. From that follows which part of a processor is left, and with what each byte takes, how many bytes a second that makes.
-//! (PSLD's third cause, computation interference; algorithms.md 4.3.) Pure; what the kernel says is an argument.
+//! What a node's processor lets it receive and send, where it gets less of one than it needs: it
+//! shares a host with others, or may use a part of a processor only (cgroups). Its card does not
+//! show it. Who is stopped and let go finds what came meanwhile in buffers, and reads it faster
+//! than any card; and when a server's pieces are taken away since it is slow, its processor
+//! suffices, and it looks as fast as ever. The kernel knows better: for how long a thread ran, and
+//! for how long it could have run and had to wait. From that follows which part of a processor is
+//! left, and with what each byte takes, how many bytes a second that makes. (PSLD's third cause,
+//! computation interference; algorithms.md 4.3.) Pure; what the kernel says is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,8 +15,8 @@ use crate::placement::cost::bytes;
 
 /// Between two looks, at least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A server that exchanged less than that with workers between two looks says nothing: in a rest, in which pieces may move, who
-/// shares its processor may be busier than in rounds.
+/// A server that exchanged less than that with workers between two looks says nothing: in a rest,
+/// in which pieces may move, who shares its processor may be busier than in rounds.
 const TRAFFIC: u64 = 64 << 10;
 /// A thread that waits for a processor for that part of the time is starved.
 const STARVED: f64 = 0.5;
@@ -27,8 +29,9 @@ const ENOUGH: f64 = 0.5;
 const LEAST: f64 = 0.001;
 /// What the older looks weigh, after one more, in what a byte takes: a round and more counts.
 const KEPT: f64 = 0.9;
-/// Of a starved node only looks in which it used that part of what is left to it say what a byte takes. In others much of what it
-/// ran was for clocks and signs of life: with less to carry each byte would seem to take more, so it would be given less still.
+/// Of a starved node only looks in which it used that part of what is left to it say what a byte
+/// takes. In others much of what it ran was for clocks and signs of life: with less to carry each
+/// byte would seem to take more, so it would be given less still.
 const USED: f64 = 0.75;
 
 /// What the kernel says of one thread, since it began.
@@ -160,7 +163,8 @@ mod tests {
     }
 
     impl Node {
-        /// A second in which the thread with the data ran and waited so long, and so many bytes came and went.
+        /// A second in which the thread with the data ran and waited so long, and so many bytes
+        /// came and went.
         fn second(&mut self, ran: f64, waited: f64, received: u64, sent: u64) -> Option<Pace> {
             self.second += 1;
             let add = |thread: &mut Ran, ran: f64, waited: f64| {
@@ -214,7 +218,8 @@ mod tests {
         near(node.second(0.0, 0.0, 0, 0), 1e6, 0.5e6);
     }
 
-    /// Found in the lab: a server with a hundredth of a core was given less and less, until it had nothing.
+    /// Found in the lab: a server with a hundredth of a core was given less and less, until it had
+    /// nothing.
     #[test]
     fn what_runs_whatever_is_carried_does_not_make_it_slower_and_slower() {
         let mut node = Node::default();

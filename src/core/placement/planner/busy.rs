@@ -1,4 +1,5 @@
-//! A clock that stands still while the job rests: nothing is measured then, so what was measured last is no better proven.
+//! A clock that stands still while the job rests: nothing is measured then, so what was measured
+//! last is no better proven.
 
 use std::time::Duration;
 

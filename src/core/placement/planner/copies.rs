@@ -13,11 +13,12 @@ pub type CopyPairs = Vec<(NodeId, NodeId)>;
 
 /// Up to so many servers other places for copies are looked for.
 const MOST_SERVERS: usize = 24;
-/// Copies stay where they are unless the shortest possible round becomes shorter by that part.
-/// It is little because it pays more than the bound tells: a slow server that is filled by the copies of a fast
-/// one keeps every worker waiting for each of them.
+/// Copies stay where they are unless the shortest possible round becomes shorter by that part. It
+/// is little because it pays more than the bound tells: a slow server that is filled by the copies
+/// of a fast one keeps every worker waiting for each of them.
 const WORTH: f64 = 0.03;
-/// By so much it becomes shorter where the last places were decided before all that changed was seen.
+/// By so much it becomes shorter where the last places were decided before all that changed was
+/// seen.
 const MUCH: f64 = 0.1;
 /// One change that makes less of a difference than this is none.
 const STEP: f64 = 0.01;
@@ -35,8 +36,8 @@ impl Planner {
         }
     }
 
-    /// Better places for copies, if there are any that have been worth it for a while. They should be taken
-    /// before pieces are moved: what is best to move depends on them.
+    /// Better places for copies, if there are any that have been worth it for a while. They should
+    /// be taken before pieces are moved: what is best to move depends on them.
     pub fn copies(&mut self, now: Duration) -> Option<CopyPairs> {
         let rested = |rest| self.copies_moved.is_none_or(|at| now.saturating_sub(at) >= rest);
         let [long_ago, a_while_ago] = [rested(REST[0]), rested(REST[1])];
@@ -70,10 +71,11 @@ impl Planner {
     }
 }
 
-/// Pairs with which the shortest possible round is shorter by that part: from those of now, one after the other is
-/// changed as long as that helps.
+/// Pairs with which the shortest possible round is shorter by that part: from those of now, one
+/// after the other is changed as long as that helps.
 fn better(look: &Look, worth: f64) -> Option<CopyPairs> {
-    // Where workers limit the round that may change with the next one; a copy at a slow server stays there.
+    // Where workers limit the round that may change with the next one; a copy at a slow server
+    // stays there.
     let (model, total) = (&look.model.without_workers(), look.total());
     let usable = model.servers().iter().filter(|server| server.usable);
     let usable: Vec<NodeId> = usable.map(|server| server.id).collect();

@@ -1,5 +1,5 @@
-//! When to plan: what must move moves at once; what would be worth it has to stay so for a while; what turned
-//! out worse goes back.
+//! When to plan: what must move moves at once; what would be worth it has to stay so for a while;
+//! what turned out worse goes back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,36 +48,41 @@ pub(super) struct OnTrial {
 
 /// A prediction that changed by that part since a plan came up: the network is still changing.
 const DRIFT: f64 = 0.1;
-/// A round, or the shortest possible one, that differs by that part from what the last plan was made for, by the model: the
-/// network is another one, or better known.
+/// A round, or the shortest possible one, that differs by that part from what the last plan was
+/// made for, by the model: the network is another one, or better known.
 const CHANGED: f64 = 0.12;
-/// A server that is so many times as fast as when the last plan was made: that it is was not known then.
+/// A server that is so many times as fast as when the last plan was made: that it is was not known
+/// then.
 const RISEN: f64 = 1.25;
 /// How long the first plan waits for the first times of workers.
 pub(super) const BASELINE: Duration = Duration::from_secs(10);
 /// A round that becomes shorter by that factor does not wait for them.
 const CLEAR: f64 = 2.0;
-/// How long it waits for them if a piece that cannot be cut is more than such a part of the round: before their first round
-/// none can (`store/elastic/moves`), and all small pieces would go from where a large one is.
+/// How long it waits for them if a piece that cannot be cut is more than such a part of the round:
+/// before their first round none can (`store/elastic/moves`), and all small pieces would go from
+/// where a large one is.
 const LARGE: f64 = 1.0 / 32.0;
 const FIRST_ROUND: Duration = Duration::from_secs(60);
-/// What a card was able to do counts for that part of the shortest possible round, at most for that long.
+/// What a card was able to do counts for that part of the shortest possible round, at most for that
+/// long.
 const SPAN: f64 = 0.5;
 const LONGEST_SPAN: Duration = Duration::from_secs(10);
-/// A plan that makes rounds shorter by less than that factor has to be worth it all through a round: while only some of what
-/// a round does is under way, a card that is not kept busy looks slower than it is.
+/// A plan that makes rounds shorter by less than that factor has to be worth it all through a
+/// round: while only some of what a round does is under way, a card that is not kept busy looks
+/// slower than it is.
 const SMALL: f64 = 1.25;
 /// So often a plan waits anew for that.
 const MOST_RESTARTS: u32 = 3;
-/// A plan that is not reported as done after that time, and after so many rounds, is taken as given up.
+/// A plan that is not reported as done after that time, and after so many rounds, is taken as given
+/// up.
 const MOVE_LIMIT: Duration = Duration::from_secs(120);
 const MOVE_ROUNDS: f64 = 10.0;
 /// Rounds for which a move has to pay, at least and at most.
 const HORIZON: (f64, f64) = (10.0, 1000.0);
 
 impl Planner {
-    /// What to move, if anything. To be called often (every 100 ms is enough); gives no other plan until the
-    /// layout was set again. `random` gives numbers evenly from [0, 1).
+    /// What to move, if anything. To be called often (every 100 ms is enough); gives no other plan
+    /// until the layout was set again. `random` gives numbers evenly from [0, 1).
     pub fn tick(&mut self, now: Duration, random: &mut dyn FnMut() -> f64) -> Option<Plan> {
         if self.moving.is_some_and(|deadline| now >= deadline) {
             self.moving = None;
@@ -196,8 +201,9 @@ impl Planner {
         }
     }
 
-    /// Rounds since the last switch. As many as you like before the first one, and if the network is no longer
-    /// the one that it was made for, or was not known yet: then there is no reason to stay with it.
+    /// Rounds since the last switch. As many as you like before the first one, and if the network
+    /// is no longer the one that it was made for, or was not known yet: then there is no reason to
+    /// stay with it.
     pub(super) fn rounds(&self, look: &Look) -> u64 {
         match self.is_as_expected(look) && !self.has_risen(look) {
             true => self.newest_round().saturating_add(1).saturating_sub(self.switch_round),
@@ -211,8 +217,8 @@ impl Planner {
         self.expected.is_some_and(|then| network.is_near(then, CHANGED))
     }
 
-    /// Whether a server turned out to be faster than the last plan took it for: it had too little to show it. (One that seems
-    /// slower may only rest.)
+    /// Whether a server turned out to be faster than the last plan took it for: it had too little
+    /// to show it. (One that seems slower may only rest.)
     fn has_risen(&self, look: &Look) -> bool {
         let risen = |server: &Server| {
             let then = self.usual_rates.get(&server.id);
@@ -233,8 +239,8 @@ impl Planner {
         bytes(self.summary.largest_whole) > large
     }
 
-    /// Whether it is known what each server can receive when several workers send. As long as one worker alone
-    /// makes the keys, servers that wait for it look slow.
+    /// Whether it is known what each server can receive when several workers send. As long as one
+    /// worker alone makes the keys, servers that wait for it look slow.
     pub(super) fn is_measured(&self) -> bool {
         let mut servers = self.members.servers.iter().filter(|server| self.is_usable(server));
         servers.all(|server| self.network.down(server.id).is_some())
@@ -248,8 +254,9 @@ impl Planner {
         if is_small { settle.max(round) } else { settle }
     }
 
-    /// Whether a plan has been worth it for long enough, with a network that holds still, and, if it was `measured`, a job that uses it: what the
-    /// end of a round made a card look like is no more true because a rest follows.
+    /// Whether a plan has been worth it for long enough, with a network that holds still, and, if
+    /// it was `measured`, a job that uses it: what the end of a round made a card look like is no
+    /// more true because a rest follows.
     fn is_settled(
         &mut self,
         now: Duration,
@@ -271,7 +278,8 @@ impl Planner {
         waited >= settle
     }
 
-    /// Rarely something else than the best known, where a straggler is not understood (algorithms.md 4.5).
+    /// Rarely something else than the best known, where a straggler is not understood
+    /// (algorithms.md 4.5).
     fn vary(
         &self,
         plan: Plan,
@@ -301,9 +309,9 @@ impl Planner {
         }
     }
 
-    /// Looks at the rounds since the last switch. Gives the way back if they are longer than they would
-    /// be without it. No word about a plan for a network that is another one by now: its layout gets a new plan anyway, and
-    /// a way back would be followed by a time without any.
+    /// Looks at the rounds since the last switch. Gives the way back if they are longer than they
+    /// would be without it. No word about a plan for a network that is another one by now: its
+    /// layout gets a new plan anyway, and a way back would be followed by a time without any.
     fn judge(&mut self, look: &Look) -> Option<Plan> {
         let trial = self.on_trial.as_ref()?;
         if !self.is_as_expected(look) {
@@ -337,7 +345,8 @@ impl Planner {
         self.stragglers.failed();
         self.rollbacks += 1;
         let reason = format!(
-            "rounds take {measured:.3} s where {:.3} s were expected, {:.0} % more than before: back to \
+            "rounds take {measured:.3} s where {:.3} s were expected, {:.0} % more than before: \
+             back to \
              the former layout",
             trial.predicted,
             (factor - 1.0) * 100.0

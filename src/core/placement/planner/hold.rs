@@ -1,5 +1,5 @@
-//! When nothing is moved though the model says that it pays: for some rounds after a plan that was rolled back, and where
-//! rounds themselves show that the model is wrong.
+//! When nothing is moved though the model says that it pays: for some rounds after a plan that was
+//! rolled back, and where rounds themselves show that the model is wrong.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::look::{Basis, Look};
 /// Rounds without a plan after one was rolled back; doubles each time, up to the longest.
 const FIRST: u64 = 20;
 const LONGEST: u64 = 320;
-/// A round, or the shortest possible one, that differs by that part from what it was when a plan was rolled back: that was
-/// another network. More than what estimates differ by from look to look.
+/// A round, or the shortest possible one, that differs by that part from what it was when a plan
+/// was rolled back: that was another network. More than what estimates differ by from look to look.
 const OTHER: f64 = 0.25;
-/// A server with less than such a part of what the average one holds has hardly anything: what little comes to it says little
-/// about its card.
+/// A server with less than such a part of what the average one holds has hardly anything: what
+/// little comes to it says little about its card.
 const HARDLY: f64 = 0.05;
 
 /// The network as far as the layout of now makes use of it.
@@ -65,7 +65,8 @@ impl Hold {
         self.network = Some(network);
     }
 
-    /// Whether nothing is to be moved in that round. What was learnt of one network says nothing about another.
+    /// Whether nothing is to be moved in that round. What was learnt of one network says nothing
+    /// about another.
     fn applies(&self, round: u64, network: Network) -> bool {
         round < self.until && self.network.is_none_or(|then| network.is_near(then, OTHER))
     }
@@ -76,8 +77,9 @@ impl Planner {
         self.hold.applies(self.newest_round(), Network::of(look, &look.loads))
     }
 
-    /// Whether rounds show that it is not true that the slowest server holds them up: it has hardly anything, and they are over
-    /// sooner than it could be done. As long as the round of now is not later than the last ones, that is.
+    /// Whether rounds show that it is not true that the slowest server holds them up: it has hardly
+    /// anything, and they are over sooner than it could be done. As long as the round of now is not
+    /// later than the last ones, that is.
     pub(super) fn is_refuted(&self, now: Duration, look: &Look) -> bool {
         let seconds = look.model.server_seconds(&look.loads);
         let slowest = seconds.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));

@@ -59,13 +59,15 @@ impl Look {
 /// A rate for servers of which nothing is known.
 const ANY_RATE: f64 = 1e9;
 
-/// How much of the average server's bytes a server is behind (see [`lag`]), and what it may use of its card at least.
+/// How much of the average server's bytes a server is behind (see [`lag`]), and what it may use of
+/// its card at least.
 const LAG: f64 = 0.1;
 const LEAST_USED: f64 = 0.3;
 
-/// Leaves slow servers some room. What comes to a server over many connections comes unevenly, by about as many bytes for each
-/// server, and a slow one needs longer for them: it is behind the others. MXNet pulls a tensor when all servers have got all
-/// of it, so a slow server that is as full as a fast one holds up the pulls from all.
+/// Leaves slow servers some room. What comes to a server over many connections comes unevenly, by
+/// about as many bytes for each server, and a slow one needs longer for them: it is behind the
+/// others. MXNet pulls a tensor when all servers have got all of it, so a slow server that is as
+/// full as a fast one holds up the pulls from all.
 fn lag(mut servers: Vec<Server>) -> Vec<Server> {
     let rate = |server: &Server| server.up.min(server.down) / server.slowdown;
     let usable = servers.iter().filter(|server| server.usable).map(rate);
@@ -149,8 +151,8 @@ impl Planner {
         first.is_none() || hosts.any(|host| host != first)
     }
 
-    /// Cards that explain the times of workers: a server serves all workers with all bytes in as many seconds
-    /// as its slope says. Workers are no limit.
+    /// Cards that explain the times of workers: a server serves all workers with all bytes in as
+    /// many seconds as its slope says. Workers are no limit.
     fn cards_by_time(&self, workers: usize, servers: &[NodeId]) -> (Basis, (Vec<Card>, Vec<Card>)) {
         let card = |rate: f64| Card { up: rate, down: rate, known: false };
         let open = vec![card(f64::INFINITY); workers];
@@ -186,8 +188,8 @@ impl Planner {
         Server { slowdown, fixed, ..server.clone() }
     }
 
-    /// Gives what workers reported to planner C, if there is enough of it; and notes how rounds compare with
-    /// the model.
+    /// Gives what workers reported to planner C, if there is enough of it; and notes how rounds
+    /// compare with the model.
     pub(super) fn digest(&mut self, now: Duration, look: &Look) -> bool {
         if !self.times.is_news(self.members.workers.len()) || self.moving.is_some() {
             return false;
@@ -212,7 +214,8 @@ impl Planner {
         true
     }
 
-    /// Notes how rounds compare with the model; during a trial, how they compare with the old layout.
+    /// Notes how rounds compare with the model; during a trial, how they compare with the old
+    /// layout.
     fn compare(&mut self, measured: f64, look: &Look) {
         let Some(trial) = &mut self.on_trial else {
             return self.trial.note(measured, look.model.round_seconds(&look.loads));
@@ -239,7 +242,8 @@ mod tests {
         assert_eq!(used(&[20.0; 4]), [1.0; 4]);
         let two = used(&[200.0, 200.0, 50.0, 50.0]);
         assert_eq!(two[..2], [1.0; 2]);
-        // The average one is 2.5 times as fast, and 0.625 times as fast as the fastest: 1.875 tenths less.
+        // The average one is 2.5 times as fast, and 0.625 times as fast as the fastest: 1.875
+        // tenths less.
         assert!(two[2..].iter().all(|part| (part - 0.8125).abs() < 1e-9), "{two:?}");
         assert!((used(&[500.0, 500.0, 500.0, 1.0])[3] - LEAST_USED).abs() < 1e-9);
     }

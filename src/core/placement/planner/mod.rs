@@ -1,8 +1,8 @@
-//! The planner of a job: what nodes report goes in, plans come out (algorithms.md 4.9: A gives the prior,
-//! C corrects it, one planner with one set of shares).
+//! The planner of a job: what nodes report goes in, plans come out (algorithms.md 4.9: A gives the
+//! prior, C corrects it, one planner with one set of shares).
 //!
-//! Runs on the scheduler. Pure: time and chance are arguments, nothing is sent. Whoever runs it carries the
-//! plans out, and says when pieces have moved. Must not know how pieces travel.
+//! Runs on the scheduler. Pure: time and chance are arguments, nothing is sent. Whoever runs it
+//! carries the plans out, and says when pieces have moved. Must not know how pieces travel.
 
 mod busy;
 mod copies;
@@ -46,14 +46,17 @@ pub struct Settings {
     pub stragglers: Parameters,
     /// When one server more or fewer would do.
     pub scaling: ScalingParameters,
-    /// Servers in reserve are taken into use, and servers that are not needed emptied, without being asked.
+    /// Servers in reserve are taken into use, and servers that are not needed emptied, without
+    /// being asked.
     pub autoscale: bool,
     /// Between two looks at the job, at least (algorithms.md 2.4 looks every 5 s; a look costs
     /// less than a millisecond, and a change of the network should not cost several rounds).
     pub period: Duration,
-    /// A plan has to be worth it for that long: longer than it takes until all nodes have noticed a change.
+    /// A plan has to be worth it for that long: longer than it takes until all nodes have noticed a
+    /// change.
     pub settle: Duration,
-    /// How long the network is expected to stay as it is; what a move costs has to come back in that time.
+    /// How long the network is expected to stay as it is; what a move costs has to come back in
+    /// that time.
     pub steady: Duration,
 }
 
@@ -129,7 +132,8 @@ pub enum Report {
         /// The round.
         round: u64,
     },
-    /// A server: seconds of a round that it spends with requests, waiting for its processor included.
+    /// A server: seconds of a round that it spends with requests, waiting for its processor
+    /// included.
     Handler {
         /// The server.
         server: NodeId,
@@ -249,8 +253,8 @@ impl Planner {
         self.candidate = None;
     }
 
-    /// Where all pieces are: at the start, when keys are added, and when the moves of a plan are done (or were
-    /// given up). Ends the plan that is being carried out.
+    /// Where all pieces are: at the start, when keys are added, and when the moves of a plan are
+    /// done (or were given up). Ends the plan that is being carried out.
     ///
     /// # Errors
     /// It is no layout; the old one stays.
@@ -267,8 +271,9 @@ impl Planner {
             // Nobody asked us: what is on trial is no longer what is measured.
             self.on_trial = None;
         }
-        // In the first round pieces change one after the other (they can be cut from then on). A plan that is worth
-        // it need not wait until that is over: it is made anew from the layout of that moment.
+        // In the first round pieces change one after the other (they can be cut from then on). A
+        // plan that is worth it need not wait until that is over: it is made anew from the layout
+        // of that moment.
         self.summary = Summary::of(&layout);
         self.layout = layout;
         Ok(())

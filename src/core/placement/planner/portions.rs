@@ -1,6 +1,7 @@
-//! Servers that are to be emptied, and live, give up a portion of their pieces in each round: all at once would hold up
-//! the round in which they go. What was at servers that are gone moves at once, and so do keys of applications with their own
-//! handlers: nobody counts their rounds, and one of them alone may be more than a portion.
+//! Servers that are to be emptied, and live, give up a portion of their pieces in each round: all
+//! at once would hold up the round in which they go. What was at servers that are gone moves at
+//! once, and so do keys of applications with their own handlers: nobody counts their rounds, and
+//! one of them alone may be more than a portion.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use crate::placement::layout::{Plan, apply};
 use crate::placement::shares;
 use crate::wire::NodeId;
 
-/// What moves in one round takes a server that part of the round. It travels once to its new owner and once more to the copy
-/// there.
+/// What moves in one round takes a server that part of the round. It travels once to its new owner
+/// and once more to the copy there.
 const PART: f64 = 0.125;
-/// A round that is not over after so many times the usual one, and after that long at least, is not waited for: perhaps
-/// nobody trains just now.
+/// A round that is not over after so many times the usual one, and after that long at least, is not
+/// waited for: perhaps nobody trains just now.
 const ROUNDS: f64 = 2.0;
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
@@ -39,7 +40,8 @@ impl Planner {
         self.newest_round() < self.switch_round && now.saturating_sub(since) < limit
     }
 
-    /// As much of a plan that must be as one round bears; all of it if that is no more, or if it is urgent.
+    /// As much of a plan that must be as one round bears; all of it if that is no more, or if it is
+    /// urgent.
     pub(super) fn portion(&mut self, now: Duration, look: &Look, plan: Plan) -> Plan {
         self.portion_at = None;
         if !self.is_no_hurry() {
@@ -86,7 +88,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Two workers; three servers with 20 keys each, of which the first is to be emptied, or is gone.
+    /// Two workers; three servers with 20 keys each, of which the first is to be emptied, or is
+    /// gone.
     fn emptied(gone: bool) -> Planner {
         let layout: Vec<PieceLoad> =
             (0..60).map(|key| piece(key, 0, 10_000, 8 + 2 * (key as i32 % 3))).collect();
@@ -128,7 +131,8 @@ mod tests {
             round += 2;
             planner.report(now, super::super::Report::Progress { round });
         }
-        // Two workers push 60 keys to two servers: 60 for each of them, an eighth of it is 7; with a state as large, fewer.
+        // Two workers push 60 keys to two servers: 60 for each of them, an eighth of it is 7; with
+        // a state as large, fewer.
         assert!(
             portions.len() >= 3 && portions.iter().all(|portion| *portion <= 7),
             "{portions:?}"

@@ -58,8 +58,8 @@ pub struct Status {
     pub rollbacks: u64,
     /// Bytes that plans moved.
     pub moved_bytes: u64,
-    /// The server that the last plan relieved, and what kept it. None: it was not made for a server that is
-    /// slow.
+    /// The server that the last plan relieved, and what kept it. None: it was not made for a server
+    /// that is slow.
     pub relieved: Option<(NodeId, Cause)>,
     /// Why the last plan was made.
     pub reason: String,
@@ -90,8 +90,9 @@ impl Planner {
         }
     }
 
-    /// What is counted on, in one line for logs: for each node what it can send and receive in Mbit/s (`~`: not
-    /// measured), for each server the seconds of a round by its card and as workers see it.
+    /// What is counted on, in one line for logs: for each node what it can send and receive in
+    /// Mbit/s (`~`: not measured), for each server the seconds of a round by its card and as
+    /// workers see it.
     #[must_use]
     pub fn describe(&self, now: Duration) -> Option<String> {
         let look = self.look(now)?;
@@ -154,8 +155,8 @@ impl Planner {
         Some((id, self.cause_of(index, now, look)))
     }
 
-    /// What keeps a server: compared with what its card could do, and how much of the bytes it had for that,
-    /// when pieces last moved; before that, with the others.
+    /// What keeps a server: compared with what its card could do, and how much of the bytes it had
+    /// for that, when pieces last moved; before that, with the others.
     fn cause_of(&self, index: usize, now: Duration, look: &Look) -> Cause {
         let servers = look.plain.servers();
         let rates = || servers.iter().map(|server| server.up.min(server.down));

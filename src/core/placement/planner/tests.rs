@@ -19,8 +19,8 @@ fn status(lab: &Lab) -> Status {
     lab.planner.status(Duration::from_secs_f64(lab.now))
 }
 
-/// algorithms.md 2.8: ResNet-50, 8 workers, 4 servers; the time by MXNet's hash over the time with shares
-/// that follow the network, both as fluids.
+/// algorithms.md 2.8: ResNet-50, 8 workers, 4 servers; the time by MXNet's hash over the time with
+/// shares that follow the network, both as fluids.
 #[test]
 fn the_table_of_speedups() {
     for (rates, gain) in [([1.0, 1.0, 0.25, 0.25], 2.58), ([1.0, 1.0, 1.0, 0.1], 7.95)] {
@@ -49,7 +49,8 @@ fn a_slow_server_is_relieved_within_seconds() {
         let rounds = lab.play(120.0);
         let last = rounds.last().unwrap();
         println!(
-            "copies {copies}: hash {hash:.2} s, then {last:.2} s, best {:.2} s, {} plans, {:.3} moved",
+            "copies {copies}: hash {hash:.2} s, then {last:.2} s, best {:.2} s, {} plans, {:.3} \
+             moved",
             lab.best(),
             lab.plans.len(),
             lab.moved_since(0)
@@ -82,8 +83,8 @@ fn equal_rates_and_noise_for_200_rounds_move_nothing() {
     }
 }
 
-/// PSLD's three causes one after the other (algorithms.md 4.8): within 20 % of the optimum in at most
-/// five decisions, less than 0.3 of the model moved for each.
+/// PSLD's three causes one after the other (algorithms.md 4.8): within 20 % of the optimum in at
+/// most five decisions, less than 0.3 of the model moved for each.
 #[test]
 fn three_causes_are_told_apart_and_cured() {
     // A huge tensor at one server, and the rest spread.
@@ -107,7 +108,8 @@ fn three_causes_are_told_apart_and_cured() {
         let (after, best) = (seconds(lab), lab.best());
         let (decisions, moved) = (lab.plans.len() - plans, lab.moved_since(plans));
         println!(
-            "{name}: {before:.2} s -> {after:.2} s, best {best:.2} s, {decisions} decisions, {moved:.3} moved, {seen:?}"
+            "{name}: {before:.2} s -> {after:.2} s, best {best:.2} s, {decisions} decisions, \
+             {moved:.3} moved, {seen:?}"
         );
         assert!(after < best * 1.2 && decisions <= 5 && moved < 0.3, "{name}");
         if let Some(expected) = expected {
@@ -125,8 +127,8 @@ fn three_causes_are_told_apart_and_cured() {
     cure(&mut lab, "processor back", None);
 }
 
-/// Rates redrawn every minute: within three rounds eta of the model is 0.8 or more again, though a plan
-/// takes effect only a round after the one in which it was made.
+/// Rates redrawn every minute: within three rounds eta of the model is 0.8 or more again, though a
+/// plan takes effect only a round after the one in which it was made.
 #[test]
 fn changing_rates_are_followed() {
     let mut chance = Random::new(20);
@@ -150,7 +152,8 @@ fn changing_rates_are_followed() {
     }
     let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len() as f64;
     println!("eta {:.3}, late {:.3}, {} plans", mean(&all), mean(&late), lab.plans.len());
-    // In some draws a server that was slow, and so held little, is known to be fast only after the first plan.
+    // In some draws a server that was slow, and so held little, is known to be fast only after the
+    // first plan.
     assert!(low <= 10, "{low} rounds below 0.8 after the third");
     assert!(lab.plans.len() <= 60 && mean(&late) > 0.93);
     assert!(lab.layout.len() < 1000, "{} pieces", lab.layout.len());
@@ -184,8 +187,8 @@ fn a_plan_for_what_was_not_known_yet_is_soon_followed_by_another() {
     assert_eq!(rounds(&lab), u64::MAX, "{:?}", status(&lab));
 }
 
-/// What is taken from a slow server and given back to it, or what one huge tensor is cut into, has to lie so that servers
-/// that send need not wait for those that still receive.
+/// What is taken from a slow server and given back to it, or what one huge tensor is cut into, has
+/// to lie so that servers that send need not wait for those that still receive.
 #[test]
 fn servers_get_their_parts_of_a_tensor_at_about_the_same_time() {
     let settings = Settings::default();
@@ -229,7 +232,8 @@ fn without_links_the_times_of_workers_are_enough() {
     assert!((shown.predicted.unwrap() / after - 1.0).abs() < 0.2, "{shown:?}");
 }
 
-/// All on one host: its card takes no part, whatever is measured over it, and times differ by chance.
+/// All on one host: its card takes no part, whatever is measured over it, and times differ by
+/// chance.
 #[test]
 fn on_one_host_only_a_straggler_counts() {
     let layout = resnet50_by_hash(2);
@@ -263,8 +267,8 @@ fn a_link_that_lies_is_found_out() {
     assert!(after < 1.15 * best && lab.plans.len() <= 4, "{after} {best} {}", lab.plans.len());
 }
 
-/// Something that no model has makes every other layout worse: the plan goes back, and the next one waits
-/// longer each time.
+/// Something that no model has makes every other layout worse: the plan goes back, and the next one
+/// waits longer each time.
 #[test]
 fn what_turns_out_worse_goes_back() {
     let layout = resnet50_by_hash(2);
@@ -297,7 +301,8 @@ fn what_turns_out_worse_goes_back() {
     for plan in &lab.plans {
         println!("{plan}");
     }
-    // Each second one goes back: at home from the second switch to the third, from the fourth to the fifth, ...
+    // Each second one goes back: at home from the second switch to the third, from the fourth to
+    // the fifth, ...
     let pauses: Vec<i32> =
         out.windows(2).skip(1).step_by(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(
@@ -347,7 +352,8 @@ fn a_changed_network_ends_the_wait_after_a_plan_that_went_back() {
     assert!(lab.plans.len() > plans && seconds(&lab) < 1.3 * lab.best(), "{} s", seconds(&lab));
 }
 
-/// A plan that turns out badly in another network than it was made for: it does not go back, and nothing waits for that.
+/// A plan that turns out badly in another network than it was made for: it does not go back, and
+/// nothing waits for that.
 #[test]
 fn what_was_begun_in_another_network_is_not_judged() {
     let tried = || {
@@ -386,7 +392,8 @@ fn what_was_begun_in_another_network_is_not_judged() {
     }
 }
 
-/// A server that has next to nothing, and seems slow: rounds end before it could be done, so it is not.
+/// A server that has next to nothing, and seems slow: rounds end before it could be done, so it is
+/// not.
 #[test]
 fn rounds_refute_a_card_of_which_hardly_anything_is_seen() {
     let mut layout = spread(100.0 * MB, 160, &[8, 12, 14]);

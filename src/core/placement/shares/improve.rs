@@ -1,5 +1,5 @@
-//! The last step where pieces cannot be cut as the target wants: whole pieces of the slowest server go
-//! elsewhere, or change places, as long as that makes the round shorter.
+//! The last step where pieces cannot be cut as the target wants: whole pieces of the slowest server
+//! go elsewhere, or change places, as long as that makes the round shorter.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
-//! Planner A: shares of the servers that follow the network (algorithms.md 2.3 and 2.4). The model says how
-//! much each server should hold; the least that must move is moved, so that each server holds something of all parts of a
-//! round and has something to receive and to send all the time. Large keys are cut for it.
+//! Planner A: shares of the servers that follow the network (algorithms.md 2.3 and 2.4). The model
+//! says how much each server should hold; the least that must move is moved, so that each server
+//! holds something of all parts of a round and has something to receive and to send all the time.
+//! Large keys are cut for it.
 //!
-//! Pure and deterministic: the same layout and model give the same plan. Must not know how rates were
-//! measured, nor when to ask: [`super::planner`] does.
+//! Pure and deterministic: the same layout and model give the same plan. Must not know how rates
+//! were measured, nor when to ask: [`super::planner`] does.
 
 mod improve;
 mod rounding;
@@ -31,8 +32,8 @@ pub struct Parameters {
     /// Rounds over which a move has to pay: how long the network is expected to stay as it is
     /// (H of algorithms.md 2.3).
     pub horizon: f64,
-    /// Bytes per second at which pieces move; a byte moved costs its time at that rate. None: the rate of
-    /// the average server.
+    /// Bytes per second at which pieces move; a byte moved costs its time at that rate. None: the
+    /// rate of the average server.
     pub move_rate: Option<f64>,
 }
 
@@ -59,8 +60,8 @@ struct Need {
     joining: bool,
 }
 
-/// A plan for that layout, `rounds` after the last switch. None: nothing is worth moving. Pieces whose
-/// owner is no usable server of the model move in any case, whatever the parameters say.
+/// A plan for that layout, `rounds` after the last switch. None: nothing is worth moving. Pieces
+/// whose owner is no usable server of the model move in any case, whatever the parameters say.
 ///
 /// # Errors
 /// The layout is none.
@@ -84,7 +85,8 @@ pub fn plan(
     plan_towards(&pieces, model, &target, parameters)
 }
 
-/// A plan towards given loads (in the order of [`Model::servers`]), if it keeps what [`plan`] promises.
+/// A plan towards given loads (in the order of [`Model::servers`]), if it keeps what [`plan`]
+/// promises.
 ///
 /// # Errors
 /// The layout is none.
@@ -122,8 +124,8 @@ fn need(model: &Model, loads: &[f64], homeless: f64) -> Need {
     Need { forced, joining: servers().any(|(server, load)| server.usable && *load <= 0.0) }
 }
 
-/// The seconds that count: of the round; of the servers alone if one joins, since he shall take part
-/// even where workers decide the round.
+/// The seconds that count: of the round; of the servers alone if one joins, since he shall take
+/// part even where workers decide the round.
 fn seconds(model: &Model, loads: &[f64], need: Need) -> f64 {
     if need.joining { model.servers_seconds(loads) } else { model.round_seconds(loads) }
 }
@@ -138,8 +140,8 @@ fn is_promising(model: &Model, loads: &[f64], need: Need, parameters: &Parameter
     need.joining || model.round_seconds(loads) >= bound * (1.0 + parameters.theta)
 }
 
-/// Whether the round becomes shorter by enough, and the time saved until the network changes is more
-/// than the time it costs to move.
+/// Whether the round becomes shorter by enough, and the time saved until the network changes is
+/// more than the time it costs to move.
 fn pays(
     model: &Model,
     (old, new): (&[f64], &[f64]),
@@ -153,8 +155,8 @@ fn pays(
     before >= after * (1.0 + theta(need, parameters)) && (need.joining || saved > cost)
 }
 
-/// Seconds of a round that a byte of value is worth: the time to move it with its state, spread over
-/// the rounds of the horizon.
+/// Seconds of a round that a byte of value is worth: the time to move it with its state, spread
+/// over the rounds of the horizon.
 fn price(model: &Model, pieces: &[PieceLoad], parameters: &Parameters) -> f64 {
     let sum = |of: fn(&PieceLoad) -> u64| pieces.iter().map(|piece| bytes(of(piece))).sum::<f64>();
     let (values, states) = (sum(|piece| piece.bytes), sum(|piece| piece.state_bytes));

@@ -1,10 +1,10 @@
-//! From loads to pieces: whoever has too much gives it up, and whoever has too little gets it, the largest first
-//! (algorithms.md 2.4, minimal-movement rounding and best-fit decreasing). Large pieces are cut where whole ones do not
-//! fit.
+//! From loads to pieces: whoever has too much gives it up, and whoever has too little gets it, the
+//! largest first (algorithms.md 2.4, minimal-movement rounding and best-fit decreasing). Large
+//! pieces are cut where whole ones do not fit.
 //!
-//! What a server gives up, and what it keeps, is spread over the round ([`super::spread`]): a tensor can be pulled when all
-//! of it was pushed, so a server that holds a lot of one tensor and nothing of the others first receives and then sends,
-//! where it could do both at once.
+//! What a server gives up, and what it keeps, is spread over the round ([`super::spread`]): a
+//! tensor can be pulled when all of it was pushed, so a server that holds a lot of one tensor and
+//! nothing of the others first receives and then sends, where it could do both at once.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ struct Draft<'a> {
     counts: BTreeMap<Key, usize>,
 }
 
-/// The layout whose loads come near the target, with as little moved as possible. The pieces must be
-/// sorted.
+/// The layout whose loads come near the target, with as little moved as possible. The pieces must
+/// be sorted.
 pub(super) fn round(
     pieces: &[PieceLoad],
     model: &Model,
@@ -101,7 +101,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Takes what is too much from everybody; all else is kept. What nobody may keep is taken whole.
+    /// Takes what is too much from everybody; all else is kept. What nobody may keep is taken
+    /// whole.
     fn release(&mut self, pieces: &[PieceLoad]) -> Vec<PieceLoad> {
         let mut by_owner = BTreeMap::<NodeId, Vec<&PieceLoad>>::new();
         for piece in pieces {
@@ -119,7 +120,8 @@ impl Draft<'_> {
         released
     }
 
-    /// Takes from one server, whose pieces come in the order of the round, what is above its target.
+    /// Takes from one server, whose pieces come in the order of the round, what is above its
+    /// target.
     fn release_from(
         &mut self,
         index: usize,
@@ -152,9 +154,9 @@ impl Draft<'_> {
         released.push(piece);
     }
 
-    /// Takes about as much as is too much, from the parts of the round up to which it holds more than its due; returns what is
-    /// kept. It goes through the pieces and sums up what is to be kept, or given up, whichever is less, until that is worth a
-    /// piece.
+    /// Takes about as much as is too much, from the parts of the round up to which it holds more
+    /// than its due; returns what is kept. It goes through the pieces and sums up what is to be
+    /// kept, or given up, whichever is less, until that is worth a piece.
     fn release_evenly(
         &mut self,
         index: usize,
@@ -183,7 +185,8 @@ impl Draft<'_> {
         kept
     }
 
-    /// About that many bytes of a piece, and what is left: all or none of one that cannot be cut so, whatever is nearer.
+    /// About that many bytes of a piece, and what is left: all or none of one that cannot be cut
+    /// so, whatever is nearer.
     fn take(&mut self, piece: PieceLoad, amount: f64) -> (Option<PieceLoad>, Option<PieceLoad>) {
         let size = bytes(piece.bytes);
         if size <= amount {
@@ -197,7 +200,8 @@ impl Draft<'_> {
         if size <= 2.0 * amount { (Some(piece), None) } else { (None, Some(piece)) }
     }
 
-    /// Takes whole pieces, which come in descending order of size, while there is too much; returns what is kept.
+    /// Takes whole pieces, which come in descending order of size, while there is too much; returns
+    /// what is kept.
     fn release_whole(
         &mut self,
         index: usize,
@@ -277,8 +281,8 @@ impl Draft<'_> {
         nearest.into_iter().find(fits)
     }
 
-    /// Gives away what was taken, in the order of the round: to whoever lacks most of what should be his up to there; cut if
-    /// that is less.
+    /// Gives away what was taken, in the order of the round: to whoever lacks most of what should
+    /// be his up to there; cut if that is less.
     fn place(&mut self, released: Vec<PieceLoad>) {
         let mut rest = in_order(released);
         let mut reached = Reached::new(&self.pieces, &rest, self.loads.len());
@@ -331,8 +335,8 @@ impl Draft<'_> {
         self.usable().reduce(|best, index| if of(index) > of(best) { index } else { best })
     }
 
-    /// Who is, with the piece, furthest below his target, or least above it, as a part of it: the former
-    /// owner if he is as good as any.
+    /// Who is, with the piece, furthest below his target, or least above it, as a part of it: the
+    /// former owner if he is as good as any.
     fn best_for(&self, piece: &PieceLoad) -> Option<usize> {
         let home = self.model.index_of(piece.owner);
         let filled = |index: usize| {

@@ -1,7 +1,7 @@
-//! From which parts of a round a server gives something up: from those up to which it holds more than is due to it, of
-//! each tensor as much as of the whole round. So no server gets its part of a tensor later than the others, who could not
-//! answer before; and a tensor that lies at one server alone, which nobody could pull before that one has got all of it, is
-//! the first to be shared.
+//! From which parts of a round a server gives something up: from those up to which it holds more
+//! than is due to it, of each tensor as much as of the whole round. So no server gets its part of a
+//! tensor later than the others, who could not answer before; and a tensor that lies at one server
+//! alone, which nobody could pull before that one has got all of it, is the first to be shared.
 //!
 //! Pure arithmetic about one layout.
 
@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 use crate::placement::cost::bytes;
 use crate::placement::layout::PieceLoad;
 
-/// Steps of the search for the part of a round by which all is due: halves, so what is missing is no byte.
+/// Steps of the search for the part of a round by which all is due: halves, so what is missing is
+/// no byte.
 const STEPS: usize = 60;
 
 /// Where in a round its tensors are.
 pub(super) struct Spread {
-    /// For each position the part of the round up to and with it: all of its pieces are exchanged together.
+    /// For each position the part of the round up to and with it: all of its pieces are exchanged
+    /// together.
     ends: BTreeMap<u64, f64>,
 }
 
@@ -35,12 +37,13 @@ impl Spread {
         Self { ends }
     }
 
-    /// Of each of these pieces of one server, which come in the order of the round, the bytes to give up, if it is to give
-    /// up that many in all.
+    /// Of each of these pieces of one server, which come in the order of the round, the bytes to
+    /// give up, if it is to give up that many in all.
     pub(super) fn given_up(&self, own: &[PieceLoad], amount: f64) -> Vec<f64> {
         let load: f64 = own.iter().map(|piece| bytes(piece.bytes)).sum();
         let keeps = (load - amount).max(0.0);
-        // Who holds most of it early in the round cannot keep so much if that is due to him at the end alone.
+        // Who holds most of it early in the round cannot keep so much if that is due to him at the
+        // end alone.
         let (mut enough, mut too_late) = (0.0, 1.0);
         for _ in 0..STEPS {
             let middle = f64::midpoint(enough, too_late);
@@ -51,8 +54,8 @@ impl Spread {
         own.iter().zip(kept).map(|(piece, kept)| bytes(piece.bytes) - kept).collect()
     }
 
-    /// What a server keeps of each of its pieces if at no place it has more than is due there, and it is due by that part of
-    /// the round, evenly.
+    /// What a server keeps of each of its pieces if at no place it has more than is due there, and
+    /// it is due by that part of the round, evenly.
     fn kept(&self, own: &[PieceLoad], keeps: f64, by: f64) -> impl Iterator<Item = f64> {
         let mut held = 0.0;
         own.iter().map(move |piece| {

@@ -61,8 +61,8 @@ fn a_slow_server_gets_its_share() {
     }
 }
 
-/// How far a server's part of what comes first in a round is from its part of the whole round, at the worst place; as a
-/// part of what it holds.
+/// How far a server's part of what comes first in a round is from its part of the whole round, at
+/// the worst place; as a part of what it holds.
 fn unevenness(layout: &[PieceLoad], id: NodeId) -> f64 {
     let mut order: Vec<&PieceLoad> = layout.iter().collect();
     order.sort_by_key(|piece| piece.position);
@@ -77,7 +77,8 @@ fn unevenness(layout: &[PieceLoad], id: NodeId) -> f64 {
     worst
 }
 
-/// MXNet pulls a tensor when all servers have got all of it: nobody should get to it much later than the others.
+/// MXNet pulls a tensor when all servers have got all of it: nobody should get to it much later
+/// than the others.
 #[test]
 fn servers_hold_something_of_all_parts_of_a_round() {
     let layout = resnet50_by_hash(4);
@@ -97,8 +98,8 @@ fn equal_rates_move_nothing() {
         let model = model_of(&[50.0 * MB; 8], &vec![50.0 * MB; servers]);
         assert_eq!(planned(&layout, &model), None, "{servers} servers");
     }
-    // With 3 servers `key * 9973 % 3` is `key % 3`, and as each convolution has three tensors, all large
-    // ones are at server 0. With 8 chance is enough. One plan, and no other.
+    // With 3 servers `key * 9973 % 3` is `key % 3`, and as each convolution has three tensors, all
+    // large ones are at server 0. With 8 chance is enough. One plan, and no other.
     for (servers, most) in [(3, 0.57), (8, 0.16)] {
         let layout = resnet50_by_hash(servers);
         let model = model_of(&[50.0 * MB; 8], &vec![50.0 * MB; servers]);
@@ -260,7 +261,8 @@ proptest! {
             ..Server::new(8 + 2 * i as NodeId, rate * MB, rate * MB)
         };
         let servers: Vec<Server> = rates.iter().zip(&usable).enumerate().map(server).collect();
-        let workers = (0..3).map(|i| Worker { id: 9 + 2 * i, up: 100.0 * MB, down: 90.0 * MB, host: None });
+        let worker = |i| Worker { id: 9 + 2 * i, up: 100.0 * MB, down: 90.0 * MB, host: None };
+        let workers = (0..3).map(worker);
         let replicas = if ratio == 0 { Replicas::None } else { Replicas::Next { ratio: 1.0 } };
         let model = Model::new(Exchange::Overlapped, workers.collect(), servers, &[], &replicas);
         let mut layout = layout;

@@ -92,7 +92,8 @@ mod tests {
         assert_eq!(cause(&Evidence { load: 2.2, ..usual }), Cause::Assignment);
         assert_eq!(cause(&Evidence { rate: 0.25, ..usual }), Cause::Bandwidth);
         assert_eq!(cause(&Evidence { slowdown: 3.3, ..usual }), Cause::Computation);
-        // Its receiver is slow, so that its links look slow; but its handlers say where the time goes.
+        // Its receiver is slow, so that its links look slow; but its handlers say where the time
+        // goes.
         let waits = Evidence { starved: true, rate: 0.3, load: 1.5, ..usual };
         assert_eq!(cause(&waits), Cause::Computation);
         let starved = Evidence { rate: 0.3, handler_seconds: Some(0.8), ..usual };

@@ -1,9 +1,11 @@
-//! Planner C: what workers see of the servers (PSLD; algorithms.md 4). Cards do not explain everything: a
-//! server whose processor is busy elsewhere is slow with the best network. So workers time each
-//! server, and where one takes longer than its card says, that is learnt and planned with.
+//! Planner C: what workers see of the servers (PSLD; algorithms.md 4). Cards do not explain
+//! everything: a server whose processor is busy elsewhere is slow with the best network. So workers
+//! time each server, and where one takes longer than its card says, that is learnt and planned
+//! with.
 //!
-//! [`Profile`] runs on each worker, the rest on the scheduler. Pure; time and chance are arguments. Must not
-//! decide what moves: it corrects the model, and planner A plans with it (algorithms.md 4.9).
+//! [`Profile`] runs on each worker, the rest on the scheduler. Pure; time and chance are arguments.
+//! Must not decide what moves: it corrects the model, and planner A plans with it (algorithms.md
+//! 4.9).
 
 mod cause;
 mod fit;
@@ -39,7 +41,8 @@ pub struct Parameters {
     pub regime: f64,
     /// How often a plan tries something else than the best known (algorithms.md 4.5).
     pub exploration: f64,
-    /// What the exploration is multiplied with at each report without a straggler (algorithms.md 4.5).
+    /// What the exploration is multiplied with at each report without a straggler (algorithms.md
+    /// 4.5).
     pub calm: f64,
     /// Deviation of the logarithm of what is tried (algorithms.md 4.5).
     pub boldness: f64,
@@ -62,9 +65,9 @@ impl Default for Parameters {
     }
 }
 
-/// No server is believed to be slower by more: a share that is next to nothing could not be timed, and so
-/// never be corrected (algorithms.md 4.5 keeps a share of 2 % for that; this keeps as much, unless
-/// the card is slow as well).
+/// No server is believed to be slower by more: a share that is next to nothing could not be timed,
+/// and so never be corrected (algorithms.md 4.5 keeps a share of 2 % for that; this keeps as much,
+/// unless the card is slow as well).
 const SLOWEST: f64 = 32.0;
 /// Times of servers that should take less than that part of the longest say nothing.
 const TOO_SHORT: f64 = 0.05;
@@ -235,8 +238,9 @@ impl Stragglers {
         Correction { slowdown: slowdown.powf(faded), fixed }
     }
 
-    /// What to try instead: as rarely as the exploration says, a factor for the share of each server
-    /// whose times are far from the expected ones. `random` gives numbers evenly from [0, 1).
+    /// What to try instead: as rarely as the exploration says, a factor for the share of each
+    /// server whose times are far from the expected ones. `random` gives numbers evenly from [0,
+    /// 1).
     pub fn explore(&self, random: &mut dyn FnMut() -> f64) -> BTreeMap<NodeId, f64> {
         if random() >= self.exploration {
             return BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Whether the job would do better with one server more, or as well with one fewer (algorithms.md 4.6).
+//! Whether the job would do better with one server more, or as well with one fewer (algorithms.md
+//! 4.6).
 
 use std::time::Duration;
 
@@ -60,8 +61,9 @@ impl Scaler {
         Self { parameters, candidate: None, last_step: None }
     }
 
-    /// One look. `reserve`: servers of the model that are not usable but could be. `total`: bytes of a round;
-    /// `round`: its seconds as measured; `move_rate`: bytes per second at which pieces move.
+    /// One look. `reserve`: servers of the model that are not usable but could be. `total`: bytes
+    /// of a round; `round`: its seconds as measured; `move_rate`: bytes per second at which pieces
+    /// move.
     pub fn look(
         &mut self,
         now: Duration,
@@ -94,8 +96,9 @@ impl Scaler {
         reserve: &[NodeId],
         (total, round, move_rate): (f64, f64, f64),
     ) -> Option<Scaling> {
-        // Workers seem to be full whenever servers are: what they can send shows only when servers can
-        // take more. So servers alone are looked at, and the step is judged by what comes of it.
+        // Workers seem to be full whenever servers are: what they can send shows only when servers
+        // can take more. So servers alone are looked at, and the step is judged by what comes of
+        // it.
         let model = model.without_workers();
         let now = model.bound(total);
         if now <= self.parameters.bottleneck * round {

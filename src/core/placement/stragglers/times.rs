@@ -115,7 +115,8 @@ impl Times {
         }
     }
 
-    /// Whether most of so many workers have reported. One alone may have timed how it made the keys, which is no round.
+    /// Whether most of so many workers have reported. One alone may have timed how it made the
+    /// keys, which is no round.
     #[must_use]
     pub fn are_of_most(&self, workers: usize) -> bool {
         self.reports.len() * 2 > workers
@@ -159,7 +160,8 @@ impl Times {
         median(self.since(since).map(|report| report.round_seconds))
     }
 
-    /// Seconds of each server, median over workers: robust against a slow worker (algorithms.md 4.3).
+    /// Seconds of each server, median over workers: robust against a slow worker (algorithms.md
+    /// 4.3).
     #[must_use]
     pub fn server_seconds(&self, since: u64) -> BTreeMap<NodeId, f64> {
         let mut times = BTreeMap::<NodeId, Vec<f64>>::new();
@@ -169,8 +171,8 @@ impl Times {
         times.into_iter().filter_map(|(server, times)| Some((server, median(times)?))).collect()
     }
 
-    /// Workers that wait longer than the others for every server alike: that is their own matter, and moves
-    /// nothing.
+    /// Workers that wait longer than the others for every server alike: that is their own matter,
+    /// and moves nothing.
     #[must_use]
     pub fn slow_workers(&self) -> Vec<NodeId> {
         let typical =

@@ -1,5 +1,5 @@
-//! Whether a switch was for the better: the rounds after it against what the old layout would take now
-//! (algorithms.md 4.5).
+//! Whether a switch was for the better: the rounds after it against what the old layout would take
+//! now (algorithms.md 4.5).
 
 use std::collections::VecDeque;
 
@@ -63,9 +63,9 @@ impl Trial {
         median(self.ratios.iter().copied())
     }
 
-    /// Rounds with the new layout against what the old one would have taken: above 1 they are longer.
-    /// `old`: what the model says that the old layout takes with the network as it is now, so that
-    /// a network that has changed meanwhile is not blamed on the plan.
+    /// Rounds with the new layout against what the old one would have taken: above 1 they are
+    /// longer. `old`: what the model says that the old layout takes with the network as it is now,
+    /// so that a network that has changed meanwhile is not blamed on the plan.
     #[must_use]
     pub fn compare(&self, measured: f64, old: f64) -> Option<f64> {
         let factor = measured / (self.ratio()? * old);

@@ -1,6 +1,6 @@
-//! A small simulation for the tests of this room: rounds of push and pull as fluids that share cards fairly
-//! (max-min), in the time that this takes. It knows nothing of the model under test: flows are between
-//! single nodes, and a round is over when the last one is.
+//! A small simulation for the tests of this room: rounds of push and pull as fluids that share
+//! cards fairly (max-min), in the time that this takes. It knows nothing of the model under test:
+//! flows are between single nodes, and a round is over when the last one is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,7 +68,8 @@ pub(crate) struct Lab {
     pub(crate) layout: Vec<PieceLoad>,
     /// Bytes to the copy for each byte of value.
     pub(crate) copies: f64,
-    /// Which server keeps the copies of which, where that was decided; all others are at the next server.
+    /// Which server keeps the copies of which, where that was decided; all others are at the next
+    /// server.
     pub(crate) pairs: CopyPairs,
     /// Measured numbers are off by up to that part.
     pub(crate) noise: f64,
@@ -285,8 +286,8 @@ impl Lab {
         rates
     }
 
-    /// Plays a round and all that nodes tell meanwhile. A plan takes effect when the round is over. Gives the
-    /// seconds.
+    /// Plays a round and all that nodes tell meanwhile. A plan takes effect when the round is over.
+    /// Gives the seconds.
     pub(crate) fn round(&mut self) -> f64 {
         if let Some((wait, _)) = &mut self.pending {
             *wait -= 1;

@@ -47,7 +47,8 @@ pub(crate) fn spread(total: f64, keys: usize, owners: &[NodeId]) -> Vec<PieceLoa
     (0..keys).map(|key| piece(key as Key, 0, elements, owners[key % owners.len()])).collect()
 }
 
-/// The 161 tensors of ResNet-50 (He et al. 2015) that are trained, in elements: 25,557,032 together.
+/// The 161 tensors of ResNet-50 (He et al. 2015) that are trained, in elements: 25,557,032
+/// together.
 pub(crate) fn resnet50() -> Vec<u64> {
     let mut sizes = Vec::new();
     let convolution = |sizes: &mut Vec<u64>, from: u64, to: u64, side: u64| {
@@ -89,8 +90,9 @@ pub(crate) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
     layout
 }
 
-/// Seconds of a round in which a tensor is pulled when all of it was pushed: so many workers push all tensors in their order,
-/// and pull each as soon as they may; servers have these rates, in bytes per second, and workers are no limit.
+/// Seconds of a round in which a tensor is pulled when all of it was pushed: so many workers push
+/// all tensors in their order, and pull each as soon as they may; servers have these rates, in
+/// bytes per second, and workers are no limit.
 pub(crate) fn pipelined(layout: &[PieceLoad], workers: f64, rates: &BTreeMap<NodeId, f64>) -> f64 {
     let mut tensors = BTreeMap::<u64, BTreeMap<NodeId, f64>>::new();
     for piece in layout {

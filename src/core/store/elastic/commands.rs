@@ -1,7 +1,7 @@
-//! Commands of workers, and what servers tell each other of them (docs/elastic.md, "Joining and leaving"). A
-//! server that joined hears of none itself. One that did not may hear of one later than the server that sends
-//! it a piece. So before each transfer that depends on commands goes what the receiver may not know. May touch
-//! what the store may.
+//! Commands of workers, and what servers tell each other of them (docs/elastic.md, "Joining and
+//! leaving"). A server that joined hears of none itself. One that did not may hear of one later
+//! than the server that sends it a piece. So before each transfer that depends on commands goes
+//! what the receiver may not know. May touch what the store may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -128,8 +128,8 @@ impl Settings {
 }
 
 impl Elastic {
-    /// True on a server that joined and has not heard yet what workers told the others: of the one with the lowest
-    /// id, and if that is this one, of all others.
+    /// True on a server that joined and has not heard yet what workers told the others: of the one
+    /// with the lowest id, and if that is this one, of all others.
     pub(super) fn waits_for_commands(&self) -> bool {
         let Settings { joins, sponsored_since, ended, asked, .. } = &self.settings;
         let lacks = |server: &NodeId| {
@@ -149,8 +149,9 @@ impl Elastic {
 }
 
 impl Store {
-    /// A command of a worker, in a job whose pieces move: obeys it, unless it is stop or the profiler's, which
-    /// are its owner's, and sees to it that servers that joined obey it before it is answered.
+    /// A command of a worker, in a job whose pieces move: obeys it, unless it is stop or the
+    /// profiler's, which are its owner's, and sees to it that servers that joined obey it before it
+    /// is answered.
     ///
     /// # Errors
     /// It cannot be obeyed; nothing has changed.
@@ -246,7 +247,8 @@ impl Store {
             (Head::Controller, Some(body)) => {
                 let optimizer = self.read_optimizer(body);
                 if transfer.number <= self.generations.current() {
-                    // Who tells it has not heard of the newer one, and will send what it did by this one.
+                    // Who tells it has not heard of the newer one, and will send what it did by
+                    // this one.
                     if let Ok(optimizer) = optimizer {
                         self.generations.keep_former(transfer.number, Arc::new(optimizer));
                     }
@@ -299,8 +301,8 @@ impl Store {
         self.commands_are_here(waited, out);
     }
 
-    /// This server may know now all that workers told the others: it tells those for which it is the one with the
-    /// lowest id, and does what waited.
+    /// This server may know now all that workers told the others: it tells those for which it is
+    /// the one with the lowest id, and does what waited.
     fn commands_are_here(&mut self, waited: bool, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         if elastic.waits_for_commands() {
@@ -344,8 +346,8 @@ impl Store {
         out.answers.extend(due.filter(|request| !elastic.is_former(request)).map(done));
     }
 
-    /// By a new policy this server may have to tell who joined, or be told anew: by the one that has now the
-    /// lowest id.
+    /// By a new policy this server may have to tell who joined, or be told anew: by the one that
+    /// has now the lowest id.
     pub(super) fn policy_for_joiners(&mut self, former: &[NodeId], out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let servers: BTreeSet<NodeId> = elastic.servers.iter().copied().collect();
@@ -361,7 +363,8 @@ impl Store {
             waits.retain(|server| servers.contains(server));
         }
         self.answer_commands(out);
-        // One that has yet to hear of the others tells nobody that there is no more, but for the one that asks all.
+        // One that has yet to hear of the others tells nobody that there is no more, but for the
+        // one that asks all.
         let Some(elastic) = &self.elastic else { return };
         let Some(&first) = elastic.servers.first() else { return };
         if first == elastic.me {

@@ -1,5 +1,5 @@
-//! What a server does as the replica of another one (docs/elastic.md, "Replicas"). May touch what the store
-//! may.
+//! What a server does as the replica of another one (docs/elastic.md, "Replicas"). May touch what
+//! the store may.
 
 use bytes::Bytes;
 
@@ -31,8 +31,8 @@ impl Store {
         frames: &[Bytes],
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        // What has left was written by the optimizer of then, of which a server that joined since may never hear: its state
-        // would be forgotten with the optimizer in any case.
+        // What has left was written by the optimizer of then, of which a server that joined since
+        // may never hear: its state would be forgotten with the optimizer in any case.
         let current = self.generations.current();
         let is_former = transfer.number < current && self.optimizer_of(transfer.number).is_err();
         let generation = if is_former { current } else { transfer.number };
@@ -106,7 +106,8 @@ impl Store {
         Ok(())
     }
 
-    /// Says what is here; or will say it with the next policy, if this server may be let go by that.
+    /// Says what is here; or will say it with the next policy, if this server may be let go by
+    /// that.
     fn confirm(&mut self, owner: NodeId, confirmed: Transfer, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let Some(unsaid) = &mut elastic.unsaid else {
@@ -146,7 +147,8 @@ impl Store {
         Ok(())
     }
 
-    /// The owner needs its copy no more. It is told when that is gone: until then this server could claim it.
+    /// The owner needs its copy no more. It is told when that is gone: until then this server could
+    /// claim it.
     pub(super) fn take_drop(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         self.forget_copy(from, transfer);
         let &Transfer { key, from: begin, to, term, .. } = transfer;

@@ -6,8 +6,8 @@ use crate::wire::{Meta, NodeId};
 /// Timestamps count up to this and begin anew at 0.
 const TIMESTAMPS: u32 = 1 << 31;
 
-/// One customer of one process. A worker's id may become another process's, whose timestamps begin anew: that is
-/// another life.
+/// One customer of one process. A worker's id may become another process's, whose timestamps begin
+/// anew: that is another life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct Customer {
     pub(in crate::store) worker: NodeId,
@@ -24,22 +24,24 @@ impl Customer {
     }
 }
 
-/// The last push of each customer that counted in a completed round. Of a worker's lives only the last one is
-/// known: what an earlier one might still say means nothing any more.
+/// The last push of each customer that counted in a completed round. Of a worker's lives only the
+/// last one is known: what an earlier one might still say means nothing any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::store) struct Marks {
-    /// By worker and customer. No map: each piece has marks, and there may be very many small pieces.
+    /// By worker and customer. No map: each piece has marks, and there may be very many small
+    /// pieces.
     last: Vec<Mark>,
 }
 
 impl Marks {
-    /// True if this push has counted. One that does not say which part of a key it is about is never looked
-    /// up: nobody sends it twice.
+    /// True if this push has counted. One that does not say which part of a key it is about is
+    /// never looked up: nobody sends it twice.
     pub(in crate::store) fn count(&self, request: &Meta) -> bool {
         request.placed.is_some() && self.has(Customer::of(request), request.timestamp)
     }
 
-    /// True if the push before this one, of the same customer and key, has counted, or if there was none.
+    /// True if the push before this one, of the same customer and key, has counted, or if there was
+    /// none.
     pub(in crate::store) fn count_before(&self, request: &Meta) -> bool {
         before(request).is_none_or(|before| self.has(Customer::of(request), before))
     }

@@ -1,31 +1,35 @@
-//! Pieces that move: the server's side of docs/elastic.md. Only a job whose nodes all follow pieces has it
-//! (`StoreConfig::elastic`); in any other one nothing here is called.
+//! Pieces that move: the server's side of docs/elastic.md. Only a job whose nodes all follow pieces
+//! has it (`StoreConfig::elastic`); in any other one nothing here is called.
 //!
-//! Pure like all of the store. It is given requests, transfers of other servers and words of the scheduler,
-//! and answers with an [`Outbound`]: answers to workers, transfers to other servers. Its owner promises:
+//! Pure like all of the store. It is given requests, transfers of other servers and words of the
+//! scheduler, and answers with an [`Outbound`]: answers to workers, transfers to other servers. Its
+//! owner promises:
 //!
-//! - messages of one server to another arrive once and in order; between different pairs any order will do;
-//! - after [`Store::collect`] it gives nothing of a lost server any more (the store ignores it all the same);
+//! - messages of one server to another arrive once and in order; between different pairs any order
+//!   will do;
+//! - after [`Store::collect`] it gives nothing of a lost server any more (the store ignores it all
+//!   the same);
 //! - answers and transfers of one call leave in the order in which they stand there.
 //!
 //! What its owner calls:
 //!
 //! | call | when |
 //! |---|---|
-//! | [`Store::serve`] | a push or pull came, with `meta.placed`; an answer's `request.placed` is what goes back |
-//! | [`Store::obey`] | a command came; it says whether the answer is due now or comes in an `Outbound` |
-//! | [`Store::transfer`] | another server sent a transfer; an error is a malformed one, and ends the job |
+//! | [`Store::serve`] | a push or pull came, with `meta.placed` |
+//! | [`Store::obey`] | a command came; tells if the answer is due now or comes in an `Outbound` |
+//! | [`Store::transfer`] | another server sent a transfer; an error ends the job |
 //! | [`Store::orders`] | the scheduler orders moves |
 //! | [`Store::collect`] | the scheduler's word `Collect`; what it returns goes back as `Claims` |
 //! | [`Store::policy`] | the scheduler's word `Policy` |
-//! | [`Store::news`] | to report to the scheduler, when [`Store::changes`] says that there are any |
+//! | [`Store::news`] | to report to the scheduler, when there are [`Store::changes`] |
 //! | [`Store::forget_node`] | a worker is gone, or another process has its id |
 //! | [`Store::customer_left`] | a worker's customer sends no more |
 //!
-//! `requests` has which piece a request is about, and what waits for one that is on its way; `orders` and
-//! `moves` moves, `parts` how long pieces are; `replicas` what an owner's replica gets and the answers that wait for it,
-//! `seeds` what a new one gets, `copies` the replica's side; `promotion` deaths and policies;
-//! `commands` what joiners are told; `travel` a piece as a transfer; `workers` whom rounds wait for; `marks` is small.
+//! `requests` has which piece a request is about, and what waits for one that is on its way;
+//! `orders` and `moves` moves, `parts` how long pieces are; `replicas` what an owner's replica gets
+//! and the answers that wait for it, `seeds` what a new one gets, `copies` the replica's side;
+//! `promotion` deaths and policies; `commands` what joiners are told; `travel` a piece as a
+//! transfer; `workers` whom rounds wait for; `marks` is small.
 
 mod commands;
 mod copies;
@@ -141,7 +145,8 @@ pub(super) struct Elastic {
     named_replica: Option<NodeId>,
     /// It has said what it holds, and the policy that follows from it is not here yet.
     collecting: Option<u64>,
-    /// It has said that it holds nothing, so that policy may let it go: confirmations that wait for it.
+    /// It has said that it holds nothing, so that policy may let it go: confirmations that wait for
+    /// it.
     unsaid: Option<BTreeMap<Unsaid, Transfer>>,
     /// Where pieces are that are not here.
     routes: BTreeMap<Key, KeyRoutes>,
@@ -156,7 +161,8 @@ pub(super) struct Elastic {
     copies: BTreeMap<(Key, NodeId), Vec<Copy>>,
     seeds: Seeds,
     settings: Settings,
-    /// Whom rounds wait for, where the job goes on without workers that die; `None`: for as many as it began with.
+    /// Whom rounds wait for, where the job goes on without workers that die; `None`: for as many as
+    /// it began with.
     workers: Option<Arc<Workers>>,
     /// What the policy says of them.
     live: Vec<LiveWorker>,
@@ -219,7 +225,8 @@ impl Store {
     /// What another server sent. Of one that is gone nothing counts.
     ///
     /// # Errors
-    /// It is malformed, or cannot be: the two servers do not agree any more, and the job cannot go on.
+    /// It is malformed, or cannot be: the two servers do not agree any more, and the job cannot go
+    /// on.
     pub fn transfer(
         &mut self,
         from: NodeId,

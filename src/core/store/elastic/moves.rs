@@ -1,5 +1,5 @@
-//! Moves: cutting, a piece that leaves and one that comes (docs/elastic.md, "A move"). May touch what the store
-//! may.
+//! Moves: cutting, a piece that leaves and one that comes (docs/elastic.md, "A move"). May touch
+//! what the store may.
 
 use bytes::Bytes;
 
@@ -33,8 +33,8 @@ pub(super) struct Leaving {
 }
 
 impl Store {
-    /// Cuts and moves a piece as it was ordered, and cuts what is longer than it should be (`parts`). True if it is not here
-    /// any more as it was.
+    /// Cuts and moves a piece as it was ordered, and cuts what is longer than it should be
+    /// (`parts`). True if it is not here any more as it was.
     pub(super) fn carry_out(&mut self, at: At, out: &mut Outbound) -> bool {
         let went = self.carry_out_one(at, out);
         if went {
@@ -73,8 +73,8 @@ impl Store {
         true
     }
 
-    /// A worker asks for a part of a piece: an owner that died had cut it and told workers so, and nobody else.
-    /// Cuts it alike. False if it cannot be cut like that.
+    /// A worker asks for a part of a piece: an owner that died had cut it and told workers so, and
+    /// nobody else. Cuts it alike. False if it cannot be cut like that.
     pub(in crate::store) fn cut_alike(
         &mut self,
         at: At,
@@ -96,8 +96,8 @@ impl Store {
         true
     }
 
-    /// Cuts a piece, and sends away what is to go. Whoever has pushed to its open round, or for the next one,
-    /// shall send that again.
+    /// Cuts a piece, and sends away what is to go. Whoever has pushed to its open round, or for the
+    /// next one, shall send that again.
     fn divide(&mut self, at: At, parts: &[Segment], out: &mut Outbound) {
         let Some(tensor) = self.tensors.get_mut(&at.key) else { return };
         let length = tensor.length;
@@ -234,8 +234,9 @@ impl Store {
         }
     }
 
-    /// Tells former owners that pieces are safe here; where there is no replica, at once. Between claims and
-    /// policy nobody is told: the former owner must still claim what this server's claims may not have had.
+    /// Tells former owners that pieces are safe here; where there is no replica, at once. Between
+    /// claims and policy nobody is told: the former owner must still claim what this server's
+    /// claims may not have had.
     pub(super) fn settle(&mut self, key: Key, out: &mut Outbound) {
         let Some(elastic) = &self.elastic else { return };
         if elastic.collecting.is_some() {
@@ -257,8 +258,8 @@ impl Store {
         }
     }
 
-    /// A former owner has forgotten what is here now: what was done to it since may be answered, and it may be moved
-    /// on.
+    /// A former owner has forgotten what is here now: what was done to it since may be answered,
+    /// and it may be moved on.
     pub(super) fn settled(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let key = transfer.key;
         let tensor = self.tensors.get_mut(&key).into_iter();
@@ -274,7 +275,8 @@ impl Store {
         self.unpark(key, out);
     }
 
-    /// What had left is safe where it went, which waits for the word that nothing of it is kept here.
+    /// What had left is safe where it went, which waits for the word that nothing of it is kept
+    /// here.
     pub(super) fn take_moved(&mut self, from: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let range = (transfer.from, transfer.to);
         let known = about(TransferKind::Confirmed, transfer.key, range, transfer.term);
@@ -296,7 +298,8 @@ impl Store {
         }
         elastic.changes.of(transfer.key);
         self.drop_copy(transfer.key, &gone, out);
-        // What was pushed to it before it left is safe there too, whatever the replica here has of it.
+        // What was pushed to it before it left is safe there too, whatever the replica here has of
+        // it.
         self.release_settled(transfer.key, out);
     }
 
@@ -309,8 +312,8 @@ impl Store {
     }
 }
 
-/// True if a piece can be cut. Before its first round nobody knows what optimizer will come, and it may need
-/// the whole.
+/// True if a piece can be cut. Before its first round nobody knows what optimizer will come, and it
+/// may need the whole.
 pub(super) fn may_be_cut(piece: &Piece) -> bool {
     piece.layout == Layout::Dense && piece.version > 0
 }

@@ -10,8 +10,9 @@ use crate::wire::{Key, NodeId};
 /// A part of a piece, and where it is to go if it does not stay.
 pub(super) type Segment = (u64, u64, Option<NodeId>);
 
-/// The parts of a piece `[from, to)` under these orders, of which later ones count more. Cuts are possible at
-/// multiples of [`ALIGN`]; if there may be none, only orders about the whole piece count.
+/// The parts of a piece `[from, to)` under these orders, of which later ones count more. Cuts are
+/// possible at multiples of [`ALIGN`]; if there may be none, only orders about the whole piece
+/// count.
 pub(super) fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool) -> Vec<Segment> {
     let mut parts: Vec<Segment> = vec![(from, to, None)];
     for order in orders {
@@ -40,7 +41,8 @@ pub(super) fn segments((from, to): (u64, u64), orders: &[Order], divisible: bool
     parts
 }
 
-/// The same parts, none of them of more elements than that: longer ones are cut into parts of about equal length.
+/// The same parts, none of them of more elements than that: longer ones are cut into parts of about
+/// equal length.
 pub(super) fn shortened(parts: &[Segment], longest: u64) -> Vec<Segment> {
     let longest = (longest / ALIGN * ALIGN).max(ALIGN);
     let shorter = |&(from, to, owner): &Segment| {
@@ -73,8 +75,9 @@ impl Elastic {
 }
 
 impl Store {
-    /// The scheduler orders moves, or takes orders back. Moves begin when the open rounds end; those that nobody
-    /// can follow, because what they are about is not here or the new owner is not known, are forgotten.
+    /// The scheduler orders moves, or takes orders back. Moves begin when the open rounds end;
+    /// those that nobody can follow, because what they are about is not here or the new owner is
+    /// not known, are forgotten.
     pub fn orders(&mut self, orders: &[Order], out: &mut Outbound) {
         for order in orders {
             let Some(elastic) = &mut self.elastic else { return };
@@ -129,8 +132,8 @@ impl Store {
     }
 }
 
-/// True if it must not leave yet: workers are pushing to it, or the server that it came from, or its former
-/// replica, still keeps it as it was.
+/// True if it must not leave yet: workers are pushing to it, or the server that it came from, or
+/// its former replica, still keeps it as it was.
 pub(super) fn is_busy(piece: &Piece) -> bool {
     piece.round.is_open() || piece.source.is_some() || piece.former_copy.is_some()
 }

@@ -4,7 +4,8 @@ use crate::store::mxnet::Store;
 
 /// What a server holds is in so many parts, if it can be.
 const PARTS: usize = 64;
-/// But none of fewer bytes than that part of the longest that it may have: each is a message of its own.
+/// But none of fewer bytes than that part of the longest that it may have: each is a message of its
+/// own.
 const SHORTEST: usize = 16;
 /// What is held is counted again when that part of its pieces may be others.
 const COUNT_AGAIN: u64 = 8;

@@ -1,5 +1,5 @@
-//! Deaths and policies: what a server says that it holds, and what it takes over (docs/elastic.md, "Death").
-//! May touch what the store may.
+//! Deaths and policies: what a server says that it holds, and what it takes over (docs/elastic.md,
+//! "Death"). May touch what the store may.
 
 use std::collections::BTreeSet;
 
@@ -50,9 +50,10 @@ impl Elastic {
 }
 
 impl Store {
-    /// Servers are dead: takes nothing from them any more, and says what it holds. Until the policy comes that
-    /// follows from it, no new keys are made here, and no former owner is told that its piece has come. Nor, if it holds
-    /// nothing, is a copy confirmed that comes now: that policy may let it go.
+    /// Servers are dead: takes nothing from them any more, and says what it holds. Until the policy
+    /// comes that follows from it, no new keys are made here, and no former owner is told that its
+    /// piece has come. Nor, if it holds nothing, is a copy confirmed that comes now: that policy
+    /// may let it go.
     pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
         if let Some(elastic) = &mut self.elastic {
             elastic.lost.extend(&word.lost);
@@ -75,8 +76,8 @@ impl Store {
         claims
     }
 
-    /// What it holds, but for keys whose first push is not answered yet: those may still turn out never to
-    /// have been.
+    /// What it holds, but for keys whose first push is not answered yet: those may still turn out
+    /// never to have been.
     #[must_use]
     pub fn claims(&self) -> Vec<Claim> {
         self.list_claims(false)
@@ -160,9 +161,9 @@ impl Store {
         }
     }
 
-    /// A new policy: who lives, where new keys go, where pieces are. Takes over what is this server's now,
-    /// chooses another replica if the former one is gone, and serves what waited for the policy. One that is
-    /// older than what is known is ignored.
+    /// A new policy: who lives, where new keys go, where pieces are. Takes over what is this
+    /// server's now, chooses another replica if the former one is gone, and serves what waited for
+    /// the policy. One that is older than what is known is ignored.
     pub fn policy(&mut self, word: &Word, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let former = (elastic.servers.clone(), elastic.replica);
@@ -199,7 +200,8 @@ impl Store {
         let owned = self.tensors.get(&key).is_some_and(|tensor| {
             tensor.pieces.iter().any(|own| own.from < route.to && route.from < own.to)
         });
-        // Only who wins without being the owner gets this term; other routes may be older than what is known.
+        // Only who wins without being the owner gets this term; other routes may be older than what
+        // is known.
         let mine = route.owner == elastic.me && route.term == elastic.epoch << 32;
         if !mine || owned || route.from >= route.to {
             return;
@@ -290,8 +292,9 @@ impl Store {
         }
     }
 
-    /// Sends the replica what it has not got: all that was at one that is gone, and, piece by piece, what is at
-    /// one that is being emptied. What is at one that stays goes there with its next round: it costs no bytes more than that.
+    /// Sends the replica what it has not got: all that was at one that is gone, and, piece by
+    /// piece, what is at one that is being emptied. What is at one that stays goes there with its
+    /// next round: it costs no bytes more than that.
     fn change_replica(&mut self, former: Option<NodeId>, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         if elastic.replica != former {
@@ -324,7 +327,8 @@ impl Store {
         self.send_seeds(out);
     }
 
-    /// Copies at servers that are gone are none any more: those confirm nothing, so answers do not wait for them.
+    /// Copies at servers that are gone are none any more: those confirm nothing, so answers do not
+    /// wait for them.
     fn forget_copies(&mut self, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let lost = elastic.lost.clone();

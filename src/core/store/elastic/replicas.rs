@@ -1,5 +1,5 @@
-//! What an owner sends to its replica, and what waits for it (docs/elastic.md, "Replicas"). May touch what
-//! the store may.
+//! What an owner sends to its replica, and what waits for it (docs/elastic.md, "Replicas"). May
+//! touch what the store may.
 
 use bytes::Bytes;
 
@@ -22,8 +22,8 @@ pub(super) struct Waiting {
 }
 
 impl Elastic {
-    /// The one that the policy names; else the next live server by id, cyclic, where the one that was chosen stays. Never
-    /// one that is being emptied.
+    /// The one that the policy names; else the next live server by id, cyclic, where the one that
+    /// was chosen stays. Never one that is being emptied.
     pub(super) fn choose_replica(&mut self) {
         let able = |server: &&NodeId| {
             self.replicas > 0 && **server != self.me && !self.draining.contains(*server)
@@ -41,8 +41,8 @@ impl Elastic {
         self.replica = next.or_else(|| servers.next()).copied();
     }
 
-    /// True if the copy of a piece is at a server that stays, so that it need not go to another one before there is a new
-    /// version of it.
+    /// True if the copy of a piece is at a server that stays, so that it need not go to another one
+    /// before there is a new version of it.
     pub(super) fn has_time(&self, piece: &Piece) -> bool {
         let stays = |server| self.servers.contains(&server) && !self.draining.contains(&server);
         self.replica.is_some() && piece.copied.at().is_some_and(stays)
@@ -89,7 +89,8 @@ impl Store {
             elastic.changes.of(at.key);
         }
         match shipped {
-            // What it is by now goes to the new one, in the place of the round that went to the former one.
+            // What it is by now goes to the new one, in the place of the round that went to the
+            // former one.
             Some(_) if self.has_new_replica(at) => _ = self.seed(at, out),
             Some(shipped) => self.ship(at, marks, shipped, out),
             None => {}
@@ -100,8 +101,8 @@ impl Store {
         stays
     }
 
-    /// A push without rows, in `dist_async`: nothing is applied, and it counts all the same, since the next one
-    /// names it.
+    /// A push without rows, in `dist_async`: nothing is applied, and it counts all the same, since
+    /// the next one names it.
     pub(in crate::store) fn push_nothing(
         &mut self,
         at: At,
@@ -181,8 +182,8 @@ impl Store {
         }
     }
 
-    /// Sends the answers about a key that need not wait any more. `is_safe` is given the pieces that are here
-    /// of what was waited for.
+    /// Sends the answers about a key that need not wait any more. `is_safe` is given the pieces
+    /// that are here of what was waited for.
     pub(super) fn release(
         &mut self,
         key: Key,
@@ -207,8 +208,8 @@ impl Store {
         }
     }
 
-    /// Sends the answers about a key for which nothing is to be waited any more. What has left and is copied
-    /// waits for that copy: it would count if this server died.
+    /// Sends the answers about a key for which nothing is to be waited any more. What has left and
+    /// is copied waits for that copy: it would count if this server died.
     pub(super) fn release_settled(&mut self, key: Key, out: &mut Outbound) {
         let Some(elastic) = &self.elastic else { return };
         let leaving = elastic.leaving.get(&key).into_iter().flatten();
@@ -222,8 +223,8 @@ impl Store {
         self.release(key, is_safe, out);
     }
 
-    /// Sends the whole piece to the replica, if there is one. A copy that is elsewhere gets no more rounds; it is
-    /// forgotten once this one is confirmed.
+    /// Sends the whole piece to the replica, if there is one. A copy that is elsewhere gets no more
+    /// rounds; it is forgotten once this one is confirmed.
     pub(super) fn seed(&mut self, at: At, out: &mut Outbound) -> usize {
         let Some(replica) = self.elastic.as_ref().and_then(|elastic| elastic.replica) else {
             return 0;
@@ -266,7 +267,8 @@ impl Store {
         self.send(replica, transfer, frames, out);
     }
 
-    /// Sends a transfer, and before it what it needs of the commands of workers. Nothing goes to who is gone.
+    /// Sends a transfer, and before it what it needs of the commands of workers. Nothing goes to
+    /// who is gone.
     pub(super) fn send(
         &mut self,
         to: NodeId,

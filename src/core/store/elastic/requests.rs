@@ -79,7 +79,8 @@ impl Store {
             // The worker does not know the policy yet by which it is somewhere else.
             Place::Again(Vec::new())
         } else if elastic.collecting.is_some() {
-            // The next policy may say that it is somewhere else, or that another server is its home.
+            // The next policy may say that it is somewhere else, or that another server is its
+            // home.
             Place::Later
         } else {
             Place::New
@@ -148,7 +149,8 @@ impl Store {
         }
     }
 
-    /// Nothing was done: the worker shall send it again, as the routes say, once it has this policy.
+    /// Nothing was done: the worker shall send it again, as the routes say, once it has this
+    /// policy.
     pub(in crate::store) fn answer_again(
         &self,
         mut request: Meta,

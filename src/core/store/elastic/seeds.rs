@@ -1,5 +1,5 @@
-//! What a new replica gets, piece by piece, and the copies that a server which is being emptied forgets
-//! (docs/elastic.md, "Replicas"). May touch what the store may.
+//! What a new replica gets, piece by piece, and the copies that a server which is being emptied
+//! forgets (docs/elastic.md, "Replicas"). May touch what the store may.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -61,8 +61,8 @@ impl Seeds {
 }
 
 impl Store {
-    /// A server has forgotten its copy of a piece: it cannot claim it any more, so what was done since may be
-    /// answered.
+    /// A server has forgotten its copy of a piece: it cannot claim it any more, so what was done
+    /// since may be answered.
     pub(super) fn copy_gone(&mut self, server: NodeId, transfer: &Transfer, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let &Transfer { key, from, to, .. } = transfer;
@@ -86,7 +86,8 @@ impl Store {
         }
     }
 
-    /// There is no other server that could have a copy of the piece: the one that is being emptied forgets it.
+    /// There is no other server that could have a copy of the piece: the one that is being emptied
+    /// forgets it.
     fn give_up_copy(&mut self, at: At, out: &mut Outbound) {
         let Ok(piece) = self.piece_mut(at) else { return };
         let Some(replica) = piece.copied.at() else { return };
@@ -96,8 +97,8 @@ impl Store {
         self.send(replica, transfer, Vec::new(), out);
     }
 
-    /// The replica that was to have the pieces instead is gone, and there is no other: nothing will take the place
-    /// of what a server that is being emptied still has.
+    /// The replica that was to have the pieces instead is gone, and there is no other: nothing will
+    /// take the place of what a server that is being emptied still has.
     pub(super) fn give_up_former_copies(&mut self, out: &mut Outbound) {
         if self.elastic.as_ref().is_none_or(|elastic| elastic.replica.is_some()) {
             return;
@@ -117,8 +118,8 @@ impl Store {
         }
     }
 
-    /// Sends pieces to a new replica, as many as may be on their way. One that was sent away from a former one
-    /// waits until that has forgotten it.
+    /// Sends pieces to a new replica, as many as may be on their way. One that was sent away from a
+    /// former one waits until that has forgotten it.
     pub(super) fn send_seeds(&mut self, out: &mut Outbound) {
         loop {
             let Some(elastic) = &mut self.elastic else { return };

@@ -1,5 +1,5 @@
-//! A piece as a transfer, and back. What comes is believed only as far as its frames go: no length is trusted,
-//! and nothing is made that is larger than what came. May touch what a piece is.
+//! A piece as a transfer, and back. What comes is believed only as far as its frames go: no length
+//! is trusted, and nothing is made that is larger than what came. May touch what a piece is.
 
 use bytes::Bytes;
 
@@ -89,7 +89,8 @@ impl Store {
         }
     }
 
-    /// The piece that a `Move` or `Seed` brings. What an optimizer before `generation` kept is left out.
+    /// The piece that a `Move` or `Seed` brings. What an optimizer before `generation` kept is left
+    /// out.
     pub(super) fn read_piece(
         &self,
         transfer: &Transfer,

@@ -1,5 +1,6 @@
-//! Which workers a round of `dist_sync` waits for, in a job that goes on without those that die (docs/elastic.md,
-//! "Workers"). A policy says who lives; who took leave is heard from him. May touch what the store may.
+//! Which workers a round of `dist_sync` waits for, in a job that goes on without those that die
+//! (docs/elastic.md, "Workers"). A policy says who lives; who took leave is heard from him. May
+//! touch what the store may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use crate::wire::{Key, Meta, NodeId};
 /// Customers of workers that took leave and are remembered; more are waited for.
 const LEFT_MAX: usize = 1 << 16;
 
-/// Who pushes. A round waits for the workers of the beginning; if none of them is left, for the one that has been back
-/// for longest. Another one that came back is in a round if it is in time, and holds up nobody: it may have begun
-/// different keys in different rounds, and whoever waited for it in one key while it waits for him in another would
-/// wait for ever.
+/// Who pushes. A round waits for the workers of the beginning; if none of them is left, for the one
+/// that has been back for longest. Another one that came back is in a round if it is in time, and
+/// holds up nobody: it may have begun different keys in different rounds, and whoever waited for it
+/// in one key while it waits for him in another would wait for ever.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct Workers {
     /// The life of each worker that lives.
@@ -119,8 +120,8 @@ impl Store {
         self.elastic.as_ref().is_some_and(|elastic| elastic.is_former(request))
     }
 
-    /// True if that request is to be left alone: whoever sent it is dead for the others, or another process has its
-    /// id.
+    /// True if that request is to be left alone: whoever sent it is dead for the others, or another
+    /// process has its id.
     pub(in crate::store) fn is_of_the_dead(&self, request: &Meta) -> bool {
         let Some(elastic) = &self.elastic else { return false };
         // One that knows a newer policy may be of a worker that this one does not name yet.
@@ -128,8 +129,8 @@ impl Store {
         known && elastic.is_former(request)
     }
 
-    /// A customer of a worker sends no more: in a job that goes on without workers that die, rounds do not wait for
-    /// it either.
+    /// A customer of a worker sends no more: in a job that goes on without workers that die, rounds
+    /// do not wait for it either.
     pub fn customer_left(&mut self, node: NodeId, customer: i32, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         if elastic.left.len() >= LEFT_MAX {
@@ -143,8 +144,8 @@ impl Store {
         }
     }
 
-    /// Fewer may be waited for than before: ends the rounds that are complete by that, and gives up those to which
-    /// nobody has pushed who lives.
+    /// Fewer may be waited for than before: ends the rounds that are complete by that, and gives up
+    /// those to which nobody has pushed who lives.
     pub(super) fn close_rounds(&mut self, out: &mut Outbound) {
         let Some(workers) = self.live_workers() else { return };
         let (mut open, mut given_up): (Vec<(Key, u64)>, Vec<u64>) = Default::default();

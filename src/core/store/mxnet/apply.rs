@@ -1,5 +1,5 @@
-//! Rounds of pushes and what they do to a piece (kvstore_dist_server.h, ApplyUpdates). May touch what the
-//! store may.
+//! Rounds of pushes and what they do to a piece (kvstore_dist_server.h, ApplyUpdates). May touch
+//! what the store may.
 
 use bytes::Bytes;
 
@@ -14,7 +14,8 @@ use crate::values::{Buffer, Dtype};
 use crate::wire::Meta;
 
 impl Store {
-    /// A push to a piece that is here, and the pushes for the next round that have become due with it.
+    /// A push to a piece that is here, and the pushes for the next round that have become due with
+    /// it.
     pub(super) fn push(
         &mut self,
         at: At,
@@ -104,8 +105,8 @@ impl Store {
         }
     }
 
-    /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied. False if the piece
-    /// is not here any more.
+    /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied. False if
+    /// the piece is not here any more.
     fn apply(&mut self, at: At, dtype: Dtype, complete: Complete, out: &mut Outbound) -> bool {
         let Complete { sum, askers, number } = complete;
         self.stalls.end(number);
@@ -182,8 +183,8 @@ impl Piece {
         if self.master.is_some() { Dtype::F32 } else { self.dtype }
     }
 
-    /// Applies the sum of a round: by the optimizer, or, if there is none, in the value's place. `key` is the
-    /// application's, `scratch` memory for a sum.
+    /// Applies the sum of a round: by the optimizer, or, if there is none, in the value's place.
+    /// `key` is the application's, `scratch` memory for a sum.
     pub(in crate::store) fn apply(
         &mut self,
         key: i64,

@@ -1,5 +1,5 @@
-//! Another server takes over, in Python, what this one cannot serve: when it must, whether it can, and what
-//! it gets. May touch what the store may.
+//! Another server takes over, in Python, what this one cannot serve: when it must, whether it can,
+//! and what it gets. May touch what the store may.
 
 use bytes::Bytes;
 
@@ -48,8 +48,8 @@ impl Store {
         self.unfit(optimizer, key, kind == RequestKind::RowSparse)
     }
 
-    /// True if another server that gets all values, and the optimizer, goes on as this one would: nothing
-    /// else is kept yet.
+    /// True if another server that gets all values, and the optimizer, goes on as this one would:
+    /// nothing else is kept yet.
     #[must_use]
     pub fn is_only_values(&self) -> bool {
         self.pieces().all(|piece| piece.state.is_none() && !piece.round.is_open())

@@ -51,9 +51,10 @@ impl Store {
         Ok(())
     }
 
-    /// kController: from now on this applies gradients, and it begins without any state. One that keeps float32 beside
-    /// the weights works on float32 copies of those of other types: so does MXNet's server where its flag, which is never
-    /// initialised, is on by chance, and otherwise its updates fail.
+    /// kController: from now on this applies gradients, and it begins without any state. One that
+    /// keeps float32 beside the weights works on float32 copies of those of other types: so does
+    /// MXNet's server where its flag, which is never initialised, is on by chance, and otherwise
+    /// its updates fail.
     pub fn set_optimizer(&mut self, optimizer: Optimizer) {
         if optimizer.wants_float32() {
             self.widen();

@@ -1,8 +1,9 @@
-//! The pushes by which workers made a key of an application that keeps nothing between rounds (BytePS: its buffer, of
-//! which length and type, and its compressor). Given again to another server's handler they make it there. Pure.
+//! The pushes by which workers made a key of an application that keeps nothing between rounds
+//! (BytePS: its buffer, of which length and type, and its compressor). Given again to another
+//! server's handler they make it there. Pure.
 //!
-//! Which ones these are shows only later: all that a customer pushed before its first pull, but for the last of them,
-//! if there were several: with that its first round began.
+//! Which ones these are shows only later: all that a customer pushed before its first pull, but for
+//! the last of them, if there were several: with that its first round began.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use crate::store::error::StoreError;
 use crate::wire::elastic::FirstPush;
 use crate::wire::{Key, Meta};
 
-/// First pushes of one customer that are kept. One that pushes more often before it pulls has no rounds, and its key
-/// does not move.
+/// First pushes of one customer that are kept. One that pushes more often before it pulls has no
+/// rounds, and its key does not move.
 const OF_A_CUSTOMER_MAX: usize = 8;
 /// First pushes of one key.
 const OF_A_KEY_MAX: usize = 1 << 16;
@@ -85,7 +86,8 @@ impl FirstPushes {
         self.all.push(Kept { push, frames });
     }
 
-    /// What came may lie in memory that its sender wants back. Workers often push the same: that is kept once.
+    /// What came may lie in memory that its sender wants back. Workers often push the same: that is
+    /// kept once.
     fn copy(&self, frame: &Bytes) -> Bytes {
         let same = self.all.iter().flat_map(|kept| &kept.frames).find(|kept| *kept == frame);
         same.cloned().unwrap_or_else(|| Bytes::copy_from_slice(frame))

@@ -1,4 +1,5 @@
-//! Who serves: policies, and what this server says that it has (docs/elastic.md, "Death"). May touch what the module may.
+//! Who serves: policies, and what this server says that it has (docs/elastic.md, "Death"). May
+//! touch what the module may.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, Word};
 use crate::wire::{Key, NodeId};
 
 impl Opaque {
-    /// The scheduler makes a policy: says what it has. Until the policy comes no new keys are made here, and no former
-    /// owner is told that its key has come.
+    /// The scheduler makes a policy: says what it has. Until the policy comes no new keys are made
+    /// here, and no former owner is told that its key has come.
     pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
         self.lost.extend(&word.lost);
         if word.epoch > self.epoch {
@@ -103,7 +104,8 @@ impl Opaque {
         self.epoch = word.epoch;
         let former = std::mem::replace(&mut self.servers, word.servers.clone());
         self.lost.extend(&word.lost);
-        // Those that were there and are not any more are released. (One that has just joined knew of nobody.)
+        // Those that were there and are not any more are released. (One that has just joined knew
+        // of nobody.)
         let released = former.iter().filter(|server| !self.servers.contains(server));
         self.lost.extend(released);
         if word.homes.len() == self.view.ranks() {
@@ -112,7 +114,8 @@ impl Opaque {
         self.collecting = None;
     }
 
-    /// What left for a server that died before it came there, if the policy says that it is this one's.
+    /// What left for a server that died before it came there, if the policy says that it is this
+    /// one's.
     fn take_back_from_lost(&mut self, now: Duration, word: &Word, steps: &mut Vec<Step>) {
         for KeyRoute { key, route } in &word.routes {
             let gone = |leaving: &&Leaving| self.is_gone(leaving.to);

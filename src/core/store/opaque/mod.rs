@@ -1,10 +1,12 @@
-//! Keys of an application that serves them with its own handler, and that move all the same (docs/elastic.md,
-//! "Applications with their own handler"). What the handler keeps is nobody else's to understand: such a key is
-//! *opaque*. It is one piece, of a length that nobody knows, and moves as a whole when nothing of it is under way.
+//! Keys of an application that serves them with its own handler, and that move all the same
+//! (docs/elastic.md, "Applications with their own handler"). What the handler keeps is nobody
+//! else's to understand: such a key is *opaque*. It is one piece, of a length that nobody knows,
+//! and moves as a whole when nothing of it is under way.
 //!
-//! Pure like all of the store: it is given requests, answers of the application, transfers of other servers and words
-//! of the scheduler, and says what is to be done as [`Step`]s, in order. Its owner promises what that of
-//! [`super::elastic`] does, and that the application is given requests, and asked for states, one after the other.
+//! Pure like all of the store: it is given requests, answers of the application, transfers of other
+//! servers and words of the scheduler, and says what is to be done as [`Step`]s, in order. Its
+//! owner promises what that of [`super::elastic`] does, and that the application is given requests,
+//! and asked for states, one after the other.
 //!
 //! What its owner calls:
 //!
@@ -13,16 +15,16 @@
 //! | [`Opaque::serve`] | a push or pull came, with `meta.placed` |
 //! | [`Opaque::answered`] | the application answers: what goes back to the worker, if anything |
 //! | [`Opaque::fetched`] | the answer to a pull has arrived |
-//! | [`Opaque::exported`], [`Opaque::imported`] | the application has given, or taken, the state of a key |
-//! | [`Opaque::transfer`] | another server sent a transfer; an error is a malformed one, and ends the job |
+//! | [`Opaque::exported`], [`Opaque::imported`] | the application gave, or took, a key's state |
+//! | [`Opaque::transfer`] | another server sent a transfer; an error ends the job |
 //! | [`Opaque::orders`], [`Opaque::collect`], [`Opaque::policy`] | words of the scheduler |
-//! | [`Opaque::advance`] | now and then, and when [`Opaque::answered`] or [`Opaque::fetched`] says so |
-//! | [`Opaque::news`] | to report to the scheduler, when [`Opaque::changes`] says that there are any |
+//! | [`Opaque::advance`] | now and then, and when `answered` or `fetched` says so |
+//! | [`Opaque::news`] | to report to the scheduler, when there are [`Opaque::changes`] |
 //! | [`Opaque::forget_node`] | a worker is gone, or another process has its id |
 //!
-//! `requests` has what the application is given, what waits and what is answered; `moves` moves, `travel` a key as a
-//! transfer; `members` policies and claims; `visitors` who asked how often; `first_pushes` what makes a key anew where
-//! nothing is kept between rounds.
+//! `requests` has what the application is given, what waits and what is answered; `moves` moves,
+//! `travel` a key as a transfer; `members` policies and claims; `visitors` who asked how often;
+//! `first_pushes` what makes a key anew where nothing is kept between rounds.
 
 mod first_pushes;
 mod members;
@@ -48,8 +50,8 @@ use crate::wire::{Key, Meta, NodeId, server_id};
 
 pub use self::requests::{Answered, Fetch};
 
-/// For how long requests are kept back, so that a key that is to leave can. Then they are let through for as long: they
-/// may be what the others wait for.
+/// For how long requests are kept back, so that a key that is to leave can. Then they are let
+/// through for as long: they may be what the others wait for.
 pub const HOLD: Duration = Duration::from_secs(1);
 /// Requests that the application was given and has not answered; over it they are answered *again*.
 pub const GIVEN_MAX: usize = 1 << 20;
@@ -76,7 +78,8 @@ pub enum Step {
     Answer(Answer),
     /// Send another server a transfer.
     Transfer(Outgoing),
-    /// Give the application a request. Its timestamp is a number under which the application answers.
+    /// Give the application a request. Its timestamp is a number under which the application
+    /// answers.
     Give(Meta, Vec<Bytes>),
     /// Ask the application for the state of a key.
     Export(Key),

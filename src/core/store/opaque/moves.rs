@@ -1,5 +1,5 @@
-//! Opaque keys that leave and come (docs/elastic.md, "Applications with their own handler"). May touch what the module
-//! may.
+//! Opaque keys that leave and come (docs/elastic.md, "Applications with their own handler"). May
+//! touch what the module may.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::wire::{Key, Meta, NodeId};
 const REASON_MAX: usize = 1 << 12;
 
 impl Opaque {
-    /// The scheduler orders moves. They begin when nothing of the key is under way; those that nobody can follow are
-    /// forgotten. An order that names this server takes an earlier one back.
+    /// The scheduler orders moves. They begin when nothing of the key is under way; those that
+    /// nobody can follow are forgotten. An order that names this server takes an earlier one back.
     pub fn orders(&mut self, now: Duration, orders: &[Order], steps: &mut Vec<Step>) {
         for order in orders {
             let (key, to) = (order.key, order.owner);
@@ -48,9 +48,10 @@ impl Opaque {
         }
     }
 
-    /// True if nothing of a key is under way: the application has answered all that it was given; and if it keeps
-    /// nothing between rounds, all have got what they pushed for. (That it was sent is not enough: a worker may hear first that this
-    /// server is released, and would ask the new owner, who has not got it.)
+    /// True if nothing of a key is under way: the application has answered all that it was given;
+    /// and if it keeps nothing between rounds, all have got what they pushed for. (That it was sent
+    /// is not enough: a worker may hear first that this server is released, and would ask the new
+    /// owner, who has not got it.)
     pub(super) fn may_leave(&self, key: Key) -> bool {
         self.keys.get(&key).is_some_and(|owned| {
             owned.open == 0
@@ -118,7 +119,8 @@ impl Opaque {
     /// What another server sent. Of one that is gone nothing counts.
     ///
     /// # Errors
-    /// It is malformed, or cannot be: the two servers do not agree any more, and the job cannot go on.
+    /// It is malformed, or cannot be: the two servers do not agree any more, and the job cannot go
+    /// on.
     pub fn transfer(
         &mut self,
         now: Duration,
@@ -235,8 +237,8 @@ impl Opaque {
         self.unpark(now, key, steps);
     }
 
-    /// Tells the former owner that a key is here. Between claims and policy it is not told: it must still claim
-    /// what this server's claims may not have had.
+    /// Tells the former owner that a key is here. Between claims and policy it is not told: it must
+    /// still claim what this server's claims may not have had.
     pub(super) fn say_moved(&mut self, key: Key, steps: &mut Vec<Step>) {
         if self.collecting.is_some() {
             return;

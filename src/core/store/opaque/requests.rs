@@ -1,5 +1,5 @@
-//! Requests about opaque keys: which the application is given, which wait, and what goes back with its answers
-//! (docs/elastic.md, "A request"). May touch what the module may.
+//! Requests about opaque keys: which the application is given, which wait, and what goes back with
+//! its answers (docs/elastic.md, "A request"). May touch what the module may.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ pub struct Answered {
     pub due: bool,
 }
 
-/// Values on their way to who asked for them. Where nothing is kept between rounds nobody else has them.
+/// Values on their way to who asked for them. Where nothing is kept between rounds nobody else has
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     key: Key,
@@ -231,8 +232,8 @@ impl Opaque {
         }
     }
 
-    /// The application answers the request that it was given under that number, with so many bytes of values.
-    /// `None`: it was given no such request, or has answered it before.
+    /// The application answers the request that it was given under that number, with so many bytes
+    /// of values. `None`: it was given no such request, or has answered it before.
     pub fn answered(&mut self, number: i32, values: usize) -> Option<Answered> {
         let Given { key, request, who, pushes, pull } = self.given.remove(&number)?;
         let request = request.map(|request| self.taught(key, request));
@@ -243,7 +244,8 @@ impl Opaque {
         Some(Answered { request, fetch, due: self.is_due(key) })
     }
 
-    /// An answer with values has arrived, or who asked is gone. True if [`Self::advance`] has something to do.
+    /// An answer with values has arrived, or who asked is gone. True if [`Self::advance`] has
+    /// something to do.
     pub fn fetched(&mut self, Fetch { key, who, pushes }: Fetch) -> bool {
         if let Some(owned) = self.keys.get_mut(&key) {
             owned.visitors.fetched(who, pushes);
@@ -271,7 +273,8 @@ impl Opaque {
         steps.push(Step::Answer(done(self.taught(key, request))));
     }
 
-    /// Nothing was done: the worker shall send it again, as the routes say, once it has this policy.
+    /// Nothing was done: the worker shall send it again, as the routes say, once it has this
+    /// policy.
     pub(super) fn again(&self, mut request: Meta, routes: Vec<Route>, steps: &mut Vec<Step>) {
         let Some(placed) = &mut request.placed else {
             return steps.push(refused(request, "the key is not on this server"));

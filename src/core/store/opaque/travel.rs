@@ -1,5 +1,5 @@
-//! An opaque key as a transfer, and back. What comes is believed only as far as its frames go. May touch what the module
-//! may.
+//! An opaque key as a transfer, and back. What comes is believed only as far as its frames go. May
+//! touch what the module may.
 
 use bytes::Bytes;
 

@@ -1,5 +1,6 @@
-//! What each customer of a worker has asked of one opaque key: from that follows whether the key may leave, and which
-//! requests must still get through so that it soon may. Pure; knows nothing of time.
+//! What each customer of a worker has asked of one opaque key: from that follows whether the key
+//! may leave, and which requests must still get through so that it soon may. Pure; knows nothing of
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ pub(super) const fn who(request: &Meta) -> Customer {
     (request.sender, request.customer_id)
 }
 
-/// Requests that the application was given, of one customer. Where nothing is kept between rounds the first push
-/// is none: it only makes the key.
+/// Requests that the application was given, of one customer. Where nothing is kept between rounds
+/// the first push is none: it only makes the key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Visitor {
     pushes: u64,
@@ -40,8 +41,8 @@ impl Visitors {
         self.of.contains_key(&customer)
     }
 
-    /// The application is given a request. How many pushes the customer has then made: to be said again with
-    /// [`Self::fetched`].
+    /// The application is given a request. How many pushes the customer has then made: to be said
+    /// again with [`Self::fetched`].
     pub(super) fn given(&mut self, request: &Meta, stateless: bool) -> u64 {
         let first = !self.knows(who(request));
         let visitor = self.of.entry(who(request)).or_default();
@@ -50,7 +51,8 @@ impl Visitors {
         visitor.pushes
     }
 
-    /// The answer to a request that asked for values has arrived. (It may be of one that had this name before.)
+    /// The answer to a request that asked for values has arrived. (It may be of one that had this
+    /// name before.)
     pub(super) fn fetched(&mut self, customer: Customer, pushes: u64) {
         if let Some(visitor) = self.of.get_mut(&customer) {
             visitor.fetched = visitor.fetched.max(pushes.min(visitor.pushes));
@@ -63,8 +65,9 @@ impl Visitors {
         self.of.values().all(|visitor| visitor.pushes == pushes && visitor.fetched == pushes)
     }
 
-    /// True if others may wait for that request: who asks has not yet asked as often as they. Where nothing is kept
-    /// between rounds a pull, and the push that makes the key, are always waited for.
+    /// True if others may wait for that request: who asks has not yet asked as often as they. Where
+    /// nothing is kept between rounds a pull, and the push that makes the key, are always waited
+    /// for.
     pub(super) fn is_behind(&self, request: &Meta, stateless: bool) -> bool {
         let visitor = self.of.get(&who(request)).copied();
         if stateless && (visitor.is_none() || !request.push) {

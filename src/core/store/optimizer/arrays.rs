@@ -14,8 +14,8 @@ pub(super) fn scalar<T: Number>(value: f64) -> T {
     T::of_double(double_parameter(value))
 }
 
-/// The bounds of `clip(grad, -clip_gradient, clip_gradient)`; infinite if it is `None`, so that loops
-/// have no branch.
+/// The bounds of `clip(grad, -clip_gradient, clip_gradient)`; infinite if it is `None`, so that
+/// loops have no branch.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds<T> {
     low: T,
@@ -214,8 +214,8 @@ impl Rule for Test {
         &[]
     }
 
-    /// The sum of two row_sparse arrays leaves the rows that only the weights have. MXNet's `Test` then fails to
-    /// copy the weights into its dense state, after the weights were updated.
+    /// The sum of two row_sparse arrays leaves the rows that only the weights have. MXNet's `Test`
+    /// then fails to copy the weights into its dense state, after the weights were updated.
     fn sparse(&self, _: f64) -> Sparse {
         Sparse::Lazy
     }

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use super::OptimizerError;
 use crate::store::pickle::{Object, Value};
 
-/// The most updates of a key that anybody believes in; bounds the work of a scheduler that catches up.
+/// The most updates of a key that anybody believes in; bounds the work of a scheduler that catches
+/// up.
 pub(super) const MOST_UPDATES: i64 = 1 << 31;
 
 /// An object while its attributes are read.

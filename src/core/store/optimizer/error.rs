@@ -6,7 +6,10 @@ use crate::values::Dtype;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OptimizerError {
     /// The object is of a class that has no native kernel.
-    #[error("there is no native optimizer {class}; there are: {}", super::Optimizer::SUPPORTED.join(", "))]
+    #[error(
+        "there is no native optimizer {class}; there are: {}",
+        super::Optimizer::SUPPORTED.join(", ")
+    )]
     Unknown {
         /// The class, with its module.
         class: String,

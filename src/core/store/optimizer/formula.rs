@@ -1,8 +1,8 @@
 //! How a formula for one element becomes a loop over tensors.
 //!
 //! A formula is the arithmetic of one MXNet kernel in MXNet's order of operations. Loops are plain
-//! ones that the compiler vectorises, compiled for each instruction set that pulp knows and chosen at
-//! run time. Rust never contracts a multiplication and an addition into one rounding, so all
+//! ones that the compiler vectorises, compiled for each instruction set that pulp knows and chosen
+//! at run time. Rust never contracts a multiplication and an addition into one rounding, so all
 //! instruction sets give the same bits.
 
 use std::array;

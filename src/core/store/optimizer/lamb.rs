@@ -1,5 +1,5 @@
-//! LAMB: Adam whose step follows the norms of weights and step (`multi_lamb_update`). It needs whole
-//! tensors, and memory for one step while it updates.
+//! LAMB: Adam whose step follows the norms of weights and step (`multi_lamb_update`). It needs
+//! whole tensors, and memory for one step while it updates.
 
 use super::OptimizerError;
 use super::attributes::Attributes;

@@ -1,8 +1,8 @@
-//! LARS: the learning rate of a tensor follows the norms of its weights and gradient (`multi_sum_sq`,
-//! `multi_lars`, `preloaded_multi_sgd_update`). It needs whole tensors.
+//! LARS: the learning rate of a tensor follows the norms of its weights and gradient
+//! (`multi_sum_sq`, `multi_lars`, `preloaded_multi_sgd_update`). It needs whole tensors.
 //!
-//! The momentum is corrected when the learning rate changes. MXNet compares with the rate of whatever
-//! key came before; here every key compares with its own last rate.
+//! The momentum is corrected when the learning rate changes. MXNet compares with the rate of
+//! whatever key came before; here every key compares with its own last rate.
 
 use super::OptimizerError;
 use super::attributes::Attributes;

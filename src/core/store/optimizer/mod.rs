@@ -2,8 +2,8 @@
 //!
 //! An [`Optimizer`] is made from the object that the workers pickled, and never changes afterwards;
 //! what changes with every update is in the [`State`] of a key. So keys can be updated by several
-//! threads at once, in any order, and moved between servers, and the result is the same. It is equal
-//! to that of MXNet's `Updater` bit for bit, or as near as docs/optimizers.md says.
+//! threads at once, in any order, and moved between servers, and the result is the same. It is
+//! equal to that of MXNet's `Updater` bit for bit, or as near as docs/optimizers.md says.
 //!
 //! Pure like all of the store: no I/O, no clock, no randomness.
 
@@ -107,8 +107,8 @@ impl Optimizer {
             || matches!(self.method.sparse(1.0), Sparse::Refused(_) | Sparse::Missing(_))
     }
 
-    /// What about such a key it can never update here, and why, if so. Most of that MXNet cannot either: it says so at
-    /// the first update. `rows`: the key is row_sparse.
+    /// What about such a key it can never update here, and why, if so. Most of that MXNet cannot
+    /// either: it says so at the first update. `rows`: the key is row_sparse.
     #[must_use]
     pub fn unfit(&self, key: i64, rows: bool) -> Option<(&'static str, &'static str)> {
         if !rows {
@@ -120,14 +120,15 @@ impl Optimizer {
         }
     }
 
-    /// True if it keeps float32 beside the weights, whatever they are: so those of other types need a float32 copy.
+    /// True if it keeps float32 beside the weights, whatever they are: so those of other types need
+    /// a float32 copy.
     #[must_use]
     pub fn wants_float32(&self) -> bool {
         !self.method.takes(Dtype::F16)
     }
 
-    /// True if it updates each element for itself, so that a tensor can be cut anywhere and the result is the
-    /// same. LARS and LAMB need the norms of whole tensors.
+    /// True if it updates each element for itself, so that a tensor can be cut anywhere and the
+    /// result is the same. LARS and LAMB need the norms of whole tensors.
     #[must_use]
     pub fn is_elementwise(&self) -> bool {
         !self.method.needs_whole()
@@ -200,8 +201,8 @@ impl Optimizer {
     /// Updates a key. Without a state, makes one first.
     ///
     /// # Errors
-    /// If the gradient does not fit the weights, or this optimizer cannot work with their type or with
-    /// a row_sparse gradient. Then nothing has been changed.
+    /// If the gradient does not fit the weights, or this optimizer cannot work with their type or
+    /// with a row_sparse gradient. Then nothing has been changed.
     pub fn update(
         &self,
         key: i64,

@@ -59,8 +59,8 @@ impl<T: Number> Formula<T, 1> for Kernel<T> {
         let momentum = self.momentum * momentum;
         let ahead = momentum - self.rate * (gradient + self.decay * weight);
         let new = weight - momentum + (self.momentum + T::of(1.0)) * ahead;
-        // MXNet's kernel writes the weight first and decays by the new one here; not so where it works
-        // on dense copies of row_sparse arrays.
+        // MXNet's kernel writes the weight first and decays by the new one here; not so where it
+        // works on dense copies of row_sparse arrays.
         let decayed = if self.in_place { new } else { weight };
         (new, [momentum - self.rate * (gradient + self.decay * decayed)])
     }

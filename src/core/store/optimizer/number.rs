@@ -1,9 +1,9 @@
 //! Arithmetic of the element types, as MXNet's kernels do it.
 //!
-//! float32 and float64 are the machine's. float16 is mshadow's `half_t` (mshadow/half.h): every single
-//! operation is done in float32 and its result rounded to the nearest half, ties to even. A half is
-//! therefore held as the float32 of its value while it is computed with, and rounding is written
-//! without branches, so that loops over halves vectorise too.
+//! float32 and float64 are the machine's. float16 is mshadow's `half_t` (mshadow/half.h): every
+//! single operation is done in float32 and its result rounded to the nearest half, ties to even. A
+//! half is therefore held as the float32 of its value while it is computed with, and rounding is
+//! written without branches, so that loops over halves vectorise too.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -41,8 +41,8 @@ pub(super) trait Number:
     fn scaled(self, by: f32) -> Self;
     /// The sum with a `float`, as a `float`.
     fn added_to(self, sum: f32) -> f32;
-    /// `self / (sqrt(variance) + epsilon) + decayed` where C++ has only the `sqrt` of doubles at hand,
-    /// as in LAMB: with float32 all of it is done in doubles.
+    /// `self / (sqrt(variance) + epsilon) + decayed` where C++ has only the `sqrt` of doubles at
+    /// hand, as in LAMB: with float32 all of it is done in doubles.
     fn over_root(self, variance: Self, epsilon: Self, decayed: Self) -> Self;
     /// The square root.
     fn sqrt(self) -> Self;

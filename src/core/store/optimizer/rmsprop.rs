@@ -1,5 +1,5 @@
-//! RMSProp, plain and centered (`rmsprop_update`, `rmspropalex_update`). Its state is float32, and so
-//! must the weights be.
+//! RMSProp, plain and centered (`rmsprop_update`, `rmspropalex_update`). Its state is float32, and
+//! so must the weights be.
 
 use super::OptimizerError;
 use super::attributes::Attributes;

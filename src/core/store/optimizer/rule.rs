@@ -115,8 +115,8 @@ pub(super) trait Rule: Sized {
         None
     }
 
-    /// What it does with row_sparse gradients, given the weight decay of the key. Most have no operator for
-    /// them, and get a dense one.
+    /// What it does with row_sparse gradients, given the weight decay of the key. Most have no
+    /// operator for them, and get a dense one.
     fn sparse(&self, _: f64) -> Sparse {
         Sparse::Dense
     }
@@ -135,8 +135,8 @@ pub(super) trait Rule: Sized {
     /// What happens to all weights before the first row of a row_sparse gradient.
     fn before_rows<T: Number>(&self, _: &Step<'_>, _weight: &mut [T::Stored]) {}
 
-    /// Updates one row with its row of the gradient; with zeros where the gradient has no such row and
-    /// the update is [`Sparse::Standard`].
+    /// Updates one row with its row of the gradient; with zeros where the gradient has no such row
+    /// and the update is [`Sparse::Standard`].
     fn row<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
         self.dense(step, on);
     }

@@ -1,9 +1,9 @@
 //! Learning rates that change with the number of updates (mxnet/lr_scheduler.py).
 //!
-//! MXNet's scheduler objects keep their progress in attributes and are asked with the largest update
-//! count of any key on a server, so what a key gets depends on who came first. Here every key asks for
-//! itself, with its own [`Progress`]: runs repeat, and where all keys are updated once a round, the
-//! rates are those of MXNet. All arithmetic is in doubles and in Python's order.
+//! MXNet's scheduler objects keep their progress in attributes and are asked with the largest
+//! update count of any key on a server, so what a key gets depends on who came first. Here every
+//! key asks for itself, with its own [`Progress`]: runs repeat, and where all keys are updated once
+//! a round, the rates are those of MXNet. All arithmetic is in doubles and in Python's order.
 
 use super::OptimizerError;
 use super::attributes::{Attributes, MOST_UPDATES, integer};

@@ -8,9 +8,9 @@ use crate::values::{Buffer, Dtype};
 /// The name under which the float32 master copy of float16 weights is exported.
 pub(super) const MASTER: &str = "master";
 
-/// The state of one key. It is made by [`super::Optimizer::new_state`] or by its first update, and can
-/// be moved to another server with the same optimizer: [`State::tensors`], [`State::numbers`] and
-/// [`State::count`] say all there is.
+/// The state of one key. It is made by [`super::Optimizer::new_state`] or by its first update, and
+/// can be moved to another server with the same optimizer: [`State::tensors`], [`State::numbers`]
+/// and [`State::count`] say all there is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     pub(super) names: &'static [&'static str],
@@ -49,8 +49,8 @@ impl State {
         self.tensors().map(|(_, _, tensor)| tensor.len()).sum()
     }
 
-    /// The state of some of the elements. Its tensors have an element for each of the key's, as every update
-    /// checks.
+    /// The state of some of the elements. Its tensors have an element for each of the key's, as
+    /// every update checks.
     pub(in crate::store) fn part(&self, elements: std::ops::Range<usize>) -> Self {
         let part = |tensor: &Buffer, of: Dtype| {
             Buffer::copy_of(&tensor.bytes()[elements.start * of.size()..elements.end * of.size()])

@@ -1,6 +1,6 @@
-//! What an optimizer keeps for a piece, as it travels from server to server: numbers in protobuf, tensors in
-//! frames. Read only by an optimizer of the same generation, which knows what to expect; whatever else comes
-//! is an error. Pure: must not trust a length.
+//! What an optimizer keeps for a piece, as it travels from server to server: numbers in protobuf,
+//! tensors in frames. Read only by an optimizer of the same generation, which knows what to expect;
+//! whatever else comes is an error. Pure: must not trust a length.
 
 use bytes::Bytes;
 

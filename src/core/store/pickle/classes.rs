@@ -5,9 +5,9 @@ use super::error::PickleError;
 /// The longest name in an error, in bytes.
 const SHOWN_NAME_BYTES_MAX: usize = 200;
 
-/// The classes that become objects: what `mx.optimizer.register` knows in MXNet 1.9.1 (optimizer.py,
-/// contrib.py, svrg_optimizer.py), and lr_scheduler.py. Whether an optimizer can be run is not said
-/// here: SGLD draws random numbers, and yet its settings are plain data.
+/// The classes that become objects: what `mx.optimizer.register` knows in MXNet 1.9.1
+/// (optimizer.py, contrib.py, svrg_optimizer.py), and lr_scheduler.py. Whether an optimizer can be
+/// run is not said here: SGLD draws random numbers, and yet its settings are plain data.
 const CLASSES: [&str; 27] = [
     "mxnet.contrib.svrg_optimization.svrg_optimizer._AssignmentOptimizer",
     "mxnet.contrib.svrg_optimization.svrg_optimizer._SVRGOptimizer",

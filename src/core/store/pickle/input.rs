@@ -94,8 +94,8 @@ pub(super) fn integer(bytes: &[u8]) -> Result<i64> {
     Ok(i64::from_le_bytes(whole))
 }
 
-/// Python's "raw-unicode-escape": Latin-1, in which `\u` and four hexadecimal digits, or `\U` and eight, are a
-/// code point.
+/// Python's "raw-unicode-escape": Latin-1, in which `\u` and four hexadecimal digits, or `\U` and
+/// eight, are a code point.
 pub(super) fn raw_unicode_escape(bytes: &[u8]) -> Result<String> {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = Input(bytes);

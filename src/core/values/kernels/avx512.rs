@@ -1,7 +1,7 @@
 //! Halves on x86 with AVX-512, whose conversions are instructions that a loop can be made of.
 //!
-//! `half` converts a slice by a call for every eight elements, which is several times slower; it does
-//! what is left at the end, and everything on other machines.
+//! `half` converts a slice by a call for every eight elements, which is several times slower; it
+//! does what is left at the end, and everything on other machines.
 
 use std::arch::x86_64::{__m256i, __m512};
 

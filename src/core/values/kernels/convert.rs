@@ -6,7 +6,8 @@ use half::slice::HalfFloatSliceExt;
 use super::{KernelError, check_length};
 use crate::values::Dtype;
 
-/// Elements that are converted at a time by calls: two blocks of floats stay in the first-level cache.
+/// Elements that are converted at a time by calls: two blocks of floats stay in the first-level
+/// cache.
 pub(super) const BLOCK: usize = 1024;
 
 /// Halves in `from` to floats, exactly.

@@ -1,9 +1,9 @@
 //! What a server does to all elements of a tensor at once: sums and conversions, at memory speed.
 //!
-//! Each kernel is a plain loop that [`pulp`] compiles for several instruction sets and picks from at
-//! run time. Elements are independent, so results depend neither on the instruction set nor on how a
-//! tensor is cut. What arrived over the network may lie at any address: `from` is bytes. May touch
-//! only what it is given; must not allocate, start threads or panic.
+//! Each kernel is a plain loop that [`pulp`] compiles for several instruction sets and picks from
+//! at run time. Elements are independent, so results depend neither on the instruction set nor on
+//! how a tensor is cut. What arrived over the network may lie at any address: `from` is bytes. May
+//! touch only what it is given; must not allocate, start threads or panic.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;

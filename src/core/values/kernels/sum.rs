@@ -70,11 +70,12 @@ pub fn add(dtype: Dtype, into: &mut [u8], from: &[u8]) -> Result<(), KernelError
     }
 }
 
-/// Bytes of halves that are copied and added to before the next ones: they stay in the first-level cache.
+/// Bytes of halves that are copied and added to before the next ones: they stay in the first-level
+/// cache.
 const PAIR_BLOCK: usize = 8192;
 
-/// Writes the sums of the elements in `left` and `right` to `into`, whatever was there. One pass over
-/// each: with a copy and [`add`] it would be four.
+/// Writes the sums of the elements in `left` and `right` to `into`, whatever was there. One pass
+/// over each: with a copy and [`add`] it would be four.
 ///
 /// # Errors
 /// As [`add`].

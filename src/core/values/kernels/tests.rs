@@ -88,7 +88,8 @@ fn halves_are_summed_and_converted_in_blocks() {
         add(Dtype::F16, into.bytes_mut(), &right).unwrap();
         let expected = canonical(Dtype::F16, &plain(Dtype::F16, &all, &right));
         assert_eq!(canonical(Dtype::F16, into.bytes()), expected);
-        // And without this machine's own instructions; unaligned, with a part of a block at the end.
+        // And without this machine's own instructions; unaligned, with a part of a block at the
+        // end.
         let mut into = Buffer::copy_of(&all[..all.len() - 6]);
         let frame = Buffer::copy_of(&[&[0], &right[..]].concat());
         sum::add_f16_anywhere(into.elements_mut(), &frame.bytes()[1..][..all.len() - 6]);

@@ -1,4 +1,5 @@
-//! Where the fields of bytedance's structs are: offsets in bytes, as gcc lays them out on x86-64. Data alone.
+//! Where the fields of bytedance's structs are: offsets in bytes, as gcc lays them out on x86-64.
+//! Data alone.
 
 /// Bytes of `hostname` in a node.
 pub(super) const HOSTNAME: usize = 64;

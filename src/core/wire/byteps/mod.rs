@@ -1,12 +1,13 @@
-//! Metadata as bytedance's ps-lite writes it: C structs as they lie in the memory of an x86-64, padding included
-//! (`src/meta.h` and `Van::PackMeta` of the ps-lite in BytePS's source archive 0.2.5.post15; `docs/wire.md`).
+//! Metadata as bytedance's ps-lite writes it: C structs as they lie in the memory of an x86-64,
+//! padding included (`src/meta.h` and `Van::PackMeta` of the ps-lite in BytePS's source archive
+//! 0.2.5.post15; `docs/wire.md`).
 //!
-//! One frame is `RawMeta | body | int32 data types | RawNode of each node`, without alignment between them. There is no
-//! magic number and no version. But the sizes must add up to the frame's, which tells one generation from the other and
-//! both from anything else.
+//! One frame is `RawMeta | body | int32 data types | RawNode of each node`, without alignment
+//! between them. There is no magic number and no version. But the sizes must add up to the frame's,
+//! which tells one generation from the other and both from anything else.
 //!
-//! What a field that nobody reads over this transport holds is chance at stock: `key`, `addr`, `val_len`, `option` and
-//! `sid`. Ours writes the first key and zeros, and reads none of them.
+//! What a field that nobody reads over this transport holds is chance at stock: `key`, `addr`,
+//! `val_len`, `option` and `sid`. Ours writes the first key and zeros, and reads none of them.
 
 mod layout;
 #[cfg(test)]
@@ -21,10 +22,11 @@ use super::message::{Command, Control, Device, Devices, EMPTY, Meta, Node, Role}
 pub(super) use layout::{GITHUB, PYPI};
 use layout::{HOSTNAME, Layout};
 
-/// The longest name of a host that fits into a node, in bytes; stock writes beyond its struct if it is longer.
+/// The longest name of a host that fits into a node, in bytes; stock writes beyond its struct if it
+/// is longer.
 pub const HOSTNAME_BYTES: usize = HOSTNAME - 1;
 
-// ---- writing --------------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 pub(super) fn encode(layout: &Layout, meta: &Meta, data: &[Bytes], out: &mut Vec<u8>) {
     let start = out.len();
@@ -107,7 +109,7 @@ const fn to_wire(layout: &Layout, value: i32) -> i32 {
     if value == EMPTY { layout.empty } else { value }
 }
 
-// ---- reading --------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 pub(super) fn decode(layout: &Layout, bytes: &[u8]) -> Result<Meta, DecodeError> {
     if bytes.len() > META_BYTES_MAX {
@@ -139,7 +141,8 @@ pub(super) fn decode(layout: &Layout, bytes: &[u8]) -> Result<Meta, DecodeError>
         app_id: from_wire(layout, int(raw, layout.app_id)),
         customer_id: number(int(raw, layout.customer_id)),
         timestamp: match (counts, control.is_some()) {
-            // A number that nobody counts to is written as the one that is not set, which may be counted to.
+            // A number that nobody counts to is written as the one that is not set, which may be
+            // counted to.
             (true, true) if timestamp == EMPTY => layout.empty,
             (true, _) => timestamp,
             (false, _) => from_wire(layout, timestamp),

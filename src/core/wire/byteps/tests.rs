@@ -1,6 +1,6 @@
-//! The bytes of bytedance's ps-lite: those of PyPI's generation as its own `Van::PackMeta` wrote them (gcc 12, the fields
-//! that it leaves to chance set to 0), those of the later one as a snapshot; and what the reader does with bytes that
-//! nobody should send.
+//! The bytes of bytedance's ps-lite: those of PyPI's generation as its own `Van::PackMeta` wrote
+//! them (gcc 12, the fields that it leaves to chance set to 0), those of the later one as a
+//! snapshot; and what the reader does with bytes that nobody should send.
 
 use proptest::prelude::*;
 use smallvec::smallvec;
@@ -231,7 +231,10 @@ fn any_node() -> impl Strategy<Value = Node> {
 
 proptest! {
     #[test]
-    fn every_list_comes_back(nodes in prop::collection::vec(any_node(), 0..5), timestamp in 0..i32::MAX) {
+    fn every_list_comes_back(
+        nodes in prop::collection::vec(any_node(), 0..5),
+        timestamp in 0..i32::MAX,
+    ) {
         for dialect in BOTH {
             let list = Control { nodes: nodes.clone(), ..Control::new(Command::AddNode) };
             let message = control(list, Meta { timestamp, ..Meta::default() });

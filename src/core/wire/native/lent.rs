@@ -3,11 +3,13 @@
 /// Its bytes.
 pub const LENT: usize = 24;
 
-/// Which data frames may be lent, a bit for each: the values alone, the second frame of a request. Keys and
-/// lengths are checked before they are used, so nobody may be able to change them in between.
+/// Which data frames may be lent, a bit for each: the values alone, the second frame of a request.
+/// Keys and lengths are checked before they are used, so nobody may be able to change them in
+/// between.
 pub const LENDABLE: u16 = 1 << 1;
 
-/// Where a frame is that is lent. Offsets in bytes: the place 0, the length 8, the slot 16, zero 20.
+/// Where a frame is that is lent. Offsets in bytes: the place 0, the length 8, the slot 16, zero
+/// 20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent {
     /// The word of the ring that says when the receiver is done.

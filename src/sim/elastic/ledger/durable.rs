@@ -1,4 +1,5 @@
-//! No push is lost after its callback: whoever pulls, and whoever owns, has at least what workers were told is done.
+//! No push is lost after its callback: whoever pulls, and whoever owns, has at least what workers
+//! were told is done.
 
 use super::owners::Owned;
 use super::versions::Wrong;

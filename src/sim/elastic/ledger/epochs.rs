@@ -1,6 +1,6 @@
-//! Epochs and terms grow: a process never goes back to an older policy, a policy is the same for everybody, whoever
-//! comes to own elements does so with a higher term than all owners before, and of two routes for an element with the
-//! same term both name the same owner.
+//! Epochs and terms grow: a process never goes back to an older policy, a policy is the same for
+//! everybody, whoever comes to own elements does so with a higher term than all owners before, and
+//! of two routes for an element with the same term both name the same owner.
 
 use std::collections::BTreeMap;
 

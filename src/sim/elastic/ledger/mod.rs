@@ -1,6 +1,7 @@
-//! The oracle of elastic jobs. It knows what workers pushed and what they were told, what each server says that it
-//! owns, and which policies there were; it knows nothing of how servers move pieces. One file for each of what must
-//! hold: `once`, `durable`, `owners`, `versions`, `waits`, `epochs`. `reference` has the values that are right.
+//! The oracle of elastic jobs. It knows what workers pushed and what they were told, what each
+//! server says that it owns, and which policies there were; it knows nothing of how servers move
+//! pieces. One file for each of what must hold: `once`, `durable`, `owners`, `versions`, `waits`,
+//! `epochs`. `reference` has the values that are right.
 
 mod durable;
 mod epochs;
@@ -130,7 +131,7 @@ impl Ledger {
         }
     }
 
-    // ---- what workers do -------------------------------------------------------------------------------
+    // ---- what workers do ------------------------------------------------------------------------
 
     /// A worker begins a push.
     pub(super) fn push_begun(&mut self, worker: usize, tensor: usize) {
@@ -217,7 +218,7 @@ impl Ledger {
         self.waits.ended(process, timestamp);
     }
 
-    // ---- what servers hold -----------------------------------------------------------------------------
+    // ---- what servers hold ----------------------------------------------------------------------
 
     /// A server lives and holds these pieces: of one key, or of all.
     pub(super) fn holds(&mut self, server: NodeId, key: Option<Key>, claims: &[Claim]) {
@@ -249,7 +250,7 @@ impl Ledger {
         self.owners.is_gone(server)
     }
 
-    // ---- what is said of places --------------------------------------------------------------------------
+    // ---- what is said of places -----------------------------------------------------------------
 
     /// A process starts.
     pub(super) fn started(&mut self, process: usize) {
@@ -277,9 +278,10 @@ impl Ledger {
         }
     }
 
-    // ---- the end -----------------------------------------------------------------------------------------
+    // ---- the end --------------------------------------------------------------------------------
 
-    /// How the job ended: `hung` and `failed` name processes; those that were to complete must have.
+    /// How the job ended: `hung` and `failed` name processes; those that were to complete must
+    /// have.
     pub(super) fn ended(&mut self, hung: &[String], failed: &[String]) {
         let found = self.waits.check(hung, failed);
         self.found(Invariant::Ends, found);

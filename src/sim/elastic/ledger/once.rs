@@ -1,5 +1,6 @@
-//! Each push is applied exactly once to each element that it covers: no element has counted more pushes than there
-//! were. (That none is missing is `durable`'s, and at the end of a job both are exact.)
+//! Each push is applied exactly once to each element that it covers: no element has counted more
+//! pushes than there were. (That none is missing is `durable`'s, and at the end of a job both are
+//! exact.)
 
 use super::owners::Owned;
 use super::progress::Progress;

@@ -1,5 +1,6 @@
-//! Each element has one owner at a time: of all servers that live and were not declared dead no two own it. And a
-//! round of an element is applied by one server, unless that died before anybody could know.
+//! Each element has one owner at a time: of all servers that live and were not declared dead no two
+//! own it. And a round of an element is applied by one server, unless that died before anybody
+//! could know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

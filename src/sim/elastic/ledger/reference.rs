@@ -1,5 +1,5 @@
-//! What a single server, whose keys stay where they are, makes of the same pushes: the values that every pull of a
-//! synchronous job must bring, to the bit.
+//! What a single server, whose keys stay where they are, makes of the same pushes: the values that
+//! every pull of a synchronous job must bring, to the bit.
 
 use std::collections::BTreeMap;
 

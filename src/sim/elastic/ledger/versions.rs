@@ -1,5 +1,5 @@
-//! A pull after round t brings version t, to the bit: what a single server would have. While the next round is under
-//! way elements may be of that already.
+//! A pull after round t brings version t, to the bit: what a single server would have. While the
+//! next round is under way elements may be of that already.
 
 use bytes::Bytes;
 
@@ -12,7 +12,8 @@ pub(super) struct Wrong {
     pub(super) none: Option<usize>,
 }
 
-/// Compares values with all versions that are known; those from `from` up to and with `to` are right.
+/// Compares values with all versions that are known; those from `from` up to and with `to` are
+/// right.
 pub(super) fn wrong(values: &[u8], known: &[Bytes], from: u64, to: u64) -> Wrong {
     let whole = |version: &u64| known.get(*version as usize).is_some_and(|known| known == values);
     if (from..=to).any(|version| whole(&version)) {

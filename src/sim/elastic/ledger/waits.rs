@@ -1,4 +1,5 @@
-//! Every wait ends. Who hangs is named with what it waits for; an error ends a job only where one is due.
+//! Every wait ends. Who hangs is named with what it waits for; an error ends a job only where one
+//! is due.
 
 use std::collections::BTreeMap;
 

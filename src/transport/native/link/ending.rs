@@ -1,5 +1,5 @@
-//! The end of a link: it is flushed, given up, or what it held is taken back; and what is asked of it
-//! besides.
+//! The end of a link: it is flushed, given up, or what it held is taken back; and what is asked of
+//! it besides.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -37,8 +37,8 @@ impl Link {
         }
     }
 
-    /// Gives the link up and all that it was to send back, if nothing of it can have arrived: there never
-    /// was a connection.
+    /// Gives the link up and all that it was to send back, if nothing of it can have arrived: there
+    /// never was a connection.
     pub(in crate::native) fn take_back(&self) -> Option<Vec<Unsent>> {
         let mut state = lock(&self.state);
         // It changes under this lock, before the first message is written.

@@ -1,4 +1,5 @@
-//! What a link lends: large frames on their way into memory that the peer reads, and what comes back.
+//! What a link lends: large frames on their way into memory that the peer reads, and what comes
+//! back.
 
 use std::sync::atomic::Ordering;
 
@@ -42,8 +43,8 @@ impl Link {
         }
     }
 
-    /// The frames, the values in memory that can be lent if they are large, if the connection lends. The sender's own
-    /// memory cannot be lent: it does not belong to us for long enough.
+    /// The frames, the values in memory that can be lent if they are large, if the connection
+    /// lends. The sender's own memory cannot be lent: it does not belong to us for long enough.
     pub(super) fn adopt(&self, shared: &Shared, data: &[Bytes]) -> Option<SmallVec<[Bytes; 3]>> {
         let lendable = |number: usize| u32::from(LENDABLE) >> number & 1 != 0;
         let large = |(number, frame): (usize, &Bytes)| lendable(number) && frame.len() >= LEND_MIN;

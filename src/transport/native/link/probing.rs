@@ -1,4 +1,5 @@
-//! A probe of an idle link, as its sender sees it: padding that goes only while nothing else is to go.
+//! A probe of an idle link, as its sender sees it: padding that goes only while nothing else is to
+//! go.
 
 use super::super::counters::{Counters, add};
 use super::super::outbox::Part;
@@ -8,7 +9,8 @@ use crate::native::shared::Shared;
 use pslite_core::wire::native::{GRANULE, PROBE_BYTES};
 
 impl Link {
-    /// Begins a probe, if the link is idle and over TCP: whether it did, and whether the connection broke over it.
+    /// Begins a probe, if the link is idle and over TCP: whether it did, and whether the connection
+    /// broke over it.
     pub(in crate::native) fn probe(&self, shared: &Shared) -> (bool, bool) {
         let mut state = lock(&self.state);
         self.trim(&mut state);
@@ -30,8 +32,8 @@ impl Link {
     }
 }
 
-/// Something else is to be sent: the rest of the probe is not. Its receiver sees that it is not whole, and the data
-/// tell it what it wanted to know.
+/// Something else is to be sent: the rest of the probe is not. Its receiver sees that it is not
+/// whole, and the data tell it what it wanted to know.
 pub(super) const fn end(probe: &mut Option<u64>) {
     if let Some(at) = *probe
         && at < PROBE_BYTES

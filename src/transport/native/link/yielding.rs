@@ -23,8 +23,9 @@ impl Link {
         lock(&self.state).pace
     }
 
-    /// Lets its TCP connections send so many bytes per second together; `None`: as fast as they can. Its peer is told, with each
-    /// part, that what comes does not show what the way could carry.
+    /// Lets its TCP connections send so many bytes per second together; `None`: as fast as they
+    /// can. Its peer is told, with each part, that what comes does not show what the way could
+    /// carry.
     pub(in crate::native) fn pace(&self, rate: Option<u32>) {
         let mut state = lock(&self.state);
         let is_news = match (state.pace, rate) {

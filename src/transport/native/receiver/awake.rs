@@ -1,4 +1,5 @@
-//! Waiting without sleep for the next small message of who sent the last one (`foresight`). Reads sockets; sends nothing.
+//! Waiting without sleep for the next small message of who sent the last one (`foresight`). Reads
+//! sockets; sends nothing.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +16,8 @@ const IN_A_ROW: u32 = 8;
 /// After so many looks at it alone, all have their turn.
 const TURN: u32 = 64;
 
-/// A look that comes so much later than at twice its time had to wait for others that keep the core.
+/// A look that comes so much later than at twice its time had to wait for others that keep the
+/// core.
 const LATE: Duration = Duration::from_micros(20);
 
 /// Whose small message came last.
@@ -71,8 +73,8 @@ impl Receiver {
         Ok(Seen::Nothing)
     }
 
-    /// The system likes to put who is woken on the core of who woke him: there the partner runs now, if he waits for
-    /// it. Else that is nothing.
+    /// The system likes to put who is woken on the core of who woke him: there the partner runs
+    /// now, if he waits for it. Else that is nothing.
     fn let_others_run(&self, shared: &Shared) {
         if self.partner.in_a_row >= IN_A_ROW {
             shared.receive_syscalls.fetch_add(1, Relaxed);

@@ -156,7 +156,8 @@ impl Receiver {
     }
 
     /// Reads what an ended connection still has: a link that breaks again and again comes forward
-    /// nevertheless. For a while only, as whoever writes at the other end may not have noticed the end.
+    /// nevertheless. For a while only, as whoever writes at the other end may not have noticed the
+    /// end.
     pub(super) fn read_last(&mut self, token: u64, shared: &Shared) {
         let bytes = |receiver: &Self| {
             let connection = receiver.connections.get(&token)?;

@@ -1,13 +1,14 @@
-//! How much may be under way to this node from each of those that send much to it at the same time. Left to
-//! themselves, TCP connections that share the last link overflow the queue before it, some more often than others, and a
-//! worker that lags behind holds up all: a round is over when the slowest has pushed. So each gets a part
-//! of what fills the link for a short time (as in ICTCP, CoNEXT 2010, where the receiver sets the windows too): workers
-//! the same, and servers so much that it does not hold them back, since what they send are copies, for which all workers
-//! wait. The node does so where everybody sends at the same time, on servers: what a worker gets from servers of
-//! different rates needs no equal parts.
+//! How much may be under way to this node from each of those that send much to it at the same time.
+//! Left to themselves, TCP connections that share the last link overflow the queue before it, some
+//! more often than others, and a worker that lags behind holds up all: a round is over when the
+//! slowest has pushed. So each gets a part of what fills the link for a short time (as in ICTCP,
+//! CoNEXT 2010, where the receiver sets the windows too): workers the same, and servers so much
+//! that it does not hold them back, since what they send are copies, for which all workers wait.
+//! The node does so where everybody sends at the same time, on servers: what a worker gets from
+//! servers of different rates needs no equal parts.
 //!
-//! What the link carries is told by its owner (`NativeTransport::set_inflow`). May set options of sockets and ask the kernel
-//! how long their round trips are; must not read what came.
+//! What the link carries is told by its owner (`NativeTransport::set_inflow`). May set options of
+//! sockets and ask the kernel how long their round trips are; must not read what came.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,16 +21,18 @@ use pslite_core::wire::is_worker;
 
 /// How often it is looked who sends.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Who sent that much between two looks sends much; and counts for so many looks at which anybody did. A rest of the job
-/// changes nothing: if all began without windows after it, their first burst would overflow the queue.
+/// Who sent that much between two looks sends much; and counts for so many looks at which anybody
+/// did. A rest of the job changes nothing: if all began without windows after it, their first burst
+/// would overflow the queue.
 const MUCH: u64 = 256 << 10;
 const REMEMBERED: u64 = 50;
 /// What may be under way in all fills the link for so long, beyond two round trips.
 const UNDER_WAY: Duration = Duration::from_millis(20);
-/// The same for each server, shared by its connections, on top of what workers share. Its copies are fewer than what
-/// workers push, but they must not fall behind, and their way is longer: they leave through a queue that the answers to
-/// pulls fill, and are confirmed through another one. (Measured in the lab: 47 ms for copies where pushes took 24. A window
-/// of a part of `UNDER_WAY` let them through at half of the rate at which they were made, and each round waited for them.)
+/// The same for each server, shared by its connections, on top of what workers share. Its copies
+/// are fewer than what workers push, but they must not fall behind, and their way is longer: they
+/// leave through a queue that the answers to pulls fill, and are confirmed through another one.
+/// (Measured in the lab: 47 ms for copies where pushes took 24. A window of a part of `UNDER_WAY`
+/// let them through at half of the rate at which they were made, and each round waited for them.)
 const UNDER_WAY_OF_SERVERS: Duration = Duration::from_millis(60);
 /// No connection may have less under way, or a few lost packets would stop it.
 const LEAST: u32 = 32 << 10;
@@ -37,12 +40,14 @@ const MOST: u64 = 1 << 30;
 /// A window that would change by less than one part in so many stays.
 const STEP: u32 = 8;
 
-/// What a sender's connections over TCP brought lately, all together: of four that share a slow link none brings much.
+/// What a sender's connections over TCP brought lately, all together: of four that share a slow
+/// link none brings much.
 #[derive(Debug, Default)]
 pub(super) struct Inflow {
     /// Bytes of data since the last look.
     pub(super) bytes: u64,
-    /// The look at which they last had brought much; and whether that was the last time that anybody looked.
+    /// The look at which they last had brought much; and whether that was the last time that
+    /// anybody looked.
     much: Option<u64>,
     brings: bool,
 }
@@ -73,8 +78,8 @@ struct Sharing {
 }
 
 impl Sharing {
-    /// What each of a sender's connections may have under way; `Some(None)` if the kernel decides, `None` if nothing is to
-    /// change.
+    /// What each of a sender's connections may have under way; `Some(None)` if the kernel decides,
+    /// `None` if nothing is to change.
     fn window(self, entry: &Entry) -> Option<Option<u32>> {
         if self.rate == 0 || self.senders < 2 || !entry.inflow.sends_much(self.look) {
             return Some(None);
@@ -106,8 +111,9 @@ impl Receiver {
                 connection.window = window;
                 entry.receipt.limits(window);
             } else if connection.window.is_some() && entry.inflow.brings {
-                // When the sizes of packets change, newer kernels take a limit back by themselves (tcp_measure_rcv_mss in
-                // net/ipv4/tcp_input.c; seen with 6.18): for one worker out of four, and each round waits for the others.
+                // When the sizes of packets change, newer kernels take a limit back by themselves
+                // (tcp_measure_rcv_mss in net/ipv4/tcp_input.c; seen with 6.18): for one worker out
+                // of four, and each round waits for the others.
                 connection.limit(connection.window);
             }
         }

@@ -1,5 +1,5 @@
-//! Commands of workers, and servers that joined: who is told before a worker is answered, and what one does that
-//! becomes the first of all.
+//! Commands of workers, and servers that joined: who is told before a worker is answered, and what
+//! one does that becomes the first of all.
 
 use bytes::Bytes;
 
@@ -69,7 +69,8 @@ impl Four {
     }
 }
 
-/// Whoever of the servers of the beginning is asked: else its answer would promise what dies with it.
+/// Whoever of the servers of the beginning is asked: else its answer would promise what dies with
+/// it.
 #[test]
 fn each_server_tells_those_that_joined_before_it_answers() {
     for id in [8, 10] {
@@ -101,8 +102,8 @@ fn one_that_becomes_the_first_asks_the_others_before_it_serves() {
     assert_eq!(answers, 1, "the command that waited");
 }
 
-/// One that joined hears of the newest optimizer alone, and then from a server that has only heard of the one before:
-/// that may send what it did by it.
+/// One that joined hears of the newest optimizer alone, and then from a server that has only heard
+/// of the one before: that may send what it did by it.
 #[test]
 fn an_optimizer_that_comes_after_its_successor_is_known() {
     let mut four = Four::new();

@@ -1,5 +1,5 @@
-//! Copies, step by step: at a replica that is being emptied, of a piece that came back, and of what was about to
-//! leave for a server that died.
+//! Copies, step by step: at a replica that is being emptied, of a piece that came back, and of what
+//! was about to leave for a server that died.
 
 use bytes::Bytes;
 
@@ -133,7 +133,8 @@ fn what_is_long_is_cut_after_its_first_round_and_so_is_its_copy() {
     let parts = [(0, 16, 1), (16, 32, 1), (32, LENGTH, 1)];
     assert_eq!(pieces(&mut two, 8), parts);
     assert_eq!(pieces(&mut two, 10), parts);
-    // The worker hears of it with the answer to its push, and a push to the whole key is not served any more.
+    // The worker hears of it with the answer to its push, and a push to the whole key is not served
+    // any more.
     let again = two.push(9);
     let routes = |out: &Outbound| out.answers[0].request.placed.as_ref().unwrap().routes.len();
     assert_eq!((kinds(&again), routes(&again)), (vec![], parts.len()));

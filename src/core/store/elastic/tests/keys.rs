@@ -71,8 +71,8 @@ impl KeySpec {
         !matches!(self.kind, Kind::Rows { .. })
     }
 
-    /// What a worker pushes, the same whenever it is asked for. `exact`: whole numbers, whose sums are the
-    /// same in any order.
+    /// What a worker pushes, the same whenever it is asked for. `exact`: whole numbers, whose sums
+    /// are the same in any order.
     pub(super) fn gradient(&self, worker: i32, round: u64, exact: bool) -> Load {
         let seed = self.wire ^ (worker as u64) << 40 ^ round << 20;
         let mut random = Random::new(seed);
@@ -187,7 +187,8 @@ pub(super) fn pickled(class: &str, own: &[(&str, &str)]) -> Bytes {
     attributes.retain(|(name, _)| !own.iter().any(|(other, _)| other == name));
     attributes.extend(own);
     let mut text = format!(
-        "ccopy_reg\n_reconstructor\n(cmxnet.optimizer.optimizer\n{class}\nc__builtin__\nobject\nNtR(d"
+        "ccopy_reg\n_reconstructor\n(cmxnet.optimizer.optimizer\n{class}\nc__builtin__\nobject\n\
+         NtR(d"
     );
     for (name, value) in attributes {
         text += &format!("V{name}\n{value}s");

@@ -250,7 +250,9 @@ proptest! {
 
     #[test]
     fn requests_about_any_part(
-        given in vec((0..2_usize, number(), number(), number(), 0..3_u64, 0..6_u32, any::<bool>()), 1..12),
+        given in vec(
+            (0..2_usize, number(), number(), number(), 0..3_u64, 0..6_u32, any::<bool>()), 1..12,
+        ),
     ) {
         let (mut stores, _) = pair();
         for (timestamp, (key, from, to, term, epoch, after, pushes)) in (10..).zip(given) {
@@ -266,13 +268,19 @@ proptest! {
             stores[0].serve(meta, &frames, &mut Outbound::default());
         }
         let pieces = &stores[0].tensors[&keys()[0]].pieces;
-        prop_assert_eq!(pieces.iter().map(|piece| piece.to - piece.from).sum::<u64>(), LENGTH as u64);
+        let elements = pieces.iter().map(|piece| piece.to - piece.from).sum::<u64>();
+        prop_assert_eq!(elements, LENGTH as u64);
     }
 
     #[test]
     fn words_of_all_kinds(
         words in vec(
-            (0..4_u64, vec(7..12_i32, 0..4), vec(0..14_i32, 0..3), vec((number(), number(), number(), 7..12_i32, any::<bool>()), 0..4)),
+            (
+                0..4_u64,
+                vec(7..12_i32, 0..4),
+                vec(0..14_i32, 0..3),
+                vec((number(), number(), number(), 7..12_i32, any::<bool>()), 0..4),
+            ),
             1..6,
         ),
     ) {
@@ -299,7 +307,9 @@ proptest! {
             stores[0].policy(&word, &mut Outbound::default());
             let moves: Vec<Order> = routes
                 .iter()
-                .map(|&(key, from, to, owner, _)| Order { key: keys()[(key % 2) as usize], from, to, owner })
+                .map(|&(key, from, to, owner, _)| {
+                    Order { key: keys()[(key % 2) as usize], from, to, owner }
+                })
                 .collect();
             stores[0].orders(&moves, &mut Outbound::default());
         }

@@ -1,5 +1,5 @@
-//! Several stores at once: whatever moves, dies, comes and goes, each pull brings what one undisturbed server
-//! would have given, bit for bit.
+//! Several stores at once: whatever moves, dies, comes and goes, each pull brings what one
+//! undisturbed server would have given, bit for bit.
 
 mod commands;
 mod copies;

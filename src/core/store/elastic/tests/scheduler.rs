@@ -11,8 +11,8 @@ pub(super) struct Scheduler {
     pub(super) homes: Vec<NodeId>,
     pub(super) lost: BTreeSet<NodeId>,
     pub(super) draining: BTreeSet<NodeId>,
-    /// When claims have come, drained servers may go: not together with a death, of whose pieces they may
-    /// have the only copy.
+    /// When claims have come, drained servers may go: not together with a death, of whose pieces
+    /// they may have the only copy.
     pub(super) releasing: bool,
     /// Claims are awaited.
     pub(super) collecting: bool,
@@ -72,7 +72,8 @@ impl Scheduler {
         Some(self.policy())
     }
 
-    /// Lets go of drained servers that claim nothing, not even a copy, and to which nothing is on its way.
+    /// Lets go of drained servers that claim nothing, not even a copy, and to which nothing is on
+    /// its way.
     fn release(&mut self) {
         for server in self.draining.clone() {
             let empty = self.claims[&server].is_empty();

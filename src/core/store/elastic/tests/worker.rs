@@ -21,8 +21,8 @@ pub(super) enum Action {
     Command { head: i32, body: Bytes },
     /// The first push of all keys.
     Init,
-    /// Pushes to all keys, and pulls in the same requests if `pull`. Of so many rounds, without waiting for
-    /// answers in between.
+    /// Pushes to all keys, and pulls in the same requests if `pull`. Of so many rounds, without
+    /// waiting for answers in between.
     Push { rounds: std::ops::Range<u64>, pull: bool },
     /// Pulls all keys, and keeps what came.
     Pull,

@@ -1,6 +1,6 @@
-//! Workers that die, come back and leave (docs/elastic.md, "Workers"): whose pushes a round has, and whom it waits
-//! for. Without an optimizer the sum of a round is the value, and each worker pushes a power of two of its own: so a
-//! pull says who was counted.
+//! Workers that die, come back and leave (docs/elastic.md, "Workers"): whose pushes a round has,
+//! and whom it waits for. Without an optimizer the sum of a round is the value, and each worker
+//! pushes a power of two of its own: so a pull says who was counted.
 
 use std::time::Duration;
 
@@ -232,8 +232,8 @@ fn a_round_does_not_wait_for_the_dead() {
     assert_eq!(job.push(&mut b), [A, B]);
 }
 
-/// What the dead one pushed counts in the open round with what others pushed to it; but not alone, and not in a
-/// later one. Nobody is answered who is dead.
+/// What the dead one pushed counts in the open round with what others pushed to it; but not alone,
+/// and not in a later one. Nobody is answered who is dead.
 #[test]
 fn the_last_push_of_the_dead_counts_once_or_not_at_all() {
     let (mut job, [mut a, mut b, mut c]) = Job::new(1);
@@ -261,7 +261,8 @@ fn the_last_push_of_the_dead_counts_once_or_not_at_all() {
     assert_eq!(job.value(), 3.0);
 }
 
-/// One that came back is in a round if it is in time, and holds up nobody; its timestamps begin anew.
+/// One that came back is in a round if it is in time, and holds up nobody; its timestamps begin
+/// anew.
 #[test]
 fn one_that_comes_back_is_in_and_not_waited_for() {
     let (mut job, [mut a, mut b, mut c]) = Job::new(1);

@@ -1,5 +1,6 @@
-//! Stores, workers and a scheduler, and the messages between them. One seed decides in what order messages
-//! arrive (in order between two nodes, in any order otherwise), what is ordered, who dies, comes and goes.
+//! Stores, workers and a scheduler, and the messages between them. One seed decides in what order
+//! messages arrive (in order between two nodes, in any order otherwise), what is ordered, who dies,
+//! comes and goes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

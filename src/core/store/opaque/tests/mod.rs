@@ -339,7 +339,7 @@ fn a_new_home_learns_of_the_keys_of_its_range() {
     assert_eq!(held_as(&server), [(Holding::Owner, (2 << 32) + 1)]);
 }
 
-// ---- where nothing is kept between rounds ----------------------------------------------------------------------
+// ---- where nothing is kept between rounds -------------------------------------------------------
 
 /// The first push of each worker, then a whole round.
 fn begun(server: &mut Opaque) {

@@ -1,6 +1,7 @@
-//! Three servers and two workers with applications, while keys move all the time and policies change, and one server is
-//! emptied and released: messages between two nodes keep their order, those of different pairs come in any order. Each
-//! push must count once, each pull bring what it must, and everything end.
+//! Three servers and two workers with applications, while keys move all the time and policies
+//! change, and one server is emptied and released: messages between two nodes keep their order,
+//! those of different pairs come in any order. Each push must count once, each pull bring what it
+//! must, and everything end.
 
 use std::collections::VecDeque;
 
@@ -27,8 +28,8 @@ enum Application {
     Sum,
     /// The same, and answers pushes when both workers have pushed.
     Rounds,
-    /// As BytePS: the first push of both makes the key; then pushes are answered at once, and pulls when both have
-    /// pushed, with the sum of that round. Nothing is kept.
+    /// As BytePS: the first push of both makes the key; then pushes are answered at once, and pulls
+    /// when both have pushed, with the sum of that round. Nothing is kept.
     Stateless,
 }
 
@@ -41,8 +42,8 @@ struct State {
     made_by: Vec<NodeId>,
     /// Who has pushed to the open round.
     pushed: Vec<NodeId>,
-    /// Rounds that are over, the sum of the last one, and how many each worker has pulled. One that has may push for
-    /// the next one already.
+    /// Rounds that are over, the sum of the last one, and how many each worker has pulled. One that
+    /// has may push for the next one already.
     over: u64,
     sum: i64,
     fetched: BTreeMap<NodeId, u64>,
@@ -165,8 +166,8 @@ impl Play {
         }
     }
 
-    /// The server that is emptied may go once it has nothing and nothing can be on its way there: orders that name it were
-    /// forgotten with a policy since.
+    /// The server that is emptied may go once it has nothing and nothing can be on its way there:
+    /// orders that name it were forgotten with a policy since.
     fn let_go(&mut self, claims: &BTreeMap<NodeId, Vec<Claim>>) {
         let Some((id, epoch)) = self.emptied else { return };
         let comes = |claim: &Claim| claim.peer == id && claim.holding == Holding::Leaving as i32;
@@ -177,7 +178,7 @@ impl Play {
         }
     }
 
-    // ---- workers ---------------------------------------------------------------------------------------------
+    // ---- workers --------------------------------------------------------------------------------
 
     fn key(&mut self) -> Key {
         key(self.random.below(KEYS))
@@ -253,7 +254,8 @@ impl Play {
         self.send_parts(id, out);
     }
 
-    /// A request is answered: a push is followed by a pull, except the first one where that only makes the key.
+    /// A request is answered: a push is followed by a pull, except the first one where that only
+    /// makes the key.
     fn ended(&mut self, id: NodeId, timestamp: i32, vals: &[u8]) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let (key, pull) = worker.open.remove(&timestamp).unwrap();
@@ -276,7 +278,7 @@ impl Play {
         }
     }
 
-    // ---- servers ---------------------------------------------------------------------------------------------
+    // ---- servers --------------------------------------------------------------------------------
 
     fn step(&mut self, id: NodeId, ask: impl FnOnce(&mut Opaque, Duration, &mut Vec<Step>)) {
         let mut steps = Vec::new();
@@ -432,7 +434,7 @@ impl Play {
         }
     }
 
-    // ---- the scheduler ---------------------------------------------------------------------------------------
+    // ---- the scheduler --------------------------------------------------------------------------
 
     fn orders(&mut self) {
         let (from, to) =
@@ -495,7 +497,7 @@ impl Play {
         self.tell_policy(routes);
     }
 
-    // ---- the whole -------------------------------------------------------------------------------------------
+    // ---- the whole ------------------------------------------------------------------------------
 
     fn deliver(&mut self) -> bool {
         let full: Vec<_> = self.network.iter().filter(|(_, queue)| !queue.is_empty()).collect();
