@@ -1,5 +1,7 @@
-"""The scripts say at once where a checkout cannot work, and do not depend on what it is called."""
+"""The scripts say at once where a checkout cannot work, and do not depend on what it is called.
+What the code cites is in the checkout."""
 
+import re
 import shutil
 import subprocess
 
@@ -17,3 +19,20 @@ def test_a_path_that_cannot_be_preloaded_is_refused(tmp_path, name, script):
     assert run.returncode == 2, run
     assert f"{script}: the path of this checkout, '{place}', has a blank or a colon" in run.stderr
     assert run.stdout == "" and not (place / ".cache").exists()
+
+
+def test_every_cited_section_of_the_algorithms_exists():
+    titles = re.findall(r"^##+ ([\d.]+\d|\d+)\.? ", (ROOT / "docs/algorithms.md").read_text(), re.M)
+    assert len(titles) == len(set(titles)) > 30, titles
+    sections, cited = set(titles), 0
+    code = [*(ROOT / "src").rglob("*.rs"), *(ROOT / "compat-tests/netlab").glob("*.py")]
+    for file in code:
+        for start in re.finditer(r"(\S*)algorithms\.md", text := file.read_text()):
+            line = f"{file.relative_to(ROOT)}:{text.count(chr(10), 0, start.start()) + 1}"
+            number = r"(\d+(?:\.\d+)?)"
+            found = re.match(rf" {number}(?: and {number})?", text[start.end():])
+            assert start[1].endswith("docs/") and found, f"{line}: cite docs/algorithms.md N"
+            missing = {number for number in found.groups() if number} - sections
+            assert not missing, f"{line}: docs/algorithms.md has no section {missing}"
+            cited += 1
+    assert cited > 40, f"only {cited} citations were found"

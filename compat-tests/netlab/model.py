@@ -2,7 +2,7 @@
 
 Pure arithmetic. Every worker pushes and pulls the whole model once; a server holds the share x of
 it, takes that share from each worker and gives it to each; pushes and pulls overlap, as every link
-carries both directions at once (spec/algorithms.md 1, the bound for pipelined push and pull):
+carries both directions at once (docs/algorithms.md 1, the bound for pipelined push and pull):
 
     T = max( max_s W x_s M / min(up_s, down_s),  max_i M / min(up_i, down_i) )
 
@@ -19,7 +19,7 @@ of each tensor every server has the share x_s.
 """
 
 #: What of a rate on the wire arrives as payload of TCP: 1448 bytes of each frame of 1514.
-#: spec/algorithms.md 1 measured 0.955 with tbf.
+#: docs/algorithms.md 1 has it.
 GOODPUT = 0.955
 
 

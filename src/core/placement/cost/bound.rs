@@ -1,4 +1,4 @@
-//! T*: what no split of the bytes can beat (algorithms.md 1).
+//! T*: what no split of the bytes can beat (docs/algorithms.md 1).
 
 use super::level::{self, Share};
 use super::{Exchange, Model, program};

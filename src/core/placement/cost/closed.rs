@@ -29,7 +29,7 @@ impl Tap {
 
 /// The seconds after which all taps together have taken that amount: exact, between two of the
 /// times at which a tap starts or is full. A tap that starts later takes nothing: that server is
-/// not worth using (algorithms.md 4.4). None: there is no room for it.
+/// not worth using (docs/algorithms.md 4.4). None: there is no room for it.
 pub(in crate::placement) fn pour(taps: &[Tap], amount: f64) -> Option<f64> {
     if amount <= 0.0 {
         return Some(0.0);
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(pour(&[tap(2.0, 0.0, open), tap(1.0, 0.0, open)], 6.0), Some(2.0));
         assert_eq!(pour(&[tap(2.0, 0.0, 2.0), tap(1.0, 0.0, open)], 6.0), Some(4.0));
         assert_eq!(pour(&[tap(2.0, 0.0, 2.0), tap(1.0, 0.0, 3.0)], 6.0), None);
-        // Fixed costs: the second one is worth using only for much (algorithms.md 4.4).
+        // Fixed costs: the second one is worth using only for much (docs/algorithms.md 4.4).
         let two = [tap(1.0, 0.0, open), tap(1.0, 5.0, open)];
         assert_eq!((pour(&two, 4.0), pour(&two, 9.0)), (Some(4.0), Some(7.0)));
         assert_eq!((two[1].within(4.0), two[1].within(7.0)), (0.0, 2.0));

@@ -1,6 +1,6 @@
 //! How long a round of push and pull takes, given which server holds how much, and how short it
-//! could be: the model of network cards (algorithms.md 1). The core of the network is taken as wide
-//! enough; what limits are the cards, and single pairs of nodes where a cap is known.
+//! could be: the model of network cards (docs/algorithms.md 1). The core of the network is taken
+//! as wide enough; what limits are the cards, and single pairs of nodes where a cap is known.
 //!
 //! Pure arithmetic on rates in bytes per second, loads in bytes and times in seconds. Must not know
 //! keys or pieces. No input makes it panic: rates that are no numbers count as very slow.

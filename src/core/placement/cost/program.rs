@@ -1,6 +1,6 @@
 //! The best loads as a linear program, for jobs in which limits join servers: copies, hosts with
 //! several nodes. It starts from the loads as they are and finds what to change, so that the price
-//! of a move is part of it (algorithms.md 2.3): minimise `T(loads) + price * bytes moved`.
+//! of a move is part of it (docs/algorithms.md 2.3): minimise `T(loads) + price * bytes moved`.
 //!
 //! Variables are fractions of all bytes, and times in units of the bound.
 
@@ -287,7 +287,7 @@ fn factor_of(row: &Row, index: usize) -> f64 {
 }
 
 /// The servers that shall hold something: the usable ones whose fixed seconds do not already exceed
-/// what the others need without them (algorithms.md 4.4).
+/// what the others need without them (docs/algorithms.md 4.4).
 fn used(model: &Model, total: f64) -> Vec<bool> {
     let taps = level::taps(model, Share::Even);
     let plain: Vec<Tap> = taps.iter().map(|(_, tap)| *tap).collect();

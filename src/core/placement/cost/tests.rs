@@ -196,8 +196,8 @@ proptest! {
     }
 }
 
-/// BytePS (OSDI'20, theorem 1; algorithms.md 4.6): n hosts with a worker and a server each, k hosts
-/// with a server alone, all with equal cards.
+/// BytePS (OSDI'20, theorem 1; docs/algorithms.md 4.6): n hosts with a worker and a server each, k
+/// hosts with a server alone, all with equal cards.
 #[test]
 fn it_agrees_with_the_theorem_of_byteps() {
     const RATE: f64 = 50.0;

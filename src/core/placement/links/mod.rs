@@ -1,4 +1,4 @@
-//! How fast the links of a job are, from the traffic itself (algorithms.md 2.2).
+//! How fast the links of a job are, from the traffic itself (docs/algorithms.md 2.2).
 //!
 //! [`Receiver`] runs on each node and is told what came in: whoever receives knows with one clock,
 //! its own, how long that took. [`Sender`] is told what went out, to all peers together, [`Work`]
@@ -33,25 +33,25 @@ use std::time::Duration;
 use crate::wire::NodeId;
 
 /// Messages are put together until they have as many bytes; a sample with fewer says nothing
-/// (algorithms.md 2.2).
+/// (docs/algorithms.md 2.2).
 pub const MIN_SAMPLE: u64 = 64 << 10;
 /// A sample ends with that many bytes, ...
 pub const FULL_SAMPLE: u64 = 1 << 20;
 /// ... or after that time.
 pub const SAMPLE_TIME: Duration = Duration::from_millis(100);
-/// Samples of a link that are kept (algorithms.md 2.2).
+/// Samples of a link that are kept (docs/algorithms.md 2.2).
 pub const SAMPLES: usize = 8;
-/// Without traffic confidence halves in that time (algorithms.md 2.2).
+/// Without traffic confidence halves in that time (docs/algorithms.md 2.2).
 pub const HALF_LIFE: Duration = Duration::from_secs(10);
-/// A report at least that often while there is traffic (algorithms.md 2.2).
+/// A report at least that often while there is traffic (docs/algorithms.md 2.2).
 pub const REPORT_PERIOD: Duration = Duration::from_secs(1);
-/// A report at once if an estimate changed by that part (algorithms.md 2.2), ...
+/// A report at once if an estimate changed by that part (docs/algorithms.md 2.2), ...
 pub const REPORT_CHANGE: f64 = 0.10;
 /// ... but never more often than this.
 pub const REPORT_GAP: Duration = Duration::from_millis(100);
-/// A link without traffic for that long should be probed (algorithms.md 2.2).
+/// A link without traffic for that long should be probed (docs/algorithms.md 2.2).
 pub const PROBE_AFTER: Duration = Duration::from_secs(30);
-/// What a probe should send, at the lowest priority (algorithms.md 2.2).
+/// What a probe should send, at the lowest priority (docs/algorithms.md 2.2).
 pub const PROBE_BYTES: u64 = crate::wire::native::PROBE_BYTES;
 /// What a whole node sends is looked at in windows of that length.
 pub const WINDOW: Duration = Duration::from_millis(250);

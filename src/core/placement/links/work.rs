@@ -5,7 +5,7 @@
 //! suffices, and it looks as fast as ever. The kernel knows better: for how long a thread ran, and
 //! for how long it could have run and had to wait. From that follows which part of a processor is
 //! left, and with what each byte takes, how many bytes a second that makes. (PSLD's third cause,
-//! computation interference; algorithms.md 4.3.) Pure; what the kernel says is an argument.
+//! computation interference; docs/algorithms.md 4.3.) Pure; what the kernel says is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -279,7 +279,7 @@ impl Planner {
     }
 
     /// Rarely something else than the best known, where a straggler is not understood
-    /// (algorithms.md 4.5).
+    /// (docs/algorithms.md 4.5).
     fn vary(
         &self,
         plan: Plan,

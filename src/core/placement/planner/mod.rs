@@ -1,5 +1,5 @@
-//! The planner of a job: what nodes report goes in, plans come out (algorithms.md 4.9: A gives the
-//! prior, C corrects it, one planner with one set of shares).
+//! The planner of a job: what nodes report goes in, plans come out (docs/algorithms.md 4.9: A
+//! gives the prior, C corrects it, one planner with one set of shares).
 //!
 //! Runs on the scheduler. Pure: time and chance are arguments, nothing is sent. Whoever runs it
 //! carries the plans out, and says when pieces have moved. Must not know how pieces travel.
@@ -49,7 +49,7 @@ pub struct Settings {
     /// Servers in reserve are taken into use, and servers that are not needed emptied, without
     /// being asked.
     pub autoscale: bool,
-    /// Between two looks at the job, at least (algorithms.md 2.4 looks every 5 s; a look costs
+    /// Between two looks at the job, at least (docs/algorithms.md 2.4 looks every 5 s; a look costs
     /// less than a millisecond, and a change of the network should not cost several rounds).
     pub period: Duration,
     /// A plan has to be worth it for that long: longer than it takes until all nodes have noticed a

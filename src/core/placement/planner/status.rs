@@ -44,7 +44,7 @@ pub struct Status {
     pub measured: Option<f64>,
     /// T*: seconds that no layout can go below. None: no link has been measured.
     pub bound: Option<f64>,
-    /// `bound / measured`: 1 is perfect (algorithms.md 1).
+    /// `bound / measured`: 1 is perfect (docs/algorithms.md 1).
     pub eta: Option<f64>,
     /// Workers that hold the others up.
     pub slow_workers: Vec<NodeId>,

@@ -19,8 +19,8 @@ fn status(lab: &Lab) -> Status {
     lab.planner.status(Duration::from_secs_f64(lab.now))
 }
 
-/// algorithms.md 2.8: ResNet-50, 8 workers, 4 servers; the time by MXNet's hash over the time with
-/// shares that follow the network, both as fluids.
+/// docs/algorithms.md 2.8: ResNet-50, 8 workers, 4 servers; the time by MXNet's hash over the time
+/// with shares that follow the network, both as fluids.
 #[test]
 fn the_table_of_speedups() {
     for (rates, gain) in [([1.0, 1.0, 0.25, 0.25], 2.58), ([1.0, 1.0, 1.0, 0.1], 7.95)] {
@@ -83,8 +83,8 @@ fn equal_rates_and_noise_for_200_rounds_move_nothing() {
     }
 }
 
-/// PSLD's three causes one after the other (algorithms.md 4.8): within 20 % of the optimum in at
-/// most five decisions, less than 0.3 of the model moved for each.
+/// PSLD's three causes one after the other (docs/algorithms.md 4.8): within 20 % of the optimum in
+/// at most five decisions, less than 0.3 of the model moved for each.
 #[test]
 fn three_causes_are_told_apart_and_cured() {
     // A huge tensor at one server, and the rest spread.

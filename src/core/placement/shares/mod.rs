@@ -1,7 +1,7 @@
-//! Planner A: shares of the servers that follow the network (algorithms.md 2.3 and 2.4). The model
-//! says how much each server should hold; the least that must move is moved, so that each server
-//! holds something of all parts of a round and has something to receive and to send all the time.
-//! Large keys are cut for it.
+//! Planner A: shares of the servers that follow the network (docs/algorithms.md 2.3 and 2.4). The
+//! model says how much each server should hold; the least that must move is moved, so that each
+//! server holds something of all parts of a round and has something to receive and to send all the
+//! time. Large keys are cut for it.
 //!
 //! Pure and deterministic: the same layout and model give the same plan. Must not know how rates
 //! were measured, nor when to ask: [`super::planner`] does.
@@ -19,18 +19,19 @@ use super::layout::{LayoutError, Move, PieceLoad, Plan, apply, sort};
 /// What a plan has to keep to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
-    /// A round has to become shorter by that factor less 1, or nothing moves (algorithms.md 2.6).
+    /// A round has to become shorter by that factor less 1, or nothing moves
+    /// (docs/algorithms.md 2.6).
     pub theta: f64,
     /// The same while a server that may hold pieces has none: it joined.
     pub theta_join: f64,
-    /// Rounds after a switch in which nothing moves (algorithms.md 2.6).
+    /// Rounds after a switch in which nothing moves (docs/algorithms.md 2.6).
     pub min_dwell: u64,
     /// No cut leaves a piece with fewer bytes, ...
     pub min_piece: u64,
     /// ... and no key has more pieces.
     pub max_pieces: usize,
     /// Rounds over which a move has to pay: how long the network is expected to stay as it is
-    /// (H of algorithms.md 2.3).
+    /// (H of docs/algorithms.md 2.3).
     pub horizon: f64,
     /// Bytes per second at which pieces move; a byte moved costs its time at that rate. None: the
     /// rate of the average server.

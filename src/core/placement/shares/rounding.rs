@@ -1,5 +1,5 @@
 //! From loads to pieces: whoever has too much gives it up, and whoever has too little gets it, the
-//! largest first (algorithms.md 2.4, minimal-movement rounding and best-fit decreasing). Large
+//! largest first (docs/algorithms.md 2.4, minimal-movement rounding and best-fit decreasing). Large
 //! pieces are cut where whole ones do not fit.
 //!
 //! What a server gives up, and what it keeps, is spread over the round ([`super::spread`]): a

@@ -1,5 +1,5 @@
 //! Why a server is slow. Three causes call for the same cure, other shares, but people want to know
-//! which one it is (algorithms.md 4.1 and 4.3).
+//! which one it is (docs/algorithms.md 4.1 and 4.3).
 
 use std::fmt;
 
@@ -45,8 +45,8 @@ pub struct Evidence {
     pub rate: f64,
 }
 
-/// Handlers that take that part of the time are what takes it (algorithms.md 4.3: network-bound if
-/// the handler's time is far below).
+/// Handlers that take that part of the time are what takes it (docs/algorithms.md 4.3:
+/// network-bound if the handler's time is far below).
 const BUSY: f64 = 0.5;
 /// A card that explains less than that part of the time is not what takes it.
 const UNEXPLAINED: f64 = 1.5;

@@ -1,13 +1,13 @@
 //! How the time of one server follows from the expected one: `seconds = fixed + slope * expected`,
-//! by least squares that forget. One operating point cannot tell the two apart (algorithms.md 4.5),
-//! so until there are several, all is put on the slope.
+//! by least squares that forget. One operating point cannot tell the two apart
+//! (docs/algorithms.md 4.5), so until there are several, all is put on the slope.
 
 /// How much the fixed part is held at 0, against one observation. Enough to decide where
 /// observations do not, too little to matter where they do.
 const RIDGE: f64 = 0.01;
 /// Two operating points differ if by that part.
 const APART: f64 = 0.1;
-/// So many of them tell the constants apart (algorithms.md 4.5).
+/// So many of them tell the constants apart (docs/algorithms.md 4.5).
 const ENOUGH: usize = 3;
 
 /// What is known of one server. All numbers inside are parts of the first time and expectation.

@@ -1,11 +1,11 @@
-//! Planner C: what workers see of the servers (PSLD; algorithms.md 4). Cards do not explain
+//! Planner C: what workers see of the servers (PSLD; docs/algorithms.md 4). Cards do not explain
 //! everything: a server whose processor is busy elsewhere is slow with the best network. So workers
 //! time each server, and where one takes longer than its card says, that is learnt and planned
 //! with.
 //!
 //! [`Profile`] runs on each worker, the rest on the scheduler. Pure; time and chance are arguments.
-//! Must not decide what moves: it corrects the model, and planner A plans with it (algorithms.md
-//! 4.9).
+//! Must not decide what moves: it corrects the model, and planner A plans with it
+//! (docs/algorithms.md 4.9).
 
 mod cause;
 mod fit;
@@ -31,20 +31,21 @@ use fit::Fit;
 /// What counts as a straggler, and how boldly to experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
-    /// A straggler takes longer than the mean of all by that part (algorithms.md 4.3), ...
+    /// A straggler takes longer than the mean of all by that part (docs/algorithms.md 4.3), ...
     pub theta: f64,
-    /// ... in so many reports in a row (algorithms.md 4.3).
+    /// ... in so many reports in a row (docs/algorithms.md 4.3).
     pub reports: u32,
-    /// What an observation weighs after one more (algorithms.md 4.5).
+    /// What an observation weighs after one more (docs/algorithms.md 4.5).
     pub forgetting: f64,
-    /// A time that far from the expected one means that something has changed (algorithms.md 4.5).
+    /// A time that far from the expected one means that something has changed
+    /// (docs/algorithms.md 4.5).
     pub regime: f64,
-    /// How often a plan tries something else than the best known (algorithms.md 4.5).
+    /// How often a plan tries something else than the best known (docs/algorithms.md 4.5).
     pub exploration: f64,
-    /// What the exploration is multiplied with at each report without a straggler (algorithms.md
-    /// 4.5).
+    /// What the exploration is multiplied with at each report without a straggler
+    /// (docs/algorithms.md 4.5).
     pub calm: f64,
-    /// Deviation of the logarithm of what is tried (algorithms.md 4.5).
+    /// Deviation of the logarithm of what is tried (docs/algorithms.md 4.5).
     pub boldness: f64,
     /// Only servers whose times are that far from the expected ones are experimented with.
     pub residual: f64,
@@ -66,8 +67,8 @@ impl Default for Parameters {
 }
 
 /// No server is believed to be slower by more: a share that is next to nothing could not be timed,
-/// and so never be corrected (algorithms.md 4.5 keeps a share of 2 % for that; this keeps as much,
-/// unless the card is slow as well).
+/// and so never be corrected (docs/algorithms.md 4.5 keeps a share of 2 % for that; this keeps as
+/// much, unless the card is slow as well).
 const SLOWEST: f64 = 32.0;
 /// Times of servers that should take less than that part of the longest say nothing.
 const TOO_SHORT: f64 = 0.05;
@@ -251,7 +252,7 @@ impl Stragglers {
             .collect()
     }
 
-    /// A plan made the rounds longer: be more careful (algorithms.md 4.5).
+    /// A plan made the rounds longer: be more careful (docs/algorithms.md 4.5).
     pub fn failed(&mut self) {
         self.exploration *= 0.5;
     }

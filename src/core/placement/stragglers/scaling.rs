@@ -1,5 +1,5 @@
-//! Whether the job would do better with one server more, or as well with one fewer (algorithms.md
-//! 4.6).
+//! Whether the job would do better with one server more, or as well with one fewer
+//! (docs/algorithms.md 4.6).
 
 use std::time::Duration;
 

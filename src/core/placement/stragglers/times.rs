@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::placement::statistics::median;
 use crate::wire::NodeId;
 
-/// A report covers so many rounds (algorithms.md 4.3), ...
+/// A report covers so many rounds (docs/algorithms.md 4.3), ...
 pub const REPORT_ROUNDS: usize = 5;
 /// ... or what there is after that time: long rounds must not keep the scheduler in the dark.
 pub const REPORT_AFTER: Duration = Duration::from_secs(5);
@@ -160,8 +160,8 @@ impl Times {
         median(self.since(since).map(|report| report.round_seconds))
     }
 
-    /// Seconds of each server, median over workers: robust against a slow worker (algorithms.md
-    /// 4.3).
+    /// Seconds of each server, median over workers: robust against a slow worker
+    /// (docs/algorithms.md 4.3).
     #[must_use]
     pub fn server_seconds(&self, since: u64) -> BTreeMap<NodeId, f64> {
         let mut times = BTreeMap::<NodeId, Vec<f64>>::new();

@@ -1,13 +1,13 @@
 //! Whether a switch was for the better: the rounds after it against what the old layout would take
-//! now (algorithms.md 4.5).
+//! now (docs/algorithms.md 4.5).
 
 use std::collections::VecDeque;
 
 use crate::placement::statistics::median;
 
-/// Rounds after a switch that are looked at (algorithms.md 4.5).
+/// Rounds after a switch that are looked at (docs/algorithms.md 4.5).
 pub const TRIAL_ROUNDS: u64 = 5;
-/// Longer by that part is worse (algorithms.md 4.5).
+/// Longer by that part is worse (docs/algorithms.md 4.5).
 pub const WORSE: f64 = 0.05;
 /// How many ratios of measured to predicted rounds are remembered.
 const RATIOS: usize = 5;
