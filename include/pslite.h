@@ -90,15 +90,15 @@ typedef struct pslite_part {
   pslite_kv kv;
 } pslite_part;
 
-/* An array in a message. data_type: 0 char, 1 to 4 int8 to int64, 5 to 8 uint8 to uint64, 9 float, 10 double, 11 other
- * (ps::DataType). Nobody checks it: 11 is always right. */
+/* An array in a message. data_type: 0 char, 1 to 4 int8 to int64, 5 to 8 uint8 to uint64, 9 float,
+ * 10 double, 11 other (ps::DataType). Nobody checks it: 11 is always right. */
 typedef struct pslite_frame {
   pslite_buffer buffer;
   int32_t data_type;
 } pslite_frame;
 
-/* Where the values of a message lie at its sender, and where that wants them at its receiver: for applications, no byte
- * goes to a device by it. Types: 0 unknown, 1 CPU, 2 GPU (ps::DeviceType). */
+/* Where the values of a message lie at its sender, and where that wants them at its receiver: for
+ * applications, no byte goes to a device by it. Types: 0 unknown, 1 CPU, 2 GPU (ps::DeviceType). */
 typedef struct pslite_devices {
   int32_t src_type;
   int32_t src_id;
@@ -188,8 +188,9 @@ int pslite_node_ids(pslite_node* node, int32_t group, int32_t* ids, size_t capac
 /* The nodes of which nothing was heard for that many seconds (0: none). */
 int pslite_dead_nodes(pslite_node* node, int32_t timeout_s, int32_t* ids, size_t capacity,
                       size_t* count);
-/* All that the node has counted (docs/metrics.md), as one JSON object. Writes at most `capacity` bytes,
- * without an ending zero, and the full size to *size; it may have grown until the next call. */
+/* All that the node has counted (docs/metrics.md), as one JSON object. Writes at most `capacity`
+ * bytes, without an ending zero, and the full size to *size; it may have grown until the next
+ * call. */
 int pslite_metrics(pslite_node* node, char* text, size_t capacity, size_t* size);
 /* One key range for each server, in the order of their ranks: the keys that requests are cut by. */
 int pslite_server_key_ranges(pslite_node* node, pslite_range* ranges, size_t capacity,
@@ -214,23 +215,25 @@ size_t pslite_message_frames(const pslite_message* message);
 pslite_slice pslite_message_frame(const pslite_message* message, size_t i);
 /* What the sender says it is (pslite_frame); 11 if that is not known. */
 int32_t pslite_message_data_type(const pslite_message* message, size_t i);
-/* What the sender says of its values (pslite_devices). Without that: CPU 0, or, if there are no frames, unknown, -1. */
+/* What the sender says of its values (pslite_devices). Without that: CPU 0, or, if there are no
+ * frames, unknown, -1. */
 void pslite_message_devices(const pslite_message* message, pslite_devices* out);
 /* One more owner of the message; each owner calls release once. */
 const pslite_message* pslite_message_retain(const pslite_message* message);
 void pslite_message_release(const pslite_message* message);
 
-/* What the values are that the calling thread sends next, by pslite_worker_push, pslite_worker_pull (what it says of those
- * to come), pslite_worker_push_pull, pslite_worker_send, pslite_worker_send_parts,
- * pslite_server_respond, or, of devices alone, pslite_send. It counts for one call, also if that
- * fails. Without it: 11, at CPU 0. devices: NULL for CPU 0. */
+/* What the values are that the calling thread sends next, by pslite_worker_push, pslite_worker_pull
+ * (what it says of those to come), pslite_worker_push_pull, pslite_worker_send,
+ * pslite_worker_send_parts, pslite_server_respond, or, of devices alone, pslite_send. It counts for
+ * one call, also if that fails. Without it: 11, at CPU 0. devices: NULL for CPU 0. */
 int pslite_next_values(int32_t data_type, const pslite_devices* devices);
 
-/* Sends a message as it is, at most 15 frames: meta->recver is the id of a node, not of a group, and its customer there
- * (meta->app_id, and at workers meta->customer_id) gets it. sender is not looked at. A request
- * needs a timestamp of pslite_customer_new_request; its answers count. What answers a KVServer's
- * request counts as its answer. */
-int pslite_send(pslite_node* node, const pslite_meta* meta, const pslite_frame* frames, size_t count);
+/* Sends a message as it is, at most 15 frames: meta->recver is the id of a node, not of a group,
+ * and its customer there (meta->app_id, and at workers meta->customer_id) gets it. sender is not
+ * looked at. A request needs a timestamp of pslite_customer_new_request; its answers count. What
+ * answers a KVServer's request counts as its answer. */
+int pslite_send(pslite_node* node, const pslite_meta* meta, const pslite_frame* frames,
+                size_t count);
 
 /* ---- customers: who sends requests and gets messages --------------------------------------- */
 
@@ -253,7 +256,8 @@ int pslite_customer_new_request(pslite_customer* customer, int32_t recver, int32
 int pslite_customer_wait(pslite_customer* customer, int32_t timestamp);
 int pslite_customer_num_response(pslite_customer* customer, int32_t timestamp, int32_t* out);
 int pslite_customer_add_response(pslite_customer* customer, int32_t timestamp, int32_t count);
-/* Puts a message into the customer's own queue, as if meta->sender had sent it. At most 15 frames. */
+/* Puts a message into the customer's own queue, as if meta->sender had sent it. At most 15
+ * frames. */
 int pslite_customer_accept(pslite_customer* customer, const pslite_meta* meta,
                            const pslite_frame* frames, size_t count);
 
@@ -281,11 +285,11 @@ typedef struct pslite_destination {
   pslite_place_fn place_vals;
   pslite_place_fn place_lens; /* NULL: lens are not wanted */
   void* arg;
-  /* The caller's array for the values if it is there already, else NULL: then values may be received there as they come,
-   * without a copy. Whether fewer bytes than it has are fine, place_vals says. The library may
-   * write to it until the request has ended, also if it fails. Nobody else may write to it
-   * meanwhile, nor read it, unless it holds the values of the same request (ZPushPull). place_vals
-   * is called in any case, and must then give this address. */
+  /* The caller's array for the values if it is there already, else NULL: then values may be
+   * received there as they come, without a copy. Whether fewer bytes than it has are fine,
+   * place_vals says. The library may write to it until the request has ended, also if it fails.
+   * Nobody else may write to it meanwhile, nor read it, unless it holds the values of the same
+   * request (ZPushPull). place_vals is called in any case, and must then give this address. */
   void* vals;
   size_t vals_bytes;
   /* How many values of each key are expected, as far as that is known: a hint. */
@@ -302,9 +306,9 @@ int pslite_worker_attach(pslite_customer* customer, size_t value_size);
 int pslite_worker_push(pslite_customer* worker, const pslite_kv* kv, int32_t cmd, int32_t priority,
                        pslite_done_fn done, void* done_arg, int32_t* timestamp);
 /* ZPull in one call. */
-int pslite_worker_pull(pslite_customer* worker, pslite_buffer keys,
-                       const pslite_destination* into, int32_t cmd, int32_t priority,
-                       pslite_done_fn done, void* done_arg, int32_t* timestamp);
+int pslite_worker_pull(pslite_customer* worker, pslite_buffer keys, const pslite_destination* into,
+                       int32_t cmd, int32_t priority, pslite_done_fn done, void* done_arg,
+                       int32_t* timestamp);
 /* ZPushPull in one call. */
 int pslite_worker_push_pull(pslite_customer* worker, const pslite_kv* kv,
                             const pslite_destination* into, int32_t cmd, int32_t priority,
@@ -320,8 +324,8 @@ int pslite_worker_expect_push(pslite_customer* worker, pslite_done_fn done, void
                               int32_t* timestamp);
 int pslite_worker_send(pslite_customer* worker, int32_t timestamp, int push, int pull, int32_t cmd,
                        int32_t priority, const pslite_kv* kv);
-/* As pslite_worker_send, cut by the caller: servers that are not named are not asked. The keys of a pull must be those
- * that were expected, all of one server's next to each other. */
+/* As pslite_worker_send, cut by the caller: servers that are not named are not asked. The keys of a
+ * pull must be those that were expected, all of one server's next to each other. */
 int pslite_worker_send_parts(pslite_customer* worker, int32_t timestamp, int push, int pull,
                              int32_t cmd, int32_t priority, const pslite_part* parts, size_t count);
 
@@ -334,9 +338,9 @@ int pslite_server_attach(pslite_customer* customer);
 /* Gets bytes from the application: as often as it likes, in order. They are copied. */
 typedef void (*pslite_write_fn)(void* write_arg, const void* data, size_t size);
 
-/* What an application does so that its keys can move between servers while it runs (docs/elastic.md, "Applications
- * with their own handler"). All nodes of the job need PSLITE_ELASTIC=1; in any other job nothing of
- * this is called.
+/* What an application does so that its keys can move between servers while it runs
+ * (docs/elastic.md, "Applications with their own handler"). All nodes of the job need
+ * PSLITE_ELASTIC=1; in any other job nothing of this is called.
  *
  * - A key moves as a whole, so each request must be about one key. Keys are those of requests.
  * - export_key, import_key and forget_key are called on a thread of the library, one at a time,
@@ -349,32 +353,34 @@ typedef void (*pslite_write_fn)(void* write_arg, const void* data, size_t size);
 typedef struct pslite_movable {
   size_t size; /* sizeof(pslite_movable) */
   void* user;  /* the first argument of all functions */
-  /* Not 0: nothing is kept of a key between rounds, as in BytePS. A round: each worker pushes once, and pulls once. Then
-   * the key is made at its next server by the pushes that made it here, each given to `receive`
-   * again, as from its worker: all that a worker pushed before its first pull, but the push of its
-   * first round. Their answers go nowhere. export_key and import_key are not called and may be
-   * NULL; forget_key may be NULL too: then those pushes are not repeated where the key has been
-   * before. */
+  /* Not 0: nothing is kept of a key between rounds, as in BytePS. A round: each worker pushes once,
+   * and pulls once. Then the key is made at its next server by the pushes that made it here, each
+   * given to `receive` again, as from its worker: all that a worker pushed before its first pull,
+   * but the push of its first round. Their answers go nowhere. export_key and import_key are not
+   * called and may be NULL; forget_key may be NULL too: then those pushes are not repeated where
+   * the key has been before. */
   int stateless;
   /* Writes all that is kept of a key by calling `write`. Not 0: it cannot; then the key stays. */
   int (*export_key)(void* user, pslite_key key, pslite_write_fn write, void* write_arg);
-  /* Takes what export_key wrote at the key's former server. Not 0: it cannot; then the key stays there. */
+  /* Takes what export_key wrote at the key's former server. Not 0: it cannot; then the key stays
+   * there. */
   int (*import_key)(void* user, pslite_key key, const void* data, size_t size);
   /* The key is another server's for good. */
   void (*forget_key)(void* user, pslite_key key);
-  /* This server was emptied, or the job is over: let another thread call pslite_finalize, which waits for nobody then.
-   * May be NULL: a pslite_finalize that waits for the others returns in any case. */
+  /* This server was emptied, or the job is over: let another thread call pslite_finalize, which
+   * waits for nobody then. May be NULL: a pslite_finalize that waits for the others returns in any
+   * case. */
   void (*released)(void* user);
 } pslite_movable;
 
-/* As pslite_server_attach, and the customer's keys can move. `handlers` is copied; its functions may be called until the
- * customer is freed. (A program that cannot call this, and keeps nothing between rounds, may be run
- * with PSLITE_SERVER_STATELESS=1.) */
+/* As pslite_server_attach, and the customer's keys can move. `handlers` is copied; its functions
+ * may be called until the customer is freed. (A program that cannot call this, and keeps nothing
+ * between rounds, may be run with PSLITE_SERVER_STATELESS=1.) */
 int pslite_server_attach_movable(pslite_customer* customer, const pslite_movable* handlers);
-/* Puts the library's own store in front of a KVServer that serves MXNet's protocol: it answers pushes
- * and pulls, and knows what MXNet's commands mean. `receive` goes on getting the commands. If an
- * optimizer comes that the store does not know, `receive` first gets a push of every value that the
- * store holds, and from then on everything. */
+/* Puts the library's own store in front of a KVServer that serves MXNet's protocol: it answers
+ * pushes and pulls, and knows what MXNet's commands mean. `receive` goes on getting the commands.
+ * If an optimizer comes that the store does not know, `receive` first gets a push of every value
+ * that the store holds, and from then on everything. */
 int pslite_server_attach_store(pslite_customer* customer);
 /* Answers a request that `receive` was given. kv: NULL for none. Once per request, from any
  * thread, also after `receive` returned. With request->error the request fails at
@@ -383,10 +389,11 @@ int pslite_server_respond(pslite_customer* server, const pslite_meta* request, c
 
 /* ---- BytePS ---------------------------------------------------------------------------------- */
 
-/* What a program that was written for the ps-lite of BytePS says of a node before pslite_start; what is said later counts
- * at the next start. */
+/* What a program that was written for the ps-lite of BytePS says of a node before pslite_start;
+ * what is said later counts at the next start. */
 
-/* What a node speaks with its peers: all of a job the same. PSLITE_WIRE in the environment goes before this. */
+/* What a node speaks with its peers: all of a job the same. PSLITE_WIRE in the environment goes
+ * before this. */
 enum {
   PSLITE_WIRE_DEFAULT = 0,      /* mxnet */
   PSLITE_WIRE_MXNET = 1,        /* dmlc's ps-lite, and all that nodes of ours do beyond it */
@@ -396,21 +403,22 @@ enum {
 int pslite_node_set_wire(pslite_node* node, int32_t wire);
 /* The role, in place of DMLC_ROLE (StartPS). -1: as DMLC_ROLE says. */
 int pslite_node_set_role(pslite_node* node, int32_t role);
-/* The rank that the node wants. -1: the scheduler chooses. If a node of a job wants one, all must, and the ranks of each
- * role must be 0, 1, 2 and so on; else the job does not start. On any wire. */
+/* The rank that the node wants. -1: the scheduler chooses. If a node of a job wants one, all must,
+ * and the ranks of each role must be 0, 1, 2 and so on; else the job does not start. On any
+ * wire. */
 int pslite_node_set_rank(pslite_node* node, int32_t rank);
-/* A process may have several nodes of its role: `size` pslite_node, as each other process of the job has. DMLC_NUM_WORKER and
- * DMLC_NUM_SERVER count processes then, and so do key ranges and pslite_node_describe's counts;
- * ids, ranks, pslite_node_ids and dead nodes count nodes. Node i of process p must get rank p *
- * size + i (pslite_node_set_rank). A worker asks the server of the same i in each process; of the
- * nodes of a process one may call pslite_barrier, while pslite_start and pslite_finalize wait for
- * all nodes. The scheduler needs the size too. */
+/* A process may have several nodes of its role: `size` pslite_node, as each other process of the
+ * job has. DMLC_NUM_WORKER and DMLC_NUM_SERVER count processes then, and so do key ranges and
+ * pslite_node_describe's counts; ids, ranks, pslite_node_ids and dead nodes count nodes. Node i of
+ * process p must get rank p * size + i (pslite_node_set_rank). A worker asks the server of the same
+ * i in each process; of the nodes of a process one may call pslite_barrier, while pslite_start and
+ * pslite_finalize wait for all nodes. The scheduler needs the size too. */
 int pslite_node_set_group_size(pslite_node* node, int32_t size);
 int pslite_node_group_size(pslite_node* node, int32_t* size);
-/* 1: a server of this node holds a worker's push of a key back until all workers that pushed it in the round before have
- * pulled, and their answers have been sent (docs/divergences.md). 0: it does not. -1: as the wire
- * says; those of BytePS do, unless BYTEPS_ENABLE_ASYNC=1. PSLITE_HOLD_PUSHES in the environment
- * goes before this. */
+/* 1: a server of this node holds a worker's push of a key back until all workers that pushed it in
+ * the round before have pulled, and their answers have been sent (docs/divergences.md). 0: it does
+ * not. -1: as the wire says; those of BytePS do, unless BYTEPS_ENABLE_ASYNC=1. PSLITE_HOLD_PUSHES
+ * in the environment goes before this. */
 int pslite_node_set_hold_pushes(pslite_node* node, int32_t holds);
 
 #ifdef __cplusplus

@@ -148,7 +148,14 @@ struct KVServer : SimpleApp {
 static_assert(sizeof(KVServer) == 112, "KVServer<char>");
 
 // Slots of the vtables, in words after the vptr.
-enum Slot { kDelete = 1, kRequest = 2, kWait = 3, kResponse = 4, kSetRequestHandle = 5, kProcess = 8 };
+enum Slot {
+  kDelete = 1,
+  kRequest = 2,
+  kWait = 3,
+  kResponse = 4,
+  kSetRequestHandle = 5,
+  kProcess = 8
+};
 
 template <typename F>
 F slot(const SimpleApp* app, Slot which) {

@@ -193,7 +193,8 @@ class Worker {
     const bool known = all_.count(bytes);
     arrays_ = &arrays_of(&all_, bytes);
     if (known) return;
-    for (int i = 0; i < kArrays; ++i) std::fill((*arrays_)[i].begin(), (*arrays_)[i].end(), mark(i));
+    for (int i = 0; i < kArrays; ++i)
+      std::fill((*arrays_)[i].begin(), (*arrays_)[i].end(), mark(i));
     requests(kPush, 1, kArrays);
   }
 

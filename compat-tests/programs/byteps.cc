@@ -80,10 +80,10 @@ class Node {
     if (role() == "worker") worker_ = new ps::KVWorker<char>(0, 0);
     if (role() == "server") {
       server_ = new ps::KVServer<char>(0);
-      server_->set_request_handle(
-          [handler](const ps::KVMeta& meta, const ps::KVPairs<char>& data, ps::KVServer<char>*) {
-            handler(meta, data.keys[0] - begin_of(ps::MyRank()), data.vals.data(), data.vals.size());
-          });
+      server_->set_request_handle([handler](const ps::KVMeta& meta, const ps::KVPairs<char>& data,
+                                            ps::KVServer<char>*) {
+        handler(meta, data.keys[0] - begin_of(ps::MyRank()), data.vals.data(), data.vals.size());
+      });
     }
     ps::StartAsync(0, "byteps\0");
     barrier(7);
@@ -101,13 +101,15 @@ class Node {
   int servers() { return ps::NumServers(); }
 
   int push(uint64_t key, const std::vector<int64_t>& values) {
-    ps::SArray<char> vals(reinterpret_cast<char*>(const_cast<int64_t*>(values.data())), values.size() * 8, false);
+    ps::SArray<char> vals(reinterpret_cast<char*>(const_cast<int64_t*>(values.data())),
+                          values.size() * 8, false);
     return worker_->ZPush(keys_of(key), vals, lens_of(vals.size()), 0);
   }
 
   int pull(uint64_t key, std::vector<int64_t>* values) {
     // Until the pull has ended.
-    into_[key] = ps::SArray<char>(reinterpret_cast<char*>(values->data()), values->size() * 8, false);
+    into_[key] =
+        ps::SArray<char>(reinterpret_cast<char*>(values->data()), values->size() * 8, false);
     lens_[key] = lens_of(values->size() * 8);
     return worker_->ZPull(keys_of(key), &into_[key], &lens_[key], 0);
   }
@@ -129,8 +131,12 @@ class Node {
   static bool is_push(const Request& request) { return request.push; }
 
  private:
-  static uint64_t begin_of(int server) { return ps::Postoffice::Get()->GetServerKeyRanges()[server].begin(); }
-  ps::SArray<ps::Key> keys_of(uint64_t key) { return ps::SArray<ps::Key>{begin_of(int(key) % servers()) + key}; }
+  static uint64_t begin_of(int server) {
+    return ps::Postoffice::Get()->GetServerKeyRanges()[server].begin();
+  }
+  ps::SArray<ps::Key> keys_of(uint64_t key) {
+    return ps::SArray<ps::Key>{begin_of(int(key) % servers()) + key};
+  }
   static ps::SArray<int> lens_of(size_t size) { return ps::SArray<int>{int(size)}; }
 
   ps::KVWorker<char>* worker_ = nullptr;
@@ -166,7 +172,8 @@ class Node {
 
   void start(const Handler& handler) {
     handler_ = handler;
-    if (role() != "scheduler") check(pslite_customer_new(node_, 0, 0, receive, this, &customer_), "pslite_customer_new");
+    if (role() != "scheduler")
+      check(pslite_customer_new(node_, 0, 0, receive, this, &customer_), "pslite_customer_new");
     if (role() == "worker") check(pslite_worker_attach(customer_, 1), "pslite_worker_attach");
     if (role() == "server") check(pslite_server_attach(customer_), "pslite_server_attach");
     check(pslite_start(node_, 0, setting("START_BARRIER", 0)), "pslite_start");
@@ -174,7 +181,8 @@ class Node {
     check(pslite_node_group_size(node_, &group_), "pslite_node_group_size");
     ranges_.resize(size_t(info_.num_servers));
     size_t count = 0;
-    check(pslite_server_key_ranges(node_, ranges_.data(), ranges_.size(), &count), "pslite_server_key_ranges");
+    check(pslite_server_key_ranges(node_, ranges_.data(), ranges_.size(), &count),
+          "pslite_server_key_ranges");
     require(count == ranges_.size(), "as many ranges as servers");
     {
       std::lock_guard<std::mutex> lock(started_);
@@ -201,24 +209,30 @@ class Node {
     int32_t len = int32_t(values.size() * 8);
     pslite_kv kv = {lend(&wire, 8), lend(values.data(), size_t(len)), lend(&len, 4)};
     int32_t timestamp = 0;
-    check(pslite_worker_push(customer_, &kv, 0, 0, nullptr, nullptr, &timestamp), "pslite_worker_push");
+    check(pslite_worker_push(customer_, &kv, 0, 0, nullptr, nullptr, &timestamp),
+          "pslite_worker_push");
     return timestamp;
   }
 
   int pull(uint64_t key, std::vector<int64_t>* values) {
     uint64_t wire = ranges_[key % ranges_.size()].begin + key;
     into_[key] = values;
-    pslite_destination into = {place, nullptr, &into_[key], values->data(), values->size() * 8, nullptr, 0};
+    pslite_destination into = {place,   nullptr, &into_[key], values->data(), values->size() * 8,
+                               nullptr, 0};
     int32_t timestamp = 0;
-    check(pslite_worker_pull(customer_, lend(&wire, 8), &into, 0, 0, nullptr, nullptr, &timestamp), "pslite_worker_pull");
+    check(pslite_worker_pull(customer_, lend(&wire, 8), &into, 0, 0, nullptr, nullptr, &timestamp),
+          "pslite_worker_pull");
     return timestamp;
   }
 
-  void wait(int timestamp) { check(pslite_customer_wait(customer_, timestamp), "pslite_customer_wait"); }
+  void wait(int timestamp) {
+    check(pslite_customer_wait(customer_, timestamp), "pslite_customer_wait");
+  }
 
   void command() {
     int32_t timestamp = 0;
-    check(pslite_simple_request(customer_, 5, "hello", 5, PSLITE_GROUP_SERVERS, &timestamp), "pslite_simple_request");
+    check(pslite_simple_request(customer_, 5, "hello", 5, PSLITE_GROUP_SERVERS, &timestamp),
+          "pslite_simple_request");
     wait(timestamp);
   }
 
@@ -238,7 +252,9 @@ class Node {
   static bool is_push(const Request& request) { return request.push != 0; }
 
  private:
-  static pslite_buffer lend(const void* data, size_t size) { return pslite_buffer{data, size, nullptr, nullptr}; }
+  static pslite_buffer lend(const void* data, size_t size) {
+    return pslite_buffer{data, size, nullptr, nullptr};
+  }
   uint64_t own_begin() { return ranges_[size_t(info_.rank / group_)].begin; }
 
   static void* place(void* arg, size_t bytes) {
@@ -288,7 +304,7 @@ class Node {
 
 struct Key {
   std::vector<int64_t> values;
-  std::vector<Request> first;   // the pushes that make the key
+  std::vector<Request> first;  // the pushes that make the key
   bool is_made = false;
   int pushed = 0;               // of the open round
   bool is_complete = false;     // somebody may pull
@@ -378,7 +394,8 @@ long work(Node* node) {
     for (int timestamp : waiting) node->wait(timestamp);
     for (int key = 0; key < num_keys; ++key) {
       int64_t sum = 0;
-      for (int rank = 0; rank < node->workers(); ++rank) sum += value_of(rank, round, uint64_t(key));
+      for (int rank = 0; rank < node->workers(); ++rank)
+        sum += value_of(rank, round, uint64_t(key));
       for (int64_t value : in[key]) wrong += value != sum;
     }
     if (!tight) node->barrier(4);
@@ -401,7 +418,8 @@ void run_job() {
   int group = Node::role() == "scheduler" ? 1 : setting("GROUP", 1);
   std::vector<long> wrong(size_t(group), 0);
   std::vector<std::thread> threads;
-  for (int place = 1; place < group; ++place) threads.emplace_back([place, &wrong] { wrong[place] = run(place); });
+  for (int place = 1; place < group; ++place)
+    threads.emplace_back([place, &wrong] { wrong[place] = run(place); });
   wrong[0] = run(0);
   for (std::thread& thread : threads) thread.join();
   long total = 0;

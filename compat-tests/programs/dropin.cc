@@ -30,7 +30,8 @@ int main() {
     ps::Postoffice::Get()->Barrier(0, ps::kWorkerGroup);
     worker.Wait(worker.Pull(keys, &sums));
     is_right = sums.size() == values.size();
-    for (int i = 0; is_right && i < count; ++i) is_right = sums[i] == values[i] * rounds * ps::NumWorkers();
+    for (int i = 0; is_right && i < count; ++i)
+      is_right = sums[i] == values[i] * rounds * ps::NumWorkers();
     std::puts(is_right ? "sums are right" : "sums are wrong");
   }
   ps::Finalize(0, true);

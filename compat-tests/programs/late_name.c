@@ -1,5 +1,5 @@
-/* Preloaded: a resolver to which the name of LATE_NAME is unknown until the file of LATE_FILE is there, and then
- * 127.0.0.1. */
+/* Preloaded: a resolver to which the name of LATE_NAME is unknown until the file of LATE_FILE is
+ * there, and then 127.0.0.1. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>
@@ -9,7 +9,8 @@
 
 typedef int (*resolver)(const char*, const char*, const struct addrinfo*, struct addrinfo**);
 
-int getaddrinfo(const char* node, const char* service, const struct addrinfo* hints, struct addrinfo** found) {
+int getaddrinfo(const char* node, const char* service, const struct addrinfo* hints,
+                struct addrinfo** found) {
   static resolver next;
   const char* name = getenv("LATE_NAME");
   const char* file = getenv("LATE_FILE");

@@ -53,12 +53,14 @@ int rounds = 0;
 int pace_ms = 0;
 int num_keys = 0;
 
-pslite_buffer lend(const void* data, size_t size) { return pslite_buffer{data, size, nullptr, nullptr}; }
+pslite_buffer lend(const void* data, size_t size) {
+  return pslite_buffer{data, size, nullptr, nullptr};
+}
 
 // ---- server -------------------------------------------------------------------------------------
 
 struct Key {
-  Values value;  // sums: of all pushes. rounds: of the open round.
+  Values value;                      // sums: of all pushes. rounds: of the open round.
   std::vector<pslite_meta> waiting;  // pushes of the open round, pulls of one that is open
   std::set<int32_t> made_by, pushed_by;
   Values sum;  // rounds: of the last round
@@ -99,14 +101,17 @@ class Server {
     handlers.import_key = [](void* user, pslite_key key, const void* data, size_t size) {
       return static_cast<Server*>(user)->take(key, data, size);
     };
-    handlers.forget_key = [](void* user, pslite_key key) { static_cast<Server*>(user)->forget(key); };
+    handlers.forget_key = [](void* user, pslite_key key) {
+      static_cast<Server*>(user)->forget(key);
+    };
     handlers.released = [](void*) { std::puts("released"); };
     if (std::getenv("PSLITE_SERVER_STATELESS")) {
       check(pslite_server_attach(customer), "pslite_server_attach");
     } else {
       pslite_movable wrong = handlers;
       wrong.size = 1;
-      require(pslite_server_attach_movable(customer, &wrong) == PSLITE_INVALID_ARGUMENT, "a struct without a size");
+      require(pslite_server_attach_movable(customer, &wrong) == PSLITE_INVALID_ARGUMENT,
+              "a struct without a size");
       check(pslite_server_attach_movable(customer, &handlers), "pslite_server_attach_movable");
     }
   }
@@ -239,8 +244,10 @@ class Server {
       lock.lock();
       replies_.pop_front();
       lock.unlock();
-      const int status = pslite_server_respond(customer_, &reply.request, has_values ? &kv : nullptr);
-      if (status != PSLITE_OK && status != PSLITE_NOT_STARTED) check(status, "pslite_server_respond");
+      const int status =
+          pslite_server_respond(customer_, &reply.request, has_values ? &kv : nullptr);
+      if (status != PSLITE_OK && status != PSLITE_NOT_STARTED)
+        check(status, "pslite_server_respond");
       lock.lock();
     }
   }
@@ -288,7 +295,8 @@ class Worker {
     workers_ = info.num_workers;
     std::vector<pslite_range> ranges(static_cast<size_t>(info.num_servers));
     size_t count = 0;
-    check(pslite_server_key_ranges(node, ranges.data(), ranges.size(), &count), "pslite_server_key_ranges");
+    check(pslite_server_key_ranges(node, ranges.data(), ranges.size(), &count),
+          "pslite_server_key_ranges");
     for (int i = 0; i < num_keys; ++i) {
       keys_.push_back(ranges[static_cast<size_t>(i) % count].begin + static_cast<uint64_t>(i));
       // One value in three is large enough to be lent, or to land in place.
@@ -322,9 +330,11 @@ class Worker {
       kv.vals = lend(values.back().data(), sizes_[k] * sizeof(int64_t));
       kv.lens = lend(&len, sizeof len);
       timestamps.push_back(0);
-      check(pslite_worker_push(customer_, &kv, 0, 0, nullptr, nullptr, &timestamps.back()), "pslite_worker_push");
+      check(pslite_worker_push(customer_, &kv, 0, 0, nullptr, nullptr, &timestamps.back()),
+            "pslite_worker_push");
     }
-    for (const int32_t timestamp : timestamps) check(pslite_customer_wait(customer_, timestamp), "push");
+    for (const int32_t timestamp : timestamps)
+      check(pslite_customer_wait(customer_, timestamp), "push");
   }
 
   std::vector<Destination> pull_all() {
@@ -338,11 +348,12 @@ class Worker {
       destination.arg = &into[k];
       destination.vals = into[k].values.data();
       destination.vals_bytes = sizes_[k] * sizeof(int64_t);
-      check(pslite_worker_pull(customer_, lend(&keys_[k], sizeof keys_[k]), &destination, 0, 0, nullptr, nullptr,
-                               &timestamps[k]),
+      check(pslite_worker_pull(customer_, lend(&keys_[k], sizeof keys_[k]), &destination, 0, 0,
+                               nullptr, nullptr, &timestamps[k]),
             "pslite_worker_pull");
     }
-    for (const int32_t timestamp : timestamps) check(pslite_customer_wait(customer_, timestamp), "pull");
+    for (const int32_t timestamp : timestamps)
+      check(pslite_customer_wait(customer_, timestamp), "pull");
     return into;
   }
 
@@ -354,8 +365,9 @@ class Worker {
         // Where sums are kept the other worker may have pushed for the next round already.
         const int64_t next = all + pushed(1 - rank_, round + 1, i);
         require(got == all || (sums && !exactly && got == next),
-                "key " + std::to_string(k) + " at " + std::to_string(i) + " in round " + std::to_string(round) +
-                    ": got " + std::to_string(got) + ", wanted " + std::to_string(all));
+                "key " + std::to_string(k) + " at " + std::to_string(i) + " in round " +
+                    std::to_string(round) + ": got " + std::to_string(got) + ", wanted " +
+                    std::to_string(all));
       }
     }
   }

@@ -36,7 +36,8 @@ std::string thrown_by(const Call& call, const std::string& what) {
   return std::string();
 }
 
-inline void require_text(const std::string& text, const std::string& part, const std::string& what) {
+inline void require_text(const std::string& text, const std::string& part,
+                         const std::string& what) {
   require(text.find(part) != std::string::npos, what + ": \"" + part + "\" is not in: " + text);
 }
 

@@ -39,9 +39,8 @@ class Server {
       : instance_(instance),
         app_(is_old ? new ps::KVServer<char>(0) : new ps::KVServer<char>(0, false, instance)),
         thread_([this] { answer(); }) {
-    app_->set_request_handle([this](const ps::KVMeta& meta, const ps::KVPairs<char>& data, ps::KVServer<char>* app) {
-      handle(meta, data, app);
-    });
+    app_->set_request_handle([this](const ps::KVMeta& meta, const ps::KVPairs<char>& data,
+                                    ps::KVServer<char>* app) { handle(meta, data, app); });
   }
 
   void stop() {
@@ -76,8 +75,10 @@ class Server {
     require_equal(app->instance_idx_, instance_, "the instance");
     ps::Postoffice* const office = ps::Postoffice::GetServer(instance_);
     const int rank = office->my_rank() / office->group_size();
-    require(office->my_rank() % office->group_size() == instance_, "instances have ranks that follow each other");
-    const uint64_t key = data.keys[0] - office->GetServerKeyRanges()[static_cast<size_t>(rank)].begin();
+    require(office->my_rank() % office->group_size() == instance_,
+            "instances have ranks that follow each other");
+    const uint64_t key =
+        data.keys[0] - office->GetServerKeyRanges()[static_cast<size_t>(rank)].begin();
     std::lock_guard<std::mutex> lock(mutex_);
     Value& value = values_[key];
     const int workers = ps::NumWorkers();
@@ -86,7 +87,8 @@ class Server {
       changed_.notify_all();
       return;
     }
-    require(data.lens.size() == 1 && static_cast<size_t>(data.lens[0]) == data.vals.size(), "the length of a push");
+    require(data.lens.size() == 1 && static_cast<size_t>(data.lens[0]) == data.vals.size(),
+            "the length of a push");
     require_equal(data.vals.size(), bytes_of(key), "bytes of a push");
     if (static_cast<int>(value.made_by.size()) < workers) {
       require(value.made_by.insert(meta.sender).second, "one first push of each worker");
@@ -96,7 +98,8 @@ class Server {
       ps::SArray<ps::Key> keys(data.keys);
       const ps::SArray<char> registered(buffer.data(), buffer.size(), false);
       if (key % 2 == 0) {
-        app->RegisterRecvBufferWithRank(ps::Postoffice::IDtoRank(meta.sender), keys, registered, data.lens);
+        app->RegisterRecvBufferWithRank(ps::Postoffice::IDtoRank(meta.sender), keys, registered,
+                                        data.lens);
       } else {
         app->RegisterRecvBuffer(meta.sender, keys, registered);
       }
@@ -105,7 +108,8 @@ class Server {
       value.waiting.clear();
       return;
     }
-    require(data.vals.data() == value.buffers[meta.sender].data(), "values are in the buffer that was registered");
+    require(data.vals.data() == value.buffers[meta.sender].data(),
+            "values are in the buffer that was registered");
     if (value.pushed == 0) value.sum.assign(data.vals.size() / sizeof(int32_t), 0);
     const int32_t* numbers = reinterpret_cast<const int32_t*>(data.vals.data());
     for (size_t i = 0; i < value.sum.size(); ++i) value.sum[i] += numbers[i];
@@ -159,13 +163,15 @@ class Server {
 class Worker {
  public:
   explicit Worker(int instance)
-      : instance_(instance), app_(is_old ? new ps::KVWorker<char>(0, 0) : new ps::KVWorker<char>(0, 0, instance)) {}
+      : instance_(instance),
+        app_(is_old ? new ps::KVWorker<char>(0, 0) : new ps::KVWorker<char>(0, 0, instance)) {}
 
   void run() {
     ps::Postoffice* const office = ps::Postoffice::GetWorker(instance_);
     const std::vector<ps::Range>& ranges = office->GetServerKeyRanges();
     rank_ = office->my_rank() / office->group_size();
-    require_equal(static_cast<int>(ranges.size()), office->num_servers(), "ranges are those of processes");
+    require_equal(static_cast<int>(ranges.size()), office->num_servers(),
+                  "ranges are those of processes");
     workers_ = office->num_workers();
     require(!app_->is_worker_zpull_, "no van writes into arrays by itself");
     for (uint64_t i = 0; i < kKeys; ++i) {
@@ -201,7 +207,8 @@ class Worker {
   }
 
   static int32_t pushed(int rank, int round, uint64_t key, size_t i) {
-    return static_cast<int32_t>((rank + 1) * (round * 100 + static_cast<int>(key)) + static_cast<int>(i % 10));
+    return static_cast<int32_t>((rank + 1) * (round * 100 + static_cast<int>(key)) +
+                                static_cast<int>(i % 10));
   }
 
   void one_round(int round) {
@@ -222,7 +229,8 @@ class Worker {
           wanted = 0;
           for (int rank = 0; rank < workers_; ++rank) wanted += pushed(rank, round, key, i);
         }
-        if (memory_[key][i] != wanted) require_equal(memory_[key][i], wanted, "a sum in round " + std::to_string(round));
+        if (memory_[key][i] != wanted)
+          require_equal(memory_[key][i], wanted, "a sum in round " + std::to_string(round));
       }
     }
   }
@@ -268,21 +276,26 @@ void live_as_new(ps::Node::Role role) {
   ps::StartPS(0, role, rank, true, "byteps\0");
   ps::Postoffice* const office = ps::Postoffice::Get();
   require(ps::IsScheduler() == (role == ps::Node::SCHEDULER), "the role that was said");
-  if (rank >= 0 && role != ps::Node::SCHEDULER) require_equal(ps::MyRank(), rank, "the rank that was wished for");
+  if (rank >= 0 && role != ps::Node::SCHEDULER)
+    require_equal(ps::MyRank(), rank, "the rank that was wished for");
   require_equal(office->group_size(), group, "nodes of each process");
-  require(ps::NumWorkers() == setting("DMLC_NUM_WORKER") && ps::NumServers() == setting("DMLC_NUM_SERVER"),
+  require(ps::NumWorkers() == setting("DMLC_NUM_WORKER") &&
+              ps::NumServers() == setting("DMLC_NUM_SERVER"),
           "counts are those of processes");
   require_equal(office->num_worker_instances(), group * ps::NumWorkers(), "instances");
   require_equal(office->num_server_instances(), group * ps::NumServers(), "instances");
-  require_equal(office->GetNodeIDs(ps::kWorkerGroup).size(), static_cast<size_t>(office->num_worker_instances()), "ids");
+  require_equal(office->GetNodeIDs(ps::kWorkerGroup).size(),
+                static_cast<size_t>(office->num_worker_instances()), "ids");
   if (role != ps::Node::SCHEDULER) {
     const int wished = rank < 0 ? -1 : rank * group;
-    require(office->preferred_rank() == wished && office->van()->my_node().aux_id == wished, "the wish for a rank");
+    require(office->preferred_rank() == wished && office->van()->my_node().aux_id == wished,
+            "the wish for a rank");
   }
   require_equal(office->GroupWorkerRankToInstanceID(1, 0), 9 + 2 * group, "an id");
   require_equal(office->GroupServerRankToInstanceID(1, 0), 8 + 2 * group, "an id");
   require_equal(office->InstanceIDtoGroupRank(9 + 2 * group), 1, "a rank");
-  require((ps::Postoffice::GetScheduler() != nullptr) == (role == ps::Node::SCHEDULER), "GetScheduler");
+  require((ps::Postoffice::GetScheduler() != nullptr) == (role == ps::Node::SCHEDULER),
+          "GetScheduler");
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<std::thread> threads;
@@ -290,11 +303,13 @@ void live_as_new(ps::Node::Role role) {
     if (role == ps::Node::SERVER || role == ps::Node::JOINT) servers.emplace_back(new Server(i));
     if (role == ps::Node::WORKER || role == ps::Node::JOINT) workers.emplace_back(new Worker(i));
   }
-  for (std::unique_ptr<Worker>& worker : workers) threads.emplace_back([&worker] { worker->run(); });
+  for (std::unique_ptr<Worker>& worker : workers)
+    threads.emplace_back([&worker] { worker->run(); });
   for (std::thread& thread : threads) thread.join();
   // One of the process, for all of it.
   std::thread other;
-  if (role == ps::Node::JOINT) other = std::thread([] { ps::Postoffice::GetWorker()->Barrier(0, 7); });
+  if (role == ps::Node::JOINT)
+    other = std::thread([] { ps::Postoffice::GetWorker()->Barrier(0, 7); });
   office->Barrier(0, ps::kWorkerGroup + ps::kServerGroup + ps::kScheduler);
   if (other.joinable()) other.join();
   ps::Finalize(0, role, true);
@@ -303,15 +318,17 @@ void live_as_new(ps::Node::Role role) {
 }
 
 void errors() {
-  require_text(thrown_by([] { ps::GetRole("king"); }, "a role that does not exist"), "Unexpected role", "GetRole");
+  require_text(thrown_by([] { ps::GetRole("king"); }, "a role that does not exist"),
+               "Unexpected role", "GetRole");
   if (my_role() == ps::Node::WORKER) {
-    require_text(thrown_by([] { ps::Postoffice::GetServer(1); }, "a server that does not exist"), "no server 1",
-                 "GetServer");
+    require_text(thrown_by([] { ps::Postoffice::GetServer(1); }, "a server that does not exist"),
+                 "no server 1", "GetServer");
   }
   ps::Van* const van = ps::Postoffice::Get()->van();
   int told = 0;
   ps::Van::set_err_handle([&](void* from, ps::ErrorCode code, const std::string& text) {
-    require(from == van && code == ps::PS_ERR_CONNECTION_RESET && text == "somebody is gone", "what is told");
+    require(from == van && code == ps::PS_ERR_CONNECTION_RESET && text == "somebody is gone",
+            "what is told");
     ++told;
   });
   van->tell_failure(PSLITE_PEER_LOST, "somebody is gone");
@@ -327,7 +344,8 @@ void errors() {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "new";
   is_old = mode == "old";
-  const ps::Node::Role role = mode == "joint" && my_role() != ps::Node::SCHEDULER ? ps::Node::JOINT : my_role();
+  const ps::Node::Role role =
+      mode == "joint" && my_role() != ps::Node::SCHEDULER ? ps::Node::JOINT : my_role();
   errors();
   // Suspended and resumed: all end, and start again in the same processes, at another port.
   for (int life = 0; life < 2; ++life) {

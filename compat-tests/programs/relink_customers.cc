@@ -38,8 +38,8 @@ void customer(int id) {
     require_equal(kv.get_customer()->customer_id(), id, "customer_id");
     require(kv.obj_ == kv.get_customer() && kv.obj_->app_id() == 0, "the customer of a KVWorker");
     require(ps::Postoffice::Get()->GetCustomer(0, id) == kv.get_customer(), "GetCustomer");
-    require(thrown_by([id] { ps::KVWorker<float>(0, id); }, "the same customer again").find("exists already") !=
-                std::string::npos,
+    require(thrown_by([id] { ps::KVWorker<float>(0, id); }, "the same customer again")
+                    .find("exists already") != std::string::npos,
             "the same customer again");
     ps::Postoffice::Get()->Barrier(id, ps::kWorkerGroup);
   }
@@ -85,14 +85,16 @@ void ask() {
   const ps::Customer::RecvHandle handle = [&](const ps::Message& message) {
     if (message.meta.request) {
       // That was put into the queue below.
-      require(message.meta.sender == 1 && message.meta.body == "from nowhere" && message.data.at(0).size() == 3,
+      require(message.meta.sender == 1 && message.meta.body == "from nowhere" &&
+                  message.data.at(0).size() == 3,
               "a message that was put into the queue");
       got[999] = 1;
       return;
     }
     require_equal(message.meta.head, 77, "head");
     require_equal(message.meta.data_type.at(0), ps::DOUBLE, "the type of the answer");
-    got.at(static_cast<size_t>(message.meta.timestamp)) += ps::SArray<double>(message.data.at(0))[2];
+    got.at(static_cast<size_t>(message.meta.timestamp)) +=
+        ps::SArray<double>(message.data.at(0))[2];
     ++answers;
   };
   ps::Customer customer(kApp, 3, handle);
@@ -107,7 +109,8 @@ void ask() {
     }
     customer.WaitRequest(timestamp);
     require_equal(customer.NumResponse(timestamp), ps::NumServers(), "NumResponse");
-    require_equal(got.at(static_cast<size_t>(i)), ps::NumServers() * (i + 0.5), "what was answered");
+    require_equal(got.at(static_cast<size_t>(i)), ps::NumServers() * (i + 0.5),
+                  "what was answered");
   }
   require_equal(answers.load(), 20 * ps::NumServers(), "answers");
 
@@ -126,26 +129,30 @@ void ask() {
   mine.meta.body = "from nowhere";
   mine.AddData(ps::SArray<char>(3));
   customer.Accept(mine);
-  for (int i = 0; i < 5000 && got[999] == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 5000 && got[999] == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   require_equal(got[999], 1.0, "a message that was put into the queue comes");
 
   // What cannot be sent.
   message = question(&customer, 1000, 1);
-  require_text(thrown_by([&] { van->Send(message); }, "no such node"), "no node of this job", "Van::Send");
+  require_text(thrown_by([&] { van->Send(message); }, "no such node"), "no node of this job",
+               "Van::Send");
   message = question(&customer, ps::kServerGroup, 1);
   thrown_by([&] { van->Send(message); }, "a group");
   message = question(&customer, 8, 1);
   for (int i = 0; i < 15; ++i) message.AddData(ps::SArray<char>(1));
-  require_text(thrown_by([&] { van->Send(message); }, "too many arrays"), "at most 15", "Van::Send");
+  require_text(thrown_by([&] { van->Send(message); }, "too many arrays"), "at most 15",
+               "Van::Send");
   message = ps::Message();
   message.meta.recver = 8;
   message.meta.control.cmd = ps::Control::TERMINATE;
   thrown_by([&] { van->Send(message); }, "a control message");
   thrown_by([&] { ps::Postoffice::Get()->Manage(message); }, "a control message to the postoffice");
-  require_text(thrown_by([] { ps::Van::Create("carrier pigeon"); }, "a van that does not exist"), "carrier pigeon",
-               "Van::Create");
+  require_text(thrown_by([] { ps::Van::Create("carrier pigeon"); }, "a van that does not exist"),
+               "carrier pigeon", "Van::Create");
   const std::unique_ptr<ps::Van> other(ps::Van::Create("zmq"));
-  require(&other->my_node() == &van->my_node() && other->GetType() == "zmq", "a van of the same node");
+  require(&other->my_node() == &van->my_node() && other->GetType() == "zmq",
+          "a van of the same node");
 }
 
 // A message to a KVServer that it cannot understand does no harm.

@@ -17,14 +17,17 @@ namespace {
 // A worker's values of key k: GPU 2, wanted at GPU k. Key 0: nothing is said, CPU 0.
 ps::SArray<float> array_of(ps::Key key, float* values, size_t size) {
   if (key == 0) return ps::SArray<float>(values, size, false);
-  return ps::SArray<float>(values, size, ps::GPU, 2, key % 2 ? ps::GPU : ps::CPU, static_cast<int>(key), false);
+  return ps::SArray<float>(values, size, ps::GPU, 2, key % 2 ? ps::GPU : ps::CPU,
+                           static_cast<int>(key), false);
 }
 
 void require_devices(ps::Key key, const ps::SArray<float>& values) {
   const ps::SArray<float> wanted = array_of(key, nullptr, 0);
-  require_equal(static_cast<int>(values.src_device_type_), wanted.src_device_type_, "the sender's kind");
+  require_equal(static_cast<int>(values.src_device_type_), wanted.src_device_type_,
+                "the sender's kind");
   require_equal(values.src_device_id_, wanted.src_device_id_, "the sender's number");
-  require_equal(static_cast<int>(values.dst_device_type_), wanted.dst_device_type_, "the receiver's kind");
+  require_equal(static_cast<int>(values.dst_device_type_), wanted.dst_device_type_,
+                "the receiver's kind");
   require_equal(values.dst_device_id_, wanted.dst_device_id_, "the receiver's number");
 }
 
@@ -41,7 +44,8 @@ class Server : public ps::KVServer<float> {
     require_equal(static_cast<int>(message.meta.data_type[0]), ps::UINT64, "the type of the keys");
     require_equal(static_cast<int>(message.meta.data_type[1]), ps::FLOAT, "the type of the values");
     const ps::SArray<float> wanted = array_of(ps::SArray<ps::Key>(message.data[0])[0], nullptr, 0);
-    require_equal(static_cast<int>(message.meta.src_dev_type), wanted.src_device_type_, "the metadata's kind");
+    require_equal(static_cast<int>(message.meta.src_dev_type), wanted.src_device_type_,
+                  "the metadata's kind");
     require_equal(message.meta.dst_dev_id, wanted.dst_device_id_, "the metadata's number");
     ps::KVServer<float>::Process(message);
   }

@@ -27,9 +27,11 @@ void make(int count, std::vector<ps::Key>* keys, std::vector<float>* vals) {
   }
 }
 
-void require_multiple(const std::vector<float>& got, const std::vector<float>& vals, int times, const char* what) {
+void require_multiple(const std::vector<float>& got, const std::vector<float>& vals, int times,
+                      const char* what) {
   require_equal(got.size(), vals.size(), what);
-  for (size_t i = 0; i < vals.size(); ++i) require_equal(got[i], vals[i] * static_cast<float>(times), what);
+  for (size_t i = 0; i < vals.size(); ++i)
+    require_equal(got[i], vals[i] * static_cast<float>(times), what);
 }
 
 void push_and_pull(ps::KVWorker<float>* kv) {
@@ -89,14 +91,18 @@ void callbacks(ps::KVWorker<float>* kv) {
 
 void wrong_calls(ps::KVWorker<float>* kv) {
   const std::vector<ps::Key> unsorted = {ps::kMaxKey / 2 + 100, 3};
-  require_text(thrown_by([&] { kv->Push(unsorted, {1, 2}); }, "keys that are not sorted"), "not sorted", "Push");
-  require_text(thrown_by([&] { kv->Push({1, 2}, {1, 2, 3}); }, "three values for two keys"), "cannot be divided",
+  require_text(thrown_by([&] { kv->Push(unsorted, {1, 2}); }, "keys that are not sorted"),
+               "not sorted", "Push");
+  require_text(thrown_by([&] { kv->Push({1, 2}, {1, 2, 3}); }, "three values for two keys"),
+               "cannot be divided", "Push");
+  require_text(thrown_by([&] { kv->Push({1, 2}, {1, 2, 3}, {3}); }, "one len for two keys"), "lens",
                "Push");
-  require_text(thrown_by([&] { kv->Push({1, 2}, {1, 2, 3}, {3}); }, "one len for two keys"), "lens", "Push");
-  require_text(thrown_by([&] { kv->Push({ps::kMaxKey}, {1}); }, "the last key"), "in no server's range", "Push");
+  require_text(thrown_by([&] { kv->Push({ps::kMaxKey}, {1}); }, "the last key"),
+               "in no server's range", "Push");
   std::vector<float> small(1);
   const int timestamp = kv->Pull({3, 5}, &small);
-  require_text(thrown_by([&] { kv->Wait(timestamp); }, "two values for an array of one"), "do not fit", "Wait");
+  require_text(thrown_by([&] { kv->Wait(timestamp); }, "two values for an array of one"),
+               "do not fit", "Wait");
   std::vector<float> outs(3);
   thrown_by([&] { kv->PushPull({3, 5}, {0, 0}, &outs); }, "an array of another size");
   // With a callback it is not only Wait that says so.
@@ -104,7 +110,8 @@ void wrong_calls(ps::KVWorker<float>* kv) {
   const int second = kv->Pull({3, 5}, &small, nullptr, 0, [&called] { called = true; });
   thrown_by([&] { kv->Wait(second); }, "the same with a callback");
   require(!called, "a request that failed does not call back");
-  require_text(thrown_by([&] { kv->Push({3}, {0}); }, "the next request"), "an earlier request failed", "Push");
+  require_text(thrown_by([&] { kv->Push({3}, {0}); }, "the next request"),
+               "an earlier request failed", "Push");
   kv->Wait(kv->Push({3, 5}, {0, 0}));
 }
 
@@ -138,7 +145,8 @@ void keep(std::unordered_map<ps::Key, std::vector<char>>* store, const ps::KVMet
 std::vector<ps::Key> keys_of_all_servers() {
   std::vector<ps::Key> keys;
   for (const ps::Range& range : ps::Postoffice::Get()->GetServerKeyRanges()) {
-    for (uint64_t i = 0; i < 3; ++i) keys.push_back(range.begin() + 10 * static_cast<uint64_t>(ps::MyRank()) + i);
+    for (uint64_t i = 0; i < 3; ++i)
+      keys.push_back(range.begin() + 10 * static_cast<uint64_t>(ps::MyRank()) + i);
   }
   return keys;
 }
@@ -146,7 +154,8 @@ std::vector<ps::Key> keys_of_all_servers() {
 // Small ones, one that is empty, and some that are received where they belong.
 ps::SArray<int> some_lens(size_t count) {
   ps::SArray<int> lens(count);
-  for (size_t i = 0; i < count; ++i) lens[static_cast<int>(i)] = i % 3 == 2 ? 0 : static_cast<int>(7 + i * 70000);
+  for (size_t i = 0; i < count; ++i)
+    lens[static_cast<int>(i)] = i % 3 == 2 ? 0 : static_cast<int>(7 + i * 70000);
   return lens;
 }
 
@@ -154,7 +163,8 @@ ps::SArray<char> some_values(const ps::SArray<int>& lens, char seed) {
   size_t total = 0;
   for (const int len : lens) total += static_cast<size_t>(len);
   ps::SArray<char> values(total);
-  for (size_t i = 0; i < total; ++i) values[static_cast<int>(i)] = static_cast<char>(seed + static_cast<char>(i * 7));
+  for (size_t i = 0; i < total; ++i)
+    values[static_cast<int>(i)] = static_cast<char>(seed + static_cast<char>(i * 7));
   return values;
 }
 
@@ -162,7 +172,8 @@ template <typename V>
 void require_same(const ps::SArray<V>& got, const ps::SArray<V>& wanted, const char* what) {
   require_equal(got.size(), wanted.size(), what);
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (got[static_cast<int>(i)] != wanted[static_cast<int>(i)]) require(false, std::string(what) + " differ");
+    if (got[static_cast<int>(i)] != wanted[static_cast<int>(i)])
+      require(false, std::string(what) + " differ");
   }
 }
 
@@ -190,8 +201,10 @@ void lengths(ps::KVWorker<char>* kv) {
     ps::SArray<int> expected(keys.size());
     expected.CopyFrom(lens);
     kv->Wait(kv->ZPull(keys, &mine, &expected, 4));
-    require_same(ps::SArray<char>(memory.data(), wanted.size()), wanted, "values in the caller's memory");
-    for (size_t i = wanted.size(); i < memory.size(); ++i) require_equal(memory[i], 'x', "memory behind the values");
+    require_same(ps::SArray<char>(memory.data(), wanted.size()), wanted,
+                 "values in the caller's memory");
+    for (size_t i = wanted.size(); i < memory.size(); ++i)
+      require_equal(memory[i], 'x', "memory behind the values");
     require(mine.data() == memory.data(), "it is still the caller's memory");
   }
   // A push that brings back what it pushed.
@@ -203,7 +216,8 @@ void lengths(ps::KVWorker<char>* kv) {
   require_same(again, lens, "lens of the same");
   std::vector<int> none;
   std::vector<char> same_size(keys.size() * 5, 'y'), back;
-  kv->Wait(kv->PushPull(std::vector<ps::Key>(keys.begin(), keys.end()), same_size, &back, &none, 4));
+  kv->Wait(
+      kv->PushPull(std::vector<ps::Key>(keys.begin(), keys.end()), same_size, &back, &none, 4));
   require(back == same_size, "values of equal length, pushed and pulled");
   require_equal(none.size(), keys.size(), "lens that were empty are filled");
 }
@@ -230,7 +244,8 @@ void gone_before_wait(ps::KVWorker<char>* kv) {
       expected->clear();
     }
     for (const int timestamp : timestamps) kv->Wait(timestamp);
-    require_same(ps::SArray<char>(memory.data(), memory.size()), wanted, "values of an object that is gone");
+    require_same(ps::SArray<char>(memory.data(), memory.size()), wanted,
+                 "values of an object that is gone");
     require_same(got_lens, lens, "lens of an object that is gone");
   }
 }
@@ -239,7 +254,8 @@ void priorities(ps::KVWorker<char>* kv) {
   const ps::SArray<ps::Key> keys(keys_of_all_servers());
   std::vector<int> timestamps;
   for (int i = 0; i < 20; ++i) {
-    timestamps.push_back(kv->ZPush(keys, ps::SArray<char>(keys.size() * 3, 'p'), {}, 4, nullptr, -i));
+    timestamps.push_back(
+        kv->ZPush(keys, ps::SArray<char>(keys.size() * 3, 'p'), {}, 4, nullptr, -i));
   }
   for (const int timestamp : timestamps) kv->Wait(timestamp);
 }
@@ -250,7 +266,8 @@ void own_slicer() {
   std::atomic<int> asked(0);
   kv.set_slicer([&asked](const ps::KVPairs<char>& send, const std::vector<ps::Range>& ranges,
                          ps::KVWorker<char>::SlicedKVs* sliced) {
-    require_equal(ranges.size(), static_cast<size_t>(ps::NumServers()), "one range for each server");
+    require_equal(ranges.size(), static_cast<size_t>(ps::NumServers()),
+                  "one range for each server");
     ++asked;
     sliced->resize(ranges.size());
     const size_t half = send.keys.size() / 2;
@@ -286,16 +303,19 @@ void own_slicer() {
 
   kv.set_slicer([](const ps::KVPairs<char>&, const std::vector<ps::Range>& ranges,
                    ps::KVWorker<char>::SlicedKVs* sliced) { sliced->resize(ranges.size() + 1); });
-  require_text(thrown_by([&] { kv.ZPush(keys, values); }, "too many slices"), "too many slices", "ZPush");
+  require_text(thrown_by([&] { kv.ZPush(keys, values); }, "too many slices"), "too many slices",
+               "ZPush");
   kv.set_slicer([](const ps::KVPairs<char>&, const std::vector<ps::Range>&,
                    ps::KVWorker<char>::SlicedKVs*) { throw std::runtime_error("no idea"); });
-  require_text(thrown_by([&] { kv.ZPull(keys, &got); }, "a slicer that throws"), "no idea", "ZPull");
+  require_text(thrown_by([&] { kv.ZPull(keys, &got); }, "a slicer that throws"), "no idea",
+               "ZPull");
 }
 
 // A handle that throws: the request fails with that text, and the server goes on.
 void refusals(ps::KVWorker<char>* kv) {
   const int timestamp = kv->ZPush(ps::SArray<ps::Key>({7}), ps::SArray<char>({'z'}), {}, 99);
-  require_text(thrown_by([&] { kv->Wait(timestamp); }, "a push that the server refuses"), "the command", "Wait");
+  require_text(thrown_by([&] { kv->Wait(timestamp); }, "a push that the server refuses"),
+               "the command", "Wait");
 }
 
 void work() {
@@ -329,7 +349,8 @@ int main() {
           if (meta.cmd == 5) {
             // Cut by the application: each server has one of the two keys.
             require_equal(data.keys.size(), static_cast<size_t>(1), "keys of one part");
-            require_equal(data.keys[0] % 2, static_cast<ps::Key>(ps::MyRank()), "the server that was meant");
+            require_equal(data.keys[0] % 2, static_cast<ps::Key>(ps::MyRank()),
+                          "the server that was meant");
             require_equal(meta.customer_id, 1, "the worker's other customer");
             ps::KVPairs<char> answer;
             if (meta.push) store[data.keys[0]].assign(data.vals.begin(), data.vals.end());

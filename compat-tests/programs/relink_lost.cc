@@ -20,7 +20,8 @@ void work() {
   int failures = 0;
   ps::Van::set_err_handle([&](void* van, ps::ErrorCode code, const std::string& text) {
     require(van == ps::Postoffice::Get()->van(), "the van is named");
-    require_equal(static_cast<int>(code), static_cast<int>(ps::PS_ERR_CONNECTION_RESET), "the kind of failure");
+    require_equal(static_cast<int>(code), static_cast<int>(ps::PS_ERR_CONNECTION_RESET),
+                  "the kind of failure");
     require_text(text, "server", "who is lost");
     std::lock_guard<std::mutex> lock(mutex);
     ++failures;
@@ -32,20 +33,24 @@ void work() {
   ps::Postoffice::Get()->Barrier(0, ps::kWorkerGroup);
   std::atomic<bool> called(false);
   const int last = kv.Push(keys, {1, 2}, {}, kDie, [&called] { called = true; });
-  require_text(thrown_by([&] { kv.Wait(last); }, "a push to a server that ends"), "lost server", "Wait");
+  require_text(thrown_by([&] { kv.Wait(last); }, "a push to a server that ends"), "lost server",
+               "Wait");
   require(!called, "the callback of a push that failed");
   // One for the request, one for the job.
   {
     std::unique_lock<std::mutex> lock(mutex);
-    require(changed.wait_for(lock, std::chrono::seconds(10), [&] { return failures >= 2; }), "failures are told");
+    require(changed.wait_for(lock, std::chrono::seconds(10), [&] { return failures >= 2; }),
+            "failures are told");
   }
-  require_text(thrown_by([&] { kv.Push(keys, {1, 2}); }, "the next push"), "an earlier request failed", "Push");
+  require_text(thrown_by([&] { kv.Push(keys, {1, 2}); }, "the next push"),
+               "an earlier request failed", "Push");
   require_text(thrown_by([&] { kv.Push(keys, {1, 2}); }, "one more push"), "lost server", "Push");
   std::vector<float> got;
   require_text(thrown_by([&] { kv.Pull(keys, &got); }, "a pull"), "lost server", "Pull");
-  require_text(thrown_by([&] { kv.Request(1, "", ps::kServerGroup); }, "a command"), "lost server", "Request");
-  require_text(thrown_by([] { ps::Postoffice::Get()->Barrier(0, ps::kWorkerGroup); }, "a barrier"), "lost server",
-               "Barrier");
+  require_text(thrown_by([&] { kv.Request(1, "", ps::kServerGroup); }, "a command"), "lost server",
+               "Request");
+  require_text(thrown_by([] { ps::Postoffice::Get()->Barrier(0, ps::kWorkerGroup); }, "a barrier"),
+               "lost server", "Barrier");
   const std::vector<int> dead = ps::Postoffice::Get()->GetDeadNodes(60);
   require(dead.size() == 1 && dead[0] % 2 == 0, "GetDeadNodes");
 }
@@ -65,7 +70,8 @@ int main() {
         });
   }
   if (ps::IsWorker()) work();
-  require_text(thrown_by([] { ps::Finalize(0, true); }, "the end of a job that failed"), "lost ", "Finalize");
+  require_text(thrown_by([] { ps::Finalize(0, true); }, "the end of a job that failed"), "lost ",
+               "Finalize");
   // It has ended all the same.
   require_text(thrown_by([] { ps::MyRank(); }, "MyRank"), "call Start() first", "MyRank");
   return all_is_right();

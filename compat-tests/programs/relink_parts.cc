@@ -16,7 +16,8 @@ namespace {
 
 void arrays() {
   ps::SArray<int> none;
-  require(none.empty() && none.size() == 0 && none.capacity() == 0 && none.begin() == none.end(), "an empty array");
+  require(none.empty() && none.size() == 0 && none.capacity() == 0 && none.begin() == none.end(),
+          "an empty array");
   ps::SArray<int> threes(4, 3);
   require_equal(threes.size(), 4U, "size");
   require_equal(threes.front() + threes.back() + threes[1], 9, "values");
@@ -42,7 +43,8 @@ void arrays() {
   require(back.data() == threes.data() && back.size() == 4, "and back, the same memory");
   bytes = ps::SArray<int>(2, 1);
   require_equal(bytes.size(), 2 * sizeof(int), "assigned another type");
-  require_text(thrown_by([] { ps::SArray<int> part(ps::SArray<char>(3)); }, "three bytes as int"), "divided", "SArray");
+  require_text(thrown_by([] { ps::SArray<int> part(ps::SArray<char>(3)); }, "three bytes as int"),
+               "divided", "SArray");
 
   // Memory of others.
   int mine[3] = {1, 2, 3};
@@ -112,7 +114,8 @@ void arrays() {
 
 void messages() {
   ps::Message message;
-  require(message.meta.control.empty() && message.meta.head == ps::Meta::kEmpty, "an empty message");
+  require(message.meta.control.empty() && message.meta.head == ps::Meta::kEmpty,
+          "an empty message");
   message.meta.sender = 9;
   message.meta.recver = 8;
   message.meta.body = "text";
@@ -120,8 +123,7 @@ void messages() {
   message.AddData(ps::SArray<float>(6));
   message.AddData(ps::SArray<char>(1));
   require_equal(message.meta.data_size, 16 + 24 + 1, "bytes of data");
-  require(message.meta.data_type ==
-              std::vector<ps::DataType>({ps::UINT64, ps::FLOAT, ps::OTHER}),
+  require(message.meta.data_type == std::vector<ps::DataType>({ps::UINT64, ps::FLOAT, ps::OTHER}),
           "types of data");
   require_text(message.DebugString(), "9 => 8", "DebugString");
   require_text(message.DebugString(), "FLOAT", "DebugString");
@@ -130,9 +132,11 @@ void messages() {
   message.meta.control.barrier_group = 7;
   require_text(message.meta.DebugString(), "barrier_group=7", "DebugString");
 
-  require(message.meta.val_len == 0 && message.meta.key == 0 && message.meta.sid == 0 && message.meta.src_dev_id == 0,
+  require(message.meta.val_len == 0 && message.meta.key == 0 && message.meta.sid == 0 &&
+              message.meta.src_dev_id == 0,
           "what only BytePS's has");
-  const ps::Control::Command last = ps::Control::INSTANCE_BARRIER, before = ps::Control::ADDR_RESOLVED;
+  const ps::Control::Command last = ps::Control::INSTANCE_BARRIER,
+                             before = ps::Control::ADDR_RESOLVED;
   require(last == 9 && before == 8 && ps::Control::ADDR_REQUEST == 7, "BytePS's commands");
 
   ps::Node node;
@@ -154,8 +158,8 @@ void messages() {
   require_equal(std::string(ps::DataTypeName[ps::UINT32]), std::string("UINT32"), "DataTypeName");
 
   const ps::Postoffice& office = *ps::Postoffice::Get();
-  require(office.WorkerRankToID(3) == 15 && office.ServerRankToID(3) == 14 && office.IDtoRank(15) == 3 &&
-              ps::Postoffice::IDtoRank(1) == 0,
+  require(office.WorkerRankToID(3) == 15 && office.ServerRankToID(3) == 14 &&
+              office.IDtoRank(15) == 3 && ps::Postoffice::IDtoRank(1) == 0,
           "ids and ranks");
 }
 
@@ -174,7 +178,8 @@ void settings() {
   before = ps::Environment::Get()->find("RELINK_TEXT");
   ps::Environment::Init({{"RELINK_TEXT", "map"}});
   require_equal(std::string(before), std::string("first"), "what was found before stays");
-  require_equal(std::string(ps::Environment::Get()->find("RELINK_TEXT")), std::string("map"), "the map goes first");
+  require_equal(std::string(ps::Environment::Get()->find("RELINK_TEXT")), std::string("map"),
+                "the map goes first");
   require_equal(ps::GetEnv("RELINK_NUMBER", 1), 41, "then the environment");
   require(ps::Environment::_GetSharedRef().get() == ps::Environment::Get(), "_GetSharedRef");
   ps::Environment::Init({});
@@ -183,7 +188,8 @@ void settings() {
   require(ps::IsWorker() && !ps::IsServer() && !ps::IsScheduler(), "the role");
   require_equal(ps::NumWorkers(), 2, "NumWorkers");
   require_equal(ps::NumServers(), 3, "NumServers");
-  require_equal(ps::Postoffice::Get()->GetServerKeyRanges().size(), 3U, "one range for each server");
+  require_equal(ps::Postoffice::Get()->GetServerKeyRanges().size(), 3U,
+                "one range for each server");
   require_text(thrown_by([] { ps::MyRank(); }, "MyRank"), "call Start() first", "MyRank");
   thrown_by([] { ps::Postoffice::Get()->Barrier(0, 7); }, "a barrier before the start");
   require(!ps::Postoffice::Get()->van()->IsReady(), "IsReady");
@@ -194,7 +200,8 @@ void settings() {
 
 // A job of a scheduler alone.
 void a_job_of_one() {
-  ps::Environment::Init({{"DMLC_ROLE", "scheduler"}, {"DMLC_NUM_WORKER", "0"}, {"DMLC_NUM_SERVER", "0"}});
+  ps::Environment::Init(
+      {{"DMLC_ROLE", "scheduler"}, {"DMLC_NUM_WORKER", "0"}, {"DMLC_NUM_SERVER", "0"}});
   ps::Van* const van = ps::Postoffice::Get()->van();
   van->Start(0);
   require(van->IsReady() && ps::IsScheduler() && ps::MyRank() == 0, "the only node");
@@ -235,28 +242,35 @@ void sorting() {
   ps::ParallelSort(&numbers, 4);
   require(std::is_sorted(numbers.begin(), numbers.end()), "sorted by four threads");
   ps::ParallelSort(&numbers, 2, std::greater<int>());
-  require(std::is_sorted(numbers.begin(), numbers.end(), std::greater<int>()), "sorted the other way");
+  require(std::is_sorted(numbers.begin(), numbers.end(), std::greater<int>()),
+          "sorted the other way");
 
   const ps::SArray<ps::Key> from = {1, 3, 5, 7}, to = {3, 4, 7, 9};
   const ps::SArray<float> vals = {1, 2, 3, 4, 5, 6, 7, 8};
   ps::SArray<float> matched;
-  require_equal(ps::ParallelOrderedMatch(from, vals, to, &matched, 2), 4U, "values that were matched");
-  require(std::vector<float>(matched.begin(), matched.end()) == std::vector<float>({3, 4, 0, 0, 7, 8, 0, 0}),
+  require_equal(ps::ParallelOrderedMatch(from, vals, to, &matched, 2), 4U,
+                "values that were matched");
+  require(std::vector<float>(matched.begin(), matched.end()) ==
+              std::vector<float>({3, 4, 0, 0, 7, 8, 0, 0}),
           "the values of 3 and 7");
   std::vector<float> sum(8, 1);
   ps::ParallelOrderedMatch(from, vals, to, &sum, 2, ps::PLUS);
   require(sum == std::vector<float>({4, 5, 1, 1, 8, 9, 1, 1}), "added");
-  thrown_by([&] { ps::ParallelOrderedMatch(from, vals, to, &matched, 2, ps::XOR); }, "bits of a float");
+  thrown_by([&] { ps::ParallelOrderedMatch(from, vals, to, &matched, 2, ps::XOR); },
+            "bits of a float");
   // Enough for several threads.
   ps::SArray<ps::Key> many;
   ps::SArray<int> ones;
   for (ps::Key key = 0; key < 3000000; ++key) many.push_back(key);
   ones.resize(many.size(), 5);
   ps::SArray<int> target(many.size(), 6);
-  require_equal(ps::ParallelOrderedMatch(many, ones, many, &target, 1, ps::XOR, 4), many.size(), "all of them");
-  require(std::all_of(target.begin(), target.end(), [](int value) { return value == 3; }), "5 xor 6");
+  require_equal(ps::ParallelOrderedMatch(many, ones, many, &target, 1, ps::XOR, 4), many.size(),
+                "all of them");
+  require(std::all_of(target.begin(), target.end(), [](int value) { return value == 3; }),
+          "5 xor 6");
 
-  const ps::AssignOp ops[] = {ps::ASSIGN, ps::PLUS, ps::MINUS, ps::TIMES, ps::DIVIDE, ps::AND, ps::OR, ps::XOR};
+  const ps::AssignOp ops[] = {ps::ASSIGN, ps::PLUS, ps::MINUS, ps::TIMES,
+                              ps::DIVIDE, ps::AND,  ps::OR,    ps::XOR};
   const int wanted[] = {3, 15, 9, 36, 4, 0, 15, 15};
   for (int i = 0; i < 8; ++i) {
     int value = 12;
@@ -324,7 +338,8 @@ const int* empty_of_the_other_unit();
 
 static void units() {
   require(postoffice_of_the_other_unit() == ps::Postoffice::Get(), "one postoffice in all units");
-  require(environment_of_the_other_unit() == ps::Environment::Get(), "one environment in all units");
+  require(environment_of_the_other_unit() == ps::Environment::Get(),
+          "one environment in all units");
   require(empty_of_the_other_unit() == &ps::Meta::kEmpty, "one kEmpty in all units");
 }
 #endif

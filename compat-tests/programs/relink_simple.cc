@@ -62,7 +62,8 @@ void to_each_group() {
     require_equal(response.body, kBytes + std::to_string(response.head), "the answer");
     ++answers;
   });
-  require(app.get_customer()->app_id() == 1 && app.get_customer()->customer_id() == 1, "its customer");
+  require(app.get_customer()->app_id() == 1 && app.get_customer()->customer_id() == 1,
+          "its customer");
   office()->Barrier(0, 7);
   int wanted = 0;
   std::vector<int> receivers = {1, 2, 3, 4, 5, 6, 7};
@@ -76,7 +77,8 @@ void to_each_group() {
     app.Wait(timestamp);
     wanted += static_cast<int>(office()->GetNodeIDs(receiver).size());
     require_equal(answers.load(), wanted, "answers that were handled before Wait returns");
-    require_equal(app.get_customer()->NumResponse(timestamp), office()->GetNodeIDs(receiver).size(), "NumResponse");
+    require_equal(app.get_customer()->NumResponse(timestamp), office()->GetNodeIDs(receiver).size(),
+                  "NumResponse");
   }
   thrown_by([&] { app.Request(0, "", 1000); }, "a command to nobody");
   office()->Barrier(0, 7);
@@ -90,7 +92,8 @@ void other_answers() {
   std::deque<ps::SimpleData> waiting;
   std::mutex mutex;
   app.set_request_handle([&](const ps::SimpleData& request, ps::SimpleApp*) {
-    if (request.head == 2) throw std::runtime_error("that is too much for " + std::to_string(ps::MyRank()));
+    if (request.head == 2)
+      throw std::runtime_error("that is too much for " + std::to_string(ps::MyRank()));
     std::lock_guard<std::mutex> lock(mutex);
     waiting.push_back(request);
   });
@@ -106,13 +109,16 @@ void other_answers() {
     }
   });
   office()->Barrier(0, 7);
-  const int others = ps::IsScheduler() ? 7 : ps::kScheduler + (ps::IsWorker() ? ps::kServerGroup : ps::kWorkerGroup);
+  const int others = ps::IsScheduler()
+                         ? 7
+                         : ps::kScheduler + (ps::IsWorker() ? ps::kServerGroup : ps::kWorkerGroup);
   silent.Wait(silent.Request(5, "anybody?", others));
   std::vector<int> timestamps;
   for (int i = 0; i < 20; ++i) timestamps.push_back(app.Request(1, "", others));
   for (const int timestamp : timestamps) app.Wait(timestamp);
   const int refused = app.Request(2, "", others);
-  require_text(thrown_by([&] { app.Wait(refused); }, "a command that is refused"), "too much for", "Wait");
+  require_text(thrown_by([&] { app.Wait(refused); }, "a command that is refused"), "too much for",
+               "Wait");
   app.Wait(app.Request(1, "", others));
   office()->Barrier(0, 7);
   over = true;
@@ -147,7 +153,8 @@ void by_itself() {
     require_equal(app.answers.load(), 1, "answers that were seen");
   }
   office()->Barrier(0, 7);
-  if (ps::IsScheduler()) require_equal(app.requests.load(), ps::NumWorkers(), "commands that were seen");
+  if (ps::IsScheduler())
+    require_equal(app.requests.load(), ps::NumWorkers(), "commands that were seen");
 }
 
 // ---- commands to a KVServer, as MXNet and BytePS have them

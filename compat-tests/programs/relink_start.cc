@@ -28,16 +28,19 @@ void look_at_the_job(int workers, int servers) {
   require(ps::IsWorker() == (role == "worker") && ps::IsServer() == (role == "server") &&
               ps::IsScheduler() == (role == "scheduler"),
           "the role");
-  require(office->is_worker() == ps::IsWorker() && office->role_str() == role, "the role at the postoffice");
+  require(office->is_worker() == ps::IsWorker() && office->role_str() == role,
+          "the role at the postoffice");
   require(!office->is_recovery(), "nobody has died");
 
   const ps::Node& me = office->van()->my_node();
   const int rank = ps::MyRank();
   require(rank >= 0 && rank < std::max(workers, servers), "a rank");
   const int id = ps::IsScheduler() ? ps::kScheduler
-                                   : ps::IsServer() ? office->ServerRankToID(rank) : office->WorkerRankToID(rank);
+                 : ps::IsServer()  ? office->ServerRankToID(rank)
+                                   : office->WorkerRankToID(rank);
   require_equal(me.id, id, "the id behind the rank");
-  require(me.port > 0 && !me.hostname.empty() && me.num_ports == 1 && me.ports[0] == me.port, "an address");
+  require(me.port > 0 && !me.hostname.empty() && me.num_ports == 1 && me.ports[0] == me.port,
+          "an address");
   require_equal(std::string(std::getenv("DMLC_RANK")), std::to_string(rank), "DMLC_RANK");
 
   std::vector<int> all;
@@ -62,9 +65,12 @@ void look_at_the_job(int workers, int servers) {
   office->UpdateHeartbeat(8, 0);
   require(office->GetDeadNodes(60).empty(), "signs of life are counted by the library");
   require_equal(office->verbose(), ps::GetEnv("PS_VERBOSE", 0), "verbose");
-  require(office->num_workers() == workers && office->num_servers() == servers, "counts at the postoffice");
-  require(office->is_scheduler() == ps::IsScheduler() && office->is_server() == ps::IsServer(), "roles there");
-  require(office->van()->GetTimestamp() + 1 == office->van()->GetTimestamp(), "a number for each message");
+  require(office->num_workers() == workers && office->num_servers() == servers,
+          "counts at the postoffice");
+  require(office->is_scheduler() == ps::IsScheduler() && office->is_server() == ps::IsServer(),
+          "roles there");
+  require(office->van()->GetTimestamp() + 1 == office->van()->GetTimestamp(),
+          "a number for each message");
 }
 
 void barriers() {
@@ -93,8 +99,14 @@ int main(int, char** argv) {
   barriers();
   ps::Finalize(0);
   require_equal(ends, 1, "the exit callback");
-  require_text(thrown_by([] { ps::MyRank(); }, "MyRank"), "call Start() first", "MyRank after the end");
-  thrown_by([] { ps::Postoffice::Get()->GetNodeIDs(7); ps::Finalize(0); }, "a second end");
+  require_text(thrown_by([] { ps::MyRank(); }, "MyRank"), "call Start() first",
+               "MyRank after the end");
+  thrown_by(
+      [] {
+        ps::Postoffice::Get()->GetNodeIDs(7);
+        ps::Finalize(0);
+      },
+      "a second end");
   require_equal(before[0].end(), end, "ranges of before");
 
   ps::Environment::Init(other_settings());

@@ -18,7 +18,8 @@ template <typename V>
 std::string text_of(const V* data, size_t count) {
   // All of it, as one number, and its ends as ps-lite writes them.
   double sum = 0;
-  for (size_t i = 0; i < count; ++i) sum += static_cast<double>(data[i]) * static_cast<double>(i % 97 + 1);
+  for (size_t i = 0; i < count; ++i)
+    sum += static_cast<double>(data[i]) * static_cast<double>(i % 97 + 1);
   return std::to_string(sum) + " " + ps::DebugStr(data, static_cast<int>(count), 3);
 }
 
@@ -35,7 +36,8 @@ void job() {
     ranges += " " + std::to_string(range.begin()) + "-" + std::to_string(range.end());
   }
   say("job", std::to_string(ps::NumWorkers()) + " " + std::to_string(ps::NumServers()) + " rank " +
-                 std::to_string(ps::MyRank()) + " id " + std::to_string(office->van()->my_node().id));
+                 std::to_string(ps::MyRank()) + " id " +
+                 std::to_string(office->van()->my_node().id));
   say("ids", ids);
   say("ranges", ranges);
 }
@@ -59,7 +61,8 @@ void arrays() {
 struct Store {
   std::map<ps::Key, std::vector<char>> values;
 
-  void operator()(const ps::KVMeta& meta, const ps::KVPairs<char>& data, ps::KVServer<char>* server) {
+  void operator()(const ps::KVMeta& meta, const ps::KVPairs<char>& data,
+                  ps::KVServer<char>* server) {
     ps::KVPairs<char> answer;
     size_t at = 0;
     for (size_t i = 0; i < data.keys.size(); ++i) {
@@ -98,9 +101,11 @@ void numbers(ps::KVWorker<float>* kv) {
   const ps::SArray<ps::Key> all(keys);
   ps::SArray<float> got;
   std::string order;
-  const int pull = kv->ZPull(all, &got, nullptr, 0, [&] { order += "called with " + std::to_string(got.size()); });
+  const int pull = kv->ZPull(all, &got, nullptr, 0,
+                             [&] { order += "called with " + std::to_string(got.size()); });
   kv->Wait(pull);
-  say("requests", timestamps + ", " + std::to_string(pull) + ", " + order + " before Wait returned");
+  say("requests",
+      timestamps + ", " + std::to_string(pull) + ", " + order + " before Wait returned");
   say("sums", text_of(got.data(), got.size()));
   ps::SArray<float> mine(400);
   kv->Wait(kv->ZPull(all.segment(300, 700), &mine));
@@ -115,7 +120,8 @@ void lengths(ps::KVWorker<char>* kv) {
     for (uint64_t i = 0; i < 5; ++i) {
       keys.push_back(range.begin() + static_cast<uint64_t>(ps::MyRank()) * 100 + i);
       lens.push_back(static_cast<int>(i * 3001));
-      for (int k = 0; k < lens.back(); ++k) vals.push_back(static_cast<char>(k * 13 + static_cast<int>(i)));
+      for (int k = 0; k < lens.back(); ++k)
+        vals.push_back(static_cast<char>(k * 13 + static_cast<int>(i)));
     }
   }
   kv->Wait(kv->ZPush(keys, vals, lens, 3));
@@ -142,9 +148,11 @@ void commands(ps::KVWorker<char>* kv) {
   std::vector<std::string> answers;
   kv->set_response_handle([&](const ps::SimpleData& answer, ps::SimpleApp*) {
     std::lock_guard<std::mutex> lock(mutex);
-    answers.push_back(std::to_string(answer.head) + " " + answer.body + " from " + std::to_string(answer.sender));
+    answers.push_back(std::to_string(answer.head) + " " + answer.body + " from " +
+                      std::to_string(answer.sender));
   });
-  for (int i = 0; i < 3; ++i) kv->Wait(kv->Request(i, "text " + std::to_string(i), ps::kServerGroup));
+  for (int i = 0; i < 3; ++i)
+    kv->Wait(kv->Request(i, "text " + std::to_string(i), ps::kServerGroup));
   std::sort(answers.begin(), answers.end());
   std::string all;
   for (const std::string& answer : answers) all += answer + "; ";
@@ -163,9 +171,10 @@ int main() {
     first->set_request_handle(ps::KVServerDefaultHandle<float>());
     second = new ps::KVServer<char>(1);
     second->set_request_handle(Store());
-    static_cast<ps::SimpleApp*>(second)->set_request_handle([](const ps::SimpleData& request, ps::SimpleApp* self) {
-      self->Response(request, request.body + " at " + std::to_string(ps::MyRank()));
-    });
+    static_cast<ps::SimpleApp*>(second)->set_request_handle(
+        [](const ps::SimpleData& request, ps::SimpleApp* self) {
+          self->Response(request, request.body + " at " + std::to_string(ps::MyRank()));
+        });
   }
   ps::Start(0);
   job();

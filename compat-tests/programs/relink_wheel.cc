@@ -26,13 +26,15 @@ const int kDoubles = 2;
 template <typename V>
 class Array {
  public:
-  Array(ps::KVWorker<char>* kv, int number, size_t size, bool is_big, int cmd) : kv_(kv), size_(size), cmd_(cmd) {
+  Array(ps::KVWorker<char>* kv, int number, size_t size, bool is_big, int cmd)
+      : kv_(kv), size_(size), cmd_(cmd) {
     const std::vector<ps::Range>& ranges = ps::Postoffice::Get()->GetServerKeyRanges();
     const size_t begin = is_big ? 0 : static_cast<size_t>(number) * 9973 % ranges.size();
     const size_t end = is_big ? ranges.size() : begin + 1;
     for (size_t i = begin; i < end; ++i) {
       keys_.push_back(ranges[i].begin() + static_cast<uint64_t>(number));
-      const size_t count = size * (i - begin + 1) / (end - begin) - size * (i - begin) / (end - begin);
+      const size_t count =
+          size * (i - begin + 1) / (end - begin) - size * (i - begin) / (end - begin);
       lens_.push_back(static_cast<int>(count * sizeof(V)));
     }
   }
@@ -47,7 +49,8 @@ class Array {
     ps::SArray<int> lens;
     kv_->Wait(kv_->ZPull(keys_, &bytes, &lens, cmd_));
     require_equal(lens.size(), lens_.size(), "how many lens came");
-    for (size_t i = 0; i < lens.size(); ++i) require_equal(lens[i], lens_[i], "how much came of a key");
+    for (size_t i = 0; i < lens.size(); ++i)
+      require_equal(lens[i], lens_[i], "how much came of a key");
     return numbers(bytes);
   }
 
@@ -59,7 +62,8 @@ class Array {
 
   void check(const std::vector<V>& got, int factor, const std::string& what) {
     require_equal(got.size(), size_, what + ": the size");
-    for (size_t i = 0; i < got.size(); ++i) require_equal(got[i], static_cast<V>(i % 100) * factor, what);
+    for (size_t i = 0; i < got.size(); ++i)
+      require_equal(got[i], static_cast<V>(i % 100) * factor, what);
   }
 
  private:
@@ -117,7 +121,8 @@ void work() {
 // Adds what is pushed to what was pushed first.
 class Sums {
  public:
-  void operator()(const ps::KVMeta& meta, const ps::KVPairs<char>& data, ps::KVServer<char>* server) {
+  void operator()(const ps::KVMeta& meta, const ps::KVPairs<char>& data,
+                  ps::KVServer<char>* server) {
     require_equal(meta.cmd, kFloats, "the type");
     require_equal(data.keys.size(), 1u, "MXNet asks for one key at a time");
     ps::SArray<float>& sum = sums_[data.keys[0]];

@@ -46,7 +46,9 @@ void receive(void* arg, const pslite_message* message) {
   pslite_meta meta;
   pslite_message_meta(message, &meta);
   const pslite_slice keys = pslite_message_frame(message, 0);
-  pslite_kv kv = {{keys.data, keys.size, nullptr, nullptr}, {nullptr, 0, nullptr, nullptr}, {nullptr, 0, nullptr, nullptr}};
+  pslite_kv kv = {{keys.data, keys.size, nullptr, nullptr},
+                  {nullptr, 0, nullptr, nullptr},
+                  {nullptr, 0, nullptr, nullptr}};
   if (meta.push) {
     const pslite_slice vals = pslite_message_frame(message, 1);
     const char* data = static_cast<const char*>(vals.data);
@@ -75,10 +77,13 @@ extern "C" __attribute__((visibility("default"))) void NODE(const char* role) {
   Server server = {nullptr, {}};
   pslite_customer* customer = nullptr;
   if (name != "scheduler") {
-    check(pslite_customer_new(node, 0, 0, name == "server" ? receive : [](void*, const pslite_message*) {}, &server,
-                              &customer), "customer");
+    check(pslite_customer_new(
+              node, 0, 0, name == "server" ? receive : [](void*, const pslite_message*) {}, &server,
+              &customer),
+          "customer");
     server.customer = customer;
-    check(name == "server" ? pslite_server_attach(customer) : pslite_worker_attach(customer, 1), "attach");
+    check(name == "server" ? pslite_server_attach(customer) : pslite_worker_attach(customer, 1),
+          "attach");
   }
   check(pslite_start(node, 0, 1), "start");
   if (name == "worker") {
@@ -87,7 +92,8 @@ extern "C" __attribute__((visibility("default"))) void NODE(const char* role) {
     const std::vector<char> sent(1 << 20, 'x');
     std::vector<char> got;
     const pslite_buffer keys = {&key, sizeof(key), nullptr, nullptr};
-    const pslite_kv kv = {keys, {sent.data(), sent.size(), nullptr, nullptr}, {nullptr, 0, nullptr, nullptr}};
+    const pslite_kv kv = {
+        keys, {sent.data(), sent.size(), nullptr, nullptr}, {nullptr, 0, nullptr, nullptr}};
     int32_t timestamp = 0;
     check(pslite_worker_push(customer, &kv, 0, 0, nullptr, nullptr, &timestamp), "push");
     check(pslite_customer_wait(customer, timestamp), "push");

@@ -59,7 +59,9 @@ inline const T* BeginPtr(const std::vector<T>& vec) {
   return vec.empty() ? nullptr : vec.data();
 }
 inline char* BeginPtr(std::string& text) { return text.empty() ? nullptr : &text[0]; }
-inline const char* BeginPtr(const std::string& text) { return text.empty() ? nullptr : text.data(); }
+inline const char* BeginPtr(const std::string& text) {
+  return text.empty() ? nullptr : text.data();
+}
 
 }  // namespace dmlc
 

@@ -61,7 +61,8 @@ class DateLogger {
     const time_t now = time(nullptr);
     struct tm parts;
     localtime_r(&now, &parts);
-    snprintf(text_, sizeof text_, "%02d:%02d:%02d", parts.tm_hour % 100, parts.tm_min % 100, parts.tm_sec % 100);
+    snprintf(text_, sizeof text_, "%02d:%02d:%02d", parts.tm_hour % 100, parts.tm_min % 100,
+             parts.tm_sec % 100);
     return text_;
   }
 
@@ -134,15 +135,17 @@ class LogMessageFatal {
 
 template <typename T>
 inline T CheckNotNull(const char* file, int line, const char* what, T pointer) {
-  if (pointer == nullptr) LogMessageFatal(file, line).stream() << "Check failed: " << what << " != NULL ";
+  if (pointer == nullptr)
+    LogMessageFatal(file, line).stream() << "Check failed: " << what << " != NULL ";
   return pointer;
 }
 
 }  // namespace dmlc
 
-#define CHECK(x)                                       \
-  (x) ? (void)0                                        \
-      : dmlc::LogMessageVoidify() & dmlc::LogMessageFatal(__FILE__, __LINE__).stream() << "Check failed: " #x << ' '
+#define CHECK(x)                                                                       \
+  (x) ? (void)0                                                                        \
+      : dmlc::LogMessageVoidify() & dmlc::LogMessageFatal(__FILE__, __LINE__).stream() \
+                                        << "Check failed: " #x << ' '
 #define CHECK_LT(x, y) CHECK((x) < (y))
 #define CHECK_GT(x, y) CHECK((x) > (y))
 #define CHECK_LE(x, y) CHECK((x) <= (y))
@@ -173,7 +176,8 @@ inline T CheckNotNull(const char* file, int line, const char* what, T pointer) {
 
 #define LOG(severity) LOG_##severity.stream()
 #define LG LOG_INFO.stream()
-#define LOG_IF(severity, condition) !(condition) ? (void)0 : dmlc::LogMessageVoidify() & LOG(severity)
+#define LOG_IF(severity, condition) \
+  !(condition) ? (void)0 : dmlc::LogMessageVoidify() & LOG(severity)
 
 #ifdef NDEBUG
 #define LOG_DFATAL LOG_ERROR

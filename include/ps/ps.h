@@ -42,7 +42,9 @@ inline void Finalize(int customer_id, const bool do_barrier = true) {
   Postoffice::Get()->Finalize(customer_id, do_barrier);
 }
 // Called at the end of Finalize. One for each process.
-inline void RegisterExitCallback(const std::function<void()>& cb) { Postoffice::Get()->RegisterExitCallback(cb); }
+inline void RegisterExitCallback(const std::function<void()>& cb) {
+  Postoffice::Get()->RegisterExitCallback(cb);
+}
 
 // ---- the same, as BytePS: the caller says the role
 
@@ -92,17 +94,19 @@ inline void _StartPS(int customer_id, Node::Role role, int rank, bool do_barrier
 
 // All instances of this process, each with the rank that the lists say; an empty list: none of that
 // role.
-inline void _StartPSGroup(int customer_id, std::vector<int> worker_ranks, std::vector<int> server_ranks, bool do_barrier,
-                          const char* argv0) {
+inline void _StartPSGroup(int customer_id, std::vector<int> worker_ranks,
+                          std::vector<int> server_ranks, bool do_barrier, const char* argv0) {
   std::vector<std::function<void()>> starts;
   for (size_t i = 0; i < server_ranks.size(); ++i) {
     starts.push_back([=] {
-      Postoffice::GetServer(static_cast<int>(i))->Start(customer_id, Node::SERVER, server_ranks[i], do_barrier, argv0);
+      Postoffice::GetServer(static_cast<int>(i))
+          ->Start(customer_id, Node::SERVER, server_ranks[i], do_barrier, argv0);
     });
   }
   for (size_t i = 0; i < worker_ranks.size(); ++i) {
     starts.push_back([=] {
-      Postoffice::GetWorker(static_cast<int>(i))->Start(customer_id, Node::WORKER, worker_ranks[i], do_barrier, argv0);
+      Postoffice::GetWorker(static_cast<int>(i))
+          ->Start(customer_id, Node::WORKER, worker_ranks[i], do_barrier, argv0);
     });
   }
   abi::together(starts);
@@ -110,16 +114,18 @@ inline void _StartPSGroup(int customer_id, std::vector<int> worker_ranks, std::v
 
 // Joins the job in the given role, whatever DMLC_ROLE says; JOINT: as a server and as a worker.
 // rank: the one that the process wishes for, or -1; with DMLC_GROUP_SIZE over 1 it must be said.
-inline void StartPS(int customer_id, Node::Role role, int rank, bool do_barrier, const char* argv0 = nullptr) {
+inline void StartPS(int customer_id, Node::Role role, int rank, bool do_barrier,
+                    const char* argv0 = nullptr) {
   Postoffice::Init(role);
   const int group = Postoffice::Get()->group_size();
-  if (group == 1 || role == Node::SCHEDULER) return _StartPS(customer_id, role, rank, do_barrier, argv0, 0);
+  if (group == 1 || role == Node::SCHEDULER)
+    return _StartPS(customer_id, role, rank, do_barrier, argv0, 0);
   CHECK_GE(rank, 0) << "with DMLC_GROUP_SIZE=" << group << " a rank must be said";
   std::vector<int> ranks;
   for (int i = 0; i < group; ++i) ranks.push_back(rank * group + i);
   const std::vector<int> none;
-  _StartPSGroup(customer_id, role == Node::SERVER ? none : ranks, role == Node::WORKER ? none : ranks, do_barrier,
-                argv0);
+  _StartPSGroup(customer_id, role == Node::SERVER ? none : ranks,
+                role == Node::WORKER ? none : ranks, do_barrier, argv0);
 }
 
 inline void _Finalize(int customer_id, Node::Role role, bool do_barrier, int index) {
@@ -133,8 +139,10 @@ inline void _Finalize(int customer_id, Node::Role role, bool do_barrier, int ind
 inline void _FinalizeGroup(int customer_id, Node::Role role, int group_size, bool do_barrier) {
   std::vector<std::function<void()>> ends;
   for (int i = 0; i < group_size; ++i) {
-    if (role != Node::WORKER) ends.push_back([=] { _Finalize(customer_id, Node::SERVER, do_barrier, i); });
-    if (role != Node::SERVER) ends.push_back([=] { _Finalize(customer_id, Node::WORKER, do_barrier, i); });
+    if (role != Node::WORKER)
+      ends.push_back([=] { _Finalize(customer_id, Node::SERVER, do_barrier, i); });
+    if (role != Node::SERVER)
+      ends.push_back([=] { _Finalize(customer_id, Node::WORKER, do_barrier, i); });
   }
   abi::together(ends);
 }

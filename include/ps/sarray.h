@@ -54,8 +54,8 @@ class SArray {
   // owner; else the caller keeps it until nobody uses the array, nor the library what was sent from
   // it.
   SArray(V* data, size_t size, bool deletable = false) { lend(data, size, deletable); }
-  SArray(V* data, size_t size, DeviceType src_device_type, int src_device_id, DeviceType dst_device_type,
-         int dst_device_id, bool deletable = false) {
+  SArray(V* data, size_t size, DeviceType src_device_type, int src_device_id,
+         DeviceType dst_device_type, int dst_device_id, bool deletable = false) {
     lend(data, size, deletable);
     set_devices(src_device_type, src_device_id, dst_device_type, dst_device_id);
   }
@@ -93,8 +93,8 @@ class SArray {
 
   // Other memory; `del` frees it.
   template <typename Deleter>
-  void reset(V* data, size_t size, Deleter del, DeviceType src_device_type = CPU, int src_device_id = 0,
-             DeviceType dst_device_type = CPU, int dst_device_id = 0) {
+  void reset(V* data, size_t size, Deleter del, DeviceType src_device_type = CPU,
+             int src_device_id = 0, DeviceType dst_device_type = CPU, int dst_device_id = 0) {
     size_ = capacity_ = size;
     ptr_.reset(data, del);
     set_devices(src_device_type, src_device_id, dst_device_type, dst_device_id);
@@ -177,8 +177,9 @@ class SArray {
 
   std::string DebugString() const {
     std::ostringstream text;
-    text << "size=" << size_ << " capacity=" << capacity_ << " src=" << name_of(src_device_type_) << "["
-         << src_device_id_ << "] dst=" << name_of(dst_device_type_) << "[" << dst_device_id_ << "]";
+    text << "size=" << size_ << " capacity=" << capacity_ << " src=" << name_of(src_device_type_)
+         << "[" << src_device_id_ << "] dst=" << name_of(dst_device_type_) << "[" << dst_device_id_
+         << "]";
     return text.str();
   }
 
@@ -204,11 +205,14 @@ class SArray {
     capacity_ = capacity;
   }
 
-  static const char* name_of(DeviceType type) { return type == CPU ? "CPU" : type == GPU ? "GPU" : "UNK"; }
+  static const char* name_of(DeviceType type) {
+    return type == CPU ? "CPU" : type == GPU ? "GPU" : "UNK";
+  }
 
   template <typename W>
   void take_devices(const SArray<W>& other) {
-    set_devices(other.src_device_type_, other.src_device_id_, other.dst_device_type_, other.dst_device_id_);
+    set_devices(other.src_device_type_, other.src_device_id_, other.dst_device_type_,
+                other.dst_device_id_);
   }
   void set_devices(DeviceType src_type, int src_id, DeviceType dst_type, int dst_id) {
     src_device_type_ = src_type;
@@ -228,7 +232,8 @@ Range FindRange(const SArray<V>& sorted, V lower, V upper) {
   if (upper <= lower) return Range(0, 0);
   const V* first = std::lower_bound(sorted.begin(), sorted.end(), lower);
   const V* last = std::lower_bound(first, sorted.end(), upper);
-  return Range(static_cast<uint64_t>(first - sorted.begin()), static_cast<uint64_t>(last - sorted.begin()));
+  return Range(static_cast<uint64_t>(first - sorted.begin()),
+               static_cast<uint64_t>(last - sorted.begin()));
 }
 
 // The first and last `m` of `n` elements, as text.

@@ -34,7 +34,9 @@ class LateHandle {
 
   // The handle, once it is set; null if that does not happen within the time, or before the end.
   const Handle* wait(std::chrono::steady_clock::time_point until) {
-    return wait([&](std::unique_lock<std::mutex>& lock) { return changed_.wait_until(lock, until) == std::cv_status::no_timeout; });
+    return wait([&](std::unique_lock<std::mutex>& lock) {
+      return changed_.wait_until(lock, until) == std::cv_status::no_timeout;
+    });
   }
   const Handle* wait() {
     return wait([&](std::unique_lock<std::mutex>& lock) {
@@ -116,9 +118,9 @@ class SimpleApp {
   // Sends a command to a node or group; the number of the request. Throws dmlc::Error.
   virtual inline int Request(int req_head, const std::string& req_body, int recv_id) {
     int timestamp = -1;
-    abi::check(
-        pslite_simple_request(obj_->handle(), req_head, req_body.data(), req_body.size(), recv_id, &timestamp),
-        "ps::SimpleApp::Request");
+    abi::check(pslite_simple_request(obj_->handle(), req_head, req_body.data(), req_body.size(),
+                                     recv_id, &timestamp),
+               "ps::SimpleApp::Request");
     return timestamp;
   }
 
@@ -161,7 +163,8 @@ class SimpleApp {
   void make_customer(int app_id, int customer_id, Postoffice* postoffice) {
     made_ = std::chrono::steady_clock::now();
     obj_ = new Customer(
-        app_id, customer_id, [this](const Message& message) { Process(message); }, postoffice, Customer::Closed());
+        app_id, customer_id, [this](const Message& message) { Process(message); }, postoffice,
+        Customer::Closed());
   }
   void end_customer() {
     request_handle_.end();
@@ -175,7 +178,9 @@ class SimpleApp {
  private:
   // A command that comes right after the app was made waits so long for the handle that is set
   // next.
-  std::chrono::steady_clock::time_point handle_expected() const { return made_ + std::chrono::milliseconds(100); }
+  std::chrono::steady_clock::time_point handle_expected() const {
+    return made_ + std::chrono::milliseconds(100);
+  }
 
   void request(const SimpleData& data) {
     const Handle* handle = request_handle_.wait(handle_expected());
@@ -183,7 +188,8 @@ class SimpleApp {
     try {
       (*handle)(data, this);
     } catch (...) {
-      const std::string text = "the command could not be obeyed: " + abi::text_of(std::current_exception());
+      const std::string text =
+          "the command could not be obeyed: " + abi::text_of(std::current_exception());
       pslite_log(0, text.c_str());
       respond(data, std::string(), text.c_str());
     }
@@ -195,7 +201,8 @@ class SimpleApp {
     try {
       (*handle)(data, this);
     } catch (...) {
-      const std::string text = "a response handle has thrown: " + abi::text_of(std::current_exception());
+      const std::string text =
+          "a response handle has thrown: " + abi::text_of(std::current_exception());
       pslite_log(0, text.c_str());
     }
   }

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "invalid value"; }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaSuccess ? "no error" : "invalid value";
+}
 
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
 
@@ -19,7 +21,9 @@ cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags) {
   return memory != NULL && bytes > 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaHostUnregister(void* memory) { return memory != NULL ? cudaSuccess : cudaErrorInvalidValue; }
+cudaError_t cudaHostUnregister(void* memory) {
+  return memory != NULL ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags) {
   (void)flags;
@@ -33,7 +37,8 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   (void)stream;
   return cudaMemcpy(to, from, bytes, kind);
 }

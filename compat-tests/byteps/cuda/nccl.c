@@ -23,26 +23,26 @@ ncclResult_t ncclGroupStart(void) { return ncclSuccess; }
 
 ncclResult_t ncclGroupEnd(void) { return ncclSuccess; }
 
-ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-                        ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   (void)from, (void)to, (void)count, (void)type, (void)op, (void)root, (void)comm, (void)stream;
   return ncclInvalidUsage;
 }
 
-ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                               ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   (void)from, (void)to, (void)count, (void)type, (void)op, (void)comm, (void)stream;
   return ncclInvalidUsage;
 }
 
-ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
   (void)from, (void)to, (void)count, (void)type, (void)comm, (void)stream;
   return ncclInvalidUsage;
 }
 
-ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
   (void)from, (void)to, (void)count, (void)type, (void)root, (void)comm, (void)stream;
   return ncclInvalidUsage;
 }

@@ -121,7 +121,8 @@ int KVWorker<Val>::AddPullCB(const SArray<Key>& keys, C* vals, D* lens, int cmd,
     lens = nullptr;
   }
   Pending* pending = new Pending(done, vals, lens);
-  pslite_destination into = {place_vals, lens ? place_lens : nullptr, pending, nullptr, 0, nullptr, 0};
+  pslite_destination into = {place_vals, lens ? place_lens : nullptr, pending, nullptr, 0, nullptr,
+                             0};
   // An empty array is made to fit when the values are here (arrays.h).
   if (vals->size_ > 0) {
     into.vals = vals->ptr_.get();
@@ -132,8 +133,8 @@ int KVWorker<Val>::AddPullCB(const SArray<Key>& keys, C* vals, D* lens, int cmd,
     into.lens_count = lens->size_;
   }
   int timestamp = -1;
-  const int status = pslite_worker_expect_pull(this->obj_->handle_, lend(keys), &into, ended,
-                                               pending, &timestamp);
+  const int status =
+      pslite_worker_expect_pull(this->obj_->handle_, lend(keys), &into, ended, pending, &timestamp);
   if (status != PSLITE_OK) {
     delete pending;
     pslite_mxnet::raise("ps::KVWorker::ZPull");

@@ -87,8 +87,9 @@ void note_failure(const char* what) {
             "that they can import";
   }
   if (text.find("partially initialized module 'mxnet'") != std::string::npos) {
-    text += "; servers run inside `import mxnet`: import what the class uses by its own name, as in "
-            "`from mxnet.ndarray import zeros`";
+    text +=
+        "; servers run inside `import mxnet`: import what the class uses by its own name, as in "
+        "`from mxnet.ndarray import zeros`";
   }
   pslite_log(0, text.c_str());
   std::lock_guard<std::mutex> lock(failure_mutex);

@@ -26,8 +26,12 @@ inline void check(int status, const char* what) {
 }
 
 // The two values for "not set".
-inline int to_abi(int number) { return number == static_cast<int>(Meta::kEmpty) ? PSLITE_EMPTY : number; }
-inline int from_abi(int number) { return number == PSLITE_EMPTY ? static_cast<int>(Meta::kEmpty) : number; }
+inline int to_abi(int number) {
+  return number == static_cast<int>(Meta::kEmpty) ? PSLITE_EMPTY : number;
+}
+inline int from_abi(int number) {
+  return number == PSLITE_EMPTY ? static_cast<int>(Meta::kEmpty) : number;
+}
 
 // Lends an array until the library has sent it. What the library copies at once needs no owner.
 template <typename V>
@@ -51,8 +55,8 @@ inline void announce(DataType type, const pslite_devices& devices) {
 }
 template <typename V>
 void announce(const SArray<V>& values) {
-  const pslite_devices devices = {values.src_device_type_, values.src_device_id_, values.dst_device_type_,
-                                  values.dst_device_id_};
+  const pslite_devices devices = {values.src_device_type_, values.src_device_id_,
+                                  values.dst_device_type_, values.dst_device_id_};
   announce(GetDataType<V>(), devices);
 }
 // An empty array at the devices of one that values come to. A vector is at CPU 0.
@@ -105,8 +109,9 @@ inline std::vector<SArray<char>> frames_of(const pslite_message* message) {
   const size_t count = pslite_message_frames(message);
   std::vector<SArray<char>> frames(count);
   if (count == 0) return frames;
-  const std::shared_ptr<const pslite_message> owner(pslite_message_retain(message),
-                                                    [](const pslite_message* own) { pslite_message_release(own); });
+  const std::shared_ptr<const pslite_message> owner(
+      pslite_message_retain(message),
+      [](const pslite_message* own) { pslite_message_release(own); });
   for (size_t i = 0; i < count; ++i) {
     const pslite_slice slice = pslite_message_frame(message, i);
     char* data = static_cast<char*>(const_cast<void*>(slice.data));

@@ -20,7 +20,8 @@ class Customer {
 
   // Messages that came before are delivered now. postoffice: null for Postoffice::Get(). Throws
   // dmlc::Error if there is such a customer already.
-  Customer(int app_id, int customer_id, const RecvHandle& recv_handle, Postoffice* postoffice = nullptr)
+  Customer(int app_id, int customer_id, const RecvHandle& recv_handle,
+           Postoffice* postoffice = nullptr)
       : Customer(app_id, customer_id, recv_handle, postoffice, Closed()) {
     open();
   }
@@ -37,7 +38,8 @@ class Customer {
   // A new request to a node or group; its number.
   int NewRequest(int recver) {
     int timestamp = -1;
-    abi::check(pslite_customer_new_request(handle_, recver, &timestamp), "ps::Customer::NewRequest");
+    abi::check(pslite_customer_new_request(handle_, recver, &timestamp),
+               "ps::Customer::NewRequest");
     return timestamp;
   }
 
@@ -48,7 +50,8 @@ class Customer {
 
   int NumResponse(int timestamp) {
     int count = 0;
-    abi::check(pslite_customer_num_response(handle_, timestamp, &count), "ps::Customer::NumResponse");
+    abi::check(pslite_customer_num_response(handle_, timestamp, &count),
+               "ps::Customer::NumResponse");
     return count;
   }
 
@@ -63,7 +66,8 @@ class Customer {
   // For the headers beside this one: the library's customer; a customer that gets nothing before it
   // is opened.
   struct Closed {};
-  Customer(int app_id, int customer_id, const RecvHandle& recv_handle, Postoffice* postoffice, Closed);
+  Customer(int app_id, int customer_id, const RecvHandle& recv_handle, Postoffice* postoffice,
+           Closed);
   void open() {
     {
       std::lock_guard<std::mutex> lock(mutex_);

@@ -43,7 +43,8 @@ class Environment {
 
   static const std::shared_ptr<Environment>& _GetSharedRef(const Values* envs) {
     // Never destroyed: threads may look something up until the very end of the process.
-    static const std::shared_ptr<Environment>& one = *new std::shared_ptr<Environment>(new Environment());
+    static const std::shared_ptr<Environment>& one =
+        *new std::shared_ptr<Environment>(new Environment());
     if (envs) {
       std::lock_guard<std::mutex> lock(one->mutex_);
       one->former_ = std::make_shared<Kept>(Kept{one->values_, one->former_});

@@ -56,7 +56,10 @@ class Target {
   typedef typename Hold<Array>::Element Element;
 
   explicit Target(Array* array)
-      : hold_(*array), empty_(array->empty() ? array : nullptr), data_(array->data()), size_(array->size()) {}
+      : hold_(*array),
+        empty_(array->empty() ? array : nullptr),
+        data_(array->data()),
+        size_(array->size()) {}
 
   bool empty() const { return empty_ != nullptr; }
   Element* data() const { return data_; }
@@ -78,7 +81,8 @@ class Target {
 
   void* fill(size_t count, bool may_be_larger) noexcept {
     // Who filled it meanwhile finds the values there.
-    if (!empty_->empty()) return fits(count, empty_->size(), may_be_larger) ? empty_->data() : nullptr;
+    if (!empty_->empty())
+      return fits(count, empty_->size(), may_be_larger) ? empty_->data() : nullptr;
     try {
       return make_fit(empty_, count);
     } catch (...) {
@@ -171,9 +175,11 @@ struct Pending {
 // A request that brings values, and perhaps lens, into arrays of the caller.
 template <typename Vals, typename Lens>
 struct PendingPull : public Pending {
-  PendingPull(Vals* vals, Lens* lens, const std::function<void()>& callback, const std::shared_ptr<Untold>& untold,
-              Van* van)
-      : Pending(callback, untold, van), vals_(vals), lens_(lens ? new Target<Lens>(lens) : nullptr) {}
+  PendingPull(Vals* vals, Lens* lens, const std::function<void()>& callback,
+              const std::shared_ptr<Untold>& untold, Van* van)
+      : Pending(callback, untold, van),
+        vals_(vals),
+        lens_(lens ? new Target<Lens>(lens) : nullptr) {}
 
   pslite_destination destination() {
     pslite_destination into;

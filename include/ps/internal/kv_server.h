@@ -50,12 +50,14 @@ class KVServer : public SimpleApp {
  public:
   // On the customer's thread, one request at a time. If it throws, the request fails at its worker
   // with that text. Arrays in `data` may be kept: they hold what arrived.
-  typedef std::function<void(const KVMeta& meta, const KVPairs<Val>& data, KVServer* server)> ReqHandle;
+  typedef std::function<void(const KVMeta& meta, const KVPairs<Val>& data, KVServer* server)>
+      ReqHandle;
 
   // is_scheduler, instance_idx: which node of this process (BytePS).
   explicit KVServer(int app_id, bool is_scheduler = false, int instance_idx = 0)
       : SimpleApp(), instance_idx_(instance_idx) {
-    Postoffice* postoffice = is_scheduler ? Postoffice::GetScheduler() : Postoffice::GetServer(instance_idx);
+    Postoffice* postoffice =
+        is_scheduler ? Postoffice::GetScheduler() : Postoffice::GetServer(instance_idx);
     make_customer(app_id, app_id, postoffice);
     abi::check(pslite_server_attach(obj_->handle()), "ps::KVServer");
     obj_->open();
@@ -74,7 +76,9 @@ class KVServer : public SimpleApp {
 
   // Answers a request: once, from any thread, also later. The arrays are kept until they are sent,
   // and must not be changed before. If the worker is gone, that is logged.
-  void Response(const KVMeta& req, const KVPairs<Val>& res = KVPairs<Val>()) { respond(req, res, nullptr); }
+  void Response(const KVMeta& req, const KVPairs<Val>& res = KVPairs<Val>()) {
+    respond(req, res, nullptr);
+  }
 
   // From now on the values of that worker's pushes of that key are copied to the given array before
   // the handle gets them, as which they are then seen (BytePS).
@@ -82,8 +86,8 @@ class KVServer : public SimpleApp {
                                   const SArray<int>& lens = {}, int cmd = 0) {
     register_buffer(Postoffice::WorkerRankToID(worker_rank), keys, vals, lens, cmd);
   }
-  void RegisterRecvBuffer(int worker_id, SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens = {},
-                          int cmd = 0) {
+  void RegisterRecvBuffer(int worker_id, SArray<Key>& keys, const SArray<Val>& vals,
+                          const SArray<int>& lens = {}, int cmd = 0) {
     register_buffer(worker_id, keys, vals, lens, cmd);
   }
 
@@ -107,7 +111,8 @@ class KVServer : public SimpleApp {
       if (meta.push) use_buffer(meta, &data);
       (*handle)(meta, data, this);
     } catch (...) {
-      const std::string text = "the server could not serve the request: " + abi::text_of(std::current_exception());
+      const std::string text =
+          "the server could not serve the request: " + abi::text_of(std::current_exception());
       pslite_log(0, text.c_str());
       respond(meta, KVPairs<Val>(), text.c_str());
     }
@@ -122,7 +127,8 @@ class KVServer : public SimpleApp {
     Postoffice* const postoffice = obj_->postoffice();
     const bool is_grouped = postoffice->group_size() > 1;
     request.sender =
-        is_grouped ? Postoffice::WorkerRankToID(postoffice->InstanceIDtoGroupRank(meta.sender)) : meta.sender;
+        is_grouped ? Postoffice::WorkerRankToID(postoffice->InstanceIDtoGroupRank(meta.sender))
+                   : meta.sender;
     request.timestamp = meta.timestamp;
     request.customer_id = meta.customer_id;
     return request;
@@ -132,18 +138,22 @@ class KVServer : public SimpleApp {
     pslite_meta meta = abi::answer_to(request, request.cmd, obj_->app_id(), error);
     Postoffice* const postoffice = obj_->postoffice();
     if (postoffice->group_size() > 1) {
-      meta.sender = postoffice->GroupWorkerRankToInstanceID(Postoffice::IDtoRank(request.sender), instance_idx_);
+      meta.sender = postoffice->GroupWorkerRankToInstanceID(Postoffice::IDtoRank(request.sender),
+                                                            instance_idx_);
     }
     meta.push = request.push;
     meta.pull = request.pull;
     const pslite_kv kv = abi::lend(data);
     abi::announce(data.vals);
-    if (pslite_server_respond(obj_->handle(), &meta, &kv) != PSLITE_OK) pslite_log(1, pslite_last_error());
+    if (pslite_server_respond(obj_->handle(), &meta, &kv) != PSLITE_OK)
+      pslite_log(1, pslite_last_error());
   }
 
-  void register_buffer(int worker_id, const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens, int) {
+  void register_buffer(int worker_id, const SArray<Key>& keys, const SArray<Val>& vals,
+                       const SArray<int>& lens, int) {
     CHECK_EQ(keys.size(), static_cast<size_t>(1)) << "a buffer is for one key";
-    CHECK(lens.empty() || lens[0] == static_cast<int>(vals.size())) << "the length is not that of the buffer";
+    CHECK(lens.empty() || lens[0] == static_cast<int>(vals.size()))
+        << "the length is not that of the buffer";
     std::lock_guard<std::mutex> lock(buffers_mutex_);
     buffers_[std::make_pair(worker_id, keys[0])] = vals;
     has_buffers_ = true;
@@ -154,7 +164,8 @@ class KVServer : public SimpleApp {
     std::lock_guard<std::mutex> lock(buffers_mutex_);
     const auto found = buffers_.find(std::make_pair(meta.sender, data->keys[0]));
     if (found == buffers_.end()) return;
-    CHECK_EQ(found->second.size(), data->vals.size()) << "the buffer that was registered has another length";
+    CHECK_EQ(found->second.size(), data->vals.size())
+        << "the buffer that was registered has another length";
     std::copy(data->vals.begin(), data->vals.end(), found->second.begin());
     data->vals = found->second;
   }

@@ -39,21 +39,23 @@ class KVWorker : public SimpleApp {
   virtual ~KVWorker() { end_customer(); }
 
   // With vectors: they are copied before the call returns.
-  int Push(const std::vector<Key>& keys, const std::vector<Val>& vals, const std::vector<int>& lens = {}, int cmd = 0,
-           const Callback& cb = nullptr, int priority = 0) {
+  int Push(const std::vector<Key>& keys, const std::vector<Val>& vals,
+           const std::vector<int>& lens = {}, int cmd = 0, const Callback& cb = nullptr,
+           int priority = 0) {
     return ZPush(SArray<Key>(keys), SArray<Val>(vals), SArray<int>(lens), cmd, cb, priority);
   }
 
   // vals, lens: filled before the callback; empty ones are resized, others must fit. A larger array
   // of values is fine if lens are asked for.
-  int Pull(const std::vector<Key>& keys, std::vector<Val>* vals, std::vector<int>* lens = nullptr, int cmd = 0,
-           const Callback& cb = nullptr, int priority = 0) {
+  int Pull(const std::vector<Key>& keys, std::vector<Val>* vals, std::vector<int>* lens = nullptr,
+           int cmd = 0, const Callback& cb = nullptr, int priority = 0) {
     return pull(SArray<Key>(keys), vals, lens, cmd, cb, priority);
   }
 
   // Pushes vals, and pulls into outs.
   int PushPull(const std::vector<Key>& keys, const std::vector<Val>& vals, std::vector<Val>* outs,
-               std::vector<int>* lens = nullptr, int cmd = 0, const Callback& cb = nullptr, int priority = 0) {
+               std::vector<int>* lens = nullptr, int cmd = 0, const Callback& cb = nullptr,
+               int priority = 0) {
     CHECK(outs) << "PushPull needs an array for the values";
     if (outs->empty()) {
       outs->resize(vals.size());
@@ -70,8 +72,8 @@ class KVWorker : public SimpleApp {
 
   // Without a copy: the arrays are kept until they are sent. Memory that the caller only lent to
   // them must not be changed before the request is over.
-  int ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens = {}, int cmd = 0,
-            const Callback& cb = nullptr, int priority = 0) {
+  int ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens = {},
+            int cmd = 0, const Callback& cb = nullptr, int priority = 0) {
     KVPairs<Val> kvs = pairs(keys, vals, priority);
     kvs.lens = lens;
     return push(kvs, cmd, cb);
@@ -80,8 +82,9 @@ class KVWorker : public SimpleApp {
             const Callback& cb = nullptr, int priority = 0) {
     return pull(keys, vals, lens, cmd, cb, priority);
   }
-  int ZPushPull(const SArray<Key>& keys, const SArray<Val>& vals, SArray<Val>* outs, SArray<int>* lens = nullptr,
-                int cmd = 0, const Callback& cb = nullptr, int priority = 0) {
+  int ZPushPull(const SArray<Key>& keys, const SArray<Val>& vals, SArray<Val>* outs,
+                SArray<int>* lens = nullptr, int cmd = 0, const Callback& cb = nullptr,
+                int priority = 0) {
     CHECK(outs) << "ZPushPull needs an array for the values";
     if (outs->empty()) {
       outs->resize(vals.size());
@@ -96,7 +99,9 @@ class KVWorker : public SimpleApp {
   // For each server whether it is asked, and what it gets.
   typedef std::vector<std::pair<bool, KVPairs<Val>>> SlicedKVs;
   // Cuts a request by the servers' ranges.
-  typedef std::function<void(const KVPairs<Val>& send, const std::vector<Range>& ranges, SlicedKVs* sliced)> Slicer;
+  typedef std::function<void(const KVPairs<Val>& send, const std::vector<Range>& ranges,
+                             SlicedKVs* sliced)>
+      Slicer;
   // Before the first request.
   void set_slicer(const Slicer& slicer) {
     CHECK(slicer);
@@ -130,14 +135,15 @@ class KVWorker : public SimpleApp {
     const pslite_kv kv = abi::lend(kvs);
     int timestamp = -1;
     abi::announce(kvs.vals);
-    const int status = pslite_worker_push(obj_->handle(), &kv, cmd, kvs.priority, abi::Pending::ended, pending,
-                                          &timestamp);
+    const int status = pslite_worker_push(obj_->handle(), &kv, cmd, kvs.priority,
+                                          abi::Pending::ended, pending, &timestamp);
     pending->settle(status, "ps::KVWorker::Push");
     return timestamp;
   }
 
   template <typename Vals, typename Lens>
-  int pull(const SArray<Key>& keys, Vals* vals, Lens* lens, int cmd, const Callback& cb, int priority) {
+  int pull(const SArray<Key>& keys, Vals* vals, Lens* lens, int cmd, const Callback& cb,
+           int priority) {
     CHECK(vals) << "a pull needs an array for the values";
     untold_->raise();
     auto* pending = new abi::PendingPull<Vals, Lens>(vals, lens, cb, untold_, van());
@@ -146,8 +152,9 @@ class KVWorker : public SimpleApp {
     if (slicer_) return ask_sliced(pairs(keys, none, priority), pending, &into, false, cmd);
     int timestamp = -1;
     abi::announce(none);
-    const int status = pslite_worker_pull(obj_->handle(), abi::lend(keys), &into, cmd, priority, abi::Pending::ended,
-                                          static_cast<abi::Pending*>(pending), &timestamp);
+    const int status =
+        pslite_worker_pull(obj_->handle(), abi::lend(keys), &into, cmd, priority,
+                           abi::Pending::ended, static_cast<abi::Pending*>(pending), &timestamp);
     pending->settle(status, "ps::KVWorker::Pull");
     return timestamp;
   }
@@ -161,30 +168,33 @@ class KVWorker : public SimpleApp {
     const pslite_kv kv = abi::lend(kvs);
     int timestamp = -1;
     abi::announce(kvs.vals);
-    const int status = pslite_worker_push_pull(obj_->handle(), &kv, &into, cmd, kvs.priority, abi::Pending::ended,
-                                               static_cast<abi::Pending*>(pending), &timestamp);
+    const int status =
+        pslite_worker_push_pull(obj_->handle(), &kv, &into, cmd, kvs.priority, abi::Pending::ended,
+                                static_cast<abi::Pending*>(pending), &timestamp);
     pending->settle(status, "ps::KVWorker::PushPull");
     return timestamp;
   }
 
   // A request that the application's slicer cuts. into: null if nothing comes back.
-  int ask_sliced(const KVPairs<Val>& kvs, abi::Pending* pending, const pslite_destination* into, bool is_push,
-                 int cmd) {
+  int ask_sliced(const KVPairs<Val>& kvs, abi::Pending* pending, const pslite_destination* into,
+                 bool is_push, int cmd) {
     Postoffice* postoffice = obj_->postoffice();
     SlicedKVs sliced;
     int timestamp = -1;
     int status = PSLITE_OK;
     try {
       slicer_(kvs, postoffice->GetServerKeyRanges(), &sliced);
-      CHECK_LE(sliced.size(), static_cast<size_t>(postoffice->num_servers())) << "the slicer made too many slices";
+      CHECK_LE(sliced.size(), static_cast<size_t>(postoffice->num_servers()))
+          << "the slicer made too many slices";
     } catch (...) {
       pending->drop();
       pending->drop();
       throw;
     }
-    status = into ? pslite_worker_expect_pull(obj_->handle(), abi::lend(kvs.keys), into, abi::Pending::ended, pending,
-                                              &timestamp)
-                  : pslite_worker_expect_push(obj_->handle(), abi::Pending::ended, pending, &timestamp);
+    status =
+        into ? pslite_worker_expect_pull(obj_->handle(), abi::lend(kvs.keys), into,
+                                         abi::Pending::ended, pending, &timestamp)
+             : pslite_worker_expect_push(obj_->handle(), abi::Pending::ended, pending, &timestamp);
     if (status == PSLITE_OK) {
       std::vector<pslite_part> parts;
       for (size_t i = 0; i < sliced.size(); ++i) {
@@ -193,8 +203,8 @@ class KVWorker : public SimpleApp {
         parts.push_back(part);
       }
       abi::announce(kvs.vals);
-      status = pslite_worker_send_parts(obj_->handle(), timestamp, is_push, into != nullptr, cmd, kvs.priority,
-                                        parts.data(), parts.size());
+      status = pslite_worker_send_parts(obj_->handle(), timestamp, is_push, into != nullptr, cmd,
+                                        kvs.priority, parts.data(), parts.size());
     }
     pending->settle(status, "ps::KVWorker");
     return timestamp;

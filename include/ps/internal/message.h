@@ -16,13 +16,27 @@
 
 namespace ps {
 
-enum DataType { CHAR, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT, DOUBLE, OTHER };
+enum DataType {
+  CHAR,
+  INT8,
+  INT16,
+  INT32,
+  INT64,
+  UINT8,
+  UINT16,
+  UINT32,
+  UINT64,
+  FLOAT,
+  DOUBLE,
+  OTHER
+};
 
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
-static const char* const DataTypeName[] = {"CHAR",   "INT8",   "INT16",  "INT32", "INT64",  "UINT8",
-                                           "UINT16", "UINT32", "UINT64", "FLOAT", "DOUBLE", "OTHER"};
+static const char* const DataTypeName[] = {"CHAR",   "INT8",  "INT16",  "INT32",
+                                           "INT64",  "UINT8", "UINT16", "UINT32",
+                                           "UINT64", "FLOAT", "DOUBLE", "OTHER"};
 
 template <typename V, typename W>
 inline bool SameType() {
@@ -85,9 +99,13 @@ struct Node : public abi::HasEmpty<void> {
 
   std::string DebugString() const {
     std::ostringstream text;
-    text << "role=" << (role == SERVER ? "server" : role == WORKER ? "worker" : role == SCHEDULER ? "scheduler" : "joint")
-         << (id != kEmpty ? ", id=" + std::to_string(id) : std::string()) << ", ip=" << hostname << ", port=" << port
-         << ", is_recovery=" << is_recovery;
+    text << "role="
+         << (role == SERVER      ? "server"
+             : role == WORKER    ? "worker"
+             : role == SCHEDULER ? "scheduler"
+                                 : "joint")
+         << (id != kEmpty ? ", id=" + std::to_string(id) : std::string()) << ", ip=" << hostname
+         << ", port=" << port << ", is_recovery=" << is_recovery;
     return text.str();
   }
   std::string ShortDebugString() const {
@@ -121,8 +139,9 @@ struct Control {
 
   std::string DebugString() const {
     if (empty()) return std::string();
-    static const char* const names[] = {"EMPTY",     "TERMINATE", "ADD_NODE",     "BARRIER",       "ACK",
-                                        "HEARTBEAT", "BOOTSTRAP", "ADDR_REQUEST", "ADDR_RESOLVED", "INSTANCE_BARRIER"};
+    static const char* const names[] = {
+        "EMPTY",     "TERMINATE", "ADD_NODE",     "BARRIER",       "ACK",
+        "HEARTBEAT", "BOOTSTRAP", "ADDR_REQUEST", "ADDR_RESOLVED", "INSTANCE_BARRIER"};
     const size_t known = sizeof names / sizeof names[0];
     std::ostringstream text;
     text << "cmd=" << (static_cast<size_t>(cmd) < known ? names[cmd] : "unknown");
@@ -180,8 +199,8 @@ struct Meta : public abi::HasEmpty<void> {
     if (!control.empty()) {
       text << ", control={ " << control.DebugString() << " }";
     } else {
-      text << ", app_id=" << app_id << ", customer_id=" << customer_id << ", simple_app=" << simple_app
-           << ", push=" << push << ", pull=" << pull;
+      text << ", app_id=" << app_id << ", customer_id=" << customer_id
+           << ", simple_app=" << simple_app << ", push=" << push << ", pull=" << pull;
     }
     if (head != kEmpty) text << ", head=" << head;
     if (!body.empty()) text << ", body=" << body;

@@ -27,8 +27,8 @@ void assign(const V& lhs, AssignOp op, V* rhs, std::false_type) {
 
 // The values that were assigned. Parts of at most `grain` keys are each one thread's.
 template <typename K, typename V>
-size_t match(const K* src_key, const K* src_end, const V* src_val, const K* dst_key, const K* dst_end, V* dst_val,
-             size_t k, AssignOp op, size_t grain) {
+size_t match(const K* src_key, const K* src_end, const V* src_val, const K* dst_key,
+             const K* dst_end, V* dst_val, size_t k, AssignOp op, size_t grain) {
   if (dst_key == dst_end) return 0;
   const K* const first = std::lower_bound(src_key, src_end, *dst_key);
   src_val += static_cast<size_t>(first - src_key) * k;
@@ -70,8 +70,9 @@ size_t match(const K* src_key, const K* src_end, const V* src_val, const K* dst_
 // V) is made to fit; values of keys that are in both become `dst op= src`. The number of values
 // that were assigned.
 template <typename K, typename V, typename C>
-size_t ParallelOrderedMatch(const SArray<K>& src_key, const SArray<V>& src_val, const SArray<K>& dst_key, C* dst_val,
-                            int k = 1, AssignOp op = ASSIGN, int num_threads = 1) {
+size_t ParallelOrderedMatch(const SArray<K>& src_key, const SArray<V>& src_val,
+                            const SArray<K>& dst_key, C* dst_val, int k = 1, AssignOp op = ASSIGN,
+                            int num_threads = 1) {
   CHECK_GT(num_threads, 0);
   CHECK_GT(k, 0);
   CHECK(dst_val) << "there is no array for the values";
@@ -83,8 +84,8 @@ size_t ParallelOrderedMatch(const SArray<K>& src_key, const SArray<V>& src_val, 
   const size_t share = dst_key.size() / static_cast<size_t>(num_threads) + 5;
   // Less is not worth a thread.
   const size_t grain = std::max(share, static_cast<size_t>(1 << 20) / each + 1);
-  return abi::match(src_key.begin(), src_key.end(), src_val.begin(), dst_key.begin(), dst_key.end(), dst_val->data(),
-                    each, op, grain);
+  return abi::match(src_key.begin(), src_key.end(), src_val.begin(), dst_key.begin(), dst_key.end(),
+                    dst_val->data(), each, op, grain);
 }
 
 }  // namespace ps

@@ -41,7 +41,9 @@ class Postoffice {
   static Postoffice* Get() { return offices().main; }
   // Those of StartPS; before it, or without it, that of this process. Throw dmlc::Error if there is
   // none.
-  static Postoffice* GetWorker(int index = 0) { return of_role(offices().workers, index, "worker"); }
+  static Postoffice* GetWorker(int index = 0) {
+    return of_role(offices().workers, index, "worker");
+  }
   static Postoffice* GetServer(int index = 0) {
     Offices& all = offices();
     return all.scheduler ? all.scheduler : of_role(all.servers, index, "server");
@@ -58,9 +60,12 @@ class Postoffice {
   // ---- a life
 
   // Joins the job; returns when it is complete and, with do_barrier, all are in.
-  void Start(int customer_id, const char* argv0, const bool do_barrier) { start(customer_id, argv0, do_barrier); }
+  void Start(int customer_id, const char* argv0, const bool do_barrier) {
+    start(customer_id, argv0, do_barrier);
+  }
   // rank: the one that it wishes for, or -1; all nodes wish for one, or none.
-  void Start(int customer_id, const Node::Role role, int rank, const bool do_barrier, const char* argv0) {
+  void Start(int customer_id, const Node::Role role, int rank, const bool do_barrier,
+             const char* argv0) {
     set_role(role);
     preferred_rank_ = rank;
     abi::check(pslite_node_set_rank(node_, rank), "ps::Postoffice::Start");
@@ -130,7 +135,9 @@ class Postoffice {
     const char* text = look_up("DMLC_ROLE");
     return text ? text : "";
   }
-  int verbose() const { return known_verbose_ >= 0 ? known_verbose_.load() : GetEnv("PS_VERBOSE", 0); }
+  int verbose() const {
+    return known_verbose_ >= 0 ? known_verbose_.load() : GetEnv("PS_VERBOSE", 0);
+  }
   // True if this node took the place of one that died.
   bool is_recovery() const { return van_.my_node().is_recovery; }
 
@@ -141,13 +148,19 @@ class Postoffice {
   int num_worker_instances() const { return num_workers() * group_size(); }
   int num_server_instances() const { return num_servers() * group_size(); }
   int preferred_rank() const { return preferred_rank_; }
-  int GroupWorkerRankToInstanceID(int rank, int instance) { return WorkerRankToID(rank * group_size() + instance); }
-  int GroupServerRankToInstanceID(int rank, int instance) { return ServerRankToID(rank * group_size() + instance); }
+  int GroupWorkerRankToInstanceID(int rank, int instance) {
+    return WorkerRankToID(rank * group_size() + instance);
+  }
+  int GroupServerRankToInstanceID(int rank, int instance) {
+    return ServerRankToID(rank * group_size() + instance);
+  }
   int InstanceIDtoGroupRank(int id) { return IDtoRank(id) / group_size(); }
 
   // ---- what upstream's van calls: barriers and signs of life are the library's own
 
-  void Manage(const Message&) { LOG(FATAL) << "messages between nodes do not come here: pslite handles them itself"; }
+  void Manage(const Message&) {
+    LOG(FATAL) << "messages between nodes do not come here: pslite handles them itself";
+  }
   void UpdateHeartbeat(int, time_t) {}
 
   // For the headers beside this one.

@@ -120,7 +120,8 @@ inline const std::vector<int>& Postoffice::GetNodeIDs(int node_id) const {
   size_t count = 0;
   abi::check(pslite_node_ids(node_, node_id, nullptr, 0, &count), "ps::Postoffice::GetNodeIDs");
   std::vector<int> ids(count);
-  abi::check(pslite_node_ids(node_, node_id, ids.data(), ids.size(), &count), "ps::Postoffice::GetNodeIDs");
+  abi::check(pslite_node_ids(node_, node_id, ids.data(), ids.size(), &count),
+             "ps::Postoffice::GetNodeIDs");
   if (count < ids.size()) ids.resize(count);
   return jobs_.back().groups[node_id] = ids;
 }
@@ -134,9 +135,11 @@ inline const std::vector<Range>& Postoffice::GetServerKeyRanges() {
   std::vector<Range>& ranges = jobs_.back().ranges;
   if (ranges.empty()) {
     size_t count = 0;
-    abi::check(pslite_server_key_ranges(node_, nullptr, 0, &count), "ps::Postoffice::GetServerKeyRanges");
+    abi::check(pslite_server_key_ranges(node_, nullptr, 0, &count),
+               "ps::Postoffice::GetServerKeyRanges");
     std::vector<pslite_range> found(count);
-    abi::check(pslite_server_key_ranges(node_, found.data(), count, &count), "ps::Postoffice::GetServerKeyRanges");
+    abi::check(pslite_server_key_ranges(node_, found.data(), count, &count),
+               "ps::Postoffice::GetServerKeyRanges");
     for (const pslite_range& range : found) ranges.push_back(Range(range.begin, range.end));
   }
   // Before the start they may still change with the settings.
@@ -148,7 +151,8 @@ inline std::vector<int> Postoffice::GetDeadNodes(int timeout) {
   size_t count = 0;
   abi::check(pslite_dead_nodes(node_, timeout, nullptr, 0, &count), "ps::Postoffice::GetDeadNodes");
   std::vector<int> ids(count);
-  abi::check(pslite_dead_nodes(node_, timeout, ids.data(), ids.size(), &count), "ps::Postoffice::GetDeadNodes");
+  abi::check(pslite_dead_nodes(node_, timeout, ids.data(), ids.size(), &count),
+             "ps::Postoffice::GetDeadNodes");
   // Between the two calls the number may have changed.
   if (count < ids.size()) ids.resize(count);
   return ids;
@@ -187,11 +191,12 @@ inline int Van::Send(const Message& message) {
   const std::vector<pslite_frame> frames = abi::lend(message);
   // Of data alone: without any, what else a message says of devices is what it says without this.
   if (!frames.empty()) {
-    const pslite_devices devices = {message.meta.src_dev_type, message.meta.src_dev_id, message.meta.dst_dev_type,
-                                    message.meta.dst_dev_id};
+    const pslite_devices devices = {message.meta.src_dev_type, message.meta.src_dev_id,
+                                    message.meta.dst_dev_type, message.meta.dst_dev_id};
     abi::announce(OTHER, devices);
   }
-  abi::check(pslite_send(postoffice_->node(), &meta, frames.data(), frames.size()), "ps::Van::Send");
+  abi::check(pslite_send(postoffice_->node(), &meta, frames.data(), frames.size()),
+             "ps::Van::Send");
   size_t bytes = 0;
   for (const SArray<char>& each : message.data) bytes += each.size();
   return static_cast<int>(bytes);
@@ -199,12 +204,14 @@ inline int Van::Send(const Message& message) {
 
 // ---- Customer
 
-inline Customer::Customer(int app_id, int customer_id, const RecvHandle& recv_handle, Postoffice* postoffice, Closed)
+inline Customer::Customer(int app_id, int customer_id, const RecvHandle& recv_handle,
+                          Postoffice* postoffice, Closed)
     : app_id_(app_id),
       customer_id_(customer_id),
       recv_handle_(recv_handle),
       postoffice_(postoffice ? postoffice : Postoffice::Get()) {
-  abi::check(pslite_customer_new(postoffice_->node(), app_id, customer_id, receive, this, &handle_), "ps::Customer");
+  abi::check(pslite_customer_new(postoffice_->node(), app_id, customer_id, receive, this, &handle_),
+             "ps::Customer");
   postoffice_->AddCustomer(this);
 }
 
@@ -217,7 +224,8 @@ inline Customer::~Customer() {
 inline void Customer::Accept(const Message& received) {
   const pslite_meta meta = abi::to_abi(received.meta);
   const std::vector<pslite_frame> frames = abi::lend(received);
-  abi::check(pslite_customer_accept(handle_, &meta, frames.data(), frames.size()), "ps::Customer::Accept");
+  abi::check(pslite_customer_accept(handle_, &meta, frames.data(), frames.size()),
+             "ps::Customer::Accept");
 }
 
 }  // namespace ps

@@ -16,7 +16,13 @@ namespace ps {
 class Postoffice;
 
 // What goes wrong (BytePS).
-enum ErrorCode { PS_OK, PS_ERR_TIMED_OUT, PS_ERR_NOT_CONNECTED, PS_ERR_CONNECTION_RESET, PS_ERR_OTHER };
+enum ErrorCode {
+  PS_OK,
+  PS_ERR_TIMED_OUT,
+  PS_ERR_NOT_CONNECTED,
+  PS_ERR_CONNECTION_RESET,
+  PS_ERR_OTHER
+};
 
 class Van {
  public:
