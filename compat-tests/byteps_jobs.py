@@ -18,7 +18,8 @@ class Job(Cluster):
     """`library` says whose tree each role runs. args: those of byteps/job.py."""
 
     def __init__(self, *args, library=harness.OURS, **more):
-        super().__init__(FOLDER / "job.py", args, command=[str(FOLDER / "node.sh"), *map(str, args)],
+        super().__init__(FOLDER / "job.py", args,
+                         command=[str(FOLDER / "node.sh"), *map(str, args)],
                          library=library, **more)
 
     def environment(self, role, index, more=None):
@@ -53,11 +54,13 @@ def main():
     """python byteps_jobs.py stock|ours WORKERS SERVERS TIMEOUT sums|rounds ...: one run, told as it
     went."""
     kind, workers, servers, timeout, *args = sys.argv[1:]
-    job = Job(*args, library=kind, workers=int(workers), servers=int(servers), timeout=float(timeout)).run()
+    job = Job(*args, library=kind, workers=int(workers), servers=int(servers),
+              timeout=float(timeout)).run()
     print(job.describe())
     for result in job.results:
         if result:
-            print(f"worker {result['rank']}: {len(result['wrong'])} of {result['checked']} wrong, {result['wrong'][:3]}")
+            print(f"worker {result['rank']}: {len(result['wrong'])} of {result['checked']} wrong, "
+                  f"{result['wrong'][:3]}")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def ps_lite():
 def compile_program(source, target, *flags):
     """A program of ours on that ps-lite."""
     there = ps_lite()
-    command = ["g++", "-std=c++14", "-O1", "-w", "-D_GLIBCXX_USE_CXX11_ABI=0", *flags, f"-I{there / 'include'}",
-               f"-I{there / 'deps/include'}", "-o", str(target), str(source), str(there / "build/libps.a"),
-               str(there / "deps/lib/libzmq.a"), "-pthread", "-lrt"]
+    command = ["g++", "-std=c++14", "-O1", "-w", "-D_GLIBCXX_USE_CXX11_ABI=0", *flags,
+               f"-I{there / 'include'}", f"-I{there / 'deps/include'}", "-o", str(target),
+               str(source), str(there / "build/libps.a"), str(there / "deps/lib/libzmq.a"),
+               "-pthread", "-lrt"]
     subprocess.run(command, check=True, timeout=240, env={**os.environ, "LC_ALL": "C"})

@@ -40,8 +40,8 @@ CASES = {
 }
 
 # Those whose servers have no optimizer: Python is not asked for anything there, on stock either.
-PLAIN = {"dist_sync", "dist_device_sync", "dist_sync_device", "p3", "p3_device", "trainer_worker", "trainer_device",
-         "trainer_p3"}
+PLAIN = {"dist_sync", "dist_device_sync", "dist_sync_device", "p3", "p3_device", "trainer_worker",
+         "trainer_device", "trainer_p3"}
 
 # Names the folder in which stock's answers are kept for all processes of one test run
 # (conftest.py).

@@ -21,7 +21,8 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    left_out = [] if config.getoption("--full") else [item for item in items if item.get_closest_marker("full")]
+    left_out = ([] if config.getoption("--full")
+                else [item for item in items if item.get_closest_marker("full")])
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
@@ -61,5 +62,5 @@ def pytest_runtest_logreport(report):
     it."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         crash = getattr(report.longrepr, "reprcrash", None)
-        print(f"\nFAILED {report.nodeid} ({report.when}): {crash.message[:500] if crash else report.longrepr}",
-              flush=True)
+        print(f"\nFAILED {report.nodeid} ({report.when}): "
+              f"{crash.message[:500] if crash else report.longrepr}", flush=True)

@@ -59,7 +59,8 @@ def server_of_rank(job, rank):
 def pslite(job, *args):
     """Runs the operator's program on that job."""
     command = [str(harness.PROGRAM), *args, "--scheduler", f"127.0.0.1:{job.port}"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith(harness.FOREIGN)}
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(harness.FOREIGN)}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
 
 

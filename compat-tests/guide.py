@@ -16,9 +16,11 @@ GUIDE = ROOT / "docs/relink.md"
 
 def block(section, part):
     """The one block of a section that contains `part`, without its indent."""
-    text = re.search(rf"^## {re.escape(section)}$(.*?)(?=^## |\Z)", GUIDE.read_text(), re.M | re.S)[1]
+    text = re.search(rf"^## {re.escape(section)}$(.*?)(?=^## |\Z)", GUIDE.read_text(),
+                     re.M | re.S)[1]
     blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.M)
-    found = [re.sub(r"^    ", "", each, flags=re.M).strip("\n") + "\n" for each in blocks if part in each]
+    found = [re.sub(r"^    ", "", each, flags=re.M).strip("\n") + "\n"
+             for each in blocks if part in each]
     assert len(found) == 1, f"{GUIDE.name}, section {section}: {len(found)} blocks contain {part!r}"
     return found[0]
 
@@ -41,7 +43,7 @@ def run(text, folder, pslite=ROOT, prefix="/opt/pslite", timeout=500):
     """Runs a block in a folder, each line after the other, with those two paths as they are here.
     What it said."""
     script = text.replace("/path/to/pslite", str(pslite)).replace("/opt/pslite", str(prefix))
-    done = subprocess.run(["bash", "-euo", "pipefail"], input=script, cwd=folder, timeout=timeout, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(["bash", "-euo", "pipefail"], input=script, cwd=folder, timeout=timeout,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, f"{script}\n{done.stdout}"
     return done.stdout

@@ -50,7 +50,8 @@ def example(name):
 def build_examples():
     """Builds those programs, if they are not. In the very words of `build` in scripts/test: for a
     program alone cargo compiles the library anew."""
-    words = "cargo build --quiet --release --lib --bins --example optimizer_steps --example read_pickle"
+    words = ("cargo build --quiet --release --lib --bins "
+             "--example optimizer_steps --example read_pickle")
     subprocess.run(words.split(), cwd=ROOT, check=True, timeout=390)
 
 
@@ -59,8 +60,8 @@ def available():
     return LIBRARY.is_file()
 
 
-#: Ports that nobody picks by chance: above those that the system hands out by itself, and above those out of
-#: which stock nodes draw theirs (10000 to 49999).
+#: Ports that nobody picks by chance: above those that the system hands out by itself, and above
+#: those out of which stock nodes draw theirs (10000 to 49999).
 QUIET_PORTS = range(61000, 65500)
 
 
@@ -182,7 +183,8 @@ class Node:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self._popen.wait(60)  # The kernel may take long to give back much memory on a machine that is busy.
+        # The kernel may take long to give back much memory on a machine that is busy.
+        self._popen.wait(60)
         if self.ended is None:
             self.ended = time.monotonic()
 

@@ -21,9 +21,10 @@ from optimizer_script import Script, ulps
 PROGRAM = harness.example("optimizer_steps")
 PAGE = harness.ROOT / "docs/optimizers.md"
 BEGIN, END = "<!-- optimizer_matrix.py begins -->", "<!-- optimizer_matrix.py ends -->"
-#: What the kvstore keeps, and what the optimizer is told. For `multi_precision` the kvstore has a server store float16
-#: keys as float32.
-TYPES = {"float32": ("float32", False), "float16": ("float16", False), "multi-precision": ("float32", True)}
+#: What the kvstore keeps, and what the optimizer is told. For `multi_precision` the kvstore has a
+#: server store float16 keys as float32.
+TYPES = {"float32": ("float32", False), "float16": ("float16", False),
+         "multi-precision": ("float32", True)}
 KINDS = ("dense", "row_sparse")
 MODES = ("dist_sync", "dist_async")
 WORKERS = 2
@@ -52,7 +53,8 @@ EPSILONS = {"Adam": "epsilon", "FTML": "epsilon", "LAMB": "epsilon", "Nadam": "e
 EQUAL, FAILS, GIVEN = "equal", "fails in both", "MXNet's server"
 #: The server works on a float32 copy, as in the column multi-precision of that row.
 WIDENED = "in float32"
-#: What our program says of a key that its optimizer can never update, as a server does before the first push.
+#: What our program says of a key that its optimizer can never update, as a server does before the
+#: first push.
 KNOWN = "before the first push"
 #: Units of the last place.
 LIMIT = 2
@@ -78,9 +80,11 @@ def script(name, settings, kind, of, mode):
     made = Script(lambda: classes()[name](**own), {0: random.randn(*shape).astype(dtype)})
     for step in range(STEPS):
         # Each worker pushes rows of its own, and some that the other one pushes too.
-        pushes = [(random.randn(*shape), np.arange((step + worker) % 2, SHAPE[0], 1 + worker)) for worker in range(WORKERS)]
+        pushes = [(random.randn(*shape), np.arange((step + worker) % 2, SHAPE[0], 1 + worker))
+                  for worker in range(WORKERS)]
         if kind == "row_sparse":
-            pushes = [(np.where(np.isin(np.arange(SHAPE[0]), rows)[:, None], of_all, 0), rows) for of_all, rows in pushes]
+            pushes = [(np.where(np.isin(np.arange(SHAPE[0]), rows)[:, None], of_all, 0), rows)
+                      for of_all, rows in pushes]
         if mode == "dist_sync":
             gradients, rows = zip(*pushes)
             pushes = [(sum(gradients), np.unique(np.concatenate(rows)))]
@@ -124,7 +128,8 @@ def cell(name, settings, kind, of, mode):
             return f"**fails at the first push**: {said.strip()}"
         if theirs is None and not refused:
             return FAILS
-        return GIVEN if refused or "its native kernel" in said else f"**fails here**: {said.strip()}"
+        return (GIVEN if refused or "its native kernel" in said
+                else f"**fails here**: {said.strip()}")
     if theirs is None:
         return "**only MXNet fails**"
     far = max(ulps(*pair) for pair in zip(ours, theirs))
@@ -142,7 +147,8 @@ def table():
              "|---" * (2 + len(KINDS) * len(TYPES)) + "|"]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         rows = [(name, settings, mode,
-                 [pool.submit(cell, name, settings, kind, of, mode) for kind in KINDS for of in TYPES])
+                 [pool.submit(cell, name, settings, kind, of, mode)
+                  for kind in KINDS for of in TYPES])
                 for name in classes() for settings in VARIANTS[name] for mode in MODES]
         for name, settings, mode, cells in rows:
             results = " | ".join(of.result() for of in cells)

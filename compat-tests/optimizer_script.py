@@ -73,8 +73,9 @@ class Script:
             parts += [integer(key), integer(DTYPES[weight.dtype.name])]
             parts += [integer(weight.nbytes), weight.tobytes()]
         for key, rows, values in self.updates:
-            parts += [integer(key), integer(0 if rows is None else values[0].size if len(values) else
-                                            self.keys[key][0].size)]
+            parts += [integer(key),
+                      integer(0 if rows is None else values[0].size if len(values) else
+                              self.keys[key][0].size)]
             parts += [integer(0 if rows is None else len(rows))]
             parts += [integer(int(row)) for row in ([] if rows is None else rows)]
             parts += [integer(values.nbytes), np.ascontiguousarray(values).tobytes()]
@@ -90,7 +91,8 @@ class Script:
         shared = updater()
         updaters = {key: updater() if updater_per_key else shared for key in self.keys}
         sparse = {key for key, rows, _ in self.updates if rows is not None}
-        weights = {key: mx.nd.array(weight, dtype=weight.dtype) for key, weight in self.keys.items()}
+        weights = {key: mx.nd.array(weight, dtype=weight.dtype)
+                   for key, weight in self.keys.items()}
         for key in sparse:
             weights[key] = weights[key].tostype("row_sparse")
         results = []
@@ -98,7 +100,8 @@ class Script:
             if rows is None:
                 gradient = mx.nd.array(values, dtype=values.dtype)
             elif len(rows) == 0:
-                gradient = mx.nd.sparse.zeros("row_sparse", self.keys[key].shape, dtype=values.dtype)
+                gradient = mx.nd.sparse.zeros("row_sparse", self.keys[key].shape,
+                                              dtype=values.dtype)
             else:
                 gradient = mx.nd.sparse.row_sparse_array(
                     (values, rows), shape=self.keys[key].shape, dtype=values.dtype)

@@ -34,8 +34,8 @@ def missing():
         return "libnuma-dev is not installed"
     flags = "-m" if os.getuid() == 0 else "-mr"
     try:
-        subprocess.run(["unshare", flags, "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True, timeout=20,
-                       capture_output=True)
+        subprocess.run(["unshare", flags, "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True,
+                       timeout=20, capture_output=True)
     except (OSError, subprocess.SubprocessError):
         return "no mount namespace can be made: workers need a /dev/shm each"
     return None
@@ -104,15 +104,17 @@ def test_servers_join_and_are_emptied_while_it_runs(ours, tmp_path):
     said again."""
     most, keys, end = 10_000, 7, tmp_path / "end"
     text = guide.block("BytePS", "PSLITE_JOIN")
-    assert "\nPSLITE_JOIN=1 python -c 'import byteps.server' " in text and "\npslite drain server:0\n" in text
+    assert ("\nPSLITE_JOIN=1 python -c 'import byteps.server' " in text
+            and "\npslite drain server:0\n" in text)
     env = {**guide.exports("BytePS", "PSLITE_JOIN"), "PS_VERBOSE": 1}
     with Job("keys", most, keys, 100, end, workers=2, servers=2, env=env) as job:
         job.start()
         reach(job, 5)
         for number in (2, 3):
             job.spawn("server", number, more={"PSLITE_JOIN": 1})
-            assert job.nodes[f"server{number}"].wait_for(f"this is server {number} ", 30), job.describe()
-            assert job.nodes["scheduler"].wait_for(f"server {number} (id {8 + 2 * number}", 30), job.describe()
+            new, scheduler = job.nodes[f"server{number}"], job.nodes["scheduler"]
+            assert new.wait_for(f"this is server {number} ", 30), job.describe()
+            assert scheduler.wait_for(f"server {number} (id {8 + 2 * number}", 30), job.describe()
             has_pieces(job, number)
         for number in (0, 1, 3):
             drain(job, number)
@@ -155,7 +157,8 @@ def test_what_the_original_makes_of_rounds_without_a_pause(ours, stock, capsys):
     here = Job("rounds", 300, 1024).run()
     with capsys.disabled():
         for name, job in (("BytePS's own ps-lite", theirs), ("pslite", here)):
-            seen = [f"{wrong} of {count} rounds wrong at a worker" for count, wrong in map(rounds_of, job.workers)]
+            seen = [f"{wrong} of {count} rounds wrong at a worker"
+                    for count, wrong in map(rounds_of, job.workers)]
             print(f"\nover {name}: {', '.join(seen)}, in {job.seconds:.0f} s", end="")
         print()
     assert any(rounds_of(worker)[0] > 0 for worker in theirs.workers), theirs.describe()
@@ -174,9 +177,11 @@ MIXED = [
 
 @pytest.mark.alone
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize("library", MIXED, ids=["stock scheduler", "stock servers", "stock workers", "one of each"])
+@pytest.mark.parametrize("library", MIXED,
+                         ids=["stock scheduler", "stock servers", "stock workers", "one of each"])
 def test_a_job_with_nodes_of_both(ours, stock, library):
     """On the wire of the original. One round of each tensor: servers of the original may mix more
     of them."""
-    job = Job("sums", 1, library=library, env=guide.exports("BytePS", "PSLITE_WIRE"), timeout=150).run()
+    job = Job("sums", 1, library=library, env=guide.exports("BytePS", "PSLITE_WIRE"),
+              timeout=150).run()
     assert_all_right(job, 18)

@@ -29,8 +29,9 @@ def ours():
     target = folder() / "ours"
     # By that name it is looked for.
     target.with_name("libps.so.1").symlink_to(library)
-    command = ["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}",
-               "-o", str(target), str(SOURCE), str(library), "-Wl,-rpath,$ORIGIN", "-pthread"]
+    command = ["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+               f"-I{ROOT / 'include'}", "-o", str(target), str(SOURCE), str(library),
+               "-Wl,-rpath,$ORIGIN", "-pthread"]
     subprocess.run(command, check=True, timeout=120)
     return target
 
@@ -47,7 +48,8 @@ class Job(Cluster):
     """Its processes run the program built for the library that serves them."""
 
     def __init__(self, rounds, keys, elements, pace, **more):
-        command = ["/bin/sh", "-c", 'exec "$PROGRAM" "$@"', "sh", *map(str, (rounds, keys, elements, pace))]
+        command = ["/bin/sh", "-c", 'exec "$PROGRAM" "$@"', "sh",
+                   *map(str, (rounds, keys, elements, pace))]
         super().__init__(SOURCE, command=command, **more)
 
     def environment(self, role, index, more=None):
@@ -95,11 +97,12 @@ def needs_peer(test):
 
 @needs_peer
 @pytest.mark.parametrize("where", (
-    (), ("scheduler",), ("server",), ("worker",), ("server0", "worker1"), ("scheduler", "server1", "worker0")),
-    ids="+".join)
+    (), ("scheduler",), ("server",), ("worker",), ("server0", "worker1"),
+    ("scheduler", "server1", "worker0")), ids="+".join)
 def test_ours_and_stocks_make_one_job(peer, where):
     # Stock's server needs rounds that are apart, and a processor for each of its receiving threads.
-    with Job(4, 5, 30000, "apart", library=ours_only(*where), env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150) as job:
+    with Job(4, 5, 30000, "apart", library=ours_only(*where), env={"PSLITE_WIRE": "byteps-0.2.5"},
+             timeout=150) as job:
         job.start()
         job.ended_well()
 
@@ -107,7 +110,8 @@ def test_ours_and_stocks_make_one_job(peer, where):
 @needs_peer
 def test_stocks_workers_need_no_pause_at_our_server(peer):
     library = ours_only("server")
-    with Job(30, 2, 100000, "tight", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150) as job:
+    with Job(30, 2, 100000, "tight", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"},
+             timeout=150) as job:
         job.start()
         job.ended_well()
 
@@ -115,7 +119,8 @@ def test_stocks_workers_need_no_pause_at_our_server(peer):
 @needs_peer
 def test_a_scheduler_without_an_application_serves_them(peer):
     library = {**ours_only(), "scheduler": NATIVE}
-    with Job(3, 2, 100, "apart", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"}, timeout=150) as job:
+    with Job(3, 2, 100, "apart", library=library, env={"PSLITE_WIRE": "byteps-0.2.5"},
+             timeout=150) as job:
         job.start()
         job.ended_well()
 
@@ -134,7 +139,8 @@ def test_any_other_wire_is_named(wire, other):
     """Whichever wire the scheduler has, and whichever another the nodes."""
     nodes = {node: {"PSLITE_WIRE": other} for node in ("server0", "worker0")}
     library = {"scheduler": OURS, "server": OURS, "worker": OURS}
-    with Job(1, 1, 1, "apart", library=library, env={"PSLITE_WIRE": wire}, node_env=nodes, workers=1, servers=1) as job:
+    with Job(1, 1, 1, "apart", library=library, env={"PSLITE_WIRE": wire}, node_env=nodes,
+             workers=1, servers=1) as job:
         job.start()
         found = job.nodes["scheduler"].wait_for("does the sender have another PSLITE_WIRE?", 20)
         assert found, job.describe()
@@ -157,7 +163,8 @@ def test_rounds_back_to_back(wire, keys, elements):
         job.ended_well()
 
 
-@pytest.mark.parametrize("more", ({"PSLITE_TRANSPORT": "tcp"}, {"PSLITE_TRANSPORT": "zmq"}), ids=str)
+@pytest.mark.parametrize("more", ({"PSLITE_TRANSPORT": "tcp"}, {"PSLITE_TRANSPORT": "zmq"}),
+                         ids=str)
 def test_rounds_back_to_back_however_they_travel(more):
     with Job(300, 2, 30000, "tight", **all_ours("mxnet", **more)) as job:
         job.start()
@@ -175,7 +182,8 @@ def test_what_stock_can_besides(more):
 def test_without_the_gate_rounds_mix():
     """What the tests above would say, and what BytePS's own server gives."""
     for _ in range(3):
-        with Job(300, 1, 131072, "tight", servers=1, **all_ours("byteps", PSLITE_HOLD_PUSHES=0)) as job:
+        with Job(300, 1, 131072, "tight", servers=1,
+                 **all_ours("byteps", PSLITE_HOLD_PUSHES=0)) as job:
             job.start()
             assert job.wait(), job.describe()
             job._read_all()
@@ -198,7 +206,8 @@ def test_the_death_of_a_server_ends_the_job(wire):
         job._read_all()
         # The other server has no connection to it, and ends when the rest has gone.
         for node in job.workers + [job.nodes["scheduler"]]:
-            assert node.returncode not in (0, None) and "lost server " in node.output, job.describe()
+            assert (node.returncode not in (0, None)
+                    and "lost server " in node.output), job.describe()
 
 
 def server_is_busy(node):
@@ -209,7 +218,8 @@ def server_is_busy(node):
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_start_with_a_barrier_and_wished_ranks(wire):
-    node_env = {f"{role}{i}": {"RANK": 1 - i, "PS_VERBOSE": 1} for role in ("worker", "server") for i in (0, 1)}
+    node_env = {f"{role}{i}": {"RANK": 1 - i, "PS_VERBOSE": 1}
+                for role in ("worker", "server") for i in (0, 1)}
     with Job(5, 4, 1000, "apart", **all_ours(wire, START_BARRIER=1), node_env=node_env) as job:
         job.start()
         job.ended_well()
@@ -230,7 +240,8 @@ def test_wishes_that_do_not_fit_end_the_job(wire):
 @pytest.mark.parametrize("wire", ("mxnet", "byteps"))
 def test_processes_of_several_nodes(wire):
     node_env = {f"{role}{i}": {"RANK": i} for role in ("worker", "server") for i in (0, 1)}
-    with Job(50, 6, 5000, "tight", **all_ours(wire, GROUP=2, START_BARRIER=1), node_env=node_env) as job:
+    with Job(50, 6, 5000, "tight", **all_ours(wire, GROUP=2, START_BARRIER=1),
+             node_env=node_env) as job:
         job.start()
         job.ended_well()
 
@@ -238,8 +249,10 @@ def test_processes_of_several_nodes(wire):
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_process_starts_again_in_another_job(wire):
     port = harness.free_port()
-    first = Job(10, 4, 3000, "tight", servers=1, **all_ours(wire), node_env={"worker0": {"NEXT": f"1,2,{port}"}})
-    second = Job(10, 4, 3000, "tight", workers=1, servers=2, port=port, roles=("scheduler", "server"), **all_ours(wire))
+    first = Job(10, 4, 3000, "tight", servers=1, **all_ours(wire),
+                node_env={"worker0": {"NEXT": f"1,2,{port}"}})
+    second = Job(10, 4, 3000, "tight", workers=1, servers=2, port=port,
+                 roles=("scheduler", "server"), **all_ours(wire))
     with first, second:
         second.start()
         first.start()

@@ -22,7 +22,8 @@ def build(folder, compiler, line, *more):
     (folder / "example.c").write_text(source)
     lib = folder / "pslite/lib"
     lib.mkdir(parents=True)
-    for name, file in (("libps.a", "libps.a"), ("libps.so", "libps.so"), ("libps.so.1", "libps.so")):
+    for name, file in (("libps.a", "libps.a"), ("libps.so", "libps.so"),
+                       ("libps.so.1", "libps.so")):
         (lib / name).symlink_to(harness.LIBRARY.with_name(file))
     (folder / "pslite/include").symlink_to(ROOT / "include")
     words = line.replace("/opt/pslite", str(folder / "pslite")).split()
@@ -38,7 +39,8 @@ LINES = re.findall(r"^    (gcc .*)$", GUIDE, re.M)
 
 def run(program, environment=None):
     job = Cluster(program, command=[str(program)], library=STOCK, timeout=60, env=environment).run()
-    assert all(node.returncode == 0 and not node.hung for node in job.nodes.values()), job.describe()
+    assert all(node.returncode == 0 and not node.hung
+               for node in job.nodes.values()), job.describe()
     for worker in job.workers:
         assert "all sums are right" in worker.out, job.describe()
 
@@ -55,7 +57,8 @@ def test_the_program_of_the_guide(tmp_path, compiler, line):
 
 def test_it_touches_no_memory_but_its_own(tmp_path):
     """Over the wire whose small messages are not aligned; what is retained and lent comes back."""
-    program = build(tmp_path, "gcc", LINES[1], "-fsanitize=address,undefined", "-fno-sanitize-recover", "-g")
+    program = build(tmp_path, "gcc", LINES[1], "-fsanitize=address,undefined",
+                    "-fno-sanitize-recover", "-g")
     run(program, {"PSLITE_TRANSPORT": "zmq", "ASAN_OPTIONS": "detect_leaks=0"})
 
 

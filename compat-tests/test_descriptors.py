@@ -14,7 +14,8 @@ def limited(option, count):
 
 
 def job(servers, timeout=60, **options):
-    return Cluster("descriptors.py", library=LIBRARIES, workers=1, servers=servers, timeout=timeout, **options)
+    return Cluster("descriptors.py", library=LIBRARIES, workers=1, servers=servers, timeout=timeout,
+                   **options)
 
 
 def of(cluster, role):
@@ -41,5 +42,6 @@ def test_too_low_a_hard_limit_is_said_at_the_start():
     cluster = job(4, timeout=30, roles=("worker",), prefix=limited("-n", 64)).run()
     worker = cluster.nodes["worker0"]
     assert not worker.hung and worker.returncode != 0, worker.describe()
-    assert "more file descriptors here" in worker.output and "may have 64" in worker.output, worker.describe()
+    assert ("more file descriptors here" in worker.output
+            and "may have 64" in worker.output), worker.describe()
     assert "raise the hard limit to" in worker.output, worker.describe()

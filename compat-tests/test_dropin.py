@@ -14,9 +14,11 @@ import guide
 from harness import PROGRAMS, ROOT, STOCK, Cluster, scratch
 
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
-needs_pkg_config = pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not installed")
+needs_pkg_config = pytest.mark.skipif(not shutil.which("pkg-config"),
+                                      reason="pkg-config is not installed")
 
-#: What a program that links libps.a must link of the system: as make/ps.mk, the CMake target and pslite.pc say.
+#: What a program that links libps.a must link of the system: as make/ps.mk, the CMake target and
+#: pslite.pc say.
 SYSTEM_LIBRARIES = ["stdc++", "gcc_s", "pthread", "dl", "rt", "m"]
 #: Where today's C library is no longer split, they are empty, and named for older systems.
 MAY_BE_EMPTY = {"pthread", "dl", "rt", "m"}
@@ -35,7 +37,8 @@ def target_dir():
 def run(*command, **more):
     """Runs a command that must succeed; returns what it said."""
     command = [str(word) for word in command]
-    more = {"timeout": 500, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **more}
+    more = {"timeout": 500, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
+            **more}
     done = subprocess.run(command, **more)
     assert done.returncode == 0, f"{command}\n{done.stdout}"
     return done.stdout
@@ -56,15 +59,17 @@ def archive():
     """build/libps.a as the Makefile builds it, with the variables that MXNet's and BytePS's builds
     pass."""
     tree = linked_tree(scratch("pslite-make-") / "ps-lite")
-    run("make", "-j", "ADD_CFLAGS=-D_GLIBCXX_USE_CXX11_ABI=0", "USE_RDMA=1", "USE_FABRIC=1", "USE_UCX=1",
-        "UCX_PATH=/nowhere", "WGET=false", "ZMQ_URL=nowhere", "PROTOC=false", "CXX=g++", "ASAN=", "USE_KEY32=0", cwd=tree)
+    run("make", "-j", "ADD_CFLAGS=-D_GLIBCXX_USE_CXX11_ABI=0", "USE_RDMA=1", "USE_FABRIC=1",
+        "USE_UCX=1", "UCX_PATH=/nowhere", "WGET=false", "ZMQ_URL=nowhere", "PROTOC=false",
+        "CXX=g++", "ASAN=", "USE_KEY32=0", cwd=tree)
     return tree / "build/libps.a"
 
 
 def cluster(program):
     """The program as a scheduler, two servers and two workers."""
     job = Cluster(program, command=[str(program)], library=STOCK, timeout=60).run()
-    assert all(node.returncode == 0 and not node.hung for node in job.nodes.values()), job.describe()
+    assert all(node.returncode == 0 and not node.hung
+               for node in job.nodes.values()), job.describe()
     for worker in job.workers:
         assert "sums are right" in worker.out, job.describe()
 
@@ -91,7 +96,8 @@ def test_make_puts_deps_where_it_is_told(tmp_path):
 
 
 def test_make_refuses_short_keys():
-    done = subprocess.run(["make", "USE_KEY32=1"], cwd=archive().parent.parent, capture_output=True, text=True)
+    done = subprocess.run(["make", "USE_KEY32=1"], cwd=archive().parent.parent, capture_output=True,
+                          text=True)
     assert done.returncode != 0 and "64-bit keys only" in done.stderr
 
 
@@ -135,10 +141,13 @@ PSLITE:
 
 
 def write_mxnet(place):
-    """A library and a program in the shape of MXNet's tree: the program calls the library, which contains ps-lite."""
+    """A library and a program in the shape of MXNet's tree: the program calls the library, which
+    contains ps-lite."""
     source = (PROGRAMS / "dropin.cc").read_text()
-    (place / "kvstore.cc").write_text(source.replace("int main()", 'extern "C" int mxnet_main();\nint mxnet_main()'))
-    (place / "main.cc").write_text('extern "C" int mxnet_main();\nint main() { return mxnet_main(); }\n')
+    (place / "kvstore.cc").write_text(
+        source.replace("int main()", 'extern "C" int mxnet_main();\nint mxnet_main()'))
+    (place / "main.cc").write_text('extern "C" int mxnet_main();\n'
+                                   'int main() { return mxnet_main(); }\n')
     # The submodule, which the guide has replaced.
     (place / "3rdparty/ps-lite/src").mkdir(parents=True)
     guide.run(guide.block("MXNet", "3rdparty/ps-lite"), place, pslite=linked_tree(place / "pslite"))
@@ -149,7 +158,8 @@ def test_a_makefile_like_mxnets(tmp_path):
     (tmp_path / "Makefile").write_text(MXNET_MAKEFILE)
     run("make", "-j2", cwd=tmp_path)
     program = tmp_path / "program"
-    run(*CXX, "-o", program, tmp_path / "main.cc", tmp_path / "lib/libmxnet.so", f"-Wl,-rpath,{tmp_path / 'lib'}")
+    run(*CXX, "-o", program, tmp_path / "main.cc", tmp_path / "lib/libmxnet.so",
+        f"-Wl,-rpath,{tmp_path / 'lib'}")
     cluster(program)
 
 
@@ -160,31 +170,37 @@ def symbols(*arguments):
 
 
 def test_only_the_c_abi_is_global():
-    declared = set(re.findall(r"^[\w* ]*?\b(pslite_\w+)\(", (ROOT / "include/pslite.h").read_text(), re.M))
+    declared = set(re.findall(r"^[\w* ]*?\b(pslite_\w+)\(", (ROOT / "include/pslite.h").read_text(),
+                              re.M))
     assert len(declared) > 30
-    assert {words[-1] for words in symbols("--defined-only", "--extern-only", archive())} == declared
+    defined = symbols("--defined-only", "--extern-only", archive())
+    assert {words[-1] for words in defined} == declared
     shared = installation("install PREFIX=") / "lib/libps.so"
     assert {words[-1] for words in symbols("--dynamic", "--defined-only", shared)} == declared
     # What a system may lack stays a weak reference.
-    assert {words[0] for words in symbols("--undefined-only", archive()) if words[-1] == "pidfd_spawnp"} <= {"w"}
+    undefined = symbols("--undefined-only", archive())
+    assert {words[0] for words in undefined if words[-1] == "pidfd_spawnp"} <= {"w"}
 
 
 def test_the_system_libraries_are_these_and_no_more(tmp_path):
     """Each of them is needed, and together they are enough."""
     flags = [f"-l{name}" for name in SYSTEM_LIBRARIES]
-    makefile = run("make", "-s", "-f", "-", cwd=ROOT, input="include make/ps.mk\nall:\n\t@echo $(PS_SYSTEM_LIBS)\n")
+    makefile = run("make", "-s", "-f", "-", cwd=ROOT,
+                   input="include make/ps.mk\nall:\n\t@echo $(PS_SYSTEM_LIBS)\n")
     assert makefile.split() == flags
 
     def link(names):
-        command = ["g++", "-shared", "-nodefaultlibs", "-Wl,-z,defs", "-Wl,--as-needed", "-o", tmp_path / "all.so",
-                   "-Wl,--whole-archive", archive(), "-Wl,--no-whole-archive", *[f"-l{name}" for name in names], "-lc"]
+        command = ["g++", "-shared", "-nodefaultlibs", "-Wl,-z,defs", "-Wl,--as-needed", "-o",
+                   tmp_path / "all.so", "-Wl,--whole-archive", archive(), "-Wl,--no-whole-archive",
+                   *[f"-l{name}" for name in names], "-lc"]
         return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
 
     linked = link(SYSTEM_LIBRARIES)
     assert linked.returncode == 0, linked.stderr
     for name in set(SYSTEM_LIBRARIES) - MAY_BE_EMPTY:
         without = link([other for other in SYSTEM_LIBRARIES if other != name])
-        assert without.returncode != 0 and "undefined reference" in without.stderr, f"-l{name} is not needed"
+        assert (without.returncode != 0
+                and "undefined reference" in without.stderr), f"-l{name} is not needed"
 
 
 def test_a_process_holds_it_several_times(tmp_path):
@@ -243,8 +259,10 @@ def test_add_subdirectory_as_mxnet_does(tmp_path):
     write_mxnet(tmp_path)
     (tmp_path / "CMakeLists.txt").write_text(MXNET_CMAKE)
     built = cmake(tmp_path)
-    exported = {words[-1] for words in symbols("--dynamic", "--defined-only", built / "libmxnet.so")}
-    assert "mxnet_main" in exported and not [name for name in exported if name.startswith("pslite_")]
+    exported = {words[-1]
+                for words in symbols("--dynamic", "--defined-only", built / "libmxnet.so")}
+    assert ("mxnet_main" in exported
+            and not [name for name in exported if name.startswith("pslite_")])
     cluster(built / "program")
 
 
@@ -307,19 +325,22 @@ def test_find_package(tmp_path, how, target):
     source.mkdir()
     assert target in guide.GUIDE.read_text()
     write_program(source, guide_block("find_package(").replace("pslite::pslite", target))
-    built = cmake(source, guide.option("-DCMAKE_PREFIX_PATH=").replace("/opt/pslite", str(moved))) / "program"
+    prefix = guide.option("-DCMAKE_PREFIX_PATH=").replace("/opt/pslite", str(moved))
+    built = cmake(source, prefix) / "program"
     assert loads_shared(built) == (target == "pslite::shared")
     cluster(built)
 
 
 @needs_cmake
 @pytest.mark.parametrize("how", INSTALLERS)
-@pytest.mark.parametrize("version, fits", (("0.1", True), ("0.1.0", True), ("0.2", False), ("1.0", False), ("0.1.9", False)))
+@pytest.mark.parametrize("version, fits", (("0.1", True), ("0.1.0", True), ("0.2", False),
+                                           ("1.0", False), ("0.1.9", False)))
 def test_which_versions_find_package_takes(tmp_path, how, version, fits):
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.13)\nproject(user NONE)\n"
         f"find_package(pslite {version} QUIET)\nmessage(\"found=${{pslite_FOUND}}\")\n")
-    said = run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={installation(how)}")
+    said = run("cmake", "-S", tmp_path, "-B", tmp_path / "build",
+               f"-DCMAKE_PREFIX_PATH={installation(how)}")
     assert ("found=1" in said) == fits, said
 
 
@@ -363,7 +384,8 @@ def test_what_is_installed(how):
         "cmake/pslite/pslite-config.cmake", "cmake/pslite/pslite-config-version.cmake")}
     assert found == lib | {f"include/{name}" for name in headers} and "include/ps/ps.h" in found
     assert os.readlink(there / "lib/libps.so") == "libps.so.1"
-    texts = [p.read_text() for p in (there / "lib").rglob("*.pc")] + [p.read_text() for p in (there / "lib").rglob("*.cmake")]
+    texts = ([p.read_text() for p in (there / "lib").rglob("*.pc")]
+             + [p.read_text() for p in (there / "lib").rglob("*.cmake")])
     assert not [text for text in texts if re.search(r"@\w+@", text)]
 
 
@@ -372,6 +394,8 @@ def test_a_package_is_made_below_destdir(tmp_path):
     run("make", "install", "PREFIX=/usr", "LIBDIR=/usr/lib/x86_64-linux-gnu", f"DESTDIR={tmp_path}",
         cwd=archive().parent.parent)
     lib = tmp_path / "usr/lib/x86_64-linux-gnu"
-    assert (lib / "libps.so").resolve() == lib / "libps.so.1" and (tmp_path / "usr/include/ps/ps.h").is_file()
+    assert ((lib / "libps.so").resolve() == lib / "libps.so.1"
+            and (tmp_path / "usr/include/ps/ps.h").is_file())
     assert str(tmp_path) not in (lib / "pkgconfig/pslite.pc").read_text()
-    assert "${pslite_libdir}/../../include" in (lib / "cmake/pslite/pslite-config.cmake").read_text()
+    assert "${pslite_libdir}/../../include" in (
+        lib / "cmake/pslite/pslite-config.cmake").read_text()

@@ -115,7 +115,8 @@ def pieces(job, number):
     """How many pieces a server has."""
     status = pslite(job, "status", "--json")
     assert status.returncode == 0, (status, job.describe())
-    return {node["id"]: node["pieces"] for node in json.loads(status.stdout)["nodes"]}[8 + 2 * number]
+    return {node["id"]: node["pieces"]
+            for node in json.loads(status.stdout)["nodes"]}[8 + 2 * number]
 
 
 def has_pieces(job, number):
@@ -138,7 +139,8 @@ def test_servers_join_and_leave_while_it_trains():
             assert drained.returncode == 0, (drained, job.describe())
             node = server_of_rank(job, number)
             assert job.wait(20, [node.name]) and node.returncode == 0, job.describe()
-        assert f"round {rounds}\n" not in job.nodes["worker0"].output, "all of it was to happen while it trains"
+        assert f"round {rounds}\n" not in job.nodes["worker0"].output, (
+            "all of it was to happen while it trains")
         ended_well(job)
     assert job.digests == undisturbed("sgd", rounds=rounds), job.describe()
 

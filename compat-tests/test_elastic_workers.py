@@ -3,7 +3,6 @@ and the program says whose did in which round."""
 
 import json
 import signal
-import time
 
 import pytest
 
@@ -159,7 +158,8 @@ def test_a_scheduler_that_is_started_again_without_the_variable():
         job.node_env["scheduler"] = {"PSLITE_ELASTIC_WORKERS": None}
         start_scheduler_again(job)
         assert job.workers[0].wait_for("the scheduler is back", 30), job.describe()
-        assert "PSLITE_ELASTIC_WORKERS=1 is not set at this scheduler" in job.nodes["scheduler"].output
+        said = job.nodes["scheduler"].output
+        assert "PSLITE_ELASTIC_WORKERS=1 is not set at this scheduler" in said
         victim, (one, other) = kill(job, 2, 10)
         ended_well(job, gone=("lost scheduler", "lost worker"))
         assert one.result["digest"] == other.result["digest"], job.describe()
@@ -171,6 +171,7 @@ def test_without_the_variable_a_death_ends_the_job():
         job.start()
         victim, others = kill(job, 2, 5)
         assert job.wait(30), job.describe()
-        assert "PSLITE_ELASTIC_WORKERS=1 has no effect" in job.nodes["scheduler"].output, job.describe()
+        assert "PSLITE_ELASTIC_WORKERS=1 has no effect" in job.nodes["scheduler"].output, (
+            job.describe())
         for worker in others:
             assert worker.returncode != 0 and "lost worker 2" in worker.err, job.describe()

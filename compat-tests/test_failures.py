@@ -204,10 +204,11 @@ def test_a_name_that_comes_later_is_waited_for(role, library, tmp_path):
     node that meets the name too early says so again and again, and is in the job when it comes."""
     comes = tmp_path / "comes"
     preload = [late_names(tmp_path)] + ([harness.LIBRARY] if library == OURS else [])
-    late = {"LATE_NAME": "scheduler.late.invalid", "LATE_FILE": comes, "PSLITE_REPORT_INTERVAL": "0.5",
-            "DMLC_PS_ROOT_URI": "scheduler.late.invalid", "KUBERNETES_SERVICE_HOST": "10.96.0.1",
-            "LD_PRELOAD": ":".join(map(str, preload))}
-    with Cluster("nothing.py", workers=1, servers=1, library={**dict.fromkeys(harness.ROLES, OURS), role: library},
+    late = {"LATE_NAME": "scheduler.late.invalid", "LATE_FILE": comes,
+            "PSLITE_REPORT_INTERVAL": "0.5", "DMLC_PS_ROOT_URI": "scheduler.late.invalid",
+            "KUBERNETES_SERVICE_HOST": "10.96.0.1", "LD_PRELOAD": ":".join(map(str, preload))}
+    with Cluster("nothing.py", workers=1, servers=1,
+                 library={**dict.fromkeys(harness.ROLES, OURS), role: library},
                  node_env={role: late}) as cluster:
         cluster.start()
         node = cluster.nodes[role if role == "scheduler" else f"{role}0"]
@@ -223,14 +224,17 @@ def test_a_name_that_comes_later_is_waited_for(role, library, tmp_path):
 def test_a_name_that_does_not_come_ends_the_start(role):
     """PSLITE_START_TIMEOUT: the last word is what the resolver said, not that it had no time left
     to answer."""
-    env = {"DMLC_PS_ROOT_URI": "nosuchhost.invalid", "PSLITE_START_TIMEOUT": "3", "PSLITE_REPORT_INTERVAL": "1"}
-    with Cluster("nothing.py", workers=1, servers=1, library=OURS, roles=(role,), env=env) as cluster:
+    env = {"DMLC_PS_ROOT_URI": "nosuchhost.invalid", "PSLITE_START_TIMEOUT": "3",
+           "PSLITE_REPORT_INTERVAL": "1"}
+    with Cluster("nothing.py", workers=1, servers=1, library=OURS, roles=(role,),
+                 env=env) as cluster:
         cluster.start()
         assert cluster.wait(), cluster.describe()
     node, = cluster.nodes.values()
     assert node.returncode > 0, cluster.describe()
     assert node.output.count("does not resolve") >= 3, cluster.describe()
-    ends = "PSLITE_START_TIMEOUT has passed: DMLC_PS_ROOT_URI=nosuchhost.invalid: nosuchhost.invalid does not resolve"
+    ends = ("PSLITE_START_TIMEOUT has passed: DMLC_PS_ROOT_URI=nosuchhost.invalid: "
+            "nosuchhost.invalid does not resolve")
     assert ends in node.output, cluster.describe()
 
 
@@ -333,10 +337,12 @@ def test_a_node_dies_at_the_start(victim, listener):
     def registers(nodes):
         # The limit is for the library: how long an interpreter takes to load it is another matter.
         loaded = [not node.poll() and len(node.libraries) == 2 for node in nodes.values()]
-        names = [victim] if listener == "itself" else [name for name in nodes if name not in (victim, "scheduler")]
+        names = ([victim] if listener == "itself"
+                 else [name for name in nodes if name not in (victim, "scheduler")])
         return all(loaded) and any(listening(nodes[name].pid) for name in names)
     # Whole: a scheduler that starts seconds before the others would wait in vain that much longer.
-    cluster = killed(OURS, victim, registers, DEATH_LIMIT + 6, env={"PSLITE_START_TIMEOUT": "8"}, whole=True)
+    cluster = killed(OURS, victim, registers, DEATH_LIMIT + 6, env={"PSLITE_START_TIMEOUT": "8"},
+                     whole=True)
     assert not any(n.hung for n in cluster.nodes.values()), cluster.describe()
     no_abort(cluster)
     role = victim.rstrip("01")
@@ -474,7 +480,8 @@ def test_a_kvstore_after_the_end_of_the_job():
     cluster = harness.run("kvstore_again.py", library=OURS)
     for node in cluster.nodes.values():
         if node.role == "worker":
-            said = re.search(r"again after ([0-9.]+) s: .*the job of this process is over", node.err)
+            said = re.search(r"again after ([0-9.]+) s: .*the job of this process is over",
+                             node.err)
             assert said and float(said[1]) < 10, cluster.describe()
 
 
@@ -548,13 +555,15 @@ def attack(ports):
     """Garbage to every port, raw and inside ZMTP, with identities of strangers and of members."""
     import zmq
     for port in ports:
-        for blob in (b"", b"\x00" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000, os.urandom(999)):
+        for blob in (b"", b"\x00" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000,
+                     os.urandom(999)):
             with socket.create_connection(("127.0.0.1", port), 5) as raw:
                 raw.sendall(blob)
     context = zmq.Context()
     try:
         for port in ports:
-            for identity in (None, b"ps12345", b"ps9", b"psx", b"ps99999999999999999999", b"a" * 255):
+            for identity in (None, b"ps12345", b"ps9", b"psx", b"ps99999999999999999999",
+                             b"a" * 255):
                 peer = context.socket(zmq.DEALER)
                 peer.setsockopt(zmq.LINGER, 500)
                 peer.setsockopt(zmq.SNDTIMEO, 2000)
@@ -587,5 +596,6 @@ def test_garbage_is_dropped_with_a_warning():
     cluster = attacked(OURS, 60).check()
     assert cluster.digests == harness.run("slow.py", 60, 0.01, library=OURS).digests
     for node in cluster.nodes.values():
-        warnings = [line for line in node.err.splitlines() if re.search("drop|malform|garbage", line)]
+        warnings = [line for line in node.err.splitlines()
+                    if re.search("drop|malform|garbage", line)]
         assert 1 <= len(warnings) <= 60, (len(warnings), node.describe())

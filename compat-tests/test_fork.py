@@ -40,8 +40,9 @@ def found(job):
 def test_a_child_that_uses_the_kvstore_is_refused(job, use):
     for result, seen in found(job):
         text, code = seen[use]
-        expected = (f"this process was forked from worker {result['rank']} (pid {result['pid']}) after "
-                    "its kvstore was made; make a kvstore of its own before or after, not with it")
+        expected = (f"this process was forked from worker {result['rank']} (pid {result['pid']}) "
+                    "after its kvstore was made; make a kvstore of its own before "
+                    "or after, not with it")
         assert expected in text and code == 0, job.describe()
 
 

@@ -52,13 +52,15 @@ def test_rates_and_changes_are_read():
         Rates(500, 500), Rates(500, 500), Rates(50, 20), Rates(None, None)]
     assert changes.parse("server3=200/50 server1.cpu=0.3") == [
         changes.Rate("server3", Rates(200, 50)), changes.Cores("server1", 0.3)]
-    assert changes.parse("cut worker0 to server1") == [changes.Ways(True, "worker0", "server1", True)]
+    assert changes.parse("cut worker0 to server1") == [
+        changes.Ways(True, "worker0", "server1", True)]
     timed = changes.parse_timed("at=60 mend all")
     assert (timed.at, timed.text) == (60, "mend all")
 
 
-@pytest.mark.parametrize("text", ["", "server3", "server3=", "server3=-1", "server3=nan", "server3=1e9",
-                                  "cut", "cut a b", "cut a to a", "mend all now", "=5"])
+@pytest.mark.parametrize("text", [
+    "", "server3", "server3=", "server3=-1", "server3=nan", "server3=1e9", "cut", "cut a b",
+    "cut a to a", "mend all now", "=5"])
 def test_nonsense_is_no_change(text):
     with pytest.raises(LabError):
         changes.parse(text)
@@ -91,10 +93,12 @@ def test_no_placement_beats_the_bound():
 def test_the_bound_of_the_first_bar():
     """By hand: 4 workers take 102.2 MB each through 1550 Mbit/s; with equal shares, the slow one's
     quarter."""
-    size, workers, servers = 102_228_128, [Rates.both(500)] * 4, [Rates.both(r) for r in (500, 500, 500, 50)]
+    size, workers = 102_228_128, [Rates.both(500)] * 4
+    servers = [Rates.both(r) for r in (500, 500, 500, 50)]
     assert model.bound(size, workers, servers) == pytest.approx(4 * size * 8 / (1550e6 * 0.955))
     assert model.static(size, workers, servers) == pytest.approx(size * 8 / (50e6 * 0.955))
-    assert model.bound(size, workers, servers, copies=1) == pytest.approx(5 * size * 8 / (1550e6 * 0.955))
+    with_copies = model.bound(size, workers, servers, copies=1)
+    assert with_copies == pytest.approx(5 * size * 8 / (1550e6 * 0.955))
     assert model.bound(size, workers, [FREE]) == pytest.approx(size * 8 / (500e6 * 0.955))
 
 
@@ -107,7 +111,8 @@ def test_pulls_that_wait_for_pushes():
     assert model.pipelined([1e8], workers, servers, copies=1) == pytest.approx(9 * one)
     assert model.pipelined([1e6] * 100, workers, servers) == pytest.approx(4 * one * 1.01)
     # With copies the last fifth of what is sent is for pulls.
-    assert model.pipelined([1e6] * 100, workers, servers, copies=1) == pytest.approx(5 * one + 4 * one / 100)
+    with_copies = model.pipelined([1e6] * 100, workers, servers, copies=1)
+    assert with_copies == pytest.approx(5 * one + 4 * one / 100)
     # A large tensor in front keeps the servers from sending.
     assert model.pipelined([5e7] + [1e6] * 50, workers, servers) == pytest.approx((4 + 2) * one)
     # Workers may be the limit.
@@ -123,14 +128,16 @@ def test_names_tell_the_owner():
     # The same pid, another process.
     pid, start = re.search(r"-(\d+)-(\d+)-\d+$", mine).groups()
     assert names.owner(mine.replace(f"-{pid}-{start}-", f"-{pid}-{int(start) - 1}-")) is None
-    assert names.parse("pslite-lab-x-1-0.server3") is None and names.parse("cni-pslite-lab-1-1-0") is None
+    assert (names.parse("pslite-lab-x-1-0.server3") is None
+            and names.parse("cni-pslite-lab-1-1-0") is None)
 
 
 # ---- links
 
 def python(host, *words, **options):
     """Runs the measuring program on a host."""
-    return host.popen([sys.executable, "-u", GOODPUT, *words], stdout=subprocess.PIPE, text=True, **options)
+    return host.popen([sys.executable, "-u", GOODPUT, *words], stdout=subprocess.PIPE, text=True,
+                      **options)
 
 
 def receiver(host, flows, seconds, window):
@@ -162,7 +169,8 @@ def rates_that_change():
         a.rates = Rates(60, 40)
         b.rates = Rates(60, 60)
         rates = {what: measured(process) for what, process in into.items()}
-    wanted = {"up of a": (40, 60), "down of a": (80, 40), "up of b": (60, 60), "down of b": (30, 60)}
+    wanted = {"up of a": (40, 60), "down of a": (80, 40), "up of b": (60, 60),
+              "down of b": (30, 60)}
     return {what: rates[what] for what, (before, after) in wanted.items()
             if not (near(rates[what][7:10], before) and near(rates[what][-3:], after))}
 
@@ -207,8 +215,8 @@ def test_both_ends_have_the_algorithm_of_the_lab(name):
         process = receiver(a, 1, 1, 1)
         python(b, "send", PORT, a.address)
         time.sleep(0.5)
-        seen = [subprocess.run(host.command(["ss", "-tinH"]), capture_output=True, text=True, check=True).stdout
-                for host in (a, b)]
+        seen = [subprocess.run(host.command(["ss", "-tinH"]), capture_output=True, text=True,
+                               check=True).stdout for host in (a, b)]
         measured(process)
     assert all(name in text.split() for text in seen), seen
 
@@ -243,7 +251,8 @@ class Ear:
     def hears(self, other, text):
         """True if what the other one says now arrives."""
         for _ in range(3):
-            other.popen([sys.executable, GOODPUT, "say", self.host.address, str(PORT), text]).wait(20)
+            other.popen([sys.executable, GOODPUT, "say", self.host.address, str(PORT),
+                         text]).wait(20)
         time.sleep(0.1)
         try:
             said = os.read(self.descriptor, 4096).decode()
@@ -261,11 +270,13 @@ def test_cuts_are_silent_and_mend():
         assert at_b.hears(a, "whole") and at_a.hears(b, "whole")
         assert [host.unreachable() for host in (a, b, c)] == [[], [], []]
         lab.cut("a", "b")
-        assert not at_b.hears(a, "one way") and at_a.hears(b, "one way") and at_b.hears(c, "one way")
+        assert (not at_b.hears(a, "one way") and at_a.hears(b, "one way")
+                and at_b.hears(c, "one way"))
         assert [host.unreachable() for host in (a, b, c)] == [["b"], [], []]
         for change in changes.parse("cut a"):
             change.apply(lab)
-        assert not at_a.hears(b, "both ways") and not at_a.hears(c, "both ways") and at_b.hears(c, "others")
+        assert (not at_a.hears(b, "both ways") and not at_a.hears(c, "both ways")
+                and at_b.hears(c, "others"))
         for change in changes.parse("mend all"):
             change.apply(lab)
         assert at_b.hears(a, "mended") and at_a.hears(c, "mended")
@@ -288,7 +299,8 @@ def test_a_connection_survives_a_cut():
 
 # ---- the processor, and what hosts share
 
-BUSY = "import time; e = time.time() + 1.5\nwhile time.time() < e: pass\nprint(time.process_time() / 1.5)"
+BUSY = ("import time; e = time.time() + 1.5\nwhile time.time() < e: pass\n"
+        "print(time.process_time() / 1.5)")
 
 
 @pytest.mark.full
@@ -320,7 +332,8 @@ def test_shares_of_the_processor():
 
 
 def test_without_a_controller_there_is_a_reason(tmp_path):
-    for mounts in ("tmpfs /tmp tmpfs rw 0 0\n", f"cgroup2 {tmp_path} cgroup2 rw 0 0\ncgroup /x cgroup rw,cpuset 0 0\n"):
+    for mounts in ("tmpfs /tmp tmpfs rw 0 0\n",
+                   f"cgroup2 {tmp_path} cgroup2 rw 0 0\ncgroup /x cgroup rw,cpuset 0 0\n"):
         with pytest.raises(Unavailable, match="no control group"):
             cpu.controller(mounts)
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io\n")
@@ -352,10 +365,12 @@ def test_both_versions_are_spoken(kind, options, files, tmp_path):
 @needs_lab
 def test_hosts_look_like_machines_of_their_own():
     with Lab({"a": FREE, "b": FREE}) as lab:
-        look = ["sh", "-c", f"cat /proc/sys/kernel/hostname {network.BOOT_ID}; echo x >/dev/shm/$1; "
-                            "ls /dev/shm; ls /sys/class/net >/dev/null", "look"]
+        script = (f"cat /proc/sys/kernel/hostname {network.BOOT_ID}; echo x >/dev/shm/$1; "
+                  "ls /dev/shm; ls /sys/class/net >/dev/null")
+        look = ["sh", "-c", script, "look"]
         seen = [subprocess.run(host.command(look + [host.name]), capture_output=True, text=True,
-                               timeout=20, check=True).stdout.split() for host in lab.hosts.values()]
+                               timeout=20, check=True).stdout.split()
+                for host in lab.hosts.values()]
     real = Path(network.BOOT_ID).read_text().strip()
     assert [(one[0], one[2]) for one in seen] == [("a", "a"), ("b", "b")]
     assert len({real, seen[0][1], seen[1][1]}) == 3
@@ -373,13 +388,15 @@ def test_stock_and_ours_train_over_a_lab():
                 for library in (STOCK, OURS)}
     assert runs[STOCK].digests == runs[OURS].digests and len(runs[OURS].digests) == 2
     for node in runs[OURS].workers:
-        assert len(re.findall(r"data to server \d.* go over TCP to 10\.77\.0\.", node.err)) == 2, node.err
+        over_tcp = re.findall(r"data to server \d.* go over TCP to 10\.77\.0\.", node.err)
+        assert len(over_tcp) == 2, node.err
         assert "shared memory" not in node.err, node.err
 
 
 def lab(*words, **options):
     """scripts/lab, to its end."""
-    return subprocess.run([SCRIPT, *words], capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run([SCRIPT, *words], capture_output=True, text=True, timeout=60, check=False,
+                          **options)
 
 
 def left(name):
@@ -387,20 +404,23 @@ def left(name):
     return [found for found in network.all_labs() if found == name]
 
 
-SAY = 'echo "$DMLC_ROLE $DMLC_NODE_HOST of $DMLC_PS_ROOT_URI: $DMLC_NUM_WORKER/$DMLC_NUM_SERVER $X"; '
+SAY = ('echo "$DMLC_ROLE $DMLC_NODE_HOST of $DMLC_PS_ROOT_URI: '
+       '$DMLC_NUM_WORKER/$DMLC_NUM_SERVER $X"; ')
 
 
 @needs_lab
 def test_run_starts_each_role_on_its_host():
-    done = lab("run", "--workers", "2x100", "--servers", "50/20", "--library", "stock", "--set", "X=y",
-               "--change", "at=0.2 server:0=10 cut", "--", "sh", "-c", SAY)
+    done = lab("run", "--workers", "2x100", "--servers", "50/20", "--library", "stock", "--set",
+               "X=y", "--change", "at=0.2 server:0=10 cut", "--", "sh", "-c", SAY)
     assert done.returncode == 1 and "is not HOST=RATE" in done.stderr, done
-    done = lab("run", "--workers", "2x100", "--servers", "50/20", "--library", "stock", "--set", "X=y",
-               "--change", "at=0.2 server:0=10", "--", "sh", "-c", SAY + "sleep 0.6")
+    done = lab("run", "--workers", "2x100", "--servers", "50/20", "--library", "stock", "--set",
+               "X=y", "--change", "at=0.2 server:0=10", "--", "sh", "-c", SAY + "sleep 0.6")
     assert done.returncode == 0, done
     assert sorted(done.stdout.splitlines()) == [
-        "[scheduler] scheduler 10.77.0.1 of 10.77.0.1: 2/1 y", "[server0] server 10.77.0.2 of 10.77.0.1: 2/1 y",
-        "[worker0] worker 10.77.0.3 of 10.77.0.1: 2/1 y", "[worker1] worker 10.77.0.4 of 10.77.0.1: 2/1 y"]
+        "[scheduler] scheduler 10.77.0.1 of 10.77.0.1: 2/1 y",
+        "[server0] server 10.77.0.2 of 10.77.0.1: 2/1 y",
+        "[worker0] worker 10.77.0.3 of 10.77.0.1: 2/1 y",
+        "[worker1] worker 10.77.0.4 of 10.77.0.1: 2/1 y"]
     assert "lab: at 0.2 s: server:0=10\n" in done.stderr
     name = re.search(r"lab: (\S+): 4 hosts", done.stderr)[1]
     assert not left(name)
@@ -414,15 +434,16 @@ def test_run_starts_each_role_on_its_host():
 ])
 def test_run_ends_everything(options, command, code, said):
     begin = time.monotonic()
-    done = lab("run", "--workers", "100", "--servers", "100", "--library", "stock", "--grace", "0.3",
-               *options, "--", "sh", "-c", command)
+    done = lab("run", "--workers", "100", "--servers", "100", "--library", "stock", "--grace",
+               "0.3", *options, "--", "sh", "-c", command)
     assert (done.returncode, said in done.stderr) == (code, True), done
     assert time.monotonic() - begin < 20
 
 
 def start(*words):
     """scripts/lab in the background; the process and the lab's name."""
-    process = subprocess.Popen([SCRIPT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([SCRIPT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
     line = process.stderr.readline()
     found = re.search(r"lab: (\S+): \d+ hosts", line)
     assert found, line + process.stderr.read()
@@ -434,7 +455,8 @@ RUN = ("run", "--workers", "100", "--servers", "100", "--library", "stock", "--"
 
 def alive(pids):
     """Those that run; what has ended may wait for its parent."""
-    return [pid for pid in pids if names.started(pid) and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()]
+    return [pid for pid in pids
+            if names.started(pid) and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()]
 
 
 def sleepers(name):
@@ -448,7 +470,8 @@ def test_ctrl_c_removes_everything():
         time.sleep(0.05)
     listed = lab("list").stdout
     assert name in listed and re.search(r"server0 +10\.77\.0\.2 +100 +100", listed), listed
-    there = lab("exec", "--lab", str(process.pid), "server0", "--", "cat", "/proc/sys/kernel/hostname")
+    there = lab("exec", "--lab", str(process.pid), "server0", "--", "cat",
+                "/proc/sys/kernel/hostname")
     assert (there.returncode, there.stdout) == (0, "server0\n"), there
     assert lab("change", "--lab", name, "server0=20/30", "cut", "server0").returncode == 1
     assert lab("change", "--lab", name, "server0=20/30").returncode == 0
@@ -474,15 +497,17 @@ def test_what_a_killed_lab_leaves_is_removed_by_the_next():
 
 
 def test_without_root_it_says_so():
-    done = subprocess.run(["unshare", "--user", SCRIPT, "list"], capture_output=True, text=True, timeout=20,
-                          check=False) if os.geteuid() == 0 else lab("list")
+    done = subprocess.run(["unshare", "--user", SCRIPT, "list"], capture_output=True, text=True,
+                          timeout=20, check=False) if os.geteuid() == 0 else lab("list")
     if "unshare" in done.stderr:
         pytest.skip(f"no user namespaces: {done.stderr.strip()}")
-    assert (done.returncode, done.stderr) == (2, "lab: needs root: only root can make network namespaces\n")
+    said = "lab: needs root: only root can make network namespaces\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_ours_needs_a_library():
     if REASON:
         pytest.skip(REASON)
-    done = lab("run", "--", "true", env={**os.environ, "PSLITE_LIBRARY": str(LIBRARY.with_name("none.so"))})
+    done = lab("run", "--", "true",
+               env={**os.environ, "PSLITE_LIBRARY": str(LIBRARY.with_name("none.so"))})
     assert done.returncode == 1 and "no library" in done.stderr, done

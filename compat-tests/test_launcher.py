@@ -32,8 +32,8 @@ def launch(library, folder, workers=2, servers=2):
     env.update(SMALL_BOUND, MXNET_HOME=str(folder), PS_VERBOSE="1", DMLC_NODE_HOST="127.0.0.1")
     if library == OURS:
         env["LD_PRELOAD"] = str(harness.LIBRARY)
-    command = [harness.PYTHON, "-c", PATCHED, f"{packages}/mxnet/tools/launch.py", "-n", str(workers),
-               "-s", str(servers), "--launcher", "local", harness.PYTHON, "-u",
+    command = [harness.PYTHON, "-c", PATCHED, f"{packages}/mxnet/tools/launch.py", "-n",
+               str(workers), "-s", str(servers), "--launcher", "local", harness.PYTHON, "-u",
                str(harness.PROGRAMS / "push_pull.py"), "dist_sync"]
     with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
         process = subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.DEVNULL,

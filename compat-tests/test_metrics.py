@@ -15,7 +15,8 @@ NODES = ["scheduler", "server0", "server1", "worker0", "worker1"]
 
 def run(env, args=()):
     """The lines of each node, by its name."""
-    with harness.Cluster("counted.py", args=args, library={"scheduler": OURS, "server": [NATIVE, OURS], "worker": OURS},
+    with harness.Cluster("counted.py", args=args,
+                         library={"scheduler": OURS, "server": [NATIVE, OURS], "worker": OURS},
                          env={"PSLITE_METRICS": "%r.jsonl:0.02", **env}) as cluster:
         cluster.start()
         cluster.wait()
@@ -31,7 +32,8 @@ def total(line, name, field="value", **labels):
     def fits(sample):
         return all(sample.get(label) in (value if isinstance(value, tuple) else (value,))
                    for label, value in labels.items())
-    return sum(sample[field] for sample in line["metrics"] if sample["name"] == name and fits(sample))
+    return sum(sample[field]
+               for sample in line["metrics"] if sample["name"] == name and fits(sample))
 
 
 @pytest.mark.parametrize("transport,carrier", [("auto", "shm"), ("tcp", "tcp"), ("zmq", "zmq")])
@@ -72,7 +74,8 @@ def test_the_numbers_of_a_known_job(transport, carrier):
     for worker in workers:
         for server in servers:
             data = total(last[worker], "bytes", peer=server, direction="sent", kind=DATA)
-            carried = {way: total(last[worker], "carried_bytes", peer=server, direction="sent", carrier=way)
+            carried = {way: total(last[worker], "carried_bytes", peer=server, direction="sent",
+                                  carrier=way)
                        for way in ("shm", "tcp", "zmq")}
             assert carried[carrier] >= data, (carried, data)
             others = {"shm", "tcp"} - {carrier}

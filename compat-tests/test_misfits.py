@@ -15,10 +15,10 @@ MODES = {
     "native": ({"scheduler": NATIVE, "server": NATIVE, "worker": OURS}, {}),
     "elastic": (OURS, {"PSLITE_ELASTIC": "1"}),
 }
-TO_DENSE = ("key 0 was made as a dense array: a dense weight over a dist kvstore cannot take row_sparse gradients; "
-            "make the weight stype='row_sparse', or drop sparse_grad=True")
-TO_ROWS = ("key 0 was made as a row_sparse array: a row_sparse weight over a dist kvstore cannot take dense gradients; "
-           "make the gradients row_sparse")
+TO_DENSE = ("key 0 was made as a dense array: a dense weight over a dist kvstore cannot take "
+            "row_sparse gradients; make the weight stype='row_sparse', or drop sparse_grad=True")
+TO_ROWS = ("key 0 was made as a row_sparse array: a row_sparse weight over a dist kvstore cannot "
+           "take dense gradients; make the gradients row_sparse")
 ALIKE = "all workers must make a key, push to it and pull it with arrays of one shape and dtype"
 TEXTS = {
     "gluon": TO_DENSE,
@@ -36,8 +36,8 @@ TEXTS = {
 
 def errors(program, *args, mode):
     library, env = MODES[mode]
-    cluster = harness.Cluster(program, args=args, library=library, env={**SMALL_BOUND, **env}, timeout=60,
-                              whole=program == "unfit_optimizer.py").run()
+    cluster = harness.Cluster(program, args=args, library=library, env={**SMALL_BOUND, **env},
+                              timeout=60, whole=program == "unfit_optimizer.py").run()
     assert not any(node.hung for node in cluster.nodes.values()), cluster.describe()
     assert all(cluster.results), cluster.describe()
     return cluster
@@ -60,7 +60,8 @@ def test_in_dist_async_who_pushes_it_is_told():
 
 UNFIT = {
     "AdaGrad rows": "AdaGrad cannot update the row_sparse key 0 here: with a weight decay",
-    "GroupAdaGrad rows": "GroupAdaGrad cannot update the row_sparse key 0 here: with a weight decay",
+    "GroupAdaGrad rows":
+        "GroupAdaGrad cannot update the row_sparse key 0 here: with a weight decay",
     "GroupAdaGrad dense": "GroupAdaGrad cannot update the dense key 0 here",
 }
 
@@ -71,7 +72,8 @@ def test_a_server_without_mxnet_refuses_before_the_first_push(case, when):
     cluster = errors("unfit_optimizer.py", case, when, mode="native")
     told = [result for result in cluster.results if UNFIT[case] in (result["error"] or "")]
     assert told and all(result["place"] != "push" for result in told), cluster.describe()
-    assert {result["place"] for result in told} == {"key" if when == "late" else "optimizer"}, cluster.describe()
+    place = "key" if when == "late" else "optimizer"
+    assert {result["place"] for result in told} == {place}, cluster.describe()
 
 
 @pytest.mark.parametrize("when", ["early", "late"])

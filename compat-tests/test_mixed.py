@@ -29,7 +29,8 @@ def label(choice):
 
 @pytest.mark.parametrize("name", ["dist_sync", "row_sparse", "server_adam", "dist_async", "p3"])
 @pytest.mark.parametrize("choice", [
-    pytest.param(choice, id=label(choice), marks=[pytest.mark.full] if set(choice.values()) == {STOCK} else [])
+    pytest.param(choice, id=label(choice),
+                 marks=[pytest.mark.full] if set(choice.values()) == {STOCK} else [])
     for choice in BY_ROLE])
 def test_by_role(choice, name):
     cluster = run_case(name, choice)
@@ -38,7 +39,8 @@ def test_by_role(choice, name):
 
 def test_only_stock_nodes_of_a_job_that_is_done_are_excused():
     def stuck(library, hung=True, scheduler=(STOCK, 0), results=({}, {})):
-        nodes = [SimpleNamespace(name="scheduler", library=scheduler[0], hung=False, returncode=scheduler[1]),
+        nodes = [SimpleNamespace(name="scheduler", library=scheduler[0], hung=False,
+                                 returncode=scheduler[1]),
                  SimpleNamespace(name="worker0", library=OURS, hung=False, returncode=0),
                  SimpleNamespace(name="server0", library=library, hung=hung, returncode=-9)]
         job = SimpleNamespace(nodes={node.name: node for node in nodes}, of=lambda role: nodes[:1],

@@ -14,7 +14,8 @@ from harness import NATIVE, ROOT, STOCK, Cluster
 from test_elastic import has_pieces, pieces, pslite
 
 KEYS = 8
-#: "unaware": the servers do not tell the library that they keep nothing between rounds; the environment does.
+#: "unaware": the servers do not tell the library that they keep nothing between rounds; the
+#: environment does.
 MODES = ("sums", "rounds", "unaware")
 
 
@@ -25,16 +26,17 @@ def program():
     target = harness.scratch("pslite-movable-") / "movable"
     # By that name it is looked for.
     target.with_name("libps.so.1").symlink_to(library)
-    command = ["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}",
-               "-o", str(target), str(harness.PROGRAMS / "movable.cc"), str(library), "-Wl,-rpath,$ORIGIN",
-               "-pthread"]
+    command = ["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+               f"-I{ROOT / 'include'}", "-o", str(target), str(harness.PROGRAMS / "movable.cc"),
+               str(library), "-Wl,-rpath,$ORIGIN", "-pthread"]
     subprocess.run(command, check=True, timeout=120)
     return target
 
 
 def cluster(mode, rounds, env=None, pace=20, **more):
     """`pace`: milliseconds that a worker sleeps after each round."""
-    command = [str(program()), "sums" if mode == "sums" else "rounds", str(rounds), str(pace), str(KEYS)]
+    command = [str(program()), "sums" if mode == "sums" else "rounds", str(rounds), str(pace),
+               str(KEYS)]
     env = {"PSLITE_ELASTIC": 1, "PS_VERBOSE": 1, **(env or {})}
     if mode == "unaware":
         env["PSLITE_SERVER_STATELESS"] = 1
@@ -69,9 +71,11 @@ def ended_well(job, timeout=None):
         assert "all sums are right" in worker.out, job.describe()
 
 
-@pytest.mark.parametrize("standard", (["gcc", "-std=c99", "-x", "c"], ["g++", "-std=c++11", "-x", "c++"]))
+@pytest.mark.parametrize("standard",
+                         (["gcc", "-std=c99", "-x", "c"], ["g++", "-std=c++11", "-x", "c++"]))
 def test_the_header_is_clean(standard):
-    command = [*standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", "-fsyntax-only", "-"]
+    command = [*standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}",
+               "-fsyntax-only", "-"]
     subprocess.run(command, input="#include <pslite.h>\n", text=True, check=True, timeout=60)
 
 
@@ -98,7 +102,8 @@ def test_servers_join_and_are_emptied_while_it_runs(mode):
         join(job, 3)
         has_pieces(job, 3)
         drain(job, 2)
-        assert f"round {rounds}\n" not in job.nodes["worker0"].output, "all of it was to happen while it runs"
+        assert f"round {rounds}\n" not in job.nodes["worker0"].output, (
+            "all of it was to happen while it runs")
         ended_well(job, 120)
 
 
@@ -112,7 +117,8 @@ def test_the_death_of_a_server_ends_the_job_and_says_why(mode):
         job._read_all()
     for worker in job.workers:
         assert worker.returncode != 0, job.describe()
-        assert "nobody has copies of the keys that an application's own handler keeps there" in worker.err, job.describe()
+        said = "nobody has copies of the keys that an application's own handler keeps there"
+        assert said in worker.err, job.describe()
 
 
 def test_a_server_with_a_store_gets_none_of_these_keys():
@@ -120,10 +126,12 @@ def test_a_server_with_a_store_gets_none_of_these_keys():
         job.start()
         reach(job, 5)
         command = [str(harness.PROGRAM), "server", "--join", f"127.0.0.1:{job.port}"]
-        env = {name: value for name, value in os.environ.items() if not name.startswith(harness.FOREIGN)}
+        env = {name: value for name, value in os.environ.items()
+               if not name.startswith(harness.FOREIGN)}
         env.update(DMLC_NODE_HOST="127.0.0.1", PS_VERBOSE="1")
         job.nodes["server2"] = harness.Node("server2", "server", NATIVE, command, env, job.folder)
-        assert job.nodes["scheduler"].wait_for("cannot move: one server has a store of ours", 30), job.describe()
+        said = "cannot move: one server has a store of ours"
+        assert job.nodes["scheduler"].wait_for(said, 30), job.describe()
         time.sleep(0.5)
         assert pieces(job, 2) == 0, job.describe()
         ended_well(job)

@@ -29,7 +29,8 @@ def test_every_optimizer(kind):
     """By way of the pickle, the commands and the wire; the formulas alone: test_optimizers.py."""
     stock, ours = (harness.run("every_optimizer.py", library=library, env={
         **SMALL_BOUND, "PSLITE_LOG": "info"}) for library in (STOCK, servers(kind, OURS)))
-    parts = [dict(zip(run.results[0]["names"], run.results[0]["parts"].split())) for run in (stock, ours)]
+    parts = [dict(zip(run.results[0]["names"], run.results[0]["parts"].split()))
+             for run in (stock, ours)]
     unequal = [name for name in parts[0] if parts[0][name] != parts[1][name]]
     assert not unequal, (unequal, ours.describe())
     assert not any("takes over" in node.err for node in ours.of("server")), ours.describe()
@@ -51,7 +52,8 @@ def test_mxnets_server_can_be_kept():
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_an_unknown_optimizer_goes_to_mxnets_server(when):
     """With all that the store holds by then."""
-    stock, ours = (harness.run("own_optimizer.py", when, library=library, env=SMALL_BOUND, whole=True)
+    stock, ours = (harness.run("own_optimizer.py", when, library=library, env=SMALL_BOUND,
+                               whole=True)
                    for library in (STOCK, OURS))
     assert ours.digests == stock.digests and len(set(ours.digests.values())) == 1, ours.describe()
     logs = harness.run("own_optimizer.py", when, library=OURS, whole=True,
@@ -100,7 +102,8 @@ def test_all_hear_why_a_server_ended():
         cluster.start()
         assert cluster.wait(40, ["server0", "server1", "scheduler"]), cluster.describe()
         reason = cluster.nodes["scheduler"].err
-    assert "the scheduler ended: server " in reason and "halving.Halving" in reason, cluster.describe()
+    assert ("the scheduler ended: server " in reason
+            and "halving.Halving" in reason), cluster.describe()
     assert "its connection is gone" not in reason, cluster.describe()
 
 
@@ -125,7 +128,8 @@ def test_a_server_without_mxnet_refuses_what_has_no_kernel_for_rows(when):
                               library=servers(NATIVE, OURS)).run()
     assert not any(node.hung for node in cluster.workers), cluster.describe()
     errors = [(result or {}).get("error") or "" for result in cluster.results]
-    assert any("LARS cannot update the row_sparse key" in error for error in errors), cluster.describe()
+    said = "LARS cannot update the row_sparse key"
+    assert any(said in error for error in errors), cluster.describe()
 
 
 @pytest.mark.parametrize("kind", [NATIVE, OURS])

@@ -162,7 +162,8 @@ def in_mxnet(classes):
     """Of these classes with each dtype, those that MXNet has. (`test_docs_have_the_matrix` holds
     the table.)"""
     table = promised()
-    return [(name, dtype) for name in classes for dtype in table[name] if table[name][dtype] != "no"]
+    return [(name, dtype)
+            for name in classes for dtype in table[name] if table[name][dtype] != "no"]
 
 
 LIMITS = {"bit for bit": 0, "2 ulp": 2}
@@ -203,7 +204,8 @@ def test_row_sparse(name, dtype, tmp_path):
 
 SCHEDULES = {
     "factor": lambda: schedulers.FactorScheduler(7, 0.83, base_lr=0.11),
-    "factor that stops": lambda: schedulers.FactorScheduler(3, 0.3, stop_factor_lr=0.003, base_lr=0.2),
+    "factor that stops": lambda: schedulers.FactorScheduler(3, 0.3, stop_factor_lr=0.003,
+                                                            base_lr=0.2),
     "factor after warmup": lambda: schedulers.FactorScheduler(
         5, 0.9, base_lr=0.11, warmup_steps=13, warmup_begin_lr=0.001),
     "multi factor": lambda: schedulers.MultiFactorScheduler([5, 6, 20, 41], 0.37, base_lr=0.11),
@@ -233,7 +235,8 @@ def test_schedule_that_was_used_before_it_was_sent(tmp_path):
         optimizer = opt.Adam(lr_scheduler=schedulers.MultiFactorScheduler([4, 9, 30], 0.5))
         for count in range(6):
             for key in SHAPES:
-                optimizer.update(key, mx.nd.ones(3), mx.nd.ones(3), (mx.nd.zeros(3), mx.nd.zeros(3)))
+                optimizer.update(key, mx.nd.ones(3), mx.nd.ones(3),
+                                 (mx.nd.zeros(3), mx.nd.zeros(3)))
         return optimizer
     assert worst(updates(make, "float32"), tmp_path) == 0
 
@@ -260,7 +263,8 @@ def test_state_moves(name, tmp_path):
 
 
 def test_docs_list_what_is_supported():
-    classes = subprocess.run([PROGRAM, "list"], capture_output=True, text=True, check=True).stdout.split()
+    classes = subprocess.run([PROGRAM, "list"], capture_output=True, text=True,
+                             check=True).stdout.split()
     assert set(promised()) == set(classes)
     assert set(classes) == set(CLASSES) | {"GroupAdaGrad"}
     registered = {kind.__name__ for kind in opt.Optimizer.opt_registry.values()}
@@ -271,7 +275,8 @@ def test_docs_have_the_matrix():
     """What MXNet can do and we cannot must be known before anything is trained: no cell says
     otherwise."""
     lines = optimizer_matrix.table()
-    allowed = {optimizer_matrix.EQUAL, optimizer_matrix.WIDENED, optimizer_matrix.FAILS, optimizer_matrix.GIVEN}
+    allowed = {optimizer_matrix.EQUAL, optimizer_matrix.WIDENED, optimizer_matrix.FAILS,
+               optimizer_matrix.GIVEN}
     wrong = [line for line in lines[2:] if not set(line.strip("| ").split(" | ")[2:]) <= allowed]
     assert not wrong, wrong
     assert optimizer_matrix.page(lines) == optimizer_matrix.PAGE.read_text(), \
@@ -285,8 +290,8 @@ def refusal(make, dtype="float32", dense=True):
         script.dense(0, np.ones((3, 2)))
     else:
         script.rows(0, np.array([1]), np.ones((1, 2)))
-    run = subprocess.run([PROGRAM, "/dev/stdin", "/dev/null"], input=script.bytes(), capture_output=True,
-                         timeout=60)
+    run = subprocess.run([PROGRAM, "/dev/stdin", "/dev/null"], input=script.bytes(),
+                         capture_output=True, timeout=60)
     assert run.returncode != 0
     return run.stderr.decode()
 

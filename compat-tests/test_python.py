@@ -30,11 +30,11 @@ def test_a_job_without_preload(name):
 def test_beside_preloaded_nodes():
     """It does nothing where LD_PRELOAD was there before."""
     name = "dist_sync"
-    cluster = harness.run("by_package.py", CASES[name].script, *CASES[name].args, library=OURS, whole=True,
-                          env={**CASES[name].env, "PYTHONPATH": PATH,
-                               # Would fail, if it were looked for.
-                               "PSLITE_LIBRARY": "/nonexistent"},
-                          node_env={"worker1": BY_PACKAGE})
+    env = {**CASES[name].env, "PYTHONPATH": PATH,
+           # Would fail, if it were looked for.
+           "PSLITE_LIBRARY": "/nonexistent"}
+    cluster = harness.run("by_package.py", CASES[name].script, *CASES[name].args, library=OURS,
+                          whole=True, env=env, node_env={"worker1": BY_PACKAGE})
     assert cluster.digests == stock_digests(name), cluster.describe()
 
 
@@ -103,8 +103,9 @@ def test_a_missing_library_names_the_places(checkout):
     assert re.search(r"^  libpslite_mxnet\.so: cannot open", tried, re.M), text
 
 
-@pytest.mark.parametrize("content,said", [(None, "no such file"), (b"no library", "header|too short"),
-                                          ("another", "no functions of ps-lite")])
+@pytest.mark.parametrize("content,said", [
+    (None, "no such file"), (b"no library", "header|too short"),
+    ("another", "no functions of ps-lite")])
 def test_a_wrong_path_is_named(tmp_path, content, said):
     """PSLITE_LIBRARY alone counts if it is set: no other place is looked at."""
     path = tmp_path / "libpslite_mxnet.so"
@@ -135,7 +136,8 @@ def test_a_wheel_that_exports_nothing(tmp_path):
     place(harness.ROOT / "Cargo.toml", tmp_path / "mxnet/libmxnet.so")
     (tmp_path / "mxnet/__init__.py").write_text("raise RuntimeError('it was imported')")
     text = python(WHERE, f"{tmp_path}:{PACKAGE}", PSLITE_LIBRARY=str(harness.LIBRARY))
-    assert f"ImportError: pslite.preload has no effect on {tmp_path}/mxnet/libmxnet.so" in text, text
+    assert f"ImportError: pslite.preload has no effect on {tmp_path}/mxnet/libmxnet.so" in text, (
+        text)
 
 
 def test_an_environment_without_mxnet(tmp_path):

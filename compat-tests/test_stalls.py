@@ -22,14 +22,15 @@ def test_a_server_says_for_whom_a_round_waits():
     assert 1 <= len(said) <= 3, cluster.describe()
     # Processes get their ranks in the order in which they register.
     err = {node.result["rank"]: node.err for node in cluster.workers}
-    assert re.search(r"a pu(sh|ll) \(request \d+\) has waited \d s for server 0 \(id 8, ", err[0]), cluster.describe()
+    waits = r"a pu(sh|ll) \(request \d+\) has waited \d s for server 0 \(id 8, "
+    assert re.search(waits, err[0]), cluster.describe()
     assert "has waited" not in err[1], cluster.describe()
 
 
 def test_nodes_that_wait_for_each_other_are_named():
     """Stock stands still and says nothing."""
-    circle = (r"nodes wait for each other: a barrier of all workers \(group 4\) waits for worker 0 .*, "
-              r"which is in round 1 of key 3 at server 0 .*; .* waits for worker 1 ")
+    circle = (r"nodes wait for each other: a barrier of all workers \(group 4\) waits for worker 0 "
+              r".*, which is in round 1 of key 3 at server 0 .*; .* waits for worker 1 ")
     with stalls("circle") as cluster:
         cluster.start()
         scheduler = cluster.nodes["scheduler"]

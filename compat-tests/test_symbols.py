@@ -20,7 +20,8 @@ SCRIPT = harness.ROOT / "scripts/symbol-table"
 def load_script():
     sys.dont_write_bytecode = True
     loader = importlib.machinery.SourceFileLoader("symbol_table", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("symbol_table", loader))
+    spec = importlib.util.spec_from_loader("symbol_table", loader)
+    module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
 
@@ -30,7 +31,8 @@ table = load_script()
 
 @pytest.fixture(scope="module")
 def wheel():
-    site = subprocess.run([harness.PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"],
+    site = subprocess.run([harness.PYTHON, "-c",
+                           "import sysconfig; print(sysconfig.get_path('platlib'))"],
                           check=True, text=True, stdout=subprocess.PIPE, timeout=30).stdout.strip()
     return table.Elf(f"{site}/mxnet/libmxnet.so")
 

@@ -75,7 +75,8 @@ def test_with_stock_nodes_it_is_the_stock_wire(stock):
         assert "stock wire" not in node.err, node.describe()
 
 
-@pytest.mark.parametrize("setting", [{"PS_RESEND": "1"}, {"DMLC_LOCAL": "1"}, {"PSLITE_LEVEL": "stock"}],
+@pytest.mark.parametrize("setting",
+                         [{"PS_RESEND": "1"}, {"DMLC_LOCAL": "1"}, {"PSLITE_LEVEL": "stock"}],
                          ids=lambda setting: next(iter(setting)))
 def test_what_is_about_the_stock_wire_has_it(setting):
     assert_carried(run_case("dist_sync", OURS, env={"PS_VERBOSE": "1", **setting}), "zmq")
@@ -117,7 +118,8 @@ def test_a_range_without_a_port_for_it():
 def test_several_connections_to_each_peer(connections, tmp_path):
     """Each server makes several, each worker one. The result is the same."""
     own = {"PSLITE_CONNECTIONS": str(connections)}
-    cluster = run_case("dist_sync", OURS, env=over("tcp", {"PSLITE_METRICS": f"{tmp_path}/%r.jsonl:60"}),
+    cluster = run_case("dist_sync", OURS,
+                       env=over("tcp", {"PSLITE_METRICS": f"{tmp_path}/%r.jsonl:60"}),
                        node_env={"server": own})
     assert cluster.digests == stock_digests("dist_sync"), cluster.describe()
     assert_carried(cluster, "tcp")
@@ -186,7 +188,8 @@ def cut_tcp(ports):
     """Resets all connections to these ports; how many."""
     cut = 0
     for port in ports:
-        done = subprocess.run(["ss", "-H", "-t", "-K", "state", "established", "dport", f"= :{port}"],
+        done = subprocess.run(["ss", "-H", "-t", "-K", "state", "established", "dport",
+                               f"= :{port}"],
                               capture_output=True, text=True, check=False)
         cut += len(done.stdout.splitlines())
     return cut

@@ -78,7 +78,8 @@ def is_ours(finding):
     """True if a frame of the finding is in pslite: by its function, or by the name of its library.
 
     Folders do not count: the wheel's own frames lie below the checkout, which may have any name."""
-    for function, place in re.findall(r"^ +(?:at|by) 0x[0-9A-F]+: (.*?)(?: \((?:in )?([^()]*)\))?$", finding, re.M):
+    for function, place in re.findall(r"^ +(?:at|by) 0x[0-9A-F]+: (.*?)(?: \((?:in )?([^()]*)\))?$",
+                                      finding, re.M):
         if "pslite" in function or Path(place).name == LIBRARY.name:
             return True
     return False

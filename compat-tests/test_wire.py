@@ -83,10 +83,11 @@ NOTHING = {"meta": b"", "control": b"", "node": b""}
 
 # What ours sends itself, with values as in a job between nodes of ours.
 OUR_FIELDS = {
-    "meta": (field(100, 7) + field(101, b"the request failed") + field(102, field(2, 16) + field(3, 32))
+    "meta": (field(100, 7) + field(101, b"the request failed")
+             + field(102, field(2, 16) + field(3, 32))
              + field(103, field(1, 3) + field(2, 9))),
-    "control": field(100, field(1, 3) + field(2, 9) + field(3, 0) + field(4, b"text")) + field(101, 9)
-    + field(102, field(1, 1) + field(2, 5)),
+    "control": (field(100, field(1, 3) + field(2, 9) + field(3, 0) + field(4, b"text"))
+                + field(101, 9) + field(102, field(1, 1) + field(2, 5))),
     "node": field(100, 1) + field(101, 2**64 - 1),
 }
 
@@ -241,7 +242,8 @@ def comparable(message):
 
 def comparable_node(fields):
     unlike = (4, 10) if fields[2] == [1] else (4,)
-    return {number: values for number, values in fields.items() if number < 100 and number not in unlike}
+    return {number: values
+            for number, values in fields.items() if number < 100 and number not in unlike}
 
 
 def job(extra, scheduler, server):
@@ -292,7 +294,8 @@ def test_stock_skips_the_fields_that_ours_sends():
     assert len(answers) == 10
 
 
-@pytest.mark.parametrize("scheduler,server", [(STOCK, STOCK), (OURS, OURS), (STOCK, OURS), (OURS, STOCK)])
+@pytest.mark.parametrize("scheduler,server",
+                         [(STOCK, STOCK), (OURS, OURS), (STOCK, OURS), (OURS, STOCK)])
 def test_fields_of_later_versions_are_skipped(scheduler, server):
     assert job(LATER_FIELDS, scheduler, server) == plain(scheduler, server)
 

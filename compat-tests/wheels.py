@@ -29,7 +29,8 @@ import harness  # noqa: E402
 from cases import CASES  # noqa: E402
 from harness import OURS, STOCK  # noqa: E402
 
-VERSIONS = ("1.6.0", "1.7.0.post1", "1.7.0.post2", "1.8.0", "1.8.0.post0", "1.9.0", "1.9.1", "2.0.0b1")
+VERSIONS = ("1.6.0", "1.7.0.post1", "1.7.0.post2", "1.8.0", "1.8.0.post0", "1.9.0", "1.9.1",
+            "2.0.0b1")
 # Of these the first is what every version can be expected to run.
 JOBS = ("server_sgd_momentum", "row_sparse", "dist_sync", "trainer_server")
 GUARD = harness.ROOT / "ffi/mxnet/cpp/guard.cc"
@@ -40,7 +41,8 @@ LIMIT = 45
 def symbol_table():
     path = str(harness.ROOT / "scripts/symbol-table")
     loader = importlib.machinery.SourceFileLoader("symbol_table", path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("symbol_table", loader))
+    spec = importlib.util.spec_from_loader("symbol_table", loader)
+    module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
 
@@ -106,7 +108,8 @@ def loaded(path, names, env):
     code = ("import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); "
             "print(*[name for name in sys.argv[2:] if hasattr(library, name)])")
     return subprocess.run([harness.PYTHON, "-c", code, str(path), *names], check=True, text=True,
-                          env={**os.environ, **env}, timeout=60, stdout=subprocess.PIPE).stdout.split()
+                          env={**os.environ, **env}, timeout=60,
+                          stdout=subprocess.PIPE).stdout.split()
 
 
 def by_package(env):
@@ -117,7 +120,8 @@ def by_package(env):
                                "PSLITE_LIBRARY": str(harness.LIBRARY)}, stderr=subprocess.PIPE)
     if done.returncode == 0:
         return "accepts it"
-    return "refuses it" if "ImportError: pslite.preload has no effect on" in done.stderr else "FAILED"
+    return ("refuses it" if "ImportError: pslite.preload has no effect on" in done.stderr
+            else "FAILED")
 
 
 def run(job, library, env):
@@ -127,7 +131,8 @@ def run(job, library, env):
 
 
 def ended_well(cluster):
-    return all(not n.hung and n.returncode == 0 for n in cluster.nodes.values()) and all(cluster.results)
+    return (all(not n.hung and n.returncode == 0 for n in cluster.nodes.values())
+            and all(cluster.results))
 
 
 def why_failed(cluster):
@@ -136,7 +141,8 @@ def why_failed(cluster):
         for line in node.output.splitlines():
             if re.match(r"(OSError|\w*Error|.*MXNetError)\b", line):
                 return f"{node.name}: {line.strip()}"
-    return ", ".join(f"{n.name} {'hung' if n.hung else n.returncode}" for n in cluster.nodes.values())
+    return ", ".join(f"{n.name} {'hung' if n.hung else n.returncode}"
+                     for n in cluster.nodes.values())
 
 
 def refusals(cluster):
@@ -151,7 +157,8 @@ def outcome(stock, ours):
     if not ended_well(stock):
         return f"not comparable: the wheel alone fails ({why_failed(stock)})", True
     # With PS_VERBOSE every node of ours writes lines that begin so.
-    served = [bool(re.search(r"^\[\d\d:\d\d:\d\d\] pslite: ", n.err, re.M)) for n in ours.nodes.values()]
+    served = [bool(re.search(r"^\[\d\d:\d\d:\d\d\] pslite: ", n.err, re.M))
+              for n in ours.nodes.values()]
     if all(refusals(ours)):
         return "refused by every process with a message", True
     if not ended_well(ours):
@@ -186,7 +193,8 @@ def try_version(version, folder, verbose):
 
 
 def report(rows):
-    lines = ["| mxnet | marks | jobs with `LD_PRELOAD` | `import pslite.preload` |", "|---|---|---|---|"]
+    lines = ["| mxnet | marks | jobs with `LD_PRELOAD` | `import pslite.preload` |",
+             "|---|---|---|---|"]
     for version, said, outcomes, package, _ in rows:
         by_outcome = {}
         for job, text in outcomes.items():

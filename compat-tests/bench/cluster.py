@@ -164,7 +164,8 @@ def environment(role, workers, servers, kind, port):
 def carrier(pid):
     """What carries a process's data by our native data plane, as the system sees it; None without
     it."""
-    threads = {task.joinpath("comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()}
+    threads = {task.joinpath("comm").read_text().strip()
+               for task in Path(f"/proc/{pid}/task").iterdir()}
     if NATIVE_THREAD not in threads:
         return None
     return SHM if RING in Path(f"/proc/{pid}/maps").read_text() else TCP
@@ -178,4 +179,5 @@ def memory(pid):
     raise Failed(f"process {pid} is gone")
 
 
-__all__ = ["APART", "Cluster", "Failed", "KINDS", "LIBRARY", "RAW", "SHM", "STOCK", "TCP", "ZMQ", "memory"]
+__all__ = ["APART", "Cluster", "Failed", "KINDS", "LIBRARY", "RAW", "SHM", "STOCK", "TCP", "ZMQ",
+           "memory"]

@@ -65,15 +65,16 @@ def resident(pid):
 
 def one(mode, keys, servers):
     """What one job took."""
-    job = Cluster("many_keys.py", args=(keys, FLOATS, ROUNDS), workers=WORKERS, servers=servers, timeout=LIMIT,
-                  **MODES[mode])
+    job = Cluster("many_keys.py", args=(keys, FLOATS, ROUNDS), workers=WORKERS, servers=servers,
+                  timeout=LIMIT, **MODES[mode])
     with job:
         job.start()
         for worker in job.workers:
             if not worker.wait_for('"rested"', LIMIT):
                 sys.exit(job.describe())
         time.sleep(SETTLE)
-        memory = {role: max(resident(node.pid) for node in job.of(role)) for role in ("scheduler", "server", "worker")}
+        memory = {role: max(resident(node.pid) for node in job.of(role))
+                  for role in ("scheduler", "server", "worker")}
         scheduler = job.nodes["scheduler"]
         before = cpu(scheduler.pid), time.monotonic()
         time.sleep(REST)
@@ -86,8 +87,8 @@ def one(mode, keys, servers):
         results = job.results
         if not all(result["right"] for result in results):
             sys.exit(job.describe())
-    return {"init": max(result["init"] for result in results), "end": end, "rest": rest, "memory": memory,
-            "round": max(result["rounds"][-1] for result in results)}
+    return {"init": max(result["init"] for result in results), "end": end, "rest": rest,
+            "memory": memory, "round": max(result["rounds"][-1] for result in results)}
 
 
 def measure(options):
@@ -103,9 +104,10 @@ def measure(options):
                 found["by_key"] = {role: (bytes_ - few[mode][role]) / options.keys
                                    for role, bytes_ in found["memory"].items()}
                 taken.setdefault((servers, mode), []).append(found)
-                print(f"{time.strftime('%H:%M:%S')} {WORKERS}x{servers} {mode}: init {found['init']:.2f} s, round "
-                      f"{found['round']:.2f} s, end {found['end']:.2f} s, scheduler at rest {found['rest']:.1%} of a "
-                      f"core, bytes a key {({role: round(n) for role, n in found['by_key'].items()})}",
+                print(f"{time.strftime('%H:%M:%S')} {WORKERS}x{servers} {mode}: init "
+                      f"{found['init']:.2f} s, round {found['round']:.2f} s, end "
+                      f"{found['end']:.2f} s, scheduler at rest {found['rest']:.1%} of a core, "
+                      f"bytes a key {({role: round(n) for role, n in found['by_key'].items()})}",
                       file=sys.stderr, flush=True)
     return taken
 
@@ -133,9 +135,11 @@ def missed(taken, servers):
     for what in ("init", "end"):
         ratio = middle(elastic, what) / middle(static, what)
         if ratio > TIMES:
-            yield f"{WORKERS}x{servers}: {what} takes {ratio:.2f} times the static job's, at most {TIMES}"
+            yield (f"{WORKERS}x{servers}: {what} takes {ratio:.2f} times the static job's, "
+                   f"at most {TIMES}")
     if middle(elastic, "rest") > CORE:
-        yield f"{WORKERS}x{servers}: the scheduler at rest takes {middle(elastic, 'rest'):.1%} of a core"
+        part = middle(elastic, "rest")
+        yield f"{WORKERS}x{servers}: the scheduler at rest takes {part:.1%} of a core"
     for role in ("scheduler", "server", "worker"):
         more = beside_values(elastic, role, servers)
         if role == "worker":  # MXNet's arrays are there in a static job too, and in stock's.
@@ -146,19 +150,23 @@ def missed(taken, servers):
 
 def table(taken, options):
     """For the page."""
-    rows = [f"{options.keys:,} keys of {FLOATS} floats, {options.times} job{'s' * (options.times > 1)} of each kind in "
-            f"turn, medians. {machine()}", "",
-            "| job | | init | round | end | scheduler at rest | bytes a key: scheduler | server | worker |",
+    jobs = f"{options.times} job{'s' * (options.times > 1)} of each kind in turn"
+    rows = [f"{options.keys:,} keys of {FLOATS} floats, {jobs}, medians. {machine()}", "",
+            "| job | | init | round | end | scheduler at rest "
+            "| bytes a key: scheduler | server | worker |",
             "|---|---|---|---|---|---|---|---|---|"]
     for (servers, mode), found in taken.items():
         numbers = [f"{middle(found, what):.2f} s" for what in ("init", "round", "end")]
         numbers.append(f"{middle(found, 'rest'):.1%} of a core")
-        numbers += [f"{middle(found, 'by_key', role):.0f}" for role in ("scheduler", "server", "worker")]
+        numbers += [f"{middle(found, 'by_key', role):.0f}"
+                    for role in ("scheduler", "server", "worker")]
         rows.append(f"| {WORKERS}x{servers} | {mode} | " + " | ".join(numbers) + " |")
     for servers in options.servers:
         static, elastic = taken[servers, "static"], taken[servers, "elastic"]
-        ratios = [f"{middle(elastic, what) / middle(static, what):.2f}" for what in ("init", "round", "end")]
-        rows.append(f"| {WORKERS}x{servers} | elastic / static | " + " | ".join(ratios) + " | | | | |")
+        ratios = [f"{middle(elastic, what) / middle(static, what):.2f}"
+                  for what in ("init", "round", "end")]
+        rows.append(f"| {WORKERS}x{servers} | elastic / static | " + " | ".join(ratios)
+                    + " | | | | |")
     return "\n".join(rows)
 
 
@@ -167,14 +175,18 @@ def main():
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--servers", type=int, nargs="+", default=[2, 8])
     parser.add_argument("--times", type=int, default=3, help="jobs of each kind")
-    parser.add_argument("--stock", action="store_true", help="stock's jobs too (slow: a key takes it a millisecond)")
+    parser.add_argument("--stock", action="store_true",
+                        help="stock's jobs too (slow: a key takes it a millisecond)")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
-    parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true",
+                        help="write the table into docs/benchmarks.md")
     options = parser.parse_args()
     taken = measure(options)
     CACHE.mkdir(parents=True, exist_ok=True)
-    raw = [{"servers": servers, "mode": mode, "jobs": found} for (servers, mode), found in taken.items()]
-    (CACHE / "keys.json").write_text(json.dumps({"machine": machine(), "keys": options.keys, "jobs": raw}, indent=1))
+    raw = [{"servers": servers, "mode": mode, "jobs": found}
+           for (servers, mode), found in taken.items()]
+    record = {"machine": machine(), "keys": options.keys, "jobs": raw}
+    (CACHE / "keys.json").write_text(json.dumps(record, indent=1))
     text = table(taken, options)
     print(text)
     if options.docs:

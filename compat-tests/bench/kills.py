@@ -83,7 +83,8 @@ class Watch:
 
     def times(self, node, pattern, since=0.0):
         """When it wrote such lines, from a time on."""
-        return [at for at, line in self._lines.get(node, []) if at >= since and re.search(pattern, line)]
+        return [at for at, line in self._lines.get(node, [])
+                if at >= since and re.search(pattern, line)]
 
     def until(self, condition):
         limit = time.monotonic() + LIMIT
@@ -164,7 +165,8 @@ def trial(kind, optimizer, seed, number):
     make, kill = KINDS[kind]
     # The same moment for each optimizer.
     numbers = random.Random(f"{seed} {kind} {number}")
-    found = {"kind": kind, "optimizer": optimizer, "number": number, "found": None, "recovered": None}
+    found = {"kind": kind, "optimizer": optimizer, "number": number, "found": None,
+             "recovered": None}
     rounds = ROUNDS[kind]
     expected = undisturbed(optimizer, rounds=rounds)
     with CHOOSING:
@@ -179,18 +181,23 @@ def trial(kind, optimizer, seed, number):
         finally:
             watch.close()
         if found["wrong"]:
-            print(f"{kind} {number}, {optimizer}: {found['wrong']}\n{job.describe()}", file=sys.stderr)
+            print(f"{kind} {number}, {optimizer}: {found['wrong']}\n{job.describe()}",
+                  file=sys.stderr)
     return found
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--servers", type=int, default=50, help="moments at which a server is killed")
-    parser.add_argument("--schedulers", type=int, default=20, help="moments at which the scheduler is")
+    parser.add_argument("--servers", type=int, default=50,
+                        help="moments at which a server is killed")
+    parser.add_argument("--schedulers", type=int, default=20,
+                        help="moments at which the scheduler is")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
-    parser.add_argument("--jobs", type=int, default=1, help="at a time: 1", choices=range(1, 65), metavar="N")
+    parser.add_argument("--jobs", type=int, default=1, help="at a time: 1", choices=range(1, 65),
+                        metavar="N")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
-    parser.add_argument("--docs", action="store_true", help="write the table into docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true",
+                        help="write the table into docs/benchmarks.md")
     options = parser.parse_args()
     if not LIBRARY.is_file():
         parser.error(f"no {LIBRARY}: run cargo build --release, or set PSLITE_LIBRARY")
@@ -209,10 +216,13 @@ def main():
     with ThreadPoolExecutor(options.jobs) as pool:
         for one in pool.map(lambda word: trial(*word), words):
             trials.append(one)
-            print(f"{time.strftime('%H:%M:%S')} {kills_report.line(one)}", file=sys.stderr, flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {kills_report.line(one)}", file=sys.stderr,
+                  flush=True)
     CACHE.mkdir(parents=True, exist_ok=True)
-    (CACHE / "kills.json").write_text(json.dumps({"seed": options.seed, "trials": trials}, indent=1))
-    text = f"{machine()} Seed {options.seed}, {options.jobs} at a time.\n\n{kills_report.table(trials)}"
+    record = {"seed": options.seed, "trials": trials}
+    (CACHE / "kills.json").write_text(json.dumps(record, indent=1))
+    how = f"{machine()} Seed {options.seed}, {options.jobs} at a time."
+    text = f"{how}\n\n{kills_report.table(trials)}"
     print(text)
     wrong = [one for one in trials if one["wrong"]]
     if options.docs and not wrong:

@@ -40,9 +40,11 @@ from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
 from tensors import FLOAT, huge as huge_model, resnet50  # noqa: E402
 
-#: Bytes of the tensors of each set (mxkv.py). The server of the large tensor of `huge` has half of the model at first, and
-#: gives away a quarter; with a larger one no placement within 20 % of the best moves less than 0.3 of the model.
-TENSORS = {name: [FLOAT * size for size in sizes()] for name, sizes in (("resnet50", resnet50), ("huge", huge_model))}
+#: Bytes of the tensors of each set (mxkv.py). The server of the large tensor of `huge` has half of
+#: the model at first, and gives away a quarter; with a larger one no placement within 20 % of the
+#: best moves less than 0.3 of the model.
+TENSORS = {name: [FLOAT * size for size in sizes()]
+           for name, sizes in (("resnet50", resnet50), ("huge", huge_model))}
 SIZES = {name: sum(sizes) for name, sizes in TENSORS.items()}
 MODEL = SIZES["resnet50"]
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
@@ -108,7 +110,8 @@ class Bench:
     def bounds(self, tensors="resnet50"):
         """What no round of each cluster can beat: servers of ours keep copies. And the same if
         pulls wait for pushes."""
-        return limits(tensors, self.workers, dict.fromkeys(self.kinds, self.servers), self.kinds.values())
+        return limits(tensors, self.workers, dict.fromkeys(self.kinds, self.servers),
+                      self.kinds.values())
 
     def one(self, name, tensors="resnet50"):
         """Seconds of one round."""
@@ -120,7 +123,8 @@ class Bench:
         moved = len(self.clusters[OURS].moved()) if OURS in self.clusters else 0
         found = {name: [self.one(name, tensors)] for name in self.clusters}  # connections, buffers
         for name in found.keys() & {OURS, SINGLE}:
-            found[name] += [self.one(name, tensors) for _ in range(options.settle if settle is None else settle)]
+            found[name] += [self.one(name, tensors)
+                            for _ in range(options.settle if settle is None else settle)]
         rounds, cores = ({name: [] for name in self.clusters} for _ in range(2))
         for _ in range(options.rounds):
             for name in self.clusters:
@@ -128,7 +132,8 @@ class Bench:
                 rounds[name].append(self.one(name, tensors))
                 cores[name].append((busy() - before) / (time.monotonic() - begin))
         moved = self.clusters[OURS].moved()[moved:] if OURS in self.clusters else []
-        return {"rounds": rounds, "before": found, "cores": {name: mean(used) for name, used in cores.items()},
+        return {"rounds": rounds, "before": found,
+                "cores": {name: mean(used) for name, used in cores.items()},
                 "moved": [megabytes * 1e6 / SIZES[tensors] for megabytes in moved]}
 
     def end(self):
@@ -147,7 +152,8 @@ def limits(tensors, workers, servers, chosen):
     """T*, and the shortest round with pulls that wait, with each cluster's servers."""
     def each(of, what):
         return {kind.name: of(what, workers, servers[kind.name], kind.copies) for kind in chosen}
-    return {"bounds": each(model.bound, SIZES[tensors]), "pipelined": each(model.pipelined, TENSORS[tensors])}
+    return {"bounds": each(model.bound, SIZES[tensors]),
+            "pipelined": each(model.pipelined, TENSORS[tensors])}
 
 
 @contextmanager
@@ -169,15 +175,17 @@ def wire(options):
     with Lab(hosts(**rates), options.congestion) as lab:
         named = {role: [host for name, host in lab.hosts.items() if name.startswith(role)]
                  for role in ("worker", "server")}
-        into = {host: subprocess.Popen(host.command(
-            [sys.executable, "-u", GOODPUT, "serve", host.address, 7000, 4, 5]), stdout=subprocess.PIPE, text=True)
-            for host in named["worker"] + named["server"]}
+        into = {}
+        for host in named["worker"] + named["server"]:
+            serve = [sys.executable, "-u", GOODPUT, "serve", host.address, 7000, 4, 5]
+            into[host] = subprocess.Popen(host.command(serve), stdout=subprocess.PIPE, text=True)
         for process in into.values():
             process.stdout.readline()
         before = busy()
         for source, target in (("worker", "server"), ("server", "worker")):
             for host in named[source]:
-                host.popen([sys.executable, GOODPUT, "send", "7000", *(peer.address for peer in named[target])])
+                host.popen([sys.executable, GOODPUT, "send", "7000",
+                            *(peer.address for peer in named[target])])
         begin = time.monotonic()
         rows = []
         for host, process in into.items():
@@ -196,7 +204,8 @@ def busy():
 
 
 def still(options, workers, servers):
-    with bench(both(workers, options), both(servers, options), options, kinds(options, single=True)) as job:
+    with bench(both(workers, options), both(servers, options), options,
+               kinds(options, single=True)) as job:
         found = job.in_turn(options)
         job.end()
         return {"phases": [{"title": "", **job.bounds(), **found}]}
@@ -224,10 +233,12 @@ def equal(options):
 def draw(options):
     """The servers' rates in each phase, and the changes that set them."""
     numbers = random.Random(options.seed)
-    drawn = [both([round(numbers.uniform(50, 400)) for _ in range(4)], options) for _ in range(options.phases)]
-    timed = [changes.Timed(options.period * phase, tuple(
-        changes.Rate(f"server{index}", rates) for index, rates in enumerate(servers)), f"phase {phase + 1}")
-        for phase, servers in enumerate(drawn)]
+    drawn = [both([round(numbers.uniform(50, 400)) for _ in range(4)], options)
+             for _ in range(options.phases)]
+    timed = []
+    for phase, servers in enumerate(drawn):
+        rates = tuple(changes.Rate(f"server{index}", rate) for index, rate in enumerate(servers))
+        timed.append(changes.Timed(options.period * phase, rates, f"phase {phase + 1}"))
     return drawn, timed
 
 
@@ -237,7 +248,8 @@ def redrawn(options):
     workers = both([400] * 4, options)
     chosen = kinds(options)
     phases = [{"title": "/".join(str(rates) for rates in servers), "rounds": {},
-               **limits("resnet50", workers, {kind.name: servers for kind in chosen}, chosen)} for servers in drawn]
+               **limits("resnet50", workers, {kind.name: servers for kind in chosen}, chosen)}
+              for servers in drawn]
     whole = {}
     with bench(workers, drawn[0], options, chosen) as job:
         for name in job.clusters:
@@ -291,7 +303,8 @@ def slowed(options):
         phases.append({"title": "nothing", **job.bounds(), **job.in_turn(options, settle=1)})
         work = per_round(before, processor(job), phases[-1])
         # 30 % of a core may be more than it ever uses.
-        used = LEFT * max(work[name] / mean(rounds) for name, rounds in phases[-1]["rounds"].items())
+        used = LEFT * max(work[name] / mean(rounds)
+                          for name, rounds in phases[-1]["rounds"].items())
         slow = list(servers)
         slow[LOWERED] = Rates.both(servers[LOWERED].up / 4)
         job.set_servers(slow)
@@ -302,8 +315,8 @@ def slowed(options):
             job.lab.host(f"server{SLOWED}").cores = cores
             left = {name: with_cores(servers, SLOWED, work[name] / cores) for name in job.kinds}
             found = limits("resnet50", workers, left, job.kinds.values())
-            phases.append({"title": f"one server's processor cut to {LEFT:.0%} of {what} ({cores:.3f})",
-                           "work": work, **found, **job.in_turn(options)})
+            title = f"one server's processor cut to {LEFT:.0%} of {what} ({cores:.3f})"
+            phases.append({"title": title, "work": work, **found, **job.in_turn(options)})
         job.lab.host(f"server{SLOWED}").cores = None
         job.end()
     return {"phases": phases}
@@ -326,7 +339,8 @@ def processor(job):
     def used(pid):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / tick
-    return {name: [used(pid) for pid in cluster.pids()["server"]] for name, cluster in job.clusters.items()}
+    return {name: [used(pid) for pid in cluster.pids()["server"]]
+            for name, cluster in job.clusters.items()}
 
 
 def per_round(before, after, phase):
@@ -354,19 +368,26 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="default: all")
     parser.add_argument("--rounds", type=int, help="default: 5; of equal 200")
-    parser.add_argument("--settle", type=int, default=8, help="rounds of ours before those that count: 8")
+    parser.add_argument("--settle", type=int, default=8,
+                        help="rounds of ours before those that count: 8")
     parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
     parser.add_argument("--phases", type=int, default=5, help="of redrawn")
     parser.add_argument("--period", type=float, default=60, help="of redrawn, in seconds")
     parser.add_argument("--seed", type=int, default=1, help="of redrawn")
-    parser.add_argument("--congestion", default=CONGESTION, help="TCP's algorithm; default: %(default)s")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what the processes wrote, in CASE/CLUSTER; 0 is the scheduler")
-    parser.add_argument("--stock-only", action="store_true", help="no ratio: for work on this itself")
+    parser.add_argument("--congestion", default=CONGESTION,
+                        help="TCP's algorithm; default: %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                        help="environment of ours")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER",
+                        help="keep what the processes wrote, in CASE/CLUSTER; 0 is the scheduler")
+    parser.add_argument("--stock-only", action="store_true",
+                        help="no ratio: for work on this itself")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
-    parser.add_argument("--docs", action="store_true", help="write the tables of these cases into docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true",
+                        help="write the tables of these cases into docs/benchmarks.md")
     options = parser.parse_args()
-    given = {name: getattr(options, name) for name in ("rounds", "settle", "phases", "period", "seed")}
+    given = {name: getattr(options, name)
+             for name in ("rounds", "settle", "phases", "period", "seed")}
     options.words = " ".join(f"--{name} {value}" for name, value in given.items()
                              if value != parser.get_default(name))
     options.cases = options.cases or list(CASES)
@@ -406,7 +427,8 @@ def main():
     except Interrupted as interrupted:
         return interrupted.code
     CACHE.mkdir(parents=True, exist_ok=True)
-    how = {name: value for name, value in vars(options).items() if name not in ("cases", "case", "logs", "docs", "gate")}
+    how = {name: value for name, value in vars(options).items()
+           if name not in ("cases", "case", "logs", "docs", "gate")}
     (CACHE / "lab.json").write_text(json.dumps({"options": how, "cases": found}, indent=1))
     tables = "\n\n".join([machine(), lab_report.text(found, options.scale)])
     print(tables)

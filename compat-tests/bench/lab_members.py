@@ -31,8 +31,8 @@ class Members:
     def ask(self, *words):
         """Starts the operator's program on the scheduler's host."""
         command = self._lab.host("scheduler").command([PROGRAM, *words, "--scheduler", self._root])
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                env=self._cluster.environment("worker"))
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, env=self._cluster.environment("worker"))
 
     def pieces(self):
         """How many pieces each server has, by id."""
@@ -51,11 +51,13 @@ class Members:
         host = self._lab.host(f"spare{index}")
         number = len(self._cluster.pids()["server"])
         said = self._cluster.add_server(host.command([PROGRAM, "server", "--join", self._root]),
-                                        {"DMLC_NODE_HOST": host.address, **self._settings, "PS_VERBOSE": "1"})
+                                        {"DMLC_NODE_HOST": host.address, **self._settings,
+                                         "PS_VERBOSE": "1"})
         limit = time.monotonic() + STARTING
         while "serve\n" not in said.read_text(errors="replace"):
             if time.monotonic() > limit:
-                raise Failed(f"server {number} does not serve:\n{said.read_text(errors='replace')[-2000:]}")
+                tail = said.read_text(errors="replace")[-2000:]
+                raise Failed(f"server {number} does not serve:\n{tail}")
             time.sleep(0.1)
         return lambda: bool(self.pieces().get(8 + 2 * number))
 
@@ -82,8 +84,10 @@ def run(job, name, settings):
         job.one(name)
     before = [job.one(name) for _ in range(STEADY)]
     found = []
-    for what, change in (("2 to 3 servers", lambda: members.join(0)), ("3 to 4", lambda: members.join(1)),
-                         ("4 to 3", lambda: members.drain(3)), ("3 to 2", lambda: members.drain(0))):
+    for what, change in (("2 to 3 servers", lambda: members.join(0)),
+                         ("3 to 4", lambda: members.join(1)),
+                         ("4 to 3", lambda: members.drain(3)),
+                         ("3 to 2", lambda: members.drain(0))):
         done = change()
         during = [job.one(name)]
         while not done():

@@ -57,7 +57,8 @@ def ratio(phase):
 def reached(phase, least):
     """Which round of ours since the change was the first with that eta; None: none was."""
     rounds = phase.get("before", {}).get(OURS, []) + phase["rounds"].get(OURS, [])
-    good = (number for number, took in enumerate(rounds, 1) if phase["bounds"][OURS] / took >= least)
+    good = (number for number, took in enumerate(rounds, 1)
+            if phase["bounds"][OURS] / took >= least)
     return next(good, None)
 
 
@@ -80,13 +81,14 @@ def bars(found):
             at_least(f"{TITLES[case]}: eta", ETA, eta(phase, OURS))
             at_least(f"{TITLES[case]}, without copies: eta", ETA, eta(phase, SINGLE))
     result += _redrawn(found.get("redrawn")) + _equal(found.get("equal"))
-    for phase in found.get("huge", {}).get("phases", []) + found.get("slowed", {}).get("phases", []):
+    huge, slowed = (found.get(case, {}).get("phases", []) for case in ("huge", "slowed"))
+    for phase in huge + slowed:
         if not phase["title"].startswith("nothing"):
             result += _near(phase) + _moved(phase)
     for change in found.get("members", {}).get("changes", ()):
         value = change["longest"] / change["usual"]
-        result.append(Bar(f"{change['what']}: the longest round by the usual one", f"at most {TWICE}", value,
-                          value <= TWICE))
+        result.append(Bar(f"{change['what']}: the longest round by the usual one",
+                          f"at most {TWICE}", value, value <= TWICE))
     return result
 
 
@@ -95,7 +97,8 @@ def _near(phase):
     part = eta(phase, OURS, "pipelined")
     if part is None:
         return []
-    return [Bar(f"{phase['title']}: time by the optimum", f"at most {CLOSE}", 1 / part, 1 / part <= CLOSE)]
+    return [Bar(f"{phase['title']}: time by the optimum", f"at most {CLOSE}", 1 / part,
+                1 / part <= CLOSE)]
 
 
 def _moved(phase):
@@ -104,15 +107,17 @@ def _moved(phase):
     if moved is None:
         return []
     return [Bar(f"{phase['title']}: plans", f"at most {PLANS}", len(moved), len(moved) <= PLANS),
-            Bar(f"{phase['title']}: moved, of the model", f"below {MOVED}", sum(moved), sum(moved) < MOVED)]
+            Bar(f"{phase['title']}: moved, of the model", f"below {MOVED}", sum(moved),
+                sum(moved) < MOVED)]
 
 
 def members_table(case):
     """The usual round is the median before or after the change, whichever is longer."""
-    rows = [[change["what"], str(len(change["during"])), f"{change['usual']:.2f}", f"{change['longest']:.2f}",
-             f"{median(change['after']):.2f}"] for change in case["changes"]]
-    return report.table(["servers", "rounds until it is done", "the usual round: s", "the longest: s",
-                         "median after it: s"], rows)
+    rows = [[change["what"], str(len(change["during"])), f"{change['usual']:.2f}",
+             f"{change['longest']:.2f}", f"{median(change['after']):.2f}"]
+            for change in case["changes"]]
+    return report.table(["servers", "rounds until it is done", "the usual round: s",
+                         "the longest: s", "median after it: s"], rows)
 
 
 def _redrawn(case):
@@ -123,7 +128,8 @@ def _redrawn(case):
     late = sum(number is None or number > ROUNDS for number in slowest)
     gain = whole(case)
     return [Bar("redrawn rates: stock by ours, whole run", "at least 1.5", gain, gain >= 1.5),
-            Bar(f"redrawn rates: changes without eta {ETA} within {ROUNDS} rounds", "0", late, late == 0)]
+            Bar(f"redrawn rates: changes without eta {ETA} within {ROUNDS} rounds", "0", late,
+                late == 0)]
 
 
 def _equal(case):
@@ -134,7 +140,8 @@ def _equal(case):
     if not (on and off):
         return []
     plans = len(phase.get("moved", ()))
-    return [Bar("equal rates: with planning by without, time", f"at most {1 + SAME}", on / off, on / off <= 1 + SAME),
+    return [Bar("equal rates: with planning by without, time", f"at most {1 + SAME}", on / off,
+                on / off <= 1 + SAME),
             Bar("equal rates: plans", "0", plans, plans == 0)]
 
 
@@ -150,7 +157,8 @@ def case_table(case):
     rows = []
     for phase in case["phases"]:
         cores = phase.get("cores", {})
-        best = [", ".join(dict.fromkeys(cell(phase[kind][name]) for name in names)) for kind in ("bounds", "pipelined")]
+        best = [", ".join(dict.fromkeys(cell(phase[kind][name]) for name in names))
+                for kind in ("bounds", "pipelined")]
         rows.append([phase["title"], *best]
                     + [f"{cell(seconds(phase, name))}, {cell(eta(phase, name))}" for name in names]
                     + [cell(ratio(phase)), cell(reached(phase, ETA), "{}"),
@@ -164,14 +172,15 @@ def case_table(case):
 def wire_text(case):
     least, most = min(case["bottleneck"]), max(case["bottleneck"])
     slow = min(case["hosts"], key=lambda row: row["set"])
-    return (f"Plain TCP, all workers to all servers and back at once: the servers receive {least:.3f} to {most:.3f} of "
-            f"the rates set (at best 0.956; the slowest, {slow['set']:g} Mbit/s: {slow['mbit']:.1f}), with "
-            f"{case['cores']:.2f} cores busy.")
+    return ("Plain TCP, all workers to all servers and back at once: the servers receive "
+            f"{least:.3f} to {most:.3f} of the rates set (at best 0.956; the slowest, "
+            f"{slow['set']:g} Mbit/s: {slow['mbit']:.1f}), with {case['cores']:.2f} cores busy.")
 
 
 def bar_table(found):
     return report.table(["what", "bar", "measured", ""], [
-        [bar.text, bar.wanted, f"{bar.value:.2f}", "" if bar.holds else "**does not hold**"] for bar in bars(found)])
+        [bar.text, bar.wanted, f"{bar.value:.2f}", "" if bar.holds else "**does not hold**"]
+        for bar in bars(found)])
 
 
 def case_text(name, case):
@@ -188,7 +197,8 @@ def title(name, case):
 
 def text(found, scale):
     parts = [] if scale == 1 else [f"All rates times {scale:g}."]
-    return "\n\n".join(parts + [title(name, case) + case_text(name, case) for name, case in found.items()])
+    return "\n\n".join(parts + [title(name, case) + case_text(name, case)
+                                for name, case in found.items()])
 
 
 def written(page, found, machine):

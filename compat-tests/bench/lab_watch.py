@@ -32,7 +32,8 @@ from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 
 #: Rates of workers and servers, as in lab.py; of `slowed` as it begins.
 CASES = {"one": ([500] * 4, [500, 500, 500, 50]), "two": ([400] * 4, [200, 200, 50, 50]),
-         "equal": ([500] * 4, [500] * 4), "huge": ([400] * 4, [200] * 4), "slowed": ([400] * 4, [200] * 4)}
+         "equal": ([500] * 4, [500] * 4), "huge": ([400] * 4, [200] * 4),
+         "slowed": ([400] * 4, [200] * 4)}
 REDRAWN = "redrawn"
 #: Seconds between two looks at the counters.
 INTERVAL = 0.2
@@ -58,7 +59,8 @@ class Watch(threading.Thread):
         self.looks = []
 
     def _look(self):
-        self.looks.append((time.monotonic(), {name: carried(pid) for name, pid in self._pids.items()}))
+        self.looks.append((time.monotonic(),
+                           {name: carried(pid) for name, pid in self._pids.items()}))
 
     def run(self):
         while not self._over.wait(INTERVAL):
@@ -88,15 +90,20 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=[*CASES, REDRAWN])
     parser.add_argument("--rounds", type=int, default=8, help="default: %(default)s")
-    parser.add_argument("--rest", type=float, default=0, metavar="SECONDS", help="between two rounds, as if workers computed: links are idle")
+    parser.add_argument("--rest", type=float, default=0, metavar="SECONDS",
+                        help="between two rounds, as if workers computed: links are idle")
     parser.add_argument("--every", action="store_true", help="a table for each round")
-    parser.add_argument("--phases", type=int, default=5, help="of redrawn, which has as many rounds as they take")
+    parser.add_argument("--phases", type=int, default=5,
+                        help="of redrawn, which has as many rounds as they take")
     parser.add_argument("--period", type=float, default=60, help="of redrawn, in seconds")
     parser.add_argument("--seed", type=int, default=1, help="of redrawn")
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="for what the processes wrote, in CASE/ours; 0 is the scheduler")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER",
+                        help="for what the processes wrote, in CASE/ours; 0 is the scheduler")
     parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
-    parser.add_argument("--congestion", default=CONGESTION, help="TCP's algorithm; default: %(default)s")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of ours")
+    parser.add_argument("--congestion", default=CONGESTION,
+                        help="TCP's algorithm; default: %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                        help="environment of ours")
     options = parser.parse_args()
     options.set = dict(pair.split("=", 1) for pair in options.set)
     return options
@@ -130,17 +137,20 @@ def watch(options):
         tensors, settings = ("huge", lab.WHOLE) if options.case == "huge" else ("resnet50", None)
         job = lab.Bench(stack, workers, servers, options, [kind], settings)
         pids = job.clusters[lab.OURS].pids()
-        named = {f"{role[0]}{index}": pid for role in ("server", "worker") for index, pid in enumerate(pids[role])}
+        named = {f"{role[0]}{index}": pid
+                 for role in ("server", "worker") for index, pid in enumerate(pids[role])}
         for number in numbers(options, stack, job):
             time.sleep(options.rest)
-            rates, bound = dict(zip(named, job.servers + workers)), job.bounds(tensors)["bounds"][lab.OURS]
+            rates = dict(zip(named, job.servers + workers))
+            bound = job.bounds(tensors)["bounds"][lab.OURS]
             looking = Watch(named)
             looking.start()
             used, begin = lab.busy(), time.monotonic()
             seconds = job.one(lab.OURS, tensors)
             cores = (lab.busy() - used) / (time.monotonic() - begin)
             looking.stop()
-            print(f"{time.strftime('%X')} round {number}: {seconds:.2f} s, eta {bound / seconds:.2f}, {cores:.2f} cores", flush=True)
+            print(f"{time.strftime('%X')} round {number}: {seconds:.2f} s, eta "
+                  f"{bound / seconds:.2f}, {cores:.2f} cores", flush=True)
             if options.every or number == options.rounds and not drawn:
                 print(table(looking.looks, rates), flush=True)
         job.end()

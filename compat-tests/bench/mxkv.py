@@ -63,7 +63,8 @@ class Expected:
         if not sgd:
             self.value = self.gradient
             return
-        self.momentum = np.float32(MOMENTUM) * self.momentum - np.float32(LEARNING_RATE) * self.gradient
+        step = np.float32(LEARNING_RATE) * self.gradient
+        self.momentum = np.float32(MOMENTUM) * self.momentum - step
         self.value = self.value + self.momentum
 
 

@@ -32,16 +32,21 @@ RATE = 1997
 # The first one whose pattern is found in "symbol (file)" is what a sample is for. Those of the
 # kernel come only where the file is the kernel.
 PURPOSES = (
-    ("page faults", True, r"clear_page|page_fault|handle_mm|alloc_pages|folio|zap_|unmap|rmqueue|lru_|pte_|"
-                          r"memcg|charge|free_unref|frozen_pages|get_page_from_freelist|vma|mas_|mtree"),
-    ("copies in the kernel", True, r"copy_user|_copy_to_iter|_copy_from_iter|rep_movs|copyin|copyout"),
-    ("waking, sleeping", True, r"futex|schedule|wake_up|try_to_wake|ttwu|epoll|ep_|eventfd|switch|enqueue_|"
-                               r"dequeue_|pick_|select_task|update_curr|update_load|idle|psi_|smp_call|"
-                               r"_raw_spin_unlock_irq|ipi"),
-    ("sockets", True, r"tcp_|skb|sock|inet|ip_|net_|netif|napi|loopback|bbr|nf_|ipv4|sendmsg|recvmsg|dev_|"
-                      r"softirq|iov_iter|check_object_size"),
+    ("page faults", True,
+     r"clear_page|page_fault|handle_mm|alloc_pages|folio|zap_|unmap|rmqueue|lru_|pte_|"
+     r"memcg|charge|free_unref|frozen_pages|get_page_from_freelist|vma|mas_|mtree"),
+    ("copies in the kernel", True,
+     r"copy_user|_copy_to_iter|_copy_from_iter|rep_movs|copyin|copyout"),
+    ("waking, sleeping", True,
+     r"futex|schedule|wake_up|try_to_wake|ttwu|epoll|ep_|eventfd|switch|enqueue_|"
+     r"dequeue_|pick_|select_task|update_curr|update_load|idle|psi_|smp_call|"
+     r"_raw_spin_unlock_irq|ipi"),
+    ("sockets", True,
+     r"tcp_|skb|sock|inet|ip_|net_|netif|napi|loopback|bbr|nf_|ipv4|sendmsg|recvmsg|dev_|"
+     r"softirq|iov_iter|check_object_size"),
     ("rest of the kernel", True, r"."),
-    ("made outside the time", False, r"op_with_req<mxnet::op::(mshadow_op::identity|mxnet_op::set_to_int)"),
+    ("made outside the time", False,
+     r"op_with_req<mxnet::op::(mshadow_op::identity|mxnet_op::set_to_int)"),
     ("looking before sleep", False, r"spin::Spin"),
     ("sums", False, r"kernels::|pulp::|part::add_two|ElementwiseSum|ReduceSum"),
     ("optimizer", False, r"optimizer::|SGD"),
@@ -63,8 +68,9 @@ def purpose(what):
 
 def samples(data):
     """(process, thread, "symbol (file)") of each sample."""
-    out = subprocess.run(["perf", "script", "-i", data, "-F", "comm,pid,ip,sym,dso"], check=True, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=LIMIT).stdout
+    out = subprocess.run(["perf", "script", "-i", data, "-F", "comm,pid,ip,sym,dso"], check=True,
+                         text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                         timeout=LIMIT).stdout
     lines = filter(None, map(LINE.match, out.splitlines()))
     return [(int(line["pid"]), line["thread"], line["what"]) for line in lines]
 
@@ -74,7 +80,8 @@ def switches(pids):
     total = 0
     for pid in pids:
         for status in Path(f"/proc/{pid}/task").glob("*/status"):
-            total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(), re.M)[1])
+            total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(),
+                                   re.M)[1])
     return total
 
 
@@ -98,7 +105,8 @@ def table(title, counts, unit, rows):
         cells = [counter[row] * unit for counter in counts.values()]
         if any(cell >= 0.05 for cell in cells):
             print(f"| {row} | {' | '.join(f'{cell:.1f}' for cell in cells)} |")
-    print(f"| all | {' | '.join(f'{sum(counter.values()) * unit:.1f}' for counter in counts.values())} |")
+    print("| all | "
+          f"{' | '.join(f'{sum(counter.values()) * unit:.1f}' for counter in counts.values())} |")
 
 
 def report(options, found, roles, answers, slept):
@@ -112,12 +120,13 @@ def report(options, found, roles, answers, slept):
             threads[role_of[pid]][f"{name}: {purpose(what)}"] += 1
             symbols[role_of[pid]][f"{purpose(what):22} {name:14} {what[:110]}"] += 1
     speed = sum(answer["seconds"] for answer in answers) / len(answers) / steps
-    print(f"{options.kind}, {options.tensors}{', SGD' if options.sgd else ''}: {1e3 * speed:.1f} ms a step "
-          f"(watched); threads went to sleep {slept / steps:.0f} times a step")
+    print(f"{options.kind}, {options.tensors}{', SGD' if options.sgd else ''}: {1e3 * speed:.1f} "
+          f"ms a step (watched); threads went to sleep {slept / steps:.0f} times a step")
     title = "ms of processor time a step"
     table(title, purposes, unit, dict.fromkeys(name for name, _, _ in PURPOSES))
     if options.threads:
-        table(title, threads, unit, sorted({row for counter in threads.values() for row in counter}))
+        table(title, threads, unit,
+              sorted({row for counter in threads.values() for row in counter}))
     for role in roles if options.symbols else ():
         print(f"\n{role}s:")
         for text, count in symbols[role].most_common(options.symbols):
@@ -130,7 +139,8 @@ def main():
     parser.add_argument("tensors", choices=["resnet50", "keys", "large"])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--sgd", action="store_true", help="with an optimizer on the servers")
-    parser.add_argument("--symbols", type=int, default=0, metavar="N", help="and the N dearest symbols")
+    parser.add_argument("--symbols", type=int, default=0, metavar="N",
+                        help="and the N dearest symbols")
     parser.add_argument("--threads", action="store_true", help="and by thread")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Cluster(

@@ -45,9 +45,9 @@ def build(name="kv_bench"):
         return program
     CACHE.mkdir(parents=True, exist_ok=True)
     # The wheel's string ABI. Nothing of the wheel is linked: it is opened at run time.
-    subprocess.run([os.environ.get("CXX", "g++"), "-std=c++11", "-O2", "-Wall", "-Wextra", "-Werror",
-                    "-D_GLIBCXX_USE_CXX11_ABI=0", str(sources[0]), "-o", str(program), "-ldl",
-                    "-pthread"], check=True, timeout=120)
+    subprocess.run([os.environ.get("CXX", "g++"), "-std=c++11", "-O2", "-Wall", "-Wextra",
+                    "-Werror", "-D_GLIBCXX_USE_CXX11_ABI=0", str(sources[0]), "-o", str(program),
+                    "-ldl", "-pthread"], check=True, timeout=120)
     return program
 
 
@@ -111,8 +111,8 @@ def native(series, options):
         for kind, more in ((APART, ["apart"]), (RAW, [])):
             clusters.insert(0, stack.enter_context(Cluster(raw + more, 1, 0, kind)))
         for op, size, window in NATIVE_POINTS:
-            one_by_one(series, ("native", op, size, window), f"{op} {size} {window}", clusters, options,
-                       options.rounds)
+            one_by_one(series, ("native", op, size, window), f"{op} {size} {window}", clusters,
+                       options, options.rounds)
         for one in clusters:
             one.end()
 
@@ -131,8 +131,8 @@ def mx(series, options):
             for name, title, steps in WORKLOADS:
                 for one in clusters:
                     one.ask(f"{name} 1")  # warm-up: makes the connections and the buffers
-                in_turn(series, ("mx", title, optimizer), f"{name} {steps}", clusters, options.rounds,
-                        mean)  # every worker makes the same steps
+                in_turn(series, ("mx", title, optimizer), f"{name} {steps}", clusters,
+                        options.rounds, mean)  # every worker makes the same steps
         for one in clusters:
             one.end()
 
@@ -157,7 +157,8 @@ def server_memory(series, options):
                     one.ask("sgd")
                 one.ask("large 1 late")
                 one.ask(f"large {options.rounds}")
-                series.add(("memory", optimizer), kind, (memory(server) - nothing) / held(optimizer))
+                series.add(("memory", optimizer), kind,
+                           (memory(server) - nothing) / held(optimizer))
             one.end()
 
 

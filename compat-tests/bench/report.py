@@ -9,8 +9,8 @@ from cluster import APART, KINDS, RAW, SHM, STOCK, TCP, ZMQ
 BEGIN = "<!-- table: written by scripts/bench -->"
 END = "<!-- end of the table -->"
 SIZES = {64: "64 B", 4 << 10: "4 KB", 256 << 10: "256 KB", 4 << 20: "4 MB"}
-TITLES = {STOCK: "stock", ZMQ: "ours, stock wire", TCP: "ours, tcp", SHM: "ours, shm", RAW: "raw TCP",
-          APART: "raw TCP, a core each"}
+TITLES = {STOCK: "stock", ZMQ: "ours, stock wire", TCP: "ours, tcp", SHM: "ours, shm",
+          RAW: "raw TCP", APART: "raw TCP, a core each"}
 
 
 # Draws of the bootstrap, and the part of them outside the interval on either side: over the 48
@@ -63,7 +63,8 @@ class Series:
 
         def ratio():
             drawn = draw.choices(starts, k=len(starts))
-            ours = [rate for start in drawn for rate in draw.choices(start[kind], k=len(start[kind]))]
+            ours = [rate for start in drawn
+                    for rate in draw.choices(start[kind], k=len(start[kind]))]
             other = [rate for start in drawn for rate in draw.choices(start[by], k=len(start[by]))]
             return median(ours) / median(other)
         ratios = sorted(ratio() for _ in range(DRAWS))
@@ -126,7 +127,8 @@ def kv_table(series, shape):
     sizes = sorted({p[4] for p in points})
     rows = list(dict.fromkeys((p[2], p[3]) for p in points))
     return table([""] + [SIZES.get(size, f"{size} B") for size in sizes],
-                 [[f"{mode} {op}"] + [change(series, ("kv", shape, mode, op, size)) for size in sizes]
+                 [[f"{mode} {op}"]
+                  + [change(series, ("kv", shape, mode, op, size)) for size in sizes]
                   for mode, op in rows])
 
 
@@ -153,7 +155,8 @@ def native_table(series):
     for point in series.of("native"):
         _, op, size, window = point
         mode = "one at a time" if window == 1 else f"{window} under way"
-        rows.append([f"{op} {SIZES[size]}, {mode}"] + [rate(series, point, kind, RAW) for kind in kinds])
+        rows.append([f"{op} {SIZES[size]}, {mode}"]
+                    + [rate(series, point, kind, RAW) for kind in kinds])
     return table([""] + [TITLES[kind] for kind in kinds], rows)
 
 
@@ -172,8 +175,8 @@ def text(series, machine, how):
         parts += ["### Bars", bars.table(series)]
     for shape in dict.fromkeys(p[1] for p in series.of("kv")):
         workers, servers = shape
-        parts += [f"### {plural(workers, 'worker')}, {plural(servers, 'server')}: requests each second "
-                  "on the stock wire",
+        nodes = f"{plural(workers, 'worker')}, {plural(servers, 'server')}"
+        parts += [f"### {nodes}: requests each second on the stock wire",
                   "Each cell: **ours / stock**, between what it lies (stock → ours)."
                   + verdicts(series, shape), kv_table(series, shape)]
     if series.of("mx"):

@@ -81,8 +81,10 @@ def parse():
     parser.add_argument("--starts", type=int, default=7, help="sets of clusters, one after another")
     parser.add_argument("--rounds", type=int, default=3, help="slices of each point for each start")
     parser.add_argument("--slice", type=float, default=0.1, help="seconds of a slice, about")
-    parser.add_argument("--stock-only", action="store_true", help="no ratio: for work on this itself")
-    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
+    parser.add_argument("--stock-only", action="store_true",
+                        help="no ratio: for work on this itself")
+    parser.add_argument("--docs", action="store_true",
+                        help="write the tables into docs/benchmarks.md")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--at-least", type=float, metavar="R",
                         help="fail if on the stock wire a ratio to stock is below R")
@@ -103,10 +105,12 @@ def complain(series, options):
     for point in slower:
         low, high = series.interval(point, "zmq") or (0, float("inf"))
         print(f"below stock on its wire: {' '.join(map(str, point))}: "
-              f"{series.ratio(point, 'zmq'):.2f}, between {low:.2f} and {high:.2f}", file=sys.stderr)
+              f"{series.ratio(point, 'zmq'):.2f}, between {low:.2f} and {high:.2f}",
+              file=sys.stderr)
     missed = bars.missed(series)
     for bar in missed:
-        print(f"bar does not hold: {bar.text}: {bar.value(series):.3g}, {bar.wanted}", file=sys.stderr)
+        print(f"bar does not hold: {bar.text}: {bar.value(series):.3g}, {bar.wanted}",
+              file=sys.stderr)
     return bool((options.at_least and slower) or (options.gate and missed))
 
 

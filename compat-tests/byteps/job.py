@@ -4,9 +4,11 @@ wrong.
     python job.py sums ROUNDS              each type, tensors of 1 to 3,000,001 elements
     python job.py rounds ROUNDS ELEMENTS   rounds on one key without a pause, another value in each
     python job.py keys ROUNDS KEYS PACE END
-                                           rounds on several keys, with a pause of so many milliseconds after each; says
-                                           "round N" when all workers have it. The last one is that in which a worker
-                                           finds a file END; if there were so many before, none of them counts
+                                           rounds on several keys, with a pause of so many
+                                           milliseconds after each; says "round N" when all workers
+                                           have it. The last one is that in which a worker finds a
+                                           file END; if there were so many before, none of them
+                                           counts
 
 The last line of standard output is a JSON object. Exit code 0 also if sums were wrong: the caller
 decides.
@@ -27,7 +29,8 @@ import numpy as np
 ops.MXNET_LIB_CTYPES.byteps_mxnet_declare_tensor.restype = lambda _: 0
 
 TYPES = ("float32", "float64", "int32")
-#: Up to three parts of BYTEPS_PARTITION_BYTES (4,096,000 bytes) for 4 bytes an element, and an odd rest.
+#: Up to three parts of BYTEPS_PARTITION_BYTES (4,096,000 bytes) for 4 bytes an element, and an odd
+#: rest.
 SIZES = (1, 2, 1023, 65_536, 1_000_003, 3_000_001)
 
 
@@ -91,7 +94,8 @@ def keys(count, number_of_keys, pace, end):
             bps.byteps_push_pull(tensor, name=name, is_average=False)
         bps.byteps_push_pull(ends, name="end", is_average=False)
         for key, tensor in enumerate(tensors):
-            if not np.array_equal(tensor.asnumpy(), expected(number + key, 5 + 200_000 * key, "float32")):
+            if not np.array_equal(tensor.asnumpy(),
+                                  expected(number + key, 5 + 200_000 * key, "float32")):
                 wrong.append(f"{names[key]} round {number}")
         print(f"round {number}", flush=True)
         if ends.asnumpy()[0] > 0:

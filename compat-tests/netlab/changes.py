@@ -114,7 +114,8 @@ def _ways(words):
         return Ways(is_cut, words[1], None, False)
     if len(words) == 4 and words[2] in ("to", "and") and words[1] != words[3]:
         return Ways(is_cut, words[1], words[3], words[2] == "to")
-    raise LabError(f"{' '.join(words)!r} is not: {words[0]} A, {words[0]} A to B, {words[0]} A and B")
+    raise LabError(f"{' '.join(words)!r} is not: {words[0]} A, {words[0]} A to B, "
+                   f"{words[0]} A and B")
 
 
 def _assignment(word):

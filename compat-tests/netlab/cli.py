@@ -1,6 +1,7 @@
 """scripts/lab: hosts as network namespaces on one machine, and clusters over them.
 
-    lab run --workers 4x500 --servers 500,500,500,50 [--library ours] [--change 'at=60 server3=200'] -- COMMAND
+    lab run --workers 4x500 --servers 500,500,500,50 [--library ours]
+            [--change 'at=60 server3=200'] -- COMMAND
     lab hold --workers 2x500 --servers 2x100        the hosts alone, until Ctrl-C
     lab list                                        labs, their hosts, rates, cuts, processes
     lab exec HOST -- COMMAND                        a command on a host;  lab shell HOST
@@ -63,8 +64,8 @@ def run(options):
                                         ("server", options.native_servers)) if wanted]
     chosen = {"workers": len(changes.rate_list(options.workers)),
               "servers": len(changes.rate_list(options.servers))}
-    job = Options(options.command, **chosen, library=options.library, settings=settings(options.set),
-                  native=native, port=options.port, ours=library())
+    job = Options(options.command, **chosen, library=options.library,
+                  settings=settings(options.set), native=native, port=options.port, ours=library())
     with make(options)[0] as lab:
         timeline = changes.Timeline(lab, timed, told)
         say(f"{lab.name}: {len(lab.hosts)} hosts")
@@ -104,7 +105,8 @@ def describe(lab):
                      ",".join(host.unreachable()) or "-"))
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
-        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip(), flush=True)
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip(),
+              flush=True)
 
 
 def show(_options):
@@ -163,13 +165,15 @@ def parser():
         one = add[name]
         one.add_argument("--workers", default="2x500", metavar="RATES", help="default: %(default)s")
         one.add_argument("--servers", default="2x500", metavar="RATES", help="default: %(default)s")
-        one.add_argument("--spare", metavar="RATES", help="more hosts, spare0 and up, on which nothing is started")
+        one.add_argument("--spare", metavar="RATES",
+                         help="more hosts, spare0 and up, on which nothing is started")
         one.add_argument("--scheduler", default="free", metavar="RATE", help="default: %(default)s")
         one.add_argument("--congestion", default=CONGESTION, metavar="NAME",
                          help="TCP's algorithm on all hosts, default: %(default)s")
     _run_options(add["run"])
     for name in ("exec", "shell", "change"):
-        add[name].add_argument("--lab", help="its name, or the pid of its owner, if there are several")
+        add[name].add_argument("--lab",
+                               help="its name, or the pid of its owner, if there are several")
     for name in ("exec", "shell"):
         add[name].add_argument("host")
     add["shell"].set_defaults(command=[])
@@ -183,17 +187,21 @@ def parser():
 
 
 def _run_options(one):
-    one.add_argument("--library", default=OURS, help=f"{OURS} (default), {STOCK}, or a path to preload")
-    one.add_argument("--native-servers", action="store_true", help="`pslite server` in place of the command")
+    one.add_argument("--library", default=OURS,
+                     help=f"{OURS} (default), {STOCK}, or a path to preload")
+    one.add_argument("--native-servers", action="store_true",
+                     help="`pslite server` in place of the command")
     one.add_argument("--native-scheduler", action="store_true", help="`pslite scheduler`, likewise")
     one.add_argument("--set", "--env", action="append", default=[], metavar="NAME=VALUE",
                      help="environment of every process")
     one.add_argument("--change", action="append", default=[], metavar="'at=SECONDS CHANGE'",
                      help="change something that many seconds after the start")
     one.add_argument("--port", type=int, default=PORT, help="the scheduler's, default: %(default)s")
-    one.add_argument("--timeout", type=float, metavar="SECONDS", help="end everything then; exit code 124")
+    one.add_argument("--timeout", type=float, metavar="SECONDS",
+                     help="end everything then; exit code 124")
     one.add_argument("--grace", type=float, default=15, metavar="SECONDS",
-                     help="for the others after a failure or the last worker's end, default: %(default)s")
+                     help="for the others after a failure or the last worker's end, "
+                          "default: %(default)s")
 
 
 def main():

@@ -72,8 +72,8 @@ class Options:
     process.
     """
 
-    def __init__(self, command, workers, servers, library=STOCK, settings=None, native=(), port=PORT,
-                 ours=None):
+    def __init__(self, command, workers, servers, library=STOCK, settings=None, native=(),
+                 port=PORT, ours=None):
         self.command = list(command)
         self.counts = {"scheduler": 1, "server": servers, "worker": workers}
         self.preload = {OURS: ours, STOCK: None}.get(library, library)
@@ -188,7 +188,8 @@ class Job:
                 return TIMED_OUT
             if grace_ends is not None and now >= grace_ends:
                 self.end("did not end by itself")
-                return failure or next((process.code for process in self.processes if process.code), 1)
+                return (failure
+                        or next((process.code for process in self.processes if process.code), 1))
             time.sleep(POLL)
         failure = failure or self._report()
         for process in self.processes:
@@ -200,7 +201,8 @@ class Job:
         return [process for process in self.processes if process.code is None]
 
     def _workers_are_done(self):
-        return all(process.code is not None for process in self.processes if process.role == "worker")
+        return all(process.code is not None
+                   for process in self.processes if process.role == "worker")
 
     def _report(self):
         """Says who has failed since the last time; the first one's code, or 0."""

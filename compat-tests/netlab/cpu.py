@@ -40,7 +40,8 @@ def controller(mounts=None):
     for _, root, kind, *_ in fields:
         if kind == "cgroup2" and "cpu" in _read(root, "cgroup.controllers").split():
             return _second(root)
-    raise Unavailable("no control group (cgroup) with the cpu controller, version 1 or 2, is mounted")
+    raise Unavailable("no control group (cgroup) with the cpu controller, "
+                      "version 1 or 2, is mounted")
 
 
 def _second(root):
@@ -49,7 +50,8 @@ def _second(root):
         try:
             Path(root, "cgroup.subtree_control").write_text("+cpu")
         except OSError as error:
-            raise Unavailable(f"{root} does not give its children the cpu controller: {error}") from None
+            raise Unavailable(
+                f"{root} does not give its children the cpu controller: {error}") from None
     return _usable(root, 2)
 
 

@@ -1,10 +1,11 @@
 """Measures what a lab's links carry: payload of plain TCP, by the receiver's clock.
 
     goodput.py serve ADDRESS PORT FLOWS SECONDS [WINDOW]
-                                        takes FLOWS connections; after SECONDS says, as a line of JSON, how
-                                        many Mbit/s came in over all of them in each window of that many
-                                        seconds (default: one window). The first window begins LEAD seconds
-                                        after all have come: slow start, and the bucket's first burst, are over
+                                        takes FLOWS connections; after SECONDS says, as a line of
+                                        JSON, how many Mbit/s came in over all of them in each
+                                        window of that many seconds (default: one window). The first
+                                        window begins LEAD seconds after all have come: slow start,
+                                        and the bucket's first burst, are over
     goodput.py send PORT ADDRESS...     sends to all of them at once until they close; ends then
     goodput.py hear ADDRESS PORT        prints every datagram, by UDP, with the address it came from
     goodput.py say ADDRESS PORT TEXT    sends one datagram

@@ -50,9 +50,9 @@ MBIT_LEAST = 0.5
 # Seconds for killed processes to be gone.
 GONE = 5
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-#: What hosts have by default, the first that the kernel has. CUBIC is what nearly all hosts have; every kernel has Reno.
-#: Both fill a link while the other direction is full too. (BBR took 40 of 60 Mbit/s there: it counts the time that its
-#: confirmations wait for the length of the way.)
+#: What hosts have by default, the first that the kernel has. CUBIC is what nearly all hosts have;
+#: every kernel has Reno. Both fill a link while the other direction is full too. (BBR took 40 of
+#: 60 Mbit/s there: it counts the time that its confirmations wait for the length of the way.)
 PREFERRED = ("cubic", "reno")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -122,9 +122,9 @@ class Host:
         """The command that runs `words` there; its pid is that of `words`."""
         members = self.group.members if self.group else ""
         nsenter, unshare, shell, mount = map(shutil.which, ("nsenter", "unshare", "sh", "mount"))
-        return [nsenter, f"--net={NAMESPACES / self.namespace}", unshare, "--mount", "--uts", shell, "-c",
-                ENTER, "lab", str(members), str(self.lab.folder / self.name), self.name, mount,
-                *map(str, words)]
+        return [nsenter, f"--net={NAMESPACES / self.namespace}", unshare, "--mount", "--uts", shell,
+                "-c", ENTER, "lab", str(members), str(self.lab.folder / self.name), self.name,
+                mount, *map(str, words)]
 
     def popen(self, words, **options):
         return subprocess.Popen(self.command(words), **options)
@@ -230,10 +230,12 @@ class Lab:
             run("ip", "netns", "add", self.switch)
             batch("ip", self.switch, ["link add name bridge type bridge", "link set bridge up",
                                       "link add port0 type veth peer name probe"])
-            batch("tc", self.switch, ["qdisc add dev port0 root tbf rate 1mbit burst 66000 limit 66000"])
+            batch("tc", self.switch,
+                  ["qdisc add dev port0 root tbf rate 1mbit burst 66000 limit 66000"])
             batch("ip", self.switch, ["link del port0"])
         except LabError as error:
-            raise Unavailable(f"this machine has no namespaces, bridges or rates: {error}") from None
+            raise Unavailable(
+                f"this machine has no namespaces, bridges or rates: {error}") from None
 
     def _make_host(self, host, congestion):
         run("ip", "netns", "add", host.namespace)
@@ -305,11 +307,11 @@ def _congestion(host, name):
     everybody (`net.ipv4.tcp_allowed_congestion_control`), and a lab leaves the machine as it is.
     """
     try:
-        run("ip", "-n", host.namespace, "route", "replace", ADDRESS.format("0/24"), "dev", "eth0", "proto", "kernel",
-            "scope", "link", "src", host.address, "congctl", name)
+        run("ip", "-n", host.namespace, "route", "replace", ADDRESS.format("0/24"), "dev", "eth0",
+            "proto", "kernel", "scope", "link", "src", host.address, "congctl", name)
     except LabError:
-        raise Unavailable(f"this kernel has no TCP algorithm {name}; loaded are {', '.join(_available())} "
-                          f"({AVAILABLE})") from None
+        raise Unavailable(f"this kernel has no TCP algorithm {name}; loaded are "
+                          f"{', '.join(_available())} ({AVAILABLE})") from None
 
 
 def _shape(namespace, device, mbit):

@@ -48,7 +48,8 @@ def require():
         raise Unavailable("needs root: only root can make network namespaces")
     missing = [program for program in PROGRAMS if not shutil.which(program)]
     if missing:
-        raise Unavailable(f"needs {', '.join(missing)} (Debian: apt-get install iproute2 util-linux)")
+        raise Unavailable(f"needs {', '.join(missing)} (Debian: apt-get install "
+                          "iproute2 util-linux)")
 
 
 def run(*words, text=None, check=True):

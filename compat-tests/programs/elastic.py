@@ -18,7 +18,8 @@ OPTIMIZERS = {
     "adam": lambda: mx.optimizer.Adam(learning_rate=0.01),
 }
 # One is cut by MXNet itself (above 1e6 elements), some are small, one is a scalar.
-SHAPES = {"big": (1100, 1000), "weight": (600, 400), "matrix": (300, 70), "bias": (400,), "one": (1,)}
+SHAPES = {"big": (1100, 1000), "weight": (600, 400), "matrix": (300, 70), "bias": (400,),
+          "one": (1,)}
 
 kind, optimizer, rounds, pace = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 kv = mx.kv.create(kind)

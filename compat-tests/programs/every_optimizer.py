@@ -8,8 +8,8 @@ one comes first (docs/divergences.md).
 import mxnet as mx
 from common import Gradients, data, finish
 
-NAMES = ["sgd", "ccsgd", "nag", "signum", "ftml", "lars", "lbsgd", "lamb", "adam", "adagrad", "rmsprop",
-         "adadelta", "ftrl", "adamax", "nadam", "dcasgd"]
+NAMES = ["sgd", "ccsgd", "nag", "signum", "ftml", "lars", "lbsgd", "lamb", "adam", "adagrad",
+         "rmsprop", "adadelta", "ftrl", "adamax", "nadam", "dcasgd"]
 MORE = {"sgd": {"momentum": 0.9}, "nag": {"momentum": 0.8}, "lars": {"momentum": 0.9},
         "rmsprop": {"centered": True}}
 SCHEDULERS = [
@@ -30,7 +30,8 @@ for number, name in enumerate(NAMES):
     settings = {"learning_rate": 0.05, "wd": 0.01, "clip_gradient": 0.9, **MORE.get(name, {})}
     if scheduler is not None:
         settings["lr_scheduler"] = scheduler
-    optimizer = mx.optimizer.create(name, rescale_grad=0.5, param_idx2name={0: "weight"}, **settings)
+    optimizer = mx.optimizer.create(name, rescale_grad=0.5, param_idx2name={0: "weight"},
+                                    **settings)
     optimizer.set_lr_mult({"weight": 1.25})
     kv.set_optimizer(optimizer)
     kv._barrier()

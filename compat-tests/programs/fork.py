@@ -37,7 +37,9 @@ def our_descriptors(but=()):
             continue
         if target.startswith("anon_inode:[event"):
             target += f" as {name}"
-        if target not in but and ("event" in target or target.startswith("socket:[") or "memfd:pslite" in target):
+        if (target not in but
+                and ("event" in target or target.startswith("socket:[")
+                     or "memfd:pslite" in target)):
             found.append(target)
     return found
 

@@ -1,7 +1,8 @@
 """An optimizer of the user's own: the server's store cannot know it, MXNet's server can run it."""
 
 import mxnet as mx
-from mxnet.ndarray import zeros  # A server runs inside `import mxnet`, where `mx.nd` is not there yet.
+# A server runs inside `import mxnet`, where `mx.nd` is not there yet.
+from mxnet.ndarray import zeros
 
 
 @mx.optimizer.register

@@ -51,7 +51,8 @@ def main():
     while not Path("go").exists() and time.monotonic() < limit:
         time.sleep(0.02)
     mapped = "libpslite_mxnet.so" in Path("/proc/self/maps").read_text()
-    print(json.dumps({"rank": kv.rank, "pslite": mapped, "right": right, "pid": os.getpid(), **seconds}), flush=True)
+    print(json.dumps({"rank": kv.rank, "pslite": mapped, "right": right, "pid": os.getpid(),
+                      **seconds}), flush=True)
 
 
 main()

@@ -13,7 +13,8 @@ import numpy as np
 from common import mapped
 from mxnet import autograd, gluon
 
-SMALL, LARGE = (6, 3), (400, 30)  # LARGE is more than MXNET_KVSTORE_BIGARRAY_BOUND of the test: both servers hold it.
+# LARGE is more than MXNET_KVSTORE_BIGARRAY_BOUND of the test: both servers hold it.
+SMALL, LARGE = (6, 3), (400, 30)
 
 
 def dense(shape=SMALL, dtype="float32"):
@@ -21,7 +22,8 @@ def dense(shape=SMALL, dtype="float32"):
 
 
 def rows(shape=SMALL, count=1):
-    return mx.nd.sparse.row_sparse_array((np.ones((count, shape[1]), "float32"), list(range(count))), shape=shape)
+    return mx.nd.sparse.row_sparse_array((np.ones((count, shape[1]), "float32"),
+                                          list(range(count))), shape=shape)
 
 
 def all_rows(shape=SMALL):
@@ -78,5 +80,6 @@ try:
     train() if case == "gluon" else push()
 except mx.base.MXNetError as failure:
     error = str(failure)
-print(json.dumps({"rank": kv.rank, "error": error, "pslite": mapped("libpslite_mxnet"), "mxnet": mapped("libmxnet")}),
+print(json.dumps({"rank": kv.rank, "error": error, "pslite": mapped("libpslite_mxnet"),
+                  "mxnet": mapped("libmxnet")}),
       flush=True)

@@ -26,7 +26,8 @@ for at, name in enumerate(("RMSProp", "AdaGrad", "Ftrl", "AdaDelta")):
     make(keys[1])
     for step in range(3):
         for key in keys:
-            kv.push(key, gradient(key, data(shape, 100 * step + 10 * key + kv.rank)).astype("float16"))
+            kv.push(key,
+                    gradient(key, data(shape, 100 * step + 10 * key + kv.rank)).astype("float16"))
             out = mx.nd.zeros(shape, dtype="float16")
             kv.pull(key, out=out)
             outs.append(out)

@@ -36,5 +36,5 @@ try:
     mx.nd.waitall()
 except mx.base.MXNetError as failure:
     error = str(failure)
-print(json.dumps({"rank": kv.rank, "place": place, "error": error, "pslite": mapped("libpslite_mxnet"),
-                  "mxnet": mapped("libmxnet")}), flush=True)
+print(json.dumps({"rank": kv.rank, "place": place, "error": error,
+                  "pslite": mapped("libpslite_mxnet"), "mxnet": mapped("libmxnet")}), flush=True)

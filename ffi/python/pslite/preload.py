@@ -109,8 +109,9 @@ def _load():
     unfit = _unfit()
     if unfit:
         raise ImportError(
-            f"pslite.preload has no effect on {unfit}: it exports no functions of ps-lite. The page "
-            "docs/mxnet-wheels.md of pslite lists the wheels of MXNet that do.", name=__name__, path=unfit)
+            f"pslite.preload has no effect on {unfit}: it exports no functions of ps-lite. The "
+            "page docs/mxnet-wheels.md of pslite lists the wheels of MXNet that do.", name=__name__,
+            path=unfit)
     tried = []
     for candidate in [loaded] if loaded else _candidates():
         if "/" in candidate and not os.path.isfile(candidate):
