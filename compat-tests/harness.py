@@ -6,7 +6,7 @@ pair of files per process. Every wait has a limit, every process gets its own pr
 only processes started here are ended, by their pid. Nothing here imports mxnet.
 
 Environment: PSLITE_LIBRARY (the preload library), PSLITE_PYTHON (an interpreter with mxnet),
-PSLITE_KEEP (a folder that keeps the outputs of every run).
+PSLITE_KEEP (a folder that keeps the outputs of every run), PSLITE_TEST_SEED (see `random_numbers`).
 """
 
 import atexit
@@ -86,12 +86,21 @@ def free_port(following=0):
     index = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").lstrip("gw")) % count
     width = len(QUIET_PORTS) // count
     own = QUIET_PORTS[index * width:(index + 1) * width - following]
+    # Without a seed: which port it is must differ from run to run, and no result depends on it.
     for first in random.sample(own, 200):
         ports = set(range(first, first + following + 1))
         if not ports & _given and all(map(_is_free, ports)):
             _given.update(ports)
             return first
     raise RuntimeError(f"no free TCP port in {own}")
+
+
+def random_numbers():
+    """Other numbers in every run. The seed is printed, so that a failure shows it; with
+    PSLITE_TEST_SEED=SEED the same numbers come again."""
+    seed = int(os.environ.get("PSLITE_TEST_SEED") or random.SystemRandom().randrange(2**31))
+    print(f"PSLITE_TEST_SEED={seed}")
+    return random.Random(seed)
 
 
 def _is_free(port):

@@ -2,7 +2,6 @@
 to the bit."""
 
 import json
-import random
 import signal
 import time
 
@@ -28,7 +27,7 @@ def test_a_server_that_is_killed_is_not_missed(optimizer, victim):
     with cluster(optimizer=optimizer) as job:
         job.start()
         reach(job, 10)
-        pause = random.uniform(0, 0.2)
+        pause = harness.random_numbers().uniform(0, 0.2)
         print(f"killed {pause:.3f} s after round 10")
         time.sleep(pause)
         job.nodes[victim].signal(signal.SIGKILL)

@@ -463,11 +463,19 @@ def sleepers(name):
     return [pid for host in Lab.open(name).hosts.values() for pid in host.pids()]
 
 
+def all_sleep(name):
+    """The processes of a job of three, when all are there."""
+    limit = time.monotonic() + 20
+    while len(pids := sleepers(name)) < 3:
+        assert time.monotonic() < limit, pids
+        time.sleep(0.05)
+    return pids
+
+
 @needs_lab
 def test_ctrl_c_removes_everything():
     process, name = start(*RUN, "sleep", "100")
-    while len(pids := sleepers(name)) < 3:
-        time.sleep(0.05)
+    pids = all_sleep(name)
     listed = lab("list").stdout
     assert name in listed and re.search(r"server0 +10\.77\.0\.2 +100 +100", listed), listed
     there = lab("exec", "--lab", str(process.pid), "server0", "--", "cat",
@@ -485,8 +493,7 @@ def test_ctrl_c_removes_everything():
 @needs_lab
 def test_what_a_killed_lab_leaves_is_removed_by_the_next():
     process, name = start(*RUN, "sleep", "100")
-    while len(pids := sleepers(name)) < 3:
-        time.sleep(0.05)
+    pids = all_sleep(name)
     process.kill()
     process.wait(10)
     # One more may be seen between its fork and its exec.

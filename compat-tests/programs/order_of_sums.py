@@ -1,6 +1,10 @@
 """Sums whose result depends on the order in which they are made. Workers take turns in being
-late."""
+late.
 
+    python order_of_sums.py SEED    of how late: another one in every run
+"""
+
+import sys
 import time
 
 import mxnet as mx
@@ -12,11 +16,11 @@ gradient = Gradients()
 shapes = {1: (50, 3), 2: (40, 50)}
 for key, shape in shapes.items():
     kv.init(key, mx.nd.zeros(shape))
+pauses = np.random.RandomState((int(sys.argv[1]) + kv.rank) % 2**32)
 outs = []
 for step in range(4):
     for key, shape in shapes.items():
-        # Different in every run.
-        time.sleep(np.random.RandomState().uniform(0, 0.05))
+        time.sleep(pauses.uniform(0, 0.05))
         kv.push(key, gradient(key, data(shape, 100 * step + kv.rank) * 10.0 ** (3 * kv.rank)))
         out = mx.nd.zeros(shape)
         kv.pull(key, out=out)

@@ -109,9 +109,8 @@ def main():
     for threshold in (0.5, 0.1, 0.0, -1.0):
         for count in (1, 3, 16, 17, 31, 1000):
             size = 4 * -(-count // 16)
-            compressed = state.bytes(size)
-            while not survives(compressed):
-                compressed = state.bytes(size)
+            # Of 63 words one is a NaN in a fifth of the draws; a thousand draws are a limit.
+            compressed = next(filter(survives, (state.bytes(size) for _ in range(1000))))
             dequantized(threshold, compressed, count)
     set_two_bit(0.5)
     for count in (0, 1, 15, 16, 17, 32, 1000, 1 << 40):
