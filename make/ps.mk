@@ -1,7 +1,8 @@
-# For makefiles that contain ps-lite (MXNet's): what to put on their link line. Include it after DEPS_PATH is set.
+# For makefiles that contain ps-lite (MXNet's): what to put on their link line. Include it after
+# DEPS_PATH is set.
 #
-# PS_LDFLAGS_A goes with build/libps.a, which a makefile names itself. libzmq.a is an empty archive, kept because build
-# scripts name it: libzmq is inside libps.a.
+# PS_LDFLAGS_A goes with build/libps.a, which a makefile names itself. libzmq.a is an empty archive,
+# kept because build scripts name it: libzmq is inside libps.a.
 
 ifeq ($(USE_KEY32), 1)
 $(error pslite has 64-bit keys only: take USE_KEY32=1 away)

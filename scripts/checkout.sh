@@ -6,7 +6,7 @@
 # so than to fail after minutes.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [[ $root == *[[:space:]:]* ]]; then
-  echo "${0##*/}: the path of this checkout, '$root', has a blank or a colon: LD_PRELOAD cannot name a" \
-    "library there. Move the checkout, or clone it anew, to a path without." >&2
+  echo "${0##*/}: the path of this checkout, '$root', has a blank or a colon: LD_PRELOAD cannot" \
+    "name a library there. Move the checkout, or clone it anew, to a path without." >&2
   exit 2
 fi

@@ -239,8 +239,14 @@ mod tests {
         for part in [
             r#"{"name":"messages","peer":"server0","direction":"sent","kind":"push","value":2}"#,
             r#"{"name":"bytes","peer":"server0","direction":"sent","kind":"push","value":150}"#,
-            r#"{"name":"bytes","peer":"worker1","direction":"received","kind":"response","value":7}"#,
-            r#"{"name":"messages","peer":"unnamed","direction":"received","kind":"control","value":2}"#,
+            concat!(
+                r#"{"name":"bytes","peer":"worker1","direction":"received","#,
+                r#""kind":"response","value":7}"#,
+            ),
+            concat!(
+                r#"{"name":"messages","peer":"unnamed","direction":"received","#,
+                r#""kind":"control","value":2}"#,
+            ),
             r#"{"name":"store_time","peer":"worker1","kind":"pull","count":1,"buckets":[0,0,1]}"#,
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
