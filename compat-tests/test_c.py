@@ -34,7 +34,7 @@ def build(folder, compiler, line, *more):
     return folder / "example"
 
 
-LINES = re.findall(r"^    (gcc .*)$", GUIDE, re.M)
+LINES = [line.replace("\\\n", "") for line in re.findall(r"^    (gcc (?:.*\\\n)*.*)$", GUIDE, re.M)]
 
 
 def run(program, environment=None):
