@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-use super::elastic::marks::{Customer, is_later};
+use super::elastic::marks::is_later;
 use super::error::StoreError;
 use super::mxnet::Store;
+use super::name::Customer;
 use super::optimizer::Optimizer;
 use super::pickle;
 use crate::wire::NodeId;

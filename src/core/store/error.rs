@@ -133,6 +133,13 @@ pub enum StoreError {
     /// What another server sent is malformed, or does not fit what is here.
     #[error("a transfer between servers is malformed: {0}")]
     Transfer(&'static str),
+    /// The sum of several pushes of which some have counted and others have not, or which are of
+    /// different rounds: nothing of it counts.
+    #[error("a sum for key {key} names pushes that are here beside others that are not")]
+    Overlap {
+        /// The key.
+        key: i64,
+    },
     /// One worker is many rounds ahead of the others.
     #[error("{waiting} pushes of this key wait for the other workers already")]
     TooEarly {

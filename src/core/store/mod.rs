@@ -5,12 +5,14 @@
 //! read a clock, draw random numbers or start threads (whoever owns the store may call it from
 //! several).
 
-mod askers;
 mod changes;
 pub mod command;
+mod contribution;
+mod contributors;
 pub mod elastic;
 pub mod error;
 pub mod mxnet;
+mod name;
 pub mod opaque;
 pub mod optimizer;
 mod parked;

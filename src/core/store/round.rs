@@ -2,20 +2,22 @@
 //!
 //! Stock counts pushes, whoever they come from (kvstore_dist_server.h, ApplyUpdates), so two pushes
 //! of one worker can make up a round. Here a customer of a worker counts once in a round; its next
-//! push waits for the next one.
+//! push waits for the next one. What a round takes are contributions ([`super::contribution`]): it
+//! counts the pushes that these name.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::askers::Askers;
-use super::elastic::marks::Customer;
+use super::contribution::{Contribution, Pushes};
+use super::contributors::Contributors;
 use super::elastic::workers::Workers;
 use super::error::StoreError;
-use crate::store::{Part, Sum};
+use super::name::Customer;
+use crate::store::Sum;
 use crate::values::{Buffer, Dtype};
 use crate::wire::{Meta, NodeId};
 
-/// Pushes of one key that wait for its next rounds; those beyond are refused.
+/// Contributions to one key that wait for its next rounds; those beyond are refused.
 pub(super) const LATER_MAX: usize = 1024;
 
 /// The round that a piece waits for. Apart from the piece while it is open: at rest, where a server
@@ -25,12 +27,12 @@ pub(super) struct Round {
     open: Option<Box<Open>>,
 }
 
-/// The pushes of the open round, and those that came too early.
+/// The contributions to the open round, and those that came too early.
 #[derive(Debug, Default)]
 struct Open {
     sum: Sum,
-    askers: Askers,
-    later: VecDeque<(Meta, Part)>,
+    contributors: Contributors,
+    later: VecDeque<Contribution>,
     /// Its place among the rounds that wait ([`super::stalls`]), once it waits.
     number: Option<u64>,
 }
@@ -39,33 +41,33 @@ struct Open {
 #[derive(Debug)]
 pub(super) struct Complete {
     pub(super) sum: Sum,
-    /// Who awaits an answer, in the order of their pushes.
-    pub(super) askers: Vec<Meta>,
+    /// Which pushes are in it and who awaits an answer, in the order in which they came.
+    pub(super) contributors: Vec<Pushes>,
     /// Its place among the rounds that waited, if it did.
     pub(super) number: Option<u64>,
 }
 
 impl Round {
-    /// Takes a push. `like`: the value.
+    /// Takes a contribution. `like`: the value.
     pub(super) fn push(
         &mut self,
-        request: Meta,
-        part: Part,
+        contribution: Contribution,
         dtype: Dtype,
         quorum: &Quorum,
         like: &Buffer,
     ) -> Result<(), StoreError> {
-        let is_early = self.has(&request);
+        let is_early = self.has(&contribution.pushes);
         let open = self.open.get_or_insert_default();
         if is_early {
             if open.later.len() >= LATER_MAX {
                 return Err(StoreError::TooEarly { waiting: LATER_MAX });
             }
-            open.later.push_back((request, part));
+            open.later.push_back(contribution);
             return Ok(());
         }
-        open.sum.add(request.sender, part, dtype, quorum.keeps_order, like)?;
-        open.askers.push(request);
+        let Contribution { sum, pushes } = contribution;
+        open.sum.add(pushes.first_worker(), sum, dtype, quorum.keeps_order, like)?;
+        open.contributors.push(pushes);
         Ok(())
     }
 
@@ -73,70 +75,77 @@ impl Round {
     pub(super) fn complete(&mut self, quorum: &Quorum) -> Option<Complete> {
         let open = self.open.as_mut()?;
         let full = match &quorum.live {
-            None => open.askers.as_slice().len() >= quorum.workers,
-            Some(live) => live.are_all_in(open.askers.as_slice()),
+            None => open.contributors.len() >= quorum.workers,
+            Some(live) => live.are_all_in(&open.contributors),
         };
-        if !full || open.askers.as_slice().is_empty() {
+        if !full || open.contributors.is_empty() {
             return None;
         }
         let sum = std::mem::take(&mut open.sum);
-        let askers = open.askers.take();
+        let contributors = open.contributors.take();
         let number = open.number.take();
         self.rest();
-        Some(Complete { sum, askers, number })
+        Some(Complete { sum, contributors, number })
     }
 
     /// Gives back its memory if it has nothing.
     fn rest(&mut self) {
-        self.open.take_if(|open| open.askers.as_slice().is_empty() && open.later.is_empty());
+        self.open.take_if(|open| open.contributors.is_empty() && open.later.is_empty());
     }
 
-    /// Some are dead: what they sent for later rounds does not count. What they sent for the open
-    /// one does, if it has a push of somebody who lives too; else that is given up: its place among
-    /// those that waited, if it did.
-    pub(super) fn forget(&mut self, is_dead: impl Fn(&Meta) -> bool) -> Option<u64> {
+    /// Some are dead: what they sent for later rounds does not count, unless it is in one sum with
+    /// a push of somebody who lives. What they sent for the open one does, if it has a push of
+    /// somebody who lives too; else that is given up: its place among those that waited, if it did.
+    pub(super) fn forget(&mut self, is_dead: impl Fn(Customer) -> bool) -> Option<u64> {
         let open = self.open.as_mut()?;
-        open.later.retain(|(request, _)| !is_dead(request));
-        if !open.askers.as_slice().iter().all(is_dead) {
+        open.later.retain(|contribution| !contribution.pushes.customers().all(&is_dead));
+        if !open.contributors.customers().all(is_dead) {
             return None;
         }
         open.sum = Sum::default();
-        open.askers = Askers::default();
+        open.contributors = Contributors::default();
         let number = open.number.take();
         self.rest();
         number
     }
 
-    /// A push that came too early, for the round that begins now.
-    pub(super) fn next_push(&mut self) -> Option<(Meta, Part)> {
+    /// A contribution that came too early, for the round that begins now.
+    pub(super) fn next_push(&mut self) -> Option<Contribution> {
         let later = &self.open.as_ref()?.later;
-        let next = later.iter().position(|(request, _)| !self.has(request))?;
+        let next = later.iter().position(|contribution| !self.has(&contribution.pushes))?;
         let next = self.open.as_mut()?.later.remove(next);
         self.rest();
         next
     }
 
-    /// True if that push of the same customer is in it, or waits for the next one.
-    pub(super) fn holds(&self, request: &Meta, timestamp: i32) -> bool {
-        let who = Customer::of(request);
-        let is = |other: &Meta| other.timestamp == timestamp && Customer::of(other) == who;
-        self.open.as_ref().is_some_and(|open| {
-            open.askers.of(who) == Some(timestamp) || open.later.iter().any(|(push, _)| is(push))
-        })
+    /// True if that push of that customer is in it, or waits for the next one.
+    pub(super) fn holds(&self, who: Customer, timestamp: i32) -> bool {
+        let later = |open: &Open| {
+            let names = open.later.iter().flat_map(|contribution| contribution.pushes.names());
+            names.into_iter().any(|name| name.timestamp == timestamp && name.who == who)
+        };
+        self.open
+            .as_ref()
+            .is_some_and(|open| open.contributors.of(who) == Some(timestamp) || later(open))
     }
 
-    /// True if its customer has a push in the open round: this one is for a later one.
-    pub(super) fn has(&self, request: &Meta) -> bool {
-        let who = Customer::of(request);
-        self.open.as_ref().is_some_and(|open| open.askers.of(who).is_some())
+    /// True if a customer of these pushes has one in the open round: they are for a later one.
+    pub(super) fn has(&self, pushes: &Pushes) -> bool {
+        pushes.customers().any(|who| self.has_one_of(who))
     }
 
-    /// Gives up the round. All whose pushes it had, and those that came too early; none of them
-    /// counted.
+    /// True if that customer has a push in the open round.
+    pub(super) fn has_one_of(&self, who: Customer) -> bool {
+        self.open.as_ref().is_some_and(|open| open.contributors.of(who).is_some())
+    }
+
+    /// Gives up the round. The requests whose pushes it had, and those that came too early; none of
+    /// them counted.
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Meta> {
-        let Open { mut askers, later, .. } =
+        let Open { mut contributors, later, .. } =
             self.open.take().map_or_else(Open::default, |open| *open);
-        askers.take().into_iter().chain(later.into_iter().map(|(request, _)| request))
+        let later = later.into_iter().map(|contribution| contribution.pushes);
+        contributors.take().into_iter().chain(later).map(Pushes::into_request)
     }
 
     /// The workers that it waits for, in order. `first`: those that the job was formed with.
@@ -149,7 +158,7 @@ impl Round {
             let here: BTreeSet<NodeId> = self.pushed().collect();
             return first.filter(|worker| !here.contains(worker)).collect();
         };
-        let here = self.askers().iter().map(Customer::of).map(|who| (who.worker, who.customer));
+        let here = self.customers().map(|who| (who.worker, who.customer));
         let here: BTreeSet<(NodeId, i32)> = here.collect();
         let lacks: BTreeSet<NodeId> =
             live.awaited().difference(&here).map(|(worker, _)| *worker).collect();
@@ -158,7 +167,7 @@ impl Round {
 
     /// Who has pushed to it; a worker with several customers perhaps more than once.
     pub(super) fn pushed(&self) -> impl Iterator<Item = NodeId> {
-        self.askers().iter().map(|asker| asker.sender)
+        self.customers().map(|who| who.worker)
     }
 
     /// Its place among the rounds that wait, if it does.
@@ -173,14 +182,14 @@ impl Round {
         }
     }
 
-    /// Who has pushed to it, in the order in which they did.
-    fn askers(&self) -> &[Meta] {
-        self.open.as_ref().map_or(&[], |open| open.askers.as_slice())
+    /// Whose pushes are in it, in the order in which they came.
+    fn customers(&self) -> impl Iterator<Item = Customer> {
+        self.open.iter().flat_map(|open| open.contributors.customers())
     }
 
     /// True if somebody has pushed to it.
     pub(super) fn is_open(&self) -> bool {
-        !self.askers().is_empty()
+        self.open.as_ref().is_some_and(|open| !open.contributors.is_empty())
     }
 }
 

@@ -2,14 +2,16 @@
 //! round. The whole is what lies under one wire key; a server may hold all pieces of it, some, or
 //! none. May touch what belongs to a piece; must not know other servers.
 
-use super::elastic::marks::{Marks, before};
+use super::contribution::Pushes;
+use super::elastic::marks::Marks;
 use super::error::StoreError;
+use super::name::Name;
 use super::optimizer::State;
 use super::round::Round;
 use crate::store::Sum;
 use crate::values::value::Value;
 use crate::values::{Allocator, Buffer, Dtype, precision};
-use crate::wire::{Meta, NodeId};
+use crate::wire::NodeId;
 
 /// Where a piece may be cut: a compressed word has that many elements, and a cut goes between
 /// words.
@@ -114,6 +116,18 @@ pub(super) struct Tensor {
     pub(super) pieces: Vec<Piece>,
 }
 
+/// Whether the rounds of a piece can take some pushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// They can: in the open round, in a later one, or as what has counted before.
+    Open,
+    /// One of them has overtaken the push before it, which went to a former owner.
+    TooSoon,
+    /// Some of them are here and others are not, or some are of the open round and others of a
+    /// later one: the sum counts for all of them or for none.
+    Overlaps,
+}
+
 impl Piece {
     pub(super) fn new(value: Buffer, dtype: Dtype, layout: Layout) -> Self {
         let elements = value.len() / dtype.size();
@@ -151,10 +165,34 @@ impl Piece {
         matches!(self.copied, Copied::Sent { confirmed: Some(_), .. })
     }
 
+    /// Whether its rounds can take these pushes.
+    pub(super) fn entry(&self, pushes: &Pushes) -> Entry {
+        let counted = |name: &Name| self.marks.count(name);
+        if let Pushes::One(push) = pushes {
+            let name = Name::of(push);
+            let goes = self.is_next(&name) || counted(&name);
+            return if goes { Entry::Open } else { Entry::TooSoon };
+        }
+        let is_known = |name: &Name| counted(name) || self.round.holds(name.who, name.timestamp);
+        let in_round = |name: &Name| self.round.has_one_of(name.who);
+        let of = |is: &dyn Fn(&Name) -> bool| pushes.names().filter(|name| is(name)).count();
+        let (all, known, early) = (pushes.count(), of(&is_known), of(&in_round));
+        if known == all {
+            // It is answered as a duplicate, at once or when they have counted.
+            Entry::Open
+        } else if known > 0 || (0 < early && early < all) {
+            Entry::Overlaps
+        } else if of(&|name| self.is_next(name)) == all {
+            Entry::Open
+        } else {
+            Entry::TooSoon
+        }
+    }
+
     /// True if it has got what the same customer pushed to it before that push.
-    pub(super) fn is_next(&self, push: &Meta) -> bool {
+    pub(super) fn is_next(&self, push: &Name) -> bool {
         self.marks.count_before(push)
-            || before(push).is_some_and(|before| self.round.holds(push, before))
+            || push.before().is_some_and(|before| self.round.holds(push.who, before))
     }
 
     /// True if pushes that made that version must not be answered yet: the replica may not have it,

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::marks::Customer;
 use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
 use crate::store::command::{Generations, Head, Sent};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Store, done, refused};
+use crate::store::name::Customer;
 use crate::store::optimizer::Optimizer;
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
 use crate::wire::{Meta, NodeId, server_id};

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 
-use super::marks::Marks;
 use super::travel::{about, key_frame};
 use super::{Elastic, Outbound, Outgoing, Shipped};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
+use crate::store::name::Name;
 use crate::store::tensor::{Copied, Piece};
 use crate::wire::elastic::{Mark, Transfer, TransferKind};
 use crate::wire::{Key, Meta, NodeId};
@@ -65,22 +65,22 @@ impl Store {
         let term = (elastic.epoch << 32) + 1;
         if let Ok(piece) = self.piece_mut(at) {
             piece.term = term;
-            piece.marks.add(Marks::of(&answer.request).as_slice());
+            piece.marks.add(Name::of(&answer.request).mark().as_slice());
         }
         self.seed(at, out);
         self.answer_when_safe(at, vec![answer], out);
     }
 
-    /// A round was applied: its pushes count. False if the piece was cut or has left with it.
+    /// A round was applied: the pushes of these marks count. False if the piece was cut or has left
+    /// with it.
     pub(in crate::store) fn round_done(
         &mut self,
         at: At,
+        marks: Vec<Mark>,
         answers: Vec<Answer>,
         shipped: Option<Shipped>,
         out: &mut Outbound,
     ) -> bool {
-        let marks: Vec<Mark> =
-            answers.iter().filter_map(|answer| Marks::of(&answer.request)).collect();
         let Ok(piece) = self.piece_mut(at) else { return false };
         piece.marks.add(&marks);
         let (range, version, first) = ((piece.from, piece.to), piece.version, piece.version == 1);
@@ -109,18 +109,18 @@ impl Store {
         request: Meta,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        let piece = self.piece(at)?;
+        let (piece, name) = (self.piece(at)?, Name::of(&request));
         if request.placed.is_none() {
             out.answers.push(done(request));
-        } else if piece.marks.count(&request) {
+        } else if piece.marks.count(&name) {
             self.answer_duplicate(at, request, out)?;
-        } else if piece.is_next(&request) {
+        } else if piece.is_next(&name) {
             let dtype = piece.dtype;
             let answer = self.answer_push(at, request)?;
             let nothing = Shipped { dtype, rows: Vec::new(), values: None };
             let shipped = self.is_copied(at).then_some(nothing);
             self.piece_mut(at)?.version += 1;
-            self.round_done(at, vec![answer], shipped, out);
+            self.round_done(at, name.mark().into_iter().collect(), vec![answer], shipped, out);
         } else {
             self.answer_again(request, Vec::new(), out);
         }

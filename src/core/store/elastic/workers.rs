@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::marks::Customer;
 use super::{Elastic, Outbound};
+use crate::store::contributors::Contributors;
 use crate::store::mxnet::{At, Store};
+use crate::store::name::Customer;
 use crate::wire::elastic::LiveWorker;
 use crate::wire::{Key, Meta, NodeId};
 
@@ -74,11 +75,11 @@ impl Workers {
     }
 
     /// True if these pushes are all that the round waits for.
-    pub(in crate::store) fn are_all_in(&self, pushes: &[Meta]) -> bool {
-        if pushes.len() < self.awaited.len() {
+    pub(in crate::store) fn are_all_in(&self, contributors: &Contributors) -> bool {
+        if contributors.len() < self.awaited.len() {
             return false;
         }
-        let all = || pushes.iter().map(Customer::of);
+        let all = || contributors.customers();
         all().filter(|who| self.awaits(*who)).count() >= self.awaited.len()
             && all().any(|who| self.has(who))
     }
@@ -151,7 +152,7 @@ impl Store {
         let (mut open, mut given_up): (Vec<(Key, u64)>, Vec<u64>) = Default::default();
         for (key, tensor) in &mut self.tensors {
             for piece in tensor.pieces.iter_mut().filter(|piece| piece.round.is_open()) {
-                given_up.extend(piece.round.forget(|push| !workers.has(Customer::of(push))));
+                given_up.extend(piece.round.forget(|who| !workers.has(who)));
                 open.push((*key, piece.from));
             }
         }

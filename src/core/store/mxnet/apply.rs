@@ -4,14 +4,16 @@
 use bytes::Bytes;
 
 use super::{Answer, At, Store, done, refused};
+use crate::store::contribution::{Contribution, Pushes};
 use crate::store::elastic::{Outbound, Shipped};
 use crate::store::error::StoreError;
 use crate::store::optimizer::{Gradient, Optimizer};
 use crate::store::round::{Complete, Quorum};
-use crate::store::tensor::{Layout, Piece};
+use crate::store::tensor::{Entry, Layout, Piece};
 use crate::store::{Part, Sum};
 use crate::values::{Buffer, Dtype};
 use crate::wire::Meta;
+use crate::wire::elastic::Mark;
 
 impl Store {
     /// A push to a piece that is here, and the pushes for the next round that have become due with
@@ -23,12 +25,24 @@ impl Store {
         part: Part,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        if !self.piece(at)?.is_next(&request) && !self.piece(at)?.marks.count(&request) {
-            // It has overtaken the one before it, which went to a former owner.
-            self.answer_again(request, Vec::new(), out);
-            return Ok(());
+        self.contribute(at, Contribution::of(request, part), out)
+    }
+
+    /// The same of any contribution.
+    pub(in crate::store) fn contribute(
+        &mut self,
+        at: At,
+        contribution: Contribution,
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        match self.piece(at)?.entry(&contribution.pushes) {
+            Entry::Open => self.push_all(at, Some(contribution), out),
+            Entry::TooSoon => {
+                self.answer_again(contribution.pushes.into_request(), Vec::new(), out);
+                Ok(())
+            }
+            Entry::Overlaps => Err(StoreError::Overlap { key: self.view.local(at.key) }),
         }
-        self.push_all(at, Some((request, part)), out)
     }
 
     /// What a round waits for.
@@ -44,22 +58,22 @@ impl Store {
     fn push_all(
         &mut self,
         at: At,
-        mut next: Option<(Meta, Part)>,
+        mut next: Option<Contribution>,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
         let quorum = self.quorum();
-        while let Some((request, part)) = next.take() {
+        while let Some(Contribution { sum, pushes }) = next.take() {
             let piece = self.piece_mut(at)?;
-            if piece.marks.count(&request) {
-                self.answer_duplicate(at, request, out)?;
+            if pushes.names().all(|name| piece.marks.count(&name)) {
+                self.answer_duplicate(at, pushes.into_request(), out)?;
             } else {
                 // What came too early stays as it came until its round begins.
-                let counts_now = !piece.round.has(&request);
+                let counts_now = !piece.round.has(&pushes);
                 let widens = counts_now && piece.master.is_some();
-                let part = if widens { part.into_f32(piece.dtype) } else { part };
+                let sum = if widens { sum.into_f32(piece.dtype) } else { sum };
                 let dtype = piece.sum_dtype();
                 let Piece { round, value, .. } = piece;
-                round.push(request, part, dtype, &quorum, value.buffer())?;
+                round.push(Contribution { sum, pushes }, dtype, &quorum, value.buffer())?;
                 match round.complete(&quorum) {
                     // If it is not applied it was cut or has left: who came early was told so.
                     Some(complete) => {
@@ -95,10 +109,10 @@ impl Store {
             return;
         }
         while let Ok(piece) = self.piece_mut(at)
-            && let Some((request, part)) = piece.round.next_push()
+            && let Some(contribution) = piece.round.next_push()
         {
-            let meta = request.clone();
-            match self.push_all(at, Some((request, part)), out) {
+            let meta = contribution.pushes.request().clone();
+            match self.push_all(at, Some(contribution), out) {
                 Ok(()) => {}
                 Err(error) => out.answers.push(refused(meta, &error)),
             }
@@ -108,7 +122,7 @@ impl Store {
     /// ApplyUpdates. All that the round brought is answered, also if it cannot be applied. False if
     /// the piece is not here any more.
     fn apply(&mut self, at: At, dtype: Dtype, complete: Complete, out: &mut Outbound) -> bool {
-        let Complete { sum, askers, number } = complete;
+        let Complete { sum, contributors, number } = complete;
         self.stalls.end(number);
         let shared = sum.accepted().and_then(|sum| self.share(at, dtype, sum));
         let applied = shared.and_then(|(sum, shipped)| {
@@ -116,18 +130,21 @@ impl Store {
             Ok(shipped)
         });
         if self.elastic.is_none() {
-            for request in askers {
+            for pushes in contributors {
+                let request = pushes.into_request();
                 let answer = self.answer_applied(at, request, applied.as_ref().err());
                 out.answers.push(answer);
             }
             return true;
         }
-        let answers = askers
-            .into_iter()
+        let names = contributors.iter().flat_map(Pushes::names);
+        let marks: Vec<Mark> = names.filter_map(|name| name.mark()).collect();
+        let requests = contributors.into_iter().map(Pushes::into_request);
+        let answers = requests
             .map(|request| self.answer_applied(at, request, applied.as_ref().err()))
             .collect();
         match applied {
-            Ok(shipped) => self.round_done(at, answers, shipped, out),
+            Ok(shipped) => self.round_done(at, marks, answers, shipped, out),
             Err(_) => self.round_failed(at, answers, out),
         }
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::visitors::{Customer, who};
 use super::{GIVEN_MAX, Given, HOLD, Opaque, Owned, Step};
-use crate::store::elastic::marks::Marks;
 use crate::store::mxnet::{Answer, TENSORS_MAX, done};
+use crate::store::name::Name;
 use crate::values::{KEY_SIZE, KvPairs, key_at};
 use crate::wire::elastic::{OPAQUE_END, Placed, Route};
 use crate::wire::{Key, Meta, NodeId};
@@ -133,13 +133,14 @@ impl Opaque {
         steps: &mut Vec<Step>,
     ) {
         let Some(owned) = self.keys.get(&key) else { return };
-        if request.push && owned.marks.count(&request) {
+        let name = Name::of(&request);
+        if request.push && owned.marks.count(&name) {
             // Its answer was lost with the server that gave it.
             if !request.pull {
                 return self.answer(key, request, steps);
             }
             request.push = false;
-        } else if !self.held.has(key, who(&request)) && !owned.marks.count_before(&request) {
+        } else if !self.held.has(key, who(&request)) && !owned.marks.count_before(&name) {
             return self.again(request, Vec::new(), steps);
         }
         if self.is_held(now, key, &request) {
@@ -204,7 +205,7 @@ impl Opaque {
         }
         let pushes = owned.visitors.given(&request, stateless);
         if request.push {
-            owned.marks.add(Marks::of(&request).as_slice());
+            owned.marks.add(Name::of(&request).mark().as_slice());
         }
         owned.open += 1;
         let values = frames.get(1).map_or(0, Bytes::len);
