@@ -193,7 +193,14 @@ impl Shared {
         drop(state);
         self.send_again(&van, out);
         if let Err(error) = stepped {
-            let failed = lock(&self.requests).requests.fail_all(error.to_string());
+            let mut state = lock(&self.requests);
+            let failed = state.requests.fail_all(error.to_string());
+            if let Some(flights) = &mut state.flights {
+                // Nobody waits for them any more, so none is to be tried again.
+                failed.iter().for_each(|finished| flights.forget(finished.ts));
+            }
+            self.note_waits(&state);
+            drop(state);
             failed.into_iter().for_each(|finished| self.finish(finished));
             self.tell_waiters(lock(&self.requests));
         }

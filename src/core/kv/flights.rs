@@ -2,11 +2,13 @@
 //! be, until it is answered (`docs/elastic.md`, "A request").
 //!
 //! Pure. A request is cut by rank first (`slicer`); what is here is one *slice* of it, about one
-//! wire key. May touch `routes` and `wire` types. Whoever owns this sends what it is given, and
-//! feeds the tracker once a slice is answered as a whole.
+//! wire key. Who owns a part and which way it goes there are two things (`part`). May touch
+//! `routes` and `wire` types. Whoever owns this sends what it is given, and feeds the tracker once
+//! a slice is answered as a whole.
 
 mod life;
 mod order;
+mod part;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,6 +18,7 @@ use smallvec::SmallVec;
 
 use self::life::Life;
 use self::order::Order;
+use self::part::{Part, State};
 use super::KvError;
 use super::routes::Routes;
 use crate::values::form::one_len;
@@ -73,27 +76,6 @@ pub enum Answered {
     },
 }
 
-/// Where a part stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    /// At its owner.
-    Sent,
-    /// To be sent, from then on, once it may.
-    Waiting(Duration),
-    /// Answered, with these values.
-    Done(Bytes),
-}
-
-#[derive(Clone, Debug)]
-struct Part {
-    from: u64,
-    /// 0: all, whatever that is.
-    to: u64,
-    term: u64,
-    owner: NodeId,
-    state: State,
-}
-
 #[derive(Clone, Debug)]
 struct Flight {
     slice: Slice,
@@ -117,8 +99,8 @@ pub struct Flights {
     names: BTreeMap<(i32, u32), u64>,
     order: Order,
     life: Life,
-    /// Something waits: looked at before anything else.
-    waiting: bool,
+    /// Those of which a part waits to be sent: most answers find none, however many are open.
+    waiting: BTreeSet<u64>,
 }
 
 impl Flights {
@@ -157,8 +139,8 @@ impl Flights {
 
     /// True if some part waits to be sent.
     #[must_use]
-    pub const fn waits(&self) -> bool {
-        self.waiting
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Begins a slice.
@@ -242,7 +224,7 @@ impl Flights {
             return Ok(Answered::Refused { rank });
         }
         if again {
-            self.turned_away(now, number, at, from);
+            self.turned_away(now, number, at);
             self.retry(now, out)?;
             return Ok(Answered::Open);
         }
@@ -256,42 +238,48 @@ impl Flights {
         Ok(answer)
     }
 
-    /// The part that an answer is about. A server without pieces says nothing about parts.
+    /// The part that an answer is about: the request and the slice say which key and which round
+    /// of it, the range which part. Who gives it does not tell parts apart, but an answer that did
+    /// not come the way that the part went last is none: a server that this node gave up may still
+    /// answer, and not know what became of the key. A server without pieces says nothing about
+    /// parts; its answer is about the one that it was sent.
     fn find(&self, timestamp: i32, from: NodeId, placed: Option<&Placed>) -> Option<(u64, usize)> {
-        let sent = |part: &Part| part.owner == from && part.state == State::Sent;
         let part = |number: &u64, is: &dyn Fn(&Part) -> bool| {
             let flight = self.open.get(number)?;
-            Some((*number, flight.parts.iter().position(is)?))
+            let at = flight.parts.iter().position(is)?;
+            flight.parts[at].awaits(from).then_some((*number, at))
         };
         match placed {
             // What a server owed to a process that had this one's id and address before.
             Some(placed) if placed.life != self.life.number() => None,
             Some(placed) => {
                 let number = self.names.get(&(timestamp, placed.slice))?;
-                part(number, &|part| sent(part) && (part.from, part.to) == (placed.from, placed.to))
+                part(number, &|part| (part.from, part.to) == (placed.from, placed.to))
             }
             None => {
                 let all = self.names.range((timestamp, 0)..=(timestamp, u32::MAX));
-                all.map(|(_, number)| number).find_map(|number| part(number, &sent))
+                all.map(|(_, number)| number)
+                    .find_map(|number| part(number, &|part| part.awaits(from)))
             }
         }
     }
 
-    /// A server did nothing with a part: it is cut anew, by what is known now.
-    fn turned_away(&mut self, now: Duration, number: u64, at: usize, from: NodeId) {
+    /// Nothing was done with a part: it is cut anew, by what is known now.
+    fn turned_away(&mut self, now: Duration, number: u64, at: usize) {
         let Some(flight) = self.open.get(&number) else { return };
         let Some(part) = flight.parts.get(at) else { return };
         let mut parts = self.places(&flight.slice, part.from, part.to, &State::Waiting(now));
-        let former = (part.from, part.to, part.term);
+        let former = (part.sent(), part.from, part.to, part.term);
         for part in &mut parts {
-            // Nothing new: asked again at once, it would say the same.
-            if part.owner == from && (part.from, part.to, part.term) == former {
+            // Nothing new: asked again at once, who answered would say the same.
+            if (Some(part.way()), part.from, part.to, part.term) == former {
                 part.state = State::Waiting(now.saturating_add(RETRY));
             }
         }
         if let Some(flight) = self.open.get_mut(&number) {
             flight.parts.remove(at);
             flight.parts.insert_many(at, parts);
+            self.waiting.insert(number);
         }
     }
 
@@ -303,7 +291,7 @@ impl Flights {
         }
         let mut vals = flight.parts.into_iter().map(|part| match part.state {
             State::Done(vals) => vals,
-            State::Sent | State::Waiting(_) => Bytes::new(),
+            State::Sent(_) | State::Waiting(_) => Bytes::new(),
         });
         let first = vals.next().unwrap_or_default();
         let more: Vec<Bytes> = vals.collect();
@@ -318,6 +306,7 @@ impl Flights {
 
     fn end(&mut self, number: u64) -> Option<Flight> {
         let flight = self.open.remove(&number)?;
+        self.waiting.remove(&number);
         self.names.remove(&(flight.slice.meta.timestamp, flight.slice.rank));
         self.order.remove(flight.slice.key, number);
         Some(*flight)
@@ -333,10 +322,11 @@ impl Flights {
     /// A server is dead or released: what was sent to it waits for news of where to send it.
     pub fn lost(&mut self, now: Duration, server: NodeId) {
         self.lost.insert(server);
-        let parts = self.open.values_mut().flat_map(|flight| &mut flight.parts);
-        for part in parts.filter(|part| part.owner == server && part.state == State::Sent) {
-            part.state = State::Waiting(now);
-            self.waiting = true;
+        for (number, flight) in &mut self.open {
+            for part in flight.parts.iter_mut().filter(|part| part.is_lost_with(server)) {
+                part.state = State::Waiting(now);
+                self.waiting.insert(*number);
+            }
         }
     }
 
@@ -361,17 +351,16 @@ impl Flights {
 
     /// Cuts anew what waits.
     fn place_waiting(&mut self, now: Duration) {
-        let numbers: Vec<u64> = self.open.keys().copied().collect();
+        let numbers: Vec<u64> = self.waiting.iter().copied().collect();
         for number in numbers {
             let Some(flight) = self.open.get(&number) else { continue };
             let mut parts = SmallVec::new();
             for part in &flight.parts {
-                match part.state {
-                    State::Waiting(_) => {
-                        let wait = State::Waiting(now);
-                        parts.extend(self.places(&flight.slice, part.from, part.to, &wait));
-                    }
-                    _ => parts.push(part.clone()),
+                if part.waits() {
+                    let wait = State::Waiting(now);
+                    parts.extend(self.places(&flight.slice, part.from, part.to, &wait));
+                } else {
+                    parts.push(part.clone());
                 }
             }
             if let Some(flight) = self.open.get_mut(&number) {
@@ -385,14 +374,13 @@ impl Flights {
     /// # Errors
     /// As [`Self::begin`].
     pub fn retry(&mut self, now: Duration, out: &mut Vec<Outgoing>) -> Result<(), KvError> {
-        self.waiting = false;
-        let numbers: Vec<u64> = self.open.keys().copied().collect();
+        let numbers: Vec<u64> = self.waiting.iter().copied().collect();
         numbers.into_iter().try_for_each(|number| self.send_waiting(now, number, out))
     }
 
     /// Something was answered: what waited for that may go.
     fn send_freed(&mut self, now: Duration, out: &mut Vec<Outgoing>) -> Result<(), KvError> {
-        if self.waiting { self.retry(now, out) } else { Ok(()) }
+        if self.waits() { self.retry(now, out) } else { Ok(()) }
     }
 
     /// Sends those parts of a slice that wait, if they may go.
@@ -404,13 +392,19 @@ impl Flights {
     ) -> Result<(), KvError> {
         let Some(flight) = self.open.get(&number) else { return Ok(()) };
         let mut go: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut waits = false;
         for (at, part) in flight.parts.iter().enumerate() {
             let State::Waiting(since) = part.state else { continue };
-            if since > now || !self.may_send_to(part.owner) || self.is_blocked(number, part) {
-                self.waiting = true;
+            if since > now || !self.may_send_to(part.way().next) || self.is_blocked(number, part) {
+                waits = true;
             } else {
                 go.push(at);
             }
+        }
+        if waits {
+            self.waiting.insert(number);
+        } else {
+            self.waiting.remove(&number);
         }
         // A pull need not wait behind the values of other keys that are pushed. It stays behind
         // those of its own.
@@ -422,8 +416,10 @@ impl Flights {
             let Some(flight) = self.open.get_mut(&number) else { break };
             let slice = &flight.slice;
             let Some(part) = flight.parts.get_mut(at) else { continue };
-            let kv = slice.form.cut(&slice.kv, slice.meta.push, part.from, part.to)?;
-            part.state = State::Sent;
+            let cut = slice.form.cut(&slice.kv, slice.meta.push, part.from, part.to);
+            let kv = cut.inspect_err(|_| _ = self.waiting.insert(number))?;
+            let way = part.way();
+            part.state = State::Sent(way);
             let placed = Placed {
                 slice: slice.rank,
                 from: part.from,
@@ -436,7 +432,7 @@ impl Flights {
                 ..Placed::default()
             };
             let meta =
-                Meta { recver: part.owner, placed: Some(placed), overtakes, ..slice.meta.clone() };
+                Meta { recver: way.next, placed: Some(placed), overtakes, ..slice.meta.clone() };
             out.push(Outgoing { meta, kv });
         }
         Ok(())
@@ -454,16 +450,7 @@ impl Flights {
         let earlier = self.order.before(flight.slice.key, number);
         let mut parts =
             earlier.filter_map(|number| self.open.get(&number)).flat_map(|flight| &flight.parts);
-        parts.any(|other| {
-            let apart =
-                part.to != 0 && other.to != 0 && (other.to <= part.from || part.to <= other.from);
-            let under_way = match other.state {
-                State::Sent => other.owner != part.owner,
-                State::Waiting(_) => true,
-                State::Done(_) => false,
-            };
-            !apart && under_way
-        })
+        parts.any(|other| part.overtakes(other))
     }
 
     /// One more than the timestamp of the push of the same key before this one; 0: there was none.

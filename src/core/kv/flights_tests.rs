@@ -1,3 +1,4 @@
+use super::part::Way;
 use super::*;
 use crate::values::key_at;
 
@@ -43,13 +44,22 @@ fn answer(
             &mut out,
         )
         .unwrap();
+    check(flights);
     (answered, out)
 }
 
 fn begin(flights: &mut Flights, slice: Slice) -> Vec<Outgoing> {
     let mut out = Vec::new();
     flights.begin(NOW, slice, &mut out).unwrap();
+    check(flights);
     out
+}
+
+/// The set of those that wait is what a walk over all would find.
+fn check(flights: &Flights) {
+    let all = flights.open.iter().filter(|(_, flight)| flight.parts.iter().any(Part::waits));
+    let all: Vec<u64> = all.map(|(number, _)| *number).collect();
+    assert_eq!(flights.waiting.iter().copied().collect::<Vec<_>>(), all);
 }
 
 fn parts(out: &[Outgoing]) -> Vec<(NodeId, u64, u64, &[u8])> {
@@ -132,6 +142,7 @@ fn what_a_dead_server_had_waits_for_a_policy() {
     let mut flights = halves();
     begin(&mut flights, slice(1, true, b"abcdefgh"));
     flights.lost(NOW, B);
+    check(&flights);
     let mut out = Vec::new();
     flights.retry(NOW + RETRY, &mut out).unwrap();
     assert!(out.is_empty());
@@ -320,4 +331,119 @@ fn a_key_without_an_element_is_found_again() {
     assert!(matches!(answer(&mut flights, &again[0], &[], false).0, Answered::Whole { .. }));
     let next = begin(&mut flights, slice(1, true, b""));
     assert_eq!(parts(&next)[0].0, B);
+}
+
+/// Where a part that is under way belongs, and whom it was given to, are two things.
+fn send_by(flights: &mut Flights, timestamp: i32, at: usize, next: NodeId) {
+    let number = flights.names[&(timestamp, 0)];
+    let part = &mut flights.open.get_mut(&number).unwrap().parts[at];
+    assert!(part.sent().is_some());
+    part.state = State::Sent(Way { next });
+}
+
+#[test]
+fn an_answer_comes_the_way_that_the_part_went() {
+    const RELAY: NodeId = 13;
+    let mut flights = halves();
+    let mut out = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    send_by(&mut flights, 1, 1, RELAY);
+    assert_eq!(answer(&mut flights, &out[1], &[], false).0, Answered::Unknown);
+    assert_eq!(answer(&mut flights, &out[0], &[], false).0, Answered::Open);
+    out[1].meta.recver = RELAY;
+    assert!(matches!(answer(&mut flights, &out[1], &[], false).0, Answered::Whole { .. }));
+}
+
+#[test]
+fn a_part_waits_if_its_owner_or_who_brings_it_there_is_lost() {
+    const RELAY: NodeId = 13;
+    for lost in [RELAY, B] {
+        let mut flights = halves();
+        begin(&mut flights, slice(1, true, b"abcdefgh"));
+        send_by(&mut flights, 1, 1, RELAY);
+        flights.lost(NOW, lost);
+        check(&flights);
+        assert!(flights.waits());
+        let mut out = Vec::new();
+        flights.retry(NOW, &mut out).unwrap();
+        // Without the one it goes straight to the other.
+        let sent = parts(&out);
+        assert_eq!(sent, [(B, 4, 8, &b"efgh"[..])][..usize::from(lost == RELAY)]);
+        assert_eq!(flights.waits(), lost == B);
+    }
+}
+
+#[test]
+fn a_push_does_not_overtake_one_that_went_another_way_to_the_same_owner() {
+    const RELAY: NodeId = 13;
+    let mut flights = halves();
+    let first = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    send_by(&mut flights, 1, 1, RELAY);
+    let second = begin(&mut flights, slice(2, true, b"ABCDEFGH"));
+    assert_eq!(parts(&second), [(A, 0, 4, &b"ABCD"[..])]);
+    let by_relay =
+        Outgoing { meta: Meta { recver: RELAY, ..first[1].meta.clone() }, ..first[1].clone() };
+    let (_, freed) = answer(&mut flights, &by_relay, &[], false);
+    assert_eq!(parts(&freed), [(B, 4, 8, &b"EFGH"[..])]);
+}
+
+/// It may answer all the same: it does not know that it is dead for the others. What it says is not
+/// what became of the key.
+#[test]
+fn an_answer_of_a_server_that_was_given_up_is_none() {
+    let mut flights = halves();
+    let sent = begin(&mut flights, slice(1, false, b""));
+    let taken = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
+    let word =
+        Word { epoch: 1, homes: vec![A, A], routes: vec![taken], lost: vec![B], ..Word::default() };
+    let mut again = Vec::new();
+    flights.policy(NOW, &word, &mut again).unwrap();
+    assert_eq!(parts(&again), [(A, 4, 8, &b""[..])]);
+    for says_again in [false, true] {
+        let (late, out) = answer(&mut flights, &sent[1], &[], says_again);
+        assert_eq!((late, out.len()), (Answered::Unknown, 0));
+    }
+    assert_eq!(answer(&mut flights, &sent[0], &[], false).0, Answered::Open);
+    assert!(matches!(answer(&mut flights, &again[0], &[], false).0, Answered::Whole { .. }));
+}
+
+#[test]
+fn only_those_that_wait_are_looked_at_again() {
+    let mut flights = Flights::new(vec![A]);
+    for timestamp in 0..20 {
+        let key = 100 + timestamp as u64;
+        let first = begin(&mut flights, Slice { key, ..slice(timestamp, true, &[1; 4]) });
+        if timestamp % 10 == 0 {
+            // Its owner is not known yet.
+            answer(&mut flights, &first[0], &[route(0, 4, 9, B)], true);
+        }
+    }
+    assert_eq!((flights.open.len(), flights.waiting.len()), (20, 2));
+    flights.forget(0);
+    check(&flights);
+    let word = Word { epoch: 2, homes: vec![A], servers: vec![A, B], ..Word::default() };
+    let mut out = Vec::new();
+    flights.policy(NOW, &word, &mut out).unwrap();
+    check(&flights);
+    assert_eq!(parts(&out), [(B, 0, 4, &[1; 4][..])]);
+    assert!(!flights.waits() && flights.has(10) && !flights.has(0));
+}
+
+/// Whoever is told ends its request. Until then it waits as before, and holds up nobody else.
+#[test]
+fn what_fits_no_piece_waits_until_its_request_is_ended() {
+    let mut flights = Flights::new(vec![A]);
+    let first = begin(&mut flights, slice(1, true, &[1; 6]));
+    let placed = Placed {
+        again: true,
+        routes: vec![route(0, 4, 5, A), route(4, 8, 5, A)],
+        ..placed(&first[0]).clone()
+    };
+    let answer = (KvPairs::default(), false);
+    let mut out = Vec::new();
+    let misfit = flights.answered(NOW, (1, A), Some(&placed), answer, &mut out);
+    assert!(misfit.is_err());
+    check(&flights);
+    assert!(flights.waits());
+    flights.forget(1);
+    assert!(!flights.waits());
 }
