@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::sabotage::Plant;
 use super::script::Program;
 use super::workload::Tensors;
-use crate::network::{NetworkConfig, Process, Rates};
+use crate::network::{Edge, NetworkConfig, Process, Rates};
 use crate::steps::DeathAt;
 
 /// The longest pause that nobody takes for a death.
@@ -36,6 +36,9 @@ pub enum Fault {
     Pause(Process, Duration),
     /// The lines of the process have these rates from now on; none: no limit.
     Rates(Process, Option<Rates>),
+    /// That is between the first process and the second from now on, in that direction; none: what
+    /// is between all others.
+    Edge(Process, Process, Option<Edge>),
     /// All directions are open, all pauses over, and nobody dies any more.
     Heal,
 }
@@ -65,6 +68,8 @@ pub struct ElasticConfig {
     pub pulls: u32,
     /// How messages travel.
     pub network: NetworkConfig,
+    /// Which edges are not like all others, until a fault says otherwise: the network as a graph.
+    pub edges: Vec<(Process, Process, Edge)>,
     /// Data have connections of their own, which keep what they carry. Else they take the stock
     /// wire.
     pub native: bool,

@@ -94,7 +94,8 @@ pub(super) struct Job<'a> {
 impl<'a> Job<'a> {
     fn new(config: &'a ElasticConfig) -> Self {
         let mut random = Random::new(config.seed);
-        let network = Network::new(config.network, random.split());
+        let mut network = Network::new(config.network, random.split());
+        network.reset_edges(&config.edges);
         let ranges = server_key_ranges(config.servers);
         let tensors = config.tensors.make(&ranges);
         let plan = Plan {
@@ -282,6 +283,7 @@ impl<'a> Job<'a> {
                 self.settle(process);
             }
             Fault::Rates(process, rates) => self.network.set_rates(process, rates),
+            Fault::Edge(from, to, edge) => self.network.set_edge(from, to, edge),
             Fault::Heal => self.heal(),
             // One that has ended cannot die, one that lives cannot start.
             Fault::Start(_) | Fault::Crash(_) | Fault::Vanish(_) => {}
@@ -321,6 +323,7 @@ impl<'a> Job<'a> {
         let paused: Vec<Process> = self.pauses.keys().copied().collect();
         paused.into_iter().for_each(|process| self.resume(process));
         (0..self.nodes.len()).for_each(|process| self.network.set_rates(process, None));
+        self.network.reset_edges(&self.config.edges);
         if !self.lives(0) && self.config.journal && !self.ended() {
             self.start(0);
         }

@@ -266,6 +266,7 @@ impl Draw {
                 jitter: MS * self.of(&[1, 1, 5, 20]),
                 ..NetworkConfig::default()
             },
+            edges: Vec::new(),
             native: true,
             resend: None,
             move_every: Some(MS * self.of(&[20, 100, 400])),

@@ -1,6 +1,9 @@
 //! Seeds of all scenarios, and proof that the oracle sees what it has to see.
 
+use std::time::Duration;
+
 use super::*;
+use crate::network::Edge;
 
 /// Seeds that every run of the tests plays: about 20 of each scenario. `PSLITE_TEST_SEEDS` and
 /// `PSLITE_TEST_SEED` say how many if they are to be others, and which is the first.
@@ -206,4 +209,37 @@ fn planted_mistakes_are_all_caught_third_part() {
     let mut plants: Vec<Plant> = PLANTED.iter().map(|(plant, _)| *plant).collect();
     plants.sort_unstable();
     assert_eq!(plants, Plant::ALL, "each has its job");
+}
+
+/// A graph of links: a ring of narrow edges, and all others wide, slow ones. The job is right,
+/// takes longer than without it, goes the same way twice, and an edge that is narrower for a while
+/// delays it more.
+#[test]
+fn a_job_runs_on_a_graph_of_links() {
+    let fixed = Fixed { scenario: Some(Scenario::Moves), ..Fixed::default() };
+    for seed in 0..4 {
+        let plain = job(seed, &fixed);
+        let mut graph = plain.clone();
+        let nodes = graph.processes();
+        let ms = Duration::from_millis(1);
+        for from in 1..nodes {
+            for to in (1..nodes).filter(|to| *to != from) {
+                let next = to % (nodes - 1) + 1 == from || from % (nodes - 1) + 1 == to;
+                let (rate, latency) = if next { (Some(20_000), 10 * ms) } else { (None, 60 * ms) };
+                graph.edges.push((from, to, Edge { rate, latency, jitter: ms }));
+            }
+        }
+        let mut worse = graph.clone();
+        let narrow = Edge { rate: Some(2_000), latency: 300 * ms, jitter: ms };
+        for other in 2..nodes {
+            worse.faults.push((100 * ms, Fault::Edge(1, other, Some(narrow))));
+        }
+        let took = |config: &ElasticConfig| {
+            assert_eq!(wrong(seed, fixed.scenario, config), None);
+            run(config).took
+        };
+        let (usual, on_graph, on_worse) = (took(&plain), took(&graph), took(&worse));
+        assert!(usual < on_graph && on_graph < on_worse, "{usual:?} {on_graph:?} {on_worse:?}");
+        assert_eq!(run(&graph).trace.hash(), run(&graph).trace.hash());
+    }
 }

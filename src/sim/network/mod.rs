@@ -4,10 +4,11 @@
 //! in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses and names
 //! of connections; not what the bytes mean.
 //!
-//! `travel` has how long messages take and what becomes of them, `faults` what goes wrong on
-//! purpose, `places` who listens where.
+//! `lines` has what is between the processes, `travel` what becomes of messages on their way,
+//! `faults` what goes wrong on purpose, `places` who listens where.
 
 mod faults;
+mod lines;
 mod places;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use self::places::{Place, Places};
 use pslite_core::random::Random;
 use pslite_core::wire::{Frames, NodeId};
 
-pub use travel::Rates;
+pub use lines::{Edge, Rates};
 
 /// The number of a process.
 pub type Process = usize;
@@ -35,7 +36,7 @@ const QUEUE_MAX: usize = 1000;
 /// How the network behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkConfig {
-    /// The shortest way of a message.
+    /// The shortest way of a message, on every edge of which nothing else is said.
     pub latency: Duration,
     /// What chance adds to it, at most.
     pub jitter: Duration,
@@ -50,6 +51,14 @@ pub struct NetworkConfig {
     /// sends them again and puts them in order: they, and all that follow on that connection, are
     /// late.
     pub retransmits: u32,
+}
+
+impl NetworkConfig {
+    /// What is between two processes, if nothing else is said.
+    #[must_use]
+    pub const fn edge(&self) -> Edge {
+        Edge { rate: None, latency: self.latency, jitter: self.jitter }
+    }
 }
 
 impl Default for NetworkConfig {
@@ -169,7 +178,7 @@ pub struct Network {
     cuts: BTreeSet<(Process, Process)>,
     /// Directions in which nothing goes, and nobody notices.
     stalls: BTreeSet<(Process, Process)>,
-    lines: BTreeMap<Process, travel::Line>,
+    lines: lines::Lines,
     agenda: BTreeMap<(Duration, u64), Item>,
     items: u64,
     /// All messages, and bytes of those without data.
@@ -191,7 +200,7 @@ impl Network {
             places: Places::default(),
             cuts: BTreeSet::new(),
             stalls: BTreeSet::new(),
-            lines: BTreeMap::new(),
+            lines: lines::Lines::new(config.edge()),
             agenda: BTreeMap::new(),
             items: 0,
             sent: 0,
@@ -356,7 +365,8 @@ impl Network {
         if !self.is_reachable(id) {
             return;
         }
-        let at = now + self.config.latency + self.random.time(self.config.jitter);
+        let edge = self.edge(id);
+        let at = now + edge.latency + self.random.time(edge.jitter);
         let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.state == State::Waiting {
             connection.state = State::Shaking;

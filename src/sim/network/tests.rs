@@ -216,3 +216,103 @@ fn what_may_overtake_does_so_but_not_its_like() {
     }
     assert!(overtaken > 10, "{overtaken}");
 }
+
+fn with_data(number: u8, bytes: usize) -> Sealed {
+    let data = vec![bytes::Bytes::from(vec![0; bytes])].into_iter().collect();
+    Sealed { meta: vec![number], data, overtakes: false }
+}
+
+/// Three processes, each connected with each other one by a connection that keeps what it carries;
+/// edges without jitter.
+fn triangle() -> (Network, Duration, BTreeMap<(Process, Process), ConnectionId>) {
+    let config = NetworkConfig { jitter: Duration::ZERO, ..NetworkConfig::default() };
+    let mut network = Network::new(config, Random::new(7));
+    let address = |process: Process| format!("p{process}:1");
+    (0..3).for_each(|process| network.listen(Duration::ZERO, process, &address(process)));
+    let mut links = BTreeMap::new();
+    for from in 0..3 {
+        for to in (0..3).filter(|to| *to != from) {
+            let link = network.connect_kept(Duration::ZERO, from, &address(to), from as NodeId);
+            links.insert((from, to), link);
+        }
+    }
+    let mut now = Duration::ZERO;
+    drain(&mut network, &mut now);
+    (network, now, links)
+}
+
+/// When each message arrives, by its number, counted from now.
+fn arrivals(network: &mut Network, begin: Duration) -> BTreeMap<u8, Duration> {
+    let mut at = BTreeMap::new();
+    while let Some(now) = network.next() {
+        if let Some(Happening::Arrived { sealed, .. }) = network.pop(now) {
+            at.insert(sealed.meta[0], now - begin);
+        }
+    }
+    at
+}
+
+#[test]
+fn an_edge_has_a_rate_of_its_own_in_its_own_direction() {
+    let (mut network, now, links) = triangle();
+    let usual = NetworkConfig::default().latency;
+    let slow = Edge { rate: Some(100_000), latency: 5 * MS, jitter: Duration::ZERO };
+    network.set_edge(0, 1, Some(slow));
+    for (number, ends) in [(0, 1), (1, 0), (0, 2), (2, 1)].into_iter().enumerate() {
+        network.send(now, links[&ends], with_data(number as u8, 1000));
+    }
+    network.send(now, links[&(0, 1)], with_data(9, 1000));
+    let at = arrivals(&mut network, now);
+    // Two messages of 10 ms each wait for each other in front of the edge; nobody else does.
+    assert_eq!((at[&0], at[&9]), (15 * MS, 25 * MS));
+    assert_eq!((at[&1], at[&2], at[&3]), (usual, usual, usual));
+    network.set_edge(0, 1, None);
+    network.send(now + 100 * MS, links[&(0, 1)], with_data(0, 1000));
+    assert_eq!(arrivals(&mut network, now + 100 * MS)[&0], usual);
+}
+
+#[test]
+fn connections_of_an_edge_share_it_and_control_does_not_wait() {
+    let (mut network, now, links) = triangle();
+    network.set_edge(0, 1, Some(Edge { rate: Some(100_000), latency: MS, jitter: Duration::ZERO }));
+    let other = network.connect_kept(now, 0, "p1:1", 50);
+    let mut begin = now;
+    drain(&mut network, &mut begin);
+    network.send(begin, links[&(0, 1)], with_data(1, 2000));
+    network.send(begin, other, with_data(2, 1000));
+    let control = network.connect(begin, 0, "p1:1", Some(51));
+    network.send(begin, control, numbered(3));
+    let at = arrivals(&mut network, begin);
+    assert_eq!((at[&1], at[&2]), (21 * MS, 31 * MS));
+    assert_eq!(at[&3], 2 * MS, "its connection came up, and it took the latency");
+}
+
+#[test]
+fn a_message_is_as_late_as_the_narrowest_of_line_edge_and_line_makes_it() {
+    for narrow in 0..3 {
+        let (mut network, now, links) = triangle();
+        let rate = |at: usize| if at == narrow { 100_000 } else { 1_000_000_000 };
+        network.set_rates(0, Some(Rates { up: rate(0), down: 1 }));
+        let edge = Edge { rate: Some(rate(1)), latency: MS, jitter: Duration::ZERO };
+        network.set_edge(0, 1, Some(edge));
+        network.set_rates(1, Some(Rates { up: 1, down: rate(2) }));
+        network.send(now, links[&(0, 1)], with_data(1, 1000));
+        let at = arrivals(&mut network, now)[&1];
+        assert!((11 * MS..11 * MS + MS / 100).contains(&at), "{narrow}: {at:?}");
+    }
+}
+
+#[test]
+fn after_a_reset_only_the_named_edges_are_not_as_usual() {
+    let (mut network, now, links) = triangle();
+    let usual = NetworkConfig::default().latency;
+    let slow = |ms| Edge { rate: None, latency: ms * MS, jitter: Duration::ZERO };
+    network.set_edge(0, 1, Some(slow(7)));
+    network.set_edge(0, 2, Some(slow(7)));
+    network.reset_edges(&[(0, 2, slow(3)), (1, 0, slow(4))]);
+    for (number, ends) in [(0, 1), (0, 2), (1, 0)].into_iter().enumerate() {
+        network.send(now, links[&ends], numbered(number as u8));
+    }
+    let at = arrivals(&mut network, now);
+    assert_eq!((at[&0], at[&1], at[&2]), (usual, 3 * MS, 4 * MS));
+}

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::lines::{Edge, Rates};
 use super::{ConnectionId, Happening, Item, Network, Process, Sealed};
 
 /// After that time the system sends again what was not confirmed; twice as long the next time.
@@ -10,44 +11,22 @@ const RETRANSMIT: Duration = Duration::from_millis(40);
 /// So many times at most: more is a fault of the connection, which a test says itself.
 const RETRANSMITS_MAX: u32 = 3;
 
-/// What one host can send and receive, in bytes a second. It holds for messages with data; control
-/// messages are small, and overtake data wherever they have a connection of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rates {
-    /// Away from it.
-    pub up: u64,
-    /// To it.
-    pub down: u64,
-}
-
-/// A host's line, and until when it is busy in either direction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    rates: Rates,
-    up_until: Duration,
-    down_until: Duration,
-}
-
-impl Line {
-    const fn new(rates: Rates) -> Self {
-        Self { rates, up_until: Duration::ZERO, down_until: Duration::ZERO }
-    }
-}
-
-/// How long so many bytes take.
-fn duration(bytes: usize, rate: u64) -> Duration {
-    Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / rate.max(1))
-}
-
 impl Network {
     /// From now on a process has lines of these rates; without any it has no limit. What is under
     /// way keeps its time.
     pub fn set_rates(&mut self, process: Process, rates: Option<Rates>) {
-        match (rates, self.lines.get_mut(&process)) {
-            (Some(rates), Some(line)) => line.rates = rates,
-            (Some(rates), None) => drop(self.lines.insert(process, Line::new(rates))),
-            (None, _) => drop(self.lines.remove(&process)),
-        }
+        self.lines.set_host(process, rates);
+    }
+
+    /// From now on that is between the first process and the second, in that direction; without
+    /// anything it is what the network's configuration says. What is under way keeps its time.
+    pub fn set_edge(&mut self, from: Process, to: Process, edge: Option<Edge>) {
+        self.lines.set_edge((from, to), edge);
+    }
+
+    /// The same of all pairs: those that are not named are as the network's configuration says.
+    pub fn reset_edges(&mut self, edges: &[(Process, Process, Edge)]) {
+        self.lines.reset_edges(edges);
     }
 
     pub(super) fn launch(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) {
@@ -83,30 +62,22 @@ impl Network {
         }
     }
 
-    /// When a message would have arrived if it were alone on its connection: it leaves when the
-    /// sender's line is free, and is there when the receiver's line has let all of it in.
+    /// When a message would have arrived if it were alone on its connection.
     fn arrival(&mut self, now: Duration, id: ConnectionId, sealed: &Sealed) -> Duration {
-        let way = self.config.latency + self.random.time(self.config.jitter) + self.late();
+        let edge = self.edge(id);
+        let way = edge.latency + self.random.time(edge.jitter) + self.late();
         let Some(connection) = self.connections.get(id) else { return now + way };
         let bytes: usize = sealed.data.iter().map(bytes::Bytes::len).sum();
-        if bytes == 0 || self.lines.is_empty() {
-            return now + way;
-        }
-        let (from, to) = (connection.from, self.places.listener(connection.to));
-        let (mut first, mut last) = (now, now);
-        if let Some(line) = self.lines.get_mut(&from) {
-            first = now.max(line.up_until);
-            last = first + duration(bytes, line.rates.up);
-            line.up_until = last;
-        }
-        (first, last) = (first + way, last + way);
-        if let Some(line) = to.and_then(|to| self.lines.get_mut(&to)) {
-            // Its first byte may be let in before the last one has left.
-            first = first.max(line.down_until);
-            last = last.max(first + duration(bytes, line.rates.down));
-            line.down_until = last;
-        }
-        last
+        let ends = (connection.from, self.places.listener(connection.to));
+        self.lines.carry(now, ends, bytes, way)
+    }
+
+    /// What is between the two ends of a connection.
+    pub(super) fn edge(&self, id: ConnectionId) -> Edge {
+        let ends = self.connections.get(id);
+        let ends = ends.map(|ends| (ends.from, self.places.listener(ends.to)));
+        let (from, to) = ends.unwrap_or_default();
+        self.lines.edge(from, to)
     }
 
     /// What a message takes longer that is lost below its connection.

@@ -1,0 +1,134 @@
+//! What the network is made of: the line of each host, and the edge from each process to each
+//! other one. Unless somebody says otherwise all edges are alike, and as fast as the hosts' lines.
+//! Knows bytes and times; draws no chance.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Process;
+
+/// What one host can send and receive, in bytes a second. It holds for messages with data; control
+/// messages are small, and overtake data wherever they have a connection of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// Away from it.
+    pub up: u64,
+    /// To it.
+    pub down: u64,
+}
+
+/// What is between one process and another, in that direction: the other one may be anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Bytes a second of messages with data, of all connections together, which wait for each other
+    /// in front of it; none: as much as the hosts' lines carry.
+    pub rate: Option<u64>,
+    /// The shortest way of a message.
+    pub latency: Duration,
+    /// What chance adds to it, at most.
+    pub jitter: Duration,
+}
+
+/// When something that carries one message after the other is free.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    free_at: Duration,
+}
+
+impl Queue {
+    /// Something whose first and last byte come then is through: when its first and last byte are.
+    /// The first byte goes on before the last one has come.
+    fn carry(&mut self, (first, last): (Duration, Duration), time: Duration) -> [Duration; 2] {
+        let first = first.max(self.free_at);
+        let last = last.max(first + time);
+        self.free_at = last;
+        [first, last]
+    }
+}
+
+/// A host's line, in either direction.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    rates: Rates,
+    up: Queue,
+    down: Queue,
+}
+
+/// All lines and edges, and until when they are busy.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// What is between two processes of which nothing else was said.
+    usual: Edge,
+    hosts: BTreeMap<Process, Line>,
+    edges: BTreeMap<(Process, Process), (Edge, Queue)>,
+}
+
+/// How long so many bytes take.
+fn duration(bytes: usize, rate: u64) -> Duration {
+    Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / rate.max(1))
+}
+
+impl Lines {
+    /// Without limits: all edges are like that one.
+    pub(super) const fn new(usual: Edge) -> Self {
+        Self { usual, hosts: BTreeMap::new(), edges: BTreeMap::new() }
+    }
+
+    pub(super) fn set_host(&mut self, process: Process, rates: Option<Rates>) {
+        match (rates, self.hosts.get_mut(&process)) {
+            (Some(rates), Some(line)) => line.rates = rates,
+            (Some(rates), None) => {
+                let line = Line { rates, up: Queue::default(), down: Queue::default() };
+                self.hosts.insert(process, line);
+            }
+            (None, _) => drop(self.hosts.remove(&process)),
+        }
+    }
+
+    pub(super) fn set_edge(&mut self, ends: (Process, Process), edge: Option<Edge>) {
+        match edge {
+            Some(edge) => self.edges.entry(ends).or_insert((edge, Queue::default())).0 = edge,
+            None => drop(self.edges.remove(&ends)),
+        }
+    }
+
+    /// From now on these are the edges that are not as usual.
+    pub(super) fn reset_edges(&mut self, edges: &[(Process, Process, Edge)]) {
+        self.edges.retain(|ends, _| edges.iter().any(|(from, to, _)| (*from, *to) == *ends));
+        edges.iter().for_each(|(from, to, edge)| self.set_edge((*from, *to), Some(*edge)));
+    }
+
+    /// What is between two processes; if nobody is at the other end, what usually is.
+    pub(super) fn edge(&self, from: Process, to: Option<Process>) -> Edge {
+        let edge = to.and_then(|to| self.edges.get(&(from, to)));
+        edge.map_or(self.usual, |(edge, _)| *edge)
+    }
+
+    /// When a message that is sent now is there: it leaves when the sender's line and the edge are
+    /// free, is under way for `way`, and is there when the receiver's line has let all of it in.
+    pub(super) fn carry(
+        &mut self,
+        now: Duration,
+        (from, to): (Process, Option<Process>),
+        bytes: usize,
+        way: Duration,
+    ) -> Duration {
+        if bytes == 0 {
+            return now + way;
+        }
+        let [mut first, mut last] = [now, now];
+        if let Some(line) = self.hosts.get_mut(&from) {
+            [first, last] = line.up.carry((first, last), duration(bytes, line.rates.up));
+        }
+        if let Some((edge, queue)) = to.and_then(|to| self.edges.get_mut(&(from, to)))
+            && let Some(rate) = edge.rate
+        {
+            [first, last] = queue.carry((first, last), duration(bytes, rate));
+        }
+        [first, last] = [first + way, last + way];
+        if let Some(line) = to.and_then(|to| self.hosts.get_mut(&to)) {
+            [_, last] = line.down.carry((first, last), duration(bytes, line.rates.down));
+        }
+        last
+    }
+}
