@@ -127,8 +127,7 @@ pub(super) fn native(
     }
     let mut options = NativeOptions::new(incarnation, None);
     options.carriers = carriers;
-    options.priority_mode = settings.priority_van;
-    options.overtaking = settings.elastic;
+    options.overtaking = settings.elastic || settings.priority_van;
     let host = listen_host(settings, hostname)?;
     match listen_native(options, host, settings.port_range) {
         Ok(native) => Ok(Some(native)),

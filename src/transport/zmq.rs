@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use super::counters::PeerCounters;
 use super::sys::fork::{self, KEEP_ALIVE_S};
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
-use link::{ASIDE_MAX, Link, close_link, waiting};
+use link::{ASIDE_MAX, Link, QUEUED_MAX, close_link, waiting};
 use names::{Names, id_of};
 use out::{FLUSH, Outs, Report};
 use received::{Received, Receiver};
@@ -255,8 +255,13 @@ impl ZmqTransport {
         let peer = self.peer(key).ok_or(SendError::NoSuchPeer)?;
         let bytes = meta.len() + data.iter().map(Bytes::len).sum::<usize>();
         let mut pause = Duration::from_micros(20);
+        let aside = match mode {
+            SendMode::Block => 0,
+            SendMode::Queue => QUEUED_MAX,
+            SendMode::Control => ASIDE_MAX,
+        };
         loop {
-            if self.stopping.load(Ordering::Relaxed) && mode == SendMode::Block {
+            if self.stopping.load(Ordering::Relaxed) && mode != SendMode::Control {
                 return Err(SendError::Stopped);
             }
             {
@@ -266,7 +271,6 @@ impl ZmqTransport {
                 }
                 link.is_used = true;
                 if self.options.priority_mode {
-                    let aside = if mode == SendMode::Control { ASIDE_MAX } else { 0 };
                     if link.by_priority.len() < PRIORITY_MAX + aside {
                         link.by_priority.push(priority, waiting(meta, data));
                         link.count(bytes);
@@ -274,7 +278,7 @@ impl ZmqTransport {
                         self.used(&link);
                         break;
                     }
-                    if mode == SendMode::Control {
+                    if mode != SendMode::Block {
                         return Err(SendError::QueueFull);
                     }
                 } else if link.drain().map_err(SendError::Zmq)? {
@@ -288,8 +292,8 @@ impl ZmqTransport {
                         Err(error) => return Err(SendError::Zmq(error)),
                     }
                 }
-                if mode == SendMode::Control {
-                    if link.aside.len() >= ASIDE_MAX {
+                if mode != SendMode::Block {
+                    if link.aside.len() >= aside {
                         return Err(SendError::QueueFull);
                     }
                     link.aside.push_back(waiting(meta, data));

@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::{Core, Van, lock};
 use crate::address;
 use crate::error::Result;
-use pslite_core::wire::{Message, Node, NodeId, Role, SCHEDULER};
+use pslite_core::wire::{Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
-use pslite_transport::native::{NativeTransport, TakenBack};
+use pslite_transport::native::{FIRST, NativeTransport, TakenBack};
 use pslite_transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
 
 /// Connections from one server to another, at least, if data go over TCP. They carry copies, for
@@ -51,6 +51,15 @@ impl Van {
         }
     }
 
+    /// Which messages to the same peer a message may go before.
+    fn class_of(&self, meta: &Meta) -> i32 {
+        match meta.overtakes {
+            true => FIRST,
+            false if self.settings.priority_van => meta.priority,
+            false => 0,
+        }
+    }
+
     /// Sends over the native data plane; `None` if the message is to take the stock wire.
     pub(super) fn post_native(
         &self,
@@ -59,10 +68,7 @@ impl Van {
         message: &Message,
     ) -> Option<Result<()>> {
         let sent = self.with_encoded(message, to, |meta| {
-            if message.meta.overtakes {
-                return native.send_first(to, meta, &message.data, SendMode::Block);
-            }
-            native.send(to, meta, &message.data, message.meta.priority, SendMode::Block)
+            native.send(to, meta, &message.data, self.class_of(&message.meta), SendMode::Block)
         });
         match sent {
             Ok(bytes) => {

@@ -69,7 +69,7 @@ fn options_of(fd: &OwnedFd, shared: &Shared) -> io::Result<()> {
     setsockopt(fd, sockopt::TcpKeepIdle, &KEEP_ALIVE_S.0.into())?;
     setsockopt(fd, sockopt::TcpKeepInterval, &KEEP_ALIVE_S.1.into())?;
     setsockopt(fd, sockopt::TcpKeepCount, &KEEP_ALIVE_S.2.into())?;
-    if shared.options.priority_mode || shared.options.overtaking {
+    if shared.options.overtaking {
         limit_unsent(fd.as_fd(), UNSENT_MAX)?;
     }
     Ok(())

@@ -194,7 +194,6 @@ impl Link {
             let text = "more frames or metadata than a message may have";
             return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
-        let control = mode == SendMode::Control;
         let adopted = self.adopt(shared, data);
         let data = adopted.as_deref().unwrap_or(data);
         let now = Instant::now();
@@ -209,10 +208,10 @@ impl Link {
             }
             self.trim(&mut state);
             state.collect();
-            if state.outbox.has_room(bytes as u64, control) {
+            if state.outbox.has_room(bytes as u64, mode) {
                 break;
             }
-            if control {
+            if mode != SendMode::Block {
                 return Err(SendError::QueueFull);
             }
             if stopping() {
@@ -226,10 +225,12 @@ impl Link {
                 self.ask(&mut state, &shared.receipts);
             }
         }
-        let counter =
-            if control { &self.counters.control_messages } else { &self.counters.data_messages };
+        let counter = match mode {
+            SendMode::Control => &self.counters.control_messages,
+            SendMode::Block | SendMode::Queue => &self.counters.data_messages,
+        };
         add(counter, 1);
-        state.outbox.push(meta, data, class, now);
+        state.outbox.push(meta, data, (class, mode), now);
         probing::end(&mut state.probe);
         self.pump(&mut state, &shared.receipts, PATIENCE);
         self.counters.waits(state.outbox.waiting());

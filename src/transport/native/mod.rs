@@ -67,6 +67,9 @@ pub use types::{
     Carriers, Memory, NativeIncoming, NativeOptions, Place, SentOverTcp, Sink, TakenBack, Unsent,
 };
 
+/// The class of messages that go before all others ([`NativeTransport::send`]).
+pub const FIRST: i32 = i32::MAX;
+
 /// How long a replaced connection may take to flush what it holds.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -286,38 +289,12 @@ impl NativeTransport {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    /// Sends one message; its size in bytes. First in, first out per peer, unless priorities say
-    /// otherwise in priority mode.
+    /// Sends one message; its size in bytes. Of what waits for the same peer the highest class goes
+    /// first, and within one first in, first out.
     ///
     /// # Errors
     /// See [`SendError`].
     pub fn send(
-        &self,
-        key: i32,
-        meta: &[u8],
-        data: &[Bytes],
-        priority: i32,
-        mode: SendMode,
-    ) -> Result<usize, SendError> {
-        let class = if self.shared.options.priority_mode { priority } else { 0 };
-        self.send_as(key, meta, data, class, mode)
-    }
-
-    /// Sends a message before all that waits for the same peer and does not go this way.
-    ///
-    /// # Errors
-    /// As [`Self::send`].
-    pub fn send_first(
-        &self,
-        key: i32,
-        meta: &[u8],
-        data: &[Bytes],
-        mode: SendMode,
-    ) -> Result<usize, SendError> {
-        self.send_as(key, meta, data, i32::MAX, mode)
-    }
-
-    fn send_as(
         &self,
         key: i32,
         meta: &[u8],
@@ -327,7 +304,7 @@ impl NativeTransport {
     ) -> Result<usize, SendError> {
         let shared = &self.shared;
         let link = self.peer(key).ok_or(SendError::NoSuchPeer)?;
-        if shared.is_stopping() && mode == SendMode::Block {
+        if shared.is_stopping() && mode != SendMode::Control {
             return Err(SendError::Stopped);
         }
         let bytes = meta.len() + data.iter().map(Bytes::len).sum::<usize>();

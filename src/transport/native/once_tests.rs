@@ -12,6 +12,7 @@ use super::outbox::{Limits, Outbox, Slices};
 use super::pool::Pool;
 use super::session::Session;
 use super::types::NativeIncoming;
+use crate::zmq::SendMode;
 use pslite_core::wire::native::{GRANULE, Parsed, parse};
 
 const LANES: usize = 3;
@@ -76,7 +77,7 @@ impl World {
                 let len = granules * GRANULE + number as usize % 7;
                 let data = [Bytes::from(vec![number as u8; len])];
                 let now = std::time::Instant::now();
-                self.outbox.push(&number.to_le_bytes(), &data, class, now);
+                self.outbox.push(&number.to_le_bytes(), &data, (class, SendMode::Block), now);
             }
             Step::Write(lane) => {
                 let _ = self.write(lane);

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::lend::Leases;
 use super::types::Unsent;
+use crate::zmq::SendMode;
 use pslite_core::fifo::PriorityFifo;
 use pslite_core::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
 
@@ -20,6 +21,10 @@ const BEGUN_MAX: usize = super::session::ASSEMBLIES_MAX / 2;
 const LARGE: u64 = GRANULE as u64;
 /// Room for control messages when data has none any more.
 pub(super) const ASIDE_MAX: usize = 4096;
+/// Room for messages whose senders neither wait nor are control, beside that of the others, and for
+/// so many times the bytes of the others: one node's values on their way up and down.
+pub(super) const QUEUED_MAX: usize = 16_384;
+const QUEUED_BYTES: u64 = 2;
 /// The largest queue that still fits the receiver's window.
 const QUEUE_MAX: usize = WINDOW_MAX as usize / 2;
 /// Heads kept for reuse, and how large they may be.
@@ -30,6 +35,9 @@ const CLASSES_KEPT: usize = 1024;
 
 /// What a probe consists of.
 static PADDING: [u8; GRANULE] = [0; GRANULE];
+
+// All of them together are in the receiver's window.
+const _: () = assert!(QUEUE_MAX + ASIDE_MAX + QUEUED_MAX <= WINDOW_MAX as usize);
 
 /// Slices for one gathered write.
 pub(super) type Slices<'a> = SmallVec<[IoSlice<'a>; 64]>;
@@ -71,6 +79,8 @@ struct Stored {
     /// Bytes of data that a connection took.
     written: u64,
     class: i32,
+    /// It has room apart ([`SendMode::Queue`]).
+    queued: bool,
     after: u64,
     state: State,
     since: Instant,
@@ -87,6 +97,13 @@ pub(super) struct Part {
     pub(super) done: usize,
 }
 
+/// What has room apart.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queued {
+    messages: usize,
+    bytes: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -97,7 +114,9 @@ pub(super) struct Outbox {
     waiting: PriorityFifo<u64>,
     begun: Vec<u64>,
     last_of_class: BTreeMap<i32, u64>,
+    /// Bytes of those that have no room apart.
     bytes: u64,
+    queued: Queued,
     spare: Vec<Vec<u8>>,
     /// It goes more slowly than the way could carry it.
     paced: bool,
@@ -115,21 +134,35 @@ impl Outbox {
             begun: Vec::new(),
             last_of_class: BTreeMap::new(),
             bytes: 0,
+            queued: Queued::default(),
             spare: Vec::new(),
             paced: false,
         }
     }
 
     /// True if there is room for a message of that much data.
-    pub(super) fn has_room(&self, data: u64, control: bool) -> bool {
-        let aside = if control { ASIDE_MAX } else { 0 };
-        self.stored.len() < self.limits.queue + aside
-            && (control || self.bytes == 0 || self.bytes + data <= self.limits.bytes)
+    pub(super) fn has_room(&self, data: u64, mode: SendMode) -> bool {
+        let fits = |bytes: u64, most: u64| bytes == 0 || bytes + data <= most;
+        let others = self.stored.len() - self.queued.messages;
+        match mode {
+            SendMode::Block => others < self.limits.queue && fits(self.bytes, self.limits.bytes),
+            SendMode::Queue => {
+                self.queued.messages < QUEUED_MAX
+                    && fits(self.queued.bytes, self.limits.bytes.saturating_mul(QUEUED_BYTES))
+            }
+            SendMode::Control => others < self.limits.queue + ASIDE_MAX,
+        }
     }
 
     /// Takes a message of that class: the highest class goes first, and within one they keep their
     /// order.
-    pub(super) fn push(&mut self, meta: &[u8], data: &[Bytes], class: i32, now: Instant) {
+    pub(super) fn push(
+        &mut self,
+        meta: &[u8],
+        data: &[Bytes],
+        (class, mode): (i32, SendMode),
+        now: Instant,
+    ) {
         let sequence = self.first + self.stored.len() as u64;
         let mut head = self.spare.pop().unwrap_or_default();
         head.clear();
@@ -144,7 +177,13 @@ impl Outbox {
             let first = self.first;
             self.last_of_class.retain(|_, last| *last >= first);
         }
-        self.bytes += total;
+        let queued = mode == SendMode::Queue;
+        if queued {
+            self.queued.messages += 1;
+            self.queued.bytes += total;
+        } else {
+            self.bytes += total;
+        }
         self.stored.push_back(Stored {
             head,
             meta_len: meta.len() as u32,
@@ -156,6 +195,7 @@ impl Outbox {
             cut: 0,
             written: 0,
             class,
+            queued,
             after,
             state: State::Waiting,
             since: now,
@@ -327,7 +367,12 @@ impl Outbox {
     fn drop_front(&mut self) {
         let Some(front) = self.stored.pop_front() else { return };
         self.first += 1;
-        self.bytes -= front.bytes;
+        if front.queued {
+            self.queued.messages -= 1;
+            self.queued.bytes -= front.bytes;
+        } else {
+            self.bytes -= front.bytes;
+        }
         if self.spare.len() < SPARE_MAX && front.head.capacity() <= SPARE_BYTES_MAX {
             self.spare.push(front.head);
         }

@@ -9,7 +9,7 @@ fn outbox() -> Outbox {
 
 fn push(outbox: &mut Outbox, length: usize, class: i32) {
     let data = [Bytes::from(vec![class as u8; length])];
-    outbox.push(b"meta", &data, class, Instant::now());
+    outbox.push(b"meta", &data, (class, SendMode::Block), Instant::now());
 }
 
 /// Writes the next part as a connection does; its head and the bytes behind it.
@@ -72,7 +72,7 @@ fn further_connections_take_what_is_begun_and_then_what_is_large() {
 fn slices_go_on_where_a_write_ended() {
     let mut outbox = outbox();
     let data = [Bytes::from_static(b"12345678"), Bytes::new(), Bytes::from_static(b"abc")];
-    outbox.push(b"meta", &data, 0, Instant::now());
+    outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
     let mut part = outbox.next_part(Some((7, 9)), false, None).unwrap();
     let read = |part: &Part| {
         let mut slices = Slices::new();
@@ -119,13 +119,35 @@ fn what_is_confirmed_is_forgotten_and_nothing_else() {
 #[test]
 fn room_is_bounded_in_messages_and_bytes() {
     let mut outbox = outbox();
-    assert!(outbox.has_room(100_000_000, false), "one message may be larger");
+    let (data, control) = (SendMode::Block, SendMode::Control);
+    assert!(outbox.has_room(100_000_000, data), "one message may be larger");
     push(&mut outbox, 9_999_999, 0);
-    assert!(outbox.has_room(1, false) && !outbox.has_room(2, false) && outbox.has_room(2, true));
+    assert!(outbox.has_room(1, data) && !outbox.has_room(2, data) && outbox.has_room(2, control));
     (0..99).for_each(|_| push(&mut outbox, 0, 0));
-    assert!(!outbox.has_room(0, false) && outbox.has_room(0, true));
+    assert!(!outbox.has_room(0, data) && outbox.has_room(0, control));
     (0..ASIDE_MAX).for_each(|_| push(&mut outbox, 0, 0));
-    assert!(!outbox.has_room(0, true));
+    assert!(!outbox.has_room(0, control));
+    assert!(outbox.has_room(20_000_000, SendMode::Queue), "that has room apart");
+}
+
+#[test]
+fn what_has_room_apart_takes_none_from_others_and_is_bounded() {
+    let mut outbox = outbox();
+    let queue = |outbox: &mut Outbox, length: usize| {
+        let data = [Bytes::from(vec![0; length])];
+        outbox.push(b"meta", &data, (0, SendMode::Queue), Instant::now());
+    };
+    assert!(outbox.has_room(100_000_000, SendMode::Queue), "one message may be larger");
+    queue(&mut outbox, 19_999_999);
+    assert!(outbox.has_room(1, SendMode::Queue) && !outbox.has_room(2, SendMode::Queue));
+    (1..QUEUED_MAX).for_each(|_| queue(&mut outbox, 0));
+    assert!(!outbox.has_room(0, SendMode::Queue));
+    assert!(outbox.has_room(10_000_000, SendMode::Block) && outbox.has_room(0, SendMode::Control));
+    push(&mut outbox, 10, 0);
+    assert_eq!(numbers(&mut outbox).last(), Some(&(QUEUED_MAX as u64 + 1)));
+    assert!(outbox.confirm(1) && outbox.has_room(20_000_000, SendMode::Queue));
+    assert!(outbox.confirm(QUEUED_MAX as u64 + 1) && outbox.is_empty());
+    assert_eq!((outbox.bytes, outbox.queued.messages, outbox.queued.bytes), (0, 0, 0));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::native::outbox::{Limits, Outbox, Slices};
 use crate::native::pipe::OutPipe;
+use crate::zmq::SendMode;
 use pslite_core::wire::native::GRANULE;
 
 struct Rig {
@@ -69,7 +70,7 @@ fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
     let mut outbox = Outbox::new(limits);
     for (number, (meta, frames)) in messages.iter().enumerate() {
         let data: Vec<_> = frames.iter().map(|len| Bytes::from(content(number, *len))).collect();
-        outbox.push(&content(number + 100, *meta), &data, 0, Instant::now());
+        outbox.push(&content(number + 100, *meta), &data, (0, SendMode::Block), Instant::now());
     }
     let mut bytes = Vec::new();
     while let Some(part) = outbox.next_part(Some((5, 6)), false, None) {

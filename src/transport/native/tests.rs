@@ -83,8 +83,8 @@ pub(super) fn number_of(message: &NativeIncoming) -> u32 {
     u32::from_ne_bytes(*message.frames[0].first_chunk().unwrap())
 }
 
-pub(super) fn send(transport: &NativeTransport, number: u32, priority: i32) {
-    transport.send(8, &number.to_ne_bytes(), &[], priority, SendMode::Block).unwrap();
+pub(super) fn send(transport: &NativeTransport, number: u32, class: i32) {
+    transport.send(8, &number.to_ne_bytes(), &[], class, SendMode::Block).unwrap();
 }
 
 pub(super) fn wait_for_link(transport: &NativeTransport, key: i32, up: bool) {
@@ -169,10 +169,10 @@ fn what_breaks_is_mended_and_nothing_is_lost_or_doubled() {
         (Carriers::Shm, 1, true, 1),
         (Carriers::Shm, 1, true, 2),
     ];
-    for (carriers, connections, priority_mode, frame) in ways {
+    for (carriers, connections, overtaking, frame) in ways {
         let (at, endpoint) = listener(options(carriers));
         let received = Received::by(&at);
-        let own = NativeOptions { priority_mode, ..options(carriers) };
+        let own = NativeOptions { overtaking, ..options(carriers) };
         let from = sender_over(connections, own, &endpoint);
         let done = AtomicU64::new(0);
         let mut last = [None; 3];
@@ -191,9 +191,9 @@ fn what_breaks_is_mended_and_nothing_is_lost_or_doubled() {
                 for number in 0..MESSAGES {
                     let mut data = vec![Bytes::new(); frame];
                     data[frame - 1] = content(number);
-                    let priority = (number % 3) as i32;
+                    let class = (number % 3) as i32;
                     let meta = number.to_ne_bytes();
-                    from.send(8, &meta, &data, priority, SendMode::Block).unwrap();
+                    from.send(8, &meta, &data, class, SendMode::Block).unwrap();
                 }
             });
             for arrived in 1..=MESSAGES {
@@ -238,7 +238,7 @@ fn the_receiver_knows_how_fast_parts_came() {
 #[test]
 fn an_urgent_message_overtakes_what_waits() {
     let (at, endpoint) = listener(options(Carriers::Tcp));
-    let from = sender(NativeOptions { priority_mode: true, ..options(Carriers::Tcp) }, &endpoint);
+    let from = sender(NativeOptions { overtaking: true, ..options(Carriers::Tcp) }, &endpoint);
     let large = [pattern(0, 30_000_000)];
     send(&from, 0, 0);
     assert_eq!(number_of(&at.recv().unwrap()), 0);
@@ -577,4 +577,51 @@ fn a_peer_that_dies_is_noticed_at_once() {
         wait_for_link(&from, 8, false);
         assert!(began.elapsed() < Duration::from_secs(2));
     }
+}
+
+/// Whoever handles what it received, and sends while it does, must not wait for the other one to do
+/// the same.
+#[test]
+fn two_that_only_send_do_not_wait_for_each_other() {
+    const MESSAGES: u32 = 3000;
+    let few = || NativeOptions { send_queue: 4, ..options(Carriers::Tcp) };
+    let (at, endpoint) = listener(few());
+    let from = sender(few(), &endpoint);
+    let data = [pattern(0, 10_000)];
+    let (tell, told) = mpsc::channel();
+    let sending = {
+        let from = Arc::clone(&from);
+        thread::spawn(move || {
+            for number in 0..MESSAGES {
+                from.send(8, &number.to_ne_bytes(), &data, 0, SendMode::Queue).unwrap();
+            }
+            tell.send(()).unwrap();
+        })
+    };
+    // Nobody receives.
+    told.recv_timeout(LIMIT).unwrap();
+    sending.join().unwrap();
+    // Those that wait for room have theirs, and control too.
+    send(&from, MESSAGES, 0);
+    from.send(8, &(MESSAGES + 1).to_ne_bytes(), &[], 0, SendMode::Control).unwrap();
+    let received = Received::by(&at);
+    assert_eq!(received.numbers(MESSAGES as usize + 2), (0..MESSAGES + 2).collect::<Vec<_>>());
+    wait_until("all confirmed", || from.peer(8).unwrap().is_empty());
+}
+
+#[test]
+fn whoever_does_not_wait_is_told_that_there_is_no_room() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let from = sender(options(Carriers::Tcp), &endpoint);
+    let post = |number: u32| from.send(8, &number.to_ne_bytes(), &[], 0, SendMode::Queue);
+    let most = outbox::QUEUED_MAX as u32;
+    for number in 0..most {
+        post(number).unwrap();
+    }
+    let refused = post(most);
+    assert!(matches!(refused, Err(SendError::QueueFull)), "{refused:?}");
+    let received = Received::by(&at);
+    assert_eq!(received.numbers(most as usize), (0..most).collect::<Vec<_>>());
+    wait_until("there is room again", || post(most).is_ok());
+    assert_eq!(received.numbers(1), [most]);
 }

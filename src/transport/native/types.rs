@@ -33,10 +33,8 @@ pub struct NativeOptions {
     pub token: Option<[u8; TOKEN_BYTES]>,
     /// What may carry the messages to peers, and is offered to them.
     pub carriers: Carriers,
-    /// Messages go in order of priority; else first in, first out.
-    pub priority_mode: bool,
-    /// Small messages overtake large ones ([`super::NativeTransport::send_first`]) so often that no
-    /// connection should take more than it can send soon.
+    /// Messages are of several classes ([`super::NativeTransport::send`]), and overtake each other
+    /// so often that no connection should take more than it can send soon.
     pub overtaking: bool,
     /// Messages to one peer that wait or are not confirmed; senders wait beyond it.
     pub send_queue: usize,
@@ -65,7 +63,6 @@ impl NativeOptions {
             incarnation,
             token,
             carriers: Carriers::Auto,
-            priority_mode: false,
             overtaking: false,
             send_queue: 4096,
             send_bytes: 1 << 30,
@@ -85,7 +82,6 @@ impl fmt::Debug for NativeOptions {
         f.debug_struct("NativeOptions")
             .field("incarnation", &self.incarnation)
             .field("carriers", &self.carriers)
-            .field("priority_mode", &self.priority_mode)
             .field("overtaking", &self.overtaking)
             .finish_non_exhaustive()
     }

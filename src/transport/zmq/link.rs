@@ -15,6 +15,8 @@ use pslite_core::fifo::PriorityFifo;
 
 /// Messages that wait aside for one peer; control messages beyond it are refused.
 pub(super) const ASIDE_MAX: usize = 4096;
+/// Of these the ones that are no control messages ([`super::SendMode::Queue`]).
+pub(super) const QUEUED_MAX: usize = ASIDE_MAX / 2;
 
 /// A message that waits.
 #[derive(Debug)]

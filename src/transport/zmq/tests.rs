@@ -228,6 +228,21 @@ fn control_never_waits_and_its_place_is_bounded() {
     last.join().unwrap();
 }
 
+#[test]
+fn what_is_queued_never_waits_and_leaves_room_for_control() {
+    const DATA: u32 = 100;
+    for priority_mode in [false, true] {
+        let options = ZmqOptions { priority_mode, send_queue: DATA as i32, ..OPTIONS };
+        let sender = sender(&options, &nobody_yet("queued"), 9);
+        let post = |mode| sender.send(8, b"x", &[], 0, mode);
+        let queued = (0..).take_while(|_| post(SendMode::Queue).is_ok()).count();
+        assert!((QUEUED_MAX..QUEUED_MAX + PRIORITY_MAX + 200).contains(&queued), "{queued}");
+        assert!(matches!(post(SendMode::Queue), Err(SendError::QueueFull)));
+        (0..ASIDE_MAX - QUEUED_MAX).for_each(|_| assert!(post(SendMode::Control).is_ok()));
+        assert!(matches!(post(SendMode::Control), Err(SendError::QueueFull)));
+    }
+}
+
 /// The same in priority mode: beyond what data may take there is room for control, and an end.
 #[test]
 fn control_is_bounded_in_priority_mode_too() {

@@ -242,7 +242,7 @@ impl ZmqTransport {
                 }
                 Err(error) => return Err(SendError::Zmq(error)),
             }
-            if mode == SendMode::Control {
+            if mode != SendMode::Block {
                 return Err(SendError::QueueFull);
             }
             std::thread::sleep(pause);

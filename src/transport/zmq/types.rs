@@ -9,7 +9,6 @@ use thiserror::Error;
 
 use super::super::port_holder::{self, Holder};
 use super::super::sys::Frame;
-use super::link::ASIDE_MAX;
 
 /// How the sockets behave.
 #[derive(Clone, Debug)]
@@ -123,8 +122,8 @@ pub enum SendError {
     /// The transport is closed.
     #[error("this node is closing")]
     Stopped,
-    /// A control message found everything full.
-    #[error("{ASIDE_MAX} control messages wait for it already")]
+    /// A message whose sender does not wait found everything full.
+    #[error("as many messages as may wait for it wait already")]
     QueueFull,
     /// The connection was given up while the message waited.
     #[error("its connection was given up")]
@@ -153,6 +152,11 @@ pub enum RecvError {
 pub enum SendMode {
     /// The sender waits.
     Block,
+    /// The message waits, in room of its own, so that it takes none from those whose senders wait
+    /// and from control (on the stock wire it takes at most half of control's); if that is full too
+    /// ([`SendError::QueueFull`]) the sender is told. For whoever sends while it handles what it
+    /// received: if two such nodes waited for each other's room, neither would make any.
+    Queue,
     /// The message waits aside; the sender never does.
     Control,
 }
