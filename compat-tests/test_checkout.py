@@ -36,3 +36,26 @@ def test_every_cited_section_of_the_algorithms_exists():
             assert not missing, f"{line}: docs/algorithms.md has no section {missing}"
             cited += 1
     assert cited > 40, f"only {cited} citations were found"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "docs/design.md"])
+def test_a_page_names_files_that_exist(page):
+    roots = "compat-tests|docs|examples|ffi|fuzz|include|scripts|src|tests"
+    names = re.findall(rf"`((?:{roots})/[\w./-]+)", (ROOT / page).read_text())
+    assert len(names) >= 5, names
+    assert not [name for name in names if not (ROOT / name).exists()]
+
+
+def test_the_recipes_name_what_the_code_has():
+    """The names of types, constants and macros in an item are in one of the files that it names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    items = re.findall(r"^\d\. .*?(?=^\d\. |^Run |\Z)", text, re.M | re.S)
+    checked = 0
+    for item in items:
+        files = re.findall(r"`((?:src|compat-tests)/[\w./]+\.(?:rs|py))`", item)
+        code = "".join((ROOT / file).read_text() for file in files)
+        for word in re.findall(r"`([A-Z]\w+|\w+!)`", item):
+            if code and word != "Foo":
+                assert word in code, f"{word} is in none of {files}"
+                checked += 1
+    assert checked > 10

@@ -80,7 +80,7 @@ fn no_link_leads_nowhere() {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
-    pages.push(root().join("README.md"));
+    pages.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|page| root().join(page)));
     let mut checked = 0;
     for page in pages {
         for link in links(&fs::read_to_string(&page).unwrap()) {
