@@ -41,16 +41,20 @@ POLL = 0.02
 FOREIGN = ("LD_PRELOAD", "PORT", "DMLC_", "PS_", "PSLITE_", "MXNET_", "OMP_")
 
 
+#: Cargo's profile of what the tests build. `scripts/test` has one of its own (Cargo.toml).
+PROFILE = os.environ.get("PSLITE_CARGO_PROFILE", "release")
+
+
 def example(name):
     """Where a program of examples/ is."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / "release/examples" / name
+    return target / PROFILE / "examples" / name
 
 
 def build_examples():
     """Builds those programs, if they are not. In the very words of `build` in scripts/test: for a
     program alone cargo compiles the library anew."""
-    words = ("cargo build --quiet --release --lib --bins "
+    words = (f"cargo build --quiet --profile {PROFILE} --lib --bins "
              "--example optimizer_steps --example read_pickle")
     subprocess.run(words.split(), cwd=ROOT, check=True, timeout=390)
 

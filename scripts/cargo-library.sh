@@ -26,8 +26,8 @@ cargo_library() {
   # share what they compile. A make around this one has its own jobs to give; flags of the program's
   # own compilers are not libzmq's.
   env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u CFLAGS -u CXXFLAGS \
-    "$cargo" build --locked --release --lib -p pslite -p pslite-capi \
-    --message-format=json-render-diagnostics >"$work/messages"
+    "$cargo" build --locked --profile "${PSLITE_CARGO_PROFILE:-release}" --lib \
+    -p pslite -p pslite-capi --message-format=json-render-diagnostics >"$work/messages"
   built=$(grep -o "\"[^\"]*/$1\"" "$work/messages" | tail -n 1 | tr -d '"')
   [[ -f $built ]] || { echo "${0##*/}: cargo made no ${1/\\/}" >&2; exit 1; }
 }
