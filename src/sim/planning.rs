@@ -4,7 +4,7 @@
 //! May touch `placement` and `kv`'s ranges of ranks; like all of `sim` no clock and no chance but
 //! [`Random`]'s.
 
-use pslite_core::placement::cost::{Exchange, Model, Replicas, Server, Worker};
+use pslite_core::placement::cost::{Model, Replicas, Server, Worker};
 use pslite_core::placement::layout::{LayoutError, PieceLoad, Plan, apply};
 use pslite_core::placement::shares::{Parameters, plan};
 use pslite_core::random::Random;
@@ -95,7 +95,7 @@ fn model(config: &PlanningConfig, random: &mut Random) -> Model {
         Worker { id: worker_id(rank), up: rate, down: rate, host: None }
     });
     let replicas = if config.copies { Replicas::Next { ratio: 1.0 } } else { Replicas::None };
-    Model::new(Exchange::Overlapped, workers.collect(), servers, &[], &replicas)
+    Model::new(workers.collect(), servers, &[], &replicas)
 }
 
 /// Keys as MXNet places them: small tensors by a hash, large ones in equal parts at all servers.

@@ -37,6 +37,9 @@ pub struct Status {
     pub eta: Option<f64>,
     /// What limits a round.
     pub limit: String,
+    /// Whether one server more, or one fewer, would pay, and what it would bring; else empty.
+    #[serde(default)]
+    pub advice: String,
     /// Why the job cannot go on, or who is missing.
     pub note: String,
     /// Barriers in which workers wait, rounds at servers that have waited for long, and who waits
@@ -107,6 +110,7 @@ impl Cluster {
             bound: times.bound.map(|time| time.as_secs_f64()),
             eta: times.eta(),
             limit: times.limit.clone(),
+            advice: times.advice.clone(),
             note,
             waits: self.waits(now),
         }

@@ -11,7 +11,7 @@ use pslite_core::placement::layout::{Move, PieceLoad, Plan};
 use pslite_core::placement::links::PROBE_AFTER;
 use pslite_core::placement::measured::Measured;
 use pslite_core::placement::planner::{
-    Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
+    Advice, Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
 use pslite_core::random::Random;
 use pslite_core::values::{KeyRange, server_key_ranges};
@@ -63,6 +63,8 @@ pub(crate) struct Planning {
     random: Random,
     /// When it was last said what is counted on.
     described: Duration,
+    /// What the log has last of one server more, and of one fewer.
+    advised: [Option<Advice>; 2],
     probes: Probes,
     /// Nothing moves that need not: so nobody needs to know what an idle link can carry.
     probing: bool,
@@ -90,6 +92,7 @@ impl Planning {
             round_seconds: 0.0,
             random: Random::new(seed),
             described: Duration::ZERO,
+            advised: [None; 2],
             probes: Probes::new(probe_after.unwrap_or(PROBE_AFTER)),
             probing: enabled,
         }
@@ -131,9 +134,21 @@ impl Planning {
         }
     }
 
+    /// Says what another number of servers would bring, if that is news.
+    fn advise(&mut self) {
+        for (advice, said) in self.planner.advice().into_iter().zip(&mut self.advised) {
+            let Some(advice) = advice else { continue };
+            if said.is_none_or(|said| advice.differs_from(&said)) {
+                *said = Some(advice);
+                log::write(Level::Info, &format!("advice: {advice}"));
+            }
+        }
+    }
+
     /// What is to be done now.
     pub(crate) fn look(&mut self, now: Duration, cluster: &Cluster) -> Steps {
         self.describe(now);
+        self.advise();
         let members = members(cluster);
         if members != self.members {
             self.planner.set_members(members.clone());
@@ -198,6 +213,7 @@ impl Planning {
             measured: seconds(status.measured),
             bound: seconds(status.bound),
             limit: note(&status),
+            advice: advised(&status),
         }
     }
 }
@@ -226,6 +242,12 @@ fn note(status: &Status) -> String {
         .iter()
         .map(|id| format!("worker {} holds the others up", pslite_core::wire::id_to_rank(*id)));
     stragglers.chain(slow).collect::<Vec<_>>().join("; ")
+}
+
+/// What another number of servers would bring.
+fn advised(status: &Status) -> String {
+    let texts = status.advice.iter().flatten().map(ToString::to_string);
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 fn told(plan: &Plan) -> String {
@@ -258,7 +280,7 @@ fn members(cluster: &Cluster) -> Members {
             Role::Worker => members.workers.push(WorkerMember { id, host }),
             Role::Server if policy.servers.contains(&id) => {
                 let duty = if able.contains(&id) { Duty::Active } else { Duty::Draining };
-                members.servers.push(ServerMember { id, host, memory: None, duty });
+                members.servers.push(ServerMember { id, host, duty });
             }
             Role::Server | Role::Scheduler => {}
         }

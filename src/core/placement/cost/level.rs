@@ -2,9 +2,9 @@
 //! best case, for a bound, or the even case, for a target when there are too many servers for the
 //! linear program.
 
-use super::closed::{Tap, TwoTaps, pour};
+use super::Model;
+use super::closed::{Tap, pour};
 use super::rows::Row;
-use super::{Exchange, Model};
 
 /// Whether some limit joins two servers, or a server and the workers of its host.
 pub(super) fn joined(model: &Model) -> bool {
@@ -20,10 +20,9 @@ pub(super) enum Share {
     Even,
 }
 
-/// Seconds of a phase for each byte that a server holds; 0 if nothing limits it.
-fn slope(model: &Model, index: usize, phase: usize, share: Share) -> f64 {
-    let rows = model.rows.iter().filter(|row| row.phase == phase);
-    rows.filter_map(|row| slope_of(row, index, share)).fold(0.0, f64::max)
+/// Seconds of a round for each byte that a server holds; 0 if nothing limits it.
+fn slope(model: &Model, index: usize, share: Share) -> f64 {
+    model.rows.iter().filter_map(|row| slope_of(row, index, share)).fold(0.0, f64::max)
 }
 
 fn slope_of(row: &Row, index: usize, share: Share) -> Option<f64> {
@@ -41,53 +40,25 @@ pub(super) fn taps(model: &Model, share: Share) -> Vec<(usize, Tap)> {
     let usable = model.servers.iter().enumerate().filter(|(_, server)| server.usable);
     usable
         .map(|(index, server)| {
-            let slope = slope(model, index, 0, share) + slope(model, index, 1, share);
+            let slope = slope(model, index, share);
             // A server that nothing limits takes everything at once.
             let rate = if slope > 0.0 { 1.0 / slope } else { f64::MAX.sqrt() };
-            let room = server.memory.unwrap_or(f64::INFINITY);
-            (index, Tap { rate, starts: server.fixed, room })
+            (index, Tap { rate, starts: server.fixed })
         })
         .collect()
 }
 
-/// The usable servers with push and pull one after the other.
-pub(super) fn two_taps(model: &Model, share: Share) -> Vec<TwoTaps> {
-    let usable = model.servers.iter().enumerate().filter(|(_, server)| server.usable);
-    let rate = |slope: f64| if slope > 0.0 { 1.0 / slope } else { f64::MAX.sqrt() };
-    usable
-        .map(|(index, server)| TwoTaps {
-            push: rate(slope(model, index, 0, share)),
-            pull: rate(slope(model, index, 1, share)),
-            room: server.memory.unwrap_or(f64::INFINITY),
-        })
-        .collect()
+/// Seconds that pass whoever holds what.
+pub(super) fn floor(model: &Model, total: f64) -> f64 {
+    let least = |row: &Row| row.terms.iter().map(|(_, factor)| *factor).fold(0.0, f64::min);
+    let floor = |row: &Row| (row.base + least(row)) * total / row.rate;
+    model.rows.iter().map(floor).fold(0.0, f64::max)
 }
 
-/// Seconds of each phase that pass whoever holds what.
-pub(super) fn floors(model: &Model, total: f64) -> [f64; 2] {
-    let mut floors = [0.0_f64; 2];
-    for row in &model.rows {
-        let least = row.terms.iter().map(|(_, factor)| *factor).fold(0.0, f64::min);
-        if let Some(floor) = floors.get_mut(row.phase) {
-            *floor = floor.max((row.base + least) * total / row.rate);
-        }
-    }
-    floors
-}
-
-/// The seconds of a round with the servers as taps.
+/// The seconds of a round with the servers as taps. None: no server takes anything.
 pub(super) fn seconds(model: &Model, total: f64, share: Share) -> Option<f64> {
-    let floors = floors(model, total);
-    match model.exchange {
-        Exchange::Overlapped => {
-            let taps: Vec<Tap> = taps(model, share).into_iter().map(|(_, tap)| tap).collect();
-            pour(&taps, total).map(|seconds| seconds.max(floors[0]))
-        }
-        Exchange::Sequential => {
-            let both = super::closed::sequential(&two_taps(model, share), floors, total);
-            both.map(|[push, pull]| push + pull)
-        }
-    }
+    let taps: Vec<Tap> = taps(model, share).into_iter().map(|(_, tap)| tap).collect();
+    pour(&taps, total).map(|seconds| seconds.max(floor(model, total)))
 }
 
 /// As [`Model::target`], with limits that join servers taken as evenly shared.
@@ -95,7 +66,7 @@ pub(super) fn target(model: &Model, loads: &[f64], homeless: f64) -> Option<Vec<
     let total = loads.iter().sum::<f64>() + homeless;
     let taps = taps(model, Share::Even);
     let plain: Vec<Tap> = taps.iter().map(|(_, tap)| *tap).collect();
-    let seconds = pour(&plain, total)?.max(floors(model, total).iter().sum());
+    let seconds = pour(&plain, total)?.max(floor(model, total));
     let mut target = vec![0.0; loads.len()];
     let mut left = total;
     let mut rooms = Vec::with_capacity(taps.len());

@@ -27,16 +27,6 @@ use rows::Row;
 /// nothing either way, and equations stay solvable.
 const SLOWEST: f64 = 1e-4;
 
-/// How push and pull of a round lie in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Exchange {
-    /// Both at once, since cards send and receive at once: the longer one counts.
-    #[default]
-    Overlapped,
-    /// First all pushes, then all pulls: both count.
-    Sequential,
-}
-
 /// A worker's card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
@@ -62,9 +52,7 @@ pub struct Server {
     pub down: f64,
     /// As [`Worker::host`].
     pub host: Option<u32>,
-    /// Bytes of values that it has memory for.
-    pub memory: Option<f64>,
-    /// False: it shall hold nothing (it is drained, or kept in reserve).
+    /// False: it shall hold nothing (it is drained).
     pub usable: bool,
     /// Seconds that it takes for each second that its card explains; 1 if nothing else is known.
     pub slowdown: f64,
@@ -76,8 +64,7 @@ impl Server {
     /// A server of which only the card is known.
     #[must_use]
     pub const fn new(id: NodeId, up: f64, down: f64) -> Self {
-        let (host, memory, usable) = (None, None, true);
-        Self { id, up, down, host, memory, usable, slowdown: 1.0, fixed: 0.0 }
+        Self { id, up, down, host: None, usable: true, slowdown: 1.0, fixed: 0.0 }
     }
 }
 
@@ -127,10 +114,10 @@ impl Replicas {
     }
 }
 
-/// The job as the model sees it. Loads are given and returned in the order of [`Model::servers`].
+/// The job as the model sees it. Pushes and pulls of a round overlap, since cards send and receive
+/// at once: the longer one counts. Loads are given and returned in the order of [`Model::servers`].
 #[derive(Clone, Debug)]
 pub struct Model {
-    exchange: Exchange,
     workers: Vec<Worker>,
     servers: Vec<Server>,
     replicas: Replicas,
@@ -145,7 +132,6 @@ impl Model {
     /// The job of these nodes. Caps of pairs that share a host are ignored.
     #[must_use]
     pub fn new(
-        exchange: Exchange,
         mut workers: Vec<Worker>,
         mut servers: Vec<Server>,
         caps: &[PairCap],
@@ -160,7 +146,7 @@ impl Model {
         let copies = copies(&servers, &replicas);
         let caps = tightest(&workers, &servers, caps);
         let rows = Vec::new();
-        let mut model = Self { exchange, workers, servers, replicas, copies, caps, rows };
+        let mut model = Self { workers, servers, replicas, copies, caps, rows };
         model.rows = rows::of(&model);
         model
     }
@@ -169,6 +155,21 @@ impl Model {
     #[must_use]
     pub fn with_usable(&self, server: NodeId, usable: bool) -> Self {
         self.with(server, |server| server.usable = usable)
+    }
+
+    /// The same job with one server more. Its id has to be higher than all others.
+    #[must_use]
+    pub fn with_server(&self, server: Server) -> Self {
+        let mut model = self.clone();
+        if model.servers.last().is_some_and(|last| last.id >= server.id) {
+            return model;
+        }
+        model.servers.push(server);
+        model.caps.push([f64::INFINITY; 2]);
+        make_sane(&mut model.workers, &mut model.servers);
+        model.copies = copies(&model.servers, &self.replicas);
+        model.rows = rows::of(&model);
+        model
     }
 
     /// The same job with a server that many times slower than now.
@@ -263,7 +264,7 @@ impl Model {
     /// Seconds of a round.
     #[must_use]
     pub fn round_seconds(&self, loads: &[f64]) -> f64 {
-        rows::phases(&self.rows, self, loads).iter().sum()
+        rows::slowest(&self.rows, self, loads)
     }
 
     /// Seconds of a round as far as servers decide them: without the times that workers need
@@ -271,7 +272,7 @@ impl Model {
     #[must_use]
     pub fn servers_seconds(&self, loads: &[f64]) -> f64 {
         let decided = self.rows.iter().filter(|row| !row.terms.is_empty());
-        rows::phases(decided, self, loads).iter().sum()
+        rows::slowest(decided, self, loads)
     }
 
     /// For each server the seconds until it has served all workers; 0 if it holds nothing.
@@ -282,13 +283,13 @@ impl Model {
                 return 0.0;
             }
             let own = self.rows.iter().filter(|row| row.servers.contains(&index));
-            rows::phases(own, self, loads).iter().sum()
+            rows::slowest(own, self, loads)
         };
         (0..self.servers.len()).map(seconds).collect()
     }
 
     /// T*: the seconds of a round that no split of `total` bytes over the usable servers can go
-    /// below. Infinite without a usable server; without regard to memory if that does not suffice.
+    /// below. Infinite without a usable server.
     #[must_use]
     pub fn bound(&self, total: f64) -> f64 {
         bound::bound(self, total)

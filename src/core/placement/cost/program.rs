@@ -7,7 +7,7 @@
 use super::closed::{Tap, pour};
 use super::level::{self, Share};
 use super::rows::Row;
-use super::{Exchange, Model, simplex};
+use super::{Model, simplex};
 
 /// More usable servers than that are not solved exactly, since the table grows with the square:
 /// what joins two of them, such as copies, is eased then, in shares and in T*.
@@ -58,10 +58,10 @@ enum Column {
     Forced(usize),
     /// Bytes that nobody held come to somebody.
     Homed,
-    /// The time of the slowest server of a phase falls (true) or grows.
-    Slowest(usize, bool),
-    /// The time of a phase falls (true) or grows.
-    Phase(usize, bool),
+    /// The time of the slowest server falls (true) or grows.
+    Slowest(bool),
+    /// The time of the round falls (true) or grows.
+    Round(bool),
 }
 
 struct Program<'a> {
@@ -105,47 +105,25 @@ impl<'a> Program<'a> {
         self.used.get(index).copied().unwrap_or(false)
     }
 
-    /// The fraction that a server has memory for.
-    fn room(&self, index: usize) -> f64 {
-        let memory = self.model.servers.get(index).and_then(|server| server.memory);
-        memory.map_or(f64::INFINITY, |memory| memory.max(0.0) / self.total)
-    }
-
-    /// What of a server's load may stay.
-    fn may_stay(&self, index: usize) -> f64 {
-        if self.is_used(index) { self.load(index).min(self.room(index)) } else { 0.0 }
-    }
-
     fn set_columns(&mut self) {
         let mut columns = Vec::new();
         for index in 0..self.model.servers.len() {
-            let (load, stays) = (self.load(index), self.may_stay(index));
-            if self.is_used(index) && load <= self.room(index) {
-                columns.push(Column::In(index));
-            }
-            if stays > 0.0 {
-                columns.push(Column::Out(index));
-            }
-            if load > stays {
-                columns.push(Column::Forced(index));
+            let holds = self.load(index) > 0.0;
+            match self.is_used(index) {
+                true => {
+                    columns.push(Column::In(index));
+                    columns.extend(holds.then_some(Column::Out(index)));
+                }
+                false => columns.extend(holds.then_some(Column::Forced(index))),
             }
         }
         if self.start.homeless > 0.0 {
             columns.push(Column::Homed);
         }
-        for phase in 0..self.phases() {
-            for falls in [true, false] {
-                columns.extend([Column::Slowest(phase, falls), Column::Phase(phase, falls)]);
-            }
+        for falls in [true, false] {
+            columns.extend([Column::Slowest(falls), Column::Round(falls)]);
         }
         self.columns = columns;
-    }
-
-    fn phases(&self) -> usize {
-        match self.model.exchange {
-            Exchange::Overlapped => 1,
-            Exchange::Sequential => 2,
-        }
     }
 
     fn limit(&mut self, factor: impl Fn(Column) -> f64, limit: f64) {
@@ -153,8 +131,7 @@ impl<'a> Program<'a> {
         self.limits.push(limit.max(0.0));
     }
 
-    /// What leaves comes somewhere; nobody gives more than he has, nor takes more than he has room
-    /// for.
+    /// What leaves comes somewhere; nobody gives more than he has.
     fn limit_moves(&mut self) {
         let flow = |column: Column| match column {
             Column::In(_) => 1.0,
@@ -165,64 +142,51 @@ impl<'a> Program<'a> {
         self.limit(|column| -flow(column), 0.0);
         for column in self.columns.clone() {
             let most = match column {
-                Column::Out(index) => self.may_stay(index),
-                Column::Forced(index) => self.load(index) - self.may_stay(index),
+                Column::Out(index) | Column::Forced(index) => self.load(index),
                 Column::Homed => self.start.homeless / self.total,
-                Column::In(index) if self.room(index).is_finite() => {
-                    let change = move |other: Column| match other {
-                        Column::In(server) if server == index => 1.0,
-                        Column::Out(server) if server == index => -1.0,
-                        _ => 0.0,
-                    };
-                    self.limit(change, self.room(index) - self.load(index));
-                    continue;
-                }
                 _ => continue,
             };
             self.limit(|other| if other == column { 1.0 } else { 0.0 }, most);
         }
     }
 
-    /// Each limit of the model holds within the time of its phase.
+    /// Each limit of the model holds within the time of the round.
     fn limit_times(&mut self) {
         let model = self.model;
-        for phase in 0..self.phases() {
-            let of_phase = |row: &&Row| row.phase == phase;
-            let (floors, decided): (Vec<_>, Vec<_>) =
-                model.rows.iter().filter(of_phase).partition(|row| row.terms.is_empty());
-            let now = |row: &Row| self.seconds_now(row);
-            let floor = floors.into_iter().map(now).fold(0.0, f64::max);
-            let slowest = decided.iter().map(|row| now(row)).fold(0.0, f64::max);
-            let longest = floor.max(slowest);
-            for row in decided {
-                let slack = slowest - self.seconds_now(row);
-                let scale = self.total / (row.rate * self.unit);
-                let factor = |column: Column| match column {
-                    Column::In(index) => scale * factor_of(row, index),
-                    Column::Out(index) | Column::Forced(index) => -scale * factor_of(row, index),
-                    Column::Slowest(of, falls) if of == phase => sign(falls),
-                    _ => 0.0,
-                };
-                self.limit(factor, slack / self.unit);
-            }
-            let order = |column: Column| match column {
-                Column::Slowest(of, falls) if of == phase => -sign(falls),
-                Column::Phase(of, falls) if of == phase => sign(falls),
+        let (floors, decided): (Vec<_>, Vec<_>) =
+            model.rows.iter().partition(|row| row.terms.is_empty());
+        let now = |row: &Row| self.seconds_now(row);
+        let floor = floors.into_iter().map(now).fold(0.0, f64::max);
+        let slowest = decided.iter().map(|row| now(row)).fold(0.0, f64::max);
+        let longest = floor.max(slowest);
+        for row in decided {
+            let slack = slowest - self.seconds_now(row);
+            let scale = self.total / (row.rate * self.unit);
+            let factor = |column: Column| match column {
+                Column::In(index) => scale * factor_of(row, index),
+                Column::Out(index) | Column::Forced(index) => -scale * factor_of(row, index),
+                Column::Slowest(falls) => sign(falls),
                 _ => 0.0,
             };
-            self.limit(order, (longest - slowest) / self.unit);
-            // Where no server decides anything, its time would fall below nothing, without end.
-            let least = |column: Column| match column {
-                Column::Slowest(of, falls) if of == phase => sign(falls),
-                _ => 0.0,
-            };
-            self.limit(least, slowest / self.unit);
-            let last = |column: Column| match column {
-                Column::Phase(of, falls) if of == phase => sign(falls),
-                _ => 0.0,
-            };
-            self.limit(last, (longest - floor) / self.unit);
+            self.limit(factor, slack / self.unit);
         }
+        let order = |column: Column| match column {
+            Column::Slowest(falls) => -sign(falls),
+            Column::Round(falls) => sign(falls),
+            _ => 0.0,
+        };
+        self.limit(order, (longest - slowest) / self.unit);
+        // Where no server decides anything, its time would fall below nothing, without end.
+        let least = |column: Column| match column {
+            Column::Slowest(falls) => sign(falls),
+            _ => 0.0,
+        };
+        self.limit(least, slowest / self.unit);
+        let last = |column: Column| match column {
+            Column::Round(falls) => sign(falls),
+            _ => 0.0,
+        };
+        self.limit(last, (longest - floor) / self.unit);
     }
 
     /// The seconds of a row with the loads as they are, and the fixed seconds of all that shall be
@@ -238,8 +202,8 @@ impl<'a> Program<'a> {
             Column::In(_) => 0.0,
             Column::Out(_) => -self.start.price.max(0.0) * self.total / self.unit,
             Column::Forced(_) | Column::Homed => FORCE,
-            Column::Slowest(_, falls) => self.levelling * sign(falls),
-            Column::Phase(_, falls) => sign(falls),
+            Column::Slowest(falls) => self.levelling * sign(falls),
+            Column::Round(falls) => sign(falls),
         }
     }
 

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Exchange, Model};
+use super::Model;
 
-/// Bytes that pass one narrow place in one phase: `base` times the bytes of all servers together,
+/// Bytes that pass one narrow place in a round: `base` times the bytes of all servers together,
 /// plus for each term the factor times the bytes of that server.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// 0: the push, or both at once; 1: the pull that follows it.
-    pub(super) phase: usize,
     /// Bytes per second of the place.
     pub(super) rate: f64,
     /// Factor of the bytes of all servers.
@@ -19,8 +17,6 @@ pub(super) struct Row {
     pub(super) terms: Vec<(usize, f64)>,
     /// The servers that are done only when this is done.
     pub(super) servers: Vec<usize>,
-    /// Whether the fixed seconds of those servers come on top.
-    pub(super) with_fixed: bool,
 }
 
 impl Row {
@@ -33,29 +29,20 @@ impl Row {
         time + self.fixed(model, used.copied())
     }
 
-    /// The fixed seconds, if those servers are in use.
+    /// The fixed seconds of those servers, if they are in use.
     pub(super) fn fixed(&self, model: &Model, used: impl Iterator<Item = usize>) -> f64 {
-        if !self.with_fixed {
-            return 0.0;
-        }
         used.filter_map(|index| model.servers.get(index)).map(|s| s.fixed).fold(0.0, f64::max)
     }
 }
 
-/// The seconds of both phases: in each the slowest row counts.
-pub(super) fn phases<'a>(
+/// The seconds of the slowest row.
+pub(super) fn slowest<'a>(
     rows: impl IntoIterator<Item = &'a Row>,
     model: &Model,
     loads: &[f64],
-) -> [f64; 2] {
+) -> f64 {
     let total: f64 = loads.iter().sum();
-    let mut seconds = [0.0_f64; 2];
-    for row in rows {
-        if let Some(slowest) = seconds.get_mut(row.phase) {
-            *slowest = slowest.max(row.seconds(model, loads, total));
-        }
-    }
-    seconds
+    rows.into_iter().map(|row| row.seconds(model, loads, total)).fold(0.0, f64::max)
 }
 
 /// One card and who shares it.
@@ -69,29 +56,18 @@ struct Host {
 
 /// All limits of a model.
 pub(super) fn of(model: &Model) -> Vec<Row> {
-    let last = usize::from(model.exchange == Exchange::Sequential);
     let hosts = hosts(model);
     let mut rows = Vec::new();
     for host in &hosts {
         let card = Card { model, host };
-        match model.exchange {
-            Exchange::Overlapped => {
-                rows.push(card.row(0, host.up, &[Flow::PushOut, Flow::PullOut, Flow::CopyOut]));
-                rows.push(card.row(0, host.down, &[Flow::PushIn, Flow::PullIn, Flow::CopyIn]));
-            }
-            Exchange::Sequential => {
-                rows.push(card.row(0, host.up, &[Flow::PushOut]));
-                rows.push(card.row(0, host.down, &[Flow::PushIn]));
-                rows.push(card.row(1, host.up, &[Flow::PullOut, Flow::CopyOut]));
-                rows.push(card.row(1, host.down, &[Flow::PullIn, Flow::CopyIn]));
-            }
-        }
-        rows.extend(host.servers.iter().flat_map(|index| slow_server(model, host, *index, last)));
+        rows.push(card.row(host.up, &[Flow::PushOut, Flow::PullOut, Flow::CopyOut]));
+        rows.push(card.row(host.down, &[Flow::PushIn, Flow::PullIn, Flow::CopyIn]));
+        rows.extend(host.servers.iter().flat_map(|index| slow_server(model, host, *index)));
     }
     for (index, [push, pull]) in model.caps.iter().enumerate() {
-        for (phase, rate) in [(0, *push), (last, *pull)] {
+        for rate in [*push, *pull] {
             let (terms, servers) = (vec![(index, 1.0)], vec![index]);
-            rows.push(Row { phase, rate, base: 0.0, terms, servers, with_fixed: phase == last });
+            rows.push(Row { rate, base: 0.0, terms, servers });
         }
     }
     rows.retain(|row| row.rate.is_finite() && (row.base > 0.0 || !row.terms.is_empty()));
@@ -144,7 +120,7 @@ struct Card<'a> {
 
 impl Card<'_> {
     /// The row of some flows at a rate.
-    fn row(&self, phase: usize, rate: f64, flows: &[Flow]) -> Row {
+    fn row(&self, rate: f64, flows: &[Flow]) -> Row {
         let mut base = 0.0;
         let mut factors = BTreeMap::<usize, f64>::new();
         for flow in flows {
@@ -155,8 +131,7 @@ impl Card<'_> {
         }
         let terms = factors.into_iter().filter(|(_, factor)| *factor != 0.0).collect();
         let servers = self.host.servers.clone();
-        let with_fixed = self.model.exchange == Exchange::Overlapped || phase == 1;
-        Row { phase, rate, base, terms, servers, with_fixed }
+        Row { rate, base, terms, servers }
     }
 
     /// Each worker here exchanges all bytes with somebody.
@@ -192,34 +167,28 @@ impl Card<'_> {
 }
 
 /// What limits a server beyond its card: it takes longer than the card explains.
-fn slow_server(model: &Model, host: &Host, index: usize, last: usize) -> Vec<Row> {
+fn slow_server(model: &Model, host: &Host, index: usize) -> Vec<Row> {
     let Some(server) = model.servers.get(index) else { return Vec::new() };
     if server.slowdown <= 1.0 {
         return Vec::new();
     }
     let factor = server.slowdown * (model.worker_count() - host.workers);
-    let row = |phase: usize, rate: f64| Row {
-        phase,
-        rate,
-        base: 0.0,
-        terms: vec![(index, factor)],
-        servers: vec![index],
-        with_fixed: phase == last,
-    };
-    vec![row(0, server.down), row(last, server.up)]
+    let row =
+        |rate: f64| Row { rate, base: 0.0, terms: vec![(index, factor)], servers: vec![index] };
+    vec![row(server.down), row(server.up)]
 }
 
-/// Of the rows that limit one server alone, the tightest one in each phase is enough; and of those
-/// that depend on no server.
+/// Of the rows that limit one server alone, the tightest one is enough; and of those that depend on
+/// no server.
 fn tightest_only(rows: Vec<Row>) -> Vec<Row> {
     let alone = |row: &Row| match (row.terms.as_slice(), row.servers.as_slice()) {
         ([(index, factor)], [own]) if row.base == 0.0 && index == own => {
-            Some(((row.phase, Some(*index)), factor / row.rate))
+            Some((Some(*index), factor / row.rate))
         }
-        ([], []) => Some(((row.phase, None), row.base / row.rate)),
+        ([], []) => Some((None, row.base / row.rate)),
         _ => None,
     };
-    let mut tightest = BTreeMap::<(usize, Option<usize>), (f64, Row)>::new();
+    let mut tightest = BTreeMap::<Option<usize>, (f64, Row)>::new();
     let mut kept = Vec::new();
     for row in rows {
         let Some((place, slope)) = alone(&row) else {

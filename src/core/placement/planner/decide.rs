@@ -10,7 +10,7 @@ use super::{Planner, Settings};
 use crate::placement::cost::{Server, bytes};
 use crate::placement::layout::{Holding, PieceLoad, Plan};
 use crate::placement::shares;
-use crate::placement::stragglers::{self, Cause, Scaling, Verdict};
+use crate::placement::stragglers::{self, Cause, Verdict};
 use crate::wire::NodeId;
 
 /// A plan that seems worth it.
@@ -101,7 +101,7 @@ impl Planner {
         // What was just learnt counts.
         let look = if news { self.look(now)? } else { look };
         if news {
-            self.consider_scaling(now, &look);
+            self.consider_advice(&look);
         }
         let rolled_back = self.judge(&look);
         let mut plan = match rolled_back {
@@ -120,7 +120,7 @@ impl Planner {
 
     /// Some pieces must move: at once.
     fn is_forced(&self) -> bool {
-        self.members.servers.iter().any(|member| self.is_usable(member))
+        self.members.servers.iter().any(Self::is_usable)
             && self.summary.held.keys().any(|owner| !self.may_hold(*owner))
     }
 
@@ -242,7 +242,7 @@ impl Planner {
     /// Whether it is known what each server can receive when several workers send. As long as one
     /// worker alone makes the keys, servers that wait for it look slow.
     pub(super) fn is_measured(&self) -> bool {
-        let mut servers = self.members.servers.iter().filter(|server| self.is_usable(server));
+        let mut servers = self.members.servers.iter().filter(|server| Self::is_usable(server));
         servers.all(|server| self.network.down(server.id).is_some())
     }
 
@@ -375,36 +375,6 @@ impl Planner {
         self.plans += 1;
         self.moved_bytes = self.moved_bytes.saturating_add(plan.moved_bytes);
         self.reason.clone_from(&plan.reason);
-    }
-
-    fn consider_scaling(&mut self, now: Duration, look: &Look) {
-        let Some(round) = self.times.round_seconds(self.switch_round) else { return };
-        if look.basis != Basis::Links || self.on_trial.is_some() {
-            return;
-        }
-        let spare = |member: &&super::ServerMember| {
-            !self.is_usable(member) && member.duty != super::Duty::Draining
-        };
-        let reserve: Vec<NodeId> =
-            self.members.servers.iter().filter(spare).map(|m| m.id).collect();
-        let move_rate = look.seen.pooled_rate() / look.seen.servers().len().max(1) as f64;
-        let sizes = (look.total(), round, move_rate);
-        self.scaling = self.scaler.look(now, &look.seen, &reserve, sizes);
-        let Some(step) = self.scaling.filter(|_| self.settings.autoscale && self.settings.enabled)
-        else {
-            return;
-        };
-        match step {
-            Scaling::Out(server) => {
-                self.retired.remove(&server);
-                self.drafted.insert(server);
-            }
-            Scaling::In(server) => {
-                self.drafted.remove(&server);
-                self.retired.insert(server);
-            }
-        }
-        self.scaler.stepped(now);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Planner;
-use crate::placement::cost::{Model, Replicas, Server, Worker, bytes};
+use crate::placement::cost::{Model, Server, Worker, bytes};
 use crate::placement::links::Card;
 use crate::placement::stragglers::{Correction, Seen, Stragglers};
 use crate::wire::NodeId;
@@ -111,7 +111,7 @@ impl Planner {
             }
             _ => Vec::new(),
         };
-        Model::new(self.settings.exchange, workers, servers, &caps, &self.settings.replicas)
+        Model::new(workers, servers, &caps, &self.settings.replicas)
     }
 
     /// The nodes with their cards.
@@ -133,12 +133,10 @@ impl Planner {
             down: card.down,
             host: host(member.host),
         });
-        let part = self.values_part();
         let servers = self.members.servers.iter().zip(server_cards);
         let servers = servers.map(|(member, card)| Server {
             host: host(member.host),
-            memory: member.memory.map(|memory| bytes(memory) * part),
-            usable: self.is_usable(member),
+            usable: Self::is_usable(member),
             ..Server::new(member.id, card.up, card.down)
         });
         (basis, workers.collect(), servers.collect())
@@ -166,14 +164,6 @@ impl Planner {
         };
         let slope = |server: &NodeId| self.stragglers.slope(*server).unwrap_or(usual);
         (Basis::Times, (open, servers.iter().map(|server| card(all / slope(server))).collect()))
-    }
-
-    /// What part of a server's memory can be values: optimizer state and copies need the rest.
-    fn values_part(&self) -> f64 {
-        let (values, states) = self.summary.bytes();
-        let (values, states) = (bytes(values), bytes(states));
-        let copies = if self.settings.replicas == Replicas::None { 1.0 } else { 2.0 };
-        if values > 0.0 { values / (values + states) / copies } else { 1.0 }
     }
 
     /// A server as workers see it.

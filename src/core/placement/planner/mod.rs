@@ -4,6 +4,7 @@
 //! Runs on the scheduler. Pure: time and chance are arguments, nothing is sent. Whoever runs it
 //! carries the plans out, and says when pieces have moved. Must not know how pieces travel.
 
+mod advice;
 mod busy;
 mod copies;
 mod decide;
@@ -15,19 +16,18 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use advice::{Advice, ServerStep};
 pub use copies::CopyPairs;
 pub use status::{ServerStatus, Status};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::cost::{Exchange, Replicas};
+use super::cost::Replicas;
 use super::layout::{LayoutError, PieceLoad, Summary, sort};
 use super::links::{self, Network};
 use super::shares;
-use super::stragglers::{
-    Cause, Parameters, Scaler, Scaling, ScalingParameters, Stragglers, Times, Trial, WorkerReport,
-};
+use super::stragglers::{Cause, Parameters, Stragglers, Times, Trial, WorkerReport};
 use crate::wire::NodeId;
 use decide::{Candidate, OnTrial};
 
@@ -36,19 +36,12 @@ use decide::{Candidate, OnTrial};
 pub struct Settings {
     /// False: nothing moves unless it must (a server is drained or gone).
     pub enabled: bool,
-    /// Whether pushes and pulls of a round overlap.
-    pub exchange: Exchange,
     /// Copies of the pieces.
     pub replicas: Replicas,
     /// Planner A. Its horizon is set by [`Settings::steady`].
     pub shares: shares::Parameters,
     /// Planner C.
     pub stragglers: Parameters,
-    /// When one server more or fewer would do.
-    pub scaling: ScalingParameters,
-    /// Servers in reserve are taken into use, and servers that are not needed emptied, without
-    /// being asked.
-    pub autoscale: bool,
     /// Between two looks at the job, at least (docs/algorithms.md 2.4 looks every 5 s; a look costs
     /// less than a millisecond, and a change of the network should not cost several rounds).
     pub period: Duration,
@@ -64,12 +57,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             enabled: true,
-            exchange: Exchange::Overlapped,
             replicas: Replicas::None,
             shares: shares::Parameters::default(),
             stragglers: Parameters::default(),
-            scaling: ScalingParameters::default(),
-            autoscale: false,
             period: Duration::from_secs(1),
             settle: Duration::from_secs(2),
             steady: Duration::from_secs(60),
@@ -85,8 +75,6 @@ pub enum Duty {
     Active,
     /// It shall be emptied.
     Draining,
-    /// It is there, but holds nothing until more servers are needed.
-    Reserve,
 }
 
 /// A worker of the job.
@@ -105,8 +93,6 @@ pub struct ServerMember {
     pub id: NodeId,
     /// As of workers.
     pub host: Option<u32>,
-    /// Bytes that it has for values, optimizer state and copies. None: enough.
-    pub memory: Option<u64>,
     /// What it is for.
     pub duty: Duty,
 }
@@ -162,11 +148,7 @@ pub struct Planner {
     /// Since when other places for copies have been worth it, and when they were last changed.
     copies_wanted: Option<Duration>,
     copies_moved: Option<Duration>,
-    scaler: Scaler,
-    scaling: Option<Scaling>,
-    /// Servers in reserve that are in use, and active ones that are not, by our own decision.
-    drafted: BTreeSet<NodeId>,
-    retired: BTreeSet<NodeId>,
+    advisers: [advice::Adviser; 2],
     /// The newest round that some worker has finished, and when it was told.
     progress: u64,
     progress_at: Option<Duration>,
@@ -198,7 +180,6 @@ impl Planner {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let stragglers = Stragglers::new(settings.stragglers.clone());
-        let scaler = Scaler::new(settings.scaling.clone());
         Self {
             settings,
             members: Members::default(),
@@ -215,10 +196,7 @@ impl Planner {
             busy: busy::Busy::default(),
             copies_wanted: None,
             copies_moved: None,
-            scaler,
-            scaling: None,
-            drafted: BTreeSet::new(),
-            retired: BTreeSet::new(),
+            advisers: <[advice::Adviser; 2]>::default(),
             progress: 0,
             progress_at: None,
             switch_round: 0,
@@ -246,11 +224,11 @@ impl Planner {
             self.stragglers.forget(gone);
             self.handlers.remove(&gone);
             self.usual_rates.remove(&gone);
-            self.drafted.remove(&gone);
-            self.retired.remove(&gone);
         }
         self.members = members;
         self.candidate = None;
+        // It was about other servers.
+        self.advisers = <[advice::Adviser; 2]>::default();
     }
 
     /// Where all pieces are: at the start, when keys are added, and when the moves of a plan are
@@ -314,12 +292,8 @@ impl Planner {
     }
 
     /// Whether a server may hold pieces.
-    fn is_usable(&self, server: &ServerMember) -> bool {
-        match server.duty {
-            Duty::Active => !self.retired.contains(&server.id),
-            Duty::Draining => false,
-            Duty::Reserve => self.drafted.contains(&server.id),
-        }
+    fn is_usable(server: &ServerMember) -> bool {
+        server.duty == Duty::Active
     }
 }
 

@@ -23,7 +23,7 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 impl Planner {
     pub(super) fn may_hold(&self, id: NodeId) -> bool {
         let member = self.members.servers.iter().find(|member| member.id == id);
-        member.is_some_and(|member| self.is_usable(member))
+        member.is_some_and(Self::is_usable)
     }
 
     /// True if all that must move is at servers that live, and in keys whose rounds are counted.
@@ -93,7 +93,7 @@ mod tests {
     fn emptied(gone: bool) -> Planner {
         let layout: Vec<PieceLoad> =
             (0..60).map(|key| piece(key, 0, 10_000, 8 + 2 * (key as i32 % 3))).collect();
-        let server = |id, duty| ServerMember { id, host: None, memory: None, duty };
+        let server = |id, duty| ServerMember { id, host: None, duty };
         let mut servers = vec![server(10, Duty::Active), server(12, Duty::Active)];
         if !gone {
             servers.push(server(8, Duty::Draining));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::Planner;
 use super::look::{Basis, Look};
+use super::{Advice, Planner};
 use crate::placement::statistics::median;
-use crate::placement::stragglers::{Cause, Evidence, Scaling, cause};
+use crate::placement::stragglers::{Cause, Evidence, cause};
 use crate::wire::NodeId;
 
 /// One server.
@@ -48,8 +48,8 @@ pub struct Status {
     pub eta: Option<f64>,
     /// Workers that hold the others up.
     pub slow_workers: Vec<NodeId>,
-    /// What would be gained by another number of servers.
-    pub scaling: Option<Scaling>,
+    /// What one server more would bring, and one fewer.
+    pub advice: [Option<Advice>; 2],
     /// A plan is being carried out.
     pub moving: bool,
     /// Plans so far, those that went back included.
@@ -80,7 +80,7 @@ impl Planner {
             bound,
             eta: bound.zip(measured).map(|(bound, measured)| bound / measured),
             slow_workers: self.times.slow_workers(),
-            scaling: self.scaling,
+            advice: self.advice(),
             moving: self.moving.is_some(),
             plans: self.plans,
             rollbacks: self.rollbacks,

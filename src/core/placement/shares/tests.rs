@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::placement::cost::{Exchange, Replicas, Server, Worker};
+use crate::placement::cost::{Replicas, Server, Worker};
 use crate::placement::layout::holdings;
 use crate::placement::tests::jobs::{model_of, piece, resnet50_by_hash, spread};
 use crate::random::Random;
@@ -122,7 +122,7 @@ fn noise_moves_nothing() {
             let worker = |id: NodeId, up: f64, down: f64| Worker { id, up, down, host: None };
             let workers = (0..8).map(|i| worker(9 + 2 * i, noisy() * 4.0, noisy() * 4.0)).collect();
             let servers = [8, 10, 12, 14].map(|id| Server::new(id, noisy(), noisy()));
-            let model = Model::new(Exchange::Overlapped, workers, servers.to_vec(), &[], &replicas);
+            let model = Model::new(workers, servers.to_vec(), &[], &replicas);
             assert_eq!(planned(&layout, &model), None);
         }
     }
@@ -169,7 +169,7 @@ fn a_drained_server_is_emptied_and_a_new_one_filled() {
                 ..Server::new(8 + 2 * i as NodeId, 50.0 * MB, 50.0 * MB)
             };
             let servers = usable.into_iter().enumerate().map(server).collect();
-            Model::new(Exchange::Overlapped, workers.collect(), servers, &[], &replicas)
+            Model::new(workers.collect(), servers, &[], &replicas)
         };
         let joined = planned(&layout, &nodes([true; 4])).unwrap();
         assert!(joined.reason.contains("node 14 has no pieces"), "{}", joined.reason);
@@ -264,7 +264,7 @@ proptest! {
         let worker = |i| Worker { id: 9 + 2 * i, up: 100.0 * MB, down: 90.0 * MB, host: None };
         let workers = (0..3).map(worker);
         let replicas = if ratio == 0 { Replicas::None } else { Replicas::Next { ratio: 1.0 } };
-        let model = Model::new(Exchange::Overlapped, workers.collect(), servers, &[], &replicas);
+        let model = Model::new(workers.collect(), servers, &[], &replicas);
         let mut layout = layout;
         for _ in 0..6 {
             let Some(plan) = planned(&layout, &model) else { break };

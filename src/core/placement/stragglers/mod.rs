@@ -9,7 +9,6 @@
 
 mod cause;
 mod fit;
-mod scaling;
 mod times;
 mod trial;
 
@@ -17,7 +16,6 @@ mod trial;
 mod tests;
 
 pub use cause::{Cause, Evidence, cause};
-pub use scaling::{Scaler, Scaling, ScalingParameters};
 pub use times::{Profile, REPORT_AFTER, REPORT_ROUNDS, ServerTime, Times, WorkerReport};
 pub use trial::{TRIAL_ROUNDS, Trial, Verdict, WORSE, verdict};
 

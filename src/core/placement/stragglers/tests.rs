@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
 use crate::placement::tests::jobs::normal;
 use crate::random::Random;
 
@@ -140,38 +139,4 @@ fn a_profile_reports_medians() {
     profile.switched();
     let report = profile.round(at(11), 7, 5.0, &time(4.0)).unwrap();
     assert_eq!((report.first_round, report.last_round, report.round_seconds), (7, 7, 5.0));
-}
-
-#[test]
-fn one_server_more_or_fewer() {
-    let job = |rates: [f64; 3], reserve: bool| {
-        let workers = [9, 11].map(|id| Worker { id, up: 400.0, down: 400.0, host: None });
-        let server = |(rank, rate): (usize, f64)| Server {
-            usable: rank < 2 || !reserve,
-            ..Server::new(crate::wire::server_id(rank), rate, rate)
-        };
-        let servers = rates.into_iter().enumerate().map(server).collect();
-        Model::new(Exchange::Overlapped, workers.to_vec(), servers, &[], &Replicas::None)
-    };
-    let mut scaler = Scaler::new(ScalingParameters::default());
-    // 10 s with two servers, 6.7 s with three.
-    let two = job([100.0; 3], true);
-    let mut look = |second, round| scaler.look(at(second), &two, &[12], (1000.0, round, 100.0));
-    assert_eq!([look(1, 11.0), look(2, 11.0)], [None, None]);
-    assert_eq!(look(3, 11.0), Some(Scaling::Out(12)));
-    assert_eq!(look(4, 40.0), None, "exchanging is not what takes the time");
-    // The third one brings less than 2 %.
-    let three = job([100.0, 100.0, 2.0], false);
-    let mut look = |second| scaler.look(at(second), &three, &[], (1000.0, 11.0, 100.0));
-    assert_eq!([look(5), look(6), look(7)], [None, None, Some(Scaling::In(12))]);
-    scaler.stepped(at(7));
-    let mut look = |second| scaler.look(at(second), &three, &[], (1000.0, 11.0, 100.0));
-    assert!((8..37).all(|second| look(second).is_none()), "a pause after each step");
-    assert!(look(37).is_some());
-    // All are needed.
-    let three = job([100.0, 100.0, 20.0], false);
-    assert!(
-        (40..50)
-            .all(|second| scaler.look(at(second), &three, &[], (1000.0, 11.0, 100.0)).is_none())
-    );
 }

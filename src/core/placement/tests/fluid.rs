@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
+use crate::placement::cost::{Model, Replicas, Server, Worker};
 use crate::placement::layout::{PieceLoad, Plan, apply, holdings};
 use crate::placement::links::{Receiver, Sample};
 use crate::placement::planner::{
@@ -148,7 +148,6 @@ impl Lab {
         let server = |id: &NodeId| ServerMember {
             id: *id,
             host,
-            memory: None,
             duty: self.duties.get(id).copied().unwrap_or_default(),
         };
         let workers = self.workers.keys().map(worker).collect();
@@ -180,7 +179,7 @@ impl Lab {
             ratio => Replicas::Given { ratio, pairs: self.pairs.clone() },
         };
         let (workers, servers) = (self.workers.iter().map(worker), self.servers.iter().map(server));
-        Model::new(Exchange::Overlapped, workers.collect(), servers.collect(), &[], &replicas)
+        Model::new(workers.collect(), servers.collect(), &[], &replicas)
     }
 
     /// T* with what is true.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::placement::cost::{Exchange, Model, Replicas, Server, Worker};
+use crate::placement::cost::{Model, Replicas, Server, Worker};
 use crate::placement::layout::PieceLoad;
 use crate::random::Random;
 use crate::wire::{Key, NodeId};
@@ -27,7 +27,6 @@ pub(crate) fn model_of(workers: &[f64], servers: &[f64]) -> Model {
         |(i, rate): (usize, &f64)| Worker { id: worker_id(i), up: *rate, down: *rate, host: None };
     let server = |(i, rate): (usize, &f64)| Server::new(server_id(i), *rate, *rate);
     Model::new(
-        Exchange::Overlapped,
         workers.iter().enumerate().map(worker).collect(),
         servers.iter().enumerate().map(server).collect(),
         &[],
