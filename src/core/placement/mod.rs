@@ -9,6 +9,7 @@
 //! | [`shares`] | planner A: shares that follow the network |
 //! | [`stragglers`] | planner C (PSLD): what workers see of servers |
 //! | [`planner`] | both together, as one state machine |
+//! | `tuning` | the numbers of all rules, with what they rest on |
 //! | [`measured`] | what nodes tell the planner, as bytes |
 //!
 //! Pure: time and chance are arguments, nothing here does I/O, starts a thread or reads a clock.
@@ -25,3 +26,4 @@ mod statistics;
 pub mod stragglers;
 #[cfg(test)]
 mod tests;
+mod tuning;

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{MOST_PEERS, Sample};
+use crate::placement::tuning::SENDING_PAUSE_MAX;
 use crate::wire::NodeId;
-
-/// After a pause as long as this the sender cannot have been sending all the time (as in `link`).
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Something that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +46,7 @@ impl Cover {
             return None;
         }
         let follows = |end: &Duration| {
-            *end <= sample.last && sample.first <= end.saturating_add(LONGEST_PAUSE)
+            *end <= sample.last && sample.first <= end.saturating_add(SENDING_PAUSE_MAX)
         };
         let before = self.ends.remove(&sample.peer).filter(follows);
         if sample.backlogged && self.ends.len() < MOST_PEERS {
@@ -71,7 +69,7 @@ impl Cover {
     /// Up to when nothing more is expected to come: what is under way is told of when a part of it
     /// is complete, and belongs to the time before as well.
     pub(super) fn settled(&self, now: Duration) -> Duration {
-        let awaited = |end: &&Duration| end.saturating_add(LONGEST_PAUSE) > now;
+        let awaited = |end: &&Duration| end.saturating_add(SENDING_PAUSE_MAX) > now;
         self.ends.values().filter(awaited).min().copied().unwrap_or(now).min(now)
     }
 }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Estimate;
+use crate::placement::tuning::KNOWN_TOGETHER;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -16,9 +17,6 @@ pub(super) struct Known {
     /// Rates in descending order, each newer than the one before it; the last one is the newest.
     best: VecDeque<(Duration, f64)>,
 }
-
-/// Rates closer together than that count as one, which keeps few of them.
-const TOGETHER: Duration = Duration::from_millis(500);
 
 impl Known {
     /// The first report.
@@ -36,7 +34,7 @@ impl Known {
         while self.best.front().is_some_and(old) {
             self.best.pop_front();
         }
-        let close = |(at, _): &(Duration, f64)| now.saturating_sub(*at) < TOGETHER.min(span);
+        let close = |(at, _): &(Duration, f64)| now.saturating_sub(*at) < KNOWN_TOGETHER.min(span);
         // The higher one is told for as long as both would be, or a little less.
         if !self.best.back().is_some_and(close) {
             self.best.push_back((now, newest.rate));

@@ -3,18 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{
-    Estimate, FIRST_PROBE_AFTER, FULL_SAMPLE, MIN_SAMPLE, PROBE_AFTER, SAMPLE_TIME, SAMPLES,
-    SURPASSED, Sample, confidence,
-};
+use super::{Estimate, Sample, confidence};
 use crate::placement::cost::bytes;
 use crate::placement::statistics::weighted_median;
-
-/// Between two messages of one sender with more to send there is no longer pause than this, unless
-/// something else is wrong (a connection was made anew, a process was stopped).
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Shorter than this says nothing: the bytes lay in a buffer.
-const SHORTEST: Duration = Duration::from_micros(20);
+use crate::placement::tuning::{
+    FIRST_PROBE_AFTER, FULL_SAMPLE, MIN_SAMPLE, PROBE_AFTER, SAMPLE_TIME, SAMPLE_TIME_MIN, SAMPLES,
+    SENDING_PAUSE_MAX, SLOW_PROBES, SURPASSED,
+};
 
 /// Bytes that followed each other without a pause of the sender.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +31,6 @@ pub(super) struct Link {
     /// Probes since then that were slower than what is known.
     slow: u32,
 }
-
-/// So many slow probes one after the other, in a job that rests, show that a link is slow: one may
-/// have met somebody else's traffic.
-const SLOW_PROBES: u32 = 3;
 
 impl Link {
     /// A link that nothing came over yet, known since then.
@@ -73,7 +64,7 @@ impl Link {
             self.train = None;
             return;
         }
-        let follows = |train: &Train| sample.first <= train.last.saturating_add(LONGEST_PAUSE);
+        let follows = |train: &Train| sample.first <= train.last.saturating_add(SENDING_PAUSE_MAX);
         let train = match self.train.filter(follows) {
             // The pause before it belongs to the link: the sender had more all the time.
             Some(train) => Train {
@@ -155,5 +146,5 @@ impl Link {
 
 /// Bytes per second, if these are enough to say so.
 fn rate(amount: u64, time: Duration) -> Option<f64> {
-    (amount >= MIN_SAMPLE && time >= SHORTEST).then(|| bytes(amount) / time.as_secs_f64())
+    (amount >= MIN_SAMPLE && time >= SAMPLE_TIME_MIN).then(|| bytes(amount) / time.as_secs_f64())
 }

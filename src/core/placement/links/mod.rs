@@ -30,54 +30,16 @@ pub use work::{Ran, Totals, Work};
 
 use std::time::Duration;
 
+pub use crate::placement::tuning::PROBE_AFTER;
+use crate::placement::tuning::{HALF_LIFE, SPREAD_DISCOUNT, STALE_DISCOUNT};
 use crate::wire::NodeId;
 
-/// Messages are put together until they have as many bytes; a sample with fewer says nothing
-/// (docs/algorithms.md 2.2).
-pub const MIN_SAMPLE: u64 = 64 << 10;
-/// A sample ends with that many bytes, ...
-pub const FULL_SAMPLE: u64 = 1 << 20;
-/// ... or after that time.
-pub const SAMPLE_TIME: Duration = Duration::from_millis(100);
-/// Samples of a link that are kept (docs/algorithms.md 2.2).
-pub const SAMPLES: usize = 8;
-/// Without traffic confidence halves in that time (docs/algorithms.md 2.2).
-pub const HALF_LIFE: Duration = Duration::from_secs(10);
-/// A report at least that often while there is traffic (docs/algorithms.md 2.2).
-pub const REPORT_PERIOD: Duration = Duration::from_secs(1);
-/// A report at once if an estimate changed by that part (docs/algorithms.md 2.2), ...
-pub const REPORT_CHANGE: f64 = 0.10;
-/// ... but never more often than this.
-pub const REPORT_GAP: Duration = Duration::from_millis(100);
-/// A link without traffic for that long should be probed (docs/algorithms.md 2.2).
-pub const PROBE_AFTER: Duration = Duration::from_secs(30);
-/// What a probe should send, at the lowest priority (docs/algorithms.md 2.2).
-pub const PROBE_BYTES: u64 = crate::wire::native::PROBE_BYTES;
-/// What a whole node sends is looked at in windows of that length.
-pub const WINDOW: Duration = Duration::from_millis(250);
-/// So many windows, or pieces of time, in which a node was kept busy are remembered.
-pub const WINDOWS: usize = 16;
-/// An idle link is probed first after that time; then whenever it has been idle for twice as long,
-/// until [`PROBE_AFTER`]. While a slow server keeps everybody waiting, others that have become
-/// faster rest, and nothing else shows it.
-pub const FIRST_PROBE_AFTER: Duration = Duration::from_secs(2);
-/// What is faster than known by that factor has become faster.
-const SURPASSED: f64 = 1.5;
-/// What a worker was able to do once it can still do after that time with traffic, unless its links
-/// say otherwise: while one slow server keeps it waiting, nothing shows it.
-pub const MEMORY: Duration = Duration::from_secs(60);
 /// Peers that a node remembers, and nodes that the scheduler remembers, at most; more are ignored.
 pub const MOST_PEERS: usize = 16_384;
 /// Links that the scheduler remembers, at most.
 pub const MOST_LINKS: usize = 1 << 18;
 /// Links of which one report tells, at most: those that changed most.
 pub const MOST_REPORTED: usize = 256;
-/// What a link is trusted less, at most, because its traffic is long ago. Before [`PROBE_AFTER`] it
-/// is trusted as ever: rounds can take as long, and while a slow server keeps everybody waiting,
-/// the fast ones rest.
-const STALE_DISCOUNT: f64 = 0.25;
-/// What a link is trusted less, at most, because its samples differ.
-const SPREAD_DISCOUNT: f64 = 0.25;
 
 /// A message, or a part of one, that came in. Of a large message each part should be told as it
 /// comes, not the whole at its end.

@@ -5,30 +5,13 @@ use std::time::Duration;
 
 use super::known::Known;
 use super::risen::Risen;
-use super::{Estimate, MEMORY, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, Report};
+use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, Report};
 use crate::placement::cost::PairCap;
+use crate::placement::tuning::{
+    HELD_UP_SERVER, HELD_UP_WORKER, MEMORY, NARROW_PAIR, TELLING_WINDOWS, TRUSTED_CONFIDENCE,
+    UPS_TOGETHER,
+};
 use crate::wire::{NodeId, is_worker};
-
-/// What receivers saw of one sender counts together if they reported within that time.
-const TOGETHER: Duration = Duration::from_millis(1500);
-/// A link is narrower than the cards at its ends only if it is below that part of what both could
-/// give it with all links in use. Above, the cards explain it.
-const NARROW: f64 = 0.5;
-/// A link is held up at its server if its worker has one that is faster by that factor.
-const FAR_SLOWER: f64 = 1.2;
-/// The same for its worker. (When the others are done one worker may have a server for itself.)
-const FAR_SLOWER_WORKER: f64 = 4.0;
-
-/// A server that has sent for five seconds, and never was kept busy with it, can send more than it
-/// was able to before: it holds so little that nobody waits for it. That is the confidence which is
-/// left then.
-const TRUSTED: f64 = 0.7;
-
-/// A worker is slow to send or to receive, a server to send, or a link narrow, only if so many
-/// windows say so. While a job begins one worker makes the keys, and what servers then answer in a
-/// few windows is less than any of them can send or get: the answers are small, and their
-/// confirmations wait behind what workers push.
-const ENOUGH: u32 = 8;
 
 /// One link as reported.
 #[derive(Clone, Debug)]
@@ -132,7 +115,7 @@ impl Network {
     /// Notes what all receivers together just saw of one sender.
     fn sum_up(&mut self, now: Duration, sender: NodeId) {
         let fresh =
-            |link: &Link| link.recent > 0.0 && link.rate.at().saturating_add(TOGETHER) >= now;
+            |link: &Link| link.recent > 0.0 && link.rate.at().saturating_add(UPS_TOGETHER) >= now;
         let seen = self.from(sender).map(|(_, link)| link).filter(|link| fresh(link));
         let (count, sum) = seen.fold((0, 0.0), |(n, sum), link| (n + 1, sum + link.recent));
         if count < 2 || (self.ups.len() >= MOST_PEERS && !self.ups.contains_key(&sender)) {
@@ -242,11 +225,11 @@ impl Network {
         let card = |node: &NodeId| {
             let (mut out, mut into) = (self.links_out_of(*node), self.links_into(*node));
             let (up, down) = (self.up(*node), self.down(*node));
-            out.hold_up &= up.is_none_or(|up| up.samples >= ENOUGH);
+            out.hold_up &= up.is_none_or(|up| up.samples >= TELLING_WINDOWS);
             if is_worker(*node) {
-                into.hold_up &= down.is_none_or(|down| down.samples >= ENOUGH);
+                into.hold_up &= down.is_none_or(|down| down.samples >= TELLING_WINDOWS);
             } else {
-                out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED);
+                out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED_CONFIDENCE);
             }
             // What a node was asked for is rarely as much as it could have done: a worker waits for
             // servers, and servers for what they are to answer. What they receive together shows
@@ -314,7 +297,8 @@ impl Network {
                 let cap = |from, to, up: Option<f64>, down: Option<f64>| {
                     let link = self.link_of_now(from, to)?;
                     let fair = up?.min(down?);
-                    (link.samples >= ENOUGH && link.rate < NARROW * fair).then_some(link.lower)
+                    (link.samples >= TELLING_WINDOWS && link.rate < NARROW_PAIR * fair)
+                        .then_some(link.lower)
                 };
                 let each = |rate: Option<f64>, of: f64| rate.map(|rate| rate / of);
                 let (many, few) = (many_servers, many_workers);
@@ -345,7 +329,7 @@ struct Links {
 impl Links {
     /// Of the links of a node, each with the rate of the fastest one at its other end.
     fn of(node: NodeId, links: impl Iterator<Item = (Estimate, f64)>) -> Self {
-        let factor = if is_worker(node) { FAR_SLOWER_WORKER } else { FAR_SLOWER };
+        let factor = if is_worker(node) { HELD_UP_WORKER } else { HELD_UP_SERVER };
         let start = Self { fastest: None, sum: 0.0, lower: 0.0, hold_up: true };
         let all = links.fold(start, |Self { fastest, sum, lower, hold_up }, (link, other)| Self {
             fastest: fastest.filter(|fastest| fastest.rate >= link.rate).or(Some(link)),

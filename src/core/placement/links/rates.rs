@@ -4,18 +4,8 @@
 
 use std::time::Duration;
 
-use super::{MEMORY, WINDOWS};
 use crate::placement::cost::bytes;
-
-/// A peer counts in a window if it had more to send, or to be sent, for that part of it.
-pub(super) const COVERED: f64 = 0.8;
-
-/// A job without traffic for longer rests, and what it knew does not grow older: no card becomes
-/// another one by that, and the first round after it must not begin as if nothing were known.
-const REST: Duration = Duration::from_secs(5);
-/// Less than that in a window is no traffic: nodes of a job that rests still tell each other that
-/// they are there.
-const TRAFFIC: u64 = 8 << 10;
+use crate::placement::tuning::{CARD_CHANGED, JOB_REST, MEMORY, WINDOW_TRAFFIC, WINDOWS};
 
 /// One window that counts.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +18,6 @@ struct Counted {
     other: Option<f64>,
 }
 
-/// What a card carries has become less if it is below that part of what it was, and more if it was
-/// below that part of what it is.
-const CHANGED: f64 = 0.75;
-
 impl Counted {
     /// What has become of it if the other direction can carry that much now. Both directions of a
     /// card usually become slower, or faster, together (a machine's limit, a neighbour, another
@@ -40,8 +26,8 @@ impl Counted {
     /// does not become faster than the other one.
     fn by_now(&self, other: Option<f64>) -> f64 {
         match (self.other, other) {
-            (Some(then), Some(now)) if now < CHANGED * then => self.rate * now / then,
-            (Some(then), Some(now)) if then < CHANGED * now => {
+            (Some(then), Some(now)) if now < CARD_CHANGED * then => self.rate * now / then,
+            (Some(then), Some(now)) if then < CARD_CHANGED * now => {
                 (self.rate * now / then).min(self.rate.max(now))
             }
             _ => self.rate,
@@ -92,10 +78,10 @@ impl Rates {
         rate: Option<f64>,
         other: Option<f64>,
     ) {
-        if rate.is_none() && amount < bytes(TRAFFIC) {
+        if rate.is_none() && amount < bytes(WINDOW_TRAFFIC) {
             return;
         }
-        self.awake += end.saturating_sub(self.last).min(REST);
+        self.awake += end.saturating_sub(self.last).min(JOB_REST);
         self.last = self.last.max(end);
         let awake = self.awake;
         if rate.is_some() {
@@ -167,8 +153,8 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
-    use super::super::WINDOW;
     use super::*;
+    use crate::placement::tuning::WINDOW;
 
     /// What is known after one fast window, and then so many windows with those bytes, and one more
     /// a day later.

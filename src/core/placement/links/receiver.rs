@@ -7,10 +7,8 @@ use super::cover::Cover;
 use super::link::Link;
 use super::recent::Recent;
 use super::slots::Slots;
-use super::{
-    Estimate, HALF_LIFE, LinkReport, MOST_PEERS, MOST_REPORTED, REPORT_CHANGE, REPORT_GAP,
-    REPORT_PERIOD, Report, Sample,
-};
+use super::{Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, Report, Sample};
+use crate::placement::tuning::{HALF_LIFE, REPORT_CHANGE, REPORT_GAP, REPORT_PERIOD};
 use crate::wire::{NodeId, is_worker};
 
 /// The estimator of one node. Peers on the same host should not be told to it: what they send takes

@@ -3,13 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use super::MOST_PEERS;
 use super::cover::Span;
-use super::rates::COVERED;
-use super::{MOST_PEERS, WINDOW};
+use crate::placement::tuning::{RECENT_WINDOWS, WINDOW, WINDOW_COVERED};
 use crate::wire::NodeId;
-
-/// Windows that are kept: those of the last second, and what may still come to the one before.
-const KEPT: u64 = 8;
 
 /// What came from one peer in one window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +26,7 @@ impl Recent {
     /// Something came.
     pub(super) fn add(&mut self, span: &Span) {
         let (begin, end) = (number_of(span.first), number_of(span.last));
-        for number in begin.max(end.saturating_sub(KEPT))..=end {
+        for number in begin.max(end.saturating_sub(RECENT_WINDOWS))..=end {
             let (inside, bytes) = span.inside(start_of(number), start_of(number.saturating_add(1)));
             let Some(peers) = self.window(number) else { continue };
             if peers.len() < MOST_PEERS || peers.contains_key(&span.peer) {
@@ -43,7 +40,7 @@ impl Recent {
     /// None: it is too old.
     fn window(&mut self, number: u64) -> Option<&mut BTreeMap<NodeId, Amount>> {
         let newest = self.windows.back().map_or(number, |(newest, _)| *newest).max(number);
-        let is_old = |number: u64| number.saturating_add(KEPT) < newest;
+        let is_old = |number: u64| number.saturating_add(RECENT_WINDOWS) < newest;
         while self.windows.front().is_some_and(|(front, _)| is_old(*front)) {
             self.windows.pop_front();
         }
@@ -71,7 +68,7 @@ impl Recent {
             for (peer, amount) in peers {
                 let (bytes, full) = sums.entry(*peer).or_default();
                 *bytes += amount.bytes;
-                let is_full = amount.covered >= COVERED * WINDOW.as_secs_f64();
+                let is_full = amount.covered >= WINDOW_COVERED * WINDOW.as_secs_f64();
                 *full += if is_full { WINDOW } else { Duration::ZERO };
             }
         }

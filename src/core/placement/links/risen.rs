@@ -2,9 +2,8 @@
 //! of what it can carry now: it had its part of the slow card. Pure; its numbers were checked
 //! before.
 
+use crate::placement::tuning::SURPASSED;
 use std::time::Duration;
-
-use super::SURPASSED;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

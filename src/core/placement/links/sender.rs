@@ -4,18 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::rates::{COVERED, Of, Rates};
-use super::{Estimate, MOST_PEERS, WINDOW, confidence};
+use super::rates::{Of, Rates};
+use super::{Estimate, MOST_PEERS, confidence};
 use crate::placement::cost::bytes;
+use crate::placement::tuning::{SERVER_WINDOWS, WINDOW, WINDOW_COVERED, WINDOW_MAX};
 use crate::wire::{NodeId, is_worker};
-
-/// A window that became as long, because nobody looked, says nothing.
-const LONGEST: Duration = Duration::from_secs(1);
-/// Of so many windows that count a server's fastest ones tell what it can send. There are few in a
-/// round: in most of them something else holds it back, or it paces itself. So with more of them,
-/// or a minute's, a card that has become slower was taken for what it had been for seven rounds,
-/// and got copies to send for which it had no room.
-const OF_SERVER: usize = 8;
 
 /// What went to one peer over all connections that there are to it, since these were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +36,7 @@ impl Sender {
     #[must_use]
     pub const fn new(node: NodeId, now: Duration) -> Self {
         let worker = is_worker(node);
-        let of = if worker { Of::Memory } else { Of::Last(OF_SERVER) };
+        let of = if worker { Of::Memory } else { Of::Last(SERVER_WINDOWS) };
         Self {
             worker,
             before: BTreeMap::new(),
@@ -76,11 +69,11 @@ impl Sender {
             sum += more;
             let counts = is_worker(*peer) != self.worker;
             self.exchanged = self.exchanged.saturating_add(if counts { more } else { 0 });
-            full += usize::from(counts && busy >= passed.mul_f64(COVERED));
+            full += usize::from(counts && busy >= passed.mul_f64(WINDOW_COVERED));
         }
         self.before = sent;
         self.total = self.total.saturating_add(sum);
-        let counts = full >= 2 && sum > 0 && (WINDOW..LONGEST).contains(&passed);
+        let counts = full >= 2 && sum > 0 && (WINDOW..WINDOW_MAX).contains(&passed);
         let rate = counts.then(|| bytes(sum) / passed.as_secs_f64());
         // A worker waits for servers: what it receives may become less for many reasons.
         self.rates.add_beside(now, bytes(sum), rate, down.filter(|_| !self.worker));

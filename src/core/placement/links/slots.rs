@@ -8,21 +8,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use super::MOST_PEERS;
 use super::cover::Span;
-use super::rates::{COVERED, Of, Rates};
-use super::{MOST_PEERS, SURPASSED, WINDOW, WINDOWS};
+use super::rates::{Of, Rates};
+use crate::placement::tuning::{
+    CROWD_KEPT, CROWDED, FULL_PEERS, PIECE_SLOTS, SLOT, SLOTS_OPEN, SURPASSED, WINDOW,
+    WINDOW_COVERED, WINDOWS,
+};
 use crate::wire::{NodeId, is_worker};
-
-/// Long enough for what one read takes from the kernel, at 50 Mbit/s and more.
-const SLOT: Duration = Duration::from_millis(10);
-/// So far back slots may still be added to: slow parts of messages are told of when they are
-/// complete.
-const OPEN: u64 = 200;
-/// So many peers that count must have more to send.
-const FULL_PEERS: u32 = 2;
-/// Slots of one piece: of a server, and of a worker. (Of a worker the fastest pieces of a minute
-/// count, so they must be longer: of many short ones some are too fast.)
-const PIECE: [u32; 2] = [10, 25];
 
 /// What came in one slot.
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +35,6 @@ struct Counted {
     /// Up to which slot it was counted as full, that one not included.
     full: u64,
 }
-
-/// A piece counts if that part of the peers that had more to send lately still had: the last ones
-/// do not fill the card, as each may only have its part of that under way.
-const CROWDED: f64 = 0.75;
-/// What is left of that number with each piece: it is halved after 3.5 s in which fewer peers had
-/// more.
-const CROWD_KEPT: f64 = 0.98;
 
 /// Slots that are put together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,7 +61,7 @@ impl Piece {
         self.slots += 1;
         self.bytes += slot.bytes;
         self.full += f64::from(slot.full);
-        if self.slots < PIECE[usize::from(worker)] {
+        if self.slots < PIECE_SLOTS[usize::from(worker)] {
             return None;
         }
         let rate = self.bytes / (SLOT * self.slots).as_secs_f64();
@@ -130,7 +116,7 @@ impl Slots {
     pub(super) fn add(&mut self, span: &Span) {
         let (begin, end) = (number_of(span.first), number_of(span.last));
         // Of what took longer than all open slots only the end counts.
-        for number in begin.max(end.saturating_sub(OPEN))..=end {
+        for number in begin.max(end.saturating_sub(SLOTS_OPEN))..=end {
             let (inside, bytes) = span.inside(start_of(number), end_of(number));
             let full = self.is_full(span, number, inside);
             if let Some(slot) = self.slot(number) {
@@ -157,7 +143,7 @@ impl Slots {
             (counted.slot, counted.covered) = (number, 0.0);
         }
         counted.covered += inside;
-        let full = counted.covered >= COVERED * SLOT.as_secs_f64() && counted.full <= number;
+        let full = counted.covered >= WINDOW_COVERED * SLOT.as_secs_f64() && counted.full <= number;
         if full {
             counted.full = number.saturating_add(1);
         }
@@ -167,7 +153,7 @@ impl Slots {
     /// None: it is no longer open.
     fn slot(&mut self, number: u64) -> Option<&mut Slot> {
         let newest = self.open.back().map_or(0, |slot| slot.number);
-        if number.saturating_add(OPEN) < newest {
+        if number.saturating_add(SLOTS_OPEN) < newest {
             return None;
         }
         let index = self.open.partition_point(|slot| slot.number < number);
@@ -181,7 +167,7 @@ impl Slots {
     fn close(&mut self) {
         let newest = self.open.back().map_or(0, |slot| slot.number);
         while let Some(slot) = self.open.front().copied()
-            && slot.number.saturating_add(OPEN) < newest
+            && slot.number.saturating_add(SLOTS_OPEN) < newest
         {
             self.open.pop_front();
             self.untold += slot.bytes;

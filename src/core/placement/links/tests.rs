@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::*;
 
+use crate::placement::tuning::{PROBE_AFTER, SAMPLES};
 use crate::random::Random;
+use crate::wire::native::PROBE_BYTES;
 
 const MB: f64 = 1e6;
 const PART: u64 = 256 << 10;

@@ -12,27 +12,10 @@ use std::time::Duration;
 
 use super::Pace;
 use crate::placement::cost::bytes;
-
-/// Between two looks, at least.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A server that exchanged less than that with workers between two looks says nothing: in a rest,
-/// in which pieces may move, who shares its processor may be busier than in rounds.
-const TRAFFIC: u64 = 64 << 10;
-/// A thread that waits for a processor for that part of the time is starved.
-const STARVED: f64 = 0.5;
-/// So many of the last looks with traffic must have found that.
-const STARVED_LOOKS: usize = 2;
-const LOOKS: usize = 4;
-/// With that part of a processor, or more, nobody is called starved.
-const ENOUGH: f64 = 0.5;
-/// No smaller part is believed: the kernel's smallest quota is no smaller.
-const LEAST: f64 = 0.001;
-/// What the older looks weigh, after one more, in what a byte takes: a round and more counts.
-const KEPT: f64 = 0.9;
-/// Of a starved node only looks in which it used that part of what is left to it say what a byte
-/// takes. In others much of what it ran was for clocks and signs of life: with less to carry each
-/// byte would seem to take more, so it would be given less still.
-const USED: f64 = 0.75;
+use crate::placement::tuning::{
+    PROCESSOR_SHARE_MIN, STARVED_LOOKS, STARVED_LOOKS_OF, STARVED_WAIT, UNSTARVED_SHARE, WORK_KEPT,
+    WORK_LOOK, WORK_TRAFFIC, WORK_USED,
+};
 
 /// What the kernel says of one thread, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +58,7 @@ impl Work {
     /// Whether it is time to look again.
     #[must_use]
     pub fn wants_look(&self, now: Duration) -> bool {
-        now.saturating_sub(self.looked) >= LOOK_EVERY
+        now.saturating_sub(self.looked) >= WORK_LOOK
     }
 
     /// What there is by now.
@@ -85,17 +68,17 @@ impl Work {
         let received = self.before.received.saturating_sub(before.received);
         let sent = self.before.sent.saturating_sub(before.sent);
         let exchanged = self.before.exchanged.saturating_sub(before.exchanged);
-        if before == Totals::default() || exchanged < TRAFFIC || passed <= 0.0 {
+        if before == Totals::default() || exchanged < WORK_TRAFFIC || passed <= 0.0 {
             return;
         }
         let (ran, waited) = spent(&before.threads, &self.before.threads);
-        if self.left.is_none_or(|left| ran >= USED * left * passed) {
+        if self.left.is_none_or(|left| ran >= WORK_USED * left * passed) {
             for (sum, more) in [
                 (&mut self.received, bytes(received)),
                 (&mut self.sent, bytes(sent)),
                 (&mut self.ran, ran),
             ] {
-                *sum = *sum * KEPT + more;
+                *sum = *sum * WORK_KEPT + more;
             }
         }
         self.note(passed, ran, waited);
@@ -103,8 +86,8 @@ impl Work {
 
     /// Concludes which part of a processor is left.
     fn note(&mut self, passed: f64, ran: f64, waited: f64) {
-        let starved = waited >= STARVED * passed;
-        if self.starved.len() == LOOKS {
+        let starved = waited >= STARVED_WAIT * passed;
+        if self.starved.len() == STARVED_LOOKS_OF {
             self.starved.pop_front();
         }
         self.starved.push_back(starved);
@@ -117,13 +100,13 @@ impl Work {
             // It had at least that much, and did not have to wait for it.
             self.left = self.left.map(|left| left.max(ran / passed));
         }
-        self.left = self.left.filter(|left| *left < ENOUGH);
+        self.left = self.left.filter(|left| *left < UNSTARVED_SHARE);
     }
 
     /// What it can receive and send, if the processor decides that.
     #[must_use]
     pub fn pace(&self) -> Option<Pace> {
-        let left = self.left?.max(LEAST);
+        let left = self.left?.max(PROCESSOR_SHARE_MIN);
         let pace = Pace { down: self.received * left / self.ran, up: self.sent * left / self.ran };
         Some(pace).filter(Pace::is_sane)
     }

@@ -9,19 +9,10 @@ use super::Planner;
 use super::look::{Basis, Look};
 use crate::placement::cost::{Model, Server};
 use crate::placement::statistics::median;
+use crate::placement::tuning::{
+    ADVICE_DIFFERS, ADVICE_FEWER_LOSS, ADVICE_LOOKS, ADVICE_MORE_GAIN, ADVICE_SERVERS_PART,
+};
 use crate::wire::{NodeId, id_to_rank};
-
-/// One server more has to make the shortest possible round shorter by that part.
-const WORTH_ONE_MORE: f64 = 0.1;
-/// A server is not needed if the shortest possible round without it is longer by no more than that
-/// part (docs/algorithms.md 4.6).
-const NEEDLESS: f64 = 0.02;
-/// One more is advised only if servers keep workers for more than that part of a measured round.
-const BOTTLENECK: f64 = 0.5;
-/// So many looks in a row have to say the same (docs/algorithms.md 4.6).
-const LOOKS_ALIKE: u32 = 3;
-/// Advice is another one if the round that it promises differs by that part of the round of now.
-const OTHER_PROMISE: f64 = 0.1;
 
 /// A step in the number of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +40,7 @@ impl Advice {
     #[must_use]
     pub fn differs_from(&self, said: &Self) -> bool {
         let promise = |advice: &Self| advice.then / advice.now;
-        self.step != said.step || (promise(self) - promise(said)).abs() > OTHER_PROMISE
+        self.step != said.step || (promise(self) - promise(said)).abs() > ADVICE_DIFFERS
     }
 }
 
@@ -82,7 +73,7 @@ fn one_more(model: &Model, total: f64, measured: f64) -> Option<Advice> {
     let (up, down) = (median(usable().map(|s| s.up))?, median(usable().map(|s| s.down))?);
     let now = model.bound(total);
     let then = model.with_server(Server::new(id, up, down)).bound(total);
-    let worth = then <= now * (1.0 - WORTH_ONE_MORE) && now > BOTTLENECK * measured;
+    let worth = then <= now * (1.0 - ADVICE_MORE_GAIN) && now > ADVICE_SERVERS_PART * measured;
     worth.then_some(Advice { step: ServerStep::More, now, then })
 }
 
@@ -99,7 +90,7 @@ fn one_fewer(model: &Model, total: f64) -> Option<Advice> {
     let now = model.bound(total);
     let then = model.with_usable(slowest, false).bound(total);
     let step = ServerStep::Fewer(slowest);
-    (then <= now * (1.0 + NEEDLESS)).then_some(Advice { step, now, then })
+    (then <= now * (1.0 + ADVICE_FEWER_LOSS)).then_some(Advice { step, now, then })
 }
 
 /// Keeps what is advised about one more, or about one fewer, until several looks in a row say
@@ -118,7 +109,7 @@ impl Adviser {
         let before = if self.looks.0 == step { self.looks.1 } else { 0 };
         self.looks = (step, before.saturating_add(1));
         let same = step == self.advice.map(|advice| advice.step);
-        if same || self.looks.1 >= LOOKS_ALIKE {
+        if same || self.looks.1 >= ADVICE_LOOKS {
             self.advice = fresh;
         }
     }

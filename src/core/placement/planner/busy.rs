@@ -1,10 +1,8 @@
 //! A clock that stands still while the job rests: nothing is measured then, so what was measured
 //! last is no better proven.
 
+use crate::placement::tuning::BUSY_SILENCE;
 use std::time::Duration;
-
-/// Nodes that receive report each second; after a longer silence nobody does.
-const SILENCE: Duration = Duration::from_millis(1500);
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +21,7 @@ impl Busy {
 
     /// For how long the job was busy until then.
     pub(super) fn at(&self, now: Duration) -> Duration {
-        self.sum.saturating_add(now.saturating_sub(self.last).min(SILENCE))
+        self.sum.saturating_add(now.saturating_sub(self.last).min(BUSY_SILENCE))
     }
 }
 

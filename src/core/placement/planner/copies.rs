@@ -3,27 +3,17 @@
 use std::time::Duration;
 
 use super::Planner;
-use super::decide::{BASELINE, Candidate};
+use super::decide::Candidate;
 use super::look::{Basis, Look};
 use crate::placement::cost::Replicas;
+use crate::placement::tuning::{
+    COPIES_GAIN, COPIES_GAIN_EARLY, COPIES_PAUSE, COPIES_SERVERS_MAX, COPIES_STEP_GAIN,
+    FIRST_TIMES_WAIT,
+};
 use crate::wire::NodeId;
 
 /// Pairs of owner and holder of the copies.
 pub type CopyPairs = Vec<(NodeId, NodeId)>;
-
-/// Up to so many servers other places for copies are looked for.
-const MOST_SERVERS: usize = 24;
-/// Copies stay where they are unless the shortest possible round becomes shorter by that part. It
-/// is little because it pays more than the bound tells: a slow server that is filled by the copies
-/// of a fast one keeps every worker waiting for each of them.
-const WORTH: f64 = 0.03;
-/// By so much it becomes shorter where the last places were decided before all that changed was
-/// seen.
-const MUCH: f64 = 0.1;
-/// One change that makes less of a difference than this is none.
-const STEP: f64 = 0.01;
-/// Between two changes of places, at least: of little worth, and of much.
-const REST: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(5)];
 
 impl Planner {
     /// Where copies are kept now, as far as that was decided; all others are at the next server.
@@ -40,7 +30,7 @@ impl Planner {
     /// be taken before pieces are moved: what is best to move depends on them.
     pub fn copies(&mut self, now: Duration) -> Option<CopyPairs> {
         let rested = |rest| self.copies_moved.is_none_or(|at| now.saturating_sub(at) >= rest);
-        let [long_ago, a_while_ago] = [rested(REST[0]), rested(REST[1])];
+        let [long_ago, a_while_ago] = [rested(COPIES_PAUSE[0]), rested(COPIES_PAUSE[1])];
         let early =
             self.last_look.is_some_and(|last| now.saturating_sub(last) < self.settings.period);
         if !a_while_ago || early || !self.settings.enabled || self.moving.is_some() {
@@ -50,14 +40,15 @@ impl Planner {
         if look.basis != Basis::Links || !self.is_measured() {
             return None;
         }
-        let Some(pairs) = better(&look, if long_ago { WORTH } else { MUCH }) else {
+        let Some(pairs) = better(&look, if long_ago { COPIES_GAIN } else { COPIES_GAIN_EARLY })
+        else {
             self.copies_wanted = None;
             return None;
         };
         let since = *self.copies_wanted.get_or_insert(now);
         // They are made anew, so what is known of the first seconds alone is no reason.
         if now.saturating_sub(since) < self.settings.settle
-            || self.is_without_baseline(now, BASELINE)
+            || self.is_without_baseline(now, FIRST_TIMES_WAIT)
         {
             return None;
         }
@@ -80,7 +71,7 @@ fn better(look: &Look, worth: f64) -> Option<CopyPairs> {
     let usable = model.servers().iter().filter(|server| server.usable);
     let usable: Vec<NodeId> = usable.map(|server| server.id).collect();
     let now = model.copy_pairs();
-    if now.is_empty() || !(3..=MOST_SERVERS).contains(&usable.len()) {
+    if now.is_empty() || !(3..=COPIES_SERVERS_MAX).contains(&usable.len()) {
         return None;
     }
     let ratio = model.copy_ratio();
@@ -92,7 +83,7 @@ fn better(look: &Look, worth: f64) -> Option<CopyPairs> {
         let changes = changes(&pairs, &usable);
         let bounds = changes.into_iter().map(|pairs| (with(&pairs).bound(total), pairs));
         match bounds.min_by(|a, b| a.0.total_cmp(&b.0)) {
-            Some((bound, changed)) if bound < best * (1.0 - STEP) => {
+            Some((bound, changed)) if bound < best * (1.0 - COPIES_STEP_GAIN) => {
                 (best, pairs) = (bound, changed)
             }
             _ => break,

@@ -11,6 +11,11 @@ use crate::placement::cost::{Server, bytes};
 use crate::placement::layout::{Holding, PieceLoad, Plan};
 use crate::placement::shares;
 use crate::placement::stragglers::{self, Cause, Verdict};
+use crate::placement::tuning::{
+    CLEAR_GAIN, FIRST_ROUND_WAIT, FIRST_TIMES_WAIT, HORIZON_ROUNDS, KNOWN_SPAN_MAX,
+    KNOWN_SPAN_ROUNDS, LARGE_PIECE, MOVE_WAIT, MOVE_WAIT_ROUNDS, NETWORK_CHANGED, SERVER_RISEN,
+    SETTLE_DRIFT, SETTLE_RESTARTS_MAX, SMALL_GAIN,
+};
 use crate::wire::NodeId;
 
 /// A plan that seems worth it.
@@ -29,7 +34,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// One that has been worth it since then, whatever it predicts.
     pub(super) const fn settled(since: Duration, busy: Duration) -> Self {
-        Self { since, busy, predicted: f64::INFINITY, restarts: MOST_RESTARTS }
+        Self { since, busy, predicted: f64::INFINITY, restarts: SETTLE_RESTARTS_MAX }
     }
 }
 
@@ -45,40 +50,6 @@ pub(super) struct OnTrial {
     /// How the rounds of each report since compare with it.
     pub(super) factors: Vec<f64>,
 }
-
-/// A prediction that changed by that part since a plan came up: the network is still changing.
-const DRIFT: f64 = 0.1;
-/// A round, or the shortest possible one, that differs by that part from what the last plan was
-/// made for, by the model: the network is another one, or better known.
-const CHANGED: f64 = 0.12;
-/// A server that is so many times as fast as when the last plan was made: that it is was not known
-/// then.
-const RISEN: f64 = 1.25;
-/// How long the first plan waits for the first times of workers.
-pub(super) const BASELINE: Duration = Duration::from_secs(10);
-/// A round that becomes shorter by that factor does not wait for them.
-const CLEAR: f64 = 2.0;
-/// How long it waits for them if a piece that cannot be cut is more than such a part of the round:
-/// before their first round none can (`store/elastic/moves`), and all small pieces would go from
-/// where a large one is.
-const LARGE: f64 = 1.0 / 32.0;
-const FIRST_ROUND: Duration = Duration::from_secs(60);
-/// What a card was able to do counts for that part of the shortest possible round, at most for that
-/// long.
-const SPAN: f64 = 0.5;
-const LONGEST_SPAN: Duration = Duration::from_secs(10);
-/// A plan that makes rounds shorter by less than that factor has to be worth it all through a
-/// round: while only some of what a round does is under way, a card that is not kept busy looks
-/// slower than it is.
-const SMALL: f64 = 1.25;
-/// So often a plan waits anew for that.
-const MOST_RESTARTS: u32 = 3;
-/// A plan that is not reported as done after that time, and after so many rounds, is taken as given
-/// up.
-const MOVE_LIMIT: Duration = Duration::from_secs(120);
-const MOVE_ROUNDS: f64 = 10.0;
-/// Rounds for which a move has to pay, at least and at most.
-const HORIZON: (f64, f64) = (10.0, 1000.0);
 
 impl Planner {
     /// What to move, if anything. To be called often (every 100 ms is enough); gives no other plan
@@ -114,8 +85,8 @@ impl Planner {
 
     /// How long what a card was able to do counts.
     fn span(look: &Look) -> Duration {
-        let seconds = look.model.bound(look.total()) * SPAN;
-        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_SPAN).min(LONGEST_SPAN)
+        let seconds = look.model.bound(look.total()) * KNOWN_SPAN_ROUNDS;
+        Duration::try_from_secs_f64(seconds).unwrap_or(KNOWN_SPAN_MAX).min(KNOWN_SPAN_MAX)
     }
 
     /// Some pieces must move: at once.
@@ -128,7 +99,7 @@ impl Planner {
         let round = look.model.round_seconds(&look.loads);
         let steady = self.settings.steady.as_secs_f64() / round;
         // Not clamp: a round of no length gives no number.
-        let horizon = steady.max(HORIZON.0).min(HORIZON.1);
+        let horizon = steady.max(HORIZON_ROUNDS.0).min(HORIZON_ROUNDS.1);
         shares::Parameters { horizon, ..self.settings.shares.clone() }
     }
 
@@ -161,12 +132,14 @@ impl Planner {
             shares::plan(&self.layout, &look.model, self.rounds(look), &parameters).ok().flatten();
         // A plan that makes so much of a difference needs no comparison.
         let early = |plan: &Plan| {
-            let clear = plan.before >= CLEAR * plan.predicted && self.is_measured();
-            !forced && self.is_without_baseline(now, if clear { Duration::ZERO } else { BASELINE })
+            let clear = plan.before >= CLEAR_GAIN * plan.predicted && self.is_measured();
+            !forced
+                && self
+                    .is_without_baseline(now, if clear { Duration::ZERO } else { FIRST_TIMES_WAIT })
         };
         // A server that joins does not wait: where nobody counts rounds there may never be times.
         let early_for_large = !forced && !joining && self.has_large_piece(look);
-        if early_for_large && self.is_without_baseline(now, FIRST_ROUND) {
+        if early_for_large && self.is_without_baseline(now, FIRST_ROUND_WAIT) {
             return None;
         }
         let Some(plan) = plan.filter(|plan| !early(plan)) else {
@@ -214,7 +187,7 @@ impl Planner {
     /// Whether the network is the one that the last plan was made for.
     fn is_as_expected(&self, look: &Look) -> bool {
         let network = Network::of(look, &look.loads);
-        self.expected.is_some_and(|then| network.is_near(then, CHANGED))
+        self.expected.is_some_and(|then| network.is_near(then, NETWORK_CHANGED))
     }
 
     /// Whether a server turned out to be faster than the last plan took it for: it had too little
@@ -222,7 +195,7 @@ impl Planner {
     fn has_risen(&self, look: &Look) -> bool {
         let risen = |server: &Server| {
             let then = self.usual_rates.get(&server.id);
-            then.is_some_and(|then| server.up.min(server.down) > RISEN * then)
+            then.is_some_and(|then| server.up.min(server.down) > SERVER_RISEN * then)
         };
         look.plain.servers().iter().any(|server| server.usable && risen(server))
     }
@@ -235,7 +208,7 @@ impl Planner {
     }
 
     fn has_large_piece(&self, look: &Look) -> bool {
-        let large = look.total() * LARGE;
+        let large = look.total() * LARGE_PIECE;
         bytes(self.summary.largest_whole) > large
     }
 
@@ -250,7 +223,7 @@ impl Planner {
     fn settle(&self, plan: &Plan, joining: bool) -> Duration {
         let Settings { settle, steady, .. } = self.settings;
         let round = Duration::try_from_secs_f64(plan.before).unwrap_or(steady).min(steady);
-        let is_small = !joining && plan.before < SMALL * plan.predicted;
+        let is_small = !joining && plan.before < SMALL_GAIN * plan.predicted;
         if is_small { settle.max(round) } else { settle }
     }
 
@@ -267,8 +240,8 @@ impl Planner {
         let busy = self.busy.at(now);
         let fresh = |restarts| Candidate { since: now, busy, predicted, restarts };
         let candidate = self.candidate.get_or_insert_with(|| fresh(0));
-        let drifted = (predicted - candidate.predicted).abs() > DRIFT * candidate.predicted;
-        if drifted && candidate.restarts < MOST_RESTARTS {
+        let drifted = (predicted - candidate.predicted).abs() > SETTLE_DRIFT * candidate.predicted;
+        if drifted && candidate.restarts < SETTLE_RESTARTS_MAX {
             *candidate = fresh(candidate.restarts + 1);
         }
         let waited = match measured {
@@ -367,8 +340,9 @@ impl Planner {
         let rates =
             look.plain.servers().iter().map(|server| (server.id, server.up.min(server.down)));
         self.usual_rates = rates.collect();
-        let limit = Duration::try_from_secs_f64(plan.before * MOVE_ROUNDS).unwrap_or(MOVE_LIMIT);
-        self.moving = Some(now.saturating_add(limit.max(MOVE_LIMIT)));
+        let limit =
+            Duration::try_from_secs_f64(plan.before * MOVE_WAIT_ROUNDS).unwrap_or(MOVE_WAIT);
+        self.moving = Some(now.saturating_add(limit.max(MOVE_WAIT)));
         let best = look.model.bound(look.total());
         self.expected = Some(Network { round: plan.predicted, best });
         self.candidate = None;

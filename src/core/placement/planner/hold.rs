@@ -5,16 +5,7 @@ use std::time::Duration;
 
 use super::Planner;
 use super::look::{Basis, Look};
-
-/// Rounds without a plan after one was rolled back; doubles each time, up to the longest.
-const FIRST: u64 = 20;
-const LONGEST: u64 = 320;
-/// A round, or the shortest possible one, that differs by that part from what it was when a plan
-/// was rolled back: that was another network. More than what estimates differ by from look to look.
-const OTHER: f64 = 0.25;
-/// A server with less than such a part of what the average one holds has hardly anything: what
-/// little comes to it says little about its card.
-const HARDLY: f64 = 0.05;
+use crate::placement::tuning::{HARDLY_HOLDS, HOLD_OTHER_NETWORK, HOLD_ROUNDS, HOLD_ROUNDS_MAX};
 
 /// The network as far as the layout of now makes use of it.
 #[derive(Clone, Copy, Debug)]
@@ -48,27 +39,28 @@ pub(super) struct Hold {
 
 impl Default for Hold {
     fn default() -> Self {
-        Self { until: 0, length: FIRST, network: None }
+        Self { until: 0, length: HOLD_ROUNDS, network: None }
     }
 }
 
 impl Hold {
     /// A plan was for the better.
     pub(super) const fn shorten(&mut self) {
-        self.length = FIRST;
+        self.length = HOLD_ROUNDS;
     }
 
     /// A plan is rolled back in that round, to a layout with which the network is such a one.
     pub(super) fn begin(&mut self, round: u64, network: Network) {
         self.until = round.saturating_add(self.length);
-        self.length = self.length.saturating_mul(2).min(LONGEST);
+        self.length = self.length.saturating_mul(2).min(HOLD_ROUNDS_MAX);
         self.network = Some(network);
     }
 
     /// Whether nothing is to be moved in that round. What was learnt of one network says nothing
     /// about another.
     fn applies(&self, round: u64, network: Network) -> bool {
-        round < self.until && self.network.is_none_or(|then| network.is_near(then, OTHER))
+        round < self.until
+            && self.network.is_none_or(|then| network.is_near(then, HOLD_OTHER_NETWORK))
     }
 }
 
@@ -89,7 +81,7 @@ impl Planner {
         let measured = self.times.round_seconds(self.switch_round);
         let (Some(measured), Some(at)) = (measured, self.progress_at) else { return false };
         look.basis == Basis::Links
-            && look.loads.get(slowest).is_some_and(|load| *load < HARDLY * mean)
+            && look.loads.get(slowest).is_some_and(|load| *load < HARDLY_HOLDS * mean)
             && *needed > measured
             && now.saturating_sub(at).as_secs_f64() <= measured
     }

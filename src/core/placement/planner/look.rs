@@ -6,6 +6,7 @@ use super::Planner;
 use crate::placement::cost::{Model, Server, Worker, bytes};
 use crate::placement::links::Card;
 use crate::placement::stragglers::{Correction, Seen, Stragglers};
+use crate::placement::tuning::{LAG, LAG_USED_MIN, UNKNOWN_RATE};
 use crate::wire::NodeId;
 
 /// What the rates of the model rest on.
@@ -56,14 +57,6 @@ impl Look {
     }
 }
 
-/// A rate for servers of which nothing is known.
-const ANY_RATE: f64 = 1e9;
-
-/// How much of the average server's bytes a server is behind (see [`lag`]), and what it may use of
-/// its card at least.
-const LAG: f64 = 0.1;
-const LEAST_USED: f64 = 0.3;
-
 /// Leaves slow servers some room. What comes to a server over many connections comes unevenly, by
 /// about as many bytes for each server, and a slow one needs longer for them: it is behind the
 /// others. MXNet pulls a tensor when all servers have got all of it, so a slow server that is as
@@ -78,7 +71,7 @@ fn lag(mut servers: Vec<Server>) -> Vec<Server> {
         let behind = mean / rate(server) - mean / fastest;
         if behind.is_finite() {
             // Its copies, too, are late.
-            let used = (1.0 - LAG * behind).max(LEAST_USED);
+            let used = (1.0 - LAG * behind).max(LAG_USED_MIN);
             (server.up, server.down) = (server.up * used, server.down * used);
         }
     }
@@ -160,7 +153,7 @@ impl Planner {
         let Some(usual) =
             self.stragglers.usual_slope().filter(|_| !self.against_cards && all > 0.0)
         else {
-            return (Basis::Nothing, (open, vec![card(ANY_RATE); servers.len()]));
+            return (Basis::Nothing, (open, vec![card(UNKNOWN_RATE); servers.len()]));
         };
         let slope = |server: &NodeId| self.stragglers.slope(*server).unwrap_or(usual);
         (Basis::Times, (open, servers.iter().map(|server| card(all / slope(server))).collect()))
@@ -235,7 +228,7 @@ mod tests {
         // The average one is 2.5 times as fast, and 0.625 times as fast as the fastest: 1.875
         // tenths less.
         assert!(two[2..].iter().all(|part| (part - 0.8125).abs() < 1e-9), "{two:?}");
-        assert!((used(&[500.0, 500.0, 500.0, 1.0])[3] - LEAST_USED).abs() < 1e-9);
+        assert!((used(&[500.0, 500.0, 500.0, 1.0])[3] - LAG_USED_MIN).abs() < 1e-9);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use super::layout::{LayoutError, PieceLoad, Summary, sort};
 use super::links::{self, Network};
 use super::shares;
 use super::stragglers::{Cause, Parameters, Stragglers, Times, Trial, WorkerReport};
+use super::tuning::{LOOK_PERIOD, SETTLE, STEADY};
 use crate::wire::NodeId;
 use decide::{Candidate, OnTrial};
 
@@ -60,9 +61,9 @@ impl Default for Settings {
             replicas: Replicas::None,
             shares: shares::Parameters::default(),
             stragglers: Parameters::default(),
-            period: Duration::from_secs(1),
-            settle: Duration::from_secs(2),
-            steady: Duration::from_secs(60),
+            period: LOOK_PERIOD,
+            settle: SETTLE,
+            steady: STEADY,
         }
     }
 }

@@ -10,15 +10,8 @@ use super::look::Look;
 use crate::placement::cost::bytes;
 use crate::placement::layout::{Plan, apply};
 use crate::placement::shares;
+use crate::placement::tuning::{PORTION_ROUNDS, PORTION_WAIT, PORTION_WAIT_ROUNDS};
 use crate::wire::NodeId;
-
-/// What moves in one round takes a server that part of the round. It travels once to its new owner
-/// and once more to the copy there.
-const PART: f64 = 0.125;
-/// A round that is not over after so many times the usual one, and after that long at least, is not
-/// waited for: perhaps nobody trains just now.
-const ROUNDS: f64 = 2.0;
-const LEAST_WAIT: Duration = Duration::from_secs(1);
 
 impl Planner {
     pub(super) fn may_hold(&self, id: NodeId) -> bool {
@@ -35,8 +28,8 @@ impl Planner {
     /// True while the round after a portion is not over.
     pub(super) fn rests(&self, now: Duration, look: &Look) -> bool {
         let Some(since) = self.portion_at.filter(|_| self.is_no_hurry()) else { return false };
-        let usual = look.model.round_seconds(&look.loads) * ROUNDS;
-        let limit = Duration::try_from_secs_f64(usual).unwrap_or(LEAST_WAIT).max(LEAST_WAIT);
+        let usual = look.model.round_seconds(&look.loads) * PORTION_WAIT_ROUNDS;
+        let limit = Duration::try_from_secs_f64(usual).unwrap_or(PORTION_WAIT).max(PORTION_WAIT);
         self.newest_round() < self.switch_round && now.saturating_sub(since) < limit
     }
 
@@ -51,7 +44,7 @@ impl Planner {
         let usable =
             look.model.servers().iter().filter(|server| server.usable).count().max(1) as f64;
         let rate = look.model.pooled_rate() / usable;
-        let most = PART * look.model.round_seconds(&look.loads) * rate;
+        let most = PORTION_ROUNDS * look.model.round_seconds(&look.loads) * rate;
         let mut sum = 0.0;
         let mut given_up = 0;
         let mut moves = Vec::new();
@@ -156,8 +149,8 @@ mod tests {
         let mut planner = emptied(false);
         let first = planner.tick(SECOND, &mut || 0.5).unwrap();
         done(&mut planner, &first);
-        assert_eq!(planner.tick(SECOND + LEAST_WAIT / 2, &mut || 0.5), None);
-        assert!(planner.tick(SECOND + 10 * LEAST_WAIT, &mut || 0.5).is_some());
+        assert_eq!(planner.tick(SECOND + PORTION_WAIT / 2, &mut || 0.5), None);
+        assert!(planner.tick(SECOND + 10 * PORTION_WAIT, &mut || 0.5).is_some());
     }
 
     #[test]

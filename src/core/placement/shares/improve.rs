@@ -5,15 +5,9 @@ use std::collections::BTreeSet;
 
 use crate::placement::cost::{Model, bytes};
 use crate::placement::layout::PieceLoad;
-
-/// Near enough to what the target would give.
-const NEAR: f64 = 1.02;
-/// A step has to gain at least that part.
-const STEP: f64 = 0.005;
-/// Steps, at most.
-const MOST_STEPS: usize = 64;
-/// Pieces of one server that are tried, by size.
-const MOST_TRIED: usize = 32;
+use crate::placement::tuning::{
+    IMPROVE_NEAR, IMPROVE_PIECES_MAX, IMPROVE_STEP_GAIN, IMPROVE_STEPS_MAX,
+};
 
 /// A change of owners: of one piece, or of two that change places.
 struct Step {
@@ -23,15 +17,15 @@ struct Step {
 
 /// The same pieces, some with another owner, so that the round comes nearer to that of the target.
 pub(super) fn improve(mut pieces: Vec<PieceLoad>, model: &Model, target: &[f64]) -> Vec<PieceLoad> {
-    let good = model.round_seconds(target) * NEAR;
-    for _ in 0..MOST_STEPS {
+    let good = model.round_seconds(target) * IMPROVE_NEAR;
+    for _ in 0..IMPROVE_STEPS_MAX {
         let (loads, _) = model.loads_of(&pieces);
         let now = model.round_seconds(&loads);
         if now <= good {
             break;
         }
         let Some(step) = best_step(&pieces, model, &loads) else { break };
-        if step.seconds >= now * (1.0 - STEP) {
+        if step.seconds >= now * (1.0 - IMPROVE_STEP_GAIN) {
             break;
         }
         for (piece, server) in step.owners {
@@ -93,7 +87,7 @@ fn sizes(pieces: &[PieceLoad], model: &Model, server: usize) -> Vec<usize> {
         .map(|(index, piece)| (index, piece.bytes))
         .collect();
     own.sort_by_key(|(index, size)| (std::cmp::Reverse(*size), *index));
-    own.into_iter().take(MOST_TRIED).map(|(index, _)| index).collect()
+    own.into_iter().take(IMPROVE_PIECES_MAX).map(|(index, _)| index).collect()
 }
 
 /// Seconds of a round after so many bytes changed from one server to another.

@@ -15,6 +15,9 @@ mod tests;
 
 use super::cost::{Model, bytes};
 use super::layout::{LayoutError, Move, PieceLoad, Plan, apply, sort};
+use super::tuning::{
+    DWELL_ROUNDS, KEY_PIECES_MAX, PIECE_BYTES_MIN, SHARES_HORIZON, THETA, THETA_JOIN,
+};
 
 /// What a plan has to keep to.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,12 +44,12 @@ pub struct Parameters {
 impl Default for Parameters {
     fn default() -> Self {
         Self {
-            theta: 0.10,
-            theta_join: 0.02,
-            min_dwell: 3,
-            min_piece: 64 << 10,
-            max_pieces: 64,
-            horizon: 100.0,
+            theta: THETA,
+            theta_join: THETA_JOIN,
+            min_dwell: DWELL_ROUNDS,
+            min_piece: PIECE_BYTES_MIN,
+            max_pieces: KEY_PIECES_MAX,
+            horizon: SHARES_HORIZON,
             move_rate: None,
         }
     }

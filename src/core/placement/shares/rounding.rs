@@ -12,17 +12,8 @@ use super::Parameters;
 use super::spread::Spread;
 use crate::placement::cost::{Model, bytes};
 use crate::placement::layout::{Move, PieceLoad};
+use crate::placement::tuning::{GIVEN_UP_CHUNK, LOAD_TOLERANCE, SMALL_MODEL_LOAD};
 use crate::wire::{Key, NodeId};
-
-/// What is given up, or kept, is summed up until it is that part of all that is.
-const CHUNK: f64 = 1.0 / 32.0;
-
-/// A load within that part of its target is good enough.
-const TOLERANCE: f64 = 0.01;
-
-/// Of a model so small that servers hold less than some pieces, a server may hold that part of an
-/// even share.
-const SMALL_MODEL: f64 = 4.0;
 
 /// A layout in the making: pieces in order of key and element, and what all servers hold.
 struct Draft<'a> {
@@ -53,7 +44,7 @@ pub(super) fn round(
     let total: f64 = pieces.iter().map(|piece| bytes(piece.bytes)).sum();
     #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
     let even = total / model.servers().iter().filter(|server| server.usable).count().max(1) as f64;
-    let least = bytes(parameters.min_piece).min(even / SMALL_MODEL);
+    let least = bytes(parameters.min_piece).min(even / SMALL_MODEL_LOAD);
     let mut draft = Draft { model, parameters, target, least, pieces: Vec::new(), loads, counts };
     let released = draft.release(pieces);
     draft.place(released);
@@ -130,7 +121,7 @@ impl Draft<'_> {
         released: &mut Vec<PieceLoad>,
     ) {
         let target = self.target_of(index);
-        let slack = target * TOLERANCE;
+        let slack = target * LOAD_TOLERANCE;
         if target <= 0.0 {
             // A server that shall hold nothing gives up pieces without bytes, too.
             own.iter().for_each(|piece| self.let_go(index, (*piece).clone(), released));
@@ -166,7 +157,7 @@ impl Draft<'_> {
     ) -> Vec<PieceLoad> {
         let (load, target) = (self.load_of(index), self.target_of(index));
         let least_is_kept = target < load - target;
-        let even = target.min(load - target) * CHUNK;
+        let even = target.min(load - target) * GIVEN_UP_CHUNK;
         let chunk = even.max(bytes(self.parameters.min_piece).min(self.least));
         let given_up = spread.given_up(&own, load - target);
         let mut due = 0.0;
@@ -209,7 +200,7 @@ impl Draft<'_> {
         released: &mut Vec<PieceLoad>,
     ) -> Vec<PieceLoad> {
         let target = self.target_of(index);
-        let slack = target * TOLERANCE;
+        let slack = target * LOAD_TOLERANCE;
         let mut kept = Vec::with_capacity(own.len());
         for piece in own {
             let excess = self.load_of(index) - target;
@@ -299,7 +290,7 @@ impl Draft<'_> {
                 continue;
             };
             let (size, lacking) = (bytes(piece.bytes), lacks(self, index));
-            let slack = self.target_of(index) * TOLERANCE;
+            let slack = self.target_of(index) * LOAD_TOLERANCE;
             let part = (size > lacking + slack && lacking >= bytes(self.parameters.min_piece))
                 .then(|| self.cut_at(&piece, lacking))
                 .flatten();
@@ -343,7 +334,7 @@ impl Draft<'_> {
             (self.load_of(index) + bytes(piece.bytes))
                 / self.target_of(index).max(self.least).max(1.0)
         };
-        let fits = |index: &usize| filled(*index) <= 1.0 + TOLERANCE;
+        let fits = |index: &usize| filled(*index) <= 1.0 + LOAD_TOLERANCE;
         let lacks = |index: usize| self.target_of(index) - self.load_of(index);
         // Largest room among those that it fits; otherwise whoever is harmed least.
         let room = self.usable().filter(fits);

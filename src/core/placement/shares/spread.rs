@@ -9,10 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::placement::cost::bytes;
 use crate::placement::layout::PieceLoad;
-
-/// Steps of the search for the part of a round by which all is due: halves, so what is missing is
-/// no byte.
-const STEPS: usize = 60;
+use crate::placement::tuning::SPREAD_STEPS;
 
 /// Where in a round its tensors are.
 pub(super) struct Spread {
@@ -45,7 +42,7 @@ impl Spread {
         // Who holds most of it early in the round cannot keep so much if that is due to him at the
         // end alone.
         let (mut enough, mut too_late) = (0.0, 1.0);
-        for _ in 0..STEPS {
+        for _ in 0..SPREAD_STEPS {
             let middle = f64::midpoint(enough, too_late);
             let kept: f64 = self.kept(own, keeps, middle).sum();
             if kept < keeps { too_late = middle } else { enough = middle }

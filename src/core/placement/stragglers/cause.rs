@@ -1,6 +1,7 @@
 //! Why a server is slow. Three causes call for the same cure, other shares, but people want to know
 //! which one it is (docs/algorithms.md 4.1 and 4.3).
 
+use crate::placement::tuning::{CAUSE_DIFFERENT, HANDLER_BUSY, UNEXPLAINED_SLOWDOWN};
 use std::fmt;
 
 /// What keeps a straggler.
@@ -45,30 +46,23 @@ pub struct Evidence {
     pub rate: f64,
 }
 
-/// Handlers that take that part of the time are what takes it (docs/algorithms.md 4.3:
-/// network-bound if the handler's time is far below).
-const BUSY: f64 = 0.5;
-/// A card that explains less than that part of the time is not what takes it.
-const UNEXPLAINED: f64 = 1.5;
-/// A difference from the usual server that counts.
-const DIFFERENT: f64 = 1.2;
-
 /// The cause that the evidence speaks for.
 #[must_use]
 pub fn cause(evidence: &Evidence) -> Cause {
-    let busy = evidence.handler_seconds.is_some_and(|handler| handler >= BUSY * evidence.seconds);
+    let busy =
+        evidence.handler_seconds.is_some_and(|handler| handler >= HANDLER_BUSY * evidence.seconds);
     let (heavy, narrow) = (evidence.load, 1.0 / evidence.rate.max(f64::MIN_POSITIVE));
     // The processor of whoever holds too much is busy as well.
-    if evidence.starved || busy && heavy < evidence.slowdown.max(DIFFERENT) {
+    if evidence.starved || busy && heavy < evidence.slowdown.max(CAUSE_DIFFERENT) {
         return Cause::Computation;
     }
-    if narrow.max(heavy) >= DIFFERENT && narrow.max(heavy) >= evidence.slowdown {
+    if narrow.max(heavy) >= CAUSE_DIFFERENT && narrow.max(heavy) >= evidence.slowdown {
         return if narrow > heavy { Cause::Bandwidth } else { Cause::Assignment };
     }
-    if evidence.slowdown >= UNEXPLAINED || busy {
+    if evidence.slowdown >= UNEXPLAINED_SLOWDOWN || busy {
         return Cause::Computation;
     }
-    if narrow.max(heavy) < DIFFERENT {
+    if narrow.max(heavy) < CAUSE_DIFFERENT {
         return Cause::Unknown;
     }
     if narrow > heavy { Cause::Bandwidth } else { Cause::Assignment }

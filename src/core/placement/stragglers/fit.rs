@@ -2,13 +2,7 @@
 //! by least squares that forget. One operating point cannot tell the two apart
 //! (docs/algorithms.md 4.5), so until there are several, all is put on the slope.
 
-/// How much the fixed part is held at 0, against one observation. Enough to decide where
-/// observations do not, too little to matter where they do.
-const RIDGE: f64 = 0.01;
-/// Two operating points differ if by that part.
-const APART: f64 = 0.1;
-/// So many of them tell the constants apart (docs/algorithms.md 4.5).
-const ENOUGH: usize = 3;
+use crate::placement::tuning::{FIT_APART, FIT_POINTS, FIT_RIDGE};
 
 /// What is known of one server. All numbers inside are parts of the first time and expectation.
 #[derive(Clone, Debug)]
@@ -18,7 +12,7 @@ pub(super) struct Fit {
     fixed: f64,
     slope: f64,
     sums: Sums,
-    /// Operating points that were seen, up to [`ENOUGH`].
+    /// Operating points that were seen, up to [`FIT_POINTS`].
     points: Vec<f64>,
 }
 
@@ -44,7 +38,7 @@ impl Sums {
 
     /// The fixed part and the slope with the least squares.
     fn solve(&self) -> Option<(f64, f64)> {
-        let one = self.one * (1.0 + RIDGE);
+        let one = self.one * (1.0 + FIT_RIDGE);
         let determinant = one * self.xx - self.x * self.x;
         let fixed = (self.y * self.xx - self.x * self.xy) / determinant;
         let slope = (one * self.xy - self.x * self.y) / determinant;
@@ -68,14 +62,14 @@ impl Fit {
 
     /// One more time.
     pub(super) fn observe(&mut self, expected: f64, seconds: f64, forgetting: f64) {
-        if self.points.len() < ENOUGH
-            && self.points.iter().all(|point| (expected - point).abs() > APART * point)
+        if self.points.len() < FIT_POINTS
+            && self.points.iter().all(|point| (expected - point).abs() > FIT_APART * point)
         {
             self.points.push(expected);
         }
         let (x, y) = (expected / self.expected, seconds / self.seconds);
         self.sums.add(x, y, forgetting.clamp(0.1, 1.0));
-        let apart = self.sums.solve().filter(|_| self.points.len() >= ENOUGH);
+        let apart = self.sums.solve().filter(|_| self.points.len() >= FIT_POINTS);
         (self.fixed, self.slope) = apart.unwrap_or((0.0, self.sums.steepness()));
     }
 

@@ -16,13 +16,18 @@ mod trial;
 mod tests;
 
 pub use cause::{Cause, Evidence, cause};
-pub use times::{Profile, REPORT_AFTER, REPORT_ROUNDS, ServerTime, Times, WorkerReport};
-pub use trial::{TRIAL_ROUNDS, Trial, Verdict, WORSE, verdict};
+pub use times::{Profile, ServerTime, Times, WorkerReport};
+pub use trial::{Trial, Verdict, verdict};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::statistics::{lower_median, median};
+use crate::placement::tuning::{
+    EXPLORATION, EXPLORATION_BOLDNESS, EXPLORATION_CALM, EXPLORATION_RESIDUAL, FADE_AFTER,
+    FADE_HALF, FIT_FORGETTING, FIT_REGIME, FIXED_MIN, SLOWDOWN_MAX, STRAGGLER_ABOVE,
+    STRAGGLER_REPORTS, TELLING_PART,
+};
 use crate::wire::NodeId;
 use fit::Fit;
 
@@ -52,32 +57,20 @@ pub struct Parameters {
 impl Default for Parameters {
     fn default() -> Self {
         Self {
-            theta: 0.2,
-            reports: 2,
-            forgetting: 0.8,
-            regime: 0.5,
-            exploration: 0.05,
-            calm: 0.97,
-            boldness: 0.25,
-            residual: 0.2,
+            theta: STRAGGLER_ABOVE,
+            reports: STRAGGLER_REPORTS,
+            forgetting: FIT_FORGETTING,
+            regime: FIT_REGIME,
+            exploration: EXPLORATION,
+            calm: EXPLORATION_CALM,
+            boldness: EXPLORATION_BOLDNESS,
+            residual: EXPLORATION_RESIDUAL,
         }
     }
 }
 
-/// No server is believed to be slower by more: a share that is next to nothing could not be timed,
-/// and so never be corrected (docs/algorithms.md 4.5 keeps a share of 2 % for that; this keeps as
-/// much, unless the card is slow as well).
-const SLOWEST: f64 = 32.0;
-/// Times of servers that should take less than that part of the longest say nothing.
-const TOO_SHORT: f64 = 0.05;
 /// Seconds, or parts of the bytes, that can be meant: reports come over the wire.
 const LIKELY: std::ops::Range<f64> = 1e-9..1e9;
-/// What is known of a server that is not seen any more fades: first after that time, ...
-const FADE_AFTER: Duration = Duration::from_secs(30);
-/// ... then by half in each.
-const FADE_HALF: Duration = Duration::from_secs(60);
-/// Fixed seconds below that part of a server's time are noise.
-const LEAST_FIXED: f64 = 0.1;
 
 /// One server, as workers see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,7 +132,7 @@ impl Stragglers {
             good(seen.seconds) && good(seen.expected)
         };
         let longest = seen.iter().filter(sane).map(|seen| seen.expected).fold(0.0, f64::max);
-        let telling = |seen: &&Seen| sane(seen) && seen.expected >= TOO_SHORT * longest;
+        let telling = |seen: &&Seen| sane(seen) && seen.expected >= TELLING_PART * longest;
         let seen: Vec<&Seen> = seen.iter().filter(telling).collect();
         #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
         let mean = seen.iter().map(|seen| seen.seconds).sum::<f64>() / seen.len().max(1) as f64;
@@ -227,13 +220,13 @@ impl Stragglers {
         let (Some(known), Some(usual)) = (self.servers.get(&server), self.usual_slope()) else {
             return Correction::NONE;
         };
-        let slowdown = (known.fit.slope() / usual).clamp(1.0 / SLOWEST, SLOWEST);
+        let slowdown = (known.fit.slope() / usual).clamp(1.0 / SLOWDOWN_MAX, SLOWDOWN_MAX);
         let idle = now.saturating_sub(known.seen).saturating_sub(FADE_AFTER);
         let faded = (-idle.as_secs_f64() / FADE_HALF.as_secs_f64()).exp2();
         // What all servers take is not theirs: workers compute meanwhile.
         let all = median(self.servers.values().map(|known| known.fit.fixed())).unwrap_or(0.0);
         let fixed = known.fit.fixed() - all;
-        let fixed = if fixed > LEAST_FIXED * known.seconds { fixed * faded } else { 0.0 };
+        let fixed = if fixed > FIXED_MIN * known.seconds { fixed * faded } else { 0.0 };
         Correction { slowdown: slowdown.powf(faded), fixed }
     }
 

@@ -4,16 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::placement::statistics::median;
+use crate::placement::tuning::{REPORT_AFTER, REPORT_ROUNDS, SLOW_WORKER};
 use crate::wire::NodeId;
 
-/// A report covers so many rounds (docs/algorithms.md 4.3), ...
-pub const REPORT_ROUNDS: usize = 5;
-/// ... or what there is after that time: long rounds must not keep the scheduler in the dark.
-pub const REPORT_AFTER: Duration = Duration::from_secs(5);
 /// Workers and servers that are listened to, at most.
 const MOST_NODES: usize = 16_384;
-/// A worker that takes longer than the median of all by that part is slow itself.
-const SLOW_WORKER: f64 = 0.2;
 
 /// What one worker saw of one server.
 #[derive(Clone, Copy, Debug, PartialEq)]

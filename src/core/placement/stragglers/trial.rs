@@ -4,22 +4,13 @@
 use std::collections::VecDeque;
 
 use crate::placement::statistics::median;
-
-/// Rounds after a switch that are looked at (docs/algorithms.md 4.5).
-pub const TRIAL_ROUNDS: u64 = 5;
-/// Longer by that part is worse (docs/algorithms.md 4.5).
-pub const WORSE: f64 = 0.05;
-/// How many ratios of measured to predicted rounds are remembered.
-const RATIOS: usize = 5;
+use crate::placement::tuning::{TRIAL_RATIOS, TRIAL_REPORTS, TRIAL_ROUNDS, TRIAL_WORSE};
 
 /// How measured rounds compare with the model: it knows the network, not what workers do meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
     ratios: VecDeque<f64>,
 }
-
-/// Reports after a switch that are looked at, at least: the network may change within one of them.
-const TRIAL_REPORTS: usize = 3;
 
 /// How a switch turned out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +30,7 @@ pub fn verdict(factors: &[f64], rounds: u64) -> Verdict {
         return Verdict::Open;
     }
     match median(factors.iter().copied()) {
-        Some(factor) if factor > 1.0 + WORSE => Verdict::Worse(factor),
+        Some(factor) if factor > 1.0 + TRIAL_WORSE => Verdict::Worse(factor),
         Some(_) => Verdict::Good,
         None => Verdict::Open,
     }
@@ -50,7 +41,7 @@ impl Trial {
     pub fn note(&mut self, measured: f64, predicted: f64) {
         let ratio = measured / predicted;
         if ratio.is_finite() && ratio > 0.0 {
-            if self.ratios.len() == RATIOS {
+            if self.ratios.len() == TRIAL_RATIOS {
                 self.ratios.pop_front();
             }
             self.ratios.push_back(ratio);
