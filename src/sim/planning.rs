@@ -63,7 +63,7 @@ pub fn planned(config: &PlanningConfig) -> Result<Planned, LayoutError> {
     let model = model(config, &mut random);
     let layout = layout(config, &mut random);
     let (loads, _) = model.loads_of(&layout);
-    let plan = plan(&layout, &model, u64::MAX, &Parameters::default())?;
+    let plan = plan(&layout, &model, &Parameters::default())?;
     let after = match &plan {
         Some(plan) => apply(&layout, &plan.moves)?.len(),
         None => layout.len(),

@@ -86,6 +86,9 @@ fn table(status: &Status) -> String {
     if !status.limit.is_empty() {
         let _ = writeln!(text, "limited by {}", status.limit);
     }
+    if !status.no_plan.is_empty() {
+        let _ = writeln!(text, "nothing is moved: {}", status.no_plan);
+    }
     if !status.advice.is_empty() {
         let _ = writeln!(text, "advice: {}", status.advice);
     }
@@ -159,21 +162,23 @@ mod tests {
             bound: Some(0.2),
             eta: Some(0.8),
             limit: String::new(),
+            no_plan: "rounds are as short as can be".to_owned(),
             advice: "one server more".to_owned(),
             note: String::new(),
             waits: vec!["a barrier waits".to_owned()],
         };
         let text = table(&status);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 8, "{text}");
+        assert_eq!(lines.len(), 9, "{text}");
         assert_eq!(lines[1], "a barrier waits");
         assert!(lines[0].contains("policy 4") && lines[0].contains("running"), "{text}");
         assert!(lines[3].contains("server 0") && lines[3].contains("75.0 %"), "{text}");
         assert!(lines[3].contains("3000.0 KB") && lines[3].contains("6000.0 KB"), "{text}");
         assert!(!lines[5].contains('%'), "a worker has no share: {text}");
         assert!(lines[6].contains("predicted -") && lines[6].contains("eta 0.80"), "{text}");
-        assert_eq!(lines[7], "advice: one server more");
-        let silent = table(&Status { advice: String::new(), ..status });
-        assert!(!silent.contains("advice"), "{silent}");
+        assert_eq!(lines[7], "nothing is moved: rounds are as short as can be");
+        assert_eq!(lines[8], "advice: one server more");
+        let silent = Status { advice: String::new(), no_plan: String::new(), ..status };
+        assert_eq!(table(&silent).lines().count(), 7);
     }
 }

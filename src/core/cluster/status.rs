@@ -37,6 +37,9 @@ pub struct Status {
     pub eta: Option<f64>,
     /// What limits a round.
     pub limit: String,
+    /// Why the planner moves nothing; empty while it does, and without a planner.
+    #[serde(default)]
+    pub no_plan: String,
     /// Whether one server more, or one fewer, would pay, and what it would bring; else empty.
     #[serde(default)]
     pub advice: String,
@@ -110,6 +113,7 @@ impl Cluster {
             bound: times.bound.map(|time| time.as_secs_f64()),
             eta: times.eta(),
             limit: times.limit.clone(),
+            no_plan: times.no_plan.clone(),
             advice: times.advice.clone(),
             note,
             waits: self.waits(now),

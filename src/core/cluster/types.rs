@@ -93,6 +93,8 @@ pub struct RoundTimes {
     pub bound: Option<Duration>,
     /// For people: what limits it.
     pub limit: String,
+    /// For people: why nothing is moved.
+    pub no_plan: String,
     /// For people: whether one server more, or one fewer, would pay.
     pub advice: String,
 }

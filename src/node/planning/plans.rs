@@ -65,6 +65,8 @@ pub(crate) struct Planning {
     described: Duration,
     /// What the log has last of one server more, and of one fewer.
     advised: [Option<Advice>; 2],
+    /// The gate that the log last named, and when.
+    held_by: Option<(&'static str, Duration)>,
     probes: Probes,
     /// Nothing moves that need not: so nobody needs to know what an idle link can carry.
     probing: bool,
@@ -93,6 +95,7 @@ impl Planning {
             random: Random::new(seed),
             described: Duration::ZERO,
             advised: [None; 2],
+            held_by: None,
             probes: Probes::new(probe_after.unwrap_or(PROBE_AFTER)),
             probing: enabled,
         }
@@ -145,6 +148,18 @@ impl Planning {
         }
     }
 
+    /// Says why nothing is moved, if that is another reason than the last one.
+    fn tell_why_not(&mut self, now: Duration) {
+        let Some(reason) = self.planner.no_plan() else { return };
+        let same = |(gate, at): (&str, Duration)| {
+            gate == reason.gate || now.saturating_sub(at) < DESCRIBE_EVERY
+        };
+        if log::enabled(Level::Verbose) && !self.held_by.is_some_and(same) {
+            log::write(Level::Verbose, &format!("nothing is moved ({}): {reason}", reason.gate));
+            self.held_by = Some((reason.gate, now));
+        }
+    }
+
     /// What is to be done now.
     pub(crate) fn look(&mut self, now: Duration, cluster: &Cluster) -> Steps {
         self.describe(now);
@@ -165,7 +180,11 @@ impl Planning {
             return Steps::Copies(pairs.into_iter().map(place).collect());
         }
         let random = &mut self.random;
-        let Some(plan) = self.planner.tick(now, &mut || random.unit()) else { return Steps::None };
+        let Some(plan) = self.planner.tick(now, &mut || random.unit()) else {
+            self.tell_why_not(now);
+            return Steps::None;
+        };
+        self.held_by = None;
         self.ordered = true;
         log::write(Level::Info, &told(&plan));
         Steps::Orders(plan.moves.iter().map(order).collect())
@@ -213,6 +232,7 @@ impl Planning {
             measured: seconds(status.measured),
             bound: seconds(status.bound),
             limit: note(&status),
+            no_plan: status.no_plan.as_ref().map(ToString::to_string).unwrap_or_default(),
             advice: advised(&status),
         }
     }

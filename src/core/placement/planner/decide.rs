@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::gates::{Case, Reason, Stage};
 use super::hold::Network;
 use super::look::{Basis, Look};
 use super::{Planner, Settings};
@@ -12,9 +13,8 @@ use crate::placement::layout::{Holding, PieceLoad, Plan};
 use crate::placement::shares;
 use crate::placement::stragglers::{self, Cause, Verdict};
 use crate::placement::tuning::{
-    CLEAR_GAIN, FIRST_ROUND_WAIT, FIRST_TIMES_WAIT, HORIZON_ROUNDS, KNOWN_SPAN_MAX,
-    KNOWN_SPAN_ROUNDS, LARGE_PIECE, MOVE_WAIT, MOVE_WAIT_ROUNDS, NETWORK_CHANGED, SERVER_RISEN,
-    SETTLE_DRIFT, SETTLE_RESTARTS_MAX, SMALL_GAIN,
+    HORIZON_ROUNDS, KNOWN_SPAN_MAX, KNOWN_SPAN_ROUNDS, LARGE_PIECE, MOVE_WAIT, MOVE_WAIT_ROUNDS,
+    NETWORK_CHANGED, SERVER_RISEN, SETTLE_DRIFT, SETTLE_RESTARTS_MAX, SMALL_GAIN,
 };
 use crate::wire::NodeId;
 
@@ -103,6 +103,7 @@ impl Planner {
         shares::Parameters { horizon, ..self.settings.shares.clone() }
     }
 
+    /// What to move, if that is not held up; else why not is noted.
     fn next_plan(
         &mut self,
         now: Duration,
@@ -110,57 +111,15 @@ impl Planner {
         random: &mut dyn FnMut() -> f64,
     ) -> Option<Plan> {
         let forced = self.is_forced();
-        if forced && self.rests(now, look) {
-            return None;
-        }
-        let joining =
-            look.model.servers().iter().zip(&look.loads).any(|(s, load)| s.usable && *load <= 0.0);
-        let slow = self.stragglers.stragglers().next().is_some();
-        let nothing_known = match look.basis {
-            Basis::Links => false,
-            // Times alone differ for many reasons: only a straggler is one to move anything.
-            Basis::Times => !joining && !slow,
-            Basis::Nothing => !joining,
+        let plan = if forced { self.must_move(now, look) } else { self.pays(now, look, random) };
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(reason) => {
+                self.no_plan = Some(reason);
+                return None;
+            }
         };
-        let held = self.is_held(look) || self.is_refuted(now, look);
-        if !forced && (held || nothing_known || !self.settings.enabled) {
-            self.candidate = None;
-            return None;
-        }
-        let parameters = self.parameters(look);
-        let plan =
-            shares::plan(&self.layout, &look.model, self.rounds(look), &parameters).ok().flatten();
-        // A plan that makes so much of a difference needs no comparison.
-        let early = |plan: &Plan| {
-            let clear = plan.before >= CLEAR_GAIN * plan.predicted && self.is_measured();
-            !forced
-                && self
-                    .is_without_baseline(now, if clear { Duration::ZERO } else { FIRST_TIMES_WAIT })
-        };
-        // A server that joins does not wait: where nobody counts rounds there may never be times.
-        let early_for_large = !forced && !joining && self.has_large_piece(look);
-        if early_for_large && self.is_without_baseline(now, FIRST_ROUND_WAIT) {
-            return None;
-        }
-        let Some(plan) = plan.filter(|plan| !early(plan)) else {
-            self.candidate = None;
-            return None;
-        };
-        // What is best to move depends on where copies lie; that is decided first.
-        let waits = self.copies_wanted.is_some();
-        let settle = self.settle(&plan, joining);
-        // Who joins need not be measured first.
-        let measured = look.basis == Basis::Links && !joining;
-        let settled = self.is_settled(now, plan.predicted, settle, measured);
-        if !forced && (!settled || waits) {
-            return None;
-        }
-        let plan = match (forced, joining) {
-            (true, _) => self.portion(now, look, plan),
-            (false, true) => plan,
-            (false, false) => self.vary(plan, look, &parameters, random),
-        };
-        self.on_trial = (!forced && !joining).then(|| OnTrial {
+        self.on_trial = (!forced && !look.is_joining()).then(|| OnTrial {
             layout: self.layout.clone(),
             held: self.summary.held.clone(),
             predicted: plan.predicted,
@@ -172,6 +131,46 @@ impl Planner {
             Basis::Nothing => Some(Plan { before: 0.0, predicted: 0.0, ..plan }),
             _ => Some(plan),
         }
+    }
+
+    /// The plan for pieces that are at servers that shall hold nothing, or at nobody.
+    fn must_move(&mut self, now: Duration, look: &Look) -> Result<Plan, Reason> {
+        Case { planner: self, now, look, plan: None }.pass(Stage::Forced)?;
+        let plan = self.worked_out(look)?;
+        Ok(self.portion(now, look, plan))
+    }
+
+    /// The plan that makes rounds shorter, once all gates are open.
+    fn pays(
+        &mut self,
+        now: Duration,
+        look: &Look,
+        random: &mut dyn FnMut() -> f64,
+    ) -> Result<Plan, Reason> {
+        let plan = match self.worth_it(now, look) {
+            Ok(plan) => plan,
+            Err(reason) => {
+                self.candidate = None;
+                return Err(reason);
+            }
+        };
+        self.follow(now, plan.predicted);
+        Case { planner: self, now, look, plan: Some(&plan) }.pass(Stage::Settle)?;
+        Ok(if look.is_joining() { plan } else { self.vary(plan, look, random) })
+    }
+
+    /// A plan that has only to wait.
+    fn worth_it(&self, now: Duration, look: &Look) -> Result<Plan, Reason> {
+        let case = Case { planner: self, now, look, plan: None };
+        case.pass(Stage::Before)?;
+        let plan = self.worked_out(look)?;
+        Case { plan: Some(&plan), ..case }.pass(Stage::Worth)?;
+        Ok(plan)
+    }
+
+    fn worked_out(&self, look: &Look) -> Result<Plan, Reason> {
+        let plan = shares::plan(&self.layout, &look.model, &self.parameters(look));
+        plan.ok().flatten().ok_or_else(Reason::no_gain)
     }
 
     /// Rounds since the last switch. As many as you like before the first one, and if the network
@@ -207,7 +206,7 @@ impl Planner {
         !self.times.are_of_most(self.members.workers.len()) && now.saturating_sub(since) < wait
     }
 
-    fn has_large_piece(&self, look: &Look) -> bool {
+    pub(super) fn has_large_piece(&self, look: &Look) -> bool {
         let large = look.total() * LARGE_PIECE;
         bytes(self.summary.largest_whole) > large
     }
@@ -227,16 +226,8 @@ impl Planner {
         if is_small { settle.max(round) } else { settle }
     }
 
-    /// Whether a plan has been worth it for long enough, with a network that holds still, and, if
-    /// it was `measured`, a job that uses it: what the end of a round made a card look like is no
-    /// more true because a rest follows.
-    fn is_settled(
-        &mut self,
-        now: Duration,
-        predicted: f64,
-        settle: Duration,
-        measured: bool,
-    ) -> bool {
+    /// Notes that a plan is worth it, if that is new, or if the network is still changing.
+    fn follow(&mut self, now: Duration, predicted: f64) {
         let busy = self.busy.at(now);
         let fresh = |restarts| Candidate { since: now, busy, predicted, restarts };
         let candidate = self.candidate.get_or_insert_with(|| fresh(0));
@@ -244,22 +235,28 @@ impl Planner {
         if drifted && candidate.restarts < SETTLE_RESTARTS_MAX {
             *candidate = fresh(candidate.restarts + 1);
         }
-        let waited = match measured {
-            true => busy.saturating_sub(candidate.busy),
+    }
+
+    /// For how long a plan has been worth it, and for how long it has to be. If servers were
+    /// measured only time counts in which the job uses the network: what the end of a round made a
+    /// card look like is no more true because a rest follows. (Who joins need not be measured.)
+    pub(super) fn settled(
+        &self,
+        now: Duration,
+        look: &Look,
+        plan: &Plan,
+    ) -> Option<(Duration, Duration)> {
+        let (candidate, joining) = (self.candidate.as_ref()?, look.is_joining());
+        let waited = match look.basis == Basis::Links && !joining {
+            true => self.busy.at(now).saturating_sub(candidate.busy),
             false => now.saturating_sub(candidate.since),
         };
-        waited >= settle
+        Some((waited, self.settle(plan, joining)))
     }
 
     /// Rarely something else than the best known, where a straggler is not understood
     /// (docs/algorithms.md 4.5).
-    fn vary(
-        &self,
-        plan: Plan,
-        look: &Look,
-        parameters: &shares::Parameters,
-        random: &mut dyn FnMut() -> f64,
-    ) -> Plan {
+    fn vary(&self, plan: Plan, look: &Look, random: &mut dyn FnMut() -> f64) -> Plan {
         if self.stragglers.stragglers().next().is_none() {
             return plan;
         }
@@ -272,7 +269,9 @@ impl Planner {
         });
         let target = varied.target(&look.loads, look.homeless, 0.0);
         let other = target.and_then(|target| {
-            shares::plan_towards(&self.layout, &look.model, &target, parameters).ok().flatten()
+            shares::plan_towards(&self.layout, &look.model, &target, &self.parameters(look))
+                .ok()
+                .flatten()
         });
         match other {
             Some(other) => {
@@ -346,6 +345,7 @@ impl Planner {
         let best = look.model.bound(look.total());
         self.expected = Some(Network { round: plan.predicted, best });
         self.candidate = None;
+        self.no_plan = None;
         self.plans += 1;
         self.moved_bytes = self.moved_bytes.saturating_add(plan.moved_bytes);
         self.reason.clone_from(&plan.reason);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Planner;
 use super::look::{Basis, Look};
 use crate::placement::tuning::{HARDLY_HOLDS, HOLD_OTHER_NETWORK, HOLD_ROUNDS, HOLD_ROUNDS_MAX};
+use crate::wire::NodeId;
 
 /// The network as far as the layout of now makes use of it.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,11 @@ impl Hold {
         self.network = Some(network);
     }
 
+    /// The round from which on something may be moved again.
+    pub(super) const fn until(&self) -> u64 {
+        self.until
+    }
+
     /// Whether nothing is to be moved in that round. What was learnt of one network says nothing
     /// about another.
     fn applies(&self, round: u64, network: Network) -> bool {
@@ -69,21 +75,22 @@ impl Planner {
         self.hold.applies(self.newest_round(), Network::of(look, &look.loads))
     }
 
-    /// Whether rounds show that it is not true that the slowest server holds them up: it has hardly
+    /// The slowest server, if rounds show that it is not true that it holds them up: it has hardly
     /// anything, and they are over sooner than it could be done. As long as the round of now is not
     /// later than the last ones, that is.
-    pub(super) fn is_refuted(&self, now: Duration, look: &Look) -> bool {
+    pub(super) fn refuted(&self, now: Duration, look: &Look) -> Option<NodeId> {
         let seconds = look.model.server_seconds(&look.loads);
         let slowest = seconds.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-        let Some((slowest, needed)) = slowest else { return false };
+        let (slowest, needed) = slowest?;
         #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
         let mean = look.total() / seconds.len() as f64;
         let measured = self.times.round_seconds(self.switch_round);
-        let (Some(measured), Some(at)) = (measured, self.progress_at) else { return false };
-        look.basis == Basis::Links
+        let (measured, at) = (measured?, self.progress_at?);
+        let refuted = look.basis == Basis::Links
             && look.loads.get(slowest).is_some_and(|load| *load < HARDLY_HOLDS * mean)
             && *needed > measured
-            && now.saturating_sub(at).as_secs_f64() <= measured
+            && now.saturating_sub(at).as_secs_f64() <= measured;
+        look.model.servers().get(slowest).map(|server| server.id).filter(|_| refuted)
     }
 }
 

@@ -39,6 +39,12 @@ impl Look {
         self.loads.iter().sum::<f64>() + self.homeless
     }
 
+    /// Some server that may hold pieces has none: it joined.
+    pub(super) fn is_joining(&self) -> bool {
+        let mut servers = self.model.servers().iter().zip(&self.loads);
+        servers.any(|(server, load)| server.usable && *load <= 0.0)
+    }
+
     /// What each server should take: seconds by its card, or its share of the bytes.
     pub(super) fn expected(&self) -> Vec<(NodeId, f64)> {
         let ids = self.plain.servers().iter().map(|server| server.id);

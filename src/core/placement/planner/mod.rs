@@ -8,16 +8,20 @@ mod advice;
 mod busy;
 mod copies;
 mod decide;
+mod gates;
 mod hold;
 mod look;
 mod portions;
 mod status;
 
 #[cfg(test)]
+mod gate_tests;
+#[cfg(test)]
 mod tests;
 
 pub use advice::{Advice, ServerStep};
 pub use copies::CopyPairs;
+pub use gates::Reason;
 pub use status::{ServerStatus, Status};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,6 +173,11 @@ pub struct Planner {
     usual_rates: BTreeMap<NodeId, f64>,
     relieved: Option<(NodeId, Cause)>,
     reason: String,
+    /// Why the last look gave no plan.
+    no_plan: Option<Reason>,
+    /// Tests take one gate out.
+    #[cfg(test)]
+    without_gate: Option<&'static str>,
     /// When a portion of what must move went out, if more is to come.
     portion_at: Option<Duration>,
 }
@@ -212,6 +221,9 @@ impl Planner {
             usual_rates: BTreeMap::new(),
             relieved: None,
             reason: String::new(),
+            no_plan: None,
+            #[cfg(test)]
+            without_gate: None,
             portion_at: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::look::{Basis, Look};
-use super::{Advice, Planner};
+use super::{Advice, Planner, Reason};
 use crate::placement::statistics::median;
 use crate::placement::stragglers::{Cause, Evidence, cause};
 use crate::wire::NodeId;
@@ -63,6 +63,8 @@ pub struct Status {
     pub relieved: Option<(NodeId, Cause)>,
     /// Why the last plan was made.
     pub reason: String,
+    /// Why the last look at the job gave no plan. None: one is being carried out, or nobody looked.
+    pub no_plan: Option<Reason>,
 }
 
 impl Planner {
@@ -87,7 +89,14 @@ impl Planner {
             moved_bytes: self.moved_bytes,
             relieved: self.relieved,
             reason: self.reason.clone(),
+            no_plan: self.no_plan.clone(),
         }
+    }
+
+    /// Why the last look at the job gave no plan.
+    #[must_use]
+    pub const fn no_plan(&self) -> Option<&Reason> {
+        self.no_plan.as_ref()
     }
 
     /// What is counted on, in one line for logs: for each node what it can send and receive in

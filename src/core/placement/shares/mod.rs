@@ -15,9 +15,7 @@ mod tests;
 
 use super::cost::{Model, bytes};
 use super::layout::{LayoutError, Move, PieceLoad, Plan, apply, sort};
-use super::tuning::{
-    DWELL_ROUNDS, KEY_PIECES_MAX, PIECE_BYTES_MIN, SHARES_HORIZON, THETA, THETA_JOIN,
-};
+use super::tuning::{KEY_PIECES_MAX, PIECE_BYTES_MIN, SHARES_HORIZON, THETA, THETA_JOIN};
 
 /// What a plan has to keep to.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +25,6 @@ pub struct Parameters {
     pub theta: f64,
     /// The same while a server that may hold pieces has none: it joined.
     pub theta_join: f64,
-    /// Rounds after a switch in which nothing moves (docs/algorithms.md 2.6).
-    pub min_dwell: u64,
     /// No cut leaves a piece with fewer bytes, ...
     pub min_piece: u64,
     /// ... and no key has more pieces.
@@ -46,7 +42,6 @@ impl Default for Parameters {
         Self {
             theta: THETA,
             theta_join: THETA_JOIN,
-            min_dwell: DWELL_ROUNDS,
             min_piece: PIECE_BYTES_MIN,
             max_pieces: KEY_PIECES_MAX,
             horizon: SHARES_HORIZON,
@@ -64,24 +59,21 @@ struct Need {
     joining: bool,
 }
 
-/// A plan for that layout, `rounds` after the last switch. None: nothing is worth moving. Pieces
-/// whose owner is no usable server of the model move in any case, whatever the parameters say.
+/// A plan for that layout. None: nothing is worth moving. Pieces whose owner is no usable server of
+/// the model move in any case, whatever the parameters say.
 ///
 /// # Errors
 /// The layout is none.
 pub fn plan(
     layout: &[PieceLoad],
     model: &Model,
-    rounds: u64,
     parameters: &Parameters,
 ) -> Result<Option<Plan>, LayoutError> {
     let mut pieces = layout.to_vec();
     sort(&mut pieces)?;
     let (loads, homeless) = model.loads_of(&pieces);
     let need = need(model, &loads, homeless);
-    if !need.forced
-        && (rounds < parameters.min_dwell || !is_promising(model, &loads, need, parameters))
-    {
+    if !need.forced && !is_promising(model, &loads, need, parameters) {
         return Ok(None);
     }
     let price = if need.joining { 0.0 } else { price(model, &pieces, parameters) };

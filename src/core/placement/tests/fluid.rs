@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::placement::cost::{Model, Replicas, Server, Worker};
-use crate::placement::layout::{PieceLoad, Plan, apply, holdings};
-use crate::placement::links::{Receiver, Sample};
+use crate::placement::layout::{Move, PieceLoad, Plan, apply, holdings};
+use crate::placement::links::{Pace, Receiver, Sample};
 use crate::placement::planner::{
     CopyPairs, Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember,
 };
@@ -77,8 +77,17 @@ pub(crate) struct Lab {
     pub(crate) links: bool,
     /// All nodes are on this host.
     pub(crate) host: Option<u32>,
+    /// Nodes that share a card, by the number of their host; what they send each other takes no
+    /// time.
+    pub(crate) hosts: BTreeMap<NodeId, u32>,
+    /// What moves goes over the cards, beside the round in which a plan takes effect.
+    pub(crate) moves_cost: bool,
+    /// Pieces cannot be cut before the first round is over, as in the store.
+    pub(crate) whole_at_first: bool,
     /// What links of servers seem to be able to do, compared with what they can: for lies.
     pub(crate) seeming: BTreeMap<NodeId, f64>,
+    /// Bytes per second that the processors of servers seem to leave them, for lies.
+    pub(crate) paces: BTreeMap<NodeId, f64>,
     /// How many times longer everything takes with a layout, for a reason that no model has.
     pub(crate) hidden: fn(&[PieceLoad]) -> f64,
     /// Rounds between a plan and its effect.
@@ -93,6 +102,8 @@ pub(crate) struct Lab {
     profiles: BTreeMap<NodeId, Profile>,
     rounds: u64,
     pending: Option<(u32, Plan)>,
+    /// Bytes that move in the round of now: from, to.
+    moving: Vec<(NodeId, NodeId, f64)>,
 }
 
 impl Lab {
@@ -127,7 +138,11 @@ impl Lab {
             noise: 0.0,
             links: true,
             host: None,
+            hosts: BTreeMap::new(),
+            moves_cost: false,
+            whole_at_first: false,
             seeming: BTreeMap::new(),
+            paces: BTreeMap::new(),
             hidden: |_| 1.0,
             delay: 1,
             now: 0.0,
@@ -137,17 +152,18 @@ impl Lab {
             chance: Random::new(1),
             rounds: 0,
             pending: None,
+            moving: Vec::new(),
         };
         lab.tell_members();
         lab
     }
 
     pub(crate) fn tell_members(&mut self) {
-        let host = self.host;
-        let worker = |id: &NodeId| WorkerMember { id: *id, host };
+        let host = |id: &NodeId| self.hosts.get(id).copied().or(self.host);
+        let worker = |id: &NodeId| WorkerMember { id: *id, host: host(id) };
         let server = |id: &NodeId| ServerMember {
             id: *id,
-            host,
+            host: host(id),
             duty: self.duties.get(id).copied().unwrap_or_default(),
         };
         let workers = self.workers.keys().map(worker).collect();
@@ -168,10 +184,11 @@ impl Lab {
             id: *id,
             up: node.up,
             down: node.down,
-            host: None,
+            host: self.hosts.get(id).copied(),
         };
         let server = |(id, node): (&NodeId, &Node)| Server {
             usable: self.duties[id] == Duty::Active,
+            host: self.hosts.get(id).copied(),
             ..Server::new(*id, node.up.min(node.cpu), node.down.min(node.cpu))
         };
         let replicas = match self.copies {
@@ -206,7 +223,27 @@ impl Lab {
                 flows.push(Flow { from: *server, to: *next, left: bytes * self.copies, done: 0.0 });
             }
         }
+        for (from, to, bytes) in &self.moving {
+            flows.push(Flow { from: *from, to: *to, left: *bytes, done: 0.0 });
+        }
+        for flow in &mut flows {
+            if self.card(flow.from) == self.card(flow.to) {
+                flow.left = 0.0;
+            }
+        }
         flows
+    }
+
+    /// A number for the card that a node has, alone or with others of its host.
+    fn card(&self, id: NodeId) -> NodeId {
+        self.hosts.get(&id).map_or(id, |host| -1 - *host as NodeId)
+    }
+
+    /// What that card can send, or receive.
+    fn card_rate(&self, id: NodeId, up: bool) -> f64 {
+        let mates = self.workers.iter().chain(&self.servers);
+        let mates = mates.filter(|(other, _)| self.card(**other) == self.card(id));
+        mates.map(|(_, node)| if up { node.up } else { node.down }).fold(0.0, f64::max)
     }
 
     fn node(&self, id: NodeId) -> Node {
@@ -258,14 +295,16 @@ impl Lab {
         let mut open: Vec<usize> = (0..flows.len()).filter(|i| flows[*i].left > 0.0).collect();
         let mut cards = BTreeMap::<(NodeId, bool), f64>::new();
         for index in &open {
-            cards.insert((flows[*index].from, true), self.node(flows[*index].from).up);
-            cards.insert((flows[*index].to, false), self.node(flows[*index].to).down);
+            let Flow { from, to, .. } = flows[*index];
+            cards.insert((self.card(from), true), self.card_rate(from, true));
+            cards.insert((self.card(to), false), self.card_rate(to, false));
         }
         while !open.is_empty() {
             let mut users = BTreeMap::<(NodeId, bool), f64>::new();
             for index in &open {
-                *users.entry((flows[*index].from, true)).or_default() += 1.0;
-                *users.entry((flows[*index].to, false)).or_default() += 1.0;
+                let Flow { from, to, .. } = flows[*index];
+                *users.entry((self.card(from), true)).or_default() += 1.0;
+                *users.entry((self.card(to), false)).or_default() += 1.0;
             }
             let fair = |card: &(NodeId, bool)| cards[card] / users[card];
             let grow = users.keys().map(fair).fold(f64::INFINITY, f64::min);
@@ -278,7 +317,8 @@ impl Lab {
                 *cards.get_mut(card).unwrap() -= grow * count;
             }
             let blocked = |i: &usize| {
-                full.contains(&(flows[*i].from, true)) || full.contains(&(flows[*i].to, false))
+                let Flow { from, to, .. } = flows[*i];
+                full.contains(&(self.card(from), true)) || full.contains(&(self.card(to), false))
             };
             open.retain(|index| !blocked(index));
         }
@@ -292,18 +332,47 @@ impl Lab {
             *wait -= 1;
         }
         if let Some((_, plan)) = self.pending.take_if(|(wait, _)| *wait == 0) {
+            self.moving = if self.moves_cost { self.moves_of(&plan) } else { Vec::new() };
             self.layout = apply(&self.layout, &plan.moves).unwrap();
+            if self.whole_at_first {
+                self.make_divisible();
+            }
             self.planner.set_layout(self.layout.clone()).unwrap();
             self.profiles.values_mut().for_each(Profile::switched);
             self.plans.push(plan);
         }
         let round = self.measure();
+        self.moving.clear();
         self.replay(&round);
         self.now += round.seconds;
         self.rounds += 1;
+        if self.rounds == 1 && self.whole_at_first && self.pending.is_none() {
+            self.make_divisible();
+        }
         self.tell_times(&round);
         self.tick();
         round.seconds
+    }
+
+    /// Bytes of value and state of each move.
+    fn moves_of(&self, plan: &Plan) -> Vec<(NodeId, NodeId, f64)> {
+        let bytes = |step: &Move| {
+            let of = |piece: &&PieceLoad| {
+                piece.key == step.key && piece.from <= step.from && step.to <= piece.to
+            };
+            let piece = self.layout.iter().find(of).unwrap();
+            (piece.bytes_of(step.from, step.to) + piece.state_of(step.from, step.to)) as f64
+        };
+        let lives = |step: &&Move| self.servers.contains_key(&step.owner);
+        let moves = plan.moves.iter().filter(lives);
+        moves.map(|step| (step.owner, step.to_server, bytes(step))).collect()
+    }
+
+    /// From now on pieces can be cut.
+    fn make_divisible(&mut self) {
+        self.whole_at_first = false;
+        self.layout.iter_mut().for_each(|piece| piece.divisible = true);
+        self.planner.set_layout(self.layout.clone()).unwrap();
     }
 
     /// Samples, reports and looks of the planner, in the order of time.
@@ -343,7 +412,9 @@ impl Lab {
     fn report_links(&mut self, now: f64) {
         let now = Duration::from_secs_f64(now);
         for receiver in self.receivers.values_mut() {
-            if let Some(report) = receiver.report(now) {
+            if let Some(mut report) = receiver.report(now) {
+                let pace = self.paces.get(&report.node);
+                report.pace = pace.map(|rate| Pace { up: *rate, down: *rate });
                 self.planner.report(now, report.into());
             }
         }

@@ -70,12 +70,17 @@ pub(crate) fn resnet50() -> Vec<u64> {
     sizes
 }
 
-/// ResNet-50 as MXNet places it (kvstore_dist.h:650-680): tensors below 10^6 elements go whole to
-/// server `key * 9973 % servers`, others in equal parts to all.
+/// ResNet-50 as MXNet places it.
 pub(crate) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
+    by_hash(&resnet50(), servers)
+}
+
+/// Tensors as MXNet places them (kvstore_dist.h:650-680): below 10^6 elements they go whole to
+/// server `key * 9973 % servers`, others in equal parts to all.
+pub(crate) fn by_hash(sizes: &[u64], servers: usize) -> Vec<PieceLoad> {
     let mut layout = Vec::new();
     let parts = servers as u64;
-    for (key, size) in (0..).zip(resnet50()) {
+    for (key, size) in (0..).zip(sizes.iter().copied()) {
         if size < 1_000_000 {
             layout.push(piece(key, 0, size, server_id((key * 9973 % parts) as usize)));
             continue;

@@ -1,5 +1,6 @@
 //! What the tests of this room's modules share. `jobs`: layouts and models; `fluid`: rounds on
-//! virtual time.
+//! virtual time; `networks`: jobs in networks that a seed draws.
 
 pub(crate) mod fluid;
 pub(crate) mod jobs;
+pub(crate) mod networks;

@@ -1,0 +1,190 @@
+//! Why a plan is not made though one could be: a list of gates, each of which has a name, looks at
+//! the case and says what it is closed for. `pslite status` shows the first closed one. What must
+//! move (a server is drained, or gone) passes the gates of [`Stage::Forced`] alone.
+//!
+//! A gate changes nothing, and does not know the other gates. For each there is a test that fails
+//! without it (`gate_tests`).
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Planner;
+use super::look::{Basis, Look};
+use crate::placement::layout::Plan;
+use crate::placement::tuning::{
+    CLEAR_GAIN, DWELL_ROUNDS, FIRST_ROUND_WAIT, FIRST_TIMES_WAIT, THETA,
+};
+use crate::wire::id_to_rank;
+
+/// Why no plan is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The gate that is closed.
+    pub gate: &'static str,
+    /// What it is closed for, for people.
+    pub text: String,
+}
+
+impl Reason {
+    /// No gate is closed, but nothing is worth moving.
+    pub(super) fn no_gain() -> Self {
+        let percent = THETA * 100.0;
+        Self { gate: "no_gain", text: format!("no move makes rounds {percent:.0} % shorter") }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// When a gate is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Some pieces must move.
+    Forced,
+    /// Before a plan is worked out. If one is closed, what was worth it before is forgotten.
+    Before,
+    /// A plan would be worth it. The same.
+    Worth,
+    /// It is worth it, and that is remembered: it only has to wait.
+    Settle,
+}
+
+/// What is to be decided.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) planner: &'a Planner,
+    pub(super) now: Duration,
+    pub(super) look: &'a Look,
+    /// What would be done; none before [`Stage::Worth`].
+    pub(super) plan: Option<&'a Plan>,
+}
+
+/// See the module.
+pub(super) struct Gate {
+    pub(super) name: &'static str,
+    pub(super) stage: Stage,
+    /// What it is closed for.
+    closed: fn(&Case<'_>) -> Option<String>,
+}
+
+/// All gates, in the order in which they are asked.
+pub(super) static GATES: [Gate; 10] = [
+    Gate { name: "portion_under_way", stage: Stage::Forced, closed: portion_under_way },
+    Gate { name: "switched_off", stage: Stage::Before, closed: switched_off },
+    Gate { name: "rolled_back", stage: Stage::Before, closed: rolled_back },
+    Gate { name: "refuted", stage: Stage::Before, closed: refuted },
+    Gate { name: "nothing_known", stage: Stage::Before, closed: nothing_known },
+    Gate { name: "dwelling", stage: Stage::Before, closed: dwelling },
+    Gate { name: "first_round", stage: Stage::Worth, closed: first_round },
+    Gate { name: "without_times", stage: Stage::Worth, closed: without_times },
+    Gate { name: "copies_first", stage: Stage::Settle, closed: copies_first },
+    Gate { name: "settling", stage: Stage::Settle, closed: settling },
+];
+
+impl Case<'_> {
+    /// Ok if all gates of a stage are open.
+    pub(super) fn pass(&self, stage: Stage) -> Result<(), Reason> {
+        let asked = GATES.iter().filter(|gate| gate.stage == stage && !self.is_taken_out(gate));
+        let reason = |gate: &Gate| (gate.closed)(self).map(|text| Reason { gate: gate.name, text });
+        asked.map(reason).find(Option::is_some).flatten().map_or(Ok(()), Err)
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "tests take gates out")]
+    const fn is_taken_out(&self, _gate: &Gate) -> bool {
+        false
+    }
+
+    #[cfg(test)]
+    fn is_taken_out(&self, gate: &Gate) -> bool {
+        self.planner.without_gate == Some(gate.name)
+    }
+
+    fn joining(&self) -> bool {
+        self.look.is_joining()
+    }
+}
+
+/// All at once would hold up the round in which it moves.
+fn portion_under_way(case: &Case<'_>) -> Option<String> {
+    let under_way = case.planner.rests(case.now, case.look);
+    under_way.then(|| "the next portion follows when the round is over".to_owned())
+}
+
+fn switched_off(case: &Case<'_>) -> Option<String> {
+    (!case.planner.settings.enabled).then(|| "planning is switched off".to_owned())
+}
+
+/// The model that led to a plan for the worse would lead to the same one again.
+fn rolled_back(case: &Case<'_>) -> Option<String> {
+    let held = case.planner.is_held(case.look);
+    held.then(|| {
+        let until = case.planner.hold.until();
+        format!("the last plan turned out worse; no other one before round {until}")
+    })
+}
+
+/// A server that holds hardly anything is hardly measured.
+fn refuted(case: &Case<'_>) -> Option<String> {
+    let server = case.planner.refuted(case.now, case.look)?;
+    let rank = id_to_rank(server);
+    Some(format!(
+        "server {rank} holds hardly anything, and rounds show it is not as slow as it seems"
+    ))
+}
+
+/// Times alone differ for many reasons: only a straggler is one to move anything. A server that
+/// joins needs no measurement.
+fn nothing_known(case: &Case<'_>) -> Option<String> {
+    let text = match case.look.basis {
+        Basis::Links => return None,
+        Basis::Times => "only times of workers are known, and no server is far behind",
+        Basis::Nothing => "nothing is known of the network yet",
+    };
+    let straggler = case.planner.stragglers.stragglers().next().is_some();
+    let known = case.joining() || case.look.basis == Basis::Times && straggler;
+    (!known).then(|| text.to_owned())
+}
+
+/// What the rounds after a switch are like is not known yet.
+fn dwelling(case: &Case<'_>) -> Option<String> {
+    let rounds = case.planner.rounds(case.look);
+    (rounds < DWELL_ROUNDS)
+        .then(|| format!("{rounds} rounds since the last plan, of {DWELL_ROUNDS}"))
+}
+
+/// Before their first round large pieces cannot be cut, and all small ones would go from where a
+/// large one is. A server that joins does not wait: where nobody counts rounds there may never be
+/// times.
+fn first_round(case: &Case<'_>) -> Option<String> {
+    let planner = case.planner;
+    let waits = !case.joining()
+        && planner.has_large_piece(case.look)
+        && planner.is_without_baseline(case.now, FIRST_ROUND_WAIT);
+    waits.then(|| "large pieces cannot be cut before a first round".to_owned())
+}
+
+/// Without times from before a switch nobody could say whether it was for the better. A plan that
+/// makes much of a difference needs no comparison.
+fn without_times(case: &Case<'_>) -> Option<String> {
+    let (planner, plan) = (case.planner, case.plan?);
+    let clear = plan.before >= CLEAR_GAIN * plan.predicted && planner.is_measured();
+    let waits = !clear && planner.is_without_baseline(case.now, FIRST_TIMES_WAIT);
+    waits.then(|| "workers have not told yet how long rounds take".to_owned())
+}
+
+/// What is best to move depends on where copies lie; that is decided first.
+fn copies_first(case: &Case<'_>) -> Option<String> {
+    let waits = case.planner.copies_wanted.is_some();
+    waits.then(|| "copies get other places first".to_owned())
+}
+
+/// A plan has to be worth it for a while, with a network that holds still.
+fn settling(case: &Case<'_>) -> Option<String> {
+    let (waited, settle) = case.planner.settled(case.now, case.look, case.plan?)?;
+    let (waited, settle) = (waited.as_secs_f64(), settle.as_secs_f64());
+    (waited < settle).then(|| format!("a move pays since {waited:.1} s, of {settle:.1} s"))
+}
