@@ -18,6 +18,8 @@ mod status;
 mod gate_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;
 
 pub use advice::{Advice, ServerStep};
 pub use copies::CopyPairs;
