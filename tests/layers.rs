@@ -6,16 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 9] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     ("random", &[]),
     ("fifo", &[]),
+    ("text", &[]),
     ("wire", &[]),
     ("values", &["wire"]),
-    ("cluster", &["wire"]),
+    ("cluster", &["text", "wire"]),
     ("kv", &["wire", "values"]),
     ("delivery", &["wire"]),
     ("store", &["wire", "values"]),
-    ("placement", &["wire"]),
+    ("placement", &["text", "wire"]),
 ];
 
 /// The files of a room.

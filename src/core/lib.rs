@@ -17,5 +17,6 @@ pub mod kv;
 pub mod placement;
 pub mod random;
 pub mod store;
+pub mod text;
 pub mod values;
 pub mod wire;

@@ -12,6 +12,7 @@ use super::customer::Shared;
 use super::service::Delivery;
 use super::van::{Van, lock};
 use pslite_core::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
+use pslite_core::text;
 use pslite_core::values::{KvPairs, server_key_ranges};
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
@@ -159,14 +160,14 @@ fn own_copy(van: &Van, values: &[u8]) -> Bytes {
 fn say(van: &Arc<Van>, GaveUp { key, awaited }: &GaveUp) {
     let ranges = server_key_ranges(van.settings().server_groups());
     let begin = ranges.iter().find(|range| range.contains(*key)).map_or(0, |range| range.begin);
-    let who: Vec<String> =
-        awaited.iter().map(|id| van.with_cluster(|cluster, _| cluster.describe(*id))).collect();
+    let who =
+        text::few(awaited.iter().map(|id| van.with_cluster(|cluster, _| cluster.describe(*id))));
     let text = format!(
         "a push of key {} waited {} s for pulls of {}: pushes of it are not held back any more \
          (PSLITE_HOLD_PUSHES)",
         key - begin,
         PATIENCE.as_secs(),
-        who.join(", ")
+        who
     );
     log::write(Level::Warning, &text);
 }

@@ -13,6 +13,7 @@ use super::van::lock;
 use pslite_core::kv::unanswered::{Held, Stuck};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, Unanswered};
+use pslite_core::text;
 use pslite_core::values::{KvPairs, key_at, server_key_ranges};
 use pslite_core::wire::elastic::{Order, Word};
 use pslite_core::wire::{Message, Meta, NodeId};
@@ -269,13 +270,12 @@ impl Shared {
             return; // Rounds do not wait for those who left.
         }
         for Stuck { request, left } in stuck {
-            let who: Vec<String> = left
-                .iter()
-                .map(|(node, _)| van.with_cluster(|cluster, _| cluster.describe(*node)))
-                .collect();
+            let who = text::few(
+                left.iter().map(|(node, _)| van.with_cluster(|cluster, _| cluster.describe(*node))),
+            );
             let text = format!(
                 "{} left without the push of key {} that others wait for",
-                who.join(", "),
+                who,
                 local_key(request.key, van.settings().server_groups()),
             );
             log::write(Level::Error, &text);

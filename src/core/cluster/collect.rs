@@ -11,6 +11,7 @@ use super::claims::{Lost, Pieces, is_sound, place};
 use super::journal::{About, Change, Keys, Record, Taken};
 use super::tenures::Tenures;
 use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
+use crate::text;
 use crate::wire::elastic::{OPAQUE_END, Word, WordKind};
 use crate::wire::{Key, Node, NodeId, Role};
 
@@ -424,9 +425,8 @@ pub(super) fn named(lost: &[Lost]) -> String {
         OPAQUE_END => format!("0.. of key {}", lost.key),
         to => format!("{}..{to} of key {}", lost.from, lost.key),
     };
-    let mut parts: Vec<String> = lost.iter().take(NAMED_MAX).map(part).collect();
-    if lost.len() > NAMED_MAX {
-        parts.push(format!("{} more", lost.len() - NAMED_MAX));
-    }
-    format!("no server has the elements {} any more", parts.join(", "))
+    format!(
+        "no server has the elements {} any more",
+        text::few_of(lost.iter().map(part), NAMED_MAX)
+    )
 }

@@ -11,6 +11,7 @@ use super::collect::{Collection, named};
 use super::journal::{Change, Homes, Record};
 use super::types::Policy;
 use super::{Action, Cluster, Level};
+use crate::text;
 use crate::wire::elastic::CopyPlace;
 use crate::wire::{NodeId, Role};
 
@@ -194,10 +195,7 @@ impl Cluster {
         back: &[NodeId],
         out: &mut Vec<Action>,
     ) {
-        let names = |ids: &[NodeId]| {
-            let names: Vec<String> = ids.iter().map(|id| self.describe(*id)).collect();
-            names.join(", ")
-        };
+        let names = |ids: &[NodeId]| text::few(ids.iter().map(|id| self.describe(*id)));
         let policy = &self.elastic.policy;
         let mut text = format!("policy {}: {} servers", policy.epoch, policy.servers.len());
         let draining = &policy.draining[..];

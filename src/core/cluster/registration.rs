@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level, ranking};
+use crate::text;
 use crate::wire::{
     Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP, server_id, worker_id,
@@ -275,19 +276,15 @@ impl Cluster {
     pub(super) fn who_is_missing(&self) -> String {
         let mut parts = Vec::new();
         for role in [Role::Worker, Role::Server] {
-            let here: Vec<String> = self
-                .registrants
-                .values()
-                .filter(|r| r.node.role == role)
-                .map(|r| r.node.address())
-                .collect();
+            let registrants = self.registrants.values().filter(|r| r.node.role == role);
+            let here = text::few(registrants.map(|r| r.node.address()));
             parts.push(format!(
                 "{} of {} {}s are here{}{}",
                 self.registered(role),
                 self.wanted(role),
                 role.name(),
                 if here.is_empty() { "" } else { ": " },
-                here.join(", ")
+                here
             ));
         }
         let missing: Vec<String> = [Role::Worker, Role::Server]

@@ -248,6 +248,20 @@ fn a_start_that_takes_too_long_ends_with_what_is_missing() {
     assert!(job.failure(1).is_some());
 }
 
+/// Every node hears it: a line with all of them would grow with the square of the job.
+#[test]
+fn what_is_missing_does_not_name_hundreds() {
+    let mut configs = vec![config(Role::Scheduler, "s", 1, 1, 300)];
+    configs.extend((0..300).map(|i| config(Role::Server, "a", 2 + i, 1, 300)));
+    configs.iter_mut().for_each(|config| config.start_timeout = Some(5 * SECOND));
+    let mut job = Job::new(configs);
+    job.start();
+    job.pass(6 * SECOND);
+    let text = job.failure(0).unwrap();
+    assert!(text.contains("300 of 300 servers are here: a:"), "{text}");
+    assert!(text.contains(", 292 more; missing: 1 worker(s)") && text.len() < 300, "{text}");
+}
+
 #[test]
 fn whoever_dies_is_named_to_all_others() {
     for victim in 0..5 {

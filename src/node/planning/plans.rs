@@ -14,6 +14,7 @@ use pslite_core::placement::planner::{
     Advice, Duty, Members, Planner, Report, ServerMember, Settings, Status, WorkerMember,
 };
 use pslite_core::random::Random;
+use pslite_core::text;
 use pslite_core::values::{KeyRange, server_key_ranges};
 use pslite_core::wire::elastic::{CopyPlace, Order};
 use pslite_core::wire::{NodeId, Role};
@@ -240,11 +241,10 @@ impl Planning {
 
 fn told_copies(pairs: &[(NodeId, NodeId)]) -> String {
     let rank = pslite_core::wire::id_to_rank;
-    let pairs: Vec<String> = pairs
-        .iter()
-        .map(|(owner, holder)| format!("{} at {}", rank(*owner), rank(*holder)))
-        .collect();
-    format!("copies of servers are to be kept at others: {}", pairs.join(", "))
+    let pair =
+        |(owner, holder): &(NodeId, NodeId)| format!("{} at {}", rank(*owner), rank(*holder));
+    let pairs = text::few(pairs.iter().map(pair));
+    format!("copies of servers are to be kept at others: {pairs}")
 }
 
 /// Servers that hold the others up, and why.

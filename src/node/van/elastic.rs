@@ -11,6 +11,7 @@ use crate::service::Delivery;
 use crate::threads;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::placement::links::Sent;
+use pslite_core::text;
 use pslite_core::wire::elastic::{KeyRoute, Word, WordKind};
 use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log::{self, Level};
@@ -143,9 +144,8 @@ impl Van {
             copies,
             live,
         } = policy;
-        let names: Vec<String> =
-            servers.iter().map(|id| pslite_core::wire::id_to_rank(*id).to_string()).collect();
-        let text = format!("policy {epoch}: servers {} serve", names.join(", "));
+        let names = servers.iter().map(|id| pslite_core::wire::id_to_rank(*id).to_string());
+        let text = format!("policy {epoch}: servers {} serve", text::few(names));
         // The first one says nothing new, and the scheduler has said why.
         let is_news = epoch > 1 && self.settings.role != Role::Scheduler;
         log::write(if is_news { Level::Info } else { Level::Verbose }, &text);

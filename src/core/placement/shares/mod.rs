@@ -16,6 +16,7 @@ mod tests;
 use super::cost::{Model, bytes};
 use super::layout::{LayoutError, Move, PieceLoad, Plan, apply, sort};
 use super::tuning::{KEY_PIECES_MAX, PIECE_BYTES_MIN, SHARES_HORIZON, THETA, THETA_JOIN};
+use crate::text;
 
 /// What a plan has to keep to.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,7 +199,7 @@ fn reason(model: &Model, loads: &[f64], need: Need) -> String {
     let named = |wanted: &dyn Fn(bool, f64) -> bool| -> String {
         let servers = model.servers().iter().zip(loads);
         let ids = servers.filter(|(server, load)| wanted(server.usable, **load));
-        ids.map(|(server, _)| server.id.to_string()).collect::<Vec<_>>().join(", ")
+        text::few(ids.map(|(server, _)| server.id.to_string()))
     };
     if need.forced {
         let leaving = named(&|usable, load| !usable && load > 0.0);
