@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::customer::{Payload, Requests, Shared};
 use super::error::{NodeError, Result};
-use super::van::{Van, lock};
+use super::sync::lock;
+use super::van::Van;
 use pslite_core::kv::Finished;
 use pslite_core::kv::commands::Again;
 use pslite_core::kv::flights::Flights;

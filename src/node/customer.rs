@@ -4,6 +4,7 @@
 //! and the ends of its requests (`service`). Requests may be made and waited for from any thread.
 //! What is counted and put together is decided in `kv`; here are the locks.
 
+mod landed;
 mod oldest;
 mod parts;
 mod serving;
@@ -17,14 +18,16 @@ use smallvec::SmallVec;
 
 use self::oldest::OldestWatch;
 use super::customers::Customers;
+use super::delivery::Delivery;
 use super::error::{NodeError, Result, refuse_forked};
 use super::gating::Gating;
 use super::landing::{Landings, PullSink};
 use super::line::Line;
 use super::movable::Movable;
-use super::service::Delivery;
+use super::recipient::Recipient;
 use super::shell::{HAND_OVER, Shell};
-use super::van::{Van, lock};
+use super::sync::lock;
+use super::van::Van;
 use super::waiting::Waiters;
 use pslite_core::kv::commands::Commands;
 use pslite_core::kv::flights::Flights;
@@ -275,7 +278,8 @@ impl Customer {
             movable: OnceLock::new(),
             van,
         });
-        registry.add((app_id, customer_id), &shared)?;
+        let recipient: Arc<dyn Recipient> = Arc::clone(&shared) as _;
+        registry.add((app_id, customer_id), &recipient)?;
         let served = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(format!("pslite-c{app_id}.{customer_id}"))

@@ -1,15 +1,14 @@
-//! Which customers this process has, and what waits for those that it does not have yet.
+//! Which customers this process has, and what waits for those that it does not have yet. Knows them
+//! as recipients.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::customer::Shared;
+use super::delivery::Delivery;
 use super::error::{NodeError, Result};
-use super::service::Delivery;
-use super::shell::Shell;
-use super::van::lock;
+use super::recipient::Recipient;
+use super::sync::lock;
 use pslite_core::kv::rounds::Round;
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
@@ -19,7 +18,7 @@ const PARKED_MAX: usize = 65_536;
 /// All customers of a process, by application and customer id.
 #[derive(Default)]
 pub(crate) struct Customers {
-    map: RwLock<BTreeMap<(i32, i32), Arc<Shared>>>,
+    map: RwLock<BTreeMap<(i32, i32), Arc<dyn Recipient>>>,
     parked: Mutex<Vec<((i32, i32), Delivery)>>,
 }
 
@@ -37,9 +36,9 @@ impl Customers {
     ) -> std::result::Result<(), String> {
         if let Some(customer) = self.get(key) {
             if wait {
-                customer.line.push_with_room(item.priority(), item);
+                customer.line().push_with_room(item.priority(), item);
             } else {
-                customer.line.push(item.priority(), item);
+                customer.line().push(item.priority(), item);
             }
             return Ok(());
         }
@@ -50,7 +49,7 @@ impl Customers {
         let mut parked = lock(&self.parked);
         // The customer may have come between the two looks; it empties `parked` under this lock.
         if let Some(customer) = self.get(key) {
-            customer.line.push(item.priority(), item);
+            customer.line().push(item.priority(), item);
             return Ok(());
         }
         if parked.len() >= PARKED_MAX {
@@ -67,34 +66,33 @@ impl Customers {
     /// Whether the receiving thread waits for room in the queues (`Line::set_bounded`).
     pub(crate) fn set_bounded(&self, bounded: bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.values().for_each(|customer| customer.line.set_bounded(bounded));
+        map.values().for_each(|customer| customer.line().set_bounded(bounded));
     }
 
     /// The rounds of workers that are over since the last call.
     pub(crate) fn take_rounds(&self) -> Vec<Round> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let take = |customer: &Arc<Shared>| std::mem::take(&mut lock(&customer.requests).measured);
-        map.values().flat_map(take).collect()
+        map.values().flat_map(|customer| customer.take_rounds()).collect()
     }
 
     /// How long requests have taken at the stores of this process; `None`: there is none.
     pub(crate) fn busy(&self) -> Option<Duration> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let busy = map.values().filter_map(|customer| customer.shell.get().map(Shell::busy));
+        let busy = map.values().filter_map(|customer| customer.busy());
         busy.reduce(|one, other| one + other)
     }
 
     /// True if some customer is a server whose keys may move.
     pub(crate) fn have_store(&self) -> bool {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.values().for_each(|customer| customer.decide_movable());
-        map.values().any(|customer| customer.serves_by_itself())
+        // Each is asked, as each decides then.
+        map.values().filter(|customer| customer.moves_keys()).count() > 0
     }
 
     /// How many messages wait, for customers that exist and for those that do not yet.
     pub(crate) fn queued(&self) -> usize {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let waiting: usize = map.values().map(|customer| customer.line.len()).sum();
+        let waiting: usize = map.values().map(|customer| customer.line().len()).sum();
         drop(map);
         waiting + lock(&self.parked).len()
     }
@@ -102,19 +100,16 @@ impl Customers {
     /// Tells those customers whose messages may go now, and servers, whose claims may have changed.
     pub(crate) fn retry_waiting(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        for customer in map.values() {
-            let serves = customer.serves_by_itself();
-            if customer.waits.swap(false, Ordering::Relaxed) || serves {
-                customer.line.push(i32::MAX, Delivery::Retry);
-            }
+        for customer in map.values().filter(|customer| customer.wants_retry()) {
+            customer.line().push(i32::MAX, Delivery::Retry);
         }
     }
 
     /// Tells those customers who hold requests back that time has passed.
     pub(crate) fn tick_gates(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        for customer in map.values().filter(|customer| customer.gating.is_due()) {
-            customer.line.push(i32::MAX, Delivery::GateTick);
+        for customer in map.values().filter(|customer| customer.wants_gate_tick()) {
+            customer.line().push(i32::MAX, Delivery::GateTick);
         }
     }
 
@@ -122,30 +117,25 @@ impl Customers {
     pub(crate) fn report_stalls(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         // They ask the van, whose lock others hold while they take this one.
-        let all: Vec<Arc<Shared>> = map.values().cloned().collect();
+        let all: Vec<Arc<dyn Recipient>> = map.values().cloned().collect();
         drop(map);
-        for customer in &all {
-            match customer.shell.get() {
-                Some(shell) => shell.report_stalls(customer),
-                None => customer.report_oldest(),
-            }
-        }
+        all.iter().for_each(|customer| customer.report_stalls());
     }
 
     /// Tells every customer.
     pub(crate) fn broadcast(&self, item: &Delivery) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         for customer in map.values() {
-            customer.line.push(item.priority(), item.clone());
+            customer.line().push(item.priority(), item.clone());
         }
     }
 
     /// The customer, if it exists.
-    pub(crate) fn get(&self, key: (i32, i32)) -> Option<Arc<Shared>> {
+    pub(crate) fn get(&self, key: (i32, i32)) -> Option<Arc<dyn Recipient>> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    pub(crate) fn add(&self, key: (i32, i32), customer: &Arc<Shared>) -> Result<()> {
+    pub(crate) fn add(&self, key: (i32, i32), customer: &Arc<dyn Recipient>) -> Result<()> {
         let mut parked = lock(&self.parked);
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         if map.contains_key(&key) {
@@ -159,7 +149,7 @@ impl Customers {
         let waiting = std::mem::take(&mut *parked);
         for (to, item) in waiting {
             if to == key {
-                customer.line.push(item.priority(), item);
+                customer.line().push(item.priority(), item);
             } else {
                 parked.push((to, item));
             }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::customer::{Payload, Requests, Shared, with_data};
 use super::error::{NodeError, Result};
-use super::van::{Van, lock};
+use super::sync::lock;
+use super::van::Van;
 use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, KvError};

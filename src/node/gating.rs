@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::Bytes;
 
 use super::customer::Shared;
-use super::service::Delivery;
-use super::van::{Van, lock};
+use super::delivery::Delivery;
+use super::sync::lock;
+use super::van::Van;
 use pslite_core::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
 use pslite_core::text;
 use pslite_core::values::{KvPairs, server_key_ranges};

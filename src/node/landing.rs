@@ -1,6 +1,6 @@
 //! Pulled values are received straight into the memory of who asked for them: tells the transport,
-//! as soon as the head of an answer is there, where its values belong. May touch `kv` types, the
-//! customers and the transport's `Sink`.
+//! as soon as the head of an answer is there, where its values belong. May touch `kv` types and the
+//! memory that callers give; `sink` asks the customers.
 //!
 //! An answer lands only if a request waits for it, and its values are as many as were expected:
 //! what the head says is compared, never used. The memory is withdrawn before its request ends,
@@ -9,27 +9,23 @@
 //! fit, and is copied when the request ends (`PullSink::take`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::customer::{Requests, Shared};
-use super::customers::Customers;
-use super::flights::element_of;
-use super::van::lock;
-use pslite_core::kv::{Assembled, Slices};
+use super::sync::lock;
+use pslite_core::kv::Assembled;
 use pslite_core::values::{KvPairs, iter_lens};
 use pslite_core::wire::elastic::Placed;
-use pslite_core::wire::{self, Meta, NodeId, server_id};
-use pslite_transport::native::{Place, Sink};
+use pslite_core::wire::{Meta, NodeId, server_id};
 use pslite_transport::{CallersMemory, Claim};
 
 /// Smaller destinations gain nothing: their answers are copied from the buffer that they are read
 /// to, several at a time.
 pub const LANDS_MIN: usize = 64 << 10;
 /// Which data frame has the values.
-const VALS: usize = 1;
+pub(super) const VALS: usize = 1;
 
 /// Takes what a pull brought.
 pub trait PullSink: Send {
@@ -110,7 +106,7 @@ impl Landings {
     }
 
     /// The memory for so many bytes of values in an answer.
-    fn place(&self, from: NodeId, meta: &Meta, len: u64) -> Option<Claim> {
+    pub(super) fn place(&self, from: NodeId, meta: &Meta, len: u64) -> Option<Claim> {
         let open = lock(&self.0);
         let Target { destination, spans } = open.get(&meta.timestamp)?;
         let answers = |span: &&Span| match &meta.placed {
@@ -142,30 +138,6 @@ impl Landings {
     pub(super) fn close_all(&self) {
         let targets = std::mem::take(&mut *lock(&self.0));
         targets.values().for_each(|target| target.destination.memory.withdraw());
-    }
-}
-
-impl Requests {
-    /// Says where the answers to these slices of a request may land.
-    pub(super) fn cut_landing(&self, landings: &Landings, meta: &Meta, slices: &Slices) {
-        let pieces = self.flights.is_some();
-        let asked = slices.iter().enumerate().filter_map(|(rank, kv)| Some((rank, kv.as_ref()?)));
-        let asked = asked.map(|(rank, kv)| {
-            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
-            let element = if pieces { element_of(meta, kv, first) } else { 0 };
-            (rank, kv, element)
-        });
-        let value_size = self.value_size.unwrap_or(1);
-        landings.cut(meta.timestamp, value_size, asked, pieces && meta.push);
-    }
-}
-
-impl Shared {
-    /// So many bytes of pulled values did not land where they were wanted.
-    pub(super) fn note_copied(&self, bytes: usize) {
-        if let Ok(van) = self.van() {
-            van.traffic().copied(bytes);
-        }
     }
 }
 
@@ -211,28 +183,6 @@ fn layout(
         at = at.checked_add(len)?;
     }
     (at == total && lens.next().is_none()).then_some(spans)
-}
-
-/// Asks the customers of this process.
-pub(super) struct PullLanding {
-    pub(super) customers: Arc<Customers>,
-    /// Its messages name the customer that they are for.
-    pub(super) is_worker: bool,
-}
-
-impl Sink for PullLanding {
-    fn place(&self, from: Option<NodeId>, meta: &[u8], lengths: &[u64]) -> Option<Place> {
-        let (from, len) = (from?, *lengths.get(VALS)?);
-        let meta = wire::decode_meta(meta).ok()?;
-        let is_answer = !meta.request && !meta.simple_app && meta.control.is_none();
-        if !is_answer || meta.transfer.is_some() || !meta.error.is_empty() {
-            return None;
-        }
-        let customer_id = if self.is_worker { meta.customer_id } else { meta.app_id };
-        let customer = self.customers.get((meta.app_id, customer_id))?;
-        let memory = customer.landings.place(from, &meta, len)?;
-        Some(Place { frame: VALS, memory: Box::new(memory) })
-    }
 }
 
 #[cfg(test)]

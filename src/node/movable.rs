@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use bytes::Bytes;
 
 use super::customer::Shared;
-use super::service::Delivery;
+use super::delivery::Delivery;
 use super::shell::{Owner, send_transfer};
-use super::van::{Van, lock};
+use super::sync::lock;
+use super::van::Van;
 use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::News;

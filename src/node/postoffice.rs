@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use super::customer::{Customer, Handler, VanSlot};
 use super::customers::Customers;
+use super::delivery::Delivery;
 use super::error::{NodeError, Result, refuse_forked};
 use super::idle::Idle;
 use super::naming;
-use super::service::Delivery;
 use super::settings::{Asked, Lookup, Settings};
 use super::shell::Shell;
+use super::sync::lock;
 use super::threads;
-use super::van::{Meeting, Van, lock};
+pub use super::van::OnFailure;
+use super::van::{Meeting, Van};
 use pslite_core::cluster::Event;
 use pslite_core::values::{KeyRange, server_key_ranges};
 use pslite_core::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
@@ -26,9 +28,6 @@ const CHECK: Duration = Duration::from_millis(50);
 
 /// The least time that a limit leaves.
 const NOW: Duration = Duration::from_millis(1);
-
-/// Called once, on a thread of the library, when the job cannot go on.
-pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A node of a job, before, while and after it runs.
 pub struct Postoffice {

@@ -2,71 +2,71 @@
 //! the requests that they answer, losses to those who wait for the lost. One item at a time
 //! (`line`), on the customer's thread or on the one that receives.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::customer::{Payload, Requests, Shared};
+use super::delivery::Delivery;
 use super::error::NodeError;
+use super::landing::Landings;
+use super::line::Line;
 use super::movable::Movable;
+use super::recipient::Recipient;
 use super::shell::{Owner, Shell};
-use super::van::lock;
+use super::sync::lock;
+use pslite_core::kv::rounds::Round;
 use pslite_core::kv::unanswered::{Held, Stuck};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, Unanswered};
 use pslite_core::text;
 use pslite_core::values::{KvPairs, key_at, server_key_ranges};
-use pslite_core::wire::elastic::{Order, Word};
+use pslite_core::wire::elastic::Word;
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 
-/// What reaches a customer.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "nearly all are messages")]
-pub(crate) enum Delivery {
-    Message(Message),
-    NodeLost {
-        id: NodeId,
-        reason: String,
-    },
-    CustomerLeft {
-        id: NodeId,
-        customer_id: i32,
-    },
-    /// A policy: where pieces are.
-    Policy(Arc<Word>),
-    /// The scheduler asks a server what it holds.
-    Collect(Arc<Word>),
-    /// The scheduler orders moves.
-    Orders(Arc<[Order]>),
-    /// The scheduler lets a server go.
-    Leave,
-    /// All workers are done, and the one that would tell a server to stop is dead.
-    Stop,
-    /// Parts of requests that wait may go.
-    Retry,
-    /// A request that was held back.
-    Released(Message),
-    /// Time has passed, and requests are held back.
-    GateTick,
-    Failed(NodeError),
-}
-
-impl Delivery {
-    /// True for an answer to that request.
-    pub(crate) const fn answers(&self, timestamp: i32) -> bool {
-        match self {
-            Self::Message(message) => !message.meta.request && message.meta.timestamp == timestamp,
-            _ => false,
-        }
+impl Recipient for Shared {
+    fn line(&self) -> &Line<Delivery> {
+        &self.line
     }
 
-    /// Where it goes in the queue.
-    pub(crate) const fn priority(&self) -> i32 {
-        match self {
-            Self::Message(message) | Self::Released(message) => message.meta.priority,
-            // After everything that had arrived before: a response that is here counts.
-            _ => i32::MIN,
+    fn handle(&self, item: Delivery) {
+        self.handle_item(item);
+    }
+
+    fn landings(&self) -> &Landings {
+        &self.landings
+    }
+
+    fn note_answer(&self, answer: &Meta) {
+        self.answered_by_application(answer);
+    }
+
+    fn take_rounds(&self) -> Vec<Round> {
+        std::mem::take(&mut lock(&self.requests).measured)
+    }
+
+    fn busy(&self) -> Option<Duration> {
+        self.shell.get().map(Shell::busy)
+    }
+
+    fn moves_keys(&self) -> bool {
+        self.decide_movable();
+        self.serves_by_itself()
+    }
+
+    fn wants_retry(&self) -> bool {
+        self.waits.swap(false, Ordering::Relaxed) || self.serves_by_itself()
+    }
+
+    fn wants_gate_tick(&self) -> bool {
+        self.gating.is_due()
+    }
+
+    fn report_stalls(&self) {
+        match self.shell.get() {
+            Some(shell) => shell.report_stalls(self),
+            None => self.report_oldest(),
         }
     }
 }
@@ -80,8 +80,7 @@ impl Shared {
         }
     }
 
-    /// Handles one item; the caller has the turn.
-    pub(crate) fn handle(&self, item: Delivery) {
+    fn handle_item(&self, item: Delivery) {
         match item {
             Delivery::Message(message) => self.message(message),
             Delivery::Released(message) => (self.handler)(message),

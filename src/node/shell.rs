@@ -21,7 +21,7 @@ use bytes::Bytes;
 use super::customer::Shared;
 use super::error::Result;
 use super::lending::Lending;
-use super::van::lock;
+use super::sync::lock;
 use pslite_core::cluster::said::Said;
 use pslite_core::store::command::Head;
 use pslite_core::store::elastic::{Due, Outbound};

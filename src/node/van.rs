@@ -15,7 +15,7 @@ mod setup;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,10 @@ use super::customers::Customers;
 use super::descriptors;
 use super::error::{NodeError, Result};
 use super::journal::Journal;
-use super::landing::PullLanding;
 use super::planning::{Measuring, Planning};
-use super::postoffice::OnFailure;
 use super::settings::Settings;
+use super::sink::PullLanding;
+use super::sync::lock;
 use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
 use pslite_core::wire::elastic::Word;
@@ -51,6 +51,9 @@ const RESENDS_MAX: u32 = 50;
 /// How long a node that comes back after the end of a job waits for a new scheduler at the address
 /// of the old one: programs that start all nodes again do that at once.
 const NEW_SCHEDULER: Duration = Duration::from_secs(2);
+
+/// Called once, on a thread of the library, when the job cannot go on.
+pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
 
 /// What every thread of a started node shares.
 pub(crate) struct Van {
@@ -571,12 +574,6 @@ fn answers(settings: &Settings) -> Answers {
 
 fn core_failure(reason: &NodeError) -> Failure {
     Failure { kind: FailureKind::PeerLost, text: reason.to_string() }
-}
-
-/// Locks; a panic of another holder leaves data that is still sound, because every update of it is
-/// a single step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn stopped() -> NodeError {

@@ -7,9 +7,11 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use super::customer::{Requests, Shared};
+use super::delivery::Delivery;
 use super::error::{NodeError, Result};
-use super::service::Delivery;
-use super::van::{Van, lock};
+use super::recipient::Recipient;
+use super::sync::lock;
+use super::van::Van;
 use pslite_core::kv::State;
 use pslite_transport::native::{NativeTransport, Stay};
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Shared;
-use crate::van::lock;
+use crate::sync::lock;
 use pslite_core::store::Reminder;
 use pslite_observe::log::{self, Level};
 

@@ -3,9 +3,10 @@
 //! `Customer::Accept`). May touch the customer.
 
 use super::{CustomerHandle, Done, Request, Shared};
+use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
-use crate::service::Delivery;
-use crate::van::{Van, lock};
+use crate::sync::lock;
+use crate::van::Van;
 use pslite_core::kv::Slices;
 use pslite_core::values::{KEY_SIZE, KvPairs};
 use pslite_core::wire::Message;

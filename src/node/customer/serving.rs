@@ -6,7 +6,8 @@ use super::{CustomerHandle, Shared, with_data};
 use crate::error::{NodeError, Result};
 use crate::movable::{KeyState, Movable};
 use crate::shell::{HAND_OVER, Shell};
-use crate::van::{Van, lock};
+use crate::sync::lock;
+use crate::van::Van;
 use pslite_core::kv::Unanswered;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::{Meta, NodeId};
@@ -40,7 +41,7 @@ impl Shared {
     }
 
     /// The application sends an answer by itself.
-    pub(crate) fn note_answer(&self, answer: &Meta) {
+    pub(crate) fn answered_by_application(&self, answer: &Meta) {
         self.settle(answer.recver, answer);
         self.gate_answered(&Meta { sender: answer.recver, ..answer.clone() });
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Head, Serving, Shell, respond};
 use crate::customer::Shared;
-use crate::van::lock;
+use crate::sync::lock;
 use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::elastic::{Due, Outbound, Outgoing};

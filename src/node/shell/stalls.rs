@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Shell;
 use crate::customer::Shared;
-use crate::van::lock;
+use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::store::{Reminder, Stall};
 use pslite_core::wire::elastic::StalledRound;

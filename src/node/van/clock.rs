@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::receive::Watch;
-use super::{TICK, Van, lock};
+use super::{TICK, Van};
+use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_transport::zmq::{LinkEvent, SendMode};
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Core, Van, lock};
+use super::{Core, Van};
+use crate::delivery::Delivery;
 use crate::planning::{Measuring, Planning, Probe, Steps};
-use crate::service::Delivery;
+use crate::sync::lock;
 use crate::threads;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::placement::links::Sent;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Van, lock};
+use super::Van;
+use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::wire::NodeId;
 use pslite_observe::log::{self, Level};

@@ -5,8 +5,9 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Core, Van, core_failure, error_of, lock, log_level};
-use crate::service::Delivery;
+use super::{Core, Van, core_failure, error_of, log_level};
+use crate::delivery::Delivery;
+use crate::sync::lock;
 use pslite_core::cluster::{Action, Event, Failure};
 use pslite_core::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
 use pslite_observe::MessageKind;

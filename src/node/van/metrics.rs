@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Van, lock};
+use super::Van;
+use crate::sync::lock;
 use pslite_core::wire::{EMPTY, Role};
 use pslite_observe::log::{self, Level};
 use pslite_observe::snapshot::peer_name;

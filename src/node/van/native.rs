@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Core, Van, lock};
+use super::{Core, Van};
 use crate::address;
 use crate::error::Result;
+use crate::sync::lock;
 use pslite_core::wire::{Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Van, lock};
-use crate::customer::Shared;
+use super::Van;
+use crate::delivery::Delivery;
 use crate::line::Turn;
-use crate::service::Delivery;
+use crate::recipient::{AtOnce, Recipient};
+use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::delivery::Verdict;
 use pslite_core::random::{self, Random};
@@ -131,12 +132,6 @@ impl Arrived for NativeIncoming {
     }
 }
 
-/// Code of a customer that may run on the receiving thread.
-pub(super) struct AtOnce {
-    customer: Arc<Shared>,
-    item: Delivery,
-}
-
 impl Van {
     /// The receiving thread.
     pub(super) fn receive(self: &Arc<Self>) {
@@ -155,12 +150,14 @@ impl Van {
         loop {
             match recv() {
                 Ok(incoming) => {
-                    let Some(AtOnce { customer, item }) = self.incoming(incoming) else { continue };
-                    let Some((turn, item)) = customer.line.offer(item.priority(), item) else {
+                    let Some(AtOnce { recipient, item }) = self.incoming(incoming) else {
+                        continue;
+                    };
+                    let Some((turn, item)) = recipient.line().offer(item.priority(), item) else {
                         continue;
                     };
                     let goes_on = detour.run(|| {
-                        customer.handle(item);
+                        recipient.handle(item);
                         drop(turn);
                     });
                     if !goes_on {
@@ -181,15 +178,15 @@ impl Van {
     /// its turn has come. Anything else goes into the queue of its customer.
     pub(crate) fn answer_for<'a>(
         &self,
-        customer: &'a Shared,
+        customer: &'a dyn Recipient,
         timestamp: i32,
         incoming: NativeIncoming,
     ) -> Option<(Turn<'a, Delivery>, Delivery)> {
-        let AtOnce { customer: to, item } = self.incoming(incoming)?;
-        if std::ptr::eq(&raw const *to, customer) && item.answers(timestamp) {
-            return customer.line.offer(item.priority(), item);
+        let AtOnce { recipient: to, item } = self.incoming(incoming)?;
+        if std::ptr::addr_eq(Arc::as_ptr(&to), customer) && item.answers(timestamp) {
+            return customer.line().offer(item.priority(), item);
         }
-        to.line.push_with_room(item.priority(), item);
+        to.line().push_with_room(item.priority(), item);
         None
     }
 
@@ -335,7 +332,7 @@ impl Van {
         incoming: Option<&dyn Arrived>,
     ) -> Option<AtOnce> {
         // How many frames there are is looked at by those for whom it means something
-        // (`Shared::is_odd`).
+        // (`customer::parts`).
         let sound = message.meta.app_id != EMPTY;
         if !sound {
             return incoming.and_then(|incoming| {
@@ -354,7 +351,7 @@ impl Van {
             // into it.
             let (timestamp, vals) = (message.meta.timestamp, message.data.get(1));
             let customer = self.customers.get(key);
-            if !customer.is_some_and(|customer| customer.landings.has(timestamp, vals)) {
+            if !customer.is_some_and(|customer| customer.landings().has(timestamp, vals)) {
                 return None;
             }
         }
@@ -362,8 +359,8 @@ impl Van {
         // only to what waits in the queue: those take the customer's own thread.
         let at_once = incoming.is_some() && !message.meta.simple_app && !self.settings.priority_van;
         let item = Delivery::Message(message);
-        if at_once && let Some(customer) = self.customers.get(key) {
-            return Some(AtOnce { customer, item });
+        if at_once && let Some(recipient) = self.customers.get(key) {
+            return Some(AtOnce { recipient, item });
         }
         if let Err(text) = self.customers.deliver(key, item, incoming.is_some()) {
             log::write(Level::Error, &text);

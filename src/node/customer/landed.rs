@@ -1,0 +1,32 @@
+//! A worker's pulls, as far as their answers may land in the caller's memory. May touch the
+//! customer; where each answer belongs is kept in `landing`.
+
+use super::{Requests, Shared};
+use crate::flights::element_of;
+use crate::landing::Landings;
+use pslite_core::kv::Slices;
+use pslite_core::wire::Meta;
+
+impl Requests {
+    /// Says where the answers to these slices of a request may land.
+    pub(super) fn cut_landing(&self, landings: &Landings, meta: &Meta, slices: &Slices) {
+        let pieces = self.flights.is_some();
+        let asked = slices.iter().enumerate().filter_map(|(rank, kv)| Some((rank, kv.as_ref()?)));
+        let asked = asked.map(|(rank, kv)| {
+            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
+            let element = if pieces { element_of(meta, kv, first) } else { 0 };
+            (rank, kv, element)
+        });
+        let value_size = self.value_size.unwrap_or(1);
+        landings.cut(meta.timestamp, value_size, asked, pieces && meta.push);
+    }
+}
+
+impl Shared {
+    /// So many bytes of pulled values did not land where they were wanted.
+    pub(super) fn note_copied(&self, bytes: usize) {
+        if let Ok(van) = self.van() {
+            van.traffic().copied(bytes);
+        }
+    }
+}

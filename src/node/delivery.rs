@@ -1,0 +1,58 @@
+//! What reaches a customer, and where it goes in its queue. Names messages and words only.
+
+use std::sync::Arc;
+
+use super::error::NodeError;
+use pslite_core::wire::elastic::{Order, Word};
+use pslite_core::wire::{Message, NodeId};
+
+/// What reaches a customer.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are messages")]
+pub(crate) enum Delivery {
+    Message(Message),
+    NodeLost {
+        id: NodeId,
+        reason: String,
+    },
+    CustomerLeft {
+        id: NodeId,
+        customer_id: i32,
+    },
+    /// A policy: where pieces are.
+    Policy(Arc<Word>),
+    /// The scheduler asks a server what it holds.
+    Collect(Arc<Word>),
+    /// The scheduler orders moves.
+    Orders(Arc<[Order]>),
+    /// The scheduler lets a server go.
+    Leave,
+    /// All workers are done, and the one that would tell a server to stop is dead.
+    Stop,
+    /// Parts of requests that wait may go.
+    Retry,
+    /// A request that was held back.
+    Released(Message),
+    /// Time has passed, and requests are held back.
+    GateTick,
+    Failed(NodeError),
+}
+
+impl Delivery {
+    /// True for an answer to that request.
+    pub(crate) const fn answers(&self, timestamp: i32) -> bool {
+        match self {
+            Self::Message(message) => !message.meta.request && message.meta.timestamp == timestamp,
+            _ => false,
+        }
+    }
+
+    /// Where it goes in the queue.
+    pub(crate) const fn priority(&self) -> i32 {
+        match self {
+            Self::Message(message) | Self::Released(message) => message.meta.priority,
+            // After everything that had arrived before: a response that is here counts.
+            _ => i32::MIN,
+        }
+    }
+}

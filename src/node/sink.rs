@@ -1,0 +1,31 @@
+//! Where an answer's values belong is asked by the transport when the head is there, and known to
+//! the customer whose pull it answers: finds that customer. Names the customers as recipients.
+
+use std::sync::Arc;
+
+use super::customers::Customers;
+use super::landing::VALS;
+use pslite_core::wire::{self, NodeId};
+use pslite_transport::native::{Place, Sink};
+
+/// Asks the customers of this process.
+pub(super) struct PullLanding {
+    pub(super) customers: Arc<Customers>,
+    /// Its messages name the customer that they are for.
+    pub(super) is_worker: bool,
+}
+
+impl Sink for PullLanding {
+    fn place(&self, from: Option<NodeId>, meta: &[u8], lengths: &[u64]) -> Option<Place> {
+        let (from, len) = (from?, *lengths.get(VALS)?);
+        let meta = wire::decode_meta(meta).ok()?;
+        let is_answer = !meta.request && !meta.simple_app && meta.control.is_none();
+        if !is_answer || meta.transfer.is_some() || !meta.error.is_empty() {
+            return None;
+        }
+        let customer_id = if self.is_worker { meta.customer_id } else { meta.app_id };
+        let customer = self.customers.get((meta.app_id, customer_id))?;
+        let memory = customer.landings().place(from, &meta, len)?;
+        Some(Place { frame: VALS, memory: Box::new(memory) })
+    }
+}
