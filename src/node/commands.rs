@@ -1,13 +1,13 @@
 //! A worker's commands to the servers of a job whose servers come and go (docs/elastic.md, "Joining
 //! and leaving"): sends what `kv::commands` says, and ends those that nobody is left to answer. May
-//! touch `kv`, `store::command` (which commands stay in force) and the van.
+//! touch `kv`, `store::command` (which commands stay in force) and the node.
 
 use bytes::Bytes;
 
 use super::customer::{Payload, Requests, Shared};
 use super::error::{NodeError, Result};
+use super::running::NodeRef;
 use super::sync::lock;
-use super::van::Van;
 use pslite_core::kv::Finished;
 use pslite_core::kv::commands::Again;
 use pslite_core::kv::flights::Flights;
@@ -29,27 +29,27 @@ impl Requests {
 impl Shared {
     /// True for a worker of a job whose servers come and go.
     pub(super) fn follows_pieces(&self) -> bool {
-        let Ok(van) = self.van() else { return false };
+        let Ok(node) = self.node() else { return false };
         let mut state = lock(&self.requests);
         if state.value_size.is_some() {
-            state.follow_pieces(&van, self.customer_id);
+            state.follow_pieces(&node, self.customer_id);
         }
         state.flights.is_some()
     }
 
     /// A command to all servers that commands go to now; the number of the request.
     pub(super) fn command(&self, head: i32, body: &Bytes) -> Result<i32> {
-        let van = self.van()?;
-        let servers = command_servers(&van);
+        let node = self.node()?;
+        let servers = command_servers(&node);
         let (timestamp, again) = {
             let mut state = lock(&self.requests);
             let timestamp = state.requests.new_request(&servers);
-            state.asked(van.traffic(), timestamp);
+            state.asked(node.traffic(), timestamp);
             let again = Again { timestamp, head, body: body.clone() };
             state.commands.said(again.clone(), &servers, Head::from(head).stays());
             (timestamp, again)
         };
-        self.send_command(&van, &again, &servers).inspect_err(|error| {
+        self.send_command(&node, &again, &servers).inspect_err(|error| {
             let mut state = lock(&self.requests);
             state.commands.forget(timestamp);
             state.requests.fail(timestamp, error.to_string());
@@ -60,8 +60,8 @@ impl Shared {
     /// By a new policy some servers are released, and others may be those that commands go to: says
     /// again what nobody has who lives.
     pub(super) fn commands_by_policy(&self, released: &[NodeId]) {
-        let Ok(van) = self.van() else { return };
-        let servers = command_servers(&van);
+        let Ok(node) = self.node() else { return };
+        let servers = command_servers(&node);
         let (mut finished, again) = {
             let mut state = lock(&self.requests);
             let finished: Vec<_> = released.iter().flat_map(|id| state.end_commands(*id)).collect();
@@ -70,14 +70,14 @@ impl Shared {
         for again in again {
             finished.extend(lock(&self.requests).requests.redirect(again.timestamp, &servers));
             // Who fails the job tells those who wait.
-            let _ = self.send_command(&van, &again, &servers);
+            let _ = self.send_command(&node, &again, &servers);
         }
         finished.into_iter().for_each(|finished| self.finish(finished));
         self.tell_waiters(lock(&self.requests));
     }
 
     /// A server that is lost meanwhile does not obey: the others do.
-    fn send_command(&self, van: &Van, again: &Again, servers: &[NodeId]) -> Result<()> {
+    fn send_command(&self, node: &NodeRef, again: &Again, servers: &[NodeId]) -> Result<()> {
         let life = lock(&self.requests).flights.as_ref().map_or(0, Flights::life);
         // Its commands are counted apart from those of the process that had the id before.
         let placed = (life > 0).then(|| Placed { life, ..Placed::default() });
@@ -94,8 +94,8 @@ impl Shared {
                 recver: *server,
                 ..Meta::default()
             };
-            if let Err(error) = van.send(Message { meta, data: Frames::new() }) {
-                van.failure().map_or(Ok(()), Err)?;
+            if let Err(error) = node.send(Message { meta, data: Frames::new() }) {
+                node.failure().map_or(Ok(()), Err)?;
                 if !matches!(error, NodeError::PeerLost(_)) {
                     return Err(error);
                 }
@@ -107,6 +107,6 @@ impl Shared {
     }
 }
 
-fn command_servers(van: &Van) -> Vec<NodeId> {
-    van.with_cluster(|cluster, _| cluster.ids_of(SERVER_GROUP)).unwrap_or_default()
+fn command_servers(node: &NodeRef) -> Vec<NodeId> {
+    node.with_cluster(|cluster, _| cluster.ids_of(SERVER_GROUP)).unwrap_or_default()
 }

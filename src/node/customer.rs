@@ -10,24 +10,25 @@ mod parts;
 mod serving;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use self::oldest::OldestWatch;
+pub(crate) use self::parts::check_frames;
 use super::customers::Customers;
 use super::delivery::Delivery;
-use super::error::{NodeError, Result, refuse_forked};
+use super::error::{NodeError, Result};
 use super::gating::Gating;
 use super::landing::{Landings, PullSink};
 use super::line::Line;
 use super::movable::Movable;
 use super::recipient::Recipient;
+use super::running::{NodeRef, NodeSlot, running};
 use super::shell::{HAND_OVER, Shell};
 use super::sync::lock;
-use super::van::Van;
 use super::waiting::Waiters;
 use pslite_core::kv::commands::Commands;
 use pslite_core::kv::flights::Flights;
@@ -78,10 +79,7 @@ impl Default for Values {
 
 // ---- one customer -------------------------------------------------------------------------------
 
-/// Where the running van is found, if the node runs.
-pub(crate) type VanSlot = Arc<RwLock<Option<Arc<Van>>>>;
-
-/// The state that a customer's thread, its callers and the van share.
+/// The state that a customer's thread, its callers and the node share.
 pub(crate) struct Shared {
     pub(crate) app_id: i32,
     pub(super) customer_id: i32,
@@ -107,7 +105,7 @@ pub(crate) struct Shared {
     pub(super) gating: Gating,
     /// This, for what outlives a call.
     pub(super) me: Weak<Self>,
-    van: VanSlot,
+    node: NodeSlot,
 }
 
 pub(crate) struct Requests {
@@ -160,19 +158,16 @@ pub(crate) struct Payload {
 }
 
 impl Shared {
-    pub(crate) fn van(&self) -> Result<Arc<Van>> {
-        refuse_forked()?;
-        self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
-            NodeError::NotStarted("the node is not started, or was finalized".to_owned())
-        })
+    pub(crate) fn node(&self) -> Result<NodeRef> {
+        running(&self.node)
     }
 
     pub(crate) fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
         if request.sender == HAND_OVER {
             return Ok(());
         }
-        let van = self.van()?;
-        let told = if van.is_ours(request.sender) { error } else { "" };
+        let node = self.node()?;
+        let told = if node.is_ours(request.sender) { error } else { "" };
         let meta = Meta {
             head: request.head,
             body,
@@ -184,7 +179,7 @@ impl Shared {
             error: told.to_owned(),
             ..Meta::default()
         };
-        van.send(Message { meta, data: Frames::new() })
+        node.send(Message { meta, data: Frames::new() })
     }
 
     /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
@@ -245,7 +240,7 @@ pub struct CustomerHandle {
 impl Customer {
     pub(crate) fn new(
         registry: Arc<Customers>,
-        van: VanSlot,
+        node: NodeSlot,
         app_id: i32,
         customer_id: i32,
         handler: Handler,
@@ -276,7 +271,7 @@ impl Customer {
             waits: AtomicBool::new(false),
             shell: OnceLock::new(),
             movable: OnceLock::new(),
-            van,
+            node,
         });
         let recipient: Arc<dyn Recipient> = Arc::clone(&shared) as _;
         registry.add((app_id, customer_id), &recipient)?;
@@ -364,7 +359,7 @@ impl CustomerHandle {
     }
 
     fn ids_of(&self, recver: i32) -> Result<Vec<NodeId>> {
-        self.shared.van()?.with_cluster(|cluster, _| cluster.ids_of(recver)).ok_or_else(|| {
+        self.shared.node()?.with_cluster(|cluster, _| cluster.ids_of(recver)).ok_or_else(|| {
             NodeError::Invalid(format!("{recver} is neither a node of this job nor a group"))
         })
     }
@@ -380,11 +375,11 @@ impl CustomerHandle {
             return self.shared.command(head, body);
         }
         let ids = self.ids_of(recver)?;
-        let van = self.shared.van()?;
+        let node = self.shared.node()?;
         let timestamp = {
             let mut state = lock(&self.shared.requests);
             let timestamp = state.requests.new_request(&ids);
-            state.asked(van.traffic(), timestamp);
+            state.asked(node.traffic(), timestamp);
             timestamp
         };
         for id in ids {
@@ -399,7 +394,7 @@ impl CustomerHandle {
                 recver: id,
                 ..Meta::default()
             };
-            let sent = van.send(Message { meta, data: Frames::new() });
+            let sent = node.send(Message { meta, data: Frames::new() });
             if let Err(error) = sent {
                 lock(&self.shared.requests).requests.fail(timestamp, error.to_string());
                 return Err(error);
@@ -448,23 +443,23 @@ impl CustomerHandle {
     }
 
     fn begin(&self, keys: Bytes, sink: Option<Box<dyn PullSink>>, done: Done) -> Result<i32> {
-        let van = self.shared.van()?;
+        let node = self.shared.node()?;
         let mut state = lock(&self.shared.requests);
         if state.value_size.is_none() {
             return Err(NodeError::Invalid("this customer is no KVWorker".to_owned()));
         }
-        let servers = van.settings().server_groups();
+        let servers = node.settings().server_groups();
         if servers == 0 {
             return Err(NodeError::Invalid("this job has no servers to ask".to_owned()));
         }
         if state.ranges.len() != servers {
             state.ranges = server_key_ranges(servers);
         }
-        let ids: SmallVec<[NodeId; 16]> = (0..servers).map(|range| van.server_of(range)).collect();
+        let ids: SmallVec<[NodeId; 16]> = (0..servers).map(|range| node.server_of(range)).collect();
         let timestamp = state.requests.new_request(&ids);
         let want_lens = sink.as_ref().map(|sink| sink.wants_lens());
         let destination =
-            sink.as_ref().filter(|_| van.has_native() && van.settings().group_size == 1);
+            sink.as_ref().filter(|_| node.native().is_some() && node.settings().group_size == 1);
         let destination = destination.and_then(|sink| sink.destination());
         let payload = Payload { sink, done };
         let pending = match want_lens {
@@ -502,34 +497,34 @@ impl CustomerHandle {
     }
 
     fn try_send(&self, timestamp: i32, request: &Request) -> Result<()> {
-        let van = self.shared.van()?;
+        let node = self.shared.node()?;
         let state = lock(&self.shared.requests);
         let value_size = state.value_size.unwrap_or(1);
         let slices = slice(&request.kv, value_size, &state.ranges)
             .map_err(|error| NodeError::Invalid(error.to_string()))?;
-        self.send_slices(&van, state, (timestamp, request), slices)
+        self.send_slices(&node, state, (timestamp, request), slices)
     }
 
     /// Sends what each server is to get; the others are not asked.
     fn send_slices(
         &self,
-        van: &Arc<Van>,
+        node: &NodeRef,
         mut state: MutexGuard<'_, Requests>,
         (timestamp, request): (i32, &Request),
         slices: Slices,
     ) -> Result<()> {
-        if request.push && request.pull && van.settings().dialect.is_byteps() {
+        if request.push && request.pull && node.settings().dialect.is_byteps() {
             let text = "a push that pulls too: PSLITE_WIRE has no such message";
             return Err(NodeError::Invalid(text.to_owned()));
         }
-        state.asked(van.traffic(), timestamp);
+        state.asked(node.traffic(), timestamp);
         if state.requests.tracker().waiting_count() > 1 {
-            van.need_receiver();
+            node.need_receiver();
         }
-        state.follow_pieces(van, self.shared.customer_id);
+        state.follow_pieces(node, self.shared.customer_id);
         let mut nobody_asked = None;
         for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
-            nobody_asked = state.requests.skip(timestamp, van.server_of(rank)).or(nobody_asked);
+            nobody_asked = state.requests.skip(timestamp, node.server_of(rank)).or(nobody_asked);
         }
         if let Some(finished) = nobody_asked {
             drop(state);
@@ -544,15 +539,15 @@ impl CustomerHandle {
         let slices = slices.into_iter().enumerate();
         let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
         if state.flights.is_some() {
-            let messages = state.begin_flights(van.now(), &meta, slices)?;
+            let messages = state.begin_flights(node.now(), &meta, slices)?;
             self.shared.note_waits(&state);
             drop(state);
-            return self.shared.send_parts(van, messages);
+            return self.shared.send_parts(node, messages);
         }
         drop(state);
         for (rank, kv) in slices {
-            let meta = Meta { recver: van.server_of(rank), ..meta.clone() };
-            van.send(with_data(meta, kv))?;
+            let meta = Meta { recver: node.server_of(rank), ..meta.clone() };
+            node.send(with_data(meta, kv))?;
         }
         Ok(())
     }

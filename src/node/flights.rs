@@ -1,15 +1,14 @@
 //! A worker's requests about keys that move: gives the parts of each to the state machine in `kv`,
 //! sends what it says, and puts the answers together. May touch `kv`, `values::kind` (what a
-//! request is about) and the van.
+//! request is about) and the node.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::customer::{Payload, Requests, Shared, with_data};
 use super::error::{NodeError, Result};
+use super::running::NodeRef;
 use super::sync::lock;
-use super::van::Van;
 use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, KvError};
@@ -24,18 +23,18 @@ const ROUNDS_KEPT: usize = 1024;
 
 impl Requests {
     /// From now on, if this job's keys may move.
-    pub(super) fn follow_pieces(&mut self, van: &Van, customer_id: i32) {
-        if self.flights.is_some() || !van.is_elastic() {
+    pub(super) fn follow_pieces(&mut self, node: &NodeRef, customer_id: i32) {
+        if self.flights.is_some() || !node.is_elastic() {
             return;
         }
-        let homes = (0..van.settings().num_servers).map(server_id).collect();
+        let homes = (0..node.settings().num_servers).map(server_id).collect();
         let (life, rank) =
-            van.with_cluster(|cluster, _| (cluster.my_life(), id_to_rank(cluster.me().id)));
+            node.with_cluster(|cluster, _| (cluster.my_life(), id_to_rank(cluster.me().id)));
         // MXNet's rank 0 pushes each initial value with its first customer, whether others train
         // already or not (kvstore_dist.h, InitImpl).
         let mut flights = Flights::come_back(homes, life, rank == 0 && customer_id == 0);
-        if let Some(word) = van.policy() {
-            let nothing_is_open = flights.policy(van.now(), &word, &mut Vec::new());
+        if let Some(word) = node.policy() {
+            let nothing_is_open = flights.policy(node.now(), &word, &mut Vec::new());
             debug_assert!(nothing_is_open.is_ok(), "no slice was begun");
         }
         self.flights = Some(flights);
@@ -127,17 +126,17 @@ pub(super) fn element_of(meta: &Meta, kv: &KvPairs, first: Key) -> u64 {
 
 impl Shared {
     /// Sends parts. A server that is lost meanwhile answers nothing: they wait then.
-    pub(super) fn send_parts(&self, van: &Arc<Van>, messages: Vec<Outgoing>) -> Result<()> {
+    pub(super) fn send_parts(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
         for Outgoing { meta, kv } in messages {
             let to = meta.recver;
-            if let Err(error) = van.send(with_data(meta, kv)) {
-                van.failure().map_or(Ok(()), Err)?;
+            if let Err(error) = node.send(with_data(meta, kv)) {
+                node.failure().map_or(Ok(()), Err)?;
                 if !matches!(error, NodeError::PeerLost(_)) {
                     return Err(error);
                 }
                 let mut state = lock(&self.requests);
                 if let Some(flights) = &mut state.flights {
-                    flights.lost(van.now(), to);
+                    flights.lost(node.now(), to);
                 }
                 self.note_waits(&state);
             }
@@ -147,12 +146,12 @@ impl Shared {
 
     /// A response, where the parts of requests are followed.
     pub(super) fn part_response(&self, meta: Meta, pairs: KvPairs) {
-        let Ok(van) = self.van() else { return };
+        let Ok(node) = self.node() else { return };
         let mut out = Vec::new();
         let mut state = lock(&self.requests);
         let is_part = state.flights.as_ref().is_some_and(|flights| flights.has(meta.timestamp));
         let finished = if is_part {
-            state.part_answered(van.now(), &meta, pairs, &mut out)
+            state.part_answered(node.now(), &meta, pairs, &mut out)
         } else if meta.placed.is_none() {
             state.whole_answered(meta, pairs)
         } else {
@@ -160,7 +159,7 @@ impl Shared {
         };
         self.note_waits(&state);
         drop(state);
-        self.send_again(&van, out);
+        self.send_again(&node, out);
         if let Some(finished) = finished {
             self.finish(finished);
         }
@@ -184,15 +183,15 @@ impl Shared {
             &mut Vec<Outgoing>,
         ) -> std::result::Result<(), KvError>,
     ) {
-        let Ok(van) = self.van() else { return };
+        let Ok(node) = self.node() else { return };
         let mut out = Vec::new();
         let mut state = lock(&self.requests);
-        state.follow_pieces(&van, self.customer_id);
+        state.follow_pieces(&node, self.customer_id);
         let Some(flights) = &mut state.flights else { return };
-        let stepped = step(flights, van.now(), &mut out);
+        let stepped = step(flights, node.now(), &mut out);
         self.note_waits(&state);
         drop(state);
-        self.send_again(&van, out);
+        self.send_again(&node, out);
         if let Err(error) = stepped {
             let mut state = lock(&self.requests);
             let failed = state.requests.fail_all(error.to_string());
@@ -209,8 +208,8 @@ impl Shared {
 
     /// Sends on the thread that handles answers: nobody can be told of an error but those who wait,
     /// and who fails the job tells them.
-    fn send_again(&self, van: &Arc<Van>, messages: Vec<Outgoing>) {
-        if let Err(error) = self.send_parts(van, messages) {
+    fn send_again(&self, node: &NodeRef, messages: Vec<Outgoing>) {
+        if let Err(error) = self.send_parts(node, messages) {
             pslite_observe::log::write(pslite_observe::log::Level::Verbose, &error.to_string());
         }
     }

@@ -4,14 +4,14 @@
 //! gate's.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Mutex, Weak};
 
 use bytes::Bytes;
 
 use super::customer::Shared;
 use super::delivery::Delivery;
+use super::running::NodeRef;
 use super::sync::lock;
-use super::van::Van;
 use pslite_core::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
 use pslite_core::text;
 use pslite_core::values::{KvPairs, server_key_ranges};
@@ -77,9 +77,9 @@ impl Drop for Unread {
 impl Shared {
     /// A request is the application's handler's, now or once the round before is over.
     pub(super) fn give(&self, message: Message) {
-        let passed = match self.van() {
-            Ok(van) if !message.meta.simple_app && self.holds_pushes(&van) => {
-                self.gating.with(|gate| gate.take(van.now(), message))
+        let passed = match self.node() {
+            Ok(node) if !message.meta.simple_app && self.holds_pushes(&node) => {
+                self.gating.with(|gate| gate.take(node.now(), message))
             }
             _ => Some(message),
         };
@@ -88,8 +88,8 @@ impl Shared {
         }
     }
 
-    fn holds_pushes(&self, van: &Van) -> bool {
-        let settings = van.settings();
+    fn holds_pushes(&self, node: &NodeRef) -> bool {
+        let settings = node.settings();
         let stateless = || {
             settings.stateless || self.movable().is_some_and(super::movable::Movable::is_stateless)
         };
@@ -104,10 +104,10 @@ impl Shared {
         let Some(answer) = answer else { return kv };
         let customer = Weak::clone(&self.me);
         let unread = Unread { values: kv.vals, answer, customer };
-        let vals = match self.van() {
+        let vals = match self.node() {
             // The application's memory would be read again if the connection broke: they get their
             // own, and it is over with.
-            Ok(van) if van.keeps_sent(request.sender) => own_copy(&van, &unread.values),
+            Ok(node) if node.keeps_sent(request.sender) => own_copy(&node, &unread.values),
             _ => Bytes::from_owner(unread),
         };
         KvPairs { vals, ..kv }
@@ -131,9 +131,9 @@ impl Shared {
     }
 
     pub(super) fn gate_tick(&self) {
-        let Ok(van) = self.van() else { return };
-        let (released, gave_up) = self.gating.with(|gate| gate.tick(van.now()));
-        gave_up.iter().for_each(|key| say(&van, key));
+        let Ok(node) = self.node() else { return };
+        let (released, gave_up) = self.gating.with(|gate| gate.tick(node.now()));
+        gave_up.iter().for_each(|key| say(&node, key));
         self.queue(released);
     }
 
@@ -147,8 +147,8 @@ impl Shared {
 }
 
 /// In memory that peers of this host may read, where there is such: then it is the only copy.
-fn own_copy(van: &Van, values: &[u8]) -> Bytes {
-    let block = van.lent_memory().filter(|_| values.len() >= LEND_MIN);
+fn own_copy(node: &NodeRef, values: &[u8]) -> Bytes {
+    let block = node.lent_memory().filter(|_| values.len() >= LEND_MIN);
     match block.and_then(|memory| memory.take(values.len())) {
         Some(mut block) => {
             block.bytes_mut().copy_from_slice(values);
@@ -158,11 +158,11 @@ fn own_copy(van: &Van, values: &[u8]) -> Bytes {
     }
 }
 
-fn say(van: &Arc<Van>, GaveUp { key, awaited }: &GaveUp) {
-    let ranges = server_key_ranges(van.settings().server_groups());
+fn say(node: &NodeRef, GaveUp { key, awaited }: &GaveUp) {
+    let ranges = server_key_ranges(node.settings().server_groups());
     let begin = ranges.iter().find(|range| range.contains(*key)).map_or(0, |range| range.begin);
     let who =
-        text::few(awaited.iter().map(|id| van.with_cluster(|cluster, _| cluster.describe(*id))));
+        text::few(awaited.iter().map(|id| node.with_cluster(|cluster, _| cluster.describe(*id))));
     let text = format!(
         "a push of key {} waited {} s for pulls of {}: pushes of it are not held back any more \
          (PSLITE_HOLD_PUSHES)",

@@ -32,6 +32,7 @@ mod operator;
 mod planning;
 pub mod postoffice;
 mod recipient;
+mod running;
 mod service;
 pub mod settings;
 mod shell;

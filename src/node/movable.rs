@@ -1,20 +1,20 @@
 //! A server whose application serves requests with its own handler, in a job whose keys move: gives
 //! the requests to the state machine (`store::opaque`), and to the application what that says. May
-//! touch the customer and the van; decides nothing.
+//! touch the customer and the node; decides nothing.
 //!
 //! All but [`Movable::answered`] is called by who has the customer's turn (`line`). So the
 //! application is asked for the state of a key while its handler does not run.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Mutex, OnceLock, Weak};
 
 use bytes::Bytes;
 
 use super::customer::Shared;
 use super::delivery::Delivery;
+use super::running::NodeRef;
 use super::shell::{Owner, send_transfer};
 use super::sync::lock;
-use super::van::Van;
 use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::News;
@@ -131,18 +131,18 @@ impl Movable {
         self.state.is_stateless()
     }
 
-    fn keys(&self, customer: &Shared, van: &Van) -> &Mutex<Opaque> {
+    fn keys(&self, customer: &Shared, node: &NodeRef) -> &Mutex<Opaque> {
         self.keys.get_or_init(|| {
             let mut keys = Opaque::new(OpaqueConfig {
-                id: van.my_id(),
+                id: node.my_id(),
                 app_id: customer.app_id,
-                servers: van.settings().num_servers,
+                servers: node.settings().num_servers,
                 stateless: self.state.is_stateless(),
                 forgets: self.state.can_forget(),
             });
-            if let Some(word) = van.policy() {
+            if let Some(word) = node.policy() {
                 // It has nothing yet that could follow from it.
-                keys.policy(van.now(), &word, &mut Vec::new());
+                keys.policy(node.now(), &word, &mut Vec::new());
             }
             Mutex::new(keys)
         })
@@ -150,27 +150,27 @@ impl Movable {
 
     /// Deals with a request of a worker, or leaves it to the application's handler.
     pub(crate) fn take(&self, customer: &Shared, message: &Message) -> Owner {
-        let Ok(van) = customer.van() else { return Owner::Application };
-        if !van.is_elastic() || (message.meta.simple_app && message.meta.transfer.is_none()) {
+        let Ok(node) = customer.node() else { return Owner::Application };
+        if !node.is_elastic() || (message.meta.simple_app && message.meta.transfer.is_none()) {
             return Owner::Application;
         }
         if let Some(transfer) = &message.meta.transfer {
-            self.transfer(customer, &van, message, transfer);
+            self.transfer(customer, &node, message, transfer);
             return Owner::Store;
         }
         let meta = message.meta.clone();
-        self.step(customer, |keys, steps| keys.serve(van.now(), meta, &message.data, steps));
+        self.step(customer, |keys, steps| keys.serve(node.now(), meta, &message.data, steps));
         Owner::Store
     }
 
-    fn transfer(&self, customer: &Shared, van: &Van, message: &Message, transfer: &Transfer) {
+    fn transfer(&self, customer: &Shared, node: &NodeRef, message: &Message, transfer: &Transfer) {
         let from = message.meta.sender;
         let mut taken = Ok(());
         self.step(customer, |keys, steps| {
-            taken = keys.transfer(van.now(), from, (transfer, &message.data), steps);
+            taken = keys.transfer(node.now(), from, (transfer, &message.data), steps);
         });
         if let Err(error) = taken {
-            van.event(Event::CannotGoOn(format!(
+            node.event(Event::CannotGoOn(format!(
                 "server {from} sent a key that cannot be used: {error}"
             )));
         }
@@ -179,35 +179,35 @@ impl Movable {
 
     /// A new policy.
     pub(crate) fn policy(&self, customer: &Shared, word: &Word) {
-        let Ok(van) = customer.van() else { return };
-        self.step(customer, |keys, steps| keys.policy(van.now(), word, steps));
+        let Ok(node) = customer.node() else { return };
+        self.step(customer, |keys, steps| keys.policy(node.now(), word, steps));
         self.claim_changes(customer);
     }
 
     /// The scheduler orders moves.
     pub(crate) fn orders(&self, customer: &Shared, orders: &[Order]) {
-        let Ok(van) = customer.van() else { return };
-        self.step(customer, |keys, steps| keys.orders(van.now(), orders, steps));
+        let Ok(node) = customer.node() else { return };
+        self.step(customer, |keys, steps| keys.orders(node.now(), orders, steps));
         self.claim_changes(customer);
     }
 
     /// Time has passed, or the application has answered what a move waits for.
     pub(crate) fn advance(&self, customer: &Shared) {
-        let Ok(van) = customer.van() else { return };
-        if van.is_elastic() {
-            self.step(customer, |keys, steps| keys.advance(van.now(), steps));
+        let Ok(node) = customer.node() else { return };
+        if node.is_elastic() {
+            self.step(customer, |keys, steps| keys.advance(node.now(), steps));
             self.claim_changes(customer);
         }
     }
 
     /// The scheduler asks what is here.
     pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
-        let Ok(van) = customer.van() else { return };
+        let Ok(node) = customer.node() else { return };
         let mut said = lock(&self.said);
-        let claims = lock(self.keys(customer, &van)).collect(word);
+        let claims = lock(self.keys(customer, &node)).collect(word);
         let difference = said.tell(None);
         drop(said);
-        Self::say(&van, word.epoch, (claims, difference));
+        Self::say(&node, word.epoch, (claims, difference));
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
@@ -218,20 +218,20 @@ impl Movable {
     /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
     /// next tick.
     fn claim_news(&self, customer: &Shared, can_wait: bool) {
-        let Ok(van) = customer.van() else { return };
+        let Ok(node) = customer.node() else { return };
         let mut said = lock(&self.said);
-        let mut keys = lock(self.keys(customer, &van));
-        if !van.is_elastic() || !Said::is_due(keys.changes(), keys.held(), can_wait) {
+        let mut keys = lock(self.keys(customer, &node));
+        if !node.is_elastic() || !Said::is_due(keys.changes(), keys.held(), can_wait) {
             return;
         }
         let (epoch, News { claims, gone }) = (keys.epoch(), keys.news());
         let difference = said.tell(gone);
         drop((keys, said));
-        Self::say(&van, epoch, (claims, difference));
+        Self::say(&node, epoch, (claims, difference));
     }
 
-    fn say(van: &Van, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
-        van.event(Event::Claims { epoch, claims, difference, fixed: None, opaque: true });
+    fn say(node: &NodeRef, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
+        node.event(Event::Claims { epoch, claims, difference, fixed: None, opaque: true });
     }
 
     /// This server was emptied, or the job is over.
@@ -251,13 +251,13 @@ impl Movable {
     pub(crate) fn answered(
         &self,
         customer: &Shared,
-        van: &Arc<Van>,
+        node: &NodeRef,
         (request, mut kv): (&Meta, KvPairs),
     ) -> Option<(Meta, KvPairs)> {
-        if !van.is_elastic() {
+        if !node.is_elastic() {
             return Some((request.clone(), kv));
         }
-        let answered = lock(self.keys(customer, van)).answered(request.timestamp, kv.vals.len());
+        let answered = lock(self.keys(customer, node)).answered(request.timestamp, kv.vals.len());
         let Some(answered) = answered else {
             // As when somebody has left without the push that it waited for: it was answered then.
             let text = "an answer to a request that is answered already is not sent";
@@ -283,15 +283,15 @@ impl Movable {
 
     /// Asks the state machine, and does what it says, in order, and what follows from that.
     fn step(&self, customer: &Shared, ask: impl FnOnce(&mut Opaque, &mut Vec<Step>)) {
-        let Ok(van) = customer.van() else { return };
-        let keys = self.keys(customer, &van);
+        let Ok(node) = customer.node() else { return };
+        let keys = self.keys(customer, &node);
         let mut steps = Vec::new();
         ask(&mut lock(keys), &mut steps);
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             let mut more = Vec::new();
             match step {
-                Step::Answer(answer) => customer.send_answer(&van, &answer.request, answer.kv),
+                Step::Answer(answer) => customer.send_answer(&node, &answer.request, answer.kv),
                 Step::Transfer(outgoing) => send_transfer(customer, outgoing),
                 Step::Give(meta, frames) => {
                     let message = Message { meta, data: frames.into_iter().collect() };
@@ -300,11 +300,11 @@ impl Movable {
                 }
                 Step::Export(key) => {
                     let state = self.state.export(key);
-                    lock(keys).exported(van.now(), key, state, &mut more);
+                    lock(keys).exported(node.now(), key, state, &mut more);
                 }
                 Step::Import(key, state) => {
                     let taken = self.state.import(key, state);
-                    lock(keys).imported(van.now(), key, taken, &mut more);
+                    lock(keys).imported(node.now(), key, taken, &mut more);
                 }
                 Step::Forget(key) => self.state.forget(key),
                 Step::Warn(text) => log::write(Level::Warning, &text),

@@ -4,12 +4,13 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
-use super::customer::{Customer, Handler, VanSlot};
+use super::customer::{Customer, Handler, check_frames};
 use super::customers::Customers;
 use super::delivery::Delivery;
 use super::error::{NodeError, Result, refuse_forked};
 use super::idle::Idle;
 use super::naming;
+use super::running::{NodeRef, NodeSlot, RunningNode, running};
 use super::settings::{Asked, Lookup, Settings};
 use super::shell::Shell;
 use super::sync::lock;
@@ -35,7 +36,9 @@ pub struct Postoffice {
     /// What the program says of the node.
     asked: Mutex<Asked>,
     customers: Arc<Customers>,
-    van: VanSlot,
+    van: RwLock<Option<Arc<Van>>>,
+    /// The same, for the customers.
+    node: NodeSlot,
     /// Held while the van is made or ended, so that customers that start at once share one van.
     lifecycle: Mutex<Option<Settings>>,
     on_failure: Arc<Mutex<Option<OnFailure>>>,
@@ -78,7 +81,8 @@ impl Postoffice {
             lookup,
             asked: Mutex::default(),
             customers: Arc::new(Customers::default()),
-            van: Arc::new(RwLock::new(None)),
+            van: RwLock::default(),
+            node: NodeSlot::default(),
             lifecycle: Mutex::new(None),
             on_failure: Arc::new(Mutex::new(None)),
             left: Mutex::default(),
@@ -113,7 +117,7 @@ impl Postoffice {
         refuse_forked()?;
         Customer::new(
             Arc::clone(&self.customers),
-            Arc::clone(&self.van),
+            Arc::clone(&self.node),
             app_id,
             customer_id,
             handler,
@@ -138,7 +142,9 @@ impl Postoffice {
         {
             customer.note_answer(meta);
         }
-        self.running()?.send_made(message)
+        let van = self.running()?;
+        check_frames(&message)?;
+        van.send_made(message)
     }
 
     /// Registers a customer; returns when the job is complete and, with `do_barrier`, all are in
@@ -197,6 +203,8 @@ impl Postoffice {
                 }
             }),
         )?;
+        let node: NodeRef = Arc::clone(&van) as _;
+        *self.node.write().unwrap_or_else(PoisonError::into_inner) = Some(node);
         *self.van.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&van));
         Ok(van)
     }
@@ -236,6 +244,7 @@ impl Postoffice {
         }
         let _lifecycle = lock(&self.lifecycle);
         let van = self.van.write().unwrap_or_else(PoisonError::into_inner).take();
+        self.node.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(van) = van {
             van.stop();
             self.customers.broadcast(&Delivery::Failed(NodeError::Stopped(
@@ -326,10 +335,7 @@ impl Postoffice {
     }
 
     fn running(&self) -> Result<Arc<Van>> {
-        refuse_forked()?;
-        self.van.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
-            NodeError::NotStarted("the node is not started, or was finalized".to_owned())
-        })
+        running(&self.van)
     }
 
     /// What this node knows of itself and of the job.

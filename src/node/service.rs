@@ -88,7 +88,7 @@ impl Shared {
             Delivery::NodeLost { id, reason } => self.node_lost(id, &reason),
             Delivery::CustomerLeft { id, customer_id } => {
                 // Nobody here waits for those who push to other nodes of this process.
-                let awaited = self.van().is_ok_and(|van| van.deals_with(id));
+                let awaited = self.node().is_ok_and(|node| node.deals_with(id));
                 if awaited && let Some(ledger) = &mut lock(&self.requests).ledger {
                     ledger.customer_left(id, customer_id);
                     self.left.store(true, Ordering::Relaxed);
@@ -168,12 +168,12 @@ impl Shared {
 
     /// A request goes to the application, or to the store in its place.
     pub(super) fn note_request(&self, message: &Message) {
-        let Ok(van) = self.van() else { return };
+        let Ok(node) = self.node() else { return };
         if let Some(ledger) = &mut lock(&self.requests).ledger {
             let keys = message.data.first().map_or(&[][..], |keys| keys);
             // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
             let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
-            ledger.received(&message.meta, key, van.now());
+            ledger.received(&message.meta, key, node.now());
         }
     }
 
@@ -213,8 +213,8 @@ impl Shared {
             match &mut state.flights {
                 None => state.requests.fail_node(id, reason),
                 Some(flights) => {
-                    if let Ok(van) = self.van() {
-                        flights.lost(van.now(), id);
+                    if let Ok(node) = self.node() {
+                        flights.lost(node.now(), id);
                     }
                     self.note_waits(&state);
                     state.end_commands(id)
@@ -264,18 +264,18 @@ impl Shared {
             return;
         }
         let stuck = lock(&self.requests).ledger.as_ref().map(Unanswered::stuck);
-        let (Some(stuck), Ok(van)) = (stuck, self.van()) else { return };
-        if van.policy().is_some_and(|policy| !policy.live.is_empty()) {
+        let (Some(stuck), Ok(node)) = (stuck, self.node()) else { return };
+        if node.policy().is_some_and(|policy| !policy.live.is_empty()) {
             return; // Rounds do not wait for those who left.
         }
         for Stuck { request, left } in stuck {
             let who = text::few(
-                left.iter().map(|(node, _)| van.with_cluster(|cluster, _| cluster.describe(*node))),
+                left.iter().map(|(id, _)| node.with_cluster(|cluster, _| cluster.describe(*id))),
             );
             let text = format!(
                 "{} left without the push of key {} that others wait for",
                 who,
-                local_key(request.key, van.settings().server_groups()),
+                local_key(request.key, node.settings().server_groups()),
             );
             log::write(Level::Error, &text);
             // A stock worker would take any answer for a success: it goes on waiting, as before.

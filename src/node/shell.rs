@@ -123,8 +123,8 @@ impl Shell {
             drop(store);
             return self.cannot_take(customer, serving, &message.meta, &error.to_string());
         }
-        if let Ok(van) = customer.van() {
-            store.hear(van.now(), &message.meta, &message.data);
+        if let Ok(node) = customer.node() {
+            store.hear(node.now(), &message.meta, &message.data);
         }
         let begin = Instant::now();
         let mut out = Outbound::default();
@@ -135,9 +135,9 @@ impl Shell {
         serving.busy.fetch_add(nanos, Ordering::Relaxed);
         serving.traffic.served(message.meta.sender, MessageKind::of(&message.meta), took);
         if serving.profiles.load(Ordering::Relaxed)
-            && let Ok(van) = customer.van()
+            && let Ok(node) = customer.node()
         {
-            let times = (van.now().saturating_sub(took), took);
+            let times = (node.now().saturating_sub(took), took);
             let event = served(serving, message, &out.answers, times);
             lock(&serving.profiler).served(event);
         }
@@ -162,14 +162,14 @@ impl Shell {
         if let Some(serving) = self.served.get() {
             return Ok(serving);
         }
-        let van = customer.van()?;
-        let settings = van.settings();
+        let node = customer.node()?;
+        let settings = node.settings();
         if self.has_application && !settings.native_store {
             self.handed_over.store(true, Ordering::Release);
         }
-        let rank = van.with_cluster(|cluster, _| pslite_core::wire::id_to_rank(cluster.me().id));
+        let rank = node.with_cluster(|cluster, _| pslite_core::wire::id_to_rank(cluster.me().id));
         let ranges = server_key_ranges(settings.num_servers);
-        let policy = van.policy();
+        let policy = node.policy();
         // One that joined has no range of its own.
         let first_key = usize::try_from(rank).ok().and_then(|rank| ranges.get(rank));
         let first_key = first_key.map_or(0, |range| range.begin);
@@ -177,20 +177,20 @@ impl Shell {
         let config = StoreConfig {
             workers,
             servers: settings.num_servers,
-            id: van.my_id(),
+            id: node.my_id(),
             deterministic: settings.deterministic,
-            elastic: van.is_elastic(),
+            elastic: node.is_elastic(),
             replicas: policy.as_ref().map_or(0, |policy| policy.replicas),
             part_bytes: PART_BYTES,
         };
         let mut store = Store::new(config);
-        if let Some(memory) = van.lent_memory() {
+        if let Some(memory) = node.lent_memory() {
             store.use_memory(Arc::new(Lending(memory)));
         }
         Ok(self.served.get_or_init(|| Serving {
             rank,
             first_key,
-            traffic: Arc::clone(van.traffic()),
+            traffic: Arc::clone(node.traffic()),
             store: Mutex::new(store),
             optimizer: Mutex::default(),
             profiler: Mutex::default(),
@@ -272,7 +272,7 @@ impl Shell {
     /// instead.
     fn refuse(&self, customer: &Shared, meta: &Meta, error: &str) -> Owner {
         log::write(Level::Error, error);
-        let told = customer.van().is_ok_and(|van| van.is_ours(meta.sender));
+        let told = customer.node().is_ok_and(|node| node.is_ours(meta.sender));
         if !told {
             (self.on_stop)(Err(error.to_owned()));
         }
@@ -299,7 +299,7 @@ impl Shell {
             return Owner::Application;
         }
         log::write(Level::Error, error);
-        if !customer.van().is_ok_and(|van| van.is_ours(request.sender)) {
+        if !customer.node().is_ok_and(|node| node.is_ours(request.sender)) {
             (self.on_stop)(Err(error.to_owned()));
         }
         let request = Meta { error: error.to_owned(), ..request.clone() };

@@ -14,10 +14,10 @@ mod setup;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::address;
 use super::customers::Customers;
@@ -25,17 +25,18 @@ use super::descriptors;
 use super::error::{NodeError, Result};
 use super::journal::Journal;
 use super::planning::{Measuring, Planning};
+use super::recipient::AtOnce;
+use super::running::{NodeState, RunningNode};
 use super::settings::Settings;
 use super::sink::PullLanding;
 use super::sync::lock;
 use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
-use pslite_core::wire::elastic::Word;
 use pslite_core::wire::{self, Message, NodeId, Role, SCHEDULER, id_to_rank};
-use pslite_observe::log::{self, Level, RateLimit};
-use pslite_observe::{MessageKind, Traffic};
+use pslite_observe::MessageKind;
+use pslite_observe::log::{self, Level};
 use pslite_transport::fork::{self, Life};
-use pslite_transport::native::{LentMemory, NativeTransport};
+use pslite_transport::native::{NativeIncoming, NativeTransport};
 use pslite_transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
 use receive::Detour;
 use setup::{cluster_config, journal, scheduler_node};
@@ -58,15 +59,13 @@ pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
 /// What every thread of a started node shares.
 pub(crate) struct Van {
     _life: Life,
-    settings: Settings,
+    state: NodeState,
     transport: ZmqTransport,
     core: Mutex<Core>,
     /// Signalled when a waiter of `core` may go on.
     changed: Condvar,
     customers: Arc<Customers>,
     resender: Option<Mutex<Resender>>,
-    started: Instant,
-    my_id: AtomicI32,
     /// Some peer is lost or the job failed: senders must look closer.
     trouble: AtomicBool,
     /// The job is complete.
@@ -77,14 +76,9 @@ pub(crate) struct Van {
     released: AtomicBool,
     stopping: AtomicBool,
     random: AtomicU64,
-    garbage: RateLimit,
     detour: Detour,
     on_failure: OnFailure,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Keys may move in this job.
-    elastic: AtomicBool,
-    /// The newest policy.
-    policy: Mutex<Option<Arc<Word>>>,
     /// What this node measures for the scheduler.
     measuring: Mutex<Option<Measuring>>,
     /// The scheduler's planner.
@@ -95,7 +89,6 @@ pub(crate) struct Van {
     /// Held while messages that cannot go there are sent over the stock wire, so that later ones
     /// follow.
     falling_back: Mutex<()>,
-    traffic: Arc<Traffic>,
     /// It was said that the metrics file cannot be written.
     metrics_failed: Mutex<bool>,
 }
@@ -165,34 +158,28 @@ impl Van {
             }),
             changed: Condvar::new(),
             customers,
-            started: Instant::now(),
-            my_id: AtomicI32::new(me.id),
             trouble: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             met: AtomicBool::new(false),
             released: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
-            garbage: RateLimit::new(Duration::from_secs(5)),
-            elastic: AtomicBool::new(false),
-            policy: Mutex::default(),
             measuring: Mutex::default(),
             planning: Mutex::default(),
             native: native.map(|(transport, _)| transport),
             detour: Detour::default(),
             native_detour: Detour::default(),
             falling_back: Mutex::default(),
-            traffic: Arc::new(Traffic::new(settings.num_workers, settings.num_servers)),
             metrics_failed: Mutex::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),
             transport,
-            settings,
+            state: NodeState::new(settings, me.id),
         });
         van.customers.set_bounded(true);
         if let Some(native) = &van.native {
             let customers = Arc::clone(&van.customers);
-            let is_worker = van.settings.role == Role::Worker;
+            let is_worker = van.state.settings.role == Role::Worker;
             native.set_sink(Arc::new(PullLanding { customers, is_worker }));
         }
         if me.role != Role::Scheduler {
@@ -204,7 +191,7 @@ impl Van {
             van.spawn("data", |van| van.receive_native())?;
         }
         van.spawn("clock", |van| van.keep_time())?;
-        if van.settings.metrics.is_some() {
+        if van.state.settings.metrics.is_some() {
             van.spawn("metrics", |van| van.keep_metrics())?;
         }
         log::write(Level::Verbose, &format!("{} listens on {}", me.role.name(), me.address()));
@@ -230,21 +217,15 @@ impl Van {
 
     /// Time since the van started: the clock of all state machines of this node.
     pub(crate) fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.state.now()
     }
 
-    /// What is counted about each peer.
-    pub(crate) const fn traffic(&self) -> &Arc<Traffic> {
-        &self.traffic
+    pub(crate) const fn settings(&self) -> &Settings {
+        &self.state.settings
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// My id, or [`EMPTY`] before the job is complete.
-    pub(crate) fn my_id(&self) -> NodeId {
-        self.my_id.load(Ordering::Relaxed)
+    fn my_id(&self) -> NodeId {
+        self.state.my_id()
     }
 
     /// True once the job is complete.
@@ -280,7 +261,7 @@ impl Van {
             }
             if core.cluster.is_ready() {
                 let rank = u32::try_from(id_to_rank(core.cluster.me().id)).unwrap_or(0);
-                fork::note_node(self.settings.role as u32, rank);
+                fork::note_node(self.state.settings.role as u32, rank);
                 return Ok(());
             }
             if self.stopping.load(Ordering::Relaxed) {
@@ -300,7 +281,7 @@ impl Van {
     }
 
     fn job_is_over(&self, why: &str) -> NodeError {
-        let Settings { root_host, root_port, .. } = &self.settings;
+        let Settings { root_host, root_port, .. } = &self.state.settings;
         NodeError::NotStarted(format!(
             "the job of this process is over: it left that at {root_host}:{root_port} together \
              with all other \
@@ -358,60 +339,27 @@ impl Van {
         );
     }
 
+    /// Sends a message that the application made.
+    ///
+    /// # Errors
+    /// As [`RunningNode::send`], or there is no such node.
+    pub(crate) fn send_made(&self, message: Message) -> Result<()> {
+        let to = message.meta.recver;
+        let known = self.with_cluster(|cluster, _| cluster.ids_of(to));
+        if known.is_none_or(|ids| ids != [to]) {
+            return Err(NodeError::Invalid(format!("{to} is no node of this job")));
+        }
+        self.send(message)
+    }
+
     /// Tells scheduler and servers that this customer sends no more requests.
     pub(crate) fn leaving(&self, customer_id: i32) {
         self.event(Event::Leaving { customer_id });
     }
 
-    /// Sends one message of a customer. A message to this node itself does not touch a socket.
-    ///
-    /// # Errors
-    /// The receiver is lost, or the node is stopped.
-    pub(crate) fn send(&self, mut message: Message) -> Result<()> {
-        let to = message.meta.recver;
-        let me = self.my_id();
-        message.meta.sender = me;
-        if self.trouble.load(Ordering::Acquire) {
-            self.check_peer(to)?;
-        }
-        if to == me {
-            // Not at once: the caller may hold locks that the customer's code needs.
-            let _ = self.dispatch(message, None);
-            return Ok(());
-        }
-        if let Some(native) = self.native.as_ref().filter(|native| native.is_connected(to))
-            && let Some(result) = self.post_native(native, to, &message)
-        {
-            return result;
-        }
-        if let Some(resender) = &self.resender {
-            let ours = self.is_ours(to);
-            self.wait_for_room(resender, to)?;
-            lock(resender).outgoing(self.now(), to, &mut message, ours);
-        }
-        self.post(to, &message, SendMode::Block)
-    }
-
     /// True if the node advertises that it is ours.
-    pub(crate) fn is_ours(&self, id: NodeId) -> bool {
+    fn is_ours(&self, id: NodeId) -> bool {
         lock(&self.core).cluster.is_ours(id)
-    }
-
-    /// True if what is sent to that node is kept until it confirms it, which may be after its next
-    /// request.
-    pub(crate) fn keeps_sent(&self, to: NodeId) -> bool {
-        self.resender.is_some()
-            || self.native.as_ref().is_some_and(|native| native.is_connected(to))
-    }
-
-    /// True if keys may move in this job.
-    pub(crate) fn is_elastic(&self) -> bool {
-        self.elastic.load(Ordering::Relaxed)
-    }
-
-    /// The newest word of the scheduler on places.
-    pub(crate) fn policy(&self) -> Option<Arc<Word>> {
-        lock(&self.policy).clone()
     }
 
     /// Back-pressure while the peer confirms nothing: what is unconfirmed is kept in memory.
@@ -441,15 +389,15 @@ impl Van {
             }
             self.transport.send(to, meta, &message.data, message.meta.priority, mode)
         })
-        .map(|bytes| self.traffic.sent(to, MessageKind::of(&message.meta), bytes))
+        .map(|bytes| self.state.traffic.sent(to, MessageKind::of(&message.meta), bytes))
         .map_err(|error| self.send_error(to, &error))
     }
 
     /// True for what BytePS's nodes send to a worker over the connection that the worker made: all
     /// but control and commands (zmq_van.h, `NonWorkerSendMsg`).
     fn goes_back(&self, to: NodeId, meta: &wire::Meta) -> bool {
-        self.settings.dialect.is_byteps()
-            && self.settings.role != Role::Worker
+        self.state.settings.dialect.is_byteps()
+            && self.state.settings.role != Role::Worker
             && wire::is_worker(to)
             && meta.control.is_none()
             && !meta.simple_app
@@ -470,15 +418,9 @@ impl Van {
         }
         META.with_borrow_mut(|meta| {
             meta.clear();
-            self.settings.dialect.encode(&message.meta, &message.data, meta);
+            self.state.settings.dialect.encode(&message.meta, &message.data, meta);
             send(meta)
         })
-    }
-
-    /// Memory that peers of this host may be lent; `None` if no data goes through shared memory
-    /// here.
-    pub(crate) fn lent_memory(&self) -> Option<LentMemory> {
-        self.native.as_ref()?.lent_memory()
     }
 
     fn send_error(&self, to: NodeId, error: &SendError) -> NodeError {
@@ -513,28 +455,6 @@ impl Van {
         self.with_cluster(|cluster, _| cluster.me().is_recovery)
     }
 
-    /// The server that a worker of this process asks for keys of that range: of the several in a
-    /// process the one that has the same place there as this node.
-    pub(crate) fn server_of(&self, range: usize) -> NodeId {
-        wire::server_id(range * self.settings.group_size + self.place_of(self.my_id()))
-    }
-
-    /// True if workers and servers at the places of the two, in their processes, ask and answer
-    /// each other.
-    pub(crate) fn deals_with(&self, id: NodeId) -> bool {
-        self.place_of(id) == self.place_of(self.my_id())
-    }
-
-    /// Which of the nodes of its process it is.
-    fn place_of(&self, id: NodeId) -> usize {
-        usize::try_from(id_to_rank(id)).unwrap_or(0) % self.settings.group_size
-    }
-
-    /// Why the job is over, if it is.
-    pub(crate) fn failure(&self) -> Option<NodeError> {
-        lock(&self.core).failure.as_ref().map(error_of)
-    }
-
     /// For a scheduler without an application: blocks until every node has come and gone.
     pub(crate) fn wait_for_end(&self) -> Result<()> {
         let mut core = lock(&self.core);
@@ -550,6 +470,58 @@ impl Van {
             }
             core = self.changed.wait_timeout(core, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+impl RunningNode for Van {
+    fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// A message to this node itself does not touch a socket.
+    fn send(&self, mut message: Message) -> Result<()> {
+        let to = message.meta.recver;
+        let me = self.my_id();
+        message.meta.sender = me;
+        if self.trouble.load(Ordering::Acquire) {
+            self.check_peer(to)?;
+        }
+        if to == me {
+            // Not at once: the caller may hold locks that the customer's code needs.
+            let _ = self.dispatch(message, None);
+            return Ok(());
+        }
+        if let Some(native) = self.native.as_ref().filter(|native| native.is_connected(to))
+            && let Some(result) = self.post_native(native, to, &message)
+        {
+            return result;
+        }
+        if let Some(resender) = &self.resender {
+            let ours = self.is_ours(to);
+            self.wait_for_room(resender, to)?;
+            lock(resender).outgoing(self.now(), to, &mut message, ours);
+        }
+        self.post(to, &message, SendMode::Block)
+    }
+
+    fn event(&self, event: Event) {
+        self.handle_event(event);
+    }
+
+    fn read_cluster(&self, read: &mut dyn FnMut(&Cluster, Duration)) {
+        self.with_cluster(read);
+    }
+
+    fn failure(&self) -> Option<NodeError> {
+        lock(&self.core).failure.as_ref().map(error_of)
+    }
+
+    fn native(&self) -> Option<&NativeTransport> {
+        self.native.as_ref()
+    }
+
+    fn sort(&self, incoming: NativeIncoming) -> Option<AtOnce> {
+        self.incoming(incoming)
     }
 }
 

@@ -4,16 +4,17 @@
 //! go into the queues of their customers. So no code of the application runs on his thread but the
 //! end of what he waits for, and while it runs, somebody else receives.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::customer::{Requests, Shared};
 use super::delivery::Delivery;
 use super::error::{NodeError, Result};
-use super::recipient::Recipient;
+use super::line::Turn;
+use super::recipient::{AtOnce, Recipient};
+use super::running::NodeRef;
 use super::sync::lock;
-use super::van::Van;
 use pslite_core::kv::State;
-use pslite_transport::native::{NativeTransport, Stay};
+use pslite_transport::native::{NativeIncoming, NativeTransport, Stay};
 
 /// Those who wait for requests of a customer.
 #[derive(Debug, Default)]
@@ -37,8 +38,9 @@ impl Shared {
                 }
                 requests.requests.tracker().waiting_count() == 1
             };
-            let van = self.van().ok();
-            let Some((van, native)) = van.as_ref().and_then(|van| Some((van, van.lets_receive()?)))
+            let node = self.node().ok();
+            let Some((node, native)) =
+                node.as_ref().and_then(|node| Some((node, node.lets_receive()?)))
             else {
                 return self.sleep(timestamp);
             };
@@ -46,7 +48,7 @@ impl Shared {
             if !stay.sits() {
                 return self.sleep(timestamp);
             }
-            self.receive(van, native, stay, timestamp);
+            self.receive(node, native, stay, timestamp);
         }
     }
 
@@ -64,7 +66,13 @@ impl Shared {
     }
 
     /// Receives until the request is over, or nearly so.
-    fn receive(&self, van: &Van, native: &NativeTransport, mut stay: Stay<'_>, timestamp: i32) {
+    fn receive(
+        &self,
+        node: &NodeRef,
+        native: &NativeTransport,
+        mut stay: Stay<'_>,
+        timestamp: i32,
+    ) {
         loop {
             {
                 // Whoever ends the request after this look sees that somebody must be called.
@@ -79,7 +87,7 @@ impl Shared {
                 Ok(None) => continue,
                 Err(_) => break, // The receiving thread meets it too, and says so.
             };
-            let Some((turn, item)) = van.answer_for(self, timestamp, incoming) else { continue };
+            let Some((turn, item)) = self.own_answer(node, timestamp, incoming) else { continue };
             stay.got = true;
             let is_end = {
                 let mut requests = lock(&self.requests);
@@ -98,6 +106,22 @@ impl Shared {
         lock(&self.requests).waiters.receives = false;
     }
 
+    /// The answer and the right to handle it, if this message is one to that request and its turn
+    /// has come. Anything else goes into the queue of its customer.
+    fn own_answer(
+        &self,
+        node: &NodeRef,
+        timestamp: i32,
+        incoming: NativeIncoming,
+    ) -> Option<(Turn<'_, Delivery>, Delivery)> {
+        let AtOnce { recipient: to, item } = node.sort(incoming)?;
+        if std::ptr::addr_eq(Arc::as_ptr(&to), self) && item.answers(timestamp) {
+            return self.line.offer(item.priority(), item);
+        }
+        to.line().push_with_room(item.priority(), item);
+        None
+    }
+
     /// Something ended: those who wait look again. Wakes nobody in vain, as each time costs a
     /// system call.
     pub(crate) fn tell_waiters(&self, requests: MutexGuard<'_, Requests>) {
@@ -106,8 +130,8 @@ impl Shared {
         if asleep > 0 {
             self.answered.notify_all();
         }
-        if receives && let Ok(van) = self.van() {
-            van.call_waiting();
+        if receives && let Ok(node) = self.node() {
+            node.call_waiting();
         }
     }
 }

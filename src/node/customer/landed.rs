@@ -25,8 +25,8 @@ impl Requests {
 impl Shared {
     /// So many bytes of pulled values did not land where they were wanted.
     pub(super) fn note_copied(&self, bytes: usize) {
-        if let Ok(van) = self.van() {
-            van.traffic().copied(bytes);
+        if let Ok(node) = self.node() {
+            node.traffic().copied(bytes);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A worker says for whom its oldest request has waited for long, ever more rarely. May touch the
-//! customer and the van.
+//! customer and the node.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(crate) struct OldestWatch {
 impl Shared {
     /// Says what the oldest request waits for, if that is long.
     pub(crate) fn report_oldest(&self) {
-        let Ok(van) = self.van() else { return };
-        let (now, limit) = (van.traffic().now(), van.settings().stall_report);
+        let Ok(node) = self.node() else { return };
+        let (now, limit) = (node.traffic().now(), node.settings().stall_report);
         let mut watch = lock(&self.oldest);
         if now < watch.next {
             return;
@@ -47,7 +47,7 @@ impl Shared {
         reminder.said(now);
         let named = missing.iter().take(NAMED_MAX);
         let mut whom: Vec<String> =
-            van.with_cluster(|cluster, _| named.map(|id| cluster.describe(*id)).collect());
+            node.with_cluster(|cluster, _| named.map(|id| cluster.describe(*id)).collect());
         if missing.len() > whom.len() {
             whom.push(format!("{} more", missing.len() - whom.len()));
         }

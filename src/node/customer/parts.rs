@@ -5,8 +5,8 @@
 use super::{CustomerHandle, Done, Request, Shared};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
+use crate::running::NodeRef;
 use crate::sync::lock;
-use crate::van::Van;
 use pslite_core::kv::Slices;
 use pslite_core::values::{KEY_SIZE, KvPairs};
 use pslite_core::wire::Message;
@@ -46,9 +46,9 @@ impl CustomerHandle {
         request: &Request,
         parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
-        let van = self.shared.van()?;
-        let slices = slices_of(van.settings().server_groups(), parts)?;
-        self.send_slices(&van, lock(&self.shared.requests), (timestamp, request), slices)
+        let node = self.shared.node()?;
+        let slices = slices_of(node.settings().server_groups(), parts)?;
+        self.send_slices(&node, lock(&self.shared.requests), (timestamp, request), slices)
     }
 
     /// Puts a message into this customer's queue, as if its sender had sent it.
@@ -73,39 +73,28 @@ impl Shared {
         let state = lock(&self.requests);
         let is_kv = state.value_size.is_some() || state.ledger.is_some();
         drop(state);
-        if is_kv && let Ok(van) = self.van() {
-            van.note_odd(message);
+        if is_kv && let Ok(node) = self.node() {
+            note_odd(&node, message);
         }
         is_kv
     }
 }
 
-impl Van {
-    /// Sends a message that the application made.
-    pub(crate) fn send_made(&self, message: Message) -> Result<()> {
-        check_frames(&message)?;
-        let to = message.meta.recver;
-        let known = self.with_cluster(|cluster, _| cluster.ids_of(to));
-        if known.is_none_or(|ids| ids != [to]) {
-            return Err(NodeError::Invalid(format!("{to} is no node of this job")));
-        }
-        self.send(message)
-    }
-
-    fn note_odd(&self, message: &Message) {
-        if let Some(total) = self.count_garbage() {
-            let text = format!(
-                "dropped a message from node {}: keys and values have 2 or 3 frames, and it has \
-                 {} ({total} so far)",
-                message.meta.sender,
-                message.data.len()
-            );
-            log::write(Level::Warning, &text);
-        }
+fn note_odd(node: &NodeRef, message: &Message) {
+    if let Some(total) = node.state().garbage.hit() {
+        let text = format!(
+            "dropped a message from node {}: keys and values have 2 or 3 frames, and it has \
+             {} ({total} so far)",
+            message.meta.sender,
+            message.data.len()
+        );
+        log::write(Level::Warning, &text);
     }
 }
 
-fn check_frames(message: &Message) -> Result<()> {
+/// # Errors
+/// There are more frames than the wires carry.
+pub(crate) fn check_frames(message: &Message) -> Result<()> {
     let frames = message.data.len();
     if frames > FRAMES_MAX {
         let text = format!("a message has at most {FRAMES_MAX} arrays, not {frames}");

@@ -5,9 +5,9 @@
 use super::{CustomerHandle, Shared, with_data};
 use crate::error::{NodeError, Result};
 use crate::movable::{KeyState, Movable};
+use crate::running::NodeRef;
 use crate::shell::{HAND_OVER, Shell};
 use crate::sync::lock;
-use crate::van::Van;
 use pslite_core::kv::Unanswered;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::{Meta, NodeId};
@@ -20,8 +20,8 @@ impl Shared {
         }
         let kv = self.watch_answer(request, kv);
         self.settle(request.sender, request);
-        let van = self.van()?;
-        if !request.error.is_empty() && !van.is_ours(request.sender) {
+        let node = self.node()?;
+        if !request.error.is_empty() && !node.is_ours(request.sender) {
             return Err(NodeError::Invalid(format!(
                 "node {} is a stock ps-lite and cannot be told of an error: {}",
                 request.sender, request.error
@@ -29,7 +29,7 @@ impl Shared {
         }
         let (mut meta, kv) = match self.movable() {
             None => (response_meta(request, self.app_id), kv),
-            Some(movable) => match movable.answered(self, &van, (request, kv)) {
+            Some(movable) => match movable.answered(self, &node, (request, kv)) {
                 None => return Ok(()),
                 Some((request, kv)) => (response_meta(&request, self.app_id), kv),
             },
@@ -37,7 +37,7 @@ impl Shared {
         // What the application says of its values, not what the asker said of its own.
         meta.value_type = request.value_type;
         meta.devices = request.devices;
-        van.send(with_data(meta, kv))
+        node.send(with_data(meta, kv))
     }
 
     /// The application sends an answer by itself.
@@ -54,8 +54,8 @@ impl Shared {
     }
 
     /// Answers a request that the application's handler did not get.
-    pub(crate) fn send_answer(&self, van: &Van, request: &Meta, kv: KvPairs) {
-        if let Err(error) = van.send(with_data(response_meta(request, self.app_id), kv)) {
+    pub(crate) fn send_answer(&self, node: &NodeRef, request: &Meta, kv: KvPairs) {
+        if let Err(error) = node.send(with_data(response_meta(request, self.app_id), kv)) {
             log::write(Level::Warning, &error.to_string());
         }
     }
@@ -75,7 +75,7 @@ impl Shared {
     pub(crate) fn decide_movable(&self) {
         let serves = || lock(&self.requests).ledger.is_some();
         if self.movable.get().is_none()
-            && self.van().is_ok_and(|van| van.settings().stateless)
+            && self.node().is_ok_and(|node| node.settings().stateless)
             && serves()
         {
             let _ = self.movable.set(Movable::unaware());

@@ -47,7 +47,7 @@ impl Shell {
 
     /// A worker's customer sends no more. Rounds that waited for it alone may end.
     pub(crate) fn customer_left(&self, customer: &Shared, node: NodeId, left: i32) {
-        if customer.van().is_ok_and(|van| van.is_elastic()) {
+        if customer.node().is_ok_and(|node| node.is_elastic()) {
             self.with_store(customer, |store, out| store.customer_left(node, left, out));
             self.claim_changes(customer);
         }
@@ -76,8 +76,8 @@ impl Shell {
     /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
     /// next tick.
     fn claim_news(&self, customer: &Shared, can_wait: bool) {
-        let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
-        if !van.is_elastic() {
+        let (Ok(node), Some(serving)) = (customer.node(), self.served.get()) else { return };
+        if !node.is_elastic() {
             return;
         }
         let mut said = lock(&serving.said);
@@ -85,7 +85,7 @@ impl Shell {
         if !Said::is_due(store.changes(), store.held(), can_wait) {
             return;
         }
-        // The policy that the store follows: the van may know a newer one, which waits for its turn
+        // The policy that the store follows: the node may know a newer one, which waits for its turn
         // here.
         let (epoch, News { claims, gone }) = (store.epoch(), store.news());
         let difference = said.tell(gone);
@@ -94,9 +94,9 @@ impl Shell {
     }
 
     fn say(&self, customer: &Shared, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
-        let Ok(van) = customer.van() else { return };
+        let Ok(node) = customer.node() else { return };
         let fixed = self.handed_over.load(Ordering::Acquire).then(|| HANDED_OVER.to_owned());
-        van.event(Event::Claims { epoch, claims, difference, fixed, opaque: false });
+        node.event(Event::Claims { epoch, claims, difference, fixed, opaque: false });
     }
 
     /// This server was emptied, or the job is over: whoever runs it ends.
@@ -154,7 +154,7 @@ pub(super) fn send(customer: &Shared, out: Outbound) {
 
 /// Sends another server something.
 pub(crate) fn send_transfer(customer: &Shared, outgoing: Outgoing) {
-    let Ok(van) = customer.van() else { return };
+    let Ok(node) = customer.node() else { return };
     let Outgoing { to, transfer, frames } = outgoing;
     let meta = Meta {
         app_id: customer.app_id,
@@ -168,7 +168,7 @@ pub(crate) fn send_transfer(customer: &Shared, outgoing: Outgoing) {
     };
     let message = Message { meta, data: frames.into_iter().collect() };
     // A server that is gone: the scheduler says what follows from that.
-    if let Err(error) = van.send(message) {
+    if let Err(error) = node.send(message) {
         log::write(Level::Verbose, &error.to_string());
     }
 }

@@ -1,5 +1,5 @@
 //! Says which round of a store has waited for long: to people ever more rarely, to the scheduler
-//! whenever that is another one. May touch the shell and the van.
+//! whenever that is another one. May touch the shell and the node.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,8 +33,8 @@ impl StallWatch {
 impl Shell {
     /// Says which round has waited for long. A store that is at work is asked the next time.
     pub(crate) fn report_stalls(&self, customer: &Shared) {
-        let (Ok(van), Some(serving)) = (customer.van(), self.served.get()) else { return };
-        let (now, mut watch) = (van.now(), lock(&serving.watch));
+        let (Ok(node), Some(serving)) = (customer.node(), self.served.get()) else { return };
+        let (now, mut watch) = (node.now(), lock(&serving.watch));
         if now < watch.next || self.handed_over.load(Ordering::Acquire) {
             return;
         }
@@ -44,7 +44,7 @@ impl Shell {
         watch.next = now.saturating_add(LOOK);
         if let Some(stall) = stall.as_ref().filter(|_| watch.reminder.is_due(now)) {
             watch.reminder.said(now);
-            let text = van.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));
+            let text = node.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));
             log::write(Level::Warning, &text);
         }
         let round = stall.as_ref().map(told);
@@ -52,7 +52,7 @@ impl Shell {
             watch.told.clone_from(&round);
             drop(watch);
             let waited = stall.map_or(0, |stall| stall.waited.as_millis() as u64);
-            van.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
+            node.event(Event::Stalled(round.map(|round| StalledRound { waited, ..round })));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::receive::Watch;
 use super::{TICK, Van};
+use crate::running::RunningNode;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_transport::zmq::{LinkEvent, SendMode};
@@ -35,7 +36,7 @@ impl Van {
             self.transport.flush();
             self.customers.tick_gates();
             self.customers.report_stalls();
-            if self.is_elastic() {
+            if self.state.is_elastic() {
                 self.customers.retry_waiting();
                 self.measure();
                 self.plan();

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::{Core, Van};
 use crate::delivery::Delivery;
 use crate::planning::{Measuring, Planning, Probe, Steps};
+use crate::running::RunningNode;
 use crate::sync::lock;
 use crate::threads;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
@@ -79,17 +80,17 @@ impl Van {
         let report = {
             let mut measuring = lock(&self.measuring);
             let measuring = measuring.get_or_insert_with(|| {
-                Measuring::new(self.my_id(), now, self.settings.probe_after)
+                Measuring::new(self.my_id(), now, self.state.settings.probe_after)
             });
             if let Some(native) = &self.native {
                 let samples: Vec<_> = native.take_rates().into();
-                measuring.received(self.started, &samples);
+                measuring.received(self.state.started, &samples);
                 measuring.look_at_idle(now, || native.senders_over_tcp());
                 measuring.look_at_sent(now, || sent(native));
-                if self.settings.role == Role::Server {
+                if self.state.settings.role == Role::Server {
                     measuring.look_at_work(now, threads::ran);
                 }
-                if self.settings.share_inflow && self.settings.role == Role::Server {
+                if self.state.settings.share_inflow && self.state.settings.role == Role::Server {
                     native.set_inflow(measuring.inflow(now).map_or(0, |rate| rate as u64));
                     native.set_outflow(measuring.outflow(now).map_or(0, |rate| rate as u64));
                 }
@@ -103,7 +104,7 @@ impl Van {
 
     /// The scheduler: orders what its planner wants to move. Called by the clock.
     pub(super) fn plan(&self) {
-        if self.settings.role != Role::Scheduler {
+        if self.state.settings.role != Role::Scheduler {
             return;
         }
         // The planner is locked within the core's lock, never the other way round.
@@ -114,7 +115,7 @@ impl Van {
             let planning = planning.get_or_insert_with(|| {
                 let replicas = core.cluster.policy().replicas;
                 let seed = self.random.load(Ordering::Relaxed);
-                let settings = &self.settings;
+                let settings = &self.state.settings;
                 let (ranks, probe_after) = (settings.num_servers, settings.probe_after);
                 Planning::new(settings.planning, replicas, ranks, seed, probe_after)
             });
@@ -148,7 +149,7 @@ impl Van {
         let names = servers.iter().map(|id| pslite_core::wire::id_to_rank(*id).to_string());
         let text = format!("policy {epoch}: servers {} serve", text::few(names));
         // The first one says nothing new, and the scheduler has said why.
-        let is_news = epoch > 1 && self.settings.role != Role::Scheduler;
+        let is_news = epoch > 1 && self.state.settings.role != Role::Scheduler;
         log::write(if is_news { Level::Info } else { Level::Verbose }, &text);
         lost.extend(&released);
         lost.extend(core.lost.keys().filter(|id| !servers.contains(id)));
@@ -171,11 +172,10 @@ impl Van {
             ..Word::default()
         };
         let word = Arc::new(word);
-        *lock(&self.policy) = Some(Arc::clone(&word));
         if let Some(measuring) = &mut *lock(&self.measuring) {
             measuring.switched();
         }
-        self.elastic.store(true, Ordering::Relaxed);
+        self.state.set_policy(Arc::clone(&word));
         self.customers.broadcast(&Delivery::Policy(word));
     }
 }

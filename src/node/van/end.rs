@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Van;
+use crate::running::RunningNode;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::wire::NodeId;

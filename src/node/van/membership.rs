@@ -17,7 +17,7 @@ use pslite_transport::zmq::{Endpoint, SendMode};
 impl Van {
     /// Feeds one event and applies what follows from it, in order, under the lock: sending control
     /// messages never blocks.
-    pub(crate) fn event(&self, event: Event) {
+    pub(super) fn handle_event(&self, event: Event) {
         let mut core = lock(&self.core);
         let failed_before = core.failure.is_some();
         let now = self.now();
@@ -111,13 +111,13 @@ impl Van {
     /// Sends without the lock's help: `post` would take it again to describe an error.
     fn post_control(&self, to: NodeId, message: &Message) {
         let mut meta = Vec::with_capacity(64);
-        self.settings.dialect.encode(&message.meta, &message.data, &mut meta);
+        self.state.settings.dialect.encode(&message.meta, &message.data, &mut meta);
         if log::enabled(Level::Trace) {
             log::write(Level::Trace, &format!("to {to}: {:?}", message.meta));
         }
         let priority = message.meta.priority;
         match self.transport.send(to, &meta, &message.data, priority, SendMode::Control) {
-            Ok(bytes) => self.traffic().sent(to, MessageKind::of(&message.meta), bytes),
+            Ok(bytes) => self.state.traffic.sent(to, MessageKind::of(&message.meta), bytes),
             Err(error) => {
                 log::write(Level::Verbose, &format!("no control message to node {to}: {error}"));
             }
@@ -126,7 +126,7 @@ impl Van {
 
     fn ready(&self, core: &mut Core) {
         let me = core.cluster.me().clone();
-        self.my_id.store(me.id, Ordering::Relaxed);
+        self.state.set_my_id(me.id);
         self.ready.store(true, Ordering::Relaxed);
         if let Some(resender) = &self.resender {
             lock(resender).set_my_id(me.id);
@@ -136,8 +136,8 @@ impl Van {
             &format!(
                 "this is {} of {} workers and {} servers after {:.1} ms{}",
                 me.describe(),
-                self.settings.num_workers,
-                self.settings.num_servers,
+                self.state.settings.num_workers,
+                self.state.settings.num_servers,
                 self.now().as_secs_f64() * 1e3,
                 if me.is_recovery { ", in place of one that died" } else { "" }
             ),
@@ -194,7 +194,7 @@ impl Van {
 
     /// Opens a connection; the text says why there is none.
     pub(super) fn try_connect(&self, node: &Node, identity: Option<NodeId>) -> Result<(), String> {
-        let endpoint = if self.settings.local {
+        let endpoint = if self.state.settings.local {
             Endpoint::Ipc { path: format!("/tmp/{}", node.port) }
         } else {
             Endpoint::Tcp { host: node.hostname.clone(), port: node.port as u16 }

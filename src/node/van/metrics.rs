@@ -23,7 +23,7 @@ impl Van {
             "{{\"time\":{time:.3},\"uptime\":{:.3},\"role\":\"{}\",\"rank\":{rank},\"pid\":{},\
              \"metrics\":{}}}",
             self.now().as_secs_f64(),
-            self.settings.role.name(),
+            self.state.settings.role.name(),
             std::process::id(),
             self.snapshot().json()
         )
@@ -31,10 +31,10 @@ impl Van {
 
     fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        self.traffic.read(&mut snapshot);
+        self.state.traffic.read(&mut snapshot);
         let queued = self.customers.queued() as u64;
         snapshot.add(Counted::Queued, &[], Value::Number(queued));
-        snapshot.add(Counted::Garbage, &[], Value::Number(self.garbage.total()));
+        snapshot.add(Counted::Garbage, &[], Value::Number(self.state.garbage.total()));
         for counters in self.transport.counters() {
             let name = peer_name(counters.peer);
             carried(&mut snapshot, &name, &counters);
@@ -52,7 +52,7 @@ impl Van {
 
     /// The thread that writes at the interval. The last line is written by [`Self::write_metrics`].
     pub(super) fn keep_metrics(self: &Arc<Self>) {
-        let Some(file) = &self.settings.metrics else { return };
+        let Some(file) = &self.state.settings.metrics else { return };
         let mut next = Instant::now() + file.interval;
         while !self.stopping.load(Ordering::Relaxed) {
             let now = Instant::now();
@@ -70,15 +70,18 @@ impl Van {
 
     /// Writes one line now, if a file is set.
     pub(super) fn write_metrics(&self) {
-        if let Some(file) = &self.settings.metrics {
+        if let Some(file) = &self.state.settings.metrics {
             self.append_metrics(file);
         }
     }
 
     fn append_metrics(&self, file: &MetricsFile) {
         let id = self.my_id();
-        let who =
-            if id == EMPTY { self.settings.role.name().to_owned() } else { my_name(self, id) };
+        let who = if id == EMPTY {
+            self.state.settings.role.name().to_owned()
+        } else {
+            my_name(self, id)
+        };
         let error = match file.append(&who, &self.metrics()) {
             Ok(()) => return,
             Err(error) => error,
@@ -93,7 +96,7 @@ impl Van {
 }
 
 fn my_name(van: &Van, id: i32) -> String {
-    match van.settings.role {
+    match van.state.settings.role {
         Role::Scheduler => Role::Scheduler.name().to_owned(),
         role => format!("{}{}", role.name(), pslite_core::wire::id_to_rank(id)),
     }

@@ -36,9 +36,9 @@ impl Van {
             return native.disconnect(node.id, Duration::ZERO);
         }
         let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
-        let between_servers = self.settings.role == Role::Server && node.role == Role::Server;
+        let between_servers = self.state.settings.role == Role::Server && node.role == Role::Server;
         let least = if between_servers { BETWEEN_SERVERS } else { 1 };
-        let connections = self.settings.connections.max(least);
+        let connections = self.state.settings.connections.max(least);
         if let Err(error) = native.connect(node.id, &endpoint, identity, connections) {
             native.disconnect(node.id, Duration::ZERO);
             let to = node.describe();
@@ -56,7 +56,7 @@ impl Van {
     fn class_of(&self, meta: &Meta) -> i32 {
         match meta.overtakes {
             true => FIRST,
-            false if self.settings.priority_van => meta.priority,
+            false if self.state.settings.priority_van => meta.priority,
             false => 0,
         }
     }
@@ -73,7 +73,7 @@ impl Van {
         });
         match sent {
             Ok(bytes) => {
-                self.traffic().sent(to, MessageKind::of(&message.meta), bytes);
+                self.state.traffic.sent(to, MessageKind::of(&message.meta), bytes);
                 Some(Ok(()))
             }
             Err(SendError::TakenBack) => {
@@ -82,31 +82,6 @@ impl Van {
                 None
             }
             Err(error) => Some(Err(self.send_error(to, &error))),
-        }
-    }
-
-    /// The native data plane, if threads that wait for an answer may receive there. Not where
-    /// priorities mean something, as then everything goes through the customers' queues.
-    pub(crate) fn lets_receive(&self) -> Option<&NativeTransport> {
-        self.native.as_ref().filter(|_| !self.settings.priority_van)
-    }
-
-    /// True if this node has the native data plane.
-    pub(crate) const fn has_native(&self) -> bool {
-        self.native.is_some()
-    }
-
-    /// More answers than one are under way: waiting threads alone do not see to them.
-    pub(crate) fn need_receiver(&self) {
-        if let Some(native) = &self.native {
-            native.need_receiver();
-        }
-    }
-
-    /// A thread that receives while it waits is to look whether it still has to wait.
-    pub(crate) fn call_waiting(&self) {
-        if let Some(native) = &self.native {
-            native.call_waiting();
         }
     }
 

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 use super::Van;
 use crate::delivery::Delivery;
-use crate::line::Turn;
-use crate::recipient::{AtOnce, Recipient};
+use crate::recipient::AtOnce;
+use crate::running::RunningNode;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::delivery::Verdict;
@@ -173,23 +173,6 @@ impl Van {
         }
     }
 
-    /// For a thread that waits for an answer of its customer's and receives in the place of
-    /// [`Self::receive_native`]: the answer and the right to handle it, if this message is one and
-    /// its turn has come. Anything else goes into the queue of its customer.
-    pub(crate) fn answer_for<'a>(
-        &self,
-        customer: &'a dyn Recipient,
-        timestamp: i32,
-        incoming: NativeIncoming,
-    ) -> Option<(Turn<'a, Delivery>, Delivery)> {
-        let AtOnce { recipient: to, item } = self.incoming(incoming)?;
-        if std::ptr::addr_eq(Arc::as_ptr(&to), customer) && item.answers(timestamp) {
-            return customer.line().offer(item.priority(), item);
-        }
-        to.line().push_with_room(item.priority(), item);
-        None
-    }
-
     /// Lets another thread receive if a customer's code has kept the one that did for too long.
     /// Called by the clock.
     pub(super) fn watch_detour(
@@ -222,24 +205,27 @@ impl Van {
     }
 
     /// Checks a message and handles it, as far as it is not for a customer.
-    fn incoming<A: Arrived>(&self, mut incoming: A) -> Option<AtOnce> {
+    pub(super) fn incoming<A: Arrived>(&self, mut incoming: A) -> Option<AtOnce> {
         let from = incoming.from();
-        let mut meta =
-            match incoming.frames().first().map(|frame| self.settings.dialect.decode(frame)) {
-                Some(Ok(_)) if incoming.is_oversized() => {
-                    return self.drop_garbage(&incoming, "too many frames");
-                }
-                Some(Ok(meta)) if meta.control.is_some() && !incoming.may_be_control() => {
-                    return self.drop_garbage(&incoming, "control on the way of data");
-                }
-                Some(Ok(meta)) => meta,
-                Some(Err(error)) => {
-                    let text = format!("{error}: does the sender have another PSLITE_WIRE?");
-                    return self.drop_garbage(&incoming, &text);
-                }
-                None => return self.drop_garbage(&incoming, "no frame"),
-            };
-        if self.settings.drop_percent > 0 && self.is_ready() && self.unlucky() {
+        let mut meta = match incoming
+            .frames()
+            .first()
+            .map(|frame| self.state.settings.dialect.decode(frame))
+        {
+            Some(Ok(_)) if incoming.is_oversized() => {
+                return self.drop_garbage(&incoming, "too many frames");
+            }
+            Some(Ok(meta)) if meta.control.is_some() && !incoming.may_be_control() => {
+                return self.drop_garbage(&incoming, "control on the way of data");
+            }
+            Some(Ok(meta)) => meta,
+            Some(Err(error)) => {
+                let text = format!("{error}: does the sender have another PSLITE_WIRE?");
+                return self.drop_garbage(&incoming, &text);
+            }
+            None => return self.drop_garbage(&incoming, "no frame"),
+        };
+        if self.state.settings.drop_percent > 0 && self.is_ready() && self.unlucky() {
             return None;
         }
         meta.sender = from.unwrap_or(EMPTY);
@@ -251,7 +237,7 @@ impl Van {
             return self.drop_garbage(&incoming, &reason);
         }
         let bytes = incoming.frames().iter().map(Bytes::len).sum();
-        self.traffic().received(meta.sender, MessageKind::of(&meta), bytes);
+        self.state.traffic.received(meta.sender, MessageKind::of(&meta), bytes);
         let data = incoming.frames().drain(1..).collect();
         let message = Message { meta, data };
         if incoming.may_be_control() && !self.accept(from, &message) {
@@ -281,7 +267,7 @@ impl Van {
     /// words.
     fn refuse(&self, from: Option<NodeId>, meta: &wire::Meta) -> Option<String> {
         let command = meta.control.as_ref().map(|control| control.command);
-        let is_scheduler = self.settings.role == Role::Scheduler;
+        let is_scheduler = self.state.settings.role == Role::Scheduler;
         let asks = |control: &&wire::Control| control.word.is_some() && is_scheduler;
         let by_operator = meta.control.as_deref().filter(asks).is_some();
         match from {
@@ -304,13 +290,8 @@ impl Van {
         }
     }
 
-    /// How many messages were dropped so far, if that is to be told now.
-    pub(crate) fn count_garbage(&self) -> Option<u64> {
-        self.garbage.hit()
-    }
-
     fn drop_garbage(&self, incoming: &dyn Arrived, reason: &str) -> Option<AtOnce> {
-        if let Some(total) = self.garbage.hit() {
+        if let Some(total) = self.state.garbage.hit() {
             let who = incoming
                 .from()
                 .map_or_else(|| "an unnamed node".to_owned(), |id| format!("node {id}"));
@@ -340,7 +321,7 @@ impl Van {
             });
         }
         // Workers have several customers per application, others one (van.cc:229).
-        let customer_id = if self.settings.role == Role::Worker {
+        let customer_id = if self.state.settings.role == Role::Worker {
             message.meta.customer_id
         } else {
             message.meta.app_id
@@ -357,7 +338,8 @@ impl Van {
         }
         // Commands may wait for other threads of the application, and priorities mean something
         // only to what waits in the queue: those take the customer's own thread.
-        let at_once = incoming.is_some() && !message.meta.simple_app && !self.settings.priority_van;
+        let at_once =
+            incoming.is_some() && !message.meta.simple_app && !self.state.settings.priority_van;
         let item = Delivery::Message(message);
         if at_once && let Some(recipient) = self.customers.get(key) {
             return Some(AtOnce { recipient, item });
@@ -371,7 +353,7 @@ impl Van {
     /// One throw of PS_DROP_MSG's dice.
     fn unlucky(&self) -> bool {
         let seed = self.random.fetch_add(random::STRIDE, Ordering::Relaxed);
-        Random::new(seed).percent(self.settings.drop_percent)
+        Random::new(seed).percent(self.state.settings.drop_percent)
     }
 }
 

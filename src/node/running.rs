@@ -1,0 +1,224 @@
+//! The running node as its customers know it: what it is told and counts (`NodeState`), how they
+//! send, and what they ask and tell the membership (`RunningNode`). The van is one; a test may be
+//! another. Names settings, state machines of `core` and the native transport; no van and no
+//! customer.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::error::{NodeError, Result, refuse_forked};
+use super::recipient::AtOnce;
+use super::settings::Settings;
+use super::sync::lock;
+use pslite_core::cluster::{Cluster, Event};
+use pslite_core::wire::elastic::Word;
+use pslite_core::wire::{self, Message, NodeId, id_to_rank};
+use pslite_observe::Traffic;
+use pslite_observe::log::RateLimit;
+use pslite_transport::native::{LentMemory, NativeIncoming, NativeTransport};
+
+/// What a customer needs of the node that it is in.
+pub(crate) trait RunningNode: Send + Sync {
+    /// What is known without asking anybody.
+    fn state(&self) -> &NodeState;
+
+    /// Sends one message of a customer.
+    ///
+    /// # Errors
+    /// The receiver is lost, or the node is stopped.
+    fn send(&self, message: Message) -> Result<()>;
+
+    /// Tells the membership something.
+    fn event(&self, event: Event);
+
+    /// Runs `read` once on the membership; the time is the node's.
+    fn read_cluster(&self, read: &mut dyn FnMut(&Cluster, Duration));
+
+    /// Why the job is over, if it is.
+    fn failure(&self) -> Option<NodeError>;
+
+    /// The native data plane, if this node has one.
+    fn native(&self) -> Option<&NativeTransport>;
+
+    /// Sorts what a thread received while it waits: what is for a customer comes back, with the
+    /// customer.
+    fn sort(&self, incoming: NativeIncoming) -> Option<AtOnce>;
+}
+
+/// The node that a customer is in.
+pub(crate) type NodeRef = Arc<dyn RunningNode>;
+
+/// Where it is found, if it runs.
+pub(crate) type NodeSlot = Arc<RwLock<Option<NodeRef>>>;
+
+/// The node in that slot.
+///
+/// # Errors
+/// It is not started, or was finalized, or this process is a fork of the one that has it.
+pub(crate) fn running<N: ?Sized>(slot: &RwLock<Option<Arc<N>>>) -> Result<Arc<N>> {
+    refuse_forked()?;
+    slot.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
+        NodeError::NotStarted("the node is not started, or was finalized".to_owned())
+    })
+}
+
+/// What all of a started node may read at any time.
+pub(crate) struct NodeState {
+    pub(crate) settings: Settings,
+    pub(crate) traffic: Arc<Traffic>,
+    /// Messages that were dropped.
+    pub(crate) garbage: RateLimit,
+    pub(crate) started: Instant,
+    my_id: AtomicI32,
+    /// Keys may move in this job.
+    elastic: AtomicBool,
+    /// The newest policy.
+    policy: Mutex<Option<Arc<Word>>>,
+}
+
+impl NodeState {
+    /// Of a node that starts now, and has that id so far.
+    pub(crate) fn new(settings: Settings, my_id: NodeId) -> Self {
+        Self {
+            traffic: Arc::new(Traffic::new(settings.num_workers, settings.num_servers)),
+            garbage: RateLimit::new(Duration::from_secs(5)),
+            started: Instant::now(),
+            my_id: AtomicI32::new(my_id),
+            elastic: AtomicBool::new(false),
+            policy: Mutex::default(),
+            settings,
+        }
+    }
+
+    /// Time since the start: the clock of all state machines of this node.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// My id, or [`wire::EMPTY`] before the job is complete.
+    pub(crate) fn my_id(&self) -> NodeId {
+        self.my_id.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_my_id(&self, id: NodeId) {
+        self.my_id.store(id, Ordering::Relaxed);
+    }
+
+    /// True if keys may move in this job.
+    pub(crate) fn is_elastic(&self) -> bool {
+        self.elastic.load(Ordering::Relaxed)
+    }
+
+    /// The newest word of the scheduler on places.
+    pub(crate) fn policy(&self) -> Option<Arc<Word>> {
+        lock(&self.policy).clone()
+    }
+
+    /// A policy has come: from now on keys may move.
+    pub(crate) fn set_policy(&self, word: Arc<Word>) {
+        *lock(&self.policy) = Some(word);
+        self.elastic.store(true, Ordering::Relaxed);
+    }
+
+    /// The server that a worker of this process asks for keys of that range: of the several in a
+    /// process the one that has the same place there as this node.
+    pub(crate) fn server_of(&self, range: usize) -> NodeId {
+        wire::server_id(range * self.settings.group_size + self.place_of(self.my_id()))
+    }
+
+    /// True if workers and servers at the places of the two, in their processes, ask and answer
+    /// each other.
+    pub(crate) fn deals_with(&self, id: NodeId) -> bool {
+        self.place_of(id) == self.place_of(self.my_id())
+    }
+
+    /// Which of the nodes of its process it is.
+    fn place_of(&self, id: NodeId) -> usize {
+        usize::try_from(id_to_rank(id)).unwrap_or(0) % self.settings.group_size
+    }
+}
+
+/// What follows from the few calls above. Each costs one of them at most.
+impl dyn RunningNode + '_ {
+    pub(crate) fn now(&self) -> Duration {
+        self.state().now()
+    }
+
+    pub(crate) fn my_id(&self) -> NodeId {
+        self.state().my_id()
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.state().settings
+    }
+
+    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
+        &self.state().traffic
+    }
+
+    pub(crate) fn is_elastic(&self) -> bool {
+        self.state().is_elastic()
+    }
+
+    pub(crate) fn policy(&self) -> Option<Arc<Word>> {
+        self.state().policy()
+    }
+
+    pub(crate) fn server_of(&self, range: usize) -> NodeId {
+        self.state().server_of(range)
+    }
+
+    pub(crate) fn deals_with(&self, id: NodeId) -> bool {
+        self.state().deals_with(id)
+    }
+
+    /// Runs `read` on the membership.
+    pub(crate) fn with_cluster<T: Default>(&self, read: impl FnOnce(&Cluster, Duration) -> T) -> T {
+        let (mut read, mut result) = (Some(read), T::default());
+        self.read_cluster(&mut |cluster, now| {
+            if let Some(read) = read.take() {
+                result = read(cluster, now);
+            }
+        });
+        result
+    }
+
+    /// True if the node advertises that it is ours.
+    pub(crate) fn is_ours(&self, id: NodeId) -> bool {
+        self.with_cluster(|cluster, _| cluster.is_ours(id))
+    }
+
+    /// True if what is sent to that node is kept until it confirms it, which may be after its next
+    /// request.
+    pub(crate) fn keeps_sent(&self, to: NodeId) -> bool {
+        self.settings().resend.is_some()
+            || self.native().is_some_and(|native| native.is_connected(to))
+    }
+
+    /// The native data plane, if threads that wait for an answer may receive there. Not where
+    /// priorities mean something, as then everything goes through the customers' queues.
+    pub(crate) fn lets_receive(&self) -> Option<&NativeTransport> {
+        self.native().filter(|_| !self.settings().priority_van)
+    }
+
+    /// More answers than one are under way: waiting threads alone do not see to them.
+    pub(crate) fn need_receiver(&self) {
+        if let Some(native) = self.native() {
+            native.need_receiver();
+        }
+    }
+
+    /// A thread that receives while it waits is to look whether it still has to wait.
+    pub(crate) fn call_waiting(&self) {
+        if let Some(native) = self.native() {
+            native.call_waiting();
+        }
+    }
+
+    /// Memory that peers of this host may be lent; `None` if no data goes through shared memory
+    /// here.
+    pub(crate) fn lent_memory(&self) -> Option<LentMemory> {
+        self.native()?.lent_memory()
+    }
+}
