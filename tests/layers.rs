@@ -6,16 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("random", &[]),
     ("fifo", &[]),
+    ("invariant", &[]),
     ("text", &[]),
     ("wire", &[]),
-    ("values", &["wire"]),
-    ("cluster", &["text", "wire"]),
-    ("kv", &["wire", "values"]),
+    ("values", &["wire", "invariant"]),
+    ("cluster", &["text", "wire", "invariant"]),
+    ("kv", &["wire", "values", "invariant"]),
     ("delivery", &["wire"]),
-    ("store", &["wire", "values"]),
+    ("store", &["wire", "values", "invariant"]),
     ("placement", &["text", "wire"]),
 ];
 

@@ -2,7 +2,8 @@
 //!
 //! Rooms, from the bottom up (an arrow between rooms points down only; `docs/design.md`):
 //!
-//! - `random` (numbers that a seed decides) and `fifo` (a queue by priority) know nothing of a job;
+//! - `random` (numbers that a seed decides), `fifo` (a queue by priority) and `invariant` (promises
+//!   as code) know nothing of a job;
 //! - `wire` knows bytes, `values` what keys and values are made of and how they are summed;
 //! - `cluster`, `kv`, `delivery`, `store` and `placement` are state machines beside each other.
 //!
@@ -13,6 +14,7 @@
 pub mod cluster;
 pub mod delivery;
 pub mod fifo;
+pub mod invariant;
 pub mod kv;
 pub mod placement;
 pub mod random;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 
 use super::claims::is_sound;
+use crate::invariant::{Valid, require};
 use crate::wire::elastic::{Claim, Holding};
 use crate::wire::{Key, NodeId};
 
@@ -120,6 +121,39 @@ impl AllClaimed {
             }
         }
         Self { servers, who }
+    }
+
+    /// Who claims what of a key, and who gives to whom, are what a walk over all claims finds.
+    ///
+    /// # Errors
+    /// The first one that is not.
+    pub fn validate(&self) -> Valid {
+        for (server, claimed) in &self.servers {
+            let mut leaving: BTreeMap<NodeId, usize> = BTreeMap::new();
+            for to in claimed.iter().filter_map(receiver) {
+                *leaving.entry(to).or_default() += 1;
+            }
+            require(leaving == claimed.leaving, || {
+                let counted = &claimed.leaving;
+                format!("{server} gives {leaving:?} away, and {counted:?} are counted")
+            })?;
+            let not = claimed.keys.keys().find(|key| {
+                let who = self.who.get(key);
+                who.is_none_or(|who| who.binary_search(server).is_err())
+            });
+            require(not.is_none(), || format!("{server} claims key {not:?}, and is not listed"))?;
+        }
+        let walked: usize = self.servers.values().map(|claimed| claimed.keys.len()).sum();
+        let listed: usize = self.who.values().map(SmallVec::len).sum();
+        require(walked == listed, || {
+            format!("servers claim {walked} times something of a key, and {listed} are listed")
+        })
+    }
+
+    /// A key is listed that nobody claims, for the test of [`Self::validate`].
+    #[cfg(test)]
+    pub(super) fn spoil(&mut self) {
+        note(&mut self.who, Key::MAX, 8, true);
     }
 
     /// By server.

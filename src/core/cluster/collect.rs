@@ -39,6 +39,20 @@ pub(super) struct Collection {
     pub(super) again: bool,
 }
 
+impl Collection {
+    /// True if that server was asked.
+    pub(super) fn asked(&self, id: &NodeId) -> bool {
+        self.asked.contains(id)
+    }
+
+    /// True if some server that was asked has not answered. Nobody else's answer is taken.
+    pub(super) fn waits(&self) -> bool {
+        // Most answers leave others to be waited for.
+        self.answers.len() < self.asked.len()
+            || self.asked.iter().any(|id| !self.answers.contains_key(id))
+    }
+}
+
 /// What a word about claims leads to.
 enum Taking {
     /// Nothing, or no more than that a collection may end.
@@ -202,6 +216,7 @@ impl Cluster {
         books.pieces.extend(placed);
         self.note_tenures(changed, out);
         self.forget_done_orders(Some(keys), out);
+        self.look_at(keys);
     }
 
     /// Where all pieces are from now on; `epoch` is that of the policy that says so, if one does.
@@ -212,6 +227,7 @@ impl Cluster {
         books.pieces = pieces;
         books.pieces_number += 1;
         self.note_tenures(changed, out);
+        self.look_at(self.elastic.books.pieces.keys());
     }
 
     fn note_tenures(&mut self, changed: Tenures, out: &mut Vec<Action>) {
@@ -302,11 +318,8 @@ impl Cluster {
     /// Does what can be done now: ends the collection if all have answered, else looks whether a
     /// server is ready to join or to leave.
     pub(super) fn go_on(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let complete = self.elastic.books.collection.as_ref().is_some_and(|collection| {
-            // Nobody else's answer is taken. Most answers leave others to be waited for.
-            collection.answers.len() >= collection.asked.len()
-                && collection.asked.iter().all(|id| collection.answers.contains_key(id))
-        });
+        let collection = self.elastic.books.collection.as_ref();
+        let complete = collection.is_some_and(|collection| !collection.waits());
         if complete && let Some(collection) = self.elastic.books.collection.take() {
             return self.decide(now, collection, out);
         }

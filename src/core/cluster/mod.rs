@@ -6,7 +6,7 @@
 //! barriers, `liveness` notices death, `recovery` replaces the dead. If all nodes are ours, servers
 //! come and go (`elastic`, `docs/elastic.md`): the scheduler makes policies (`policy`) from what
 //! servers claim (`collect`, `claims`), gives `orders`, lets servers in (`join`) and out (`drain`),
-//! goes on without `workers` where it may, and keeps a `journal`.
+//! goes on without `workers` where it may, and keeps a `journal`. `validate` is what it promises.
 
 mod barrier;
 mod circle;
@@ -36,6 +36,7 @@ pub mod tenures;
 #[cfg(test)]
 mod tests;
 mod types;
+mod validate;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,6 +152,11 @@ impl Cluster {
 
     /// Takes one event in; what is to be done goes to `out`, in order.
     pub fn handle(&mut self, now: Duration, event: Event, out: &mut Vec<Action>) {
+        self.take(now, event, out);
+        self.look();
+    }
+
+    fn take(&mut self, now: Duration, event: Event, out: &mut Vec<Action>) {
         match event {
             Event::Start => {
                 self.go_on_with_job(now, out);

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::journal::{KeyOrders, Ordered};
+use crate::invariant::{Valid, disjoint, require};
 use crate::wire::elastic::{Claim, Holding, Order};
 use crate::wire::{Key, NodeId};
 
@@ -195,6 +196,44 @@ impl OrderBook {
             }
         }
         changed
+    }
+
+    /// Orders that stand for one key are about different elements, none was replaced later than
+    /// `epoch`, and the counters are what a walk over all finds.
+    pub(super) fn validate(&self, epoch: u64) -> Valid {
+        let (mut open, mut replaced) = (0, 0);
+        let mut receivers: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for (key, of_key) in &self.keys {
+            let named = |broken: String| format!("orders about key {key}: {broken}");
+            let mut ranges: Vec<(u64, u64)> =
+                of_key.open.iter().map(|(_, order)| (order.from, order.to)).collect();
+            ranges.sort_unstable();
+            disjoint(ranges, u64::MAX).map_err(named)?;
+            let later = of_key.replaced.iter().find(|known| known.epoch > epoch);
+            require(later.is_none(), || named(format!("{later:?} is of a policy to come")))?;
+            require(of_key.all().all(|(_, order)| order.key == *key), || {
+                named("one is about another key".to_owned())
+            })?;
+            (open, replaced) = (open + of_key.open.len(), replaced + of_key.replaced.len());
+            for (_, order) in of_key.all() {
+                *receivers.entry(order.owner).or_default() += 1;
+            }
+            require(of_key.all().next().is_some(), || named("there are none".to_owned()))?;
+        }
+        let counted = (self.open, self.replaced);
+        require((open, replaced) == counted && receivers == self.receivers, || {
+            format!(
+                "{open} orders stand, {replaced} were replaced, by receiver {receivers:?}; counted \
+                 are {counted:?}, {:?}",
+                self.receivers
+            )
+        })
+    }
+
+    /// One more is counted than there is, for the test of [`Self::validate`].
+    #[cfg(test)]
+    pub(super) const fn spoil(&mut self) {
+        self.open += 1;
     }
 
     fn set(&mut self, key: Key, now: OfKey) {

@@ -45,6 +45,11 @@ impl PullAssembly {
         self.parts.push((part, more));
     }
 
+    /// How many answers are here.
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Checks and orders the parts.
     ///
     /// # Errors

@@ -2,13 +2,14 @@
 //! be, until it is answered (`docs/elastic.md`, "A request").
 //!
 //! Pure. A request is cut by rank first (`slicer`); what is here is one *slice* of it, about one
-//! wire key. Who owns a part and which way it goes there are two things (`part`). May touch
-//! `routes` and `wire` types. Whoever owns this sends what it is given, and feeds the tracker once
-//! a slice is answered as a whole.
+//! wire key. Who owns a part and which way it goes there are two things (`part`). What all of this
+//! promises is in `validate`. May touch `routes`, `invariant` and `wire` types. Whoever owns this
+//! sends what it is given, and feeds the tracker once a slice is answered as a whole.
 
 mod life;
 mod order;
 mod part;
+mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -150,6 +151,18 @@ impl Flights {
     pub fn begin(
         &mut self,
         now: Duration,
+        slice: Slice,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), KvError> {
+        let timestamp = slice.meta.timestamp;
+        let begun = self.begin_slice(now, slice, out);
+        self.look_at(timestamp);
+        begun
+    }
+
+    fn begin_slice(
+        &mut self,
+        now: Duration,
         mut slice: Slice,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
@@ -202,6 +215,19 @@ impl Flights {
     /// # Errors
     /// The values of a part that has to go elsewhere do not fit the key's pieces.
     pub fn answered(
+        &mut self,
+        now: Duration,
+        (timestamp, from): (i32, NodeId),
+        placed: Option<&Placed>,
+        brought: (KvPairs, bool),
+        out: &mut Vec<Outgoing>,
+    ) -> Result<Answered, KvError> {
+        let answered = self.take_answer(now, (timestamp, from), placed, brought, out);
+        self.look_at(timestamp);
+        answered
+    }
+
+    fn take_answer(
         &mut self,
         now: Duration,
         (timestamp, from): (i32, NodeId),
@@ -317,6 +343,7 @@ impl Flights {
         let all = self.names.range((timestamp, 0)..=(timestamp, u32::MAX));
         let numbers: Vec<u64> = all.map(|(_, number)| *number).collect();
         numbers.into_iter().for_each(|number| drop(self.end(number)));
+        self.look_at(timestamp);
     }
 
     /// A server is dead or released: what was sent to it waits for news of where to send it.
@@ -328,6 +355,7 @@ impl Flights {
                 self.waiting.insert(*number);
             }
         }
+        self.look_at_all();
     }
 
     /// A new policy: what waits is cut anew and sent.
@@ -346,7 +374,9 @@ impl Flights {
             self.lost(now, *server);
         }
         self.place_waiting(now);
-        self.retry(now, out)
+        let sent = self.retry(now, out);
+        self.look_at_all();
+        sent
     }
 
     /// Cuts anew what waits.

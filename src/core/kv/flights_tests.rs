@@ -55,8 +55,9 @@ fn begin(flights: &mut Flights, slice: Slice) -> Vec<Outgoing> {
     out
 }
 
-/// The set of those that wait is what a walk over all would find.
+/// All that is promised holds; and the set of those that wait is what a walk over all would find.
 fn check(flights: &Flights) {
+    assert_eq!(flights.validate(), Ok(()));
     let all = flights.open.iter().filter(|(_, flight)| flight.parts.iter().any(Part::waits));
     let all: Vec<u64> = all.map(|(number, _)| *number).collect();
     assert_eq!(flights.waiting.iter().copied().collect::<Vec<_>>(), all);
@@ -335,6 +336,7 @@ fn a_key_without_an_element_is_found_again() {
 
 /// Where a part that is under way belongs, and whom it was given to, are two things.
 fn send_by(flights: &mut Flights, timestamp: i32, at: usize, next: NodeId) {
+    flights.known.insert(next);
     let number = flights.names[&(timestamp, 0)];
     let part = &mut flights.open.get_mut(&number).unwrap().parts[at];
     assert!(part.sent().is_some());
@@ -446,4 +448,53 @@ fn what_fits_no_piece_waits_until_its_request_is_ended() {
     assert!(flights.waits());
     flights.forget(1);
     assert!(!flights.waits());
+}
+
+/// Something that no rule leads to is named.
+#[test]
+fn what_is_wrong_is_named() {
+    type Spoil = fn(&mut Flights);
+    fn part(flights: &mut Flights) -> &mut Part {
+        &mut flights.open.get_mut(&1).unwrap().parts[0]
+    }
+    let all: [(Spoil, &str); 11] = [
+        (|flights| _ = flights.waiting.insert(1), "a part of it waits: false"),
+        (|flights| part(flights).state = State::Waiting(NOW), "a part of it waits: true"),
+        (|flights| flights.names.clear(), "its name is that of None"),
+        (|flights| _ = flights.names.insert((1, 0), 5), "its name is that of Some(5)"),
+        (|flights| _ = flights.names.insert((2, 0), 1), "2 slices have names, and 1 are open"),
+        (|flights| flights.next = 1, "0 of 1 slices wait; the next one is 1"),
+        (|flights| flights.order.remove(7, 1), "none of the open ones of its key"),
+        (|flights| flights.order.add(9, 4), "pushes of 1 keys are open, listed are 2"),
+        (|flights| part(flights).to = 3, "the part 4..8 does not begin at 3"),
+        (|flights| _ = flights.lost.insert(B), "4..8 is at 10, which is lost or unknown"),
+        (
+            |flights| {
+                let parts = &mut flights.open.get_mut(&1).unwrap().parts;
+                parts.iter_mut().for_each(|part| part.state = State::Done(Bytes::new()));
+            },
+            "all 2 parts of it are answered",
+        ),
+    ];
+    for (spoil, text) in all {
+        let mut flights = halves();
+        begin(&mut flights, slice(1, true, b"abcdefgh"));
+        spoil(&mut flights);
+        let found = flights.validate().expect_err(text);
+        assert!(found.contains(text), "{found}, not {text}");
+    }
+}
+
+/// A debug build stops at the entry after which something is wrong.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "a broken invariant: slice 1, (1, 0)")]
+fn a_debug_build_looks_at_what_an_entry_touched() {
+    let mut flights = halves();
+    let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    flights.open.get_mut(&1).unwrap().parts[0].to = 3;
+    let mut more = Vec::new();
+    let who = (1, out[1].meta.recver);
+    let brought = (KvPairs::default(), false);
+    let _ = flights.answered(NOW, who, Some(placed(&out[1])), brought, &mut more);
 }

@@ -1,10 +1,11 @@
 //! Where the parts of all keys are, as far as one worker knows, and where new ones go
 //! (`docs/elastic.md`).
 //!
-//! Pure. May touch `wire` types and [`KeyRoutes`] only.
+//! Pure. May touch `wire` types, [`KeyRoutes`] and `invariant` only.
 
 use std::collections::BTreeMap;
 
+use crate::invariant::Valid;
 use crate::values::KeyRoutes;
 use crate::wire::elastic::{Route, Word};
 use crate::wire::{Key, NodeId};
@@ -40,6 +41,16 @@ impl Routes {
     #[must_use]
     pub fn of(&self, key: Key) -> Option<&KeyRoutes> {
         self.keys.get(&key)
+    }
+
+    /// The routes of each key are in order and apart.
+    ///
+    /// # Errors
+    /// The first ones that are not.
+    pub fn validate(&self) -> Valid {
+        self.keys.iter().try_for_each(|(key, routes)| {
+            routes.validate().map_err(|broken| format!("routes of key {key}: {broken}"))
+        })
     }
 
     /// Takes routes of a key in. False if nothing changed.

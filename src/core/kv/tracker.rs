@@ -5,6 +5,7 @@
 //! it forgets what is finished, knows *who* answered (so a duplicate counts once and a lost node
 //! fails its requests), and is done when enough have answered instead of when exactly as many.
 
+use crate::invariant::{Valid, require};
 use crate::wire::NodeId;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -388,6 +389,40 @@ impl Tracker {
         let responders = self.in_flight.get(&ts).map(|request| request.responders.as_slice());
         let open = responders.unwrap_or_default().iter().filter(|r| !r.answered);
         open.map(|r| r.node).collect()
+    }
+
+    /// What is in flight waits for somebody, or for its callback; answers are counted once; of each
+    /// request one failure is known.
+    ///
+    /// # Errors
+    /// The first request of which that does not hold.
+    pub fn validate(&self) -> Valid {
+        for (timestamp, request) in &self.in_flight {
+            let named = |broken: &str| format!("request {timestamp}: {broken}: {request:?}");
+            let answered = request.responders.iter().filter(|r| r.answered).count();
+            require(answered as i32 <= request.received, || {
+                named("fewer answers are counted than came")
+            })?;
+            require(request.responders.is_sorted_by_key(|responder| responder.node), || {
+                named("those that were asked are not in order")
+            })?;
+            require(!request.is_answered() || request.settled.is_some(), || {
+                named("nothing is awaited, and it is in flight")
+            })?;
+            require(request.settled.is_none() || request.held, || {
+                named("it awaits a callback that it has not")
+            })?;
+        }
+        let apart = self.failed.iter().zip(self.failed.iter().skip(1));
+        for ((first, run), (next, _)) in apart {
+            require(first <= &run.last && run.last < *next, || {
+                format!("the failures {first}..={} and {next} overlap", run.last)
+            })?;
+        }
+        let kept = (self.failed.len(), self.responses.len());
+        require(kept.0 <= FAILED_RUNS_KEPT && kept.1 <= RESPONSES_KEPT, || {
+            format!("more failures and counts are kept than may be: {kept:?}")
+        })
     }
 
     fn remember_responses(&mut self, ts: i32, responses: i32) {

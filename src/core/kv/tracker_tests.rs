@@ -245,3 +245,28 @@ fn the_oldest_request_is_one_that_was_sent_and_waits() {
     tracker.response(all[1], 8);
     assert_eq!(tracker.oldest_asked(), Some((all[2], 2 * second)), "its callback runs");
 }
+
+#[test]
+fn what_is_wrong_is_named() {
+    type Spoil = fn(&mut Request);
+    let all: [(Spoil, &str); 4] = [
+        (|request| request.received = 0, "fewer answers are counted than came"),
+        (|request| request.responders.reverse(), "those that were asked are not in order"),
+        (|request| request.received = 2, "nothing is awaited, and it is in flight"),
+        (|request| request.settled = Some(Ok(())), "it awaits a callback that it has not"),
+    ];
+    for (spoil, text) in all {
+        let mut tracker = Tracker::new();
+        let ts = tracker.new_request(&[8, 10]);
+        tracker.response(ts, 8);
+        assert_eq!(tracker.validate(), Ok(()));
+        spoil(tracker.in_flight.get_mut(&ts).unwrap());
+        let found = tracker.validate().expect_err(text);
+        assert!(found.contains(text), "{found}, not {text}");
+    }
+    let mut tracker = Tracker::new();
+    for first in [0, 3] {
+        tracker.failed.insert(first, FailedRun { last: 4, reason: "lost".into() });
+    }
+    assert_eq!(tracker.validate(), Err("the failures 0..=4 and 3 overlap".to_owned()));
+}

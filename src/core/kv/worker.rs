@@ -8,6 +8,7 @@
 //! Whether a request pulls is known from the request; the flags of the answer are not believed.
 
 use super::{Assembled, KvError, PullAssembly, Received, State, Tracker};
+use crate::invariant::{Valid, require};
 use crate::values::KvPairs;
 use crate::wire::NodeId;
 use bytes::Bytes;
@@ -130,6 +131,27 @@ impl<D> WorkerRequests<D> {
     #[must_use]
     pub const fn tracker(&self) -> &Tracker {
         &self.tracker
+    }
+
+    /// What has a callback is in flight and awaits somebody, and a pull has no more parts than came
+    /// as answers.
+    ///
+    /// # Errors
+    /// The first request of which that does not hold.
+    pub fn validate(&self) -> Valid {
+        self.tracker.validate()?;
+        for (ts, open) in &self.open {
+            require(
+                self.tracker.state(*ts) == State::Waiting && !self.tracker.is_settled(*ts),
+                || format!("request {ts} awaits nobody, and its callback is kept"),
+            )?;
+            let parts = open.pull.as_ref().map_or(0, |(assembly, _)| assembly.parts());
+            let came = self.tracker.num_response(*ts);
+            require(parts as i64 <= i64::from(came), || {
+                format!("pull {ts} has {parts} parts of {came} answers")
+            })?;
+        }
+        Ok(())
     }
 
     /// What a request in flight is, for people.

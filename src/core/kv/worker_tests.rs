@@ -188,3 +188,19 @@ fn the_last_answer_of_a_bare_request_can_refuse_it() {
         assert!(matches!(requests.state(ts), State::Failed(reason) if reason.contains("no")));
     }
 }
+
+#[test]
+fn what_is_wrong_is_named() {
+    let mut requests = WorkerRequests::new();
+    let ts = requests.new_request(&[8, 10]);
+    requests.expect(ts, pull(&[1, 5])).unwrap();
+    requests.on_response(ts, 8, answer(&[1], &[1]));
+    assert_eq!(requests.validate(), Ok(()));
+    let mut more = requests.clone();
+    let (assembly, _) = more.open.get_mut(&ts).unwrap().pull.as_mut().unwrap();
+    assembly.add(KvPairs::default(), Vec::new());
+    assert_eq!(more.validate(), Err("pull 0 has 2 parts of 1 answers".to_owned()));
+    requests.tracker.fail(ts, "lost");
+    let found = requests.validate();
+    assert_eq!(found, Err("request 0 awaits nobody, and its callback is kept".to_owned()));
+}

@@ -252,6 +252,7 @@ impl Store {
     pub fn forget_node(&mut self, node: NodeId) {
         self.generations.forget(node);
         self.forget_worker(node);
+        self.look_at_all();
     }
 }
 

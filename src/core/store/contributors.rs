@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::contribution::Pushes;
 use super::name::Customer;
+use crate::invariant::{Valid, require};
 
 /// Up to so many pushes are searched.
 const SEARCHED_MAX: usize = 16;
@@ -63,6 +64,20 @@ impl Contributors {
     /// Whose pushes they are, in the order in which they came.
     pub(super) fn customers(&self) -> impl Iterator<Item = Customer> + '_ {
         self.all.iter().flat_map(Pushes::customers)
+    }
+
+    /// No customer is in it twice, and the index is what a walk over all finds.
+    pub(super) fn validate(&self) -> Valid {
+        let names = || self.all.iter().flat_map(Pushes::names);
+        let walked: BTreeMap<Customer, i32> =
+            names().map(|name| (name.who, name.timestamp)).collect();
+        let count = names().count();
+        require(walked.len() == count, || {
+            format!("{count} pushes are of {} customers", walked.len())
+        })?;
+        require(self.index.as_ref().is_none_or(|index| **index == walked), || {
+            format!("the index is {:?}, the pushes are {walked:?}", self.index)
+        })
     }
 
     /// All, in the order in which they came; none is left.

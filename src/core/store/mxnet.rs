@@ -150,6 +150,12 @@ impl Store {
     /// Serves a push, a pull, or both in one. What is due now: answers, of earlier requests too,
     /// and transfers.
     pub fn serve(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
+        self.serve_now(request, frames, out);
+        self.look_at_request(frames);
+    }
+
+    /// The same in the middle of something else.
+    pub(super) fn serve_now(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
         let meta = request.clone();
         if let Err(error) = self.try_serve(request, frames, out) {
             out.answers.push(refused(meta, &error));

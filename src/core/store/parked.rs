@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
+use crate::invariant::{Valid, require};
 use crate::wire::{Key, Meta, NodeId};
 
 /// Requests that wait; whoever brings more is answered *again* (docs/elastic.md).
@@ -51,6 +52,33 @@ impl Parked {
     pub(super) fn has(&self, key: Key, (sender, customer): (NodeId, i32)) -> bool {
         let waits = |request: &Meta| (request.sender, request.customer_id) == (sender, customer);
         self.of.get(&key).is_some_and(|all| all.iter().any(|(request, _)| waits(request)))
+    }
+
+    /// What waits for a key, in order.
+    pub(super) fn of(&self, key: Key) -> impl Iterator<Item = &Meta> {
+        self.of.get(&key).into_iter().flatten().map(|(request, _)| request)
+    }
+
+    /// The counters are what a walk over all finds, and within their limits.
+    pub(super) fn validate(&self) -> Valid {
+        let all = self.of.values().flatten();
+        let bytes: usize = all.flat_map(|(_, frames)| frames).map(Bytes::len).sum();
+        let count: usize = self.of.values().map(VecDeque::len).sum();
+        let counted = (self.count, self.bytes);
+        require((count, bytes) == counted, || {
+            format!("{count} requests of {bytes} bytes wait, and {counted:?} are counted")
+        })?;
+        require(count <= PARKED_MAX && bytes <= PARKED_BYTES_MAX, || {
+            format!("{count} requests of {bytes} bytes wait: more than may")
+        })?;
+        let empty = self.of.iter().find(|(_, all)| all.is_empty());
+        require(empty.is_none(), || format!("nothing waits for {empty:?}, and it is kept"))
+    }
+
+    /// One is counted that is not there, for the test of [`Self::validate`].
+    #[cfg(test)]
+    pub(super) const fn spoil(&mut self) {
+        self.count += 1;
     }
 
     /// What a worker asked for, nobody waits for any more.

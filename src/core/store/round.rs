@@ -13,6 +13,7 @@ use super::contributors::Contributors;
 use super::elastic::workers::Workers;
 use super::error::StoreError;
 use super::name::Customer;
+use crate::invariant::{Valid, require};
 use crate::store::Sum;
 use crate::values::{Buffer, Dtype};
 use crate::wire::{Meta, NodeId};
@@ -35,6 +36,17 @@ struct Open {
     later: VecDeque<Contribution>,
     /// Its place among the rounds that wait ([`super::stalls`]), once it waits.
     number: Option<u64>,
+}
+
+impl Open {
+    /// True if everybody has pushed that it waited for.
+    fn is_full(&self, quorum: &Quorum) -> bool {
+        let all = match &quorum.live {
+            None => self.contributors.len() >= quorum.workers,
+            Some(live) => live.are_all_in(&self.contributors),
+        };
+        all && !self.contributors.is_empty()
+    }
 }
 
 /// A round that everybody has pushed to.
@@ -74,11 +86,7 @@ impl Round {
     /// Ends the round if it has all that it waited for.
     pub(super) fn complete(&mut self, quorum: &Quorum) -> Option<Complete> {
         let open = self.open.as_mut()?;
-        let full = match &quorum.live {
-            None => open.contributors.len() >= quorum.workers,
-            Some(live) => live.are_all_in(&open.contributors),
-        };
-        if !full || open.contributors.is_empty() {
+        if !open.is_full(quorum) {
             return None;
         }
         let sum = std::mem::take(&mut open.sum);
@@ -180,6 +188,25 @@ impl Round {
         if let Some(open) = &mut self.open {
             open.number = Some(number);
         }
+    }
+
+    /// It waits for somebody, each customer is in it once, and what came too early has a reason: a
+    /// push of one of its customers is in the open round.
+    pub(super) fn validate(&self, quorum: &Quorum) -> Valid {
+        let Some(open) = &self.open else { return Ok(()) };
+        open.contributors.validate()?;
+        require(!open.is_full(quorum), || {
+            format!("it has all of its {} pushes and is not over", open.contributors.len())
+        })?;
+        require(open.later.len() <= LATER_MAX, || {
+            format!("{} contributions came too early: more than may", open.later.len())
+        })?;
+        let free = open.later.iter().find(|contribution| !self.has(&contribution.pushes));
+        require(free.is_none(), || {
+            let whose: Vec<Customer> =
+                free.iter().flat_map(|contribution| contribution.pushes.customers()).collect();
+            format!("a push of {whose:?} waits for the end of a round that has none of theirs")
+        })
     }
 
     /// Whose pushes are in it, in the order in which they came.

@@ -6,6 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::mxnet::{At, Store};
+use super::tensor::Piece;
+use crate::invariant::{Valid, require};
 use crate::values::key_at;
 use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::{Key, Meta, NodeId, worker_id};
@@ -78,6 +80,19 @@ impl Stalls {
         }
     }
 
+    /// True if that round waits, of the piece of that key that begins there.
+    pub(super) fn has(&self, number: u64, key: Key, from: u64) -> bool {
+        let open = self.open.get(&number);
+        number < self.next && open.is_some_and(|open| (open.key, open.from) == (key, from))
+    }
+
+    /// As many rounds wait as are open in these pieces. (That each one that is open waits is a
+    /// promise of its piece.)
+    pub(super) fn validate<'a>(&self, pieces: impl Iterator<Item = &'a Piece>) -> Valid {
+        let (waiting, open) = (self.open.len(), pieces.filter(|p| p.round.is_open()).count());
+        require(waiting == open, || format!("{waiting} rounds wait, and {open} are open"))
+    }
+
     /// The oldest one.
     fn first(&self) -> Option<(u64, Open)> {
         self.open.first_key_value().map(|(number, open)| (*number, *open))
@@ -120,7 +135,7 @@ impl Store {
     /// Where that round is, if it still is.
     fn waiting(&self, number: u64, open: Open) -> Option<At> {
         let pieces = &self.tensors.get(&open.key)?.pieces;
-        let is = |piece: &super::tensor::Piece| {
+        let is = |piece: &Piece| {
             piece.from == open.from && piece.round.is_open() && piece.round.number() == Some(number)
         };
         pieces.iter().position(is).map(|index| At { key: open.key, index })

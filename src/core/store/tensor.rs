@@ -219,8 +219,9 @@ impl Piece {
 
     /// A server says that its copy has that version. False if it cannot mean this piece: what is
     /// said under a term before that of the seed is about an earlier time at which the piece was
-    /// here.
+    /// here. A version that this piece never had counts as the newest one.
     pub(super) fn confirm(&mut self, server: NodeId, term: u64, version: u64) -> bool {
+        let version = version.min(self.version);
         match (&mut self.copied, &mut self.former_copy) {
             (Copied::Sent { to, since, confirmed }, _) if *to == server && *since <= term => {
                 *confirmed = Some(version).max(*confirmed);

@@ -1,10 +1,11 @@
 //! Where the parts of one key are, as far as one node knows (`docs/elastic.md`).
 //!
 //! Pure. Routes may come from anybody, in any order, and as often as they like: for each element
-//! the one with the highest term counts. May touch `wire` types only.
+//! the one with the highest term counts. May touch `wire` types and `invariant` only.
 
 use smallvec::SmallVec;
 
+use crate::invariant::{self, Valid};
 use crate::wire::NodeId;
 use crate::wire::elastic::Route;
 
@@ -82,6 +83,14 @@ impl KeyRoutes {
     #[must_use]
     pub fn all(&self) -> &[Route] {
         &self.routes
+    }
+
+    /// Routes ascend and do not overlap, and none ends behind the last end that was heard of.
+    ///
+    /// # Errors
+    /// The first one that breaks that.
+    pub fn validate(&self) -> Valid {
+        invariant::disjoint(self.routes.iter().map(|route| (route.from, route.to)), self.length)
     }
 
     /// True if they cover `[from, to)` without a gap.

@@ -8,6 +8,7 @@ use super::config::{ElasticConfig, Fault};
 use super::guard::Guard;
 use super::ledger::Ledger;
 use super::ledger::reference::Plan;
+use super::looks::look;
 use super::nodes::{App, Maker, cluster_config};
 use super::sabotage::Sabotage;
 use crate::app::Judge;
@@ -212,6 +213,7 @@ impl<'a> Job<'a> {
         };
         let known = world.ledger.faults().len();
         act(node, &mut world);
+        world.ledger.promised(process, look(node, self.steps));
         for fault in self.ledger.faults().iter().skip(known) {
             self.trace.note(self.now, format_args!("WRONG {fault}"));
         }

@@ -5,8 +5,8 @@
 //!
 //! `scenario` makes a job of a seed, `config` says what a job is, `job` plays it. `workload`,
 //! `optimizer` and `script` are what workers do, `worker`, `server` and `scheduler` the
-//! applications, `ledger` is the oracle. `guard` says when a server may be lost, `sabotage` has the
-//! mistakes that the oracle must find.
+//! applications. `ledger` is the oracle; `looks` looks whether the machines keep what they promise.
+//! `guard` says when a server may be lost, `sabotage` has the mistakes that the oracle must find.
 //!
 //! Like all of `sim`: no clock, no socket, no thread.
 
@@ -14,6 +14,7 @@ mod config;
 mod guard;
 mod job;
 mod ledger;
+mod looks;
 mod nodes;
 mod optimizer;
 mod paces;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::sabotage::Sabotage;
 use crate::app::{APP, Output, pairs, with_data};
+use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::{Again, Commands};
 use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
@@ -91,6 +92,20 @@ impl<D> Requests<D> {
         }
         send(messages, out);
         Ok(timestamp)
+    }
+
+    /// What the real bookkeeping promises of itself.
+    ///
+    /// # Errors
+    /// The first promise that does not hold.
+    pub(super) fn validate(&self) -> Valid {
+        self.flights.validate()?;
+        self.requests.validate()
+    }
+
+    /// How much is in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.keys.len()
     }
 
     /// The wire key that a slice of a request in flight is about.

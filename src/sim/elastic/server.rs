@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ledger::Ledger;
+use super::looks::LOOKED_AT;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Input, Judge, Output, View, answer, with_data};
 use pslite_core::cluster::said::Said;
@@ -24,9 +25,6 @@ const EXIT: u64 = 2;
 const SHORT_PARTS: usize = 128;
 /// After that time a word has reached the scheduler.
 const HEARD: Duration = Duration::from_millis(100);
-/// While a server holds so many keys or fewer, all that it holds is looked at whenever something
-/// happens to it; else what it holds of the keys that a message is about.
-const LOOKED_AT: usize = 64;
 
 /// What a server is told before it starts.
 #[derive(Clone, Copy, Debug)]
@@ -109,9 +107,11 @@ impl Server {
         let Some(store) = &self.store else { return };
         let id = view.cluster.me().id;
         match about {
+            // All that it holds is looked at only while that is little.
             Some(keys) if store.held() > LOOKED_AT => {
                 for key in keys {
                     ledger.holds(id, Some(key), &store.claims_of(key));
+                    ledger.promised(view.process, store.validate_key(key));
                 }
             }
             _ => ledger.holds(id, None, &store.claims()),

@@ -43,7 +43,7 @@ pub(super) struct WorkerConfig {
 
 /// What a request is for.
 #[derive(Clone, Debug)]
-enum Purpose {
+pub(super) enum Purpose {
     Push { tensor: usize, round: u64 },
     Pull { tensor: usize, bounds: Bounds },
     Both { tensor: usize, round: u64, bounds: Bounds },
@@ -91,6 +91,11 @@ impl Worker {
     fn first_training(&self) -> usize {
         let trains = |stage: &Stage| matches!(stage, Stage::Train { .. });
         self.config.stages.iter().position(trains).unwrap_or(usize::MAX)
+    }
+
+    /// Its requests, to look at.
+    pub(super) const fn requests(&self) -> &Requests<Purpose> {
+        &self.requests
     }
 
     /// How far it is, for people.

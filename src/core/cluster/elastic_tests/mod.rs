@@ -3,6 +3,7 @@
 mod barriers;
 mod cases;
 mod orders;
+mod promises;
 mod store;
 mod workers;
 mod world;

@@ -156,6 +156,7 @@ impl World {
     pub(super) fn feed(&mut self, index: usize, event: Event) {
         let mut actions = Vec::new();
         self.nodes[index].handle(self.now, event, &mut actions);
+        assert_eq!(self.nodes[index].validate(), Ok(()));
         for action in actions {
             self.apply(index, &action);
             self.actions[index].push(action);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use crate::invariant::{Valid, require};
 use crate::wire::Key;
 
 /// See the module.
@@ -45,6 +46,18 @@ impl Order {
     /// The timestamp of the last one that ended well.
     pub(super) fn last(&self, key: Key) -> Option<i32> {
         self.done.get(&key).copied()
+    }
+
+    /// These are the open pushes, by key in the order in which they began. `all`: in the order of
+    /// numbers.
+    pub(super) fn validate(&self, all: impl Iterator<Item = (Key, u64)>) -> Valid {
+        let mut walked: BTreeMap<Key, SmallVec<[u64; 2]>> = BTreeMap::new();
+        all.for_each(|(key, number)| walked.entry(key).or_default().push(number));
+        require(walked == self.open, || {
+            let wrong = walked.iter().find(|(key, numbers)| self.open.get(key) != Some(numbers));
+            let (walked, open) = (walked.len(), self.open.len());
+            format!("pushes of {walked} keys are open, listed are {open}; {wrong:?} is not listed")
+        })
     }
 
     /// Open pushes of the key that began before that one, in order.

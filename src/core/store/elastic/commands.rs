@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{COMMANDS_MAX, Elastic, Outbound, Outgoing};
+use crate::invariant::{Valid, debug, require};
 use crate::store::command::{Generations, Head, Sent};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Store, done, refused};
@@ -128,6 +129,23 @@ impl Settings {
 }
 
 impl Elastic {
+    /// What a command waits for may still come, and nobody was told what this server does not know.
+    pub(super) fn validate_commands(&self) -> Valid {
+        let Settings { stamp, told, unanswered, early, .. } = &self.settings;
+        require(told.values().all(|told| told <= stamp), || {
+            format!("others were told up to {told:?}, and there are changes up to {stamp}")
+        })?;
+        for (request, until, servers) in unanswered {
+            let (from, number) = (request.sender, request.timestamp);
+            require(!servers.is_empty() && until <= stamp, || {
+                format!("command {number} of {from} waits for change {until} at {servers:?}")
+            })?;
+        }
+        require(early.is_empty() || self.waits_for_commands(), || {
+            format!("{} commands wait for earlier ones that are here", early.len())
+        })
+    }
+
     /// True on a server that joined and has not heard yet what workers told the others: of the one
     /// with the lowest id, and if that is this one, of all others.
     pub(super) fn waits_for_commands(&self) -> bool {
@@ -156,6 +174,13 @@ impl Store {
     /// # Errors
     /// It cannot be obeyed; nothing has changed.
     pub fn obey(&mut self, request: &Meta, out: &mut Outbound) -> Result<Due, StoreError> {
+        let due = self.obey_now(request, out);
+        let elastic = self.elastic.as_ref();
+        debug(|| elastic.map_or(Ok(()), |elastic| elastic.validate_commands()));
+        due
+    }
+
+    fn obey_now(&mut self, request: &Meta, out: &mut Outbound) -> Result<Due, StoreError> {
         if let Some(elastic) = &mut self.elastic
             && elastic.waits_for_commands()
             && elastic.settings.early.len() < COMMANDS_MAX
@@ -316,7 +341,7 @@ impl Store {
             if self.is_former(&request) {
                 continue;
             }
-            match self.obey(&request, out) {
+            match self.obey_now(&request, out) {
                 Ok(Due::Later) => {}
                 Ok(Due::Now) => out.answers.push(done(request)),
                 Err(error) => out.answers.push(refused(request, &error)),

@@ -1,5 +1,6 @@
 //! Which pushes counted, by their names: of each customer of each worker the last one. Pure.
 
+use crate::invariant::{Valid, require};
 use crate::store::name::{Customer, Name};
 use crate::wire::NodeId;
 use crate::wire::elastic::Mark;
@@ -67,6 +68,20 @@ impl Marks {
     /// The worker's id is another process's now.
     pub(in crate::store) fn forget(&mut self, worker: NodeId) {
         self.last.retain(|mark| mark.worker != worker);
+    }
+
+    /// Each customer has one mark, and they are in order: only so are they found.
+    pub(in crate::store) fn validate(&self) -> Valid {
+        let who = |mark: &Mark| (mark.worker, mark.customer);
+        let mut pairs = self.last.windows(2);
+        let wrong = pairs.find(|pair| who(&pair[0]) >= who(&pair[1]));
+        require(wrong.is_none(), || format!("two marks are not in order: {wrong:?}"))
+    }
+
+    /// The other way round, for the test of [`Self::validate`].
+    #[cfg(test)]
+    pub(super) fn spoil(&mut self) {
+        self.last.reverse();
     }
 
     /// All of them.

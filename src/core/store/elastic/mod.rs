@@ -29,7 +29,8 @@
 //! `orders` and `moves` moves, `parts` how long pieces are; `replicas` what an owner's replica gets
 //! and the answers that wait for it, `seeds` what a new one gets, `copies` the replica's side;
 //! `promotion` deaths and policies; `commands` what joiners are told; `travel` a piece as a
-//! transfer; `workers` whom rounds wait for; `marks` is small.
+//! transfer; `workers` whom rounds wait for; `marks` is small; `validate` is what all of this
+//! promises.
 
 mod commands;
 mod copies;
@@ -42,6 +43,7 @@ mod replicas;
 mod requests;
 mod seeds;
 mod travel;
+mod validate;
 pub(super) mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -228,6 +230,18 @@ impl Store {
     /// It is malformed, or cannot be: the two servers do not agree any more, and the job cannot go
     /// on.
     pub fn transfer(
+        &mut self,
+        from: NodeId,
+        transfer: &Transfer,
+        frames: &[Bytes],
+        out: &mut Outbound,
+    ) -> Result<(), StoreError> {
+        self.take_transfer(from, transfer, frames, out)?;
+        self.look_at([transfer.key]);
+        Ok(())
+    }
+
+    fn take_transfer(
         &mut self,
         from: NodeId,
         transfer: &Transfer,

@@ -100,9 +100,10 @@ impl Store {
         let mut keys: Vec<Key> = orders.iter().map(|order| order.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        for key in keys {
-            self.carry_out_all(key, out);
+        for key in &keys {
+            self.carry_out_all(*key, out);
         }
+        self.look_at(keys);
     }
 
     /// Moves what was ordered of a key and can go now.

@@ -73,6 +73,7 @@ impl Store {
                 elastic.unsaid.get_or_insert_default();
             }
         }
+        self.look_at_all();
         claims
     }
 
@@ -191,6 +192,7 @@ impl Store {
         }
         self.close_rounds(out);
         self.unpark_all(out);
+        self.look_at_all();
     }
 
     /// Takes over a piece, or a part of it, of which there is a copy here of a server that is gone.

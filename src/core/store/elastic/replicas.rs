@@ -17,8 +17,8 @@ use crate::wire::{Key, Meta, NodeId};
 pub(super) struct Waiting {
     pub(super) from: u64,
     pub(super) to: u64,
-    version: u64,
-    answers: Vec<Answer>,
+    pub(super) version: u64,
+    pub(super) answers: Vec<Answer>,
 }
 
 impl Elastic {

@@ -137,7 +137,7 @@ impl Store {
     pub(super) fn unpark(&mut self, key: Key, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         for (request, frames) in elastic.parked.take(key) {
-            self.serve(request, &frames, out);
+            self.serve_now(request, &frames, out);
         }
     }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::travel::about;
 use super::{Outbound, SEED_BYTES_MAX};
+use crate::invariant::{Valid, require};
 use crate::store::mxnet::{At, Store};
 use crate::store::tensor::{Copied, FormerCopy, Piece};
 use crate::wire::elastic::{Transfer, TransferKind};
@@ -53,6 +54,14 @@ impl Seeds {
     fn sent(&mut self, what: Range, bytes: usize) {
         let before = self.under_way.insert(what, bytes);
         self.bytes = self.bytes - before.unwrap_or(0) + bytes;
+    }
+
+    /// The bytes that are on their way are those of what is on its way.
+    pub(super) fn validate(&self) -> Valid {
+        let (counted, walked) = (self.bytes, self.under_way.values().sum::<usize>());
+        require(counted == walked, || {
+            format!("pieces of {walked} bytes are on their way to the replica, not of {counted}")
+        })
     }
 
     pub(super) fn arrived(&mut self, key: Key, from: u64, to: u64) {

@@ -142,6 +142,7 @@ impl Store {
         if elastic.workers.is_some() {
             elastic.workers = Some(Arc::new(Workers::new(&elastic.live, &elastic.left)));
             self.close_rounds(out);
+            self.look_at_all();
         }
     }
 

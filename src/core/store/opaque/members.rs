@@ -26,6 +26,7 @@ impl Opaque {
             }
         }
         self.changes.clear();
+        self.look_at_all();
         self.claims()
     }
 
@@ -98,6 +99,7 @@ impl Opaque {
         }
         self.changes.of_all();
         self.unpark_all(now, steps);
+        self.look_at_all();
     }
 
     fn obey(&mut self, word: &Word) {
@@ -138,6 +140,7 @@ impl Opaque {
             owned.marks.forget(worker);
             owned.visitors.forget(worker);
         }
+        self.look_at_all();
     }
 }
 

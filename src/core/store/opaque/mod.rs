@@ -24,13 +24,15 @@
 //!
 //! `requests` has what the application is given, what waits and what is answered; `moves` moves,
 //! `travel` a key as a transfer; `members` policies and claims; `visitors` who asked how often;
-//! `first_pushes` what makes a key anew where nothing is kept between rounds.
+//! `first_pushes` what makes a key anew where nothing is kept between rounds; `validate` what all
+//! of this promises.
 
 mod first_pushes;
 mod members;
 mod moves;
 mod requests;
 mod travel;
+mod validate;
 mod visitors;
 
 use std::collections::{BTreeMap, BTreeSet};

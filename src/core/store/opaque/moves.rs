@@ -36,6 +36,7 @@ impl Opaque {
             }
         }
         self.advance(now, steps);
+        self.look_at(orders.iter().map(|order| order.key));
     }
 
     fn take_back_order(&mut self, now: Duration, key: Key, steps: &mut Vec<Step>) {
@@ -63,7 +64,8 @@ impl Opaque {
 
     /// Begins the moves that can begin now, and lets through what was held for too long.
     pub fn advance(&mut self, now: Duration, steps: &mut Vec<Step>) {
-        for key in self.ordered.iter().copied().collect::<Vec<_>>() {
+        let keys: Vec<Key> = self.ordered.iter().copied().collect();
+        for &key in &keys {
             if !self.may_leave(key) {
                 self.let_through(now, key, steps);
                 continue;
@@ -75,10 +77,22 @@ impl Opaque {
                 steps.push(Step::Export(key));
             }
         }
+        self.look_at(keys);
     }
 
     /// The application has said what it keeps of a key, or why it cannot.
     pub fn exported(
+        &mut self,
+        now: Duration,
+        key: Key,
+        state: Result<Bytes, String>,
+        steps: &mut Vec<Step>,
+    ) {
+        self.take_export(now, key, state, steps);
+        self.look_at([key]);
+    }
+
+    fn take_export(
         &mut self,
         now: Duration,
         key: Key,
@@ -131,6 +145,18 @@ impl Opaque {
         if self.is_gone(from) {
             return Ok(());
         }
+        self.take_transfer(now, from, (transfer, frames), steps)?;
+        self.look_at([transfer.key]);
+        Ok(())
+    }
+
+    fn take_transfer(
+        &mut self,
+        now: Duration,
+        from: NodeId,
+        (transfer, frames): (&Transfer, &[Bytes]),
+        steps: &mut Vec<Step>,
+    ) -> Result<(), StoreError> {
         match transfer.kind() {
             TransferKind::Move => self.take_move(now, from, (transfer, frames), steps),
             TransferKind::Moved => {
@@ -208,6 +234,17 @@ impl Opaque {
 
     /// The application has taken the state of a key, or says why it cannot.
     pub fn imported(
+        &mut self,
+        now: Duration,
+        key: Key,
+        taken: Result<(), String>,
+        steps: &mut Vec<Step>,
+    ) {
+        self.take_import(now, key, taken, steps);
+        self.look_at([key]);
+    }
+
+    fn take_import(
         &mut self,
         now: Duration,
         key: Key,

@@ -35,7 +35,7 @@ pub struct Fetch {
 }
 
 /// Where a request is served.
-enum Place {
+pub(super) enum Place {
     Here,
     /// Nowhere yet: it makes the key.
     New,
@@ -56,6 +56,12 @@ enum Held {
 impl Opaque {
     /// Serves a push, a pull, or both in one.
     pub fn serve(&mut self, now: Duration, request: Meta, frames: &[Bytes], steps: &mut Vec<Step>) {
+        self.serve_now(now, request, frames, steps);
+        self.look_at_request(frames);
+    }
+
+    /// The same in the middle of something else.
+    fn serve_now(&mut self, now: Duration, request: Meta, frames: &[Bytes], steps: &mut Vec<Step>) {
         let key = match self.key_of(frames) {
             Ok(key) => key,
             Err(why) => return steps.push(refused(request, why)),
@@ -92,7 +98,7 @@ impl Opaque {
         key.ok_or("the key is in no server's range")
     }
 
-    fn place(&self, key: Key, placed: &Placed) -> Place {
+    pub(super) fn place(&self, key: Key, placed: &Placed) -> Place {
         if self.epoch < placed.epoch {
             return Place::Later;
         }
@@ -176,14 +182,14 @@ impl Opaque {
     /// Looks again at what was held for a key.
     pub(super) fn let_through(&mut self, now: Duration, key: Key, steps: &mut Vec<Step>) {
         for (request, frames) in self.held.take(key) {
-            self.serve(now, request, &frames, steps);
+            self.serve_now(now, request, &frames, steps);
         }
     }
 
     /// Looks again at what was parked for a key.
     pub(super) fn unpark(&mut self, now: Duration, key: Key, steps: &mut Vec<Step>) {
         for (request, frames) in self.parked.take(key) {
-            self.serve(now, request, &frames, steps);
+            self.serve_now(now, request, &frames, steps);
         }
     }
 
@@ -242,6 +248,7 @@ impl Opaque {
         let owned = self.keys.get_mut(&key)?;
         owned.open = owned.open.saturating_sub(1);
         let fetch = (pull && self.config.stateless).then_some(Fetch { key, who, pushes });
+        self.look_at([key]);
         Some(Answered { request, fetch, due: self.is_due(key) })
     }
 
@@ -251,6 +258,7 @@ impl Opaque {
         if let Some(owned) = self.keys.get_mut(&key) {
             owned.visitors.fetched(who, pushes);
         }
+        self.look_at([key]);
         self.is_due(key)
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::invariant::{Valid, require};
 use crate::wire::{Meta, NodeId};
 
 /// A customer of a worker.
@@ -79,6 +80,12 @@ impl Visitors {
         } else {
             self.of.values().any(|other| other.pulls > own.pulls)
         }
+    }
+
+    /// Nobody has got what was pushed after all that it pushed.
+    pub(super) fn validate(&self) -> Valid {
+        let wrong = self.of.iter().find(|(_, visitor)| visitor.fetched > visitor.pushes);
+        require(wrong.is_none(), || format!("it has got more than it pushed for: {wrong:?}"))
     }
 
     /// The worker is gone, or its id is another process's.

@@ -22,6 +22,7 @@ use self::waits::Waits;
 use super::workload::{Slice, Tensor};
 use crate::app::Judge;
 use pslite_core::cluster::Policy;
+use pslite_core::invariant::Valid;
 use pslite_core::wire::elastic::{Claim, KeyRoute};
 use pslite_core::wire::{Key, NodeId};
 
@@ -43,6 +44,8 @@ pub enum Invariant {
     Ends,
     /// Epochs and terms grow, and name one thing each.
     Grows,
+    /// The machines keep what they promise of themselves (`pslite_core::invariant`).
+    Promised,
     /// A message cannot be read, or the simulation itself is wrong.
     Sound,
 }
@@ -267,6 +270,11 @@ impl Ledger {
     pub(super) fn route(&mut self, said: &KeyRoute) {
         let found = self.epochs.route(said);
         self.found(Invariant::Grows, found);
+    }
+
+    /// The machines of a process break a promise of theirs.
+    pub(super) fn promised(&mut self, process: usize, kept: Valid) {
+        self.found(Invariant::Promised, kept.err().map(|text| format!("p{process}: {text}")));
     }
 
     /// A server that is to be emptied is not, although nothing stands against it.

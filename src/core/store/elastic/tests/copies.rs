@@ -13,14 +13,14 @@ const LENGTH: u64 = 40;
 /// The first policy's first term.
 const TERM: u64 = (1 << 32) + 1;
 
-struct Three {
+pub(super) struct Three {
     stores: Vec<(NodeId, Store)>,
     timestamp: i32,
 }
 
 impl Three {
     /// Servers of which the first has a key, which its replica has too.
-    fn new(servers: usize, workers: usize) -> Self {
+    pub(super) fn new(servers: usize, workers: usize) -> Self {
         Self::with_parts(servers, workers, PART_BYTES)
     }
 
@@ -51,7 +51,7 @@ impl Three {
         three
     }
 
-    fn store(&mut self, id: NodeId) -> &mut Store {
+    pub(super) fn store(&mut self, id: NodeId) -> &mut Store {
         &mut self.stores.iter_mut().find(|(of, _)| *of == id).unwrap().1
     }
 
@@ -72,7 +72,7 @@ impl Three {
     }
 
     /// A worker pushes the whole key to the first server.
-    fn push(&mut self, worker: NodeId) -> Outbound {
+    pub(super) fn push(&mut self, worker: NodeId) -> Outbound {
         self.push_to(8, worker)
     }
 
@@ -149,7 +149,7 @@ fn what_is_not_copied_or_not_long_stays_whole() {
     assert_eq!(pieces(&mut Three::with_parts(2, 1, 16 * bytes / 3), 8).len(), 3);
 }
 
-fn key() -> Key {
+pub(super) fn key() -> Key {
     server_key_ranges(1)[0].begin + 3
 }
 

@@ -6,6 +6,7 @@ mod copies;
 mod events;
 mod keys;
 mod malformed;
+mod promises;
 mod scheduler;
 mod worker;
 mod workers;

@@ -19,6 +19,9 @@ use crate::wire::{Meta, NodeId, SCHEDULER, server_id, worker_id};
 const SHORT_PARTS: usize = 128;
 /// Steps after which a run hangs.
 const STEPS_MAX: usize = 400_000;
+/// Steps between two looks at all that stores promise. (At the key of each message a debug build
+/// looks.)
+const LOOK_EVERY: usize = 16;
 
 pub(super) enum Message {
     Request(Meta, Vec<Bytes>),
@@ -148,8 +151,20 @@ impl World {
     }
 
     /// Runs until all workers are done.
+    /// Stores keep what they promise.
+    fn look(&self) {
+        for (id, store) in &self.stores {
+            if let Err(broken) = store.validate() {
+                self.fail(&format!("{id} breaks a promise: {broken}"));
+            }
+        }
+    }
+
     pub(super) fn run(&mut self) {
-        for _ in 0..STEPS_MAX {
+        for step in 0..STEPS_MAX {
+            if step % LOOK_EVERY == 0 {
+                self.look();
+            }
             self.workers_go_on();
             let done = |worker: &Worker| worker.actions.is_empty() && !worker.is_waiting();
             if self.workers.iter().all(done) {

@@ -1,6 +1,7 @@
 //! Opaque keys: one server at a time here, several with workers and an application in `play`.
 
 mod play;
+mod promises;
 
 use std::time::Duration;
 

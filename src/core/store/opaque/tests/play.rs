@@ -319,6 +319,8 @@ impl Play {
             }
             steps.extend(more);
         }
+        let promised = self.servers.get(&id).map(|server| server.keys.validate());
+        assert_eq!(promised.unwrap_or(Ok(())), Ok(()));
     }
 
     /// The application gets a request.
