@@ -1,7 +1,7 @@
 //! The numbers that the planner is set by, in one place: what each means, in which unit, and what
-//! it rests on. docs/algorithms.md is the literature, "lab" a measurement over links of given rates
-//! (docs/placement.md, "What the lab shows"), "ours" a choice that works in the tests of this room
-//! and was not measured apart.
+//! it rests on. That is a section of the papers' facts, or "lab" (a measurement over links of
+//! given rates: docs/placement.md, "What the lab shows"), or "ours" (a choice that works in the
+//! tests of this room and was not measured apart).
 //!
 //! A part is a number without unit: 0.1 is a tenth. A factor says how many times. Limits on what is
 //! remembered or believed from the wire stay where they guard, and so do tolerances of arithmetic
@@ -80,8 +80,8 @@ pub(super) const HORIZON_ROUNDS: (f64, f64) = (10.0, 1000.0);
 /// and the job rests. From: ours.
 pub(super) const BUSY_SILENCE: Duration = Duration::from_millis(1500);
 
-/// Rounds without a plan after one was rolled back; doubles each time, ... From: docs/algorithms.md
-/// 4.5.
+/// Rounds without a plan after one was rolled back; doubles each time, ...
+/// From: docs/algorithms.md 4.5.
 pub(super) const HOLD_ROUNDS: u64 = 20;
 
 /// ... up to so many. From: docs/algorithms.md 4.5.

@@ -85,8 +85,7 @@ impl Shell {
         if !Said::is_due(store.changes(), store.held(), can_wait) {
             return;
         }
-        // The policy that the store follows: the node may know a newer one, which waits for its turn
-        // here.
+        // The policy that the store follows. The node may know a newer one, which waits here.
         let (epoch, News { claims, gone }) = (store.epoch(), store.news());
         let difference = said.tell(gone);
         drop((store, said));
