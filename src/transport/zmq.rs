@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use super::counters::PeerCounters;
 use super::sys::fork::{self, KEEP_ALIVE_S};
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
-use link::{ASIDE_MAX, Link, QUEUED_MAX, close_link, waiting};
+use link::{ASIDE_MAX, QUEUED_MAX, StockLink, close_link, waiting};
 use names::{Names, id_of};
 use out::{FLUSH, Outs, Report};
 use received::{Received, Receiver};
@@ -47,7 +47,7 @@ const WAKE: &[u8] = b"ps-wake";
 /// What carries everything here, in counters.
 const CARRIER: &str = "zmq";
 
-type Peers = BTreeMap<i32, Arc<Mutex<Link>>>;
+type Peers = BTreeMap<i32, Arc<Mutex<StockLink>>>;
 
 /// All sockets of a node.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl ZmqTransport {
         keys.retain(|_, former| *former != key);
         keys.insert(route.number(), key);
         drop(keys);
-        let old = peers.insert(key, Arc::new(Mutex::new(Link::new(route))));
+        let old = peers.insert(key, Arc::new(Mutex::new(StockLink::new(route))));
         drop(peers);
         if let Some(old) = old {
             close_link(&old, FLUSH);
@@ -235,7 +235,7 @@ impl ZmqTransport {
         self.peers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn peer(&self, key: i32) -> Option<Arc<Mutex<Link>>> {
+    fn peer(&self, key: i32) -> Option<Arc<Mutex<StockLink>>> {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
@@ -387,7 +387,7 @@ impl ZmqTransport {
         loop {
             self.link_events(&mut events);
             let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-            let would_lose = |peer: &Arc<Mutex<Link>>| {
+            let would_lose = |peer: &Arc<Mutex<StockLink>>| {
                 let link = lock(peer);
                 link.is_new && link.is_used
             };

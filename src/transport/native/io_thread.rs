@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::guest::{Guest, Wish};
+use super::handshake::{Handshake, Wish};
 use super::link::Link;
 use super::lock;
+use super::pace_for_copies::PaceForCopies;
 use super::receiver::Arrival;
 use super::shared::Shared;
 use super::task::{Registry, Task};
-use super::yielding::Yielding;
 use crate::sys::fork::Mark;
 
 /// Connections that have not introduced themselves; more wait in the kernel.
-const GUESTS_MAX: usize = 256;
+const HANDSHAKES_MAX: usize = 256;
 /// Connections that the receiving thread has not taken yet.
 const ARRIVALS_MAX: usize = 1024;
 /// A pause after a connection could not be accepted.
@@ -67,10 +67,10 @@ pub(super) struct IoThread {
     listeners: BTreeMap<u64, Listener>,
     /// Those that nobody listens to until the job's token is known. Who connects meanwhile waits.
     silent: Vec<Listener>,
-    guests: BTreeMap<u64, Guest>,
+    handshakes: BTreeMap<u64, Handshake>,
     tasks: BTreeMap<u32, Task>,
     registry: Registry,
-    yielding: Yielding,
+    pace_for_copies: PaceForCopies,
 }
 
 impl IoThread {
@@ -82,10 +82,10 @@ impl IoThread {
             epoll,
             listeners: BTreeMap::new(),
             silent: Vec::new(),
-            guests: BTreeMap::new(),
+            handshakes: BTreeMap::new(),
             tasks: BTreeMap::new(),
             registry: Registry::new(BELL + 1),
-            yielding: Yielding::new(Instant::now()),
+            pace_for_copies: PaceForCopies::new(Instant::now()),
             shared,
         };
         for listener in thread.shared.same_host.listen() {
@@ -133,7 +133,7 @@ impl IoThread {
                 Command::StopListening => {
                     self.listeners.clear();
                     self.silent.clear();
-                    self.guests.clear();
+                    self.handshakes.clear();
                 }
                 Command::Connect(link) => {
                     self.tasks.insert(link.number, Task::new(link, Instant::now()));
@@ -172,8 +172,8 @@ impl IoThread {
     fn event(&mut self, token: u64, flags: EpollFlags) {
         if self.listeners.contains_key(&token) {
             self.accept(token);
-        } else if self.guests.contains_key(&token) {
-            self.guest(token);
+        } else if self.handshakes.contains_key(&token) {
+            self.handshake(token);
         } else if let Some(number) = self.registry.owner(token)
             && let Some(task) = self.tasks.get_mut(&number)
         {
@@ -203,7 +203,7 @@ impl IoThread {
                 return;
             }
         };
-        if self.guests.len() >= GUESTS_MAX {
+        if self.handshakes.len() >= HANDSHAKES_MAX {
             return;
         }
         let _ = setsockopt(&socket, sockopt::TcpNoDelay, &true);
@@ -211,18 +211,19 @@ impl IoThread {
         let token = self.registry.token();
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
         if self.epoll.add(&socket, event).is_ok() {
-            self.guests.insert(token, Guest::new(socket, Arc::from(address), Instant::now()));
+            self.handshakes
+                .insert(token, Handshake::new(socket, Arc::from(address), Instant::now()));
         }
     }
 
-    fn guest(&mut self, token: u64) {
-        let Some(guest) = self.guests.get_mut(&token) else { return };
-        match guest.step(&self.shared) {
+    fn handshake(&mut self, token: u64) {
+        let Some(handshake) = self.handshakes.get_mut(&token) else { return };
+        match handshake.step(&self.shared) {
             Ok(Wish::Wait) => {}
             Ok(Wish::Attach(hello)) => {
-                let Some(guest) = self.guests.remove(&token) else { return };
-                let _ = self.epoll.delete(&guest.socket);
-                let Guest { socket, descriptors, address, .. } = guest;
+                let Some(handshake) = self.handshakes.remove(&token) else { return };
+                let _ = self.epoll.delete(&handshake.socket);
+                let Handshake { socket, descriptors, address, .. } = handshake;
                 let mut arrivals = lock(&self.shared.arrivals);
                 // Whoever finds no room tries again.
                 if arrivals.len() < ARRIVALS_MAX {
@@ -231,8 +232,8 @@ impl IoThread {
                 }
             }
             Err(error) => {
-                if let Some(guest) = self.guests.remove(&token) {
-                    guest.say_why(&error);
+                if let Some(handshake) = self.handshakes.remove(&token) {
+                    handshake.say_why(&error);
                 }
             }
         }
@@ -242,8 +243,9 @@ impl IoThread {
 
     fn timeout(&self) -> EpollTimeout {
         let tasks = self.tasks.values().filter_map(|task| task.deadline(&self.shared));
-        let guests = self.guests.values().map(|guest| guest.until);
-        let Some(first) = tasks.chain(guests).chain(self.yielding.deadline()).min() else {
+        let handshakes = self.handshakes.values().map(|handshake| handshake.until);
+        let Some(first) = tasks.chain(handshakes).chain(self.pace_for_copies.deadline()).min()
+        else {
             return EpollTimeout::NONE;
         };
         let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
@@ -251,8 +253,8 @@ impl IoThread {
     }
 
     fn tick(&mut self, now: Instant) {
-        self.yielding.look(now, &self.shared);
-        self.guests.retain(|_, guest| guest.until > now);
+        self.pace_for_copies.look(now, &self.shared);
+        self.handshakes.retain(|_, handshake| handshake.until > now);
         let Self { tasks, registry, epoll, shared, .. } = self;
         tasks.retain(|number, task| {
             let keep = task.tick(registry, epoll, shared, now);

@@ -4,8 +4,8 @@
 
 mod ending;
 mod lending;
+mod pace_for_copies;
 mod probing;
-mod yielding;
 
 use std::collections::VecDeque;
 use std::io;

@@ -9,19 +9,21 @@
 //! State machines without I/O: `outbox` (what a sender keeps and what goes next), `session` (what a
 //! receiver has), `landing` (where a message is put together), `lend` (data that stays in the
 //! sender's memory). I/O: `pipe` (one end of a connection), `ring` (shared memory), `reader`,
-//! `link` (sending), `receiver` (receiving; `seat` says which thread does, `waiting` is for those
-//! that wait), `io_thread` with `task`, `attempt` and `guest` (connections come and go). It knows
+//! `link` (sending), `receiver` (receiving; `receiver_handoff` says which thread does,
+//! `adaptive_poll` when it looks before it sleeps, `waiting` is for those that wait), `io_thread`
+//! with `task`, `attempt` and `handshake` (connections come and go) and `pace_for_copies`. It knows
 //! frames of bytes and node ids, not what they mean.
 
+mod adaptive_poll;
 mod attempt;
 mod counters;
-mod foresight;
-mod guest;
+mod handshake;
 mod io_thread;
 mod landing;
 mod lend;
 mod link;
 mod outbox;
+mod pace_for_copies;
 mod pipe;
 mod pool;
 mod probe;
@@ -29,16 +31,15 @@ mod rates;
 mod reader;
 mod receipt;
 mod receiver;
+mod receiver_handoff;
 mod ring;
 mod same_host;
-mod seat;
 mod session;
 mod shared;
 mod spin;
 mod task;
 mod types;
 mod waiting;
-mod yielding;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -61,7 +62,7 @@ pub use lend::{LEND_MIN, LentMemory};
 use link::Link;
 use outbox::Limits;
 use receiver::Receiver;
-pub use seat::Stay;
+pub use receiver_handoff::Stay;
 use shared::Shared;
 pub use types::{
     Carriers, Memory, NativeIncoming, NativeOptions, Place, SentOverTcp, Sink, TakenBack, Unsent,
@@ -326,13 +327,13 @@ impl NativeTransport {
     /// # Errors
     /// [`RecvError::Stopped`] after [`Self::stop`].
     pub fn recv(&self) -> Result<NativeIncoming, RecvError> {
-        self.shared.seat.make_way(|| self.shared.is_stopping());
+        self.shared.handoff.make_way(|| self.shared.is_stopping());
         let incoming = loop {
             if let Some(incoming) = lock(&self.receiver).next(&self.shared)? {
                 break incoming;
             }
         };
-        self.shared.seat.note_message();
+        self.shared.handoff.note_message();
         self.note_received(&incoming);
         Ok(incoming)
     }
@@ -419,7 +420,7 @@ impl NativeTransport {
 
     /// What this node can send over TCP to all peers together, in bytes per second, if that is
     /// known, and if what it sends to servers is to go before what it sends to workers
-    /// (`yielding`). 0: it is not, and the connections share the link as they can.
+    /// (`pace_for_copies`). 0: it is not, and the connections share the link as they can.
     pub fn set_outflow(&self, bytes_per_second: u64) {
         self.shared.outflow.store(bytes_per_second, Ordering::Relaxed);
     }
@@ -462,16 +463,16 @@ impl Drop for NativeTransport {
 }
 
 #[cfg(test)]
-mod awake_tests;
+mod adaptive_poll_tests;
 #[cfg(test)]
 mod meeting_tests;
 #[cfg(test)]
 mod once_tests;
+#[cfg(test)]
+mod pace_for_copies_tests;
 #[cfg(test)]
 mod probe_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod window_tests;
-#[cfg(test)]
-mod yielding_tests;

@@ -51,7 +51,7 @@ pub(super) struct Limits {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Progress {
     Waiting,
     /// Some parts are cut.
     Begun,
@@ -82,7 +82,7 @@ struct Stored {
     /// It has room apart ([`SendMode::Queue`]).
     queued: bool,
     after: u64,
-    state: State,
+    state: Progress,
     since: Instant,
 }
 
@@ -197,7 +197,7 @@ impl Outbox {
             class,
             queued,
             after,
-            state: State::Waiting,
+            state: Progress::Waiting,
             since: now,
         });
         self.waiting.push(class, sequence);
@@ -247,16 +247,16 @@ impl Outbox {
         let index = self.index(sequence)?;
         let part_bytes = self.limits.part_bytes as u64;
         let message = &mut self.stored[index];
-        if let Some(leases) = leases.filter(|_| message.state == State::Waiting) {
+        if let Some(leases) = leases.filter(|_| message.state == Progress::Waiting) {
             message.lend(leases);
         }
         let (offset, len) = (message.cut, (message.total - message.cut).min(part_bytes));
         message.cut += len;
         if message.cut == message.total {
             self.begun.retain(|begun| *begun != sequence);
-            message.state = State::Sent;
-        } else if message.state == State::Waiting {
-            message.state = State::Begun;
+            message.state = Progress::Sent;
+        } else if message.state == Progress::Waiting {
+            message.state = Progress::Begun;
             self.begun.push(sequence);
         }
         let (ack_link, ack) = ack.unwrap_or_default();
@@ -354,8 +354,8 @@ impl Outbox {
     pub(super) fn confirm(&mut self, upto: u64) -> bool {
         while self.first <= upto {
             let Some(front) = self.stored.front() else { return false };
-            let gone = front.state == State::Confirmed
-                || front.state == State::Sent && front.written >= front.total;
+            let gone = front.state == Progress::Confirmed
+                || front.state == Progress::Sent && front.written >= front.total;
             if !gone {
                 return false;
             }
@@ -389,14 +389,14 @@ impl Outbox {
         }
         for sequence in beyond {
             if let Some(index) = self.index(*sequence) {
-                self.stored[index].state = State::Confirmed;
+                self.stored[index].state = Progress::Confirmed;
             }
         }
         self.begun.clear();
         self.waiting = PriorityFifo::new();
         for (sequence, message) in (self.first..).zip(&mut self.stored) {
-            if message.state != State::Confirmed {
-                message.state = State::Waiting;
+            if message.state != Progress::Confirmed {
+                message.state = Progress::Waiting;
                 message.unlend();
                 (message.cut, message.written) = (0, 0);
                 self.waiting.push(message.class, sequence);

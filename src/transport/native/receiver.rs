@@ -1,8 +1,8 @@
 //! The receiving side: all connections on which peers send to this node, and the sessions of their
 //! links. Whoever calls `next` does all the work on its own thread: waits, reads, confirms.
 
-mod awake;
-mod comings;
+mod adaptive_poll;
+mod attach;
 mod windows;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use smallvec::SmallVec;
 
-use super::foresight::Foresight;
+use super::adaptive_poll::AdaptivePoll;
 use super::link::Link;
 use super::pipe::{InPipe, socket_read, socket_write};
 use super::reader::{Asides, Reader, Surroundings};
@@ -31,7 +31,7 @@ use crate::zmq::RecvError;
 use pslite_core::wire::native::{Header, Hello, Kind};
 use pslite_observe::log::{self, Level};
 
-use awake::Partner;
+use adaptive_poll::Partner;
 use windows::Inflow;
 
 /// After that many messages, or bytes of data, a peer is told what arrived, if no message to it did
@@ -106,7 +106,7 @@ pub(super) struct Receiver {
     /// Messages from rings since the sockets had their turn.
     from_rings: u32,
     spin: Spin,
-    foresight: Foresight,
+    poll: AdaptivePoll,
     partner: Partner,
     /// There is a core for the peer, while this thread waits on another one.
     can_stay_awake: bool,
@@ -133,7 +133,7 @@ impl Receiver {
             rings: Vec::new(),
             from_rings: 0,
             spin: Spin::default(),
-            foresight: Foresight::default(),
+            poll: AdaptivePoll::default(),
             partner: Partner::default(),
             can_stay_awake: std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
             next_token: BELL + 1,

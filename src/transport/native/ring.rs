@@ -17,7 +17,7 @@ pub(super) const RING_MAX: usize = 1 << 30;
 /// The smallest.
 pub(super) const RING_MIN: usize = 64 << 10;
 /// So many bytes are copied before the other end sees them: both copy at the same time.
-const STEP: usize = 32 << 10;
+const COPIED_AT_ONCE: usize = 32 << 10;
 
 /// Words of the memory, each in a cache line of its own: how many bytes were ever written and read,
 /// and who waits.
@@ -124,9 +124,9 @@ impl RingWriter {
         'all: for slice in slices {
             let mut bytes: &[u8] = slice;
             while !bytes.is_empty() {
-                let room = self.room(bytes.len().min(STEP) as u64)?;
+                let room = self.room(bytes.len().min(COPIED_AT_ONCE) as u64)?;
                 let (offset, until_end) = self.ring.at(self.written);
-                let n = bytes.len().min(STEP).min(until_end).min(room as usize);
+                let n = bytes.len().min(COPIED_AT_ONCE).min(until_end).min(room as usize);
                 if n == 0 {
                     break 'all;
                 }
@@ -138,7 +138,7 @@ impl RingWriter {
                 self.written += n as u64;
                 total += n;
                 unseen += n;
-                if unseen >= STEP {
+                if unseen >= COPIED_AT_ONCE {
                     self.publish(&mut knock);
                     unseen = 0;
                 }
@@ -219,7 +219,7 @@ impl RingReader {
             while !bytes.is_empty() {
                 let available = self.available()? as usize;
                 let (offset, until_end) = self.ring.at(self.read);
-                let n = bytes.len().min(STEP).min(until_end).min(available);
+                let n = bytes.len().min(COPIED_AT_ONCE).min(until_end).min(available);
                 if n == 0 {
                     break 'all;
                 }
@@ -232,7 +232,7 @@ impl RingReader {
                 total += n;
                 self.ring.word(READ).store(self.read, Ordering::Release);
                 // Waking it for a little room would cost more than it brings.
-                if n == STEP || self.written_seen == self.read {
+                if n == COPIED_AT_ONCE || self.written_seen == self.read {
                     self.knock_if_roomy(&mut knock);
                 }
             }

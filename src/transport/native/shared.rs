@@ -12,8 +12,8 @@ use super::pool::Pool;
 use super::rates::Rates;
 use super::receipt::Receipts;
 use super::receiver::Arrival;
+use super::receiver_handoff::ReceiverHandoff;
 use super::same_host::SameHost;
-use super::seat::Seat;
 use super::types::{Carriers, NativeOptions, Sink};
 use crate::sys::arena::Arena;
 use crate::zmq::LinkEvent;
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     /// Connections on their way from the I/O thread to the receiving one.
     pub(super) arrivals: Mutex<Vec<Arrival>>,
     pub(super) receive_bell: Bell,
-    pub(super) seat: Seat,
+    pub(super) handoff: ReceiverHandoff,
     /// Waits of the receiving thread.
     pub(super) receive_syscalls: AtomicU64,
     pub(super) io_bell: Bell,
@@ -67,7 +67,7 @@ impl Shared {
             outflow: AtomicU64::new(0),
             arrivals: Mutex::default(),
             receive_bell: Bell::new()?,
-            seat: Seat::default(),
+            handoff: ReceiverHandoff::default(),
             receive_syscalls: AtomicU64::new(0),
             io_bell: Bell::new()?,
             same_host: SameHost::new(&options),
@@ -120,7 +120,7 @@ impl Shared {
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.receive_bell.ring();
-        self.seat.call();
+        self.handoff.call();
         self.all_links().iter().for_each(|link| link.wake());
     }
 

@@ -1,5 +1,6 @@
 //! What a thread that waits for an answer asks of the transport: whether to receive by itself
-//! (`seat`), and then the messages. May touch the receiver, which one thread at a time uses.
+//! (`receiver_handoff`), and then the messages. May touch the receiver, which one thread at a time
+//! uses.
 
 use std::sync::atomic::Ordering;
 
@@ -12,13 +13,13 @@ impl NativeTransport {
     /// place of the one that calls [`Self::recv`]: then it calls [`Self::recv_waiting`] instead of
     /// sleeping, and leaves before it does anything that may take long.
     pub fn waits_for_answer(&self, alone: bool) -> Stay<'_> {
-        self.shared.seat.begin(alone)
+        self.shared.handoff.begin(alone)
     }
 
     /// To be called when more answers than one are under way: whoever calls [`Self::recv`] is
     /// needed.
     pub fn need_receiver(&self) {
-        self.shared.seat.need_receiver();
+        self.shared.handoff.need_receiver();
     }
 
     /// Waits for a message in the place of [`Self::recv`]; `None` after [`Self::call_waiting`], and

@@ -36,7 +36,7 @@ pub(crate) struct Arena {
     file: File,
     /// The same, to be read only.
     readable: OwnedFd,
-    state: Mutex<State>,
+    state: Mutex<ArenaState>,
     /// Bytes of blocks that are taken at most.
     taken_max: usize,
     /// Bytes of unused blocks that keep their memory.
@@ -47,7 +47,7 @@ pub(crate) struct Arena {
 type Unused = BTreeMap<(u32, usize), Vec<usize>>;
 
 #[derive(Debug, Default)]
-struct State {
+struct ArenaState {
     /// The first byte that no block ever had.
     fresh: usize,
     taken: usize,
@@ -128,7 +128,7 @@ impl Arena {
     }
 }
 
-impl State {
+impl ArenaState {
     fn take(&mut self, key: (u32, usize), range: usize, taken_max: usize) -> Option<usize> {
         let size = key.1;
         if self.taken + size > taken_max {
@@ -152,7 +152,7 @@ fn pop(unused: &mut Unused, key: (u32, usize)) -> Option<usize> {
     unused.get_mut(&key).and_then(Vec::pop)
 }
 
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
+fn lock(state: &Mutex<ArenaState>) -> std::sync::MutexGuard<'_, ArenaState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -21,11 +21,11 @@ struct Inner {
     len: usize,
     /// It belongs to this: made by `owned`, freed with it.
     owned: bool,
-    state: Mutex<State>,
+    state: Mutex<CallersState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CallersState {
     withdrawn: bool,
     claimed: SmallVec<[Range<usize>; 4]>,
 }
@@ -49,7 +49,7 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CallersState> {
         // A panic in between leaves a state that is sound: each change is a single step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

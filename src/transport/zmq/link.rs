@@ -26,7 +26,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct StockLink {
     pub(super) route: Route,
     /// Control messages that found no room, in order.
     pub(super) aside: VecDeque<Waiting>,
@@ -49,7 +49,7 @@ pub(super) struct Counts {
     pub(super) waiting_max: u64,
 }
 
-impl Link {
+impl StockLink {
     pub(super) fn new(route: Route) -> Self {
         Self {
             route,
@@ -119,7 +119,7 @@ pub(super) fn waiting(meta: &[u8], data: &[Bytes]) -> Waiting {
     Waiting { meta: meta.to_vec(), data: data.iter().cloned().collect() }
 }
 
-pub(super) fn close_link(link: &Mutex<Link>, linger: Duration) {
+pub(super) fn close_link(link: &Mutex<StockLink>, linger: Duration) {
     let mut link = lock(link);
     let _ = link.drain();
     link.gone = true;

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::link::{Link, send_frames};
+use super::link::{StockLink, send_frames};
 use super::names::id_of;
 use super::out::{Out, number_of};
 use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, lock, rest};
@@ -80,7 +80,7 @@ impl ZmqTransport {
     }
 
     /// After every use of a link's socket but by the receiver: see the module.
-    pub(super) fn used(&self, link: &Link) {
+    pub(super) fn used(&self, link: &StockLink) {
         if let Some(two_way) = &self.two_way
             && link.route.out.signal.is_some()
             && two_way.sleeps.load(Ordering::SeqCst)

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Who sent that much between two looks sends much; and counts for so many looks at which anybody
 /// did. A rest of the job changes nothing: if all began without windows after it, their first burst
 /// would overflow the queue.
-const MUCH: u64 = 256 << 10;
+const BUSY_SENDER_BYTES: u64 = 256 << 10;
 const REMEMBERED: u64 = 50;
 /// What may be under way in all fills the link for so long, beyond two round trips.
 const UNDER_WAY: Duration = Duration::from_millis(20);
@@ -35,10 +35,10 @@ const UNDER_WAY: Duration = Duration::from_millis(20);
 /// let them through at half of the rate at which they were made, and each round waited for them.)
 const UNDER_WAY_OF_SERVERS: Duration = Duration::from_millis(60);
 /// No connection may have less under way, or a few lost packets would stop it.
-const LEAST: u32 = 32 << 10;
-const MOST: u64 = 1 << 30;
+const WINDOW_MIN: u32 = 32 << 10;
+const WINDOW_MAX: u64 = 1 << 30;
 /// A window that would change by less than one part in so many stays.
-const STEP: u32 = 8;
+const WINDOW_STAYS_WITHIN: u32 = 8;
 
 /// What a sender's connections over TCP brought lately, all together: of four that share a slow
 /// link none brings much.
@@ -55,7 +55,7 @@ pub(super) struct Inflow {
 impl Inflow {
     /// Counts what came since the look before that one. True if it was much.
     fn look(&mut self, look: u64) -> bool {
-        self.brings = std::mem::take(&mut self.bytes) >= MUCH;
+        self.brings = std::mem::take(&mut self.bytes) >= BUSY_SENDER_BYTES;
         if self.brings {
             self.much = Some(look);
         }
@@ -154,13 +154,13 @@ fn over_tcp(connection: &&mut Connection) -> bool {
 fn window(rate: u64, time: Duration, sharers: u64) -> u32 {
     let fills = u128::from(rate) * time.as_micros() / 1_000_000;
     let each = fills / u128::from(sharers.max(1));
-    let each = u64::try_from(each).unwrap_or(MOST).min(MOST);
-    u32::try_from(each).unwrap_or(u32::MAX).max(LEAST)
+    let each = u64::try_from(each).unwrap_or(WINDOW_MAX).min(WINDOW_MAX);
+    u32::try_from(each).unwrap_or(u32::MAX).max(WINDOW_MIN)
 }
 
 fn is_news(old: Option<u32>, new: Option<u32>) -> bool {
     match (old, new) {
-        (Some(old), Some(new)) => old.abs_diff(new) > old / STEP,
+        (Some(old), Some(new)) => old.abs_diff(new) > old / WINDOW_STAYS_WITHIN,
         (old, new) => old != new,
     }
 }
@@ -174,11 +174,11 @@ mod tests {
         let near = UNDER_WAY + Duration::from_micros(200);
         assert_eq!(window(62_500_000, near, 5), 252_500);
         assert_eq!(window(62_500_000, UNDER_WAY_OF_SERVERS, 1), 3_750_000);
-        assert_eq!(window(6_250_000, near, 5), LEAST);
+        assert_eq!(window(6_250_000, near, 5), WINDOW_MIN);
         // A long way needs more.
         assert_eq!(window(62_500_000, UNDER_WAY + Duration::from_millis(80), 5), 1_250_000);
         assert_eq!(window(u64::MAX, Duration::from_secs(2000), 1), 1 << 30);
-        assert_eq!(window(0, UNDER_WAY, 0), LEAST);
+        assert_eq!(window(0, UNDER_WAY, 0), WINDOW_MIN);
     }
 
     #[test]

@@ -4,21 +4,21 @@ use std::thread;
 
 use super::*;
 
-const STEP: Duration = Duration::from_micros(100);
+const WAIT_APART: Duration = Duration::from_micros(100);
 
 /// Waits of somebody who sleeps, one soon after the other.
-fn sleeps(state: &mut State, now: &mut Instant, times: u32) {
+fn sleeps(state: &mut HandoffState, now: &mut Instant, times: u32) {
     for _ in 0..times {
         assert!(!state.begin(*now, true));
-        *now += STEP;
+        *now += WAIT_APART;
         state.note_message();
         state.wake(*now);
     }
 }
 
 /// A seat whose receiving thread has just stepped aside.
-fn aside() -> (State, Instant) {
-    let (mut state, mut now) = (State::default(), Instant::now());
+fn aside() -> (HandoffState, Instant) {
+    let (mut state, mut now) = (HandoffState::default(), Instant::now());
     sleeps(&mut state, &mut now, WAITS + 1);
     assert!(state.is_wanted() && state.make_way());
     assert_eq!(state.look(false), Next::Naps);
@@ -27,7 +27,7 @@ fn aside() -> (State, Instant) {
 
 #[test]
 fn only_waits_one_soon_after_the_other_make_the_receiving_thread_step_aside() {
-    let (mut state, mut now) = (State::default(), Instant::now());
+    let (mut state, mut now) = (HandoffState::default(), Instant::now());
     sleeps(&mut state, &mut now, WAITS);
     assert!(!state.is_wanted(), "the first one follows none");
     now += SOON;
@@ -46,7 +46,7 @@ fn only_waits_one_soon_after_the_other_make_the_receiving_thread_step_aside() {
 
 #[test]
 fn the_receiving_thread_stays_for_those_who_sleep() {
-    let (mut state, mut now) = (State::default(), Instant::now());
+    let (mut state, mut now) = (HandoffState::default(), Instant::now());
     sleeps(&mut state, &mut now, WAITS);
     assert!(!state.begin(now, true) && state.is_wanted());
     assert!(!state.begin(now, false) && !state.is_wanted(), "it was wanted too soon");
@@ -58,7 +58,7 @@ fn the_receiving_thread_stays_for_those_who_sleep() {
 
 #[test]
 fn the_receiving_thread_stays_for_who_began_to_wait_after_its_last_message() {
-    let (mut state, mut now) = (State::default(), Instant::now());
+    let (mut state, mut now) = (HandoffState::default(), Instant::now());
     sleeps(&mut state, &mut now, WAITS);
     assert!(!state.begin(now, true) && state.is_wanted());
     assert!(!state.make_way(), "nothing came for him yet");
@@ -70,7 +70,7 @@ fn the_receiving_thread_stays_for_who_began_to_wait_after_its_last_message() {
 fn a_waiter_takes_the_free_seat_and_nobody_is_told_when_he_leaves() {
     let (mut state, mut now) = aside();
     for _ in 0..100 {
-        now += STEP;
+        now += WAIT_APART;
         assert!(state.begin(now, true));
         assert!(!state.begin(now, true), "it is taken");
         state.wake(now);
@@ -122,24 +122,24 @@ fn the_receiving_thread_comes_back_when_it_is_needed() {
 #[test]
 fn a_second_request_calls_the_receiving_thread() {
     for taken in [false, true] {
-        let seat = Arc::new(Seat::default());
-        *lock(&seat.state) = aside().0;
-        lock(&seat.state).seen = u64::MAX;
-        seat.aside.store(true, Ordering::Relaxed);
-        let stay = taken.then(|| seat.begin(true));
-        seat.need_receiver();
-        assert!(lock(&seat.state).needed);
+        let handoff = Arc::new(ReceiverHandoff::default());
+        *lock(&handoff.state) = aside().0;
+        lock(&handoff.state).seen = u64::MAX;
+        handoff.aside.store(true, Ordering::Relaxed);
+        let stay = taken.then(|| handoff.begin(true));
+        handoff.need_receiver();
+        assert!(lock(&handoff.state).needed);
         if let Some(mut stay) = stay {
             assert!(stay.sits());
-            assert_eq!(lock(&seat.state).look(false), Next::Sleeps);
+            assert_eq!(lock(&handoff.state).look(false), Next::Sleeps);
             (stay.got, stay.more) = (true, false);
         }
-        assert!(!seat.begin(true).sits(), "it is on its way back");
-        assert_eq!(lock(&seat.state).look(false), Next::Sits);
+        assert!(!handoff.begin(true).sits(), "it is on its way back");
+        assert_eq!(lock(&handoff.state).look(false), Next::Sits);
     }
-    let seat = Seat::default();
-    seat.need_receiver();
-    assert!(!lock(&seat.state).needed, "it sits there");
+    let handoff = ReceiverHandoff::default();
+    handoff.need_receiver();
+    assert!(!lock(&handoff.state).needed, "it sits there");
 }
 
 #[test]
@@ -169,18 +169,18 @@ fn what_does_not_pay_is_tried_less_and_less() {
 /// whenever somebody sleeps, and it ends when it must.
 #[test]
 fn one_receives_at_a_time_and_sleepers_are_not_forgotten() {
-    let seat = Arc::new(Seat::default());
+    let handoff = Arc::new(ReceiverHandoff::default());
     let stopping = Arc::new(AtomicBool::new(false));
     let inside = Arc::new(AtomicU32::new(0));
     let enter = |inside: &AtomicU32| assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
     let leave = |inside: &AtomicU32| inside.fetch_sub(1, Ordering::SeqCst);
     let rounds = Arc::new(AtomicU32::new(0));
     let receiver = {
-        let (seat, stopping) = (Arc::clone(&seat), Arc::clone(&stopping));
+        let (handoff, stopping) = (Arc::clone(&handoff), Arc::clone(&stopping));
         let (inside, rounds) = (Arc::clone(&inside), Arc::clone(&rounds));
         thread::spawn(move || {
             while !stopping.load(Ordering::SeqCst) {
-                seat.make_way(|| stopping.load(Ordering::SeqCst));
+                handoff.make_way(|| stopping.load(Ordering::SeqCst));
                 enter(&inside);
                 rounds.fetch_add(1, Ordering::SeqCst);
                 thread::yield_now();
@@ -190,7 +190,7 @@ fn one_receives_at_a_time_and_sleepers_are_not_forgotten() {
     };
     let waiters: Vec<_> = (0..3)
         .map(|who| {
-            let seat = Arc::clone(&seat);
+            let handoff = Arc::clone(&handoff);
             let (inside, rounds) = (Arc::clone(&inside), Arc::clone(&rounds));
             thread::spawn(move || {
                 let mut sat = 0_u32;
@@ -199,7 +199,7 @@ fn one_receives_at_a_time_and_sleepers_are_not_forgotten() {
                     if who > 0 && wait % 100 == 0 {
                         thread::sleep(Duration::from_millis(3 * who));
                     }
-                    let mut stay = seat.begin(true);
+                    let mut stay = handoff.begin(true);
                     if stay.sits() {
                         enter(&inside);
                         (stay.got, stay.more) = (wait % 7 != 0, wait % 11 == 0);
@@ -221,7 +221,7 @@ fn one_receives_at_a_time_and_sleepers_are_not_forgotten() {
         .collect();
     let sat: u32 = waiters.into_iter().map(|thread| thread.join().unwrap()).sum();
     stopping.store(true, Ordering::SeqCst);
-    seat.call();
+    handoff.call();
     receiver.join().unwrap();
     println!("{sat} times a waiter had the seat");
 }

@@ -1,8 +1,8 @@
-//! When the next small message of a socket will be there. Who exchanges one small message after the
-//! other with a peer waits for some tens of microseconds each time, and to sleep and be woken takes
-//! as long again. So he stays awake for as long as it took lately, and then looks: once as a rule,
-//! so that it costs no more system calls than sleeping. Where messages do not come so, it does not
-//! pay, and is tried ever less.
+//! Polls for the next small message of a socket at the time at which it should be there. Who
+//! exchanges one small message after the other with a peer waits for some tens of microseconds each
+//! time, and to sleep and be woken takes as long again. So he stays awake for as long as it took
+//! lately, and then looks: once as a rule, so that it costs no more system calls than sleeping.
+//! Where messages do not come so, it does not pay, and is tried ever less.
 //!
 //! Decides from what it is told; knows no socket and no clock.
 
@@ -27,7 +27,7 @@ const PRICE: u32 = 8;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Foresight {
+pub(super) struct AdaptivePoll {
     /// For how long to stay awake; zero: not at all.
     after: Duration,
     credit: u32,
@@ -36,13 +36,13 @@ pub(super) struct Foresight {
     enough: u32,
 }
 
-impl Default for Foresight {
+impl Default for AdaptivePoll {
     fn default() -> Self {
         Self { after: Duration::ZERO, credit: 0, short: 0, enough: SLEEPS }
     }
 }
 
-impl Foresight {
+impl AdaptivePoll {
     /// When to look, from the beginning of the wait; never: sleep at once.
     pub(super) fn looks(&self) -> impl Iterator<Item = Duration> + use<> {
         let first = (!self.after.is_zero()).then_some(self.after);
@@ -102,7 +102,7 @@ mod tests {
     /// Plays waits for messages that come after that time; `woken` is what being woken adds. How
     /// many were seen awake, how many looks were in vain, and how long it stayed awake in all.
     fn play(
-        foresight: &mut Foresight,
+        poll: &mut AdaptivePoll,
         waits: u32,
         comes: impl Fn(u32) -> Duration,
         woken: Duration,
@@ -110,7 +110,7 @@ mod tests {
         let (mut seen, mut vain, mut awake) = (0, 0, Duration::ZERO);
         for wait in 0..waits {
             let comes = comes(wait);
-            let looks: Vec<Duration> = foresight.looks().collect();
+            let looks: Vec<Duration> = poll.looks().collect();
             let found = looks.iter().position(|look| *look >= comes);
             vain += found.unwrap_or(looks.len()) as u32;
             awake +=
@@ -118,13 +118,13 @@ mod tests {
             match found {
                 Some(look) => {
                     seen += 1;
-                    foresight.came(look);
+                    poll.came(look);
                 }
                 None => {
                     if !looks.is_empty() {
-                        foresight.in_vain();
+                        poll.in_vain();
                     }
-                    foresight.slept(comes + woken);
+                    poll.slept(comes + woken);
                 }
             }
         }
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn who_is_answered_soon_stays_awake_for_little_more_than_it_takes() {
-        let mut foresight = Foresight::default();
-        play(&mut foresight, 200, |_| micros(20), micros(40));
-        let (seen, vain, awake) = play(&mut foresight, 1000, |_| micros(20), micros(40));
+        let mut poll = AdaptivePoll::default();
+        play(&mut poll, 200, |_| micros(20), micros(40));
+        let (seen, vain, awake) = play(&mut poll, 1000, |_| micros(20), micros(40));
         assert_eq!(seen, 1000);
         assert!(vain < 300, "{vain}");
         assert!(awake < 1000 * micros(24), "{awake:?}");
@@ -144,25 +144,25 @@ mod tests {
     /// Times that scatter by a third, and one in fifty that takes long.
     #[test]
     fn late_ones_are_borne() {
-        let mut foresight = Foresight::default();
+        let mut poll = AdaptivePoll::default();
         let comes = |wait: u32| {
             if wait % 50 == 49 { micros(900) } else { micros(15 + u64::from(wait * 7 % 10)) }
         };
-        play(&mut foresight, 200, comes, micros(40));
-        let (seen, vain, _) = play(&mut foresight, 1000, comes, micros(40));
+        play(&mut poll, 200, comes, micros(40));
+        let (seen, vain, _) = play(&mut poll, 1000, comes, micros(40));
         assert!(seen >= 950, "{seen}");
         assert!(vain < 500, "{vain}");
     }
 
     #[test]
     fn where_nothing_comes_soon_everybody_sleeps() {
-        let mut foresight = Foresight::default();
-        assert_eq!(play(&mut foresight, 10_000, |_| micros(300), micros(40)).0, 0);
-        assert_eq!(foresight.looks().count(), 0);
+        let mut poll = AdaptivePoll::default();
+        assert_eq!(play(&mut poll, 10_000, |_| micros(300), micros(40)).0, 0);
+        assert_eq!(poll.looks().count(), 0);
         // After a time in which it paid, it ends at once.
-        play(&mut foresight, 1000, |_| micros(20), micros(40));
-        assert!(foresight.looks().count() > 1);
-        let (_, vain, awake) = play(&mut foresight, 10_000, |_| micros(300), micros(40));
+        play(&mut poll, 1000, |_| micros(20), micros(40));
+        assert!(poll.looks().count() > 1);
+        let (_, vain, awake) = play(&mut poll, 10_000, |_| micros(300), micros(40));
         let times = CREDIT_MAX / PRICE;
         assert!(vain <= times * LOOKS as u32 && awake <= times * PATIENCE, "{vain} {awake:?}");
     }
@@ -171,22 +171,22 @@ mod tests {
     #[test]
     fn what_does_not_pay_is_tried_ever_less() {
         const WAITS: u32 = 100_000;
-        let mut foresight = Foresight::default();
+        let mut poll = AdaptivePoll::default();
         let mut awake = Duration::ZERO;
         for _ in 0..WAITS {
-            if let Some(last) = foresight.looks().last() {
+            if let Some(last) = poll.looks().last() {
                 awake += last;
-                foresight.in_vain();
+                poll.in_vain();
             }
-            foresight.slept(micros(15));
+            poll.slept(micros(15));
         }
         assert!(awake < WAITS * micros(15) / 100, "{awake:?}");
         // One that is woken by something else was not answered soon.
-        let mut foresight = Foresight::default();
+        let mut poll = AdaptivePoll::default();
         for _ in 0..1000 {
-            foresight.slept(micros(15));
-            foresight.disturbed();
+            poll.slept(micros(15));
+            poll.disturbed();
         }
-        assert_eq!(foresight.looks().count(), 0);
+        assert_eq!(poll.looks().count(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Whoever stays awake for one peer's next small message (`foresight`) sees to everything else all
-//! the same.
+//! Whoever stays awake for one peer's next small message (`adaptive_poll`) sees to everything else
+//! all the same.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;

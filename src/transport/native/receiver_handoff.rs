@@ -1,7 +1,7 @@
-//! The receiver's seat: who receives. Usually that is a thread that does nothing else, and whoever
-//! waits for an answer sleeps until it has come: one more thread to be woken for each answer. If
-//! somebody waits for one answer right after the other, the receiving thread steps aside, and who
-//! waits receives by himself.
+//! Which thread receives, and how that is handed over. Usually it is a thread that does nothing
+//! else, and whoever waits for an answer sleeps until it has come: one more thread to be woken for
+//! each answer. If somebody waits for one answer right after the other, the receiving thread steps
+//! aside, and who waits receives by himself. Who receives has the *seat*.
 //!
 //! Nobody is told when a waiter leaves the seat, as he is expected back at once: that saves a
 //! system call for each answer. The receiving thread looks every millisecond, and sits down again
@@ -25,8 +25,8 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Seat {
-    state: Mutex<State>,
+pub(super) struct ReceiverHandoff {
+    state: Mutex<HandoffState>,
     /// For the receiving thread when it is aside.
     called: Condvar,
     /// The receiving thread is to step aside: a copy, to be looked at for each message.
@@ -56,7 +56,7 @@ enum Next {
 }
 
 #[derive(Debug)]
-struct State {
+struct HandoffState {
     holder: Holder,
     /// The receiving thread is to sit down as soon as the seat is free.
     needed: bool,
@@ -77,7 +77,7 @@ struct State {
     begun_before: u64,
 }
 
-impl Default for State {
+impl Default for HandoffState {
     fn default() -> Self {
         Self {
             holder: Holder::Receiver,
@@ -95,7 +95,7 @@ impl Default for State {
     }
 }
 
-impl State {
+impl HandoffState {
     /// The receiving thread gets up; false if it is to stay. One may sleep who did so before the
     /// last message came: he has got his answer then, most likely, but has not been awake since.
     fn make_way(&mut self) -> bool {
@@ -168,7 +168,7 @@ impl State {
     }
 }
 
-impl Seat {
+impl ReceiverHandoff {
     /// Steps aside if that is wanted, until it is needed or `stopping`. For the receiving thread,
     /// when it is about to receive.
     pub(super) fn make_way(&self, stopping: impl Fn() -> bool) {
@@ -217,7 +217,7 @@ impl Seat {
         let sits = state.begin(Instant::now(), alone);
         self.wanted.store(state.is_wanted(), Ordering::Relaxed);
         self.call_if_needed(&state);
-        Stay { seat: self, sits, got: false, more: false }
+        Stay { handoff: self, sits, got: false, more: false }
     }
 
     /// Answers are under way that nobody waits for, or more than one: the receiving thread is to
@@ -230,7 +230,7 @@ impl Seat {
         }
     }
 
-    fn call_if_needed(&self, state: &State) {
+    fn call_if_needed(&self, state: &HandoffState) {
         let is_free = state.holder == Holder::Nobody;
         if is_free && (state.needed || state.sleeps) {
             self.called.notify_all();
@@ -241,7 +241,7 @@ impl Seat {
 /// That a thread waits. Ends when dropped.
 #[derive(Debug)]
 pub struct Stay<'a> {
-    seat: &'a Seat,
+    handoff: &'a ReceiverHandoff,
     sits: bool,
     /// What he waits for was received by himself.
     pub got: bool,
@@ -260,10 +260,10 @@ impl Stay<'_> {
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
-        let mut state = lock(&self.seat.state);
+        let mut state = lock(&self.handoff.state);
         if self.sits {
             state.leave(now, self.got, self.more);
-            self.seat.call_if_needed(&state);
+            self.handoff.call_if_needed(&state);
         } else {
             state.wake(now);
         }
@@ -271,5 +271,5 @@ impl Drop for Stay<'_> {
 }
 
 #[cfg(test)]
-#[path = "seat_tests.rs"]
+#[path = "receiver_handoff_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! What goes to workers leaves room for what goes to servers (`yielding`).
+//! What goes to workers leaves room for what goes to servers (`pace_for_copies`).
 
 use super::tests::{Received, listener, number_of, options, pattern, wait_until};
 use super::*;

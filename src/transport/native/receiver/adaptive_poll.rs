@@ -1,5 +1,5 @@
-//! Waiting without sleep for the next small message of who sent the last one (`foresight`). Reads
-//! sockets; sends nothing.
+//! Waiting without sleep for the next small message of who sent the last one (`adaptive_poll`).
+//! Reads sockets; sends nothing.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +50,7 @@ impl Receiver {
         }
         let mut tried = false;
         let began = Instant::now();
-        for (number, look) in self.foresight.looks().enumerate() {
+        for (number, look) in self.poll.looks().enumerate() {
             tried = true;
             self.let_others_run(shared);
             if !self.idle_until(began + look, shared) {
@@ -60,15 +60,15 @@ impl Receiver {
             if seen != Seen::Nothing {
                 // Others may have run for so long that being woken would have been sooner.
                 if began.elapsed() <= 2 * look + LATE {
-                    self.foresight.came(number);
+                    self.poll.came(number);
                 } else {
-                    self.foresight.in_vain();
+                    self.poll.in_vain();
                 }
                 return Ok(seen);
             }
         }
         if tried {
-            self.foresight.in_vain();
+            self.poll.in_vain();
         }
         Ok(Seen::Nothing)
     }
@@ -119,8 +119,8 @@ impl Receiver {
     /// A sleep has ended that began then.
     pub(super) fn has_slept(&mut self, began: Option<Instant>) {
         match began {
-            Some(began) if self.partner.is_last => self.foresight.slept(began.elapsed()),
-            _ => self.foresight.disturbed(),
+            Some(began) if self.partner.is_last => self.poll.slept(began.elapsed()),
+            _ => self.poll.disturbed(),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a server answers to workers leaves room for its copies on the way out. All workers wait for
-//! a copy: a round counts when it is made (docs/elastic.md, "Replicas"). Left to themselves, the
-//! connections to four workers take four fifths of the link for the values of rounds that are over,
-//! and copies fall further and further behind. So while copies find no room, the connections to
-//! workers get what they leave: that is paced, by the kernel.
+//! Paces what a server answers to workers, so that its copies find room on the way out. All workers
+//! wait for a copy: a round counts when it is made (docs/elastic.md, "Replicas"). Left to
+//! themselves, the connections to four workers take four fifths of the link for the values of
+//! rounds that are over, and copies fall further and further behind. So while copies find no room,
+//! the connections to workers get what they leave: that is paced, by the kernel.
 //!
 //! What the link carries is told by its owner (`NativeTransport::set_outflow`). Part of the I/O
 //! thread; may set options of sockets and ask the kernel what was confirmed; must not touch what is
@@ -26,13 +26,13 @@ const CAUGHT_UP: Duration = Duration::from_millis(75);
 /// stays unused.
 const AHEAD: f64 = 1.3;
 /// What workers get at least, as a part of the link: a copy may never get through.
-const LEAST: f64 = 0.1;
+const WORKERS_SHARE_MIN: f64 = 0.1;
 /// How much the last look counts in what copies get.
 const NEWEST: f64 = 0.3;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Yielding {
+pub(super) struct PaceForCopies {
     looked: Instant,
     /// What servers had confirmed at the last look, in bytes, by link.
     confirmed: BTreeMap<u32, u64>,
@@ -42,7 +42,7 @@ pub(super) struct Yielding {
     behind: Option<Instant>,
 }
 
-impl Yielding {
+impl PaceForCopies {
     pub(super) const fn new(now: Instant) -> Self {
         Self { looked: now, confirmed: BTreeMap::new(), copies: 0.0, behind: None }
     }
@@ -94,7 +94,7 @@ impl Yielding {
 
 /// Bytes per second that answers to workers may take of a link of that rate.
 fn left_for_workers(rate: f64, copies: f64) -> f64 {
-    (rate - AHEAD * copies).max(LEAST * rate)
+    (rate - AHEAD * copies).max(WORKERS_SHARE_MIN * rate)
 }
 
 #[cfg(test)]

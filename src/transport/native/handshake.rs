@@ -1,6 +1,6 @@
-//! A connection that somebody made to this node and that has not introduced itself yet. Whoever has
-//! not the token of the job is told so and sent away; nothing is read from him but one short
-//! greeting.
+//! The handshake of a connection that somebody made to this node: until it has introduced itself,
+//! it is a guest. Whoever has not the token of the job is told so and sent away; nothing is read
+//! from him but one short greeting.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ const GREETING_MAX: usize = 1024;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct Handshake {
     pub(super) socket: OwnedFd,
     pub(super) descriptors: Vec<OwnedFd>,
     pub(super) address: Arc<str>,
@@ -39,7 +39,7 @@ pub(super) enum Wish {
     Attach(Hello),
 }
 
-impl Guest {
+impl Handshake {
     pub(super) fn new(socket: OwnedFd, address: Arc<str>, now: Instant) -> Self {
         Self { socket, descriptors: Vec::new(), address, until: now + LIMIT, buffer: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! Connections come to the receiving side and go: each is attached to the session of its link, and
-//! what is left in one that ends is read, so that a link that breaks again and again comes forward.
+//! Attaches new connections to the sessions of their links, on the receiving side, and drains those
+//! that end: what is left in one is read, so that a link that breaks again and again comes forward.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How a link leaves room for others (`native/yielding`).
+//! How a link leaves room for others (`native/pace_for_copies`).
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::native::lock;
 use crate::sys::tcp::limit_pace;
 
 /// A pace that would change by less than one part in so many stays.
-const STEP: u32 = 8;
+const PACE_STAYS_WITHIN: u32 = 8;
 
 impl Link {
     /// True if something waits for room on a TCP connection.
@@ -29,7 +29,7 @@ impl Link {
     pub(in crate::native) fn pace(&self, rate: Option<u32>) {
         let mut state = lock(&self.state);
         let is_news = match (state.pace, rate) {
-            (Some(old), Some(new)) => old.abs_diff(new) > old / STEP,
+            (Some(old), Some(new)) => old.abs_diff(new) > old / PACE_STAYS_WITHIN,
             (old, new) => old != new,
         };
         if !is_news {
