@@ -13,40 +13,35 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod commands;
+mod base;
 pub mod customer;
 mod customers;
 mod delivery;
 mod descriptors;
 pub mod error;
-mod flights;
-mod gating;
 mod idle;
 mod journal;
 pub mod landing;
-mod lending;
 mod line;
-pub mod movable;
 mod naming;
 mod operator;
 mod planning;
 pub mod postoffice;
 mod recipient;
 mod running;
-mod service;
+mod server;
 pub mod settings;
-mod shell;
 mod sink;
 mod sync;
 mod threads;
 mod van;
-mod waiting;
+mod worker;
 
 pub use customer::{Customer, CustomerHandle, Handler, Request, Values};
 pub use error::{NodeError, Result, refuse_forked};
 pub use landing::{Destination, PullSink};
-pub use movable::KeyState;
 pub use operator::Operator;
 pub use postoffice::{NodeInfo, Postoffice};
 pub use pslite_transport::CallersMemory;
+pub use server::KeyState;
 pub use settings::{Asked, Lookup, Settings};

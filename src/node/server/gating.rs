@@ -8,10 +8,11 @@ use std::sync::{Mutex, Weak};
 
 use bytes::Bytes;
 
-use super::customer::Shared;
-use super::delivery::Delivery;
-use super::running::NodeRef;
-use super::sync::lock;
+use super::ServerCustomer;
+use crate::delivery::Delivery;
+use crate::error::Result;
+use crate::running::NodeRef;
+use crate::sync::lock;
 use pslite_core::kv::gate::{Answer, Gate, GaveUp, PATIENCE};
 use pslite_core::text;
 use pslite_core::values::{KvPairs, server_key_ranges};
@@ -24,7 +25,7 @@ const TICKS: u32 = 20;
 
 /// The gate of one customer; without a use at those who are no server.
 #[derive(Default)]
-pub(crate) struct Gating {
+pub(super) struct Gating {
     gate: Mutex<Gate>,
     /// Something is held back.
     holds: AtomicBool,
@@ -56,7 +57,7 @@ impl Gating {
 struct Unread {
     values: Bytes,
     answer: Answer,
-    customer: Weak<Shared>,
+    customer: Weak<ServerCustomer>,
 }
 
 impl AsRef<[u8]> for Unread {
@@ -74,17 +75,17 @@ impl Drop for Unread {
     }
 }
 
-impl Shared {
+impl ServerCustomer {
     /// A request is the application's handler's, now or once the round before is over.
-    pub(super) fn give(&self, message: Message) {
-        let passed = match self.node() {
-            Ok(node) if !message.meta.simple_app && self.holds_pushes(&node) => {
+    pub(super) fn give(&self, node: &Result<NodeRef>, message: Message) {
+        let passed = match node {
+            Ok(node) if !message.meta.simple_app && self.holds_pushes(node) => {
                 self.gating.with(|gate| gate.take(node.now(), message))
             }
             _ => Some(message),
         };
         if let Some(message) = passed {
-            (self.handler)(message);
+            (self.base.handler)(message);
         }
     }
 
@@ -98,16 +99,21 @@ impl Shared {
 
     /// The values of an answer, watched if the gate wants to know when they are out of our memory.
     /// `request`: as the application was given it.
-    pub(super) fn watch_answer(&self, request: &Meta, kv: KvPairs) -> KvPairs {
+    pub(super) fn watch_answer(
+        &self,
+        node: &Result<NodeRef>,
+        request: &Meta,
+        kv: KvPairs,
+    ) -> KvPairs {
         let answer =
             if request.pull { self.gating.with(|gate| gate.answered(request)) } else { None };
         let Some(answer) = answer else { return kv };
         let customer = Weak::clone(&self.me);
         let unread = Unread { values: kv.vals, answer, customer };
-        let vals = match self.node() {
+        let vals = match node {
             // The application's memory would be read again if the connection broke: they get their
             // own, and it is over with.
-            Ok(node) if node.keeps_sent(request.sender) => own_copy(&node, &unread.values),
+            Ok(node) if node.keeps_sent(request.sender) => own_copy(node, &unread.values),
             _ => Bytes::from_owner(unread),
         };
         KvPairs { vals, ..kv }
@@ -130,7 +136,7 @@ impl Shared {
         self.queue(self.gating.with(|gate| gate.customer_left(node, customer_id)));
     }
 
-    pub(super) fn gate_tick(&self) {
+    pub(crate) fn gate_tick(&self) {
         let Ok(node) = self.node() else { return };
         let (released, gave_up) = self.gating.with(|gate| gate.tick(node.now()));
         gave_up.iter().for_each(|key| say(&node, key));
@@ -141,7 +147,7 @@ impl Shared {
     fn queue(&self, released: Vec<Message>) {
         for message in released {
             let item = Delivery::Released(message);
-            self.line.push(item.priority(), item);
+            self.base.line.push(item.priority(), item);
         }
     }
 }

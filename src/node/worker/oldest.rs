@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Shared;
+use super::WorkerCustomer;
 use crate::sync::lock;
 use pslite_core::store::Reminder;
 use pslite_observe::log::{self, Level};
@@ -15,12 +15,12 @@ const NAMED_MAX: usize = 4;
 
 /// When to look, and when to say it again.
 #[derive(Debug, Default)]
-pub(crate) struct OldestWatch {
+pub(super) struct OldestWatch {
     next: Duration,
     reminder: Option<Reminder>,
 }
 
-impl Shared {
+impl WorkerCustomer {
     /// Says what the oldest request waits for, if that is long.
     pub(crate) fn report_oldest(&self) {
         let Ok(node) = self.node() else { return };

@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 
-use super::customer::{Payload, Requests, Shared};
-use super::error::{NodeError, Result};
-use super::running::NodeRef;
-use super::sync::lock;
+use super::{Payload, Requests, WorkerCustomer};
+use crate::error::{NodeError, Result};
+use crate::running::NodeRef;
+use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::commands::Again;
 use pslite_core::kv::flights::Flights;
@@ -26,13 +26,13 @@ impl Requests {
     }
 }
 
-impl Shared {
+impl WorkerCustomer {
     /// True for a worker of a job whose servers come and go.
     pub(super) fn follows_pieces(&self) -> bool {
         let Ok(node) = self.node() else { return false };
         let mut state = lock(&self.requests);
         if state.value_size.is_some() {
-            state.follow_pieces(&node, self.customer_id);
+            state.follow_pieces(&node, self.base.customer_id);
         }
         state.flights.is_some()
     }
@@ -88,8 +88,8 @@ impl Shared {
                 body: again.body.clone(),
                 simple_app: true,
                 request: true,
-                app_id: self.app_id,
-                customer_id: self.customer_id,
+                app_id: self.base.app_id,
+                customer_id: self.base.customer_id,
                 timestamp: again.timestamp,
                 recver: *server,
                 ..Meta::default()

@@ -1,8 +1,8 @@
 //! A worker's pulls, as far as their answers may land in the caller's memory. May touch the
 //! customer; where each answer belongs is kept in `landing`.
 
-use super::{Requests, Shared};
-use crate::flights::element_of;
+use super::Requests;
+use super::flights::element_of;
 use crate::landing::Landings;
 use pslite_core::kv::Slices;
 use pslite_core::wire::Meta;
@@ -19,14 +19,5 @@ impl Requests {
         });
         let value_size = self.value_size.unwrap_or(1);
         landings.cut(meta.timestamp, value_size, asked, pieces && meta.push);
-    }
-}
-
-impl Shared {
-    /// So many bytes of pulled values did not land where they were wanted.
-    pub(super) fn note_copied(&self, bytes: usize) {
-        if let Ok(node) = self.node() {
-            node.traffic().copied(bytes);
-        }
     }
 }

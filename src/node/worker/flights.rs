@@ -5,10 +5,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::customer::{Payload, Requests, Shared, with_data};
-use super::error::{NodeError, Result};
-use super::running::NodeRef;
-use super::sync::lock;
+use super::{Payload, Requests, WorkerCustomer};
+use crate::base::with_data;
+use crate::error::{NodeError, Result};
+use crate::running::NodeRef;
+use crate::sync::lock;
 use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, KvError};
@@ -124,9 +125,9 @@ pub(super) fn element_of(meta: &Meta, kv: &KvPairs, first: Key) -> u64 {
     }
 }
 
-impl Shared {
+impl WorkerCustomer {
     /// Sends parts. A server that is lost meanwhile answers nothing: they wait then.
-    pub(super) fn send_parts(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
+    pub(super) fn send_outgoing(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
         for Outgoing { meta, kv } in messages {
             let to = meta.recver;
             if let Err(error) = node.send(with_data(meta, kv)) {
@@ -166,12 +167,15 @@ impl Shared {
     }
 
     /// A new policy, at a worker.
-    pub(super) fn policy(&self, word: &Word) {
+    pub(crate) fn policy(&self, word: &Word) {
+        if !self.is_attached() {
+            return;
+        }
         self.flights_step(|flights, now, out| flights.policy(now, word, out));
     }
 
     /// What waits may go now.
-    pub(super) fn retry(&self) {
+    pub(crate) fn retry(&self) {
         self.flights_step(|flights, now, out| flights.retry(now, out));
     }
 
@@ -186,7 +190,7 @@ impl Shared {
         let Ok(node) = self.node() else { return };
         let mut out = Vec::new();
         let mut state = lock(&self.requests);
-        state.follow_pieces(&node, self.customer_id);
+        state.follow_pieces(&node, self.base.customer_id);
         let Some(flights) = &mut state.flights else { return };
         let stepped = step(flights, node.now(), &mut out);
         self.note_waits(&state);
@@ -209,7 +213,7 @@ impl Shared {
     /// Sends on the thread that handles answers: nobody can be told of an error but those who wait,
     /// and who fails the job tells them.
     fn send_again(&self, node: &NodeRef, messages: Vec<Outgoing>) {
-        if let Err(error) = self.send_parts(node, messages) {
+        if let Err(error) = self.send_outgoing(node, messages) {
             pslite_observe::log::write(pslite_observe::log::Level::Verbose, &error.to_string());
         }
     }

@@ -10,11 +10,11 @@ use std::sync::{Mutex, OnceLock, Weak};
 
 use bytes::Bytes;
 
-use super::customer::Shared;
-use super::delivery::Delivery;
-use super::running::NodeRef;
+use super::ServerCustomer;
 use super::shell::{Owner, send_transfer};
-use super::sync::lock;
+use crate::delivery::Delivery;
+use crate::running::NodeRef;
+use crate::sync::lock;
 use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::News;
@@ -95,7 +95,7 @@ pub(crate) struct Movable {
 struct Underway {
     keys: Bytes,
     fetch: Fetch,
-    customer: Weak<Shared>,
+    customer: Weak<ServerCustomer>,
 }
 
 impl AsRef<[u8]> for Underway {
@@ -131,11 +131,11 @@ impl Movable {
         self.state.is_stateless()
     }
 
-    fn keys(&self, customer: &Shared, node: &NodeRef) -> &Mutex<Opaque> {
+    fn keys(&self, customer: &ServerCustomer, node: &NodeRef) -> &Mutex<Opaque> {
         self.keys.get_or_init(|| {
             let mut keys = Opaque::new(OpaqueConfig {
                 id: node.my_id(),
-                app_id: customer.app_id,
+                app_id: customer.base.app_id,
                 servers: node.settings().num_servers,
                 stateless: self.state.is_stateless(),
                 forgets: self.state.can_forget(),
@@ -149,7 +149,7 @@ impl Movable {
     }
 
     /// Deals with a request of a worker, or leaves it to the application's handler.
-    pub(crate) fn take(&self, customer: &Shared, message: &Message) -> Owner {
+    pub(crate) fn take(&self, customer: &ServerCustomer, message: &Message) -> Owner {
         let Ok(node) = customer.node() else { return Owner::Application };
         if !node.is_elastic() || (message.meta.simple_app && message.meta.transfer.is_none()) {
             return Owner::Application;
@@ -163,7 +163,13 @@ impl Movable {
         Owner::Store
     }
 
-    fn transfer(&self, customer: &Shared, node: &NodeRef, message: &Message, transfer: &Transfer) {
+    fn transfer(
+        &self,
+        customer: &ServerCustomer,
+        node: &NodeRef,
+        message: &Message,
+        transfer: &Transfer,
+    ) {
         let from = message.meta.sender;
         let mut taken = Ok(());
         self.step(customer, |keys, steps| {
@@ -178,21 +184,21 @@ impl Movable {
     }
 
     /// A new policy.
-    pub(crate) fn policy(&self, customer: &Shared, word: &Word) {
+    pub(crate) fn policy(&self, customer: &ServerCustomer, word: &Word) {
         let Ok(node) = customer.node() else { return };
         self.step(customer, |keys, steps| keys.policy(node.now(), word, steps));
         self.claim_changes(customer);
     }
 
     /// The scheduler orders moves.
-    pub(crate) fn orders(&self, customer: &Shared, orders: &[Order]) {
+    pub(crate) fn orders(&self, customer: &ServerCustomer, orders: &[Order]) {
         let Ok(node) = customer.node() else { return };
         self.step(customer, |keys, steps| keys.orders(node.now(), orders, steps));
         self.claim_changes(customer);
     }
 
     /// Time has passed, or the application has answered what a move waits for.
-    pub(crate) fn advance(&self, customer: &Shared) {
+    pub(crate) fn advance(&self, customer: &ServerCustomer) {
         let Ok(node) = customer.node() else { return };
         if node.is_elastic() {
             self.step(customer, |keys, steps| keys.advance(node.now(), steps));
@@ -201,7 +207,7 @@ impl Movable {
     }
 
     /// The scheduler asks what is here.
-    pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
+    pub(crate) fn collect(&self, customer: &ServerCustomer, word: &Word) {
         let Ok(node) = customer.node() else { return };
         let mut said = lock(&self.said);
         let claims = lock(self.keys(customer, &node)).collect(word);
@@ -211,13 +217,13 @@ impl Movable {
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
-    fn claim_changes(&self, customer: &Shared) {
+    fn claim_changes(&self, customer: &ServerCustomer) {
         self.claim_news(customer, false);
     }
 
     /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
     /// next tick.
-    fn claim_news(&self, customer: &Shared, can_wait: bool) {
+    fn claim_news(&self, customer: &ServerCustomer, can_wait: bool) {
         let Ok(node) = customer.node() else { return };
         let mut said = lock(&self.said);
         let mut keys = lock(self.keys(customer, &node));
@@ -250,7 +256,7 @@ impl Movable {
     /// it, and what goes to it; `None` if nobody gets this answer. On any thread.
     pub(crate) fn answered(
         &self,
-        customer: &Shared,
+        customer: &ServerCustomer,
         node: &NodeRef,
         (request, mut kv): (&Meta, KvPairs),
     ) -> Option<(Meta, KvPairs)> {
@@ -265,7 +271,7 @@ impl Movable {
             return None;
         };
         if answered.due {
-            customer.line.push(i32::MAX, Delivery::Retry);
+            customer.base.line.push(i32::MAX, Delivery::Retry);
         }
         let known = answered.request?;
         if let Some(fetch) = answered.fetch {
@@ -275,14 +281,14 @@ impl Movable {
         Some((Meta { error: request.error.clone(), ..known }, kv))
     }
 
-    fn fetched(&self, customer: &Shared, fetch: Fetch) {
+    fn fetched(&self, customer: &ServerCustomer, fetch: Fetch) {
         if self.keys.get().is_some_and(|keys| lock(keys).fetched(fetch)) {
-            customer.line.push(i32::MAX, Delivery::Retry);
+            customer.base.line.push(i32::MAX, Delivery::Retry);
         }
     }
 
     /// Asks the state machine, and does what it says, in order, and what follows from that.
-    fn step(&self, customer: &Shared, ask: impl FnOnce(&mut Opaque, &mut Vec<Step>)) {
+    fn step(&self, customer: &ServerCustomer, ask: impl FnOnce(&mut Opaque, &mut Vec<Step>)) {
         let Ok(node) = customer.node() else { return };
         let keys = self.keys(customer, &node);
         let mut steps = Vec::new();
@@ -295,8 +301,9 @@ impl Movable {
                 Step::Transfer(outgoing) => send_transfer(customer, outgoing),
                 Step::Give(meta, frames) => {
                     let message = Message { meta, data: frames.into_iter().collect() };
-                    customer.note_request(&message);
-                    customer.give(message);
+                    let node = Ok(NodeRef::clone(&node));
+                    customer.note_request(&node, &message);
+                    customer.give(&node, message);
                 }
                 Step::Export(key) => {
                     let state = self.state.export(key);

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::customer::Shared;
-use super::error::Result;
+use super::ServerCustomer;
 use super::lending::Lending;
-use super::sync::lock;
+use crate::error::Result;
+use crate::running::NodeRef;
+use crate::sync::lock;
 use pslite_core::cluster::said::Said;
 use pslite_core::store::command::Head;
 use pslite_core::store::elastic::{Due, Outbound};
@@ -96,7 +97,12 @@ impl Shell {
     }
 
     /// Deals with a request of a worker, or leaves it to the application.
-    pub(crate) fn take(&self, customer: &Shared, message: &Message) -> Owner {
+    pub(super) fn take(
+        &self,
+        customer: &ServerCustomer,
+        node: &Result<NodeRef>,
+        message: &Message,
+    ) -> Owner {
         let is_transfer = message.meta.transfer.is_some();
         if self.handed_over.load(Ordering::Acquire) && !is_transfer {
             return Owner::Application;
@@ -123,7 +129,7 @@ impl Shell {
             drop(store);
             return self.cannot_take(customer, serving, &message.meta, &error.to_string());
         }
-        if let Ok(node) = customer.node() {
+        if let Ok(node) = node {
             store.hear(node.now(), &message.meta, &message.data);
         }
         let begin = Instant::now();
@@ -135,13 +141,13 @@ impl Shell {
         serving.busy.fetch_add(nanos, Ordering::Relaxed);
         serving.traffic.served(message.meta.sender, MessageKind::of(&message.meta), took);
         if serving.profiles.load(Ordering::Relaxed)
-            && let Ok(node) = customer.node()
+            && let Ok(node) = node
         {
             let times = (node.now().saturating_sub(took), took);
             let event = served(serving, message, &out.answers, times);
             lock(&serving.profiler).served(event);
         }
-        pieces::send(customer, out);
+        pieces::send(customer, node, out);
         Owner::Store
     }
 
@@ -158,7 +164,7 @@ impl Shell {
         }
     }
 
-    fn serving(&self, customer: &Shared) -> Result<&Serving> {
+    fn serving(&self, customer: &ServerCustomer) -> Result<&Serving> {
         if let Some(serving) = self.served.get() {
             return Ok(serving);
         }
@@ -201,7 +207,7 @@ impl Shell {
         }))
     }
 
-    fn command(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
+    fn command(&self, customer: &ServerCustomer, serving: &Serving, meta: &Meta) -> Owner {
         let head = Head::from(meta.head);
         match head {
             Head::Controller => return self.optimizer(customer, serving, meta),
@@ -218,7 +224,7 @@ impl Shell {
                 Ok(Due::Later) => {
                     if self.has_application {
                         let meta = Meta { sender: HAND_OVER, ..meta.clone() };
-                        (customer.handler)(Message { meta, data: Frames::new() });
+                        (customer.base.handler)(Message { meta, data: Frames::new() });
                     }
                     return Owner::Store;
                 }
@@ -232,7 +238,7 @@ impl Shell {
         Owner::Store
     }
 
-    fn optimizer(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
+    fn optimizer(&self, customer: &ServerCustomer, serving: &Serving, meta: &Meta) -> Owner {
         let store = &serving.store;
         match self.obey(customer, serving, meta) {
             Ok(due) => {
@@ -251,7 +257,7 @@ impl Shell {
     }
 
     /// MXNet's own profiler has nothing to record: so it is not told.
-    fn profiler(&self, customer: &Shared, serving: &Serving, meta: &Meta) -> Owner {
+    fn profiler(&self, customer: &ServerCustomer, serving: &Serving, meta: &Meta) -> Owner {
         let mut profiler = lock(&serving.profiler);
         let file = match profiler.command(&meta.body) {
             Ok(file) => file,
@@ -270,7 +276,7 @@ impl Shell {
     /// A command that cannot be obeyed. A worker of ours is told; a stock one takes every answer
     /// for a success and would train with something else than it asked for, so the server ends
     /// instead.
-    fn refuse(&self, customer: &Shared, meta: &Meta, error: &str) -> Owner {
+    fn refuse(&self, customer: &ServerCustomer, meta: &Meta, error: &str) -> Owner {
         log::write(Level::Error, error);
         let told = customer.node().is_ok_and(|node| node.is_ours(meta.sender));
         if !told {
@@ -284,7 +290,7 @@ impl Shell {
     /// lost by that, or the request is refused.
     fn cannot_take(
         &self,
-        customer: &Shared,
+        customer: &ServerCustomer,
         serving: &Serving,
         request: &Meta,
         error: &str,
@@ -295,7 +301,7 @@ impl Shell {
         {
             self.hand_over(customer, &serving.store, error);
             let meta = Meta { sender: HAND_OVER, ..optimizer };
-            (customer.handler)(Message { meta, data: Frames::new() });
+            (customer.base.handler)(Message { meta, data: Frames::new() });
             return Owner::Application;
         }
         log::write(Level::Error, error);
@@ -303,19 +309,19 @@ impl Shell {
             (self.on_stop)(Err(error.to_owned()));
         }
         let request = Meta { error: error.to_owned(), ..request.clone() };
-        respond(customer, Answer { request, kv: KvPairs::default() });
+        respond(customer, &customer.node(), Answer { request, kv: KvPairs::default() });
         Owner::Store
     }
 
     /// Gives all values to the application, by the pushes with which workers would have.
-    fn hand_over(&self, customer: &Shared, store: &Mutex<Store>, why: &str) {
+    fn hand_over(&self, customer: &ServerCustomer, store: &Mutex<Store>, why: &str) {
         let text = format!("{why}; MXNet's own server takes over, in Python");
         log::write(Level::Info, &text);
         let pushes = lock(store).give_away();
         self.handed_over.store(true, Ordering::Release);
         for (meta, frames) in pushes {
             let meta = Meta { sender: HAND_OVER, ..meta };
-            (customer.handler)(Message { meta, data: frames.into_iter().collect() });
+            (customer.base.handler)(Message { meta, data: frames.into_iter().collect() });
         }
     }
 }
@@ -353,16 +359,16 @@ fn write_trace(rank: i32, file: &TraceFile) -> std::result::Result<(), String> {
     std::fs::write(&name, &file.content).map_err(|error| format!("cannot write {name}: {error}"))
 }
 
-fn respond(customer: &Shared, answer: Answer) {
+fn respond(customer: &ServerCustomer, node: &Result<NodeRef>, answer: Answer) {
     if answer.request.simple_app {
         return answer_command(customer, &answer.request, &answer.request.error);
     }
-    if let Err(error) = customer.respond(&answer.request, answer.kv) {
+    if let Err(error) = customer.respond_over(node, &answer.request, answer.kv) {
         log::write(Level::Warning, &error.to_string());
     }
 }
 
-fn answer_command(customer: &Shared, request: &Meta, error: &str) {
+fn answer_command(customer: &ServerCustomer, request: &Meta, error: &str) {
     if let Err(error) = customer.simple_respond(request, Bytes::new(), error) {
         log::write(Level::Warning, &error.to_string());
     }

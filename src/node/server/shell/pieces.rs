@@ -5,7 +5,8 @@
 use std::sync::atomic::Ordering;
 
 use super::{Head, Serving, Shell, respond};
-use crate::customer::Shared;
+use crate::running::NodeRef;
+use crate::server::ServerCustomer;
 use crate::sync::lock;
 use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
@@ -22,7 +23,7 @@ impl Shell {
     /// Another server sent something.
     pub(super) fn transfer(
         &self,
-        customer: &Shared,
+        customer: &ServerCustomer,
         serving: &Serving,
         message: &Message,
         transfer: &Transfer,
@@ -30,7 +31,7 @@ impl Shell {
         let mut out = Outbound::default();
         let from = message.meta.sender;
         let taken = lock(&serving.store).transfer(from, transfer, &message.data, &mut out);
-        send(customer, out);
+        send(customer, &customer.node(), out);
         if let Err(error) = taken {
             let text = format!("server {from} sent a piece that cannot be used: {error}");
             log::write(Level::Error, &text);
@@ -40,13 +41,13 @@ impl Shell {
     }
 
     /// A new policy.
-    pub(crate) fn policy(&self, customer: &Shared, word: &Word) {
+    pub(crate) fn policy(&self, customer: &ServerCustomer, word: &Word) {
         self.with_store(customer, |store, out| store.policy(word, out));
         self.claim_changes(customer);
     }
 
     /// A worker's customer sends no more. Rounds that waited for it alone may end.
-    pub(crate) fn customer_left(&self, customer: &Shared, node: NodeId, left: i32) {
+    pub(crate) fn customer_left(&self, customer: &ServerCustomer, node: NodeId, left: i32) {
         if customer.node().is_ok_and(|node| node.is_elastic()) {
             self.with_store(customer, |store, out| store.customer_left(node, left, out));
             self.claim_changes(customer);
@@ -54,13 +55,13 @@ impl Shell {
     }
 
     /// The scheduler orders moves.
-    pub(crate) fn orders(&self, customer: &Shared, orders: &[Order]) {
+    pub(crate) fn orders(&self, customer: &ServerCustomer, orders: &[Order]) {
         self.with_store(customer, |store, out| store.orders(orders, out));
         self.claim_changes(customer);
     }
 
     /// The scheduler asks what is here, since servers are lost.
-    pub(crate) fn collect(&self, customer: &Shared, word: &Word) {
+    pub(crate) fn collect(&self, customer: &ServerCustomer, word: &Word) {
         let mut claims = Vec::new();
         self.with_store(customer, |store, _| claims = store.collect(word));
         let Some(serving) = self.served.get() else { return };
@@ -69,13 +70,13 @@ impl Shell {
     }
 
     /// Tells the scheduler what is here, if that has changed since it was told.
-    pub(crate) fn claim_changes(&self, customer: &Shared) {
+    pub(crate) fn claim_changes(&self, customer: &ServerCustomer) {
         self.claim_news(customer, false);
     }
 
     /// As [`Self::claim_changes`]; with `can_wait` few changes among much that is held wait for the
     /// next tick.
-    fn claim_news(&self, customer: &Shared, can_wait: bool) {
+    fn claim_news(&self, customer: &ServerCustomer, can_wait: bool) {
         let (Ok(node), Some(serving)) = (customer.node(), self.served.get()) else { return };
         if !node.is_elastic() {
             return;
@@ -92,14 +93,19 @@ impl Shell {
         self.say(customer, epoch, (claims, difference));
     }
 
-    fn say(&self, customer: &Shared, epoch: u64, (claims, difference): (Vec<Claim>, Difference)) {
+    fn say(
+        &self,
+        customer: &ServerCustomer,
+        epoch: u64,
+        (claims, difference): (Vec<Claim>, Difference),
+    ) {
         let Ok(node) = customer.node() else { return };
         let fixed = self.handed_over.load(Ordering::Acquire).then(|| HANDED_OVER.to_owned());
         node.event(Event::Claims { epoch, claims, difference, fixed, opaque: false });
     }
 
     /// This server was emptied, or the job is over: whoever runs it ends.
-    pub(crate) fn stop(&self, customer: &Shared) {
+    pub(crate) fn stop(&self, customer: &ServerCustomer) {
         (self.on_stop)(Ok(()));
         if self.has_application && !self.stopped.swap(true, Ordering::AcqRel) {
             let head = Head::Stop.number();
@@ -108,43 +114,43 @@ impl Shell {
                 sender: super::HAND_OVER,
                 request: true,
                 simple_app: true,
-                app_id: customer.app_id,
+                app_id: customer.base.app_id,
                 ..Meta::default()
             };
-            (customer.handler)(Message { meta, data: Frames::new() });
+            (customer.base.handler)(Message { meta, data: Frames::new() });
         }
     }
 
     /// Makes the store if it is not there yet: a server that joins gets transfers first.
-    fn with_store(&self, customer: &Shared, step: impl FnOnce(&mut Store, &mut Outbound)) {
+    fn with_store(&self, customer: &ServerCustomer, step: impl FnOnce(&mut Store, &mut Outbound)) {
         let Ok(serving) = self.serving(customer) else { return };
         if self.handed_over.load(Ordering::Acquire) {
             return;
         }
         let mut out = Outbound::default();
         step(&mut lock(&serving.store), &mut out);
-        send(customer, out);
+        send(customer, &customer.node(), out);
     }
 
     /// Obeys a command. In a job whose pieces move its answer may have to wait for servers that
     /// joined.
     pub(super) fn obey(
         &self,
-        customer: &Shared,
+        customer: &ServerCustomer,
         serving: &Serving,
         meta: &Meta,
     ) -> Result<Due, StoreError> {
         let mut out = Outbound::default();
         let due = lock(&serving.store).obey(meta, &mut out);
-        send(customer, out);
+        send(customer, &customer.node(), out);
         due
     }
 }
 
 /// Sends what the store says, in order: answers first.
-pub(super) fn send(customer: &Shared, out: Outbound) {
+pub(super) fn send(customer: &ServerCustomer, node: &crate::error::Result<NodeRef>, out: Outbound) {
     for answer in out.answers {
-        respond(customer, answer);
+        respond(customer, node, answer);
     }
     for transfer in out.transfers {
         send_transfer(customer, transfer);
@@ -152,12 +158,12 @@ pub(super) fn send(customer: &Shared, out: Outbound) {
 }
 
 /// Sends another server something.
-pub(crate) fn send_transfer(customer: &Shared, outgoing: Outgoing) {
+pub(in crate::server) fn send_transfer(customer: &ServerCustomer, outgoing: Outgoing) {
     let Ok(node) = customer.node() else { return };
     let Outgoing { to, transfer, frames } = outgoing;
     let meta = Meta {
-        app_id: customer.app_id,
-        customer_id: customer.app_id,
+        app_id: customer.base.app_id,
+        customer_id: customer.base.app_id,
         recver: to,
         request: true,
         // A round waits for it, and the sender's own copies may fill the way for a second.

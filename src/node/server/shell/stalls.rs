@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Shell;
-use crate::customer::Shared;
+use crate::server::ServerCustomer;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_core::store::{Reminder, Stall};
@@ -32,7 +32,7 @@ impl StallWatch {
 
 impl Shell {
     /// Says which round has waited for long. A store that is at work is asked the next time.
-    pub(crate) fn report_stalls(&self, customer: &Shared) {
+    pub(crate) fn report_stalls(&self, customer: &ServerCustomer) {
         let (Ok(node), Some(serving)) = (customer.node(), self.served.get()) else { return };
         let (now, mut watch) = (node.now(), lock(&serving.watch));
         if now < watch.next || self.handed_over.load(Ordering::Acquire) {

@@ -6,30 +6,30 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::customer::{Requests, Shared};
-use super::delivery::Delivery;
-use super::error::{NodeError, Result};
-use super::line::Turn;
-use super::recipient::{AtOnce, Recipient};
-use super::running::NodeRef;
-use super::sync::lock;
+use super::{Requests, WorkerCustomer};
+use crate::delivery::Delivery;
+use crate::error::{NodeError, Result};
+use crate::line::Turn;
+use crate::recipient::{AtOnce, Recipient};
+use crate::running::NodeRef;
+use crate::sync::lock;
 use pslite_core::kv::State;
 use pslite_transport::native::{NativeIncoming, NativeTransport, Stay};
 
 /// Those who wait for requests of a customer.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub(super) struct Waiters {
     asleep: usize,
     /// One receives by himself and must be called.
     receives: bool,
 }
 
-impl Shared {
-    /// Blocks until the request is over.
+impl WorkerCustomer {
+    /// Blocks until the request is over. `me`: the customer whose side this is.
     ///
     /// # Errors
     /// Why it failed.
-    pub(crate) fn wait(&self, timestamp: i32) -> Result<()> {
+    pub(crate) fn wait(&self, timestamp: i32, me: &dyn Recipient) -> Result<()> {
         loop {
             let alone = {
                 let requests = lock(&self.requests);
@@ -48,7 +48,7 @@ impl Shared {
             if !stay.sits() {
                 return self.sleep(timestamp);
             }
-            self.receive(node, native, stay, timestamp);
+            self.receive((node, native), stay, timestamp, me);
         }
     }
 
@@ -68,10 +68,10 @@ impl Shared {
     /// Receives until the request is over, or nearly so.
     fn receive(
         &self,
-        node: &NodeRef,
-        native: &NativeTransport,
+        (node, native): (&NodeRef, &NativeTransport),
         mut stay: Stay<'_>,
         timestamp: i32,
+        me: &dyn Recipient,
     ) {
         loop {
             {
@@ -87,7 +87,7 @@ impl Shared {
                 Ok(None) => continue,
                 Err(_) => break, // The receiving thread meets it too, and says so.
             };
-            let Some((turn, item)) = self.own_answer(node, timestamp, incoming) else { continue };
+            let Some((turn, item)) = own_answer((node, me), timestamp, incoming) else { continue };
             stay.got = true;
             let is_end = {
                 let mut requests = lock(&self.requests);
@@ -97,34 +97,18 @@ impl Shared {
             };
             if is_end {
                 drop(stay);
-                self.handle(item);
+                me.handle(item);
                 drop(turn);
                 return;
             }
-            self.handle(item);
+            me.handle(item);
         }
         lock(&self.requests).waiters.receives = false;
     }
 
-    /// The answer and the right to handle it, if this message is one to that request and its turn
-    /// has come. Anything else goes into the queue of its customer.
-    fn own_answer(
-        &self,
-        node: &NodeRef,
-        timestamp: i32,
-        incoming: NativeIncoming,
-    ) -> Option<(Turn<'_, Delivery>, Delivery)> {
-        let AtOnce { recipient: to, item } = node.sort(incoming)?;
-        if std::ptr::addr_eq(Arc::as_ptr(&to), self) && item.answers(timestamp) {
-            return self.line.offer(item.priority(), item);
-        }
-        to.line().push_with_room(item.priority(), item);
-        None
-    }
-
     /// Something ended: those who wait look again. Wakes nobody in vain, as each time costs a
     /// system call.
-    pub(crate) fn tell_waiters(&self, requests: MutexGuard<'_, Requests>) {
+    pub(super) fn tell_waiters(&self, requests: MutexGuard<'_, Requests>) {
         let Waiters { asleep, receives } = requests.waiters;
         drop(requests);
         if asleep > 0 {
@@ -134,6 +118,21 @@ impl Shared {
             node.call_waiting();
         }
     }
+}
+
+/// The answer and the right to handle it, if this message is one to that request of that customer
+/// and its turn has come. Anything else goes into the queue of its customer.
+fn own_answer<'a>(
+    (node, me): (&NodeRef, &'a dyn Recipient),
+    timestamp: i32,
+    incoming: NativeIncoming,
+) -> Option<(Turn<'a, Delivery>, Delivery)> {
+    let AtOnce { recipient: to, item } = node.sort(incoming)?;
+    if std::ptr::addr_eq(Arc::as_ptr(&to), me) && item.answers(timestamp) {
+        return me.line().offer(item.priority(), item);
+    }
+    to.line().push_with_room(item.priority(), item);
+    None
 }
 
 impl Requests {

@@ -1,0 +1,108 @@
+//! What a customer does with what reaches it: requests go to the side that serves, responses to the
+//! side that asks, losses to both. One item at a time (`line`), on the customer's thread or on the
+//! one that receives.
+
+use std::time::Duration;
+
+use super::Shared;
+use crate::delivery::Delivery;
+use crate::landing::Landings;
+use crate::line::Line;
+use crate::recipient::Recipient;
+use pslite_core::kv::rounds::Round;
+use pslite_core::wire::{Message, Meta};
+
+impl Recipient for Shared {
+    fn line(&self) -> &Line<Delivery> {
+        &self.base.line
+    }
+
+    fn handle(&self, item: Delivery) {
+        match item {
+            Delivery::Message(message) => self.message(message),
+            Delivery::Released(message) => self.server.released(message),
+            Delivery::GateTick => self.server.gate_tick(),
+            Delivery::NodeLost { id, reason } => {
+                self.server.node_lost(id);
+                self.worker.node_lost(id, &reason);
+            }
+            Delivery::CustomerLeft { id, customer_id } => {
+                self.server.customer_left(id, customer_id);
+            }
+            Delivery::Policy(word) => {
+                self.worker.policy(&word);
+                self.server.policy(&word);
+                self.worker.released(&word);
+            }
+            Delivery::Collect(word) => self.server.collect(&word),
+            Delivery::Orders(orders) => self.server.orders(&orders),
+            Delivery::Leave => self.server.leave(),
+            Delivery::Stop => self.server.stop(),
+            Delivery::Retry => {
+                self.worker.retry();
+                self.server.advance();
+            }
+            Delivery::Failed(error) => {
+                self.server.all_lost();
+                self.worker.all_lost(&error.to_string());
+            }
+        }
+        self.server.end_stuck_requests();
+    }
+
+    fn landings(&self) -> &Landings {
+        self.worker.landings()
+    }
+
+    fn note_answer(&self, answer: &Meta) {
+        self.server.note_answer(answer);
+    }
+
+    fn take_rounds(&self) -> Vec<Round> {
+        self.worker.take_rounds()
+    }
+
+    fn busy(&self) -> Option<Duration> {
+        self.server.busy()
+    }
+
+    fn moves_keys(&self) -> bool {
+        self.server.decide_movable();
+        self.server.serves_by_itself()
+    }
+
+    fn wants_retry(&self) -> bool {
+        self.worker.take_waits() || self.server.serves_by_itself()
+    }
+
+    fn wants_gate_tick(&self) -> bool {
+        self.server.wants_gate_tick()
+    }
+
+    fn report_stalls(&self) {
+        if !self.server.report_stalls() {
+            self.worker.report_oldest();
+        }
+    }
+}
+
+impl Shared {
+    /// The customer's thread.
+    pub(super) fn serve(&self) {
+        while let Some((turn, item)) = self.base.line.next() {
+            self.handle(item);
+            drop(turn);
+        }
+    }
+
+    fn message(&self, message: Message) {
+        if self.is_odd(&message) {
+            return;
+        }
+        if message.meta.request {
+            self.server.request(message);
+        } else {
+            self.worker.response(message);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The side of a customer that serves: requests of others go to the application's handler, whose
+//! keys may move or not, or to the library's own store. Every customer has one; one that never said
+//! that it serves gives all to its handler. Knows nothing of the side that asks.
+
+mod answers;
+mod gating;
+mod lending;
+mod movable;
+mod shell;
+mod stuck;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use self::gating::Gating;
+pub use self::movable::KeyState;
+use self::movable::Movable;
+pub(crate) use self::shell::Shell;
+use self::shell::{HAND_OVER, Owner};
+use super::base::Base;
+use super::error::{NodeError, Result};
+use super::running::NodeRef;
+use super::sync::lock;
+use pslite_core::kv::Unanswered;
+use pslite_core::values::key_at;
+use pslite_core::wire::elastic::{Order, Word};
+use pslite_core::wire::{Message, NodeId};
+
+/// See the module.
+pub(crate) struct ServerCustomer {
+    base: Arc<Base>,
+    /// What the application owes answers to, if this is a KVServer.
+    ledger: Mutex<Option<Unanswered>>,
+    /// Some worker's customer has left.
+    left: AtomicBool,
+    /// Serves requests in place of the handler, if this is a server with a store.
+    shell: OnceLock<Shell>,
+    /// Stands between keys that move and the handler, if this is a server without a store. See
+    /// [`ServerCustomer::movable`].
+    movable: OnceLock<Movable>,
+    /// Keeps the rounds of such a server apart.
+    gating: Gating,
+    /// This, for what outlives a call.
+    me: Weak<Self>,
+}
+
+impl ServerCustomer {
+    /// One that serves nothing yet.
+    pub(crate) fn new(base: Arc<Base>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            base,
+            ledger: Mutex::default(),
+            left: AtomicBool::new(false),
+            shell: OnceLock::new(),
+            movable: OnceLock::new(),
+            gating: Gating::default(),
+            me: Weak::clone(me),
+        })
+    }
+
+    fn node(&self) -> Result<NodeRef> {
+        self.base.node()
+    }
+
+    // ---- what it is -----------------------------------------------------------------------------
+
+    /// From now on requests are watched until they are answered.
+    pub(crate) fn attach(&self) {
+        *lock(&self.ledger) = Some(Unanswered::new());
+        self.decide_movable();
+    }
+
+    /// True for a KVServer's.
+    pub(crate) fn is_attached(&self) -> bool {
+        lock(&self.ledger).is_some()
+    }
+
+    /// As [`Self::attach`]; in a job whose keys move those of this server move too, with the help
+    /// of the application.
+    ///
+    /// # Errors
+    /// This customer has said so before.
+    pub(crate) fn attach_movable(&self, state: Box<dyn KeyState>) -> Result<()> {
+        let set = self.movable.set(Movable::new(state));
+        set.map_err(|_| NodeError::Invalid("this customer's keys move already".to_owned()))?;
+        self.attach();
+        Ok(())
+    }
+
+    /// From now on a store serves the requests.
+    pub(crate) fn attach_shell(&self, shell: Shell) {
+        let _ = self.shell.set(shell);
+    }
+
+    /// What stands between keys that move and the application's handler, if something does.
+    fn movable(&self) -> Option<&Movable> {
+        self.movable.get().filter(|_| self.shell.get().is_none())
+    }
+
+    /// True for a server whose keys may move.
+    pub(crate) fn serves_by_itself(&self) -> bool {
+        self.shell.get().is_some() || self.movable.get().is_some()
+    }
+
+    /// A server whose application was made without knowing of keys that move may let them move all
+    /// the same (`PSLITE_SERVER_STATELESS`): that is known when the node has started.
+    pub(crate) fn decide_movable(&self) {
+        if self.movable.get().is_none()
+            && self.node().is_ok_and(|node| node.settings().stateless)
+            && self.is_attached()
+        {
+            let _ = self.movable.set(Movable::unaware());
+        }
+    }
+
+    /// True now and then while requests are held back.
+    pub(crate) fn wants_gate_tick(&self) -> bool {
+        self.gating.is_due()
+    }
+
+    /// How long requests have taken at the store; `None`: there is none.
+    pub(crate) fn busy(&self) -> Option<Duration> {
+        self.shell.get().map(Shell::busy)
+    }
+
+    /// Says which round of the store has waited for long; false if there is no store.
+    pub(crate) fn report_stalls(&self) -> bool {
+        let shell = self.shell.get();
+        if let Some(shell) = shell {
+            shell.report_stalls(self);
+        }
+        shell.is_some()
+    }
+
+    // ---- what comes: the caller has the turn ----------------------------------------------------
+
+    /// A request of another node.
+    pub(crate) fn request(&self, message: Message) {
+        if let Some(movable) = self.movable()
+            && movable.take(self, &message) == Owner::Store
+        {
+            return;
+        }
+        let node = self.node();
+        if !message.meta.simple_app && message.meta.transfer.is_none() {
+            self.note_request(&node, &message);
+        }
+        if let Some(shell) = self.shell.get()
+            && shell.take(self, &node, &message) == Owner::Store
+        {
+            return;
+        }
+        self.give(&node, message);
+    }
+
+    /// A request goes to the application, or to the store in its place.
+    fn note_request(&self, node: &Result<NodeRef>, message: &Message) {
+        let Ok(node) = node else { return };
+        if let Some(ledger) = &mut *lock(&self.ledger) {
+            let keys = message.data.first().map_or(&[][..], |keys| keys);
+            // The first of MXNet's two keys of a compressed push is a length (docs/mxnet.md).
+            let key = key_at(keys, 1).or_else(|| key_at(keys, 0)).unwrap_or(0);
+            ledger.received(&message.meta, key, node.now());
+        }
+    }
+
+    /// A request that was held back.
+    pub(crate) fn released(&self, message: Message) {
+        (self.base.handler)(message);
+    }
+
+    /// A worker's customer sends no more.
+    pub(crate) fn customer_left(&self, id: NodeId, customer_id: i32) {
+        // Nobody here waits for those who push to other nodes of this process.
+        let awaited = self.node().is_ok_and(|node| node.deals_with(id));
+        if awaited && let Some(ledger) = &mut *lock(&self.ledger) {
+            ledger.customer_left(id, customer_id);
+            self.left.store(true, Ordering::Relaxed);
+        }
+        self.gate_customer_left(id, customer_id);
+        self.with_shell(|shell| shell.customer_left(self, id, customer_id));
+    }
+
+    /// A node is gone.
+    pub(crate) fn node_lost(&self, id: NodeId) {
+        self.with_shell(|shell| shell.forget_node(id));
+        self.with_movable(|movable| movable.forget_node(id));
+        self.gate_forget(id);
+        if let Some(ledger) = &mut *lock(&self.ledger) {
+            ledger.forget_node(id);
+        }
+    }
+
+    /// A new policy: where pieces are.
+    pub(crate) fn policy(&self, word: &Word) {
+        self.with_shell(|shell| shell.policy(self, word));
+        self.decide_movable();
+        self.with_movable(|movable| movable.policy(self, word));
+    }
+
+    /// The scheduler asks what is here.
+    pub(crate) fn collect(&self, word: &Word) {
+        self.with_shell(|shell| shell.collect(self, word));
+        self.with_movable(|movable| movable.collect(self, word));
+    }
+
+    /// The scheduler orders moves.
+    pub(crate) fn orders(&self, orders: &[Order]) {
+        self.with_shell(|shell| shell.orders(self, orders));
+        self.with_movable(|movable| movable.orders(self, orders));
+    }
+
+    /// The scheduler lets this server go.
+    pub(crate) fn leave(&self) {
+        self.stop();
+        self.with_movable(Movable::leave);
+    }
+
+    /// All workers are done.
+    pub(crate) fn stop(&self) {
+        self.with_shell(|shell| shell.stop(self));
+    }
+
+    /// Time has passed, or something was answered: claims may have changed.
+    pub(crate) fn advance(&self) {
+        self.with_shell(|shell| shell.claim_changes(self));
+        self.with_movable(|movable| movable.advance(self));
+    }
+
+    /// The job is over: what was held back goes nowhere.
+    pub(crate) fn all_lost(&self) {
+        self.gating.clear();
+    }
+
+    fn with_shell(&self, step: impl FnOnce(&Shell)) {
+        if let Some(shell) = self.shell.get() {
+            step(shell);
+        }
+    }
+
+    fn with_movable(&self, step: impl FnOnce(&Movable)) {
+        if let Some(movable) = self.movable() {
+            step(movable);
+        }
+    }
+}

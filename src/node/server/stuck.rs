@@ -1,0 +1,64 @@
+//! Requests that nobody can answer any more, as somebody has left without the push that they wait
+//! for: their senders are told. May touch the customer; which ones they are is decided in `kv`.
+
+use std::sync::atomic::Ordering;
+
+use super::ServerCustomer;
+use crate::sync::lock;
+use pslite_core::kv::Unanswered;
+use pslite_core::kv::unanswered::{Held, Stuck};
+use pslite_core::text;
+use pslite_core::values::{KvPairs, server_key_ranges};
+use pslite_core::wire::Meta;
+use pslite_observe::log::{self, Level};
+
+impl ServerCustomer {
+    /// A push that waits for a worker that has left can never be answered: its sender is told,
+    /// instead of waiting for ever. Only when nothing else is left to do, because until then the
+    /// answer may still come.
+    pub(crate) fn end_stuck_requests(&self) {
+        if !self.left.load(Ordering::Relaxed) || !self.base.line.is_empty() {
+            return;
+        }
+        let stuck = lock(&self.ledger).as_ref().map(Unanswered::stuck);
+        let (Some(stuck), Ok(node)) = (stuck, self.node()) else { return };
+        if node.policy().is_some_and(|policy| !policy.live.is_empty()) {
+            return; // Rounds do not wait for those who left.
+        }
+        for Stuck { request, left } in stuck {
+            let who = text::few(
+                left.iter().map(|(id, _)| node.with_cluster(|cluster, _| cluster.describe(*id))),
+            );
+            let text = format!(
+                "{} left without the push of key {} that others wait for",
+                who,
+                local_key(request.key, node.settings().server_groups()),
+            );
+            log::write(Level::Error, &text);
+            // A stock worker would take any answer for a success: it goes on waiting, as before.
+            if let Err(error) = self.respond(&refused(&request, text), KvPairs::default()) {
+                log::write(Level::Verbose, &error.to_string());
+            }
+        }
+    }
+}
+
+/// A request that cannot be answered, and why.
+fn refused(request: &Held, error: String) -> Meta {
+    Meta {
+        head: request.head,
+        customer_id: request.customer_id,
+        timestamp: request.timestamp,
+        sender: request.sender,
+        push: request.push,
+        pull: request.pull,
+        error,
+        ..Meta::default()
+    }
+}
+
+/// A key as the application knows it: counted from the start of its range.
+fn local_key(key: u64, servers: usize) -> u64 {
+    let ranges = server_key_ranges(servers);
+    ranges.iter().find(|range| range.contains(key)).map_or(key, |range| key - range.begin)
+}

@@ -1,0 +1,231 @@
+//! The side of a customer that asks: its requests, where their answers go, and who waits for their
+//! end. Every customer has one; only a KVWorker's puts values together. What is counted and put
+//! together is decided in `kv`; here are the locks. Knows nothing of the side that serves.
+
+mod asking;
+mod commands;
+mod flights;
+mod landed;
+mod oldest;
+mod parts;
+mod responses;
+mod waiting;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use self::oldest::OldestWatch;
+use self::waiting::Waiters;
+use super::base::Base;
+use super::error::{NodeError, Result};
+use super::landing::{Landings, PullSink};
+use super::running::NodeRef;
+use super::sync::lock;
+use pslite_core::kv::commands::Commands;
+use pslite_core::kv::flights::Flights;
+use pslite_core::kv::rounds::{Round, Rounds};
+use pslite_core::kv::worker::Response;
+use pslite_core::kv::{Finished, RequestError, WorkerRequests};
+use pslite_core::values::{KeyRange, KvPairs};
+use pslite_core::wire::{DataType, Devices, NodeId};
+use pslite_observe::{MessageKind, Traffic};
+
+/// The end of a request.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// What a worker asks of the servers.
+pub struct Request {
+    /// Keys, and for a push values and perhaps lens.
+    pub kv: KvPairs,
+    /// The application's command.
+    pub cmd: i32,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Values go to the servers.
+    pub push: bool,
+    /// Values come back.
+    pub pull: bool,
+    /// What the values are.
+    pub values: Values,
+}
+
+/// What is said of values besides their bytes. For the other end: nothing here depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Values {
+    /// A number of [`DataType`].
+    pub data_type: i32,
+    /// Where they lie, if that is anywhere but at CPU 0.
+    pub devices: Option<Devices>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self { data_type: DataType::Other as i32, devices: None }
+    }
+}
+
+/// See the module.
+pub(crate) struct WorkerCustomer {
+    base: Arc<Base>,
+    requests: Mutex<Requests>,
+    /// Where the answers of pulls are received. Locked after `requests`, if both are.
+    landings: Landings,
+    /// For those who wait for the end of a request.
+    answered: Condvar,
+    /// Parts of requests wait to be sent.
+    waits: AtomicBool,
+    /// When to say for whom the oldest request waits.
+    oldest: Mutex<OldestWatch>,
+}
+
+struct Requests {
+    requests: WorkerRequests<Payload>,
+    /// Bytes of one value, if this is a KVWorker.
+    value_size: Option<usize>,
+    waiters: Waiters,
+    ranges: Vec<KeyRange>,
+    /// Where the times of responses are counted.
+    traffic: Option<Arc<Traffic>>,
+    /// Which parts of requests are where, if keys may move in this job.
+    flights: Option<Flights>,
+    /// What was commanded, if servers may come and go in this job.
+    commands: Commands,
+    rounds: Rounds,
+    /// Rounds that are over and not reported yet.
+    measured: Vec<Round>,
+}
+
+impl Requests {
+    /// A request is about to be sent.
+    fn asked(&mut self, traffic: &Arc<Traffic>, timestamp: i32) {
+        if !self.traffic.as_ref().is_some_and(|known| Arc::ptr_eq(known, traffic)) {
+            self.traffic = Some(Arc::clone(traffic));
+        }
+        self.requests.note_asked(timestamp, traffic.now());
+    }
+
+    /// Takes an answer to a request; the end of the request, if it was the last one.
+    fn answered(
+        &mut self,
+        (timestamp, sender, kind): (i32, NodeId, MessageKind),
+        response: Response<'_>,
+    ) -> Option<Finished<Payload>> {
+        if let Some(traffic) = &self.traffic
+            && let Some(asked) = self.requests.tracker().asked(timestamp, sender)
+        {
+            traffic.answered(sender, kind, asked);
+        }
+        self.requests.on_response(timestamp, sender, response)
+    }
+}
+
+/// What a KVWorker's request leaves for its end.
+struct Payload {
+    sink: Option<Box<dyn PullSink>>,
+    done: Done,
+}
+
+impl WorkerCustomer {
+    /// One that has asked nothing.
+    pub(crate) fn new(base: Arc<Base>) -> Self {
+        Self {
+            base,
+            requests: Mutex::new(Requests {
+                requests: WorkerRequests::new(),
+                value_size: None,
+                waiters: Waiters::default(),
+                ranges: Vec::new(),
+                traffic: None,
+                flights: None,
+                commands: Commands::default(),
+                rounds: Rounds::default(),
+                measured: Vec::new(),
+            }),
+            landings: Landings::default(),
+            answered: Condvar::new(),
+            waits: AtomicBool::new(false),
+            oldest: Mutex::default(),
+        }
+    }
+
+    /// From now on responses are put together here and do not reach the handler.
+    pub(crate) fn attach(&self, value_size: usize) {
+        lock(&self.requests).value_size = Some(value_size.max(1));
+    }
+
+    /// True for a KVWorker's.
+    pub(crate) fn is_attached(&self) -> bool {
+        lock(&self.requests).value_size.is_some()
+    }
+
+    /// Where the answers of pulls may be received.
+    pub(crate) const fn landings(&self) -> &Landings {
+        &self.landings
+    }
+
+    /// The rounds that are over since the last call.
+    pub(crate) fn take_rounds(&self) -> Vec<Round> {
+        std::mem::take(&mut lock(&self.requests).measured)
+    }
+
+    /// True if parts of requests wait to be sent; once for each time that they began to.
+    pub(crate) fn take_waits(&self) -> bool {
+        self.waits.swap(false, Ordering::Relaxed)
+    }
+
+    /// Of requests that never end, the memory goes with the customer.
+    pub(crate) fn close(&self) {
+        self.landings.close_all();
+    }
+
+    fn node(&self) -> Result<NodeRef> {
+        self.base.node()
+    }
+
+    /// So many bytes of pulled values did not land where they were wanted.
+    fn note_copied(&self, bytes: usize) {
+        if let Ok(node) = self.node() {
+            node.traffic().copied(bytes);
+        }
+    }
+
+    /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
+    fn finish(&self, finished: Finished<Payload>) {
+        let Finished { ts, payload, outcome } = finished;
+        // From here on the memory is the caller's again.
+        self.landings.close(ts);
+        let result = match outcome {
+            Ok(Some(assembled)) => match payload.sink {
+                Some(mut sink) => match sink.take(&assembled) {
+                    Ok(copied) => {
+                        self.note_copied(copied);
+                        Ok(())
+                    }
+                    Err(text) => Err(NodeError::Protocol(text)),
+                },
+                None => Ok(()),
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(request_error(&error)),
+        };
+        let refused = result.as_ref().err().map(ToString::to_string);
+        (payload.done)(result);
+        let mut state = lock(&self.requests);
+        if let Some(flights) = &mut state.flights {
+            flights.forget(ts); // Some of a request that failed may be under way.
+        }
+        if let Some(text) = refused {
+            state.requests.fail(ts, text);
+        }
+        state.requests.complete(ts);
+        self.tell_waiters(state);
+    }
+}
+
+fn request_error(error: &RequestError) -> NodeError {
+    match error {
+        RequestError::Answer { source, .. } => NodeError::Protocol(source.to_string()),
+        RequestError::Remote { reason, .. } => NodeError::Remote(reason.to_string()),
+        RequestError::Unanswered { reason, .. } => NodeError::PeerLost(reason.to_string()),
+    }
+}

@@ -1,0 +1,246 @@
+//! Making requests and sending them. May touch the customer; how requests are cut and counted is
+//! decided in `kv`.
+
+use std::sync::MutexGuard;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{Done, Payload, Request, Requests, WorkerCustomer};
+use crate::base::with_data;
+use crate::error::{NodeError, Result};
+use crate::landing::PullSink;
+use crate::running::NodeRef;
+use crate::sync::lock;
+use pslite_core::kv::{Finished, Pending, Slices, slice};
+use pslite_core::values::server_key_ranges;
+use pslite_core::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
+
+impl WorkerCustomer {
+    /// A new request to a node or group; its number.
+    ///
+    /// # Errors
+    /// The node is not started, or there is no such node or group.
+    pub(crate) fn new_request(&self, recver: i32) -> Result<i32> {
+        let ids = ids_of(&self.node()?, recver)?;
+        Ok(lock(&self.requests).requests.new_request(&ids))
+    }
+
+    /// How many responses to the request have arrived.
+    pub(crate) fn num_response(&self, timestamp: i32) -> i32 {
+        lock(&self.requests).requests.tracker().num_response(timestamp)
+    }
+
+    /// Counts responses that will not come (customer.cc:45).
+    pub(crate) fn add_response(&self, timestamp: i32, count: i32) {
+        let finished = lock(&self.requests).requests.add_response(timestamp, count);
+        if let Some(finished) = finished {
+            self.finish(finished);
+        }
+        self.tell_waiters(lock(&self.requests));
+    }
+
+    /// Sends a command to every node behind `recver` (simple_app.h:104).
+    ///
+    /// # Errors
+    /// A receiver is lost, or the node is not started.
+    pub(crate) fn simple_request(&self, head: i32, body: &Bytes, recver: i32) -> Result<i32> {
+        if recver == SERVER_GROUP && self.follows_pieces() {
+            return self.command(head, body);
+        }
+        let node = self.node()?;
+        let ids = ids_of(&node, recver)?;
+        let timestamp = {
+            let mut state = lock(&self.requests);
+            let timestamp = state.requests.new_request(&ids);
+            state.asked(node.traffic(), timestamp);
+            timestamp
+        };
+        for id in ids {
+            let meta = Meta {
+                head,
+                body: body.clone(),
+                simple_app: true,
+                request: true,
+                app_id: self.base.app_id,
+                customer_id: self.base.customer_id,
+                timestamp,
+                recver: id,
+                ..Meta::default()
+            };
+            let sent = node.send(Message { meta, data: Frames::new() });
+            if let Err(error) = sent {
+                lock(&self.requests).requests.fail(timestamp, error.to_string());
+                return Err(error);
+            }
+        }
+        Ok(timestamp)
+    }
+
+    /// Registers a request whose messages follow by [`Self::send`] or [`Self::send_parts`].
+    ///
+    /// # Errors
+    /// The node is not started, or this customer is no KVWorker.
+    pub(crate) fn expect(
+        &self,
+        keys: Bytes,
+        sink: Option<Box<dyn PullSink>>,
+        done: Done,
+    ) -> Result<i32> {
+        self.begin(&self.node()?, keys, sink, done)
+    }
+
+    /// Pushes, pulls or both; the number of the request.
+    ///
+    /// # Errors
+    /// The keys do not fit the servers' ranges, a server is lost, the node is not started. Then
+    /// `done` was not and will not be called.
+    pub(crate) fn request(
+        &self,
+        request: &Request,
+        sink: Option<Box<dyn PullSink>>,
+        done: Done,
+    ) -> Result<i32> {
+        let node = self.node()?;
+        let timestamp = self.begin(&node, request.kv.keys.clone(), sink, done)?;
+        self.failing(timestamp, self.try_send(&node, timestamp, request))?;
+        Ok(timestamp)
+    }
+
+    /// Cuts the pairs by server and sends them (kv_app.h:574).
+    ///
+    /// # Errors
+    /// As [`Self::request`]; the request has failed then.
+    pub(crate) fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
+        let sent = self.node().and_then(|node| self.try_send(&node, timestamp, request));
+        self.failing(timestamp, sent)
+    }
+
+    fn begin(
+        &self,
+        node: &NodeRef,
+        keys: Bytes,
+        sink: Option<Box<dyn PullSink>>,
+        done: Done,
+    ) -> Result<i32> {
+        let mut state = lock(&self.requests);
+        if state.value_size.is_none() {
+            return Err(NodeError::Invalid("this customer is no KVWorker".to_owned()));
+        }
+        let servers = node.settings().server_groups();
+        if servers == 0 {
+            return Err(NodeError::Invalid("this job has no servers to ask".to_owned()));
+        }
+        if state.ranges.len() != servers {
+            state.ranges = server_key_ranges(servers);
+        }
+        let ids: SmallVec<[NodeId; 16]> = (0..servers).map(|range| node.server_of(range)).collect();
+        let timestamp = state.requests.new_request(&ids);
+        let want_lens = sink.as_ref().map(|sink| sink.wants_lens());
+        let destination =
+            sink.as_ref().filter(|_| node.native().is_some() && node.settings().group_size == 1);
+        let destination = destination.and_then(|sink| sink.destination());
+        let payload = Payload { sink, done };
+        let pending = match want_lens {
+            Some(want_lens) => Pending::pull(keys, want_lens, payload),
+            None => Pending::push(payload),
+        };
+        state
+            .requests
+            .expect(timestamp, pending)
+            .map_err(|_| NodeError::PeerLost("the request failed before it was sent".to_owned()))?;
+        if let Some(destination) = destination {
+            self.landings.open(timestamp, destination);
+        }
+        Ok(timestamp)
+    }
+
+    /// If a request could not be sent, it has failed.
+    pub(super) fn failing(&self, timestamp: i32, sent: Result<()>) -> Result<()> {
+        sent.inspect_err(|error| {
+            self.landings.close(timestamp);
+            let mut state = lock(&self.requests);
+            // The caller has the error: the end of the request is dropped, not run.
+            drop(state.requests.fail(timestamp, error.to_string()));
+            state.requests.complete(timestamp);
+            self.tell_waiters(state);
+        })
+    }
+
+    fn try_send(&self, node: &NodeRef, timestamp: i32, request: &Request) -> Result<()> {
+        let state = lock(&self.requests);
+        let value_size = state.value_size.unwrap_or(1);
+        let slices = slice(&request.kv, value_size, &state.ranges)
+            .map_err(|error| NodeError::Invalid(error.to_string()))?;
+        self.send_slices(node, state, (timestamp, request), slices)
+    }
+
+    /// Sends what each server is to get; the others are not asked.
+    pub(super) fn send_slices(
+        &self,
+        node: &NodeRef,
+        mut state: MutexGuard<'_, Requests>,
+        (timestamp, request): (i32, &Request),
+        slices: Slices,
+    ) -> Result<()> {
+        if request.push && request.pull && node.settings().dialect.is_byteps() {
+            let text = "a push that pulls too: PSLITE_WIRE has no such message";
+            return Err(NodeError::Invalid(text.to_owned()));
+        }
+        state.asked(node.traffic(), timestamp);
+        if state.requests.tracker().waiting_count() > 1 {
+            node.need_receiver();
+        }
+        state.follow_pieces(node, self.base.customer_id);
+        let mut nobody_asked = None;
+        for (rank, _) in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
+            nobody_asked = state.requests.skip(timestamp, node.server_of(rank)).or(nobody_asked);
+        }
+        if let Some(finished) = nobody_asked {
+            drop(state);
+            // Nothing was asked for, so nothing is missing (kv_app.h:590).
+            self.finish(Finished { outcome: Ok(None), ..finished });
+            return Ok(());
+        }
+        let meta = self.request_meta(timestamp, request);
+        if request.pull {
+            state.cut_landing(&self.landings, &meta, &slices);
+        }
+        let slices = slices.into_iter().enumerate();
+        let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
+        if state.flights.is_some() {
+            let messages = state.begin_flights(node.now(), &meta, slices)?;
+            self.note_waits(&state);
+            drop(state);
+            return self.send_outgoing(node, messages);
+        }
+        drop(state);
+        for (rank, kv) in slices {
+            let meta = Meta { recver: node.server_of(rank), ..meta.clone() };
+            node.send(with_data(meta, kv))?;
+        }
+        Ok(())
+    }
+
+    fn request_meta(&self, timestamp: i32, request: &Request) -> Meta {
+        Meta {
+            head: request.cmd,
+            app_id: self.base.app_id,
+            customer_id: self.base.customer_id,
+            timestamp,
+            request: true,
+            push: request.push,
+            pull: request.pull,
+            priority: request.priority,
+            value_type: request.values.data_type,
+            devices: request.values.devices,
+            ..Meta::default()
+        }
+    }
+}
+
+fn ids_of(node: &NodeRef, recver: i32) -> Result<Vec<NodeId>> {
+    node.with_cluster(|cluster, _| cluster.ids_of(recver)).ok_or_else(|| {
+        NodeError::Invalid(format!("{recver} is neither a node of this job nor a group"))
+    })
+}

@@ -1,0 +1,110 @@
+//! What a customer does with the answers to its requests, and with losses that mean that some will
+//! not come. One item at a time: the caller has the turn. May touch the customer.
+
+use super::{Payload, Requests, WorkerCustomer};
+use crate::sync::lock;
+use pslite_core::kv::Finished;
+use pslite_core::kv::worker::Response;
+use pslite_core::values::KvPairs;
+use pslite_core::wire::elastic::Word;
+use pslite_core::wire::{Message, Meta, NodeId};
+use pslite_observe::MessageKind;
+
+impl WorkerCustomer {
+    /// An answer to a request.
+    pub(crate) fn response(&self, message: Message) {
+        if !message.meta.simple_app && self.is_attached() {
+            return self.values(message);
+        }
+        let meta = &message.meta;
+        let (timestamp, sender, kind) =
+            (meta.timestamp, meta.sender, MessageKind::of_request(meta));
+        let error = message.meta.error.clone();
+        (self.base.handler)(message);
+        let response = Response { error: &error, ..Response::default() };
+        let mut state = lock(&self.requests);
+        if error.is_empty() {
+            state.commands.obeyed(timestamp, sender);
+        } else {
+            state.commands.forget(timestamp);
+        }
+        let finished = state.answered((timestamp, sender, kind), response);
+        drop(state);
+        if let Some(finished) = finished {
+            self.finish(finished);
+        }
+        self.tell_waiters(lock(&self.requests));
+    }
+
+    /// A response to a KVWorker's request (kv_app.h:616).
+    fn values(&self, message: Message) {
+        let meta = message.meta;
+        let mut frames = message.data.into_iter();
+        let pairs = match (frames.next(), frames.next(), frames.next()) {
+            (Some(keys), Some(vals), lens) => {
+                KvPairs { keys, vals, lens: lens.unwrap_or_default() }
+            }
+            _ => KvPairs::default(),
+        };
+        let mut state = lock(&self.requests);
+        if state.flights.is_some() {
+            drop(state);
+            return self.part_response(meta, pairs);
+        }
+        let finished = state.whole_answered(meta, pairs);
+        drop(state);
+        if let Some(finished) = finished {
+            self.finish(finished);
+        }
+    }
+
+    /// A node is gone.
+    pub(crate) fn node_lost(&self, id: NodeId, reason: &str) {
+        let finished = {
+            let mut state = lock(&self.requests);
+            match &mut state.flights {
+                None => state.requests.fail_node(id, reason),
+                Some(flights) => {
+                    if let Ok(node) = self.node() {
+                        flights.lost(node.now(), id);
+                    }
+                    self.note_waits(&state);
+                    state.end_commands(id)
+                }
+            }
+        };
+        finished.into_iter().for_each(|finished| self.finish(finished));
+        self.tell_waiters(lock(&self.requests));
+    }
+
+    /// By a new policy servers are released: commands do not wait for those.
+    pub(crate) fn released(&self, word: &Word) {
+        if lock(&self.requests).flights.is_some() {
+            self.commands_by_policy(&word.released);
+        }
+    }
+
+    /// Nothing is answered any more.
+    pub(crate) fn all_lost(&self, reason: &str) {
+        let finished = lock(&self.requests).requests.fail_all(reason.to_owned());
+        finished.into_iter().for_each(|finished| self.finish(finished));
+        self.tell_waiters(lock(&self.requests));
+    }
+}
+
+impl Requests {
+    /// One server has answered its slice.
+    pub(super) fn whole_answered(
+        &mut self,
+        meta: Meta,
+        pairs: KvPairs,
+    ) -> Option<Finished<Payload>> {
+        let kind = MessageKind::of_request(&meta);
+        let mut error = meta.error;
+        if meta.pull && pairs.keys.is_empty() && error.is_empty() {
+            error = format!("node {} answered a pull without keys", meta.sender);
+        }
+        let response = Response { pairs, error: &error, ..Response::default() };
+        self.answered((meta.timestamp, meta.sender, kind), response)
+    }
+}
