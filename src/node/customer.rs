@@ -260,3 +260,7 @@ impl CustomerHandle {
         self.shared.server.respond(request, kv)
     }
 }
+
+#[cfg(test)]
+#[path = "customer/tests.rs"]
+mod tests;

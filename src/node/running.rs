@@ -222,3 +222,7 @@ impl dyn RunningNode + '_ {
         self.native()?.lent_memory()
     }
 }
+
+#[cfg(test)]
+#[path = "running_fake.rs"]
+pub(crate) mod fake;

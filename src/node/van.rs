@@ -4,6 +4,7 @@
 //! with, `end` how it ends, `native` the other data plane.
 
 mod clock;
+mod detour;
 mod elastic;
 mod end;
 mod membership;
@@ -24,12 +25,14 @@ use super::customers::Customers;
 use super::descriptors;
 use super::error::{NodeError, Result};
 use super::journal::Journal;
-use super::planning::{Measuring, Planning};
+use super::planning::{Desk, Gauge};
 use super::recipient::AtOnce;
 use super::running::{NodeState, RunningNode};
 use super::settings::Settings;
 use super::sink::PullLanding;
 use super::sync::lock;
+use detour::Detour;
+use native::DataPlane;
 use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
 use pslite_core::wire::{self, Message, NodeId, Role, SCHEDULER, id_to_rank};
@@ -38,7 +41,6 @@ use pslite_observe::log::{self, Level};
 use pslite_transport::fork::{self, Life};
 use pslite_transport::native::{NativeIncoming, NativeTransport};
 use pslite_transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
-use receive::Detour;
 use setup::{cluster_config, journal, scheduler_node};
 
 /// The largest frame that a peer may send, in bytes: 2^31, more than any tensor slice of stock.
@@ -80,15 +82,11 @@ pub(crate) struct Van {
     on_failure: OnFailure,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What this node measures for the scheduler.
-    measuring: Mutex<Option<Measuring>>,
+    gauge: Gauge,
     /// The scheduler's planner.
-    planning: Mutex<Option<Planning>>,
+    desk: Desk,
     /// Carries data between nodes of ours; all else takes `transport`.
-    native: Option<NativeTransport>,
-    native_detour: Detour,
-    /// Held while messages that cannot go there are sent over the stock wire, so that later ones
-    /// follow.
-    falling_back: Mutex<()>,
+    native: Option<DataPlane>,
     /// It was said that the metrics file cannot be written.
     metrics_failed: Mutex<bool>,
 }
@@ -164,12 +162,10 @@ impl Van {
             released: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
-            measuring: Mutex::default(),
-            planning: Mutex::default(),
-            native: native.map(|(transport, _)| transport),
+            gauge: Gauge::default(),
+            desk: Desk::default(),
+            native: native.map(|(transport, _)| DataPlane::new(transport)),
             detour: Detour::default(),
-            native_detour: Detour::default(),
-            falling_back: Mutex::default(),
             metrics_failed: Mutex::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),
@@ -180,7 +176,7 @@ impl Van {
         if let Some(native) = &van.native {
             let customers = Arc::clone(&van.customers);
             let is_worker = van.state.settings.role == Role::Worker;
-            native.set_sink(Arc::new(PullLanding { customers, is_worker }));
+            native.transport.set_sink(Arc::new(PullLanding { customers, is_worker }));
         }
         if me.role != Role::Scheduler {
             van.try_connect(&scheduler, None).map_err(NodeError::Address)?;
@@ -491,7 +487,8 @@ impl RunningNode for Van {
             let _ = self.dispatch(message, None);
             return Ok(());
         }
-        if let Some(native) = self.native.as_ref().filter(|native| native.is_connected(to))
+        if let Some(native) =
+            self.native.as_ref().filter(|native| native.transport.is_connected(to))
             && let Some(result) = self.post_native(native, to, &message)
         {
             return result;
@@ -517,7 +514,7 @@ impl RunningNode for Van {
     }
 
     fn native(&self) -> Option<&NativeTransport> {
-        self.native.as_ref()
+        self.native.as_ref().map(|native| &native.transport)
     }
 
     fn sort(&self, incoming: NativeIncoming) -> Option<AtOnce> {

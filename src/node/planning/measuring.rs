@@ -1,6 +1,6 @@
 //! What a node of an elastic job measures while it runs, and when it tells the scheduler: how fast
 //! data come in, how long a worker's rounds take, how busy a server is, and how long it waits for
-//! its processor. The clock of the van calls it.
+//! its processor. `gauge` calls it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const BUSY_EVERY: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Measuring {
+pub(super) struct Measuring {
     receiver: Receiver,
     sender: Sender,
     work: Work,

@@ -1,11 +1,14 @@
-//! The planner's place in a running job: what nodes measure and tell (`measuring`), and what the
-//! scheduler makes of it (`plans`). Rules of placement are in `placement`; here is only who says
-//! what when.
+//! The planner's place in a running job: what nodes measure and tell (`gauge`, `measuring`), and
+//! what the scheduler makes of it (`desk`, `plans`, `probes`). Rules of placement are in
+//! `placement`; here is only who says what when.
 
+mod desk;
+mod gauge;
 mod measuring;
 mod plans;
 mod probes;
 
-pub(super) use measuring::Measuring;
-pub(super) use plans::{Planning, Steps};
-pub(super) use probes::Probe;
+pub(super) use desk::Desk;
+pub(super) use gauge::Gauge;
+use measuring::Measuring;
+use plans::{Planning, Steps};

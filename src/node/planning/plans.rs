@@ -22,7 +22,7 @@ use pslite_observe::log::{self, Level};
 
 /// What the scheduler is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Steps {
+pub(super) enum Steps {
     /// Nothing.
     None,
     /// Pieces move, from the servers that are named.
@@ -51,7 +51,7 @@ const DESCRIBE_EVERY: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Planning {
+pub(super) struct Planning {
     planner: Planner,
     members: Members,
     /// None if the planner knows of no pieces yet.
@@ -218,7 +218,7 @@ impl Planning {
     }
 
     /// The idle links that are to be probed now.
-    pub(crate) fn probes(&mut self, now: Duration, cluster: &Cluster) -> Vec<Probe> {
+    pub(super) fn probes(&mut self, now: Duration, cluster: &Cluster) -> Vec<Probe> {
         self.probes.due(now, |id| cluster.node(id).is_some() && !cluster.is_gone(id))
     }
 

@@ -21,11 +21,11 @@ const MOST_WAITING: usize = 1 << 16;
 
 /// One probe: who sends it, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Probe {
+pub(super) struct Probe {
     /// Who sends.
-    pub(crate) from: NodeId,
+    pub(super) from: NodeId,
     /// Who receives, and measures.
-    pub(crate) to: NodeId,
+    pub(super) to: NodeId,
 }
 
 /// A probe that a node asked for.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::receive::Watch;
 use super::{TICK, Van};
 use crate::running::RunningNode;
 use crate::sync::lock;
@@ -15,8 +14,7 @@ use pslite_transport::zmq::{LinkEvent, SendMode};
 impl Van {
     /// Until the node stops.
     pub(super) fn keep_time(self: &Arc<Self>) {
-        let mut watch = Watch::default();
-        let mut native_watch = Watch::default();
+        let mut watches = Default::default();
         let mut events: Vec<LinkEvent> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
             events.clear();
@@ -29,8 +27,7 @@ impl Van {
             if !events.is_empty() {
                 self.changed.notify_all();
             }
-            self.watch_detour(&self.detour, &mut watch, Self::receive);
-            self.watch_detour(&self.native_detour, &mut native_watch, Self::receive_native);
+            self.watch_detours(&mut watches);
             self.watch_native();
             self.resend_due();
             self.transport.flush();

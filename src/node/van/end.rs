@@ -53,12 +53,13 @@ impl Van {
         }
         self.transport.stop();
         if let Some(native) = &self.native {
-            native.stop();
+            native.transport.stop();
         }
         self.customers.set_bounded(false);
         let me = std::thread::current().id();
         // A customer's code may wait for the caller: the thread that runs it ends when it is done.
-        let detoured = [self.detour.interrupt(), self.native_detour.interrupt()];
+        let native = self.native.as_ref().and_then(|native| native.detour.interrupt());
+        let detoured = [self.detour.interrupt(), native];
         // One at a time: the clock may still start a thread.
         while let Some(thread) = self.next_thread() {
             thread.thread().unpark();
@@ -69,7 +70,7 @@ impl Van {
         }
         self.write_metrics();
         if let Some(native) = &self.native {
-            native.close(LINGER);
+            native.transport.close(LINGER);
         }
         self.transport.close(LINGER);
     }

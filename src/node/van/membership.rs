@@ -148,9 +148,7 @@ impl Van {
     fn lost(&self, core: &mut Core, id: NodeId, reason: String) {
         log::write(Level::Error, &reason);
         core.lost.insert(id, reason.clone());
-        if let Some(measuring) = &mut *lock(&self.measuring) {
-            measuring.forget(id);
-        }
+        self.gauge.forget(id);
         self.trouble.store(true, Ordering::Release);
         if let Some(resender) = &self.resender {
             lock(resender).forget(id);

@@ -39,7 +39,7 @@ impl Van {
             let name = peer_name(counters.peer);
             carried(&mut snapshot, &name, &counters);
         }
-        if let Some(native) = &self.native {
+        if let Some(native) = self.native.as_ref().map(|native| &native.transport) {
             for counters in native.counters() {
                 carried(&mut snapshot, &peer_name(counters.peer), &counters);
             }

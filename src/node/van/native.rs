@@ -3,12 +3,14 @@
 //! gets all that waited for it over the stock wire, in the same order. Membership, and whether a
 //! peer lives, are no matter of this module: the stock wire tells.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::detour::Detour;
 use super::{Core, Van};
 use crate::address;
 use crate::error::Result;
+use crate::running::NodeState;
 use crate::sync::lock;
 use pslite_core::wire::{Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
@@ -22,13 +24,26 @@ use pslite_transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
 /// HyStart): rounds of 6 s were rounds of 8 s until then.
 const BETWEEN_SERVERS: u8 = 4;
 
-impl Van {
-    /// Opens the native data plane to a node that has one; to any other, closes what a former life
-    /// had.
-    pub(super) fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
-        let Some(native) = &self.native else { return };
-        let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
-        if identity.is_none() || scheduler == 0 || node.id == self.my_id() {
+/// The native data plane of a van, and what only it needs.
+pub(super) struct DataPlane {
+    pub(super) transport: NativeTransport,
+    /// Of the thread that receives there.
+    pub(super) detour: Detour,
+    /// Held while messages that cannot go there are sent over the stock wire, so that later ones
+    /// follow.
+    falling_back: Mutex<()>,
+}
+
+impl DataPlane {
+    pub(super) fn new(transport: NativeTransport) -> Self {
+        Self { transport, detour: Detour::default(), falling_back: Mutex::default() }
+    }
+
+    /// Opens it to a node that has one, in the job of that scheduler; to any other, closes what a
+    /// former life had.
+    fn connect(&self, state: &NodeState, scheduler: u64, node: &Node, identity: Option<NodeId>) {
+        let native = &self.transport;
+        if identity.is_none() || scheduler == 0 || node.id == state.my_id() {
             return;
         }
         native.set_token(address::token(scheduler));
@@ -36,9 +51,9 @@ impl Van {
             return native.disconnect(node.id, Duration::ZERO);
         }
         let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
-        let between_servers = self.state.settings.role == Role::Server && node.role == Role::Server;
+        let between_servers = state.settings.role == Role::Server && node.role == Role::Server;
         let least = if between_servers { BETWEEN_SERVERS } else { 1 };
-        let connections = self.state.settings.connections.max(least);
+        let connections = state.settings.connections.max(least);
         if let Err(error) = native.connect(node.id, &endpoint, identity, connections) {
             native.disconnect(node.id, Duration::ZERO);
             let to = node.describe();
@@ -46,9 +61,28 @@ impl Van {
         }
     }
 
+    /// What carries data to that node; `None`: nothing yet.
+    fn carried_by(&self, key: NodeId) -> Option<String> {
+        match (self.transport.last_carrier(key), self.transport.address(key)) {
+            ("shm", _) => Some("through shared memory".to_owned()),
+            ("tcp", Some(address)) => Some(format!("over TCP to {address}")),
+            _ => None,
+        }
+    }
+}
+
+impl Van {
+    /// Opens the native data plane to a node that has one; to any other, closes what a former life
+    /// had.
+    pub(super) fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
+        let Some(native) = &self.native else { return };
+        let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
+        native.connect(&self.state, scheduler, node, identity);
+    }
+
     pub(super) fn disconnect_native(&self, id: NodeId, linger: Duration) {
         if let Some(native) = &self.native {
-            native.disconnect(id, linger);
+            native.transport.disconnect(id, linger);
         }
     }
 
@@ -64,12 +98,18 @@ impl Van {
     /// Sends over the native data plane; `None` if the message is to take the stock wire.
     pub(super) fn post_native(
         &self,
-        native: &NativeTransport,
+        native: &DataPlane,
         to: NodeId,
         message: &Message,
     ) -> Option<Result<()>> {
         let sent = self.with_encoded(message, to, |meta| {
-            native.send(to, meta, &message.data, self.class_of(&message.meta), SendMode::Block)
+            native.transport.send(
+                to,
+                meta,
+                &message.data,
+                self.class_of(&message.meta),
+                SendMode::Block,
+            )
         });
         match sent {
             Ok(bytes) => {
@@ -78,7 +118,7 @@ impl Van {
             }
             Err(SendError::TakenBack) => {
                 // What was sent before goes first.
-                drop(lock(&self.falling_back));
+                drop(lock(&native.falling_back));
                 None
             }
             Err(error) => Some(Err(self.send_error(to, &error))),
@@ -89,7 +129,7 @@ impl Van {
     pub(super) fn watch_native(self: &Arc<Self>) {
         let Some(native) = &self.native else { return };
         let mut events: Vec<LinkEvent> = Vec::new();
-        native.link_events(&mut events);
+        native.transport.link_events(&mut events);
         for LinkEvent { key, up } in events {
             if up {
                 self.say_carrier(native, key);
@@ -104,37 +144,33 @@ impl Van {
     pub(super) fn say_last_carriers(&self) {
         let Some(native) = &self.native else { return };
         let mut events: Vec<LinkEvent> = Vec::new();
-        native.link_events(&mut events);
+        native.transport.link_events(&mut events);
         for event in events.iter().filter(|event| event.up) {
             self.say_carrier(native, event.key);
         }
     }
 
-    fn say_carrier(&self, native: &NativeTransport, key: NodeId) {
+    fn say_carrier(&self, native: &DataPlane, key: NodeId) {
         if !log::enabled(Level::Verbose) {
             return;
         }
-        let by = match (native.last_carrier(key), native.address(key)) {
-            ("shm", _) => "through shared memory".to_owned(),
-            ("tcp", Some(address)) => format!("over TCP to {address}"),
-            _ => return,
-        };
+        let Some(by) = native.carried_by(key) else { return };
         let to = lock(&self.core).cluster.describe(key);
         log::write(Level::Verbose, &format!("data to {to} go {by}"));
     }
 
     /// Sends over the stock wire what a link without any connection kept, and says so once. A link
     /// that had one comes again, or its peer is dead.
-    fn fall_back(self: &Arc<Self>, native: &NativeTransport, key: NodeId) {
-        if !native.never_connected(key) {
+    fn fall_back(self: &Arc<Self>, native: &DataPlane, key: NodeId) {
+        if !native.transport.never_connected(key) {
             return;
         }
         // A thread of its own, as the stock wire may be full. It holds the lock before the messages
         // are taken, so that whoever learns that they were waits for them.
         let started = self.spawn("back", move |van| {
-            let _turn = lock(&van.falling_back);
             let Some(native) = &van.native else { return };
-            if let Some(taken) = native.take_back(key) {
+            let _turn = lock(&native.falling_back);
+            if let Some(taken) = native.transport.take_back(key) {
                 van.send_taken_back(native, key, &taken);
             }
         });
@@ -143,7 +179,7 @@ impl Van {
         }
     }
 
-    fn send_taken_back(&self, native: &NativeTransport, key: NodeId, taken: &TakenBack) {
+    fn send_taken_back(&self, native: &DataPlane, key: NodeId, taken: &TakenBack) {
         let to = lock(&self.core).cluster.describe(key);
         log::write(Level::Warning, &format!("data to {to} take the stock wire: {}", taken.why));
         for message in &taken.messages {
@@ -155,6 +191,6 @@ impl Van {
                 break;
             }
         }
-        native.taken_back(key, taken);
+        native.transport.taken_back(key, taken);
     }
 }

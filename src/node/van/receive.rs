@@ -2,15 +2,14 @@
 //! customer. One thread does it. If a customer has nothing else to do, its code runs right here,
 //! which saves a thread switch; should that take long, another thread goes on receiving.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Van;
+use super::detour::{Detour, Watch};
 use crate::delivery::Delivery;
 use crate::recipient::AtOnce;
 use crate::running::RunningNode;
@@ -23,46 +22,6 @@ use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::NativeIncoming;
 use pslite_transport::zmq::{Incoming, RecvError, SendMode};
-
-/// For how long a customer's code may keep the receiving thread from receiving.
-const LATE: Duration = Duration::from_millis(50);
-
-/// Which piece of a customer's code the receiving thread runs now: its number, or 0. Whoever sets
-/// it back to 0 goes on receiving: the thread itself when it is done, or one in its place.
-#[derive(Default)]
-pub(super) struct Detour {
-    now: AtomicU64,
-    last: AtomicU64,
-    receiver: Mutex<Option<ThreadId>>,
-}
-
-impl Detour {
-    /// Runs `code`; true if the calling thread goes on receiving.
-    fn run(&self, code: impl FnOnce()) -> bool {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.now.store(number, Ordering::Release);
-        code();
-        self.end(number)
-    }
-
-    /// At the end of the node: if the receiving thread runs a customer's code, it does not go on
-    /// receiving. Which thread that is.
-    pub(super) fn interrupt(&self) -> Option<ThreadId> {
-        let number = self.now.load(Ordering::Acquire);
-        (number != 0 && self.end(number)).then(|| *lock(&self.receiver)).flatten()
-    }
-
-    fn end(&self, number: u64) -> bool {
-        self.now.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-}
-
-/// What the clock has seen of the detour.
-#[derive(Default)]
-pub(super) struct Watch {
-    number: u64,
-    since: Option<Instant>,
-}
 
 /// A message as a transport brings it.
 pub(super) trait Arrived {
@@ -141,12 +100,12 @@ impl Van {
     /// That of the native data plane.
     pub(super) fn receive_native(self: &Arc<Self>) {
         if let Some(native) = &self.native {
-            self.receive_from(&self.native_detour, || native.recv());
+            self.receive_from(&native.detour, || native.transport.recv());
         }
     }
 
     fn receive_from<A: Arrived>(&self, detour: &Detour, recv: impl Fn() -> Result<A, RecvError>) {
-        *lock(&detour.receiver) = Some(thread::current().id());
+        detour.begin();
         loop {
             match recv() {
                 Ok(incoming) => {
@@ -175,33 +134,32 @@ impl Van {
 
     /// Lets another thread receive if a customer's code has kept the one that did for too long.
     /// Called by the clock.
-    pub(super) fn watch_detour(
-        self: &Arc<Self>,
-        detour: &Detour,
-        watch: &mut Watch,
-        receive: fn(&Arc<Self>),
-    ) {
-        let number = detour.now.load(Ordering::Acquire);
-        let now = Instant::now();
-        if number == 0 || number != watch.number {
-            *watch = Watch { number, since: (number != 0).then_some(now) };
-            return;
+    pub(super) fn watch_detours(self: &Arc<Self>, watches: &mut [Watch; 2]) {
+        let [stock, native] = watches;
+        self.watch_detour(&self.detour, stock, false);
+        if let Some(plane) = &self.native {
+            self.watch_detour(&plane.detour, native, true);
         }
-        if watch.since.is_none_or(|since| now - since < LATE) {
-            return;
-        }
+    }
+
+    fn watch_detour(self: &Arc<Self>, detour: &Detour, watch: &mut Watch, native: bool) {
+        let Some(number) = watch.is_late(detour) else { return };
         // The new thread takes over by itself: if it cannot be started, all stays as it is.
-        let native = std::ptr::eq(detour, &raw const self.native_detour);
-        let started = self.spawn("van", move |van| {
-            let detour = if native { &van.native_detour } else { &van.detour };
-            if detour.end(number) {
-                receive(van);
+        let started = self.spawn("van", move |van| match &van.native {
+            Some(plane) if native => {
+                if plane.detour.end(number) {
+                    van.receive_native();
+                }
+            }
+            _ => {
+                if van.detour.end(number) {
+                    van.receive();
+                }
             }
         });
         if let Err(error) = started {
             log::write(Level::Warning, &error.to_string());
         }
-        *watch = Watch::default();
     }
 
     /// Checks a message and handles it, as far as it is not for a customer.
@@ -354,42 +312,5 @@ impl Van {
     fn unlucky(&self) -> bool {
         let seed = self.random.fetch_add(random::STRIDE, Ordering::Relaxed);
         Random::new(seed).percent(self.state.settings.drop_percent)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Barrier;
-
-    #[test]
-    fn the_thread_goes_on_unless_another_took_its_place() {
-        let detour = Detour::default();
-        assert!(detour.run(|| {}));
-        let number = 2;
-        assert!(!detour.run(|| assert!(detour.end(number), "it runs now")));
-        assert!(!detour.end(number), "taken once only");
-        assert!(detour.run(|| assert!(!detour.end(number), "an earlier one is over")));
-    }
-
-    /// However the end of the code and the taking over meet: exactly one goes on.
-    #[test]
-    fn exactly_one_goes_on() {
-        for round in 1..=2000 {
-            let detour = Arc::new(Detour::default());
-            detour.last.store(round - 1, Ordering::Relaxed);
-            let meet = Arc::new(Barrier::new(2));
-            let other = {
-                let (detour, meet) = (Arc::clone(&detour), Arc::clone(&meet));
-                thread::spawn(move || {
-                    meet.wait();
-                    detour.end(round)
-                })
-            };
-            let mine = detour.run(|| {
-                meet.wait();
-            });
-            assert_ne!(mine, other.join().unwrap());
-        }
     }
 }

@@ -1,0 +1,129 @@
+//! A customer without a van: what it sends is kept, what comes is handed to it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::delivery::Delivery;
+use crate::running::fake::FakeNode;
+use crate::sync::lock;
+use pslite_core::values::server_key_ranges;
+use pslite_core::wire::{Frames, Message, NodeId, server_id, worker_id};
+
+fn keys(keys: &[u64]) -> Bytes {
+    keys.iter().flat_map(|key| key.to_ne_bytes()).collect()
+}
+
+/// A customer on that node, and what its handler was given.
+fn customer(node: &Arc<FakeNode>) -> (Customer, Arc<Mutex<Vec<Message>>>) {
+    let given: Arc<Mutex<Vec<Message>>> = Arc::default();
+    let got = Arc::clone(&given);
+    let handler = Box::new(move |message| lock(&got).push(message));
+    let customers = Arc::new(Customers::default());
+    (Customer::new(customers, node.slot(), 0, 0, handler).unwrap(), given)
+}
+
+/// A push of a key of each of the two servers, and how often its end was run.
+fn push(handle: &CustomerHandle) -> (Result<i32>, Arc<AtomicU32>) {
+    let ended = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&ended);
+    let kv = KvPairs {
+        keys: keys(&[1, server_key_ranges(2)[1].begin]),
+        vals: Bytes::from(vec![7; 8]),
+        lens: Bytes::new(),
+    };
+    let request =
+        Request { kv, cmd: 0, priority: 0, push: true, pull: false, values: Values::default() };
+    let done: Done = Box::new(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    (handle.request(&request, None, done), ended)
+}
+
+fn answer(to: &Message, error: &str) -> Delivery {
+    let mut meta = to.meta.clone();
+    (meta.request, meta.sender, meta.error) = (false, to.meta.recver, error.to_owned());
+    Delivery::Message(Message { meta, data: Frames::new() })
+}
+
+fn receivers(sent: &[Message]) -> Vec<NodeId> {
+    sent.iter().map(|message| message.meta.recver).collect()
+}
+
+#[test]
+fn a_push_goes_once_to_each_server_and_ends_with_the_last_answer() {
+    let node = FakeNode::new("worker", worker_id(0));
+    let (customer, given) = customer(&node);
+    let handle = customer.handle();
+    handle.attach_worker(4);
+    let (timestamp, ended) = push(handle);
+    let timestamp = timestamp.unwrap();
+    let sent = node.take_sent();
+    assert_eq!(receivers(&sent), [server_id(0), server_id(1)]);
+    handle.shared.handle(answer(&sent[0], ""));
+    handle.shared.handle(answer(&sent[0], ""));
+    assert_eq!(ended.load(Ordering::SeqCst), 0, "one of two has answered, twice");
+    handle.shared.handle(answer(&sent[1], ""));
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    handle.wait(timestamp).unwrap();
+    assert!(lock(&given).is_empty(), "a KVWorker's answers do not reach the handler");
+}
+
+#[test]
+fn a_push_ends_when_a_server_refuses_or_is_lost() {
+    let node = FakeNode::new("worker", worker_id(0));
+    let (customer, _) = customer(&node);
+    let handle = customer.handle();
+    handle.attach_worker(4);
+    let (first, ended) = push(handle);
+    let sent = node.take_sent();
+    handle.shared.handle(answer(&sent[0], "no such key"));
+    handle.shared.handle(Delivery::NodeLost { id: server_id(1), reason: "gone".to_owned() });
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    assert!(handle.wait(first.unwrap()).is_err());
+    // One that cannot be sent has failed at once, and its end is dropped: the caller has the error.
+    lock(&node.lost).push(server_id(0));
+    let (second, ended) = push(handle);
+    assert!(matches!(second, Err(NodeError::PeerLost(_))));
+    assert_eq!((ended.load(Ordering::SeqCst), node.take_sent().len()), (0, 0));
+}
+
+#[test]
+fn a_request_reaches_the_handler_and_its_answer_goes_to_who_asked() {
+    let node = FakeNode::new("server", server_id(0));
+    let (customer, given) = customer(&node);
+    let handle = customer.handle();
+    handle.attach_server();
+    let meta =
+        Meta { request: true, push: true, timestamp: 5, sender: worker_id(0), ..Meta::default() };
+    let data = Frames::from_iter([keys(&[1]), Bytes::from(vec![7; 4])]);
+    handle.shared.handle(Delivery::Message(Message { meta, data }));
+    let request = lock(&given).pop().unwrap().meta;
+    handle.respond(&request, KvPairs::default()).unwrap();
+    let sent = node.take_sent();
+    assert_eq!(receivers(&sent), [worker_id(0)]);
+    assert!(sent[0].meta.push && !sent[0].meta.request && sent[0].meta.timestamp == 5);
+    // Keys without values are no request of a KVServer's.
+    let data = Frames::from_iter([keys(&[1])]);
+    handle.shared.handle(Delivery::Message(Message { meta: request, data }));
+    assert!(lock(&given).is_empty());
+}
+
+#[test]
+fn without_a_node_nothing_is_asked_and_what_comes_is_given_all_the_same() {
+    let node = FakeNode::new("worker", worker_id(0));
+    let customers = Arc::new(Customers::default());
+    let given = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&given);
+    let handler = Box::new(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let customer = Customer::new(customers, NodeSlot::default(), 0, 0, handler).unwrap();
+    let handle = customer.handle();
+    handle.attach_worker(4);
+    assert!(matches!(push(handle).0, Err(NodeError::NotStarted(_))));
+    let meta = Meta { request: true, simple_app: true, ..Meta::default() };
+    handle.shared.handle(Delivery::Message(Message { meta, data: Frames::new() }));
+    assert_eq!(given.load(Ordering::SeqCst), 1);
+    assert!(node.take_sent().is_empty());
+}

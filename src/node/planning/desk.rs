@@ -1,0 +1,49 @@
+//! The planner of a scheduler, from its first look on: what it wants is told to the membership as
+//! events. The clock of the node calls it. Names no van.
+
+use std::sync::Mutex;
+
+use super::probes::Probe;
+use super::{Planning, Steps};
+use crate::running::NodeState;
+use crate::sync::lock;
+use pslite_core::cluster::{Cluster, Event};
+use pslite_core::wire::{NodeId, Role};
+
+/// See the module. Locked within the membership's lock, never the other way round.
+#[derive(Default)]
+pub(crate) struct Desk(Mutex<Option<Planning>>);
+
+impl Desk {
+    /// A node told what it measured.
+    pub(crate) fn report(&self, state: &NodeState, from: NodeId, report: &[u8]) {
+        if let Some(planning) = &mut *lock(&self.0) {
+            planning.report(state.now(), from, report);
+        }
+    }
+
+    /// What the membership is to be told now, in order. `seed` decides the planner's numbers, and
+    /// is looked at once.
+    pub(crate) fn look(&self, state: &NodeState, cluster: &Cluster, seed: u64) -> Vec<Event> {
+        let settings = &state.settings;
+        if settings.role != Role::Scheduler {
+            return Vec::new();
+        }
+        let mut planning = lock(&self.0);
+        let now = state.now();
+        let planning = planning.get_or_insert_with(|| {
+            let replicas = cluster.policy().replicas;
+            let (ranks, probe_after) = (settings.num_servers, settings.probe_after);
+            Planning::new(settings.planning, replicas, ranks, seed, probe_after)
+        });
+        let probes = planning.probes(now, cluster);
+        let mut events = match planning.look(now, cluster) {
+            Steps::None => Vec::new(),
+            Steps::Orders(orders) => vec![Event::Orders(orders)],
+            Steps::Copies(copies) => vec![Event::Copies(copies)],
+        };
+        events.extend(probes.into_iter().map(|Probe { from, to }| Event::Probe { from, to }));
+        events.push(Event::RoundTimes(planning.times(now)));
+        events
+    }
+}

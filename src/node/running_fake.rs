@@ -1,0 +1,86 @@
+//! A running node for tests: it sends nothing, and keeps what it was to send and to tell.
+
+use super::*;
+use crate::settings::{Asked, Lookup};
+
+/// The settings of a node of a job of one worker and two servers. `more` are variables of the
+/// environment.
+pub(crate) fn settings(role: &str, more: &[(&str, &str)]) -> Settings {
+    let mut variables = std::collections::BTreeMap::from([
+        ("DMLC_ROLE".to_owned(), role.to_owned()),
+        ("DMLC_NUM_WORKER".to_owned(), "1".to_owned()),
+        ("DMLC_NUM_SERVER".to_owned(), "2".to_owned()),
+        ("DMLC_PS_ROOT_URI".to_owned(), "127.0.0.1".to_owned()),
+        ("DMLC_PS_ROOT_PORT".to_owned(), "9091".to_owned()),
+    ]);
+    variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let lookup: Lookup = Arc::new(move |name| variables.get(name).cloned());
+    Settings::read(&lookup, &Asked::default()).unwrap()
+}
+
+/// See the module.
+pub(crate) struct FakeNode {
+    state: NodeState,
+    /// What customers sent.
+    pub(crate) sent: Mutex<Vec<Message>>,
+    /// Who is lost: nothing can be sent there.
+    pub(crate) lost: Mutex<Vec<NodeId>>,
+    /// What the membership was told.
+    pub(crate) events: Mutex<Vec<Event>>,
+}
+
+impl FakeNode {
+    pub(crate) fn new(role: &str, id: NodeId) -> Arc<Self> {
+        Arc::new(Self {
+            state: NodeState::new(settings(role, &[]), id),
+            sent: Mutex::default(),
+            lost: Mutex::default(),
+            events: Mutex::default(),
+        })
+    }
+
+    /// A slot with this node.
+    pub(crate) fn slot(self: &Arc<Self>) -> NodeSlot {
+        let node: NodeRef = Arc::clone(self) as _;
+        Arc::new(RwLock::new(Some(node)))
+    }
+
+    /// What was sent since the last call.
+    pub(crate) fn take_sent(&self) -> Vec<Message> {
+        std::mem::take(&mut lock(&self.sent))
+    }
+}
+
+impl RunningNode for FakeNode {
+    fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    fn send(&self, message: Message) -> Result<()> {
+        let to = message.meta.recver;
+        if lock(&self.lost).contains(&to) {
+            return Err(NodeError::PeerLost(format!("node {to} is lost")));
+        }
+        lock(&self.sent).push(message);
+        Ok(())
+    }
+
+    fn event(&self, event: Event) {
+        lock(&self.events).push(event);
+    }
+
+    /// It has no membership: who asks gets nothing.
+    fn read_cluster(&self, _: &mut dyn FnMut(&Cluster, Duration)) {}
+
+    fn failure(&self) -> Option<NodeError> {
+        None
+    }
+
+    fn native(&self) -> Option<&NativeTransport> {
+        None
+    }
+
+    fn sort(&self, _: NativeIncoming) -> Option<AtOnce> {
+        None
+    }
+}

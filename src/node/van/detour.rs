@@ -1,0 +1,125 @@
+//! The receiving thread runs a customer's code now and then; if that takes long, another thread
+//! takes its place. Which of the two goes on receiving is decided here, once. Knows nothing of what
+//! is received.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use crate::sync::lock;
+
+/// For how long a customer's code may keep the receiving thread from receiving.
+const LATE: Duration = Duration::from_millis(50);
+
+/// Which piece of a customer's code the receiving thread runs now: its number, or 0. Whoever sets
+/// it back to 0 goes on receiving: the thread itself when it is done, or one in its place.
+#[derive(Default)]
+pub(super) struct Detour {
+    now: AtomicU64,
+    last: AtomicU64,
+    receiver: Mutex<Option<ThreadId>>,
+}
+
+impl Detour {
+    /// The calling thread receives from now on.
+    pub(super) fn begin(&self) {
+        *lock(&self.receiver) = Some(thread::current().id());
+    }
+
+    /// Runs `code`; true if the calling thread goes on receiving.
+    pub(super) fn run(&self, code: impl FnOnce()) -> bool {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.now.store(number, Ordering::Release);
+        code();
+        self.end(number)
+    }
+
+    /// At the end of the node: if the receiving thread runs a customer's code, it does not go on
+    /// receiving. Which thread that is.
+    pub(super) fn interrupt(&self) -> Option<ThreadId> {
+        let number = self.now.load(Ordering::Acquire);
+        (number != 0 && self.end(number)).then(|| *lock(&self.receiver)).flatten()
+    }
+
+    /// Ends that piece of code's claim to the place; true if it had it still.
+    pub(super) fn end(&self, number: u64) -> bool {
+        self.now.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// What the clock has seen of the detour.
+#[derive(Default)]
+pub(super) struct Watch {
+    number: u64,
+    since: Option<Instant>,
+}
+
+impl Watch {
+    /// The number of the piece of code that has kept the receiving thread for too long, if one has;
+    /// once.
+    pub(super) fn is_late(&mut self, detour: &Detour) -> Option<u64> {
+        let number = detour.now.load(Ordering::Acquire);
+        let now = Instant::now();
+        if number == 0 || number != self.number {
+            *self = Self { number, since: (number != 0).then_some(now) };
+            return None;
+        }
+        if self.since.is_none_or(|since| now - since < LATE) {
+            return None;
+        }
+        *self = Self::default();
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Barrier};
+
+    #[test]
+    fn the_thread_goes_on_unless_another_took_its_place() {
+        let detour = Detour::default();
+        assert!(detour.run(|| {}));
+        let number = 2;
+        assert!(!detour.run(|| assert!(detour.end(number), "it runs now")));
+        assert!(!detour.end(number), "taken once only");
+        assert!(detour.run(|| assert!(!detour.end(number), "an earlier one is over")));
+    }
+
+    /// However the end of the code and the taking over meet: exactly one goes on.
+    #[test]
+    fn exactly_one_goes_on() {
+        for round in 1..=2000 {
+            let detour = Arc::new(Detour::default());
+            detour.last.store(round - 1, Ordering::Relaxed);
+            let meet = Arc::new(Barrier::new(2));
+            let other = {
+                let (detour, meet) = (Arc::clone(&detour), Arc::clone(&meet));
+                thread::spawn(move || {
+                    meet.wait();
+                    detour.end(round)
+                })
+            };
+            let mine = detour.run(|| {
+                meet.wait();
+            });
+            assert_ne!(mine, other.join().unwrap());
+        }
+    }
+
+    #[test]
+    fn code_is_late_once_after_a_while() {
+        let (detour, mut watch) = (Detour::default(), Watch::default());
+        assert_eq!(watch.is_late(&detour), None, "none runs");
+        assert!(!detour.run(|| {
+            assert_eq!(watch.is_late(&detour), None, "seen for the first time");
+            thread::sleep(LATE);
+            assert_eq!(watch.is_late(&detour), Some(1));
+            assert_eq!(watch.is_late(&detour), None, "said once");
+            assert!(detour.end(1));
+        }));
+        assert!(detour.run(|| assert_eq!(watch.is_late(&detour), None, "another one")));
+    }
+}
