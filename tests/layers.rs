@@ -1,4 +1,5 @@
-//! What cargo cannot see: inside `core`, no room names one above or beside it.
+//! What cargo cannot see: inside `core`, no room names one above or beside it; inside `node`, each
+//! names only rooms that come before it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,6 +20,74 @@ const ROOMS: [(&str, &[&str]); 11] = [
     ("store", &["wire", "values", "invariant"]),
     ("placement", &["text", "wire"]),
 ];
+
+/// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
+/// a file and the folder of its name. Not looked at is what files of one room name of each other:
+/// all of `van` names `van::Van`, all of `worker` and `server` their customer.
+const NODE: [(&str, &[&str]); 23] = [
+    ("sync", &[]),
+    ("error", &[]),
+    ("idle", &[]),
+    ("threads", &[]),
+    ("settings", &["error"]),
+    ("address", &["error", "settings"]),
+    ("descriptors", &["error", "settings"]),
+    ("naming", &["error", "settings"]),
+    ("journal", &["error"]),
+    ("operator", &["address", "error"]),
+    ("line", &["sync"]),
+    ("landing", &["sync"]),
+    ("delivery", &["error"]),
+    // `landing`: the memory is asked for while a message comes in, before it is an item.
+    ("recipient", &["delivery", "landing", "line"]),
+    // `recipient`: a thread that waits receives in the van's place, and needs to know for whom.
+    ("running", &["error", "recipient", "settings", "sync"]),
+    ("customers", &["delivery", "error", "recipient", "sync"]),
+    ("sink", &["customers", "landing"]),
+    ("planning", &["running", "sync", "threads"]),
+    ("base", &["delivery", "error", "line", "running"]),
+    (
+        "worker",
+        // `recipient`: what a waiting thread receives may be for another customer.
+        &["base", "delivery", "error", "landing", "line", "recipient", "running", "sync"],
+    ),
+    ("server", &["base", "delivery", "error", "running", "sync"]),
+    (
+        "customer",
+        &[
+            "base",
+            "customers",
+            "delivery",
+            "error",
+            "landing",
+            "line",
+            "recipient",
+            "running",
+            "server",
+            "worker",
+        ],
+    ),
+    (
+        "van",
+        &[
+            "address",
+            "customers",
+            "delivery",
+            "descriptors",
+            "error",
+            "journal",
+            "planning",
+            "recipient",
+            "running",
+            "settings",
+            "sink",
+            "sync",
+        ],
+    ),
+];
+
+/// Above them all: these put a node together, and may name any room.
+const NODE_TOP: [&str; 2] = ["postoffice", "lib"];
 
 /// The files of a room.
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
@@ -46,29 +115,85 @@ fn named(text: &str) -> Vec<&str> {
         .collect()
 }
 
-#[test]
-fn rooms_of_the_core_name_only_those_below() {
-    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core");
-    let (mut wrong, mut seen) = (Vec::new(), 0);
-    for (room, below) in ROOMS {
-        let mut found = Vec::new();
-        for place in [core.join(room), core.join(room).with_extension("rs")] {
-            if place.exists() {
-                files(&place, &mut found);
-            }
+/// What the files of a room in that crate name that they may not; and how many names were seen.
+fn arrows(crate_root: &Path, (room, below): (&str, &[&str])) -> (Vec<String>, usize) {
+    let (mut wrong, mut seen, mut found) = (Vec::new(), 0, Vec::new());
+    for place in [crate_root.join(room), crate_root.join(room).with_extension("rs")] {
+        if place.exists() {
+            files(&place, &mut found);
         }
-        assert!(!found.is_empty(), "{room} is gone");
-        for path in found.iter().filter(|path| !is_test(path.strip_prefix(&core).unwrap())) {
-            for name in named(&fs::read_to_string(path).unwrap()) {
-                seen += 1;
-                if name != room && !below.contains(&name) {
-                    wrong.push(format!("{}: {name}", path.display()));
-                }
+    }
+    assert!(!found.is_empty(), "{room} is gone");
+    for path in found.iter().filter(|path| !is_test(path.strip_prefix(crate_root).unwrap())) {
+        for name in named(&fs::read_to_string(path).unwrap()) {
+            seen += 1;
+            if name != room && !below.contains(&name) {
+                wrong.push(format!("{}: {name}", path.display()));
             }
         }
     }
+    (wrong, seen)
+}
+
+fn check(folder: &str, rooms: &[(&str, &[&str])]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for room in rooms {
+        let (more, names) = arrows(&root, *room);
+        wrong.extend(more);
+        seen += names;
+    }
     assert!(wrong.is_empty(), "arrows that point up or aside: {wrong:#?}");
     assert!(seen > 100, "only {seen} paths were found");
+}
+
+#[test]
+fn rooms_of_the_core_name_only_those_below() {
+    check("src/core", &ROOMS);
+}
+
+#[test]
+fn rooms_of_a_node_name_only_those_before_them() {
+    for (at, (room, below)) in NODE.iter().enumerate() {
+        let before = |name: &&str| NODE[..at].iter().any(|(known, _)| known == name);
+        assert!(below.iter().all(before), "{room} is to name one after it");
+    }
+    check("src/node", &NODE);
+}
+
+/// The van brings what comes to customers, and customers send through the van: neither is to know
+/// the other.
+#[test]
+fn van_and_customers_do_not_know_each_other() {
+    let below = |room| NODE.iter().find(|(known, _)| *known == room).unwrap().1;
+    for side in ["base", "worker", "server", "customer"] {
+        assert!(!below("van").contains(&side) && !below(side).contains(&"van"), "{side}");
+    }
+    assert!(!below("worker").contains(&"server") && !below("server").contains(&"worker"));
+}
+
+/// A file of `node` that belongs to no room, or that names a neighbour by another way than
+/// `crate::`, would be looked at by nobody.
+#[test]
+fn every_file_of_a_node_is_in_a_room() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node");
+    let mut found = Vec::new();
+    files(&root, &mut found);
+    assert!(found.len() > 50, "{}", found.len());
+    for path in found.iter().map(|path| path.strip_prefix(&root).unwrap()) {
+        let first = Path::new(path.iter().next().unwrap()).with_extension("");
+        let room = first.to_str().unwrap();
+        let known = NODE.iter().any(|(known, _)| *known == room) || NODE_TOP.contains(&room);
+        assert!(known || is_test(path), "{} is in no room", path.display());
+        let text = fs::read_to_string(root.join(path)).unwrap();
+        let by_another_way = |line: &&str| match path.iter().count() {
+            // The parent of such a file is the crate.
+            1 => line.contains("super::") && !line.contains("super::*"),
+            _ => line.contains("super::super::"),
+        };
+        let aside: Vec<&str> = text.lines().filter(by_another_way).collect();
+        assert!(is_test(path) || aside.is_empty(), "{}: {aside:?}", path.display());
+    }
 }
 
 /// A room that is not in the table above would be looked at by nobody.

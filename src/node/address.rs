@@ -4,8 +4,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::error::{NodeError, Result};
-use super::settings::Settings;
+use crate::error::{NodeError, Result};
+use crate::settings::Settings;
 use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_core::wire::{EMPTY, Node, Role, SCHEDULER, ability};
 use pslite_observe::log::{self, Level};

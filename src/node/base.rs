@@ -1,10 +1,10 @@
 //! What both sides of a customer have: its name, the application's handler, the queue in front of
 //! it, and the node that it is in. Names neither side.
 
-use super::delivery::Delivery;
-use super::error::Result;
-use super::line::Line;
-use super::running::{NodeRef, NodeSlot, running};
+use crate::delivery::Delivery;
+use crate::error::Result;
+use crate::line::Line;
+use crate::running::{NodeRef, NodeSlot, running};
 use pslite_core::values::KvPairs;
 use pslite_core::wire::{DataType, Frames, Message, Meta};
 

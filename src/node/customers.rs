@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::delivery::Delivery;
-use super::error::{NodeError, Result};
-use super::recipient::Recipient;
-use super::sync::lock;
+use crate::delivery::Delivery;
+use crate::error::{NodeError, Result};
+use crate::recipient::Recipient;
+use crate::sync::lock;
 use pslite_core::kv::rounds::Round;
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::error::NodeError;
+use crate::error::NodeError;
 use pslite_core::wire::elastic::{Order, Word};
 use pslite_core::wire::{Message, NodeId};
 

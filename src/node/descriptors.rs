@@ -6,8 +6,8 @@
 //! connection over TCP (one in each direction), or four over shared memory: the sockets, and the
 //! bells that wake this node and the peer. So six at most, with one connection.
 
-use super::error::{NodeError, Result};
-use super::settings::Settings;
+use crate::error::{NodeError, Result};
+use crate::settings::Settings;
 use pslite_core::wire::Role;
 use pslite_transport::descriptors::{TooFew, make_room};
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::error::{NodeError, Result};
+use crate::error::{NodeError, Result};
 use pslite_core::cluster::journal::frames::{self, MAGIC};
 use pslite_core::cluster::journal::{Change, Record, State};
 use pslite_observe::log::{self, Level};

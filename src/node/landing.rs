@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::sync::lock;
+use crate::sync::lock;
 use pslite_core::kv::Assembled;
 use pslite_core::values::{KvPairs, iter_lens};
 use pslite_core::wire::elastic::Placed;

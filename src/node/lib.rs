@@ -1,15 +1,18 @@
 //! A running node: settings from the environment, threads, and the glue between the state machines
-//! (`cluster`, `kv`, `delivery`) and the sockets (`transport`).
+//! (`cluster`, `kv`, `delivery`) and the sockets (`transport`). Rules of the protocol do not live
+//! here but in the state machines.
 //!
-//! `postoffice` is the door; `van` sends, receives and keeps time; `customer` is who asks,
-//! `service` what it does with what comes, `flights` where the parts of its requests are, `line` in
-//! which order, `waiting` how the end of a request is waited for, `customers` where they are found;
-//! `planning` what the scheduler moves; `landing` lets pulled values land in the caller's memory;
-//! `shell` puts the `store` into a server, `movable` lets keys of an application's handler move,
-//! `lending` the transport's memory into the `store`, `gating` keeps rounds apart; `journal` is the
-//! scheduler's file, `operator` asks the scheduler of a job from outside. Rules of the protocol do
-//! not live here but in the state machines. `threads` reads what the kernel says of this process,
-//! `idle` knows when a server rests, `descriptors` makes room for a node's files.
+//! `postoffice` is the door, and puts a node together: a `van`, which sends, receives and keeps
+//! time, and customers, who ask and serve. The two do not know each other. The van knows customers
+//! as `Recipient`s (`recipient`), which it finds in `customers`; a customer knows the van as the
+//! `RunningNode` (`running`) that it is in. A `customer` is a side that asks (`worker`) and one
+//! that serves (`server`: the store, keys that move, the gate between rounds) on one `base`.
+//!
+//! `line` is the order in which a customer handles what comes (`delivery`); `landing` and `sink`
+//! let pulled values land in the caller's memory; `planning` is what a node measures and what the
+//! scheduler moves; `journal` is the scheduler's file; `operator` asks the scheduler of a job from
+//! outside. `threads` reads what the kernel says of this process, `idle` knows when a server rests,
+//! `descriptors` makes room for a node's files. Which room may name which is in `tests/layers.rs`.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use super::sync::lock;
+use crate::sync::lock;
 use pslite_core::fifo::PriorityFifo;
 
 /// From here on handling an item counts as slow: about fifty times what the thread switch costs.

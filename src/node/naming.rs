@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::error::{NodeError, Result};
-use super::settings::Settings;
+use crate::error::{NodeError, Result};
+use crate::settings::Settings;
 use pslite_core::wire::Role;
 use pslite_observe::log::{self, Level};
 use pslite_transport::address::{AddressError, resolve};

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::address;
-use super::error::{NodeError, Result};
+use crate::address;
+use crate::error::{NodeError, Result};
 use pslite_core::cluster::Status;
 use pslite_core::wire::elastic::{Word, WordKind};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivery::Delivery;
-use super::landing::Landings;
-use super::line::Line;
+use crate::delivery::Delivery;
+use crate::landing::Landings;
+use crate::line::Line;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::Meta;
 

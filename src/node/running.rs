@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use super::error::{NodeError, Result, refuse_forked};
-use super::recipient::AtOnce;
-use super::settings::Settings;
-use super::sync::lock;
+use crate::error::{NodeError, Result, refuse_forked};
+use crate::recipient::AtOnce;
+use crate::settings::Settings;
+use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
 use pslite_core::wire::elastic::Word;
 use pslite_core::wire::{self, Message, NodeId, id_to_rank};
@@ -224,5 +224,4 @@ impl dyn RunningNode + '_ {
 }
 
 #[cfg(test)]
-#[path = "running_fake.rs"]
 pub(crate) mod fake;

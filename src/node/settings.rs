@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::reader::Reader;
-use super::error::{NodeError, Result};
+use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
 use pslite_core::placement::links::PROBE_AFTER;
 use pslite_core::wire::{Dialect, Role};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::customers::Customers;
-use super::landing::VALS;
+use crate::customers::Customers;
+use crate::landing::VALS;
 use pslite_core::wire::{self, NodeId};
 use pslite_transport::native::{Place, Sink};
 

@@ -16,11 +16,11 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use self::oldest::OldestWatch;
 use self::waiting::Waiters;
-use super::base::Base;
-use super::error::{NodeError, Result};
-use super::landing::{Landings, PullSink};
-use super::running::NodeRef;
-use super::sync::lock;
+use crate::base::Base;
+use crate::error::{NodeError, Result};
+use crate::landing::{Landings, PullSink};
+use crate::running::NodeRef;
+use crate::sync::lock;
 use pslite_core::kv::commands::Commands;
 use pslite_core::kv::flights::Flights;
 use pslite_core::kv::rounds::{Round, Rounds};

@@ -61,8 +61,9 @@ fn a_server_tells_how_busy_it_was_and_its_card_is_set_if_that_is_wanted() {
     let report = gauge.look(&shares, Some(&meter), &[], Some(Duration::from_millis(500))).unwrap();
     let busy = told(&report, server_id(0)).busy.unwrap();
     assert!(busy > 0.0 && busy <= 0.5, "{busy}");
-    let told = meter.cards.swap(0, Ordering::Relaxed);
-    assert_eq!(told, if shares.settings.share_inflow { 2 } else { 0 });
+    assert_eq!(meter.cards.swap(0, Ordering::Relaxed), 2);
+    let alone = state("server", server_id(0), &[("PSLITE_SHARE_INFLOW", "0")]);
+    Gauge::default().look(&alone, Some(&meter), &[], None);
     let worker = state("worker", worker_id(0), &[]);
     Gauge::default().look(&worker, Some(&meter), &[], None);
     assert_eq!(meter.cards.load(Ordering::Relaxed), 0, "a worker's card is nobody's to share");

@@ -33,7 +33,7 @@ pub(super) trait Arrived {
     fn is_oversized(&self) -> bool;
     /// False where data have a way of their own.
     fn may_be_control(&self) -> bool;
-    /// The values are in the memory of who asked for them ([`crate::landing`]).
+    /// The values are in the memory of who asked for them (`landing`).
     fn has_landed(&self) -> bool;
     /// The sender's network address.
     fn address(&self) -> String;
