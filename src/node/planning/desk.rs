@@ -47,3 +47,7 @@ impl Desk {
         events
     }
 }
+
+#[cfg(test)]
+#[path = "desk_tests.rs"]
+mod tests;
