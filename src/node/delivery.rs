@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::NodeError;
-use pslite_core::wire::elastic::{Order, Word};
+use pslite_core::wire::elastic::{Order, SchedulerMessage as Word};
 use pslite_core::wire::{Message, NodeId};
 
 /// What reaches a customer.

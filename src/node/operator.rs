@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::address;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::Status;
-use pslite_core::wire::elastic::{Word, WordKind};
+use pslite_core::wire::elastic::{SchedulerMessage as Word, SchedulerMessageKind as WordKind};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
 use pslite_transport::address as net;
 use pslite_transport::zmq::{Answers, Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};

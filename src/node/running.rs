@@ -12,7 +12,7 @@ use crate::recipient::AtOnce;
 use crate::settings::Settings;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
-use pslite_core::wire::elastic::Word;
+use pslite_core::wire::elastic::SchedulerMessage as Word;
 use pslite_core::wire::{self, Message, NodeId, id_to_rank};
 use pslite_observe::Traffic;
 use pslite_observe::log::RateLimit;

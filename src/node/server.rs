@@ -24,7 +24,7 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Unanswered;
 use pslite_core::values::key_at;
-use pslite_core::wire::elastic::{Order, Word};
+use pslite_core::wire::elastic::{Order, SchedulerMessage as Word};
 use pslite_core::wire::{Message, NodeId};
 
 /// See the module.

@@ -1,7 +1,7 @@
 //! Deaths of servers at a named step: exactly before or after a message of one kind leaves a
 //! process, or is handled there.
 
-use pslite_core::wire::elastic::{TransferKind, WordKind};
+use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
 use pslite_core::wire::{Message, Role};
 
 /// What a message does for a job whose pieces move.
@@ -10,7 +10,7 @@ pub enum Step {
     /// One server tells another about a piece, or a command.
     Transfer(TransferKind),
     /// A word between the scheduler and another node.
-    Word(WordKind),
+    SchedulerMessage(SchedulerMessageKind),
     /// A worker's push or pull.
     Request,
     /// Its answer.
@@ -26,8 +26,8 @@ impl Step {
             return Some(Self::Transfer(transfer.kind()));
         }
         if let Some(word) = meta.control.as_ref().and_then(|control| control.word.as_ref()) {
-            let bare = word.kind() == WordKind::Report && word.report.is_empty();
-            return (!bare).then(|| Self::Word(word.kind()));
+            let bare = word.kind() == SchedulerMessageKind::Report && word.report.is_empty();
+            return (!bare).then(|| Self::SchedulerMessage(word.kind()));
         }
         let about_values = meta.control.is_none() && !meta.simple_app;
         about_values.then_some(if meta.request { Self::Request } else { Self::Answer })

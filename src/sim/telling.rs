@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pslite_core::wire::elastic::{Claim, Placed, Route, Transfer, TransferKind, Word};
+use pslite_core::wire::elastic::{Claim, Placed, Route, SchedulerMessage, Transfer, TransferKind};
 use pslite_core::wire::{Control, Message, Meta};
 
 /// A message, for people.
@@ -90,7 +90,7 @@ fn tell_control(f: &mut fmt::Formatter<'_>, meta: &Meta, control: &Control) -> f
     control.word.as_ref().map_or(Ok(()), |word| tell_word(f, word))
 }
 
-fn tell_word(f: &mut fmt::Formatter<'_>, word: &Word) -> fmt::Result {
+fn tell_word(f: &mut fmt::Formatter<'_>, word: &SchedulerMessage) -> fmt::Result {
     write!(f, " {:?} epoch {}", word.kind(), word.epoch)?;
     let lists = [("servers", &word.servers), ("homes", &word.homes), ("draining", &word.draining)];
     let gone = [("lost", &word.lost), ("released", &word.released)];

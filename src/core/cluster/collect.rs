@@ -12,7 +12,7 @@ use super::journal::{About, Change, Keys, Record, Taken};
 use super::tenures::Tenures;
 use super::{Action, Cluster, Failure, FailureKind, Level, tenures};
 use crate::text;
-use crate::wire::elastic::{OPAQUE_END, Word, WordKind};
+use crate::wire::elastic::{OPAQUE_END, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Key, Node, NodeId, Role};
 
 /// After that time a server that has not answered is asked again, with its next sign of life.
@@ -73,7 +73,7 @@ impl Cluster {
         &mut self,
         now: Duration,
         from: NodeId,
-        word: &Word,
+        word: &SchedulerMessage,
         out: &mut Vec<Action>,
     ) {
         let is_server = self.node(from).is_some_and(|node| node.role == Role::Server);
@@ -95,7 +95,7 @@ impl Cluster {
     }
 
     /// Takes in all that a server holds, or what is new of that.
-    fn take_claims(&mut self, from: NodeId, word: &Word) -> Taking {
+    fn take_claims(&mut self, from: NodeId, word: &SchedulerMessage) -> Taking {
         let books = &mut self.elastic.books;
         let says_all = word.since == 0;
         if let Some(collection) = &mut books.collection
@@ -127,7 +127,7 @@ impl Cluster {
     }
 
     /// The first claims of a server, and of each key, are in the journal.
-    fn note_claimed(&mut self, from: NodeId, word: &Word, out: &mut Vec<Action>) {
+    fn note_claimed(&mut self, from: NodeId, word: &SchedulerMessage, out: &mut Vec<Action>) {
         let books = &mut self.elastic.books;
         // Who keeps values in another way than the others can neither give them any nor take
         // theirs.
@@ -285,8 +285,12 @@ impl Cluster {
         let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
         let text = lost.last().and_then(text).unwrap_or_default();
         self.tell_who_joined(id, joined, out);
-        let kind = WordKind::Collect as i32;
-        self.word(id, Word { kind, epoch, lost, text, ..Word::default() }, out);
+        let kind = SchedulerMessageKind::Collect as i32;
+        self.word(
+            id,
+            SchedulerMessage { kind, epoch, lost, text, ..SchedulerMessage::default() },
+            out,
+        );
     }
 
     /// A server that has not answered may not have heard.

@@ -16,7 +16,7 @@ use super::order_book::OrderBook;
 use super::tenures::Tenures;
 use super::types::{Difference, Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, Word, WordKind};
+use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
 
 /// What a node knows of an elastic job.
@@ -177,7 +177,7 @@ impl Cluster {
     // ---- words ----------------------------------------------------------------------------------
 
     /// Sends a word: it rides in a sign of life.
-    pub(super) fn word(&mut self, to: NodeId, word: Word, out: &mut Vec<Action>) {
+    pub(super) fn word(&mut self, to: NodeId, word: SchedulerMessage, out: &mut Vec<Action>) {
         let mut control = Control::new(Command::Heartbeat);
         control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
         control.word = Some(Box::new(word));
@@ -190,11 +190,12 @@ impl Cluster {
         &mut self,
         now: Duration,
         from: NodeId,
-        word: &Word,
+        word: &SchedulerMessage,
         out: &mut Vec<Action>,
     ) {
-        let kind = WordKind::try_from(word.kind).unwrap_or(WordKind::Unknown);
-        if kind == WordKind::Stalled {
+        let kind =
+            SchedulerMessageKind::try_from(word.kind).unwrap_or(SchedulerMessageKind::Unknown);
+        if kind == SchedulerMessageKind::Stalled {
             return self.stalled_came(now, from, word.stalled.as_ref(), out);
         }
         if !self.elastic.on || self.failure.is_some() {
@@ -202,18 +203,20 @@ impl Cluster {
         }
         if self.is_scheduler() {
             match kind {
-                WordKind::Claims => self.claims_came(now, from, word, out),
-                WordKind::Report => self.reported(now, from, word, out),
+                SchedulerMessageKind::Claims => self.claims_came(now, from, word, out),
+                SchedulerMessageKind::Report => self.reported(now, from, word, out),
                 _ => {}
             }
         } else if from == SCHEDULER {
             match kind {
-                WordKind::Policy => self.policy_came(now, word, out),
-                WordKind::Collect => self.collect_came(now, word, out),
-                WordKind::Orders => out.push(Action::Orders { moves: word.moves.clone() }),
-                WordKind::Leave => out.push(Action::Leave),
-                WordKind::Stop => out.push(Action::Stop),
-                WordKind::Probe if self.members.contains_key(&word.node) => {
+                SchedulerMessageKind::Policy => self.policy_came(now, word, out),
+                SchedulerMessageKind::Collect => self.collect_came(now, word, out),
+                SchedulerMessageKind::Orders => {
+                    out.push(Action::Orders { moves: word.moves.clone() })
+                }
+                SchedulerMessageKind::Leave => out.push(Action::Leave),
+                SchedulerMessageKind::Stop => out.push(Action::Stop),
+                SchedulerMessageKind::Probe if self.members.contains_key(&word.node) => {
                     out.push(Action::Probe { to: word.node });
                 }
                 _ => {}
@@ -231,10 +234,19 @@ impl Cluster {
     ) {
         if self.elastic.on && self.ready && self.config.role == Role::Server {
             let text = fixed.unwrap_or_default();
-            let kind = WordKind::Claims as i32;
+            let kind = SchedulerMessageKind::Claims as i32;
             let Difference { number, since, gone } = difference;
-            let word =
-                Word { kind, epoch, claims, text, opaque, number, since, gone, ..Word::default() };
+            let word = SchedulerMessage {
+                kind,
+                epoch,
+                claims,
+                text,
+                opaque,
+                number,
+                since,
+                gone,
+                ..SchedulerMessage::default()
+            };
             self.word(SCHEDULER, word, out);
         }
     }
@@ -242,7 +254,7 @@ impl Cluster {
     /// Sends measurements to the scheduler, which hands them to its owner.
     pub(super) fn report_measured(&mut self, report: bytes::Bytes, out: &mut Vec<Action>) {
         if self.elastic.on && self.ready {
-            let word = Word { report, ..self.known_epoch() };
+            let word = SchedulerMessage { report, ..self.known_epoch() };
             self.word(SCHEDULER, word, out);
         }
     }
@@ -251,20 +263,30 @@ impl Cluster {
     pub(super) fn ask_for_probe(&mut self, from: NodeId, to: NodeId, out: &mut Vec<Action>) {
         let lives = |id: NodeId| self.members.contains_key(&id) && !self.is_gone(id);
         if self.is_scheduler() && self.elastic.on && self.ready && lives(from) && lives(to) {
-            let (kind, epoch) = (WordKind::Probe as i32, self.elastic.policy.epoch);
-            self.word(from, Word { kind, epoch, node: to, ..Word::default() }, out);
+            let (kind, epoch) = (SchedulerMessageKind::Probe as i32, self.elastic.policy.epoch);
+            self.word(
+                from,
+                SchedulerMessage { kind, epoch, node: to, ..SchedulerMessage::default() },
+                out,
+            );
         }
     }
 
     /// A word that says which policy this node knows, so that the scheduler can repeat what got
     /// lost.
-    pub(super) fn known_epoch(&self) -> Word {
-        let (kind, epoch) = (WordKind::Report as i32, self.elastic.policy.epoch);
-        Word { kind, epoch, ..Word::default() }
+    pub(super) fn known_epoch(&self) -> SchedulerMessage {
+        let (kind, epoch) = (SchedulerMessageKind::Report as i32, self.elastic.policy.epoch);
+        SchedulerMessage { kind, epoch, ..SchedulerMessage::default() }
     }
 
     /// Scheduler: a node measured something, or only says what it knows.
-    fn reported(&mut self, now: Duration, from: NodeId, word: &Word, out: &mut Vec<Action>) {
+    fn reported(
+        &mut self,
+        now: Duration,
+        from: NodeId,
+        word: &SchedulerMessage,
+        out: &mut Vec<Action>,
+    ) {
         if self.is_gone(from) || !self.members.contains_key(&from) {
             return;
         }
@@ -280,12 +302,12 @@ impl Cluster {
     // ---- policies -------------------------------------------------------------------------------
 
     /// The policy as a word, with the routes of all pieces.
-    pub(super) fn policy_word(&self) -> Word {
+    pub(super) fn policy_word(&self) -> SchedulerMessage {
         let policy = &self.elastic.policy;
         let pieces = self.elastic.books.pieces.values().flat_map(|key| &key.pieces);
         let text = |id: &NodeId| self.lost.get(id).map(|(_, text)| text.clone());
-        Word {
-            kind: WordKind::Policy as i32,
+        SchedulerMessage {
+            kind: SchedulerMessageKind::Policy as i32,
             epoch: policy.epoch,
             servers: policy.servers.clone(),
             draining: policy.draining.clone(),
@@ -298,7 +320,7 @@ impl Cluster {
             live: policy.live.clone(),
             routes: pieces.map(super::claims::Piece::route).collect(),
             text: policy.lost.last().and_then(text).unwrap_or_default(),
-            ..Word::default()
+            ..SchedulerMessage::default()
         }
     }
 
@@ -337,7 +359,7 @@ impl Cluster {
     }
 
     /// Not the scheduler: its word that from now on these servers serve.
-    fn policy_came(&mut self, now: Duration, word: &Word, out: &mut Vec<Action>) {
+    fn policy_came(&mut self, now: Duration, word: &SchedulerMessage, out: &mut Vec<Action>) {
         if word.epoch <= self.elastic.policy.epoch || !self.elastic.listed {
             return;
         }
@@ -381,7 +403,7 @@ impl Cluster {
     }
 
     /// A server: the scheduler asks what it holds.
-    fn collect_came(&mut self, now: Duration, word: &Word, out: &mut Vec<Action>) {
+    fn collect_came(&mut self, now: Duration, word: &SchedulerMessage, out: &mut Vec<Action>) {
         if word.epoch <= self.elastic.policy.epoch || self.config.role != Role::Server {
             return;
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Action, Cluster, Level};
-use crate::wire::elastic::{Word, WordKind};
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, ability};
 
 /// Guests at a time; more get no answer.
@@ -116,16 +116,20 @@ impl Cluster {
     ) {
         let Some(word) = control.word.as_deref().filter(|_| self.is_scheduler()) else { return };
         let Some(node) = operator(&word.text) else { return };
-        let told = match WordKind::try_from(word.kind) {
-            Ok(WordKind::Status) => Ok(self.status(now).json()),
-            Ok(WordKind::Drain) => self.drain(now, word.node, out),
+        let told = match SchedulerMessageKind::try_from(word.kind) {
+            Ok(SchedulerMessageKind::Status) => Ok(self.status(now).json()),
+            Ok(SchedulerMessageKind::Drain) => self.drain(now, word.node, out),
             _ => return,
         };
         let refused = if told.is_ok() { 0 } else { EMPTY };
         let text = told.unwrap_or_else(|why| why);
         let Some(key) = self.guest(now, &node, out) else { return };
-        let kind = WordKind::Told as i32;
-        self.word(key, Word { kind, text, node: refused, ..Word::default() }, out);
+        let kind = SchedulerMessageKind::Told as i32;
+        self.word(
+            key,
+            SchedulerMessage { kind, text, node: refused, ..SchedulerMessage::default() },
+            out,
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::elastic::WordKind;
+use crate::wire::elastic::SchedulerMessageKind;
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
 
 impl Cluster {
@@ -34,7 +34,8 @@ impl Cluster {
                 self.heard.insert(from, now);
             }
             self.worded(now, from, word, out);
-            let answers = word.kind == WordKind::Report as i32 && word.report.is_empty();
+            let answers =
+                word.kind == SchedulerMessageKind::Report as i32 && word.report.is_empty();
             if !answers {
                 return; // Not a sign of life with a word in it.
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::claims::Piece;
 use super::journal::{Change, OrdersOf, Record};
 use super::{Action, Cluster};
-use crate::wire::elastic::{Order, Word, WordKind};
+use crate::wire::elastic::{Order, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Key, NodeId};
 
 /// With that many replaced orders since the last policy there is another one, with which servers
@@ -86,8 +86,12 @@ impl Cluster {
         self.record_orders(&changed, out);
         let epoch = self.elastic.policy.epoch;
         for (owner, moves) in by_owner {
-            let kind = WordKind::Orders as i32;
-            self.word(owner, Word { kind, epoch, moves, ..Word::default() }, out);
+            let kind = SchedulerMessageKind::Orders as i32;
+            self.word(
+                owner,
+                SchedulerMessage { kind, epoch, moves, ..SchedulerMessage::default() },
+                out,
+            );
         }
     }
 
@@ -97,8 +101,12 @@ impl Cluster {
         let moves: Vec<Order> =
             self.elastic.books.orders.open().filter(of).map(|(_, order)| *order).collect();
         if !moves.is_empty() {
-            let (kind, epoch) = (WordKind::Orders as i32, self.elastic.policy.epoch);
-            self.word(to, Word { kind, epoch, moves, ..Word::default() }, out);
+            let (kind, epoch) = (SchedulerMessageKind::Orders as i32, self.elastic.policy.epoch);
+            self.word(
+                to,
+                SchedulerMessage { kind, epoch, moves, ..SchedulerMessage::default() },
+                out,
+            );
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::barrier::{Entered, FIRST};
 use super::journal::{About, Change, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::elastic::{LiveWorker, Word, WordKind};
+use crate::wire::elastic::{LiveWorker, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{ALL_GROUP, Node, NodeId, Role, worker_id};
 
 /// Why a server with an application's own handler waits for all workers.
@@ -154,7 +154,7 @@ impl Cluster {
 
     /// Not the scheduler: true if a policy is one that this node serves or pushes by. A worker that
     /// comes back waits for the first one that names it; one that is named no more was given up.
-    pub(super) fn names_me(&mut self, word: &Word, out: &mut Vec<Action>) -> bool {
+    pub(super) fn names_me(&mut self, word: &SchedulerMessage, out: &mut Vec<Action>) -> bool {
         let me = (self.me.id, self.me.incarnation);
         let named = word.live.iter().any(|worker| (worker.node, worker.incarnation) == me);
         if named || !self.elastic.workers || self.config.role != Role::Worker {
@@ -223,8 +223,8 @@ impl Cluster {
         servers.retain(|id| !entered.has(*id) && !told.contains(id));
         for id in servers {
             self.elastic.books.stopped.insert(id);
-            let (kind, epoch) = (WordKind::Stop as i32, self.elastic.policy.epoch);
-            self.word(id, Word { kind, epoch, ..Word::default() }, out);
+            let (kind, epoch) = (SchedulerMessageKind::Stop as i32, self.elastic.policy.epoch);
+            self.word(id, SchedulerMessage { kind, epoch, ..SchedulerMessage::default() }, out);
         }
     }
 

@@ -24,7 +24,7 @@ use super::KvError;
 use super::routes::Routes;
 use crate::values::form::one_len;
 use crate::values::{Form, KeyRoutes, KvPairs};
-use crate::wire::elastic::{Placed, Route, Word};
+use crate::wire::elastic::{Placed, Route, SchedulerMessage};
 use crate::wire::{Key, Meta, NodeId};
 
 /// How long a part waits for better news before it is sent again as things are known.
@@ -365,7 +365,7 @@ impl Flights {
     pub fn policy(
         &mut self,
         now: Duration,
-        word: &Word,
+        word: &SchedulerMessage,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
         self.routes.policy(word);

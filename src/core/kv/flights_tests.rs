@@ -148,8 +148,13 @@ fn what_a_dead_server_had_waits_for_a_policy() {
     flights.retry(NOW + RETRY, &mut out).unwrap();
     assert!(out.is_empty());
     let taken = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
-    let word =
-        Word { epoch: 1, homes: vec![A, A], routes: vec![taken], lost: vec![B], ..Word::default() };
+    let word = SchedulerMessage {
+        epoch: 1,
+        homes: vec![A, A],
+        routes: vec![taken],
+        lost: vec![B],
+        ..SchedulerMessage::default()
+    };
     flights.policy(NOW, &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
     assert_eq!(placed(&out[0]).epoch, 1);
@@ -165,7 +170,13 @@ fn what_a_released_server_had_goes_where_the_policy_says() {
     begin(&mut flights, slice(1, true, b"abcdefgh"));
     let now = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 9, A) };
     let homes = vec![A, A];
-    let word = Word { epoch: 1, homes, routes: vec![now], released: vec![B], ..Word::default() };
+    let word = SchedulerMessage {
+        epoch: 1,
+        homes,
+        routes: vec![now],
+        released: vec![B],
+        ..SchedulerMessage::default()
+    };
     let mut out = Vec::new();
     flights.policy(NOW, &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
@@ -318,7 +329,12 @@ fn nothing_goes_to_a_server_before_a_policy_names_it() {
     let mut out = Vec::new();
     flights.retry(Duration::from_secs(60), &mut out).unwrap();
     assert!(out.is_empty() && flights.waits());
-    let word = Word { epoch: 2, homes: vec![A], servers: vec![A, B], ..Word::default() };
+    let word = SchedulerMessage {
+        epoch: 2,
+        homes: vec![A],
+        servers: vec![A, B],
+        ..SchedulerMessage::default()
+    };
     flights.policy(Duration::from_secs(60), &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(B, 0, 4, &[1; 4][..])]);
 }
@@ -395,8 +411,13 @@ fn an_answer_of_a_server_that_was_given_up_is_none() {
     let mut flights = halves();
     let sent = begin(&mut flights, slice(1, false, b""));
     let taken = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
-    let word =
-        Word { epoch: 1, homes: vec![A, A], routes: vec![taken], lost: vec![B], ..Word::default() };
+    let word = SchedulerMessage {
+        epoch: 1,
+        homes: vec![A, A],
+        routes: vec![taken],
+        lost: vec![B],
+        ..SchedulerMessage::default()
+    };
     let mut again = Vec::new();
     flights.policy(NOW, &word, &mut again).unwrap();
     assert_eq!(parts(&again), [(A, 4, 8, &b""[..])]);
@@ -422,7 +443,12 @@ fn only_those_that_wait_are_looked_at_again() {
     assert_eq!((flights.open.len(), flights.waiting.len()), (20, 2));
     flights.forget(0);
     check(&flights);
-    let word = Word { epoch: 2, homes: vec![A], servers: vec![A, B], ..Word::default() };
+    let word = SchedulerMessage {
+        epoch: 2,
+        homes: vec![A],
+        servers: vec![A, B],
+        ..SchedulerMessage::default()
+    };
     let mut out = Vec::new();
     flights.policy(NOW, &word, &mut out).unwrap();
     check(&flights);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::invariant::Valid;
 use crate::values::KeyRoutes;
-use crate::wire::elastic::{Route, Word};
+use crate::wire::elastic::{Route, SchedulerMessage};
 use crate::wire::{Key, NodeId};
 
 /// Routes of all keys, and where new ones go.
@@ -63,7 +63,7 @@ impl Routes {
     }
 
     /// Takes a policy in, unless a newer one is known. Its routes count in any case.
-    pub fn policy(&mut self, word: &Word) -> bool {
+    pub fn policy(&mut self, word: &SchedulerMessage) -> bool {
         let gone: Vec<NodeId> = word.lost.iter().chain(&word.released).copied().collect();
         if !gone.is_empty() {
             self.keys.values_mut().for_each(|known| known.forget(&gone));
@@ -91,8 +91,11 @@ mod tests {
     #[test]
     fn an_old_policy_does_not_take_the_homes_back() {
         let mut routes = Routes::new(vec![8, 10]);
-        let word =
-            |epoch, homes: &[NodeId]| Word { epoch, homes: homes.to_vec(), ..Word::default() };
+        let word = |epoch, homes: &[NodeId]| SchedulerMessage {
+            epoch,
+            homes: homes.to_vec(),
+            ..SchedulerMessage::default()
+        };
         assert!(routes.policy(&word(2, &[10, 10])));
         assert!(!routes.policy(&word(1, &[8, 8])));
         assert_eq!((routes.epoch(), routes.home(0), routes.home(2)), (2, Some(10), None));
@@ -100,8 +103,11 @@ mod tests {
 
     #[test]
     fn routes_to_the_dead_and_the_released_are_forgotten() {
-        let word = Word { epoch: 2, homes: vec![8, 8], ..Word::default() };
-        for word in [Word { lost: vec![10], ..word.clone() }, Word { released: vec![10], ..word }] {
+        let word = SchedulerMessage { epoch: 2, homes: vec![8, 8], ..SchedulerMessage::default() };
+        for word in [
+            SchedulerMessage { lost: vec![10], ..word.clone() },
+            SchedulerMessage { released: vec![10], ..word },
+        ] {
             let mut routes = Routes::new(vec![8, 10]);
             routes.learn(7, &[route(0, 10, 1, 8), route(10, 20, 1, 10)]);
             assert!(routes.policy(&word));

@@ -1,6 +1,7 @@
 //! What our own nodes say to each other about pieces of keys that move: beside a request
-//! (`Placed`), between two servers (`Transfer`), and between the scheduler and all others (`Word`).
-//! Bytes to types and back; what it means is in `docs/elastic.md`. Stock nodes never get any of it.
+//! (`Placed`), between two servers (`Transfer`), and between the scheduler and all others
+//! (`SchedulerMessage`, a *word*). Bytes to types and back; what it means is in `docs/elastic.md`.
+//! Stock nodes never get any of it.
 //!
 //! Numbers are those of protobuf, written and read by prost. Lists are bounded by the message that
 //! carries them; whoever reads them checks ranges before use.
@@ -297,7 +298,7 @@ pub struct Claim {
 /// What a word between the scheduler and another node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub enum WordKind {
+pub enum SchedulerMessageKind {
     /// Nothing: a kind that this version does not know.
     Unknown = 0,
     /// Scheduler to all: the policy of `epoch`: `servers`, `homes`, `routes`, `lost`.
@@ -401,9 +402,9 @@ pub struct Order {
 /// A word between the scheduler and another node: rides in a heartbeat (extension 102 of
 /// `PBControl`).
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Word {
+pub struct SchedulerMessage {
     /// What it says.
-    #[prost(enumeration = "WordKind", tag = "1")]
+    #[prost(enumeration = "SchedulerMessageKind", tag = "1")]
     pub kind: i32,
     /// The policy that it belongs to.
     #[prost(uint64, tag = "2")]

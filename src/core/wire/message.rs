@@ -4,7 +4,7 @@
 //! integer keeps the width and the "unset" value of the wire, because the values of stock peers
 //! must survive a round trip.
 
-use super::elastic::{Placed, Transfer, Word};
+use super::elastic::{Placed, SchedulerMessage, Transfer};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -329,7 +329,7 @@ pub struct Control {
     /// Extension 101: the sequence number that an ACK between our nodes confirms; 0 if none.
     pub ack_sequence: u64,
     /// Extension 102: a word about pieces that move.
-    pub word: Option<Box<Word>>,
+    pub word: Option<Box<SchedulerMessage>>,
 }
 
 impl Control {

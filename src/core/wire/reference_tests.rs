@@ -64,7 +64,7 @@ struct PbControl {
     #[prost(uint64, optional, tag = "101")]
     ack_sequence: Option<u64>,
     #[prost(message, optional, tag = "102")]
-    word: Option<elastic::Word>,
+    word: Option<elastic::SchedulerMessage>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -372,11 +372,11 @@ fn transfer() -> impl Strategy<Value = elastic::Transfer> {
         })
 }
 
-fn word() -> impl Strategy<Value = elastic::Word> {
+fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {
     use proptest::collection::vec;
     let route = (long(), route()).prop_map(|(key, route)| elastic::KeyRoute { key, route });
     (0..12_i32, long(), vec(number(), 0..4), vec(route, 0..4), words()).prop_map(
-        |(kind, epoch, servers, routes, text)| elastic::Word {
+        |(kind, epoch, servers, routes, text)| elastic::SchedulerMessage {
             kind,
             epoch,
             live: servers
@@ -391,7 +391,7 @@ fn word() -> impl Strategy<Value = elastic::Word> {
             servers,
             routes,
             text,
-            ..elastic::Word::default()
+            ..elastic::SchedulerMessage::default()
         },
     )
 }

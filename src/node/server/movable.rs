@@ -20,7 +20,7 @@ use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::News;
 use pslite_core::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::{Claim, Order, Transfer, Word};
+use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage as Word, Transfer};
 use pslite_core::wire::{Key, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 

@@ -11,7 +11,9 @@ use crate::sync::lock;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
 use pslite_core::wire::Role;
-use pslite_core::wire::elastic::{KeyRoute, Word, WordKind};
+use pslite_core::wire::elastic::{
+    KeyRoute, SchedulerMessage as Word, SchedulerMessageKind as WordKind,
+};
 use pslite_observe::log::{self, Level};
 
 /// Why the values of a server do not move that has no store of ours, and whose application does not

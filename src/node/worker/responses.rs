@@ -6,7 +6,7 @@ use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::worker::Response;
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::Word;
+use pslite_core::wire::elastic::SchedulerMessage as Word;
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::MessageKind;
 

@@ -16,7 +16,7 @@ use pslite_core::kv::{Assembled, Finished, KvError, Pending, WorkerRequests, sli
 use pslite_core::store::command::Head;
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
-use pslite_core::wire::elastic::{Placed, Word};
+use pslite_core::wire::elastic::{Placed, SchedulerMessage};
 use pslite_core::wire::{Frames, Key, Message, Meta, NodeId, server_id};
 
 /// What is over: whose, and with what values or error.
@@ -240,7 +240,7 @@ impl<D> Requests<D> {
     pub(super) fn policy(
         &mut self,
         now: Duration,
-        word: &Word,
+        word: &SchedulerMessage,
         out: &mut Vec<Output>,
     ) -> Result<(), KvError> {
         let mut messages = Vec::new();

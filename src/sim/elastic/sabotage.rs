@@ -11,7 +11,7 @@ use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
 use pslite_core::store::{Outbound, Outgoing};
 use pslite_core::wire::elastic::{
-    Claim, Holding, KeyRoute, Mark, Placed, Route, Transfer, TransferKind, Word,
+    Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
 };
 use pslite_core::wire::{Frames, Key, Meta, NodeId};
 
@@ -135,15 +135,15 @@ impl Sabotage {
     }
 
     /// A policy as the store is given it.
-    pub(super) fn policy(&self, word: Word) -> Word {
+    pub(super) fn policy(&self, word: SchedulerMessage) -> SchedulerMessage {
         if self.is(Plant::DeadAwaited) {
-            return Word { live: Vec::new(), ..word };
+            return SchedulerMessage { live: Vec::new(), ..word };
         }
         if !self.is(Plant::TakesFromTheDead) {
             return word;
         }
         let servers = word.servers.iter().chain(&word.lost).copied().collect();
-        Word { lost: Vec::new(), servers, ..word }
+        SchedulerMessage { lost: Vec::new(), servers, ..word }
     }
 
     /// What the scheduler is told.

@@ -9,7 +9,7 @@ use super::workload::{COUNTED_WORKERS_MAX, Tensors};
 use crate::network::{NetworkConfig, Process, Rates};
 use crate::steps::{DeathAt, Step};
 use pslite_core::random::Random;
-use pslite_core::wire::elastic::{TransferKind, WordKind};
+use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
 
 const MS: Duration = Duration::from_millis(1);
 /// When everybody has surely met.
@@ -408,11 +408,11 @@ impl Draw {
             Step::Transfer(TransferKind::Drop),
             Step::Transfer(TransferKind::Command),
             Step::Transfer(TransferKind::CommandsEnd),
-            Step::Word(WordKind::Policy),
-            Step::Word(WordKind::Collect),
-            Step::Word(WordKind::Claims),
-            Step::Word(WordKind::Orders),
-            Step::Word(WordKind::Leave),
+            Step::SchedulerMessage(SchedulerMessageKind::Policy),
+            Step::SchedulerMessage(SchedulerMessageKind::Collect),
+            Step::SchedulerMessage(SchedulerMessageKind::Claims),
+            Step::SchedulerMessage(SchedulerMessageKind::Orders),
+            Step::SchedulerMessage(SchedulerMessageKind::Leave),
             Step::Request,
             Step::Answer,
         ];
@@ -428,11 +428,15 @@ impl Draw {
             let sender = self.0.percent(50)
                 && !matches!(
                     step,
-                    Step::Word(
-                        WordKind::Policy | WordKind::Collect | WordKind::Orders | WordKind::Leave
+                    Step::SchedulerMessage(
+                        SchedulerMessageKind::Policy
+                            | SchedulerMessageKind::Collect
+                            | SchedulerMessageKind::Orders
+                            | SchedulerMessageKind::Leave
                     ) | Step::Request
                 );
-            let received = matches!(step, Step::Word(WordKind::Claims) | Step::Answer);
+            let received =
+                matches!(step, Step::SchedulerMessage(SchedulerMessageKind::Claims) | Step::Answer);
             let death = DeathAt {
                 step,
                 sender: sender || received,

@@ -14,7 +14,7 @@ use pslite_core::store::command::Head;
 use pslite_core::store::elastic::Due;
 use pslite_core::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig};
 use pslite_core::values::key_at;
-use pslite_core::wire::elastic::{KeyRoute, Word, WordKind};
+use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
 
 /// Enters the job.
@@ -167,7 +167,7 @@ impl Server {
             }
             Action::Collect { epoch } => {
                 let lost = self.sabotage.lost(self.lost.iter().copied().collect());
-                let word = Word { epoch, lost, ..Word::default() };
+                let word = SchedulerMessage { epoch, lost, ..SchedulerMessage::default() };
                 let claims = self.sabotage.claims(store.collect(&word));
                 let difference = self.said.tell(None);
                 out.push(Output::Elastic(Event::Claims {
@@ -305,11 +305,11 @@ fn keys_of(input: &Input) -> Option<Vec<Key>> {
 }
 
 /// A policy as the store and a worker's flights take it, made as the van makes it.
-pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> Word {
+pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> SchedulerMessage {
     let mut lost: Vec<NodeId> = policy.lost.iter().chain(&policy.released).copied().collect();
     lost.sort_unstable();
-    Word {
-        kind: WordKind::Policy as i32,
+    SchedulerMessage {
+        kind: SchedulerMessageKind::Policy as i32,
         epoch: policy.epoch,
         servers: policy.servers.clone(),
         draining: policy.draining.clone(),
@@ -321,7 +321,7 @@ pub(super) fn word_of(policy: &Policy, routes: Vec<KeyRoute>) -> Word {
         copies: policy.copies.clone(),
         live: policy.live.clone(),
         routes,
-        ..Word::default()
+        ..SchedulerMessage::default()
     }
 }
 

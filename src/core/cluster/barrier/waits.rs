@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::circle::{Wait, circle};
 use super::super::{Action, Cluster, Level};
 use super::{BETWEEN, Entered};
-use crate::wire::elastic::{StalledRound, Word, WordKind};
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, StalledRound};
 use crate::wire::{ALL_GROUP, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
 
 /// Nodes that one line names.
@@ -60,8 +60,12 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         if self.ready && self.failure.is_none() && !self.is_scheduler() && self.is_ours(SCHEDULER) {
-            let kind = WordKind::Stalled as i32;
-            self.word(SCHEDULER, Word { kind, stalled, ..Word::default() }, out);
+            let kind = SchedulerMessageKind::Stalled as i32;
+            self.word(
+                SCHEDULER,
+                SchedulerMessage { kind, stalled, ..SchedulerMessage::default() },
+                out,
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::world::{SECOND, World, config};
 use crate::cluster::{Action, Difference, Event, Failure, Status};
-use crate::wire::elastic::{Word, WordKind};
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{
     ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, ability, server_id,
 };
@@ -43,10 +43,11 @@ impl World {
     }
 
     /// An operator's question; the answer.
-    fn ask(&mut self, kind: WordKind, node: NodeId) -> Word {
+    fn ask(&mut self, kind: SchedulerMessageKind, node: NodeId) -> SchedulerMessage {
         let mut control = Control::new(Command::Heartbeat);
         let (kind, text) = (kind as i32, "op:9".to_owned());
-        control.word = Some(Box::new(Word { kind, node, text, ..Word::default() }));
+        control.word =
+            Some(Box::new(SchedulerMessage { kind, node, text, ..SchedulerMessage::default() }));
         let seen = self.actions[0].len();
         self.feed(0, Event::Received { from: None, message: Message::control(control) });
         let answer = self.actions[0][seen..].iter().find_map(|action| match action {
@@ -285,7 +286,7 @@ fn only_a_job_whose_nodes_all_follow_can_be_joined() {
     world.settle();
     let text = world.nodes[i].failure().unwrap().text.clone();
     assert!(text.contains("worker 0") && text.contains("does not follow"), "{text}");
-    let told = world.ask(WordKind::Drain, 8);
+    let told = world.ask(SchedulerMessageKind::Drain, 8);
     assert!(told.node != 0 && told.text.contains("worker 0"), "{told:?}");
     world.dies(8);
     assert!(world.failure().unwrap().contains("server 0"), "as ever");
@@ -300,10 +301,10 @@ fn a_drained_server_ends_empty() {
     assert_eq!((policy.servers, policy.released, policy.lost), (vec![10, 12], vec![8], vec![]));
     assert_eq!(policy.homes, [10, 10, 12]);
     world.check();
-    assert!(world.ask(WordKind::Drain, 8).text.contains("not in the job any more"));
-    assert!(world.ask(WordKind::Drain, 9).text.contains("no server"));
+    assert!(world.ask(SchedulerMessageKind::Drain, 8).text.contains("not in the job any more"));
+    assert!(world.ask(SchedulerMessageKind::Drain, 9).text.contains("no server"));
     world.drain(10);
-    let told = world.ask(WordKind::Drain, 12);
+    let told = world.ask(SchedulerMessageKind::Drain, 12);
     assert!(told.node != 0 && told.text.contains("no other server"), "{told:?}");
     assert_eq!(world.failure(), None);
 }
@@ -369,7 +370,7 @@ fn operators_see_the_job() {
     world.pass(SECOND);
     world.dies(10);
     world.feed(0, Event::Drain { id: 12 });
-    let word = world.ask(WordKind::Status, 0);
+    let word = world.ask(SchedulerMessageKind::Status, 0);
     let status = Status::from_json(&word.text).unwrap();
     assert_eq!((status.phase.as_str(), status.workers, status.servers), ("changing", 1, 3));
     let state = |id: NodeId| status.nodes.iter().find(|n| n.id == id).unwrap().state.clone();
@@ -378,7 +379,7 @@ fn operators_see_the_job() {
     assert_eq!(bytes, 10, "each element of the array once");
     assert_eq!((status.eta, status.predicted), (None, None));
     world.pass(10 * SECOND);
-    let status = Status::from_json(&world.ask(WordKind::Status, 0).text).unwrap();
+    let status = Status::from_json(&world.ask(SchedulerMessageKind::Status, 0).text).unwrap();
     assert_eq!((status.phase.as_str(), status.epoch), ("running", world.nodes[0].policy().epoch));
     let links = world.actions[0].iter().filter(|a| matches!(a, Action::ConnectPending { .. }));
     let closed =
@@ -393,14 +394,25 @@ fn nonsense_of_strangers_changes_nothing() {
     let before = world.actions[0].len();
     for text in ["", "host", ":1", "host:0", "host:99999", &format!("{}:1", "x".repeat(300))] {
         let mut control = Control::new(Command::Heartbeat);
-        let kind = WordKind::Drain as i32;
-        control.word = Some(Box::new(Word { kind, node: 8, text: text.into(), ..Word::default() }));
+        let kind = SchedulerMessageKind::Drain as i32;
+        control.word = Some(Box::new(SchedulerMessage {
+            kind,
+            node: 8,
+            text: text.into(),
+            ..SchedulerMessage::default()
+        }));
         world.feed(0, Event::Received { from: None, message: Message::control(control) });
     }
-    for kind in [WordKind::Claims, WordKind::Policy, WordKind::Unknown] {
+    for kind in
+        [SchedulerMessageKind::Claims, SchedulerMessageKind::Policy, SchedulerMessageKind::Unknown]
+    {
         let mut control = Control::new(Command::Heartbeat);
         let text = "host:1".to_owned();
-        control.word = Some(Box::new(Word { kind: kind as i32, text, ..Word::default() }));
+        control.word = Some(Box::new(SchedulerMessage {
+            kind: kind as i32,
+            text,
+            ..SchedulerMessage::default()
+        }));
         world.feed(0, Event::Received { from: None, message: Message::control(control) });
     }
     assert_eq!(world.actions[0].len(), before);
@@ -414,8 +426,12 @@ fn nonsense_of_strangers_changes_nothing() {
 impl World {
     fn ask_and_forget(&mut self) {
         let mut control = Control::new(Command::Heartbeat);
-        let kind = WordKind::Status as i32;
-        control.word = Some(Box::new(Word { kind, text: "op:9".to_owned(), ..Word::default() }));
+        let kind = SchedulerMessageKind::Status as i32;
+        control.word = Some(Box::new(SchedulerMessage {
+            kind,
+            text: "op:9".to_owned(),
+            ..SchedulerMessage::default()
+        }));
         self.feed(0, Event::Received { from: None, message: Message::control(control) });
     }
 }

@@ -12,7 +12,7 @@ use crate::store::changes::News;
 use crate::store::mxnet::{At, Store};
 use crate::store::optimizer::Optimizer;
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece};
-use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, Transfer, Word};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, SchedulerMessage, Transfer};
 use crate::wire::{Key, NodeId};
 
 impl Elastic {
@@ -23,7 +23,7 @@ impl Elastic {
     }
 
     /// Takes over what a policy says of servers. False if a newer one is known, or expected.
-    fn obey(&mut self, word: &Word, ranks: usize) -> bool {
+    fn obey(&mut self, word: &SchedulerMessage, ranks: usize) -> bool {
         if word.epoch < self.epoch || self.collecting.is_some_and(|epoch| word.epoch < epoch) {
             return false;
         }
@@ -54,7 +54,7 @@ impl Store {
     /// comes that follows from it, no new keys are made here, and no former owner is told that its
     /// piece has come. Nor, if it holds nothing, is a copy confirmed that comes now: that policy
     /// may let it go.
-    pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
+    pub fn collect(&mut self, word: &SchedulerMessage) -> Vec<Claim> {
         if let Some(elastic) = &mut self.elastic {
             elastic.lost.extend(&word.lost);
             let Elastic { lost, orders, .. } = &mut **elastic;
@@ -165,7 +165,7 @@ impl Store {
     /// A new policy: who lives, where new keys go, where pieces are. Takes over what is this
     /// server's now, chooses another replica if the former one is gone, and serves what waited for
     /// the policy. One that is older than what is known is ignored.
-    pub fn policy(&mut self, word: &Word, out: &mut Outbound) {
+    pub fn policy(&mut self, word: &SchedulerMessage, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
         let former = (elastic.servers.clone(), elastic.replica);
         if !elastic.obey(word, self.view.ranks()) {

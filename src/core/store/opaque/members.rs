@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{Leaving, Opaque, Owned, Step};
 use crate::store::changes::News;
-use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, Word};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, SchedulerMessage};
 use crate::wire::{Key, NodeId};
 
 impl Opaque {
     /// The scheduler makes a policy: says what it has. Until the policy comes no new keys are made
     /// here, and no former owner is told that its key has come.
-    pub fn collect(&mut self, word: &Word) -> Vec<Claim> {
+    pub fn collect(&mut self, word: &SchedulerMessage) -> Vec<Claim> {
         self.lost.extend(&word.lost);
         if word.epoch > self.epoch {
             self.collecting = self.collecting.max(Some(word.epoch));
@@ -78,7 +78,7 @@ impl Opaque {
     }
 
     /// A new policy. One that is older than what is known, or expected, is ignored.
-    pub fn policy(&mut self, now: Duration, word: &Word, steps: &mut Vec<Step>) {
+    pub fn policy(&mut self, now: Duration, word: &SchedulerMessage, steps: &mut Vec<Step>) {
         if word.epoch < self.epoch || self.collecting.is_some_and(|epoch| word.epoch < epoch) {
             return;
         }
@@ -102,7 +102,7 @@ impl Opaque {
         self.look_at_all();
     }
 
-    fn obey(&mut self, word: &Word) {
+    fn obey(&mut self, word: &SchedulerMessage) {
         self.epoch = word.epoch;
         let former = std::mem::replace(&mut self.servers, word.servers.clone());
         self.lost.extend(&word.lost);
@@ -118,7 +118,12 @@ impl Opaque {
 
     /// What left for a server that died before it came there, if the policy says that it is this
     /// one's.
-    fn take_back_from_lost(&mut self, now: Duration, word: &Word, steps: &mut Vec<Step>) {
+    fn take_back_from_lost(
+        &mut self,
+        now: Duration,
+        word: &SchedulerMessage,
+        steps: &mut Vec<Step>,
+    ) {
         for KeyRoute { key, route } in &word.routes {
             let gone = |leaving: &&Leaving| self.is_gone(leaving.to);
             let left = self.leaving.get(key).filter(gone).is_some();

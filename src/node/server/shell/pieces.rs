@@ -12,7 +12,7 @@ use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::elastic::{Due, Outbound, Outgoing};
 use pslite_core::store::{News, Store, StoreError};
-use pslite_core::wire::elastic::{Claim, Order, Transfer, Word};
+use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage as Word, Transfer};
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 

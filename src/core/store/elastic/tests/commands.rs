@@ -8,7 +8,7 @@ use super::{ADAM, MOMENTUM, store_of_two};
 use crate::store::Store;
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound, Outgoing};
-use crate::wire::elastic::{Transfer, TransferKind, Word, WordKind};
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, Transfer, TransferKind};
 use crate::wire::{Meta, NodeId};
 
 const ALL: [NodeId; 4] = [8, 10, 12, 14];
@@ -38,8 +38,16 @@ impl Four {
     fn policy(&mut self, to: NodeId, epoch: u64, lost: &[NodeId]) -> Outbound {
         let servers: Vec<NodeId> = ALL.into_iter().filter(|id| !lost.contains(id)).collect();
         let homes = vec![servers[0], servers[1]];
-        let (kind, lost) = (WordKind::Policy.into(), lost.to_vec());
-        let word = Word { kind, epoch, servers, homes, lost, replicas: 1, ..Word::default() };
+        let (kind, lost) = (SchedulerMessageKind::Policy.into(), lost.to_vec());
+        let word = SchedulerMessage {
+            kind,
+            epoch,
+            servers,
+            homes,
+            lost,
+            replicas: 1,
+            ..SchedulerMessage::default()
+        };
         let mut out = Outbound::default();
         self.store(to).policy(&word, &mut out);
         out
@@ -126,9 +134,17 @@ fn the_last_one_serves() {
     let _ = four.policy(12, 3, &[8, 10]);
     assert!(four.waits(12));
     let mut out = Outbound::default();
-    let kind = WordKind::Policy.into();
+    let kind = SchedulerMessageKind::Policy.into();
     let (servers, homes, lost) = (vec![12], vec![12, 12], vec![8, 10, 14]);
-    let word = Word { kind, epoch: 4, servers, homes, lost, replicas: 1, ..Word::default() };
+    let word = SchedulerMessage {
+        kind,
+        epoch: 4,
+        servers,
+        homes,
+        lost,
+        replicas: 1,
+        ..SchedulerMessage::default()
+    };
     four.store(12).policy(&word, &mut out);
     assert!(!four.waits(12));
     assert_eq!(four.command(12, Head::MultiPrecision, 1).0, Due::Now);

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use crate::store::elastic::{Outbound, Outgoing};
 use crate::store::{PART_BYTES, Store, StoreConfig};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{Holding, Order, Placed, Transfer, TransferKind, Word, WordKind};
+use crate::wire::elastic::{
+    Holding, Order, Placed, SchedulerMessage, SchedulerMessageKind, Transfer, TransferKind,
+};
 use crate::wire::{Key, Meta, NodeId};
 
 const LENGTH: u64 = 40;
@@ -57,14 +59,14 @@ impl Three {
 
     fn policy(&mut self, to: NodeId, epoch: u64, draining: &[NodeId]) -> Outbound {
         let servers: Vec<NodeId> = self.stores.iter().map(|(id, _)| *id).collect();
-        let word = Word {
-            kind: WordKind::Policy.into(),
+        let word = SchedulerMessage {
+            kind: SchedulerMessageKind::Policy.into(),
             epoch,
             homes: servers.clone(),
             servers,
             draining: draining.to_vec(),
             replicas: 1,
-            ..Word::default()
+            ..SchedulerMessage::default()
         };
         let mut out = Outbound::default();
         self.store(to).policy(&word, &mut out);
@@ -260,7 +262,11 @@ fn a_confirmation_of_an_earlier_time_makes_nothing_safe() {
 #[test]
 fn who_has_claimed_nothing_confirms_nothing_before_the_next_policy() {
     let mut three = Three::new(3, 1);
-    let word = Word { kind: WordKind::Collect.into(), epoch: 2, ..Word::default() };
+    let word = SchedulerMessage {
+        kind: SchedulerMessageKind::Collect.into(),
+        epoch: 2,
+        ..SchedulerMessage::default()
+    };
     assert!(
         !three.store(10).collect(&word).is_empty() && three.store(12).collect(&word).is_empty()
     );
@@ -311,7 +317,7 @@ fn nothing_leaves_for_one_of_whose_death_the_claims_are() {
     assert_eq!(kinds(&open), []);
     let order = Order { key: key(), from: 0, to: LENGTH, owner: 12 };
     three.store(8).orders(&[order], &mut Outbound::default());
-    let word = Word { epoch: 2, lost: vec![12], ..Word::default() };
+    let word = SchedulerMessage { epoch: 2, lost: vec![12], ..SchedulerMessage::default() };
     let claims = three.store(8).collect(&word);
     assert_eq!(claims.iter().filter(|claim| claim.holding == Holding::Owner as i32).count(), 1);
     let round = three.push(11);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::world::{Chances, World};
 use crate::store::mxnet::Store;
 use crate::store::tensor::Copied;
-use crate::wire::elastic::{Order, Word, WordKind};
+use crate::wire::elastic::{Order, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{NodeId, SCHEDULER, server_id};
 
 use super::world::Message;
@@ -79,8 +79,16 @@ impl World {
     }
 
     fn send_orders(&mut self, to: NodeId, moves: Vec<Order>) {
-        let kind = WordKind::Orders.into();
-        self.send(SCHEDULER, to, Message::Word(Word { kind, moves, ..Word::default() }));
+        let kind = SchedulerMessageKind::Orders.into();
+        self.send(
+            SCHEDULER,
+            to,
+            Message::SchedulerMessage(SchedulerMessage {
+                kind,
+                moves,
+                ..SchedulerMessage::default()
+            }),
+        );
     }
 
     /// Kills a server, if nothing that was answered is lost with it.

@@ -11,7 +11,8 @@ use crate::store::command::Head;
 use crate::store::elastic::{Outbound, Outgoing};
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{
-    KeyRoute, Mark, Order, Placed, Route, Transfer, TransferKind, Word, WordKind,
+    KeyRoute, Mark, Order, Placed, Route, SchedulerMessage, SchedulerMessageKind, Transfer,
+    TransferKind,
 };
 use crate::wire::{Key, Meta, NodeId};
 
@@ -204,11 +205,11 @@ fn spoil(Outgoing { to, mut transfer, mut frames }: Outgoing, wrong: &Wrong) -> 
 
 /// Gives a store a transfer. If it is refused, nothing has changed; what was there is still served.
 fn give(store: &mut Store, from: NodeId, transfer: &Transfer, frames: &[Bytes]) -> bool {
-    let before = store.collect(&Word::default());
+    let before = store.collect(&SchedulerMessage::default());
     let taken = store.transfer(from, transfer, frames, &mut Outbound::default());
     if let Err(error) = &taken {
         assert!(!error.to_string().is_empty());
-        assert_eq!(store.collect(&Word::default()), before, "{error}: {transfer:?}");
+        assert_eq!(store.collect(&SchedulerMessage::default()), before, "{error}: {transfer:?}");
     }
     taken.is_ok()
 }
@@ -286,8 +287,8 @@ proptest! {
     ) {
         let (mut stores, _) = pair();
         for (epoch, servers, lost, routes) in words {
-            let word = Word {
-                kind: WordKind::Policy.into(),
+            let word = SchedulerMessage {
+                kind: SchedulerMessageKind::Policy.into(),
                 epoch,
                 homes: servers.iter().copied().take(2).collect(),
                 servers,
@@ -301,7 +302,7 @@ proptest! {
                         KeyRoute { key, route: Route { from, to, term, owner } }
                     })
                     .collect(),
-                ..Word::default()
+                ..SchedulerMessage::default()
             };
             stores[0].collect(&word);
             stores[0].policy(&word, &mut Outbound::default());

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::wire::elastic::{Claim, Holding, KeyRoute, Route, Word, WordKind};
+use crate::wire::elastic::{
+    Claim, Holding, KeyRoute, Route, SchedulerMessage, SchedulerMessageKind,
+};
 use crate::wire::{Key, NodeId};
 
 pub(super) struct Scheduler {
@@ -36,19 +38,19 @@ impl Scheduler {
     }
 
     /// Begins to collect claims, of all that live.
-    pub(super) fn collect(&mut self) -> Word {
+    pub(super) fn collect(&mut self) -> SchedulerMessage {
         self.epoch += 1;
         self.collecting = true;
         self.claims.clear();
-        Word {
-            kind: WordKind::Collect.into(),
+        SchedulerMessage {
+            kind: SchedulerMessageKind::Collect.into(),
             epoch: self.epoch,
             lost: self.lost.iter().copied().collect(),
-            ..Word::default()
+            ..SchedulerMessage::default()
         }
     }
 
-    pub(super) fn died(&mut self, server: NodeId) -> Word {
+    pub(super) fn died(&mut self, server: NodeId) -> SchedulerMessage {
         self.servers.remove(&server);
         self.draining.remove(&server);
         self.lost.insert(server);
@@ -57,7 +59,11 @@ impl Scheduler {
     }
 
     /// Claims have come; the policy, if they were the last.
-    pub(super) fn claims(&mut self, from: NodeId, word: &Word) -> Option<Word> {
+    pub(super) fn claims(
+        &mut self,
+        from: NodeId,
+        word: &SchedulerMessage,
+    ) -> Option<SchedulerMessage> {
         if !self.collecting || word.epoch != self.epoch {
             return None;
         }
@@ -86,7 +92,7 @@ impl Scheduler {
         }
     }
 
-    fn policy(&mut self) -> Word {
+    fn policy(&mut self) -> SchedulerMessage {
         for home in &mut self.homes {
             let stays =
                 |server: &NodeId| self.servers.contains(server) && !self.draining.contains(server);
@@ -96,8 +102,8 @@ impl Scheduler {
                 *home = *next.or(first).expect("a server lives");
             }
         }
-        Word {
-            kind: WordKind::Policy.into(),
+        SchedulerMessage {
+            kind: SchedulerMessageKind::Policy.into(),
             epoch: self.epoch,
             servers: self.servers.iter().copied().collect(),
             homes: self.homes.clone(),
@@ -105,7 +111,7 @@ impl Scheduler {
             lost: self.lost.iter().copied().collect(),
             draining: self.draining.iter().copied().collect(),
             replicas: self.replicas,
-            ..Word::default()
+            ..SchedulerMessage::default()
         }
     }
 }

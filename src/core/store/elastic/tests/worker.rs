@@ -9,7 +9,7 @@ use super::keys::{KeySpec, Kind, Load};
 use crate::kv::flights::{Answered, Flights, RETRY, Slice};
 use crate::store::mxnet::Answer;
 use crate::values::{Form, KvPairs};
-use crate::wire::elastic::Word;
+use crate::wire::elastic::SchedulerMessage;
 use crate::wire::{Meta, NodeId};
 
 /// What a worker does, one after the other.
@@ -243,7 +243,7 @@ impl Worker {
         out
     }
 
-    pub(super) fn policy(&mut self, word: &Word) -> Vec<Sent> {
+    pub(super) fn policy(&mut self, word: &SchedulerMessage) -> Vec<Sent> {
         let (mut out, mut sent) = (Vec::new(), Vec::new());
         self.lost.extend(&word.lost);
         self.flights.policy(self.now, word, &mut sent).expect("it fits");

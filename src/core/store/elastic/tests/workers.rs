@@ -11,7 +11,9 @@ use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::mxnet::{PART_BYTES, Store, StoreConfig};
 use crate::values::server_key_ranges;
-use crate::wire::elastic::{Claim, KeyRoute, LiveWorker, Placed, Route, Word, WordKind};
+use crate::wire::elastic::{
+    Claim, KeyRoute, LiveWorker, Placed, Route, SchedulerMessage, SchedulerMessageKind,
+};
 use crate::wire::{Key, Meta, NodeId};
 
 const LENGTH: usize = 4;
@@ -126,8 +128,8 @@ impl Job {
             customers: customers.clone(),
             incarnation: 0,
         });
-        let word = Word {
-            kind: WordKind::Policy.into(),
+        let word = SchedulerMessage {
+            kind: SchedulerMessageKind::Policy.into(),
             epoch,
             homes: servers.clone(),
             routes: routes.collect(),
@@ -135,7 +137,7 @@ impl Job {
             replicas: u32::from(servers.len() > 1),
             live: live.collect(),
             servers,
-            ..Word::default()
+            ..SchedulerMessage::default()
         };
         let mut answered = Vec::new();
         for id in word.servers.clone() {

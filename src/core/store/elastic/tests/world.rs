@@ -12,7 +12,7 @@ use super::worker::{Sent, Worker};
 use crate::random::Random;
 use crate::store::elastic::{Due, Outbound};
 use crate::store::mxnet::{Answer, Store, StoreConfig};
-use crate::wire::elastic::{Transfer, Word, WordKind};
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, Transfer};
 use crate::wire::{Meta, NodeId, SCHEDULER, server_id, worker_id};
 
 /// Moves cut pieces as if long ones were very long.
@@ -27,7 +27,7 @@ pub(super) enum Message {
     Request(Meta, Vec<Bytes>),
     Answer(Answer),
     Transfer(Transfer, Vec<Bytes>),
-    Word(Word),
+    SchedulerMessage(SchedulerMessage),
 }
 
 /// What may happen, in chances of 1000 for each step.
@@ -240,7 +240,7 @@ impl World {
                 format!("{from} -> {to} answer ts {} {:?}", meta.timestamp, meta.placed)
             }
             Message::Transfer(transfer, _) => format!("{from} -> {to} {transfer:?}"),
-            Message::Word(word) => format!("{from} -> {to} {word:?}"),
+            Message::SchedulerMessage(word) => format!("{from} -> {to} {word:?}"),
         });
         if !alive {
             return;
@@ -251,16 +251,16 @@ impl World {
                 let sent = worker.answer(from, &answer);
                 self.send_all(to, sent);
             }
-            Message::Word(word) if to == SCHEDULER => {
+            Message::SchedulerMessage(word) if to == SCHEDULER => {
                 if let Some(policy) = self.scheduler.claims(from, &word) {
                     self.announce(&policy);
                 }
             }
-            Message::Word(word) if to % 2 == 1 => {
+            Message::SchedulerMessage(word) if to % 2 == 1 => {
                 let sent = self.workers[(to as usize - 9) / 2].policy(&word);
                 self.send_all(to, sent);
             }
-            Message::Word(word) => self.word(to, &word),
+            Message::SchedulerMessage(word) => self.word(to, &word),
             Message::Request(meta, frames) => self.request(to, meta, &frames),
             Message::Transfer(transfer, frames) => {
                 let mut out = Outbound::default();
@@ -292,19 +292,24 @@ impl World {
         self.send_out(to, out);
     }
 
-    fn word(&mut self, to: NodeId, word: &Word) {
+    fn word(&mut self, to: NodeId, word: &SchedulerMessage) {
         let mut out = Outbound::default();
         let Some(store) = self.stores.get_mut(&to) else { return };
         match word.kind() {
-            WordKind::Collect => {
+            SchedulerMessageKind::Collect => {
                 let claims = store.collect(word);
-                let kind = WordKind::Claims.into();
-                let word = Word { kind, epoch: word.epoch, claims, ..Word::default() };
-                self.send(to, SCHEDULER, Message::Word(word));
+                let kind = SchedulerMessageKind::Claims.into();
+                let word = SchedulerMessage {
+                    kind,
+                    epoch: word.epoch,
+                    claims,
+                    ..SchedulerMessage::default()
+                };
+                self.send(to, SCHEDULER, Message::SchedulerMessage(word));
             }
-            WordKind::Policy => store.policy(word, &mut out),
-            WordKind::Orders => store.orders(&word.moves, &mut out),
-            WordKind::Leave => {
+            SchedulerMessageKind::Policy => store.policy(word, &mut out),
+            SchedulerMessageKind::Orders => store.orders(&word.moves, &mut out),
+            SchedulerMessageKind::Leave => {
                 if !store.is_drained() {
                     self.fail(&format!("{to} still holds something"));
                 }
@@ -316,25 +321,32 @@ impl World {
         self.send_out(to, out);
     }
 
-    fn announce(&mut self, policy: &Word) {
+    fn announce(&mut self, policy: &SchedulerMessage) {
         let servers: BTreeSet<NodeId> =
             self.stores.keys().copied().chain(policy.servers.iter().copied()).collect();
         for to in servers {
             if policy.servers.contains(&to) {
-                self.send(SCHEDULER, to, Message::Word(policy.clone()));
+                self.send(SCHEDULER, to, Message::SchedulerMessage(policy.clone()));
             } else if Some(to) != self.dying {
-                let kind = WordKind::Leave.into();
-                self.send(SCHEDULER, to, Message::Word(Word { kind, ..Word::default() }));
+                let kind = SchedulerMessageKind::Leave.into();
+                self.send(
+                    SCHEDULER,
+                    to,
+                    Message::SchedulerMessage(SchedulerMessage {
+                        kind,
+                        ..SchedulerMessage::default()
+                    }),
+                );
             }
         }
         for worker in 0..self.workers.len() {
-            self.send(SCHEDULER, worker_id(worker), Message::Word(policy.clone()));
+            self.send(SCHEDULER, worker_id(worker), Message::SchedulerMessage(policy.clone()));
         }
     }
 
-    pub(super) fn collect(&mut self, word: &Word) {
+    pub(super) fn collect(&mut self, word: &SchedulerMessage) {
         for to in self.scheduler.servers.clone() {
-            self.send(SCHEDULER, to, Message::Word(word.clone()));
+            self.send(SCHEDULER, to, Message::SchedulerMessage(word.clone()));
         }
     }
 }

@@ -57,9 +57,9 @@ enum Message {
     /// The answer has arrived.
     Arrived(Fetch),
     Transfer(Outgoing),
-    Collect(Word),
+    Collect(SchedulerMessage),
     Claims(Vec<Claim>),
-    Policy(Word),
+    Policy(SchedulerMessage),
     Orders(Vec<Order>),
 }
 
@@ -160,7 +160,14 @@ impl Play {
         let able: Vec<NodeId> = self.serving.iter().copied().filter(stays).collect();
         let homes = (0..SERVERS.len()).map(|rank| able[(rank + turn) % able.len()]).collect();
         let (epoch, servers) = (self.epoch, self.serving.clone());
-        let word = Word { epoch, servers, homes, routes, released, ..Word::default() };
+        let word = SchedulerMessage {
+            epoch,
+            servers,
+            homes,
+            routes,
+            released,
+            ..SchedulerMessage::default()
+        };
         for to in SERVERS.iter().chain(&WORKERS) {
             self.post(SCHEDULER, *to, Message::Policy(word.clone()));
         }
@@ -468,7 +475,7 @@ impl Play {
         }
         self.epoch += 1;
         self.collecting = true;
-        let word = Word { epoch: self.epoch, ..Word::default() };
+        let word = SchedulerMessage { epoch: self.epoch, ..SchedulerMessage::default() };
         for to in self.serving.clone() {
             self.post(SCHEDULER, to, Message::Collect(word.clone()));
         }
