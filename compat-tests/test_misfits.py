@@ -4,6 +4,8 @@ Stock's server ends with a CHECK, or its workers wait for ever. Here all workers
 whoever is first: what the key is, what was pushed, and what to do.
 """
 
+import re
+
 import pytest
 
 import harness
@@ -43,10 +45,25 @@ def errors(program, *args, mode):
     return cluster
 
 
+#: MXNet's worker keeps one layout for a key, and a trainer's push of rows and its pull of the whole
+#: key write it on two threads. Seldom they meet: then MXNet's own check fails, or it hands over
+#: fewer keys than lengths, and the server is never asked.
+MET = re.compile(r"pskv\.size\) == pskv_size|\d+ lens for \d+ keys")
+
+
+def gluon_errors(mode):
+    """The same of a trainer; a run in which MXNet's worker met itself says nothing of ours."""
+    for _ in range(3):
+        cluster = errors("misfits.py", "gluon", mode=mode)
+        if not any(MET.search(result["error"] or "") for result in cluster.results):
+            break
+    return cluster
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", TEXTS)
 def test_all_workers_are_told_the_same(case, mode):
-    cluster = errors("misfits.py", case, mode=mode)
+    cluster = gluon_errors(mode) if case == "gluon" else errors("misfits.py", case, mode=mode)
     for result in cluster.results:
         said = f"pslite: an earlier request failed: {TEXTS[case]}"
         assert (result["error"] or "").startswith(said), cluster.describe()
