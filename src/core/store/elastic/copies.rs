@@ -140,10 +140,13 @@ impl Store {
             Copy { piece, length: copy.length, generation: copy.generation }
         });
         let parts: Vec<Copy> = parts.collect();
-        self.forget_copy(from, transfer);
-        if let Some(elastic) = &mut self.elastic {
-            elastic.copies.entry((transfer.key, from)).or_default().extend(parts);
-        }
+        let Some(elastic) = &mut self.elastic else { return Ok(()) };
+        // Whatever term the owner names: what was cut gives its place to its parts.
+        let range = (transfer.from, transfer.to);
+        let copies = elastic.copies.entry((transfer.key, from)).or_default();
+        copies.retain(|copy| (copy.piece.from, copy.piece.to) != range);
+        copies.extend(parts);
+        elastic.changes.of(transfer.key);
         Ok(())
     }
 

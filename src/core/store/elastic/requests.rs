@@ -26,10 +26,13 @@ impl Store {
                     .ok_or_else(|| StoreError::Elsewhere { key: self.view.local(key) }),
             };
         };
+        let whole = placed.to == 0;
+        if !whole && placed.from >= placed.to {
+            return Err(StoreError::Malformed("a part that ends where it begins, or before"));
+        }
         if elastic.waits_for_commands() || elastic.epoch < placed.epoch {
             return Ok(Place::Later);
         }
-        let whole = placed.to == 0;
         let here = tensor.and_then(|tensor| {
             let index =
                 if whole { tensor.whole_piece() } else { tensor.exactly(placed.from, placed.to) };

@@ -214,6 +214,23 @@ fn give(store: &mut Store, from: NodeId, transfer: &Transfer, frames: &[Bytes]) 
     taken.is_ok()
 }
 
+/// The parts of a cut take the place of the copy, also where the owner names a term before it.
+#[test]
+fn a_cut_of_a_former_term_leaves_no_copy_twice() {
+    let (mut stores, _) = pair();
+    let mut out = Outbound::default();
+    let order = Order { key: keys()[0], from: 16, to: 32, owner: 10 };
+    stores[0].orders(&[order], &mut out);
+    let all = out.transfers.into_iter().filter(|one| one.to == 10);
+    let cuts: Vec<Outgoing> = all.filter(|one| one.transfer.kind() == TransferKind::Cut).collect();
+    assert!(!cuts.is_empty(), "the order cuts nothing");
+    for cut in cuts {
+        let Outgoing { transfer, frames, .. } = spoil(cut, &Wrong::Term(0));
+        assert!(give(&mut stores[1], 8, &transfer, &frames));
+        assert_eq!(stores[1].validate(), Ok(()));
+    }
+}
+
 fn is_alive(store: &mut Store, key: Key) {
     let mut out = Outbound::default();
     let (meta, frames) = push(key, 9, Placed::default());
