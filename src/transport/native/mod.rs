@@ -465,6 +465,8 @@ impl Drop for NativeTransport {
 #[cfg(test)]
 mod adaptive_poll_tests;
 #[cfg(test)]
+mod landing_tests;
+#[cfg(test)]
 mod meeting_tests;
 #[cfg(test)]
 mod once_tests;

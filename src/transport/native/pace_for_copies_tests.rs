@@ -21,6 +21,9 @@ fn workers_get_what_copies_leave_until_these_have_caught_up() {
         from.connect(id, &at, Some(8), 1).unwrap();
         peer
     });
+    let readers = [Received::by(&peers[0]), Received::by(&peers[1])];
+    // A connection begins without a pace: one that came later would have none until the next look.
+    wait_until("workers are not connected", || from.sent_over_tcp().len() == readers.len());
     from.set_outflow(RATE);
     let send = |id, number: u32| {
         let data = [pattern(number as usize, LARGE)];
@@ -29,7 +32,6 @@ fn workers_get_what_copies_leave_until_these_have_caught_up() {
     // The server reads one message, and then nothing: at some time it takes nothing more.
     (0..MANY).for_each(|number| send(10, number));
     assert_eq!(number_of(&peers[2].recv().unwrap()), 0);
-    let readers = [Received::by(&peers[0]), Received::by(&peers[1])];
     let mut sent = 0;
     wait_until("nobody is paced", || {
         send(9, sent);
