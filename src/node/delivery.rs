@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::NodeError;
-use pslite_core::wire::elastic::{Order, SchedulerMessage as Word};
+use pslite_core::wire::elastic::{Order, SchedulerMessage};
 use pslite_core::wire::{Message, NodeId};
 
 /// What reaches a customer.
@@ -20,9 +20,9 @@ pub(crate) enum Delivery {
         customer_id: i32,
     },
     /// A policy: where pieces are.
-    Policy(Arc<Word>),
+    Policy(Arc<SchedulerMessage>),
     /// The scheduler asks a server what it holds.
-    Collect(Arc<Word>),
+    Collect(Arc<SchedulerMessage>),
     /// The scheduler orders moves.
     Orders(Arc<[Order]>),
     /// The scheduler lets a server go.

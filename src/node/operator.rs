@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::address;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::Status;
-use pslite_core::wire::elastic::{SchedulerMessage as Word, SchedulerMessageKind as WordKind};
+use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
 use pslite_transport::address as net;
 use pslite_transport::zmq::{Answers, Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};
@@ -38,7 +38,7 @@ impl Operator {
     /// # Errors
     /// There is no scheduler of pslite there, or the answer is of another version.
     pub fn status(&self) -> Result<Status> {
-        let word = self.ask(WordKind::Status, 0)?;
+        let word = self.ask(SchedulerMessageKind::Status, 0)?;
         Status::from_json(&word.text)
             .ok_or_else(|| NodeError::Protocol("the scheduler is of another version".to_owned()))
     }
@@ -49,11 +49,11 @@ impl Operator {
     /// # Errors
     /// As [`Self::status`], or the scheduler refuses, and says why.
     pub fn drain(&self, server: NodeId) -> Result<String> {
-        let word = self.ask(WordKind::Drain, server)?;
+        let word = self.ask(SchedulerMessageKind::Drain, server)?;
         if word.node == 0 { Ok(word.text) } else { Err(NodeError::Remote(word.text)) }
     }
 
-    fn ask(&self, kind: WordKind, node: NodeId) -> Result<Word> {
+    fn ask(&self, kind: SchedulerMessageKind, node: NodeId) -> Result<SchedulerMessage> {
         let fail =
             |error: pslite_transport::zmq::TransportError| NodeError::Address(error.to_string());
         let transport = ZmqTransport::new(ZmqOptions {
@@ -74,7 +74,8 @@ impl Operator {
         let mut control = Control::new(Command::Heartbeat);
         let kind = kind as i32;
         let text = format!("{own_host}:{port}");
-        control.word = Some(Box::new(Word { kind, node, text, ..Word::default() }));
+        control.word =
+            Some(Box::new(SchedulerMessage { kind, node, text, ..SchedulerMessage::default() }));
         let mut meta = Vec::new();
         wire::encode_meta(&Message::control(control).meta, &mut meta);
         transport
@@ -108,7 +109,7 @@ impl Operator {
     }
 
     /// Waits for the answer, with a thread that ends the waiting.
-    fn answer(&self, transport: &ZmqTransport) -> Option<Word> {
+    fn answer(&self, transport: &ZmqTransport) -> Option<SchedulerMessage> {
         let (done, over) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -129,9 +130,10 @@ impl Operator {
 }
 
 /// The scheduler's answer, if the message is one.
-fn told(incoming: &Incoming) -> Option<Word> {
+fn told(incoming: &Incoming) -> Option<SchedulerMessage> {
     let meta = wire::decode_meta(incoming.frames.first()?).ok()?;
     let word = *meta.control?.word?;
-    let is_answer = incoming.from == Some(SCHEDULER) && word.kind == WordKind::Told as i32;
+    let is_answer =
+        incoming.from == Some(SCHEDULER) && word.kind == SchedulerMessageKind::Told as i32;
     is_answer.then_some(word)
 }

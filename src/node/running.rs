@@ -12,7 +12,7 @@ use crate::recipient::AtOnce;
 use crate::settings::Settings;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
-use pslite_core::wire::elastic::SchedulerMessage as Word;
+use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::{self, Message, NodeId, id_to_rank};
 use pslite_observe::Traffic;
 use pslite_observe::log::RateLimit;
@@ -74,7 +74,7 @@ pub(crate) struct NodeState {
     /// Keys may move in this job.
     elastic: AtomicBool,
     /// The newest policy.
-    policy: Mutex<Option<Arc<Word>>>,
+    policy: Mutex<Option<Arc<SchedulerMessage>>>,
 }
 
 impl NodeState {
@@ -111,12 +111,12 @@ impl NodeState {
     }
 
     /// The newest word of the scheduler on places.
-    pub(crate) fn policy(&self) -> Option<Arc<Word>> {
+    pub(crate) fn policy(&self) -> Option<Arc<SchedulerMessage>> {
         lock(&self.policy).clone()
     }
 
     /// A policy has come: from now on keys may move.
-    pub(crate) fn set_policy(&self, word: Arc<Word>) {
+    pub(crate) fn set_policy(&self, word: Arc<SchedulerMessage>) {
         *lock(&self.policy) = Some(word);
         self.elastic.store(true, Ordering::Relaxed);
     }
@@ -161,7 +161,7 @@ impl dyn RunningNode + '_ {
         self.state().is_elastic()
     }
 
-    pub(crate) fn policy(&self) -> Option<Arc<Word>> {
+    pub(crate) fn policy(&self) -> Option<Arc<SchedulerMessage>> {
         self.state().policy()
     }
 

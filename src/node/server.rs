@@ -24,7 +24,7 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Unanswered;
 use pslite_core::values::key_at;
-use pslite_core::wire::elastic::{Order, SchedulerMessage as Word};
+use pslite_core::wire::elastic::{Order, SchedulerMessage};
 use pslite_core::wire::{Message, NodeId};
 
 /// See the module.
@@ -193,14 +193,14 @@ impl ServerCustomer {
     }
 
     /// A new policy: where pieces are.
-    pub(crate) fn policy(&self, word: &Word) {
+    pub(crate) fn policy(&self, word: &SchedulerMessage) {
         self.with_shell(|shell| shell.policy(self, word));
         self.decide_movable();
         self.with_movable(|movable| movable.policy(self, word));
     }
 
     /// The scheduler asks what is here.
-    pub(crate) fn collect(&self, word: &Word) {
+    pub(crate) fn collect(&self, word: &SchedulerMessage) {
         self.with_shell(|shell| shell.collect(self, word));
         self.with_movable(|movable| movable.collect(self, word));
     }

@@ -20,7 +20,7 @@ use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::News;
 use pslite_core::store::opaque::{Fetch, Opaque, OpaqueConfig, Step};
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage as Word, Transfer};
+use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage, Transfer};
 use pslite_core::wire::{Key, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -184,7 +184,7 @@ impl Movable {
     }
 
     /// A new policy.
-    pub(crate) fn policy(&self, customer: &ServerCustomer, word: &Word) {
+    pub(crate) fn policy(&self, customer: &ServerCustomer, word: &SchedulerMessage) {
         let Ok(node) = customer.node() else { return };
         self.step(customer, |keys, steps| keys.policy(node.now(), word, steps));
         self.claim_changes(customer);
@@ -207,7 +207,7 @@ impl Movable {
     }
 
     /// The scheduler asks what is here.
-    pub(crate) fn collect(&self, customer: &ServerCustomer, word: &Word) {
+    pub(crate) fn collect(&self, customer: &ServerCustomer, word: &SchedulerMessage) {
         let Ok(node) = customer.node() else { return };
         let mut said = lock(&self.said);
         let claims = lock(self.keys(customer, &node)).collect(word);

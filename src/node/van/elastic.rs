@@ -11,9 +11,7 @@ use crate::sync::lock;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
 use pslite_core::wire::Role;
-use pslite_core::wire::elastic::{
-    KeyRoute, SchedulerMessage as Word, SchedulerMessageKind as WordKind,
-};
+use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_observe::log::{self, Level};
 
 /// Why the values of a server do not move that has no store of ours, and whose application does not
@@ -32,7 +30,7 @@ impl Van {
                     return Some(Event::Claims { epoch, claims, difference, fixed, opaque: false });
                 }
                 let lost = core.lost.keys().copied().collect();
-                let word = Word { epoch, lost, ..Word::default() };
+                let word = SchedulerMessage { epoch, lost, ..SchedulerMessage::default() };
                 self.customers.broadcast(&Delivery::Collect(Arc::new(word)));
             }
             Action::Orders { moves } => {
@@ -108,8 +106,8 @@ impl Van {
         lost.extend(core.lost.keys().filter(|id| !servers.contains(id)));
         lost.sort_unstable();
         lost.dedup();
-        let kind = WordKind::Policy as i32;
-        let word = Word {
+        let kind = SchedulerMessageKind::Policy as i32;
+        let word = SchedulerMessage {
             kind,
             epoch,
             servers,
@@ -122,7 +120,7 @@ impl Van {
             copies,
             live,
             routes,
-            ..Word::default()
+            ..SchedulerMessage::default()
         };
         let word = Arc::new(word);
         self.gauge.switched();

@@ -15,7 +15,7 @@ use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, KvError};
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{Form, KvPairs};
-use pslite_core::wire::elastic::SchedulerMessage as Word;
+use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 use pslite_observe::MessageKind;
 
@@ -167,7 +167,7 @@ impl WorkerCustomer {
     }
 
     /// A new policy, at a worker.
-    pub(crate) fn policy(&self, word: &Word) {
+    pub(crate) fn policy(&self, word: &SchedulerMessage) {
         if !self.is_attached() {
             return;
         }

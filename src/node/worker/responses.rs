@@ -6,7 +6,7 @@ use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::worker::Response;
 use pslite_core::values::KvPairs;
-use pslite_core::wire::elastic::SchedulerMessage as Word;
+use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::{Message, Meta, NodeId};
 use pslite_observe::MessageKind;
 
@@ -78,7 +78,7 @@ impl WorkerCustomer {
     }
 
     /// By a new policy servers are released: commands do not wait for those.
-    pub(crate) fn released(&self, word: &Word) {
+    pub(crate) fn released(&self, word: &SchedulerMessage) {
         if lock(&self.requests).flights.is_some() {
             self.commands_by_policy(&word.released);
         }

@@ -12,7 +12,7 @@ use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::elastic::{Due, Outbound, Outgoing};
 use pslite_core::store::{News, Store, StoreError};
-use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage as Word, Transfer};
+use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage, Transfer};
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -41,7 +41,7 @@ impl Shell {
     }
 
     /// A new policy.
-    pub(crate) fn policy(&self, customer: &ServerCustomer, word: &Word) {
+    pub(crate) fn policy(&self, customer: &ServerCustomer, word: &SchedulerMessage) {
         self.with_store(customer, |store, out| store.policy(word, out));
         self.claim_changes(customer);
     }
@@ -61,7 +61,7 @@ impl Shell {
     }
 
     /// The scheduler asks what is here, since servers are lost.
-    pub(crate) fn collect(&self, customer: &ServerCustomer, word: &Word) {
+    pub(crate) fn collect(&self, customer: &ServerCustomer, word: &SchedulerMessage) {
         let mut claims = Vec::new();
         self.with_store(customer, |store, _| claims = store.collect(word));
         let Some(serving) = self.served.get() else { return };
