@@ -14,6 +14,7 @@ import pytest
 import harness
 from cases import CASES, SMALL_BOUND, run_case, stock_digests
 from harness import NATIVE, OURS, STOCK, Cluster
+from programs.ports import listening_ports
 
 # Stock's failures are shown by running into this many seconds; a healthy run takes 4 to 8.
 STOCK_LIMIT = 20
@@ -339,7 +340,7 @@ def test_a_node_dies_at_the_start(victim, listener):
         loaded = [not node.poll() and len(node.libraries) == 2 for node in nodes.values()]
         names = ([victim] if listener == "itself"
                  else [name for name in nodes if name not in (victim, "scheduler")])
-        return all(loaded) and any(listening(nodes[name].pid) for name in names)
+        return all(loaded) and any(listening_ports(nodes[name].pid) for name in names)
     # Whole: a scheduler that starts seconds before the others would wait in vain that much longer.
     cluster = killed(OURS, victim, registers, DEATH_LIMIT + 6, env={"PSLITE_START_TIMEOUT": "8"},
                      whole=True)

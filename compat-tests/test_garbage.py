@@ -1,31 +1,13 @@
 """What comes to a port from strangers: stock dies of it; ours drops it, says so, and goes on."""
 
-import os
 import random
 import re
 import socket
 
 import harness
 from harness import OURS, STOCK, Cluster
+from programs.ports import listening_ports
 from test_failures import STOCK_LIMIT, failed
-
-
-def listening(pid):
-    """The TCP ports on which a process listens, from outside."""
-    inodes = set()
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            target = os.readlink(f"/proc/{pid}/fd/{name}")
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    ports = []
-    for line in open(f"/proc/{pid}/net/tcp").readlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and fields[9] in inodes:
-            ports.append(int(fields[1].rsplit(":", 1)[1], 16))
-    return ports
 
 
 def hostile_frames():
@@ -103,7 +85,7 @@ def attacked(library, limit):
     with Cluster("slow.py", args=[60, 0.05], library=library) as cluster:
         cluster.start()
         assert cluster.nodes["worker0"].wait_for("round 3", 40), cluster.describe()
-        ports = sorted({p for n in cluster.nodes.values() for p in listening(n.pid)})
+        ports = sorted({p for n in cluster.nodes.values() for p in listening_ports(n.pid)})
         assert len(ports) >= 5, ports
         attack(ports)
         cluster.wait(limit)

@@ -13,7 +13,7 @@ import harness
 from optimizer_script import Script, ulps
 
 mx = pytest.importorskip("mxnet")
-import optimizer_matrix  # noqa: E402: it needs mxnet
+import optimizer_matrix  # noqa: E402 (it needs mxnet)
 opt = mx.optimizer
 schedulers = mx.lr_scheduler
 

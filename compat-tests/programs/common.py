@@ -7,7 +7,6 @@ serves until the job ends. So what follows the import is the worker's part.
 import ctypes
 import hashlib
 import json
-import os
 import sys
 
 import numpy as np
@@ -79,24 +78,3 @@ def finish(kv, arrays, wait=True, **more):
     result.update(more)
     print(json.dumps(result, sort_keys=True), flush=True)
     sys.stdout.flush()
-
-
-def listening_ports():
-    """The TCP ports on which this process listens."""
-    inodes = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    ports = []
-    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
-        if os.path.exists(table):
-            with open(table) as file:
-                for line in file.readlines()[1:]:
-                    fields = line.split()
-                    if fields[3] == "0A" and fields[9] in inodes:
-                        ports.append(int(fields[1].rsplit(":", 1)[1], 16))
-    return sorted(ports)

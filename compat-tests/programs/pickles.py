@@ -147,7 +147,7 @@ def special():
                     "x" * 300, "y" * 70_000]
     yield "containers", {"t": ((), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)), "l": [[], [1], {}],
                          (1, "k"): {1: {2: {3: None}}}}
-    yield "equal keys", {1: "a", True: "b", 2.0: "c", 2: "d"}
+    yield "equal keys", {1: "a", True: "b", 2.0: "c", 2: "d"}  # noqa: F601
     yield "ordered", collections.OrderedDict([("b", 1), ("a", [2])])
     for factory in (None, int, float, list, dict, str, bool):
         yield f"default {factory}", collections.defaultdict(factory, {"a": 1, 2: 0.5})

@@ -10,7 +10,8 @@ import time
 import traceback
 
 import mxnet as mx
-from common import Gradients, data, finish, listening_ports, mapped, note
+from common import Gradients, data, finish, mapped, note
+from ports import listening_ports
 
 rounds, pause = int(sys.argv[1]), float(sys.argv[2])
 
