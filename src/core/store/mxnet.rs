@@ -151,6 +151,7 @@ impl Store {
     /// and transfers.
     pub fn serve(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
         self.serve_now(request, frames, out);
+        self.unpark_cut(out);
         self.look_at_request(frames);
     }
 

@@ -153,6 +153,8 @@ pub(super) struct Elastic {
     /// Where pieces are that are not here.
     routes: BTreeMap<Key, KeyRoutes>,
     parked: Parked,
+    /// A piece of that key was cut by a request, and what is parked was not looked at since.
+    cut: Option<Key>,
     /// Answers that wait for the replica.
     waiting: BTreeMap<Key, Vec<Waiting>>,
     /// What was ordered and waits for the end of a round.
@@ -194,6 +196,7 @@ impl Elastic {
             unsaid: None,
             routes: BTreeMap::new(),
             parked: Parked::default(),
+            cut: None,
             waiting: BTreeMap::new(),
             orders: BTreeMap::new(),
             leaving: BTreeMap::new(),

@@ -70,6 +70,9 @@ impl Store {
     ) -> Result<Place, StoreError> {
         let (from, to) = request.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
         if self.cut_alike(at, from, to, out) {
+            if let Some(elastic) = &mut self.elastic {
+                elastic.cut = Some(at.key);
+            }
             return self.place(at.key, request);
         }
         Err(StoreError::Malformed("a part of a piece that cannot be cut like that"))
@@ -136,11 +139,25 @@ impl Store {
         }
     }
 
-    /// Looks again at what was parked for a key.
+    /// Looks again at what was parked for a key; and once more if one of these requests has cut a
+    /// piece, for those before it. That ends, since no key has more than [`super::PIECES_MAX`].
     pub(super) fn unpark(&mut self, key: Key, out: &mut Outbound) {
-        let Some(elastic) = &mut self.elastic else { return };
-        for (request, frames) in elastic.parked.take(key) {
-            self.serve_now(request, &frames, out);
+        loop {
+            let Some(elastic) = &mut self.elastic else { return };
+            elastic.cut = None;
+            for (request, frames) in elastic.parked.take(key) {
+                self.serve_now(request, &frames, out);
+            }
+            if self.elastic.as_ref().is_none_or(|elastic| elastic.cut != Some(key)) {
+                return;
+            }
+        }
+    }
+
+    /// After a request: if it has cut a piece, its parts may be what others wait for.
+    pub(in crate::store) fn unpark_cut(&mut self, out: &mut Outbound) {
+        if let Some(key) = self.elastic.as_mut().and_then(|elastic| elastic.cut.take()) {
+            self.unpark(key, out);
         }
     }
 

@@ -241,6 +241,24 @@ fn is_alive(store: &mut Store, key: Key) {
     assert_eq!(answer.kv.vals.len(), LENGTH * 4);
 }
 
+/// A worker may know a term that this server is to hear of, or name one that nobody ever gave.
+#[test]
+fn a_request_with_a_newer_term_is_looked_at_again_when_another_one_cuts_the_piece() {
+    let (mut stores, _) = pair();
+    let key = keys()[0];
+    let term = stores[0].tensors[&key].pieces[0].term;
+    let mut pull = |timestamp, term| {
+        let placed = Placed { from: 0, to: 16, term, ..Placed::default() };
+        let (meta, frames) = push(key, timestamp, placed);
+        let mut out = Outbound::default();
+        let meta = Meta { push: false, pull: true, ..meta };
+        stores[0].serve(meta, &frames[..1], &mut out);
+        out.answers.iter().map(|answer| answer.request.timestamp).collect::<Vec<i32>>()
+    };
+    assert!(pull(10, term + 1).is_empty(), "nothing is known of that term");
+    assert_eq!(pull(11, term), [11, 10], "the parts of a cut have it");
+}
+
 proptest! {
     #[test]
     fn transfers_of_all_kinds(given in vec((transfer(), frames()), 1..8)) {
