@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import harness
+import kept
 
 SCRIPT = harness.ROOT / "scripts/byteps-tree"
 #: What the script ends with then.
@@ -44,10 +45,26 @@ def ps_lite():
 
 
 def compile_program(source, target, *flags):
-    """A program of ours on that ps-lite."""
+    """A program of ours on that ps-lite; kept (kept.py)."""
     there = ps_lite()
     command = ["g++", "-std=c++14", "-O1", "-w", "-D_GLIBCXX_USE_CXX11_ABI=0", *flags,
                f"-I{there / 'include'}", f"-I{there / 'deps/include'}", "-o", str(target),
                str(source), str(there / "build/libps.a"), str(there / "deps/lib/libzmq.a"),
                "-pthread", "-lrt"]
-    subprocess.run(command, check=True, timeout=240, env={**os.environ, "LC_ALL": "C"})
+
+    def compiled():
+        subprocess.run(command, check=True, timeout=240, env={**os.environ, "LC_ALL": "C"})
+        return Path(target).read_bytes()
+
+    key = kept.key("a program on ps-lite", texts=kept.texts(source), flags=flags,
+                   command=kept.texts(__file__), archives=(there / ".built").read_text(),
+                   compiler=compiler())
+    Path(target).write_bytes(kept.of_builds().value(key, compiled))
+    Path(target).chmod(0o755)
+
+
+@functools.lru_cache(maxsize=None)
+def compiler():
+    """What g++ says of itself; the C library is that of its machine."""
+    asked = subprocess.run(["g++", "-v"], check=True, capture_output=True, text=True, timeout=20)
+    return asked.stderr, os.confstr("CS_GNU_LIBC_VERSION")

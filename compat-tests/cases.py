@@ -1,11 +1,10 @@
 """The programs and the arguments and settings with which they run, and stock's answers to them."""
 
 import json
-import os
 from collections import namedtuple
-from pathlib import Path
 
 import harness
+import kept
 
 Case = namedtuple("Case", "script args env")
 
@@ -43,21 +42,29 @@ CASES = {
 PLAIN = {"dist_sync", "dist_device_sync", "dist_sync_device", "p3", "p3_device", "trainer_worker",
          "trainer_device", "trainer_p3"}
 
-# Names the folder in which stock's answers are kept for all processes of one test run
-# (conftest.py).
-ANSWERS = "PSLITE_TEST_ANSWERS"
+
+def stock_digests(name, **sizes):
+    """The digests of a case on stock alone: run once, and kept (kept.py). sizes: as Cluster's."""
+    chosen = CASES[name]
+    return kept_digests(chosen.script, chosen.args, chosen.env, sizes,
+                        lambda: run_case(name, harness.STOCK, **sizes))
 
 
-def stock_digests(name):
-    """The digests of a case on stock alone, run once for all tests."""
-    kept = Path(os.environ[ANSWERS], name)
-    if not kept.exists():
-        digests = run_case(name, harness.STOCK).digests
-        # Complete or not there: another test process may look at this moment.
-        part = kept.with_name(f"{name}.{os.getpid()}")
-        part.write_text(json.dumps(sorted(digests.items())))
-        part.rename(kept)
-    return dict(json.loads(kept.read_text()))
+def stock_run(script, *args, env=None, **sizes):
+    """The digests of any program on stock alone, likewise."""
+    return kept_digests(script, args, env or {}, sizes, lambda: harness.run(
+        script, *args, library=harness.STOCK, env=env, **sizes))
+
+
+def kept_digests(script, args, env, sizes, run):
+    """Of a run that does nothing but what these say."""
+    # The scheduler, and a server, may run server.py.
+    texts = kept.texts(harness.PROGRAMS / script, harness.PROGRAMS / "server.py")
+    harness_texts = kept.texts(harness.__file__, __file__)
+    key = kept.key("stock's digests", texts=texts, harness=harness_texts, args=args, env=env,
+                   sizes=sizes, machine=kept.machine())
+    value = kept.of_stock().value(key, lambda: json.dumps(sorted(run().digests.items())).encode())
+    return dict(json.loads(value))
 
 
 def run_case(name, library, **options):

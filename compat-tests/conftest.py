@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import cases  # noqa: E402
 import harness  # noqa: E402
+import kept  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -44,12 +44,14 @@ def pytest_configure(config):
         pytest.exit(f"{harness.LIBRARY} is missing: run cargo build --release", returncode=2)
     # The processes of `pytest -n` are children of this one and find it in their environment.
     if not hasattr(config, "workerinput"):
-        os.environ[cases.ANSWERS] = tempfile.mkdtemp(prefix="pslite-answers-")
+        os.environ[kept.RUN] = tempfile.mkdtemp(prefix="pslite-run-")
+        if config.getoption("--full"):
+            os.environ[kept.STOCK_ANEW] = "1"
 
 
 def pytest_unconfigure(config):
     if not hasattr(config, "workerinput"):
-        shutil.rmtree(os.environ.pop(cases.ANSWERS, ""), ignore_errors=True)
+        shutil.rmtree(os.environ.pop(kept.RUN, ""), ignore_errors=True)
 
 
 def pytest_report_header():

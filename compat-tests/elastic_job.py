@@ -1,11 +1,11 @@
 """Training jobs whose servers and scheduler come, go and die: what test_elastic.py and
 bench/kills.py share."""
 
-import functools
 import os
 import subprocess
 
 import harness
+from cases import stock_run
 from harness import NATIVE, OURS, Cluster
 
 ROUNDS = 60
@@ -27,12 +27,11 @@ def with_journal(rounds=300, **more):
     return job
 
 
-@functools.lru_cache(maxsize=None)
 def undisturbed(optimizer, servers=2, rounds=ROUNDS):
     """The workers' digests of a run on stock that nothing happens to."""
-    run = harness.run("elastic.py", "dist_sync", optimizer, rounds, 0, servers=servers)
-    assert len(set(run.digests.values())) == 1, run.describe()
-    return run.digests
+    digests = stock_run("elastic.py", "dist_sync", optimizer, rounds, 0, servers=servers)
+    assert len(set(digests.values())) == 1, digests
+    return digests
 
 
 def reach(job, round_number):

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import harness
-from cases import CASES, SMALL_BOUND, run_case, stock_digests
+from cases import CASES, SMALL_BOUND, run_case, stock_digests, stock_run
 from harness import NATIVE, OURS, STOCK
 
 
@@ -40,8 +40,7 @@ def test_one_of_each():
     """Servers of all three kinds hold one model together."""
     library = servers([NATIVE, OURS, STOCK], STOCK)
     cluster = run_case("server_adam", library, servers=3)
-    stock = run_case("server_adam", STOCK, servers=3)
-    assert cluster.digests == stock.digests, cluster.describe()
+    assert cluster.digests == stock_digests("server_adam", servers=3), cluster.describe()
 
 
 def test_mxnets_server_can_be_kept():
@@ -52,13 +51,11 @@ def test_mxnets_server_can_be_kept():
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_an_unknown_optimizer_goes_to_mxnets_server(when):
     """With all that the store holds by then."""
-    stock, ours = (harness.run("own_optimizer.py", when, library=library, env=SMALL_BOUND,
-                               whole=True)
-                   for library in (STOCK, OURS))
-    assert ours.digests == stock.digests and len(set(ours.digests.values())) == 1, ours.describe()
-    logs = harness.run("own_optimizer.py", when, library=OURS, whole=True,
+    stock = stock_run("own_optimizer.py", when, env=SMALL_BOUND, whole=True)
+    ours = harness.run("own_optimizer.py", when, library=OURS, whole=True,
                        env={**SMALL_BOUND, "PSLITE_LOG": "info"})
-    for node in logs.of("server"):
+    assert ours.digests == stock and len(set(ours.digests.values())) == 1, ours.describe()
+    for node in ours.of("server"):
         assert "Halving" in node.err and "takes over" in node.err, node.describe()
 
 
@@ -111,11 +108,11 @@ def test_all_hear_why_a_server_ended():
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_what_has_no_kernel_for_rows_goes_to_mxnets_server(name, when):
     """The optimizer comes to row_sparse keys, or they come to it."""
-    stock = harness.run("sparse_optimizer.py", name, when, library=STOCK)
+    stock = stock_run("sparse_optimizer.py", name, when)
     ours = harness.run("sparse_optimizer.py", name, when, library=OURS, whole=True,
                        env={"PSLITE_LOG": "info"})
-    assert len(set(stock.digests.values())) == 1, stock.describe()
-    assert ours.digests == stock.digests, ours.describe()
+    assert len(set(stock.values())) == 1, stock
+    assert ours.digests == stock, ours.describe()
     taken = [node for node in ours.of("server") if "takes over" in node.err]
     assert taken, ours.describe()
     assert all(f"{name} cannot update the row_sparse key" in node.err for node in taken)
