@@ -12,6 +12,9 @@ from elastic_job import (cluster, ended_well, pslite, reach, server_of_rank, sta
                          undisturbed, with_journal)
 from harness import NATIVE, OURS
 
+#: Most of the time passes in waiting (pytest.ini).
+pytestmark = pytest.mark.waits
+
 
 @pytest.mark.parametrize("optimizer", ("none", "sgd", "adam"))
 def test_nothing_happens(optimizer):

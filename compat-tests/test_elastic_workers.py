@@ -9,6 +9,9 @@ import pytest
 from elastic_job import MIXED, ended_well, pslite, start_scheduler_again
 from harness import Cluster
 
+#: Most of the time passes in waiting (pytest.ini).
+pytestmark = pytest.mark.waits
+
 ALL = 7
 # Rounds of those who live on; enough for a worker to be missed and to be started again, which takes
 # a few seconds.

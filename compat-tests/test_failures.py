@@ -16,6 +16,9 @@ from cases import CASES, SMALL_BOUND, run_case, stock_digests
 from harness import NATIVE, OURS, STOCK, Cluster
 from programs.ports import listening_ports
 
+#: Most of the time passes in waiting (pytest.ini).
+pytestmark = pytest.mark.waits
+
 # Stock's failures are shown by running into this many seconds; a healthy run takes 4 to 8.
 STOCK_LIMIT = 20
 
@@ -320,7 +323,9 @@ def test_stock_hangs_when_a_node_dies(victim):
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("after", [0.0, 0.31, 1.13])
 def test_a_node_dies_in_the_middle(victim, after):
-    cluster = killed(OURS, victim, ("round 3", after), DEATH_LIMIT)
+    # Once with the limits that are there by default, which end within the 10 seconds.
+    env = {"PSLITE_PEER_TIMEOUT": "1"} if after else None
+    cluster = killed(OURS, victim, ("round 3", after), DEATH_LIMIT, env=env)
     assert not any(n.hung for n in cluster.nodes.values()), cluster.describe()
     no_abort(cluster)
     assert dead_node_is_named(cluster, victim), cluster.describe()

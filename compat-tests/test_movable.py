@@ -13,6 +13,9 @@ import harness
 from harness import NATIVE, ROOT, STOCK, Cluster
 from test_elastic import has_pieces, pieces, pslite
 
+#: Most of the time passes in waiting (pytest.ini).
+pytestmark = pytest.mark.waits
+
 KEYS = 8
 #: "unaware": the servers do not tell the library that they keep nothing between rounds; the
 #: environment does.

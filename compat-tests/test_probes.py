@@ -7,6 +7,9 @@ import pytest
 from harness import NATIVE, OURS, Cluster
 from test_metrics import total
 
+#: Most of the time passes in waiting (pytest.ini).
+pytestmark = pytest.mark.waits
+
 ROUNDS = 5
 # Between two rounds nothing is sent for longer than the time after which a link of a busy job is
 # probed first, 2 s.

@@ -4,8 +4,13 @@ import json
 import re
 import subprocess
 
+import pytest
+
 import harness
 from harness import OURS, Cluster
+
+#: Most of the time passes in waiting (pytest.ini).
+pytestmark = pytest.mark.waits
 
 
 def stalls(what, seconds=0, limit=1):
