@@ -1,6 +1,8 @@
 //! What both sides of a customer have: its name, the application's handler, the queue in front of
 //! it, and the node that it is in. Names neither side.
 
+use std::sync::Arc;
+
 use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::line::Line;
@@ -16,13 +18,13 @@ pub(crate) struct Base {
     pub(crate) app_id: i32,
     pub(crate) customer_id: i32,
     pub(crate) handler: Handler,
-    pub(crate) line: Line<Delivery>,
+    pub(crate) line: Arc<Line<Delivery>>,
     node: NodeSlot,
 }
 
 impl Base {
     pub(crate) fn new((app_id, customer_id): (i32, i32), handler: Handler, node: NodeSlot) -> Self {
-        Self { app_id, customer_id, handler, line: Line::new(), node }
+        Self { app_id, customer_id, handler, line: Arc::new(Line::new()), node }
     }
 
     /// The node, if it runs.

@@ -21,7 +21,7 @@ pub use crate::base::Handler;
 use crate::customers::Customers;
 use crate::error::{NodeError, Result};
 use crate::landing::PullSink;
-use crate::recipient::Recipient;
+use crate::recipient::{AnyMailbox, Mailbox};
 use crate::running::NodeSlot;
 use crate::server::{KeyState, ServerCustomer, Shell};
 use crate::worker::WorkerCustomer;
@@ -48,7 +48,7 @@ pub struct Customer {
 /// A customer as everybody but its owner sees it; cheap to clone.
 #[derive(Clone)]
 pub struct CustomerHandle {
-    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox<Shared>>,
 }
 
 impl Customer {
@@ -60,19 +60,21 @@ impl Customer {
         handler: Handler,
     ) -> Result<Self> {
         let base = Arc::new(Base::new((app_id, customer_id), handler, node));
-        let shared = Arc::new(Shared {
-            worker: WorkerCustomer::new(Arc::clone(&base)),
-            server: ServerCustomer::new(Arc::clone(&base)),
-            base,
+        let worker = WorkerCustomer::new(Arc::clone(&base));
+        let server = ServerCustomer::new(Arc::clone(&base));
+        let mailbox = Arc::new(Mailbox {
+            line: Arc::clone(&base.line),
+            landings: Arc::clone(worker.landings()),
+            customer: Shared { base, worker, server },
         });
-        let recipient: Arc<dyn Recipient> = Arc::clone(&shared) as _;
-        registry.add((app_id, customer_id), &recipient)?;
-        let served = Arc::clone(&shared);
+        let known: Arc<AnyMailbox> = Arc::clone(&mailbox) as _;
+        registry.add((app_id, customer_id), &known)?;
+        let served = Arc::clone(&mailbox);
         let thread = std::thread::Builder::new()
             .name(format!("pslite-c{app_id}.{customer_id}"))
-            .spawn(move || served.serve())
+            .spawn(move || served.customer.serve())
             .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
-        let handle = CustomerHandle { shared };
+        let handle = CustomerHandle { mailbox };
         Ok(Self { handle, registry, thread: Some(thread), _life: Life::begin() })
     }
 
@@ -89,7 +91,7 @@ impl Drop for Customer {
         if fork::is_forked() {
             return;
         }
-        let shared = &self.handle.shared;
+        let shared = self.handle.shared();
         self.registry.remove((shared.base.app_id, shared.base.customer_id));
         shared.base.line.close();
         if let Some(thread) = self.thread.take()
@@ -103,16 +105,20 @@ impl Drop for Customer {
 }
 
 impl CustomerHandle {
+    fn shared(&self) -> &Shared {
+        &self.mailbox.customer
+    }
+
     /// The application.
     #[must_use]
     pub fn app_id(&self) -> i32 {
-        self.shared.base.app_id
+        self.shared().base.app_id
     }
 
     /// The customer within the application.
     #[must_use]
     pub fn customer_id(&self) -> i32 {
-        self.shared.base.customer_id
+        self.shared().base.customer_id
     }
 
     // ---- requests in general (customer.cc) ------------------------------------------------------
@@ -122,7 +128,7 @@ impl CustomerHandle {
     /// # Errors
     /// The node is not started, or there is no such node or group.
     pub fn new_request(&self, recver: i32) -> Result<i32> {
-        self.shared.worker.new_request(recver)
+        self.shared().worker.new_request(recver)
     }
 
     /// Blocks until the request is over.
@@ -130,18 +136,18 @@ impl CustomerHandle {
     /// # Errors
     /// Why it failed.
     pub fn wait(&self, timestamp: i32) -> Result<()> {
-        self.shared.worker.wait(timestamp, &*self.shared)
+        self.shared().worker.wait(timestamp, &*self.mailbox)
     }
 
     /// How many responses to the request have arrived.
     #[must_use]
     pub fn num_response(&self, timestamp: i32) -> i32 {
-        self.shared.worker.num_response(timestamp)
+        self.shared().worker.num_response(timestamp)
     }
 
     /// Counts responses that will not come (customer.cc:45).
     pub fn add_response(&self, timestamp: i32, count: i32) {
-        self.shared.worker.add_response(timestamp, count);
+        self.shared().worker.add_response(timestamp, count);
     }
 
     // ---- SimpleApp ------------------------------------------------------------------------------
@@ -151,7 +157,7 @@ impl CustomerHandle {
     /// # Errors
     /// A receiver is lost, or the node is not started.
     pub fn simple_request(&self, head: i32, body: &Bytes, recver: i32) -> Result<i32> {
-        self.shared.worker.simple_request(head, body, recver)
+        self.shared().worker.simple_request(head, body, recver)
     }
 
     /// Answers a command; an `error` makes it fail at a sender of ours.
@@ -159,14 +165,14 @@ impl CustomerHandle {
     /// # Errors
     /// The asker is lost, or the node is not started.
     pub fn simple_respond(&self, request: &Meta, body: Bytes, error: &str) -> Result<()> {
-        self.shared.server.simple_respond(request, body, error)
+        self.shared().server.simple_respond(request, body, error)
     }
 
     // ---- KVWorker -------------------------------------------------------------------------------
 
     /// From now on responses are put together here and do not reach the handler.
     pub fn attach_worker(&self, value_size: usize) {
-        self.shared.worker.attach(value_size);
+        self.shared().worker.attach(value_size);
     }
 
     /// Registers a pull whose messages follow by [`Self::send`].
@@ -174,7 +180,7 @@ impl CustomerHandle {
     /// # Errors
     /// The node is not started.
     pub fn expect_pull(&self, keys: Bytes, sink: Box<dyn PullSink>, done: Done) -> Result<i32> {
-        self.shared.worker.expect(keys, Some(sink), done)
+        self.shared().worker.expect(keys, Some(sink), done)
     }
 
     /// Pushes, pulls or both; the number of the request.
@@ -188,7 +194,7 @@ impl CustomerHandle {
         sink: Option<Box<dyn PullSink>>,
         done: Done,
     ) -> Result<i32> {
-        self.shared.worker.request(request, sink, done)
+        self.shared().worker.request(request, sink, done)
     }
 
     /// Cuts the pairs by server and sends them (kv_app.h:574).
@@ -196,7 +202,7 @@ impl CustomerHandle {
     /// # Errors
     /// As [`Self::request`]; the request has failed then.
     pub fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
-        self.shared.worker.send(timestamp, request)
+        self.shared().worker.send(timestamp, request)
     }
 
     /// Registers a request that brings nothing back, whose messages follow by [`Self::send`] or
@@ -205,7 +211,7 @@ impl CustomerHandle {
     /// # Errors
     /// The node is not started, or this customer is no KVWorker.
     pub fn expect_push(&self, done: Done) -> Result<i32> {
-        self.shared.worker.expect(Bytes::new(), None, done)
+        self.shared().worker.expect(Bytes::new(), None, done)
     }
 
     /// As [`Self::send`], with what each server is to get: its rank, keys and values. Others are
@@ -220,14 +226,14 @@ impl CustomerHandle {
         request: &Request,
         parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
-        self.shared.worker.send_parts(timestamp, request, parts)
+        self.shared().worker.send_parts(timestamp, request, parts)
     }
 
     // ---- KVServer -------------------------------------------------------------------------------
 
     /// From now on requests are watched until they are answered.
     pub fn attach_server(&self) {
-        self.shared.server.attach();
+        self.shared().server.attach();
     }
 
     /// As [`Self::attach_server`]; in a job whose keys move those of this server move too, with the
@@ -236,18 +242,18 @@ impl CustomerHandle {
     /// # Errors
     /// This customer has said so before.
     pub fn attach_movable(&self, state: Box<dyn KeyState>) -> Result<()> {
-        self.shared.server.attach_movable(state)
+        self.shared().server.attach_movable(state)
     }
 
     /// From now on the library's own store serves the requests; the customer's handler gets the
     /// commands, and the requests too if an optimizer comes that the store does not know.
     pub fn attach_store(&self) {
-        self.shared.server.attach_shell(Shell::with_application());
+        self.shared().server.attach_shell(Shell::with_application());
     }
 
     /// As [`Self::attach_store`], with nobody behind the store.
     pub(crate) fn attach_shell(&self, shell: Shell) {
-        self.shared.server.attach_shell(shell);
+        self.shared().server.attach_shell(shell);
     }
 
     /// Answers a push or pull (kv_app.h:507); data go along only if there are keys. An error in
@@ -257,7 +263,7 @@ impl CustomerHandle {
     /// The asker is lost, or a stock node that takes every answer for a success; or the node is
     /// not started.
     pub fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
-        self.shared.server.respond(request, kv)
+        self.shared().server.respond(request, kv)
     }
 }
 

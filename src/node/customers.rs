@@ -1,5 +1,5 @@
-//! Which customers this process has, and what waits for those that it does not have yet. Knows them
-//! as recipients.
+//! Which customers this process has, and what waits for those that it does not have yet. Knows
+//! their mailboxes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
-use crate::recipient::Recipient;
+use crate::recipient::AnyMailbox;
 use crate::sync::lock;
 use pslite_core::kv::rounds::Round;
 
@@ -18,7 +18,7 @@ const PARKED_MAX: usize = 65_536;
 /// All customers of a process, by application and customer id.
 #[derive(Default)]
 pub(crate) struct Customers {
-    map: RwLock<BTreeMap<(i32, i32), Arc<dyn Recipient>>>,
+    map: RwLock<BTreeMap<(i32, i32), Arc<AnyMailbox>>>,
     parked: Mutex<Vec<((i32, i32), Delivery)>>,
 }
 
@@ -34,11 +34,11 @@ impl Customers {
         item: Delivery,
         wait: bool,
     ) -> std::result::Result<(), String> {
-        if let Some(customer) = self.get(key) {
+        if let Some(mailbox) = self.get(key) {
             if wait {
-                customer.line().push_with_room(item.priority(), item);
+                mailbox.line.push_with_room(item.priority(), item);
             } else {
-                customer.line().push(item.priority(), item);
+                mailbox.line.push(item.priority(), item);
             }
             return Ok(());
         }
@@ -48,8 +48,8 @@ impl Customers {
     fn park(&self, key: (i32, i32), item: Delivery) -> std::result::Result<(), String> {
         let mut parked = lock(&self.parked);
         // The customer may have come between the two looks; it empties `parked` under this lock.
-        if let Some(customer) = self.get(key) {
-            customer.line().push(item.priority(), item);
+        if let Some(mailbox) = self.get(key) {
+            mailbox.line.push(item.priority(), item);
             return Ok(());
         }
         if parked.len() >= PARKED_MAX {
@@ -66,19 +66,19 @@ impl Customers {
     /// Whether the receiving thread waits for room in the queues (`Line::set_bounded`).
     pub(crate) fn set_bounded(&self, bounded: bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.values().for_each(|customer| customer.line().set_bounded(bounded));
+        map.values().for_each(|mailbox| mailbox.line.set_bounded(bounded));
     }
 
     /// The rounds of workers that are over since the last call.
     pub(crate) fn take_rounds(&self) -> Vec<Round> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.values().flat_map(|customer| customer.take_rounds()).collect()
+        map.values().flat_map(|mailbox| mailbox.customer.take_rounds()).collect()
     }
 
     /// How long requests have taken at the stores of this process; `None`: there is none.
     pub(crate) fn busy(&self) -> Option<Duration> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let busy = map.values().filter_map(|customer| customer.busy());
+        let busy = map.values().filter_map(|mailbox| mailbox.customer.busy());
         busy.reduce(|one, other| one + other)
     }
 
@@ -86,13 +86,13 @@ impl Customers {
     pub(crate) fn have_store(&self) -> bool {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         // Each is asked, as each decides then.
-        map.values().filter(|customer| customer.moves_keys()).count() > 0
+        map.values().filter(|mailbox| mailbox.customer.moves_keys()).count() > 0
     }
 
     /// How many messages wait, for customers that exist and for those that do not yet.
     pub(crate) fn queued(&self) -> usize {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let waiting: usize = map.values().map(|customer| customer.line().len()).sum();
+        let waiting: usize = map.values().map(|mailbox| mailbox.line.len()).sum();
         drop(map);
         waiting + lock(&self.parked).len()
     }
@@ -100,16 +100,16 @@ impl Customers {
     /// Tells those customers whose messages may go now, and servers, whose claims may have changed.
     pub(crate) fn retry_waiting(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        for customer in map.values().filter(|customer| customer.wants_retry()) {
-            customer.line().push(i32::MAX, Delivery::Retry);
+        for mailbox in map.values().filter(|mailbox| mailbox.customer.wants_retry()) {
+            mailbox.line.push(i32::MAX, Delivery::Retry);
         }
     }
 
     /// Tells those customers who hold requests back that time has passed.
     pub(crate) fn tick_gates(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        for customer in map.values().filter(|customer| customer.wants_gate_tick()) {
-            customer.line().push(i32::MAX, Delivery::GateTick);
+        for mailbox in map.values().filter(|mailbox| mailbox.customer.wants_gate_tick()) {
+            mailbox.line.push(i32::MAX, Delivery::GateTick);
         }
     }
 
@@ -117,25 +117,25 @@ impl Customers {
     pub(crate) fn report_stalls(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         // They ask the van, whose lock others hold while they take this one.
-        let all: Vec<Arc<dyn Recipient>> = map.values().cloned().collect();
+        let all: Vec<Arc<AnyMailbox>> = map.values().cloned().collect();
         drop(map);
-        all.iter().for_each(|customer| customer.report_stalls());
+        all.iter().for_each(|mailbox| mailbox.customer.report_stalls());
     }
 
     /// Tells every customer.
     pub(crate) fn broadcast(&self, item: &Delivery) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        for customer in map.values() {
-            customer.line().push(item.priority(), item.clone());
+        for mailbox in map.values() {
+            mailbox.line.push(item.priority(), item.clone());
         }
     }
 
     /// The customer, if it exists.
-    pub(crate) fn get(&self, key: (i32, i32)) -> Option<Arc<dyn Recipient>> {
+    pub(crate) fn get(&self, key: (i32, i32)) -> Option<Arc<AnyMailbox>> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    pub(crate) fn add(&self, key: (i32, i32), customer: &Arc<dyn Recipient>) -> Result<()> {
+    pub(crate) fn add(&self, key: (i32, i32), mailbox: &Arc<AnyMailbox>) -> Result<()> {
         let mut parked = lock(&self.parked);
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         if map.contains_key(&key) {
@@ -144,12 +144,12 @@ impl Customers {
                 key.0, key.1
             )));
         }
-        map.insert(key, Arc::clone(customer));
+        map.insert(key, Arc::clone(mailbox));
         drop(map);
         let waiting = std::mem::take(&mut *parked);
         for (to, item) in waiting {
             if to == key {
-                customer.line().push(item.priority(), item);
+                mailbox.line.push(item.priority(), item);
             } else {
                 parked.push((to, item));
             }

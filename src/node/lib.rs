@@ -4,8 +4,8 @@
 //!
 //! `postoffice` is the door, and puts a node together: a `van`, which sends, receives and keeps
 //! time, and customers, who ask and serve. The two do not know each other. The van knows customers
-//! as `Recipient`s (`recipient`), which it finds in `customers`; a customer knows the van as the
-//! `RunningNode` (`running`) that it is in. A `customer` is a side that asks (`worker`) and one
+//! by their `Mailbox`es (`recipient`), which it finds in `customers`; a customer knows the van as
+//! the `RunningNode` (`running`) that it is in. A `customer` is a side that asks (`worker`) and one
 //! that serves (`server`: the store, keys that move, the gate between rounds) on one `base`.
 //!
 //! `line` is the order in which a customer handles what comes (`delivery`); `landing` and `sink`

@@ -138,9 +138,9 @@ impl Postoffice {
         }
         if !meta.request
             && !meta.simple_app
-            && let Some(customer) = self.customers.get((meta.app_id, meta.app_id))
+            && let Some(mailbox) = self.customers.get((meta.app_id, meta.app_id))
         {
-            customer.note_answer(meta);
+            mailbox.customer.note_answer(meta);
         }
         let van = self.running()?;
         check_frames(&message)?;

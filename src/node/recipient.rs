@@ -1,6 +1,7 @@
-//! A customer as the van knows it. The van brings items, asks for what is counted, and knows
-//! neither whether it is a worker's customer or a server's, nor what an item makes it do. Names the
-//! queue, the items and the memory of pulls; no customer and no van.
+//! A customer as the van knows it: its mailbox, which has what every message needs, and behind that
+//! the customer. The van brings items, asks for what is counted, and knows neither whether it is a
+//! worker's customer or a server's, nor what an item makes it do. Names the queue, the items and
+//! the memory of pulls; no customer and no van.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +12,23 @@ use crate::line::Line;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::Meta;
 
-/// See the module. A message costs one call through this table: [`Self::handle`] comes with the
-/// turn from [`Self::line`].
-pub(crate) trait Recipient: Send + Sync {
+/// Where a customer is reached. What each message needs of it is here and not behind the table of
+/// [`Recipient`], so that a message costs one call through that: [`Recipient::handle`].
+pub(crate) struct Mailbox<C: ?Sized> {
     /// The queue in front of it.
-    fn line(&self) -> &Line<Delivery>;
+    pub(crate) line: Arc<Line<Delivery>>,
+    /// Where the answers of its pulls may be received.
+    pub(crate) landings: Arc<Landings>,
+    pub(crate) customer: C,
+}
 
+/// The mailbox of any customer.
+pub(crate) type AnyMailbox = Mailbox<dyn Recipient>;
+
+/// What a customer does; see the module.
+pub(crate) trait Recipient: Send + Sync {
     /// Handles one item; the caller has the turn.
     fn handle(&self, item: Delivery);
-
-    /// Where the answers of its pulls may be received.
-    fn landings(&self) -> &Landings;
 
     /// The application answers a request by a message of its own: `answer` is what it sends.
     fn note_answer(&self, answer: &Meta);
@@ -48,6 +55,6 @@ pub(crate) trait Recipient: Send + Sync {
 
 /// An item that may be handled by the thread that brought it.
 pub(crate) struct AtOnce {
-    pub(crate) recipient: Arc<dyn Recipient>,
+    pub(crate) to: Arc<AnyMailbox>,
     pub(crate) item: Delivery,
 }

@@ -24,8 +24,8 @@ impl Sink for PullLanding {
             return None;
         }
         let customer_id = if self.is_worker { meta.customer_id } else { meta.app_id };
-        let customer = self.customers.get((meta.app_id, customer_id))?;
-        let memory = customer.landings().place(from, &meta, len)?;
+        let mailbox = self.customers.get((meta.app_id, customer_id))?;
+        let memory = mailbox.landings.place(from, &meta, len)?;
         Some(Place { frame: VALS, memory: Box::new(memory) })
     }
 }

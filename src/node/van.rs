@@ -1,22 +1,26 @@
 //! The van of a started node: one thread that receives (`receive`), one that keeps time (`clock`),
 //! and the sending of every message. It applies what the membership state machine decides
-//! (`membership`, `elastic`) and hands data messages to their customers. `setup` has what it begins
-//! with, `end` how it ends, `native` the other data plane.
+//! (`membership`, `elastic`) and hands data messages to their customers. `job` is what it knows of
+//! the job, `waiting` what the application waits for there; `setup` has what it begins with, `end`
+//! how it ends, `native` the other data plane.
 
 mod clock;
 mod detour;
 mod elastic;
 mod end;
+mod job;
 mod membership;
 mod metrics;
 mod native;
 mod receive;
 mod setup;
+mod waiting;
+
+pub(crate) use waiting::Meeting;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,7 +28,6 @@ use crate::address;
 use crate::customers::Customers;
 use crate::descriptors;
 use crate::error::{NodeError, Result};
-use crate::journal::Journal;
 use crate::planning::{Desk, Gauge};
 use crate::recipient::AtOnce;
 use crate::running::{NodeState, RunningNode};
@@ -32,13 +35,14 @@ use crate::settings::Settings;
 use crate::sink::PullLanding;
 use crate::sync::lock;
 use detour::Detour;
+use job::Job;
 use native::DataPlane;
 use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
-use pslite_core::wire::{self, Message, NodeId, Role, SCHEDULER, id_to_rank};
+use pslite_core::wire::{self, Message, NodeId, Role};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
-use pslite_transport::fork::{self, Life};
+use pslite_transport::fork::Life;
 use pslite_transport::native::{NativeIncoming, NativeTransport};
 use pslite_transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
 use setup::{cluster_config, journal, scheduler_node};
@@ -51,10 +55,6 @@ const TICK: Duration = Duration::from_millis(50);
 /// this is minutes with the default timeout; a dead peer is noticed by its connection long before.
 const RESENDS_MAX: u32 = 50;
 
-/// How long a node that comes back after the end of a job waits for a new scheduler at the address
-/// of the old one: programs that start all nodes again do that at once.
-const NEW_SCHEDULER: Duration = Duration::from_secs(2);
-
 /// Called once, on a thread of the library, when the job cannot go on.
 pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -63,19 +63,9 @@ pub(crate) struct Van {
     _life: Life,
     state: NodeState,
     transport: ZmqTransport,
-    core: Mutex<Core>,
-    /// Signalled when a waiter of `core` may go on.
-    changed: Condvar,
+    job: Job,
     customers: Arc<Customers>,
     resender: Option<Mutex<Resender>>,
-    /// Some peer is lost or the job failed: senders must look closer.
-    trouble: AtomicBool,
-    /// The job is complete.
-    ready: AtomicBool,
-    /// Some barrier was passed.
-    met: AtomicBool,
-    /// This server was emptied, and is to end.
-    released: AtomicBool,
     stopping: AtomicBool,
     random: AtomicU64,
     detour: Detour,
@@ -89,17 +79,6 @@ pub(crate) struct Van {
     native: Option<DataPlane>,
     /// It was said that the metrics file cannot be written.
     metrics_failed: Mutex<bool>,
-}
-
-struct Core {
-    cluster: Cluster,
-    barriers: BTreeMap<u64, Option<std::result::Result<(), Failure>>>,
-    next_ticket: u64,
-    lost: BTreeMap<NodeId, String>,
-    failure: Option<Failure>,
-    links: BTreeMap<NodeId, bool>,
-    /// A scheduler's.
-    journal: Option<Journal>,
 }
 
 impl Van {
@@ -145,21 +124,8 @@ impl Van {
                     first_sequence: address::first_sequence(),
                 }))
             }),
-            core: Mutex::new(Core {
-                cluster,
-                barriers: BTreeMap::new(),
-                next_ticket: 0,
-                lost: BTreeMap::new(),
-                failure: None,
-                links: BTreeMap::new(),
-                journal,
-            }),
-            changed: Condvar::new(),
+            job: Job::new(cluster, journal),
             customers,
-            trouble: AtomicBool::new(false),
-            ready: AtomicBool::new(false),
-            met: AtomicBool::new(false),
-            released: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             random: AtomicU64::new(incarnation | 1),
             gauge: Gauge::default(),
@@ -224,116 +190,7 @@ impl Van {
         self.state.my_id()
     }
 
-    /// True once the job is complete.
-    fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
-    }
-
     // ---- calls of the application ---------------------------------------------------------
-
-    /// Registers a customer and waits until the job is complete.
-    pub(crate) fn register(&self, customer_id: i32) -> Result<()> {
-        self.event(Event::Register { customer_id });
-        self.wait_for_job(None)
-    }
-
-    /// Likewise, where the job that was at this address is over: without a connection to a new
-    /// scheduler there is none to wait for.
-    pub(crate) fn register_again(&self, customer_id: i32) -> Result<()> {
-        self.event(Event::Register { customer_id });
-        self.wait_for_job(Some(NEW_SCHEDULER))
-    }
-
-    /// `alone`: for how long the connection to the scheduler may be down.
-    fn wait_for_job(&self, alone: Option<Duration>) -> Result<()> {
-        let mut heard = self.now();
-        let mut core = lock(&self.core);
-        loop {
-            match &core.failure {
-                // The old scheduler may still be there, and refuses.
-                Some(failure) if alone.is_some() => return Err(self.job_is_over(&failure.text)),
-                Some(failure) => return Err(error_of(failure)),
-                None => {}
-            }
-            if core.cluster.is_ready() {
-                let rank = u32::try_from(id_to_rank(core.cluster.me().id)).unwrap_or(0);
-                fork::note_node(self.state.settings.role as u32, rank);
-                return Ok(());
-            }
-            if self.stopping.load(Ordering::Relaxed) {
-                return Err(stopped());
-            }
-            let Some(alone) = alone else {
-                core = self.changed.wait(core).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            if core.links.get(&SCHEDULER).is_some_and(|up| *up) {
-                heard = self.now();
-            } else if self.now().saturating_sub(heard) > alone {
-                return Err(self.job_is_over("no scheduler answers there any more"));
-            }
-            core = self.changed.wait_timeout(core, TICK).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    fn job_is_over(&self, why: &str) -> NodeError {
-        let Settings { root_host, root_port, .. } = &self.state.settings;
-        NodeError::NotStarted(format!(
-            "the job of this process is over: it left that at {root_host}:{root_port} together \
-             with all other \
-             nodes. Keep one kvstore until the end of the script, or start a new job ({why})"
-        ))
-    }
-
-    /// Enters a barrier and waits for its release.
-    pub(crate) fn barrier(&self, customer_id: i32, group: i32, at: Meeting) -> Result<()> {
-        let (leaving, instance) = (at == Meeting::End, at != Meeting::Between);
-        if self.is_released() {
-            // Nobody waits for it any more.
-            return Ok(());
-        }
-        let ticket = {
-            let mut core = lock(&self.core);
-            let ticket = core.next_ticket;
-            core.next_ticket += 1;
-            core.barriers.insert(ticket, None);
-            ticket
-        };
-        self.event(Event::EnterBarrier { ticket, customer_id, group, leaving, instance });
-        let mut core = lock(&self.core);
-        loop {
-            if core.barriers.get(&ticket).is_some_and(Option::is_some) {
-                let result = core.barriers.remove(&ticket).flatten();
-                if let Some(Err(failure)) = result {
-                    return Err(error_of(&failure));
-                }
-                drop(core);
-                self.trace_start();
-                return Ok(());
-            }
-            if self.is_released() {
-                core.barriers.remove(&ticket);
-                return Ok(());
-            }
-            if self.stopping.load(Ordering::Relaxed) {
-                core.barriers.remove(&ticket);
-                return Err(stopped());
-            }
-            core = self.changed.wait(core).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Says how long the start took: until the job was complete and had met for the first time.
-    fn trace_start(&self) {
-        if self.met.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let took = self.now().as_secs_f64() * 1e3;
-        log::write(
-            Level::Verbose,
-            &format!("through the first barrier, {took:.1} ms after the start"),
-        );
-    }
 
     /// Sends a message that the application made.
     ///
@@ -355,7 +212,7 @@ impl Van {
 
     /// True if the node advertises that it is ours.
     fn is_ours(&self, id: NodeId) -> bool {
-        lock(&self.core).cluster.is_ours(id)
+        self.job.lock().cluster.is_ours(id)
     }
 
     /// Back-pressure while the peer confirms nothing: what is unconfirmed is kept in memory.
@@ -364,18 +221,10 @@ impl Van {
             if self.stopping.load(Ordering::Relaxed) {
                 return Err(stopped());
             }
-            self.check_peer(to)?;
+            self.job.check_peer(to)?;
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
-    }
-
-    fn check_peer(&self, to: NodeId) -> Result<()> {
-        let core = lock(&self.core);
-        if let Some(reason) = core.lost.get(&to) {
-            return Err(NodeError::PeerLost(reason.clone()));
-        }
-        core.failure.as_ref().map_or(Ok(()), |failure| Err(error_of(failure)))
     }
 
     fn post(&self, to: NodeId, message: &Message, mode: SendMode) -> Result<()> {
@@ -420,7 +269,7 @@ impl Van {
     }
 
     fn send_error(&self, to: NodeId, error: &SendError) -> NodeError {
-        let core = lock(&self.core);
+        let core = self.job.lock();
         if let Some(reason) = core.lost.get(&to) {
             return NodeError::PeerLost(reason.clone());
         }
@@ -437,35 +286,18 @@ impl Van {
 
     /// Runs `read` on the membership.
     pub(crate) fn with_cluster<T>(&self, read: impl FnOnce(&Cluster, Duration) -> T) -> T {
-        read(&lock(&self.core).cluster, self.now())
+        read(&self.job.lock().cluster, self.now())
     }
 
     /// True if this server was emptied, and is not in the job any more.
     pub(crate) fn is_released(&self) -> bool {
-        self.released.load(Ordering::Relaxed)
+        self.job.is_released()
     }
 
     /// True for a node that came when the job ran: a server that joined, or who took a dead one's
     /// place.
     pub(crate) fn is_recovery(&self) -> bool {
         self.with_cluster(|cluster, _| cluster.me().is_recovery)
-    }
-
-    /// For a scheduler without an application: blocks until every node has come and gone.
-    pub(crate) fn wait_for_end(&self) -> Result<()> {
-        let mut core = lock(&self.core);
-        loop {
-            if let Some(failure) = &core.failure {
-                return Err(error_of(failure));
-            }
-            let all_gone = core.cluster.is_ready()
-                && !core.links.is_empty()
-                && core.links.values().all(|up| !up);
-            if all_gone || self.stopping.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            core = self.changed.wait_timeout(core, TICK).unwrap_or_else(PoisonError::into_inner).0;
-        }
     }
 }
 
@@ -479,9 +311,7 @@ impl RunningNode for Van {
         let to = message.meta.recver;
         let me = self.my_id();
         message.meta.sender = me;
-        if self.trouble.load(Ordering::Acquire) {
-            self.check_peer(to)?;
-        }
+        self.job.check_peer(to)?;
         if to == me {
             // Not at once: the caller may hold locks that the customer's code needs.
             let _ = self.dispatch(message, None);
@@ -510,7 +340,7 @@ impl RunningNode for Van {
     }
 
     fn failure(&self) -> Option<NodeError> {
-        lock(&self.core).failure.as_ref().map(error_of)
+        self.job.lock().failure.as_ref().map(error_of)
     }
 
     fn native(&self) -> Option<&NativeTransport> {
@@ -520,17 +350,6 @@ impl RunningNode for Van {
     fn sort(&self, incoming: NativeIncoming) -> Option<AtOnce> {
         self.incoming(incoming)
     }
-}
-
-/// Which barrier it is in the life of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meeting {
-    /// Of all nodes, at the start.
-    Start,
-    /// The application's.
-    Between,
-    /// Of all nodes, before they end.
-    End,
 }
 
 /// Which way answers take.

@@ -69,7 +69,7 @@ pub(crate) struct WorkerCustomer {
     base: Arc<Base>,
     requests: Mutex<Requests>,
     /// Where the answers of pulls are received. Locked after `requests`, if both are.
-    landings: Landings,
+    landings: Arc<Landings>,
     /// For those who wait for the end of a request.
     answered: Condvar,
     /// Parts of requests wait to be sent.
@@ -141,7 +141,7 @@ impl WorkerCustomer {
                 rounds: Rounds::default(),
                 measured: Vec::new(),
             }),
-            landings: Landings::default(),
+            landings: Arc::default(),
             answered: Condvar::new(),
             waits: AtomicBool::new(false),
             oldest: Mutex::default(),
@@ -159,7 +159,7 @@ impl WorkerCustomer {
     }
 
     /// Where the answers of pulls may be received.
-    pub(crate) const fn landings(&self) -> &Landings {
+    pub(crate) const fn landings(&self) -> &Arc<Landings> {
         &self.landings
     }
 

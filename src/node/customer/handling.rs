@@ -6,17 +6,11 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::delivery::Delivery;
-use crate::landing::Landings;
-use crate::line::Line;
 use crate::recipient::Recipient;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::{Message, Meta};
 
 impl Recipient for Shared {
-    fn line(&self) -> &Line<Delivery> {
-        &self.base.line
-    }
-
     fn handle(&self, item: Delivery) {
         match item {
             Delivery::Message(message) => self.message(message),
@@ -48,10 +42,6 @@ impl Recipient for Shared {
             }
         }
         self.server.end_stuck_requests();
-    }
-
-    fn landings(&self) -> &Landings {
-        self.worker.landings()
     }
 
     fn note_answer(&self, answer: &Meta) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::delivery::Delivery;
+use crate::recipient::Recipient;
 use crate::running::fake::FakeNode;
 use crate::sync::lock;
 use pslite_core::values::server_key_ranges;
@@ -60,10 +61,10 @@ fn a_push_goes_once_to_each_server_and_ends_with_the_last_answer() {
     let timestamp = timestamp.unwrap();
     let sent = node.take_sent();
     assert_eq!(receivers(&sent), [server_id(0), server_id(1)]);
-    handle.shared.handle(answer(&sent[0], ""));
-    handle.shared.handle(answer(&sent[0], ""));
+    handle.shared().handle(answer(&sent[0], ""));
+    handle.shared().handle(answer(&sent[0], ""));
     assert_eq!(ended.load(Ordering::SeqCst), 0, "one of two has answered, twice");
-    handle.shared.handle(answer(&sent[1], ""));
+    handle.shared().handle(answer(&sent[1], ""));
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     handle.wait(timestamp).unwrap();
     assert!(lock(&given).is_empty(), "a KVWorker's answers do not reach the handler");
@@ -77,8 +78,8 @@ fn a_push_ends_when_a_server_refuses_or_is_lost() {
     handle.attach_worker(4);
     let (first, ended) = push(handle);
     let sent = node.take_sent();
-    handle.shared.handle(answer(&sent[0], "no such key"));
-    handle.shared.handle(Delivery::NodeLost { id: server_id(1), reason: "gone".to_owned() });
+    handle.shared().handle(answer(&sent[0], "no such key"));
+    handle.shared().handle(Delivery::NodeLost { id: server_id(1), reason: "gone".to_owned() });
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     assert!(handle.wait(first.unwrap()).is_err());
     // One that cannot be sent has failed at once, and its end is dropped: the caller has the error.
@@ -97,7 +98,7 @@ fn a_request_reaches_the_handler_and_its_answer_goes_to_who_asked() {
     let meta =
         Meta { request: true, push: true, timestamp: 5, sender: worker_id(0), ..Meta::default() };
     let data = Frames::from_iter([keys(&[1]), Bytes::from(vec![7; 4])]);
-    handle.shared.handle(Delivery::Message(Message { meta, data }));
+    handle.shared().handle(Delivery::Message(Message { meta, data }));
     let request = lock(&given).pop().unwrap().meta;
     handle.respond(&request, KvPairs::default()).unwrap();
     let sent = node.take_sent();
@@ -105,7 +106,7 @@ fn a_request_reaches_the_handler_and_its_answer_goes_to_who_asked() {
     assert!(sent[0].meta.push && !sent[0].meta.request && sent[0].meta.timestamp == 5);
     // Keys without values are no request of a KVServer's.
     let data = Frames::from_iter([keys(&[1])]);
-    handle.shared.handle(Delivery::Message(Message { meta: request, data }));
+    handle.shared().handle(Delivery::Message(Message { meta: request, data }));
     assert!(lock(&given).is_empty());
 }
 
@@ -122,6 +123,6 @@ fn without_a_node_nothing_is_asked_and_what_comes_is_given_all_the_same() {
     handle.attach_worker(4);
     assert!(matches!(push(handle).0, Err(NodeError::NotStarted(_))));
     let meta = Meta { request: true, simple_app: true, ..Meta::default() };
-    handle.shared.handle(Delivery::Message(Message { meta, data: Frames::new() }));
+    handle.shared().handle(Delivery::Message(Message { meta, data: Frames::new() }));
     assert_eq!(given.load(Ordering::SeqCst), 1);
 }

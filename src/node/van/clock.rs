@@ -20,12 +20,12 @@ impl Van {
             events.clear();
             self.transport.link_events(&mut events);
             for event in &events {
-                lock(&self.core).links.insert(event.key, event.up);
+                self.job.lock().links.insert(event.key, event.up);
                 let id = event.key;
                 self.event(if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } });
             }
             if !events.is_empty() {
-                self.changed.notify_all();
+                self.job.tell();
             }
             self.watch_detours(&mut watches);
             self.watch_native();
@@ -48,7 +48,7 @@ impl Van {
     fn sleep(&self) -> Duration {
         let now = self.now();
         let mut sleep = TICK;
-        if let Some(at) = lock(&self.core).cluster.next_deadline() {
+        if let Some(at) = self.job.lock().cluster.next_deadline() {
             sleep = sleep.min(at.saturating_sub(now));
         }
         if let Some(resender) = &self.resender

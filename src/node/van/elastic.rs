@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Core, Van};
+use super::Van;
+use super::job::Core;
 use crate::delivery::Delivery;
 use crate::running::RunningNode;
-use crate::sync::lock;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
 use pslite_core::wire::Role;
@@ -39,8 +39,7 @@ impl Van {
             Action::Leave => {
                 let text = "the scheduler lets this server go: it was emptied, or the job is over";
                 log::write(Level::Info, text);
-                self.released.store(true, Ordering::Relaxed);
-                self.changed.notify_all();
+                self.job.release();
                 self.customers.broadcast(&Delivery::Leave);
             }
             Action::Stop => self.customers.broadcast(&Delivery::Stop),
@@ -80,7 +79,7 @@ impl Van {
             return;
         }
         let seed = self.random.load(Ordering::Relaxed);
-        let events = self.desk.look(&self.state, &lock(&self.core).cluster, seed);
+        let events = self.desk.look(&self.state, &self.job.lock().cluster, seed);
         events.into_iter().for_each(|event| self.event(event));
     }
 

@@ -31,7 +31,7 @@ impl Van {
         let until = self.now() + LAST_ACKS;
         while self.now() < until {
             let gone: Vec<NodeId> = {
-                let core = lock(&self.core);
+                let core = self.job.lock();
                 core.links.iter().filter(|(_, up)| !**up).map(|(id, _)| *id).collect()
             };
             let mut resender = lock(resender);
@@ -48,8 +48,8 @@ impl Van {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         {
-            let _core = lock(&self.core);
-            self.changed.notify_all();
+            let _core = self.job.lock();
+            self.job.tell();
         }
         self.transport.stop();
         if let Some(native) = &self.native {

@@ -2,10 +2,10 @@
 //! follows, in order, under one lock. Sending control messages never blocks, so the lock is short.
 
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Core, Van, core_failure, error_of, log_level};
+use super::job::Core;
+use super::{Van, error_of, log_level};
 use crate::delivery::Delivery;
 use crate::sync::lock;
 use pslite_core::cluster::{Action, Event, Failure};
@@ -18,7 +18,7 @@ impl Van {
     /// Feeds one event and applies what follows from it, in order, under the lock: sending control
     /// messages never blocks.
     pub(super) fn handle_event(&self, event: Event) {
-        let mut core = lock(&self.core);
+        let mut core = self.job.lock();
         let failed_before = core.failure.is_some();
         let now = self.now();
         if let Event::Received { from: Some(id), .. } = &event {
@@ -69,14 +69,14 @@ impl Van {
                 if let Some(slot) = core.barriers.get_mut(&ticket) {
                     *slot = Some(result);
                 }
-                self.changed.notify_all();
+                self.job.tell();
             }
             Action::NodeLost { id, reason } => self.lost(core, id, reason),
             Action::NodeReplaced { node } => self.replaced(core, &node),
             Action::CustomerLeft { id, customer_id } => {
                 self.customers.broadcast(&Delivery::CustomerLeft { id, customer_id });
             }
-            Action::Failed(failure) => self.failed(core, failure),
+            Action::Failed(failure) => self.failed(core, &failure),
             Action::Log { level, text } => log::write(log_level(level), &text),
             Action::NodeJoined { .. }
             | Action::Policy { .. }
@@ -127,7 +127,7 @@ impl Van {
     fn ready(&self, core: &mut Core) {
         let me = core.cluster.me().clone();
         self.state.set_my_id(me.id);
-        self.ready.store(true, Ordering::Relaxed);
+        self.job.set_ready();
         if let Some(resender) = &self.resender {
             lock(resender).set_my_id(me.id);
         }
@@ -142,45 +142,32 @@ impl Van {
                 if me.is_recovery { ", in place of one that died" } else { "" }
             ),
         );
-        self.changed.notify_all();
     }
 
     fn lost(&self, core: &mut Core, id: NodeId, reason: String) {
         log::write(Level::Error, &reason);
-        core.lost.insert(id, reason.clone());
+        self.job.lose(core, id, reason.clone());
         self.gauge.forget(id);
-        self.trouble.store(true, Ordering::Release);
         if let Some(resender) = &self.resender {
             lock(resender).forget(id);
         }
         self.transport.disconnect(id, Duration::ZERO);
         self.disconnect_native(id, Duration::ZERO);
-        core.links.remove(&id);
         self.customers.broadcast(&Delivery::NodeLost { id, reason });
     }
 
     fn replaced(&self, core: &mut Core, node: &Node) {
-        core.lost.remove(&node.id);
-        if core.lost.is_empty() && core.failure.is_none() {
-            self.trouble.store(false, Ordering::Release);
-        }
+        self.job.replace(core, node.id);
         if let Some(resender) = &self.resender {
             lock(resender).forget(node.id);
         }
         log::write(Level::Info, &format!("{} took the place of a dead node", node.describe()));
-        self.changed.notify_all();
     }
 
-    fn failed(&self, core: &mut Core, failure: Failure) {
+    fn failed(&self, core: &mut Core, failure: &Failure) {
         log::write(Level::Error, &failure.text);
-        self.trouble.store(true, Ordering::Release);
-        let reason = error_of(&failure);
-        core.failure = Some(failure);
-        for slot in core.barriers.values_mut().filter(|slot| slot.is_none()) {
-            *slot = Some(Err(core_failure(&reason)));
-        }
-        self.changed.notify_all();
-        self.customers.broadcast(&Delivery::Failed(reason));
+        self.job.fail(core, failure);
+        self.customers.broadcast(&Delivery::Failed(error_of(failure)));
     }
 
     /// Without a connection the peer stays silent, and the job says so when it misses it.

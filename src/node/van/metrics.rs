@@ -62,7 +62,7 @@ impl Van {
             }
             next = now + file.interval;
             // Before, it has no rank, and so no file.
-            if self.is_ready() {
+            if self.job.is_ready() {
                 self.append_metrics(file);
             }
         }

@@ -6,8 +6,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::Van;
 use super::detour::Detour;
-use super::{Core, Van};
+use super::job::Core;
 use crate::address;
 use crate::error::Result;
 use crate::running::NodeState;
@@ -155,7 +156,7 @@ impl Van {
             return;
         }
         let Some(by) = native.carried_by(key) else { return };
-        let to = lock(&self.core).cluster.describe(key);
+        let to = self.job.lock().cluster.describe(key);
         log::write(Level::Verbose, &format!("data to {to} go {by}"));
     }
 
@@ -180,7 +181,7 @@ impl Van {
     }
 
     fn send_taken_back(&self, native: &DataPlane, key: NodeId, taken: &TakenBack) {
-        let to = lock(&self.core).cluster.describe(key);
+        let to = self.job.lock().cluster.describe(key);
         log::write(Level::Warning, &format!("data to {to} take the stock wire: {}", taken.why));
         for message in &taken.messages {
             let priority = message.priority;

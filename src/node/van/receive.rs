@@ -109,14 +109,14 @@ impl Van {
         loop {
             match recv() {
                 Ok(incoming) => {
-                    let Some(AtOnce { recipient, item }) = self.incoming(incoming) else {
+                    let Some(AtOnce { to, item }) = self.incoming(incoming) else {
                         continue;
                     };
-                    let Some((turn, item)) = recipient.line().offer(item.priority(), item) else {
+                    let Some((turn, item)) = to.line.offer(item.priority(), item) else {
                         continue;
                     };
                     let goes_on = detour.run(|| {
-                        recipient.handle(item);
+                        to.customer.handle(item);
                         drop(turn);
                     });
                     if !goes_on {
@@ -183,7 +183,7 @@ impl Van {
             }
             None => return self.drop_garbage(&incoming, "no frame"),
         };
-        if self.state.settings.drop_percent > 0 && self.is_ready() && self.unlucky() {
+        if self.state.settings.drop_percent > 0 && self.job.is_ready() && self.unlucky() {
             return None;
         }
         meta.sender = from.unwrap_or(EMPTY);
@@ -234,7 +234,7 @@ impl Van {
             }
             None => None,
             Some(id) => {
-                let core = lock(&self.core);
+                let core = self.job.lock();
                 // The scheduler tells those who do not know it yet.
                 if core.cluster.is_gone(id) && !(is_scheduler && command.is_some()) {
                     return Some(format!("node {id} is not in this job any more"));
@@ -289,8 +289,8 @@ impl Van {
             // Whoever asked has taken the memory back: nobody waits for it, and nobody may look
             // into it.
             let (timestamp, vals) = (message.meta.timestamp, message.data.get(1));
-            let customer = self.customers.get(key);
-            if !customer.is_some_and(|customer| customer.landings().has(timestamp, vals)) {
+            let to = self.customers.get(key);
+            if !to.is_some_and(|mailbox| mailbox.landings.has(timestamp, vals)) {
                 return None;
             }
         }
@@ -299,8 +299,8 @@ impl Van {
         let at_once =
             incoming.is_some() && !message.meta.simple_app && !self.state.settings.priority_van;
         let item = Delivery::Message(message);
-        if at_once && let Some(recipient) = self.customers.get(key) {
-            return Some(AtOnce { recipient, item });
+        if at_once && let Some(to) = self.customers.get(key) {
+            return Some(AtOnce { to, item });
         }
         if let Err(text) = self.customers.deliver(key, item, incoming.is_some()) {
             log::write(Level::Error, &text);

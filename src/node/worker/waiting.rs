@@ -10,7 +10,7 @@ use super::{Requests, WorkerCustomer};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
 use crate::line::Turn;
-use crate::recipient::{AtOnce, Recipient};
+use crate::recipient::{AnyMailbox, AtOnce};
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::State;
@@ -29,7 +29,7 @@ impl WorkerCustomer {
     ///
     /// # Errors
     /// Why it failed.
-    pub(crate) fn wait(&self, timestamp: i32, me: &dyn Recipient) -> Result<()> {
+    pub(crate) fn wait(&self, timestamp: i32, me: &AnyMailbox) -> Result<()> {
         loop {
             let alone = {
                 let requests = lock(&self.requests);
@@ -71,7 +71,7 @@ impl WorkerCustomer {
         (node, native): (&NodeRef, &NativeTransport),
         mut stay: Stay<'_>,
         timestamp: i32,
-        me: &dyn Recipient,
+        me: &AnyMailbox,
     ) {
         loop {
             {
@@ -97,11 +97,11 @@ impl WorkerCustomer {
             };
             if is_end {
                 drop(stay);
-                me.handle(item);
+                me.customer.handle(item);
                 drop(turn);
                 return;
             }
-            me.handle(item);
+            me.customer.handle(item);
         }
         lock(&self.requests).waiters.receives = false;
     }
@@ -123,15 +123,15 @@ impl WorkerCustomer {
 /// The answer and the right to handle it, if this message is one to that request of that customer
 /// and its turn has come. Anything else goes into the queue of its customer.
 fn own_answer<'a>(
-    (node, me): (&NodeRef, &'a dyn Recipient),
+    (node, me): (&NodeRef, &'a AnyMailbox),
     timestamp: i32,
     incoming: NativeIncoming,
 ) -> Option<(Turn<'a, Delivery>, Delivery)> {
-    let AtOnce { recipient: to, item } = node.sort(incoming)?;
+    let AtOnce { to, item } = node.sort(incoming)?;
     if std::ptr::addr_eq(Arc::as_ptr(&to), me) && item.answers(timestamp) {
-        return me.line().offer(item.priority(), item);
+        return me.line.offer(item.priority(), item);
     }
-    to.line().push_with_room(item.priority(), item);
+    to.line.push_with_room(item.priority(), item);
     None
 }
 

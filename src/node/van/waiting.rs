@@ -1,0 +1,152 @@
+//! What the application waits for: that the job is complete, that a barrier is passed, that all
+//! have gone. May touch the van; decides nothing itself.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{TICK, Van, error_of, stopped};
+use crate::error::{NodeError, Result};
+use crate::running::RunningNode;
+use crate::settings::Settings;
+use pslite_core::cluster::Event;
+use pslite_core::wire::{SCHEDULER, id_to_rank};
+use pslite_observe::log::{self, Level};
+use pslite_transport::fork;
+
+/// How long a node that comes back after the end of a job waits for a new scheduler at the address
+/// of the old one: programs that start all nodes again do that at once.
+const NEW_SCHEDULER: Duration = Duration::from_secs(2);
+
+/// Which barrier it is in the life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// Of all nodes, at the start.
+    Start,
+    /// The application's.
+    Between,
+    /// Of all nodes, before they end.
+    End,
+}
+
+impl Van {
+    /// Registers a customer and waits until the job is complete.
+    pub(crate) fn register(&self, customer_id: i32) -> Result<()> {
+        self.event(Event::Register { customer_id });
+        self.wait_for_job(None)
+    }
+
+    /// Likewise, where the job that was at this address is over: without a connection to a new
+    /// scheduler there is none to wait for.
+    pub(crate) fn register_again(&self, customer_id: i32) -> Result<()> {
+        self.event(Event::Register { customer_id });
+        self.wait_for_job(Some(NEW_SCHEDULER))
+    }
+
+    /// `alone`: for how long the connection to the scheduler may be down.
+    fn wait_for_job(&self, alone: Option<Duration>) -> Result<()> {
+        let mut heard = self.now();
+        let mut core = self.job.lock();
+        loop {
+            match &core.failure {
+                // The old scheduler may still be there, and refuses.
+                Some(failure) if alone.is_some() => return Err(self.job_is_over(&failure.text)),
+                Some(failure) => return Err(error_of(failure)),
+                None => {}
+            }
+            if core.cluster.is_ready() {
+                let rank = u32::try_from(id_to_rank(core.cluster.me().id)).unwrap_or(0);
+                fork::note_node(self.state.settings.role as u32, rank);
+                return Ok(());
+            }
+            if self.stopping.load(Ordering::Relaxed) {
+                return Err(stopped());
+            }
+            let Some(alone) = alone else {
+                core = self.job.wait(core);
+                continue;
+            };
+            if core.links.get(&SCHEDULER).is_some_and(|up| *up) {
+                heard = self.now();
+            } else if self.now().saturating_sub(heard) > alone {
+                return Err(self.job_is_over("no scheduler answers there any more"));
+            }
+            core = self.job.wait_for(core, TICK);
+        }
+    }
+
+    fn job_is_over(&self, why: &str) -> NodeError {
+        let Settings { root_host, root_port, .. } = &self.state.settings;
+        NodeError::NotStarted(format!(
+            "the job of this process is over: it left that at {root_host}:{root_port} together \
+             with all other \
+             nodes. Keep one kvstore until the end of the script, or start a new job ({why})"
+        ))
+    }
+
+    /// Enters a barrier and waits for its release.
+    pub(crate) fn barrier(&self, customer_id: i32, group: i32, at: Meeting) -> Result<()> {
+        let (leaving, instance) = (at == Meeting::End, at != Meeting::Between);
+        if self.is_released() {
+            // Nobody waits for it any more.
+            return Ok(());
+        }
+        let ticket = {
+            let mut core = self.job.lock();
+            let ticket = core.next_ticket;
+            core.next_ticket += 1;
+            core.barriers.insert(ticket, None);
+            ticket
+        };
+        self.event(Event::EnterBarrier { ticket, customer_id, group, leaving, instance });
+        let mut core = self.job.lock();
+        loop {
+            if core.barriers.get(&ticket).is_some_and(Option::is_some) {
+                let result = core.barriers.remove(&ticket).flatten();
+                if let Some(Err(failure)) = result {
+                    return Err(error_of(&failure));
+                }
+                let is_first = !std::mem::replace(&mut core.met, true);
+                drop(core);
+                if is_first {
+                    self.trace_start();
+                }
+                return Ok(());
+            }
+            if self.is_released() {
+                core.barriers.remove(&ticket);
+                return Ok(());
+            }
+            if self.stopping.load(Ordering::Relaxed) {
+                core.barriers.remove(&ticket);
+                return Err(stopped());
+            }
+            core = self.job.wait(core);
+        }
+    }
+
+    /// Says how long the start took: until the job was complete and had met for the first time.
+    fn trace_start(&self) {
+        let took = self.now().as_secs_f64() * 1e3;
+        log::write(
+            Level::Verbose,
+            &format!("through the first barrier, {took:.1} ms after the start"),
+        );
+    }
+
+    /// For a scheduler without an application: blocks until every node has come and gone.
+    pub(crate) fn wait_for_end(&self) -> Result<()> {
+        let mut core = self.job.lock();
+        loop {
+            if let Some(failure) = &core.failure {
+                return Err(error_of(failure));
+            }
+            let all_gone = core.cluster.is_ready()
+                && !core.links.is_empty()
+                && core.links.values().all(|up| !up);
+            if all_gone || self.stopping.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            core = self.job.wait_for(core, TICK);
+        }
+    }
+}
