@@ -3,6 +3,7 @@ lab.
 
     scripts/bench lab                          every case (more than an hour)
     scripts/bench lab one two --rounds 3       some of them; --help lists the options
+    scripts/bench lab random --networks 3      three of the networks that a seed draws
     scripts/bench lab --gate                   exit code 1 if a bar does not hold
 
 A round pushes and pulls every tensor of ResNet-50 through `mx.kv`, `dist_sync`, without an
@@ -38,13 +39,13 @@ from netlab.network import CONGESTION  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
-from tensors import FLOAT, huge as huge_model, resnet50  # noqa: E402
+from tensors import FLOAT, fifth, huge as huge_model, resnet50  # noqa: E402
 
 #: Bytes of the tensors of each set (mxkv.py). The server of the large tensor of `huge` has half of
 #: the model at first, and gives away a quarter; with a larger one no placement within 20 % of the
 #: best moves less than 0.3 of the model.
 TENSORS = {name: [FLOAT * size for size in sizes()]
-           for name, sizes in (("resnet50", resnet50), ("huge", huge_model))}
+           for name, sizes in (("resnet50", resnet50), ("huge", huge_model), ("fifth", fifth))}
 SIZES = {name: sum(sizes) for name, sizes in TENSORS.items()}
 MODEL = SIZES["resnet50"]
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
@@ -60,6 +61,8 @@ LIMIT = 7200
 GOODPUT = HERE.parent / "netlab/goodput.py"
 # Of the case `slowed`: which servers, and how much processor is left to the second one.
 LOWERED, SLOWED, LEFT = 1, 2, 0.3
+# Of the case `random`: rounds before those that count.
+SOON = 14
 
 
 class Kind:
@@ -322,6 +325,31 @@ def slowed(options):
     return {"phases": phases}
 
 
+def network(seed, number):
+    """The workers' and servers' rates of one network of `random`, and whether there are copies."""
+    numbers = random.Random(f"{seed} {number}")
+    servers = [round(numbers.uniform(40, 250)) for _ in range(numbers.randint(2, 5))]
+    return [500] * numbers.randint(2, 4), servers, number % 2 == 0
+
+
+def drawn(options):
+    """Networks that nobody tuned for, each with a job of its own of ResNet-50 at a fifth: ours
+    alone, every other one with copies. It has `SOON` rounds to find its placement."""
+    phases = []
+    for number in range(options.networks):
+        workers, servers, copies = network(options.seed, number)
+        title = (f"{number}: {len(workers)} workers, {'/'.join(map(str, servers))}, "
+                 f"{'with' if copies else 'no'} copies")
+        print(f"seed {options.seed}, network {title}", file=sys.stderr, flush=True)
+        settings = {**ELASTIC, **options.set, **({} if copies else NO_COPIES)}
+        kind = Kind(OURS, TCP, settings)
+        with bench(both(workers, options), both(servers, options), options, [kind]) as job:
+            found = job.in_turn(options, "fifth", settle=SOON)
+            job.end()
+            phases.append({"title": title, **job.bounds("fifth"), **found})
+    return {"phases": phases, "seed": options.seed}
+
+
 def members(options):
     """Servers join and are emptied; ours alone, as stock cannot."""
     kind = Kind(OURS, TCP, {**ELASTIC, **options.set})
@@ -360,7 +388,7 @@ def with_cores(servers, index, seconds):
 
 
 CASES = {"wire": wire, "one": one, "two": two, "redrawn": redrawn, "equal": equal, "huge": huge,
-         "slowed": slowed, "members": members}
+         "slowed": slowed, "members": members, "random": drawn}
 
 
 def parse():
@@ -373,7 +401,8 @@ def parse():
     parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
     parser.add_argument("--phases", type=int, default=5, help="of redrawn")
     parser.add_argument("--period", type=float, default=60, help="of redrawn, in seconds")
-    parser.add_argument("--seed", type=int, default=1, help="of redrawn")
+    parser.add_argument("--seed", type=int, default=1, help="of redrawn and random")
+    parser.add_argument("--networks", type=int, default=20, help="of random; default: 20")
     parser.add_argument("--congestion", default=CONGESTION,
                         help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
@@ -387,7 +416,7 @@ def parse():
                         help="write the tables of these cases into docs/benchmarks.md")
     options = parser.parse_args()
     given = {name: getattr(options, name)
-             for name in ("rounds", "settle", "phases", "period", "seed")}
+             for name in ("rounds", "settle", "phases", "period", "seed", "networks")}
     options.words = " ".join(f"--{name} {value}" for name, value in given.items()
                              if value != parser.get_default(name))
     options.cases = options.cases or list(CASES)

@@ -16,6 +16,8 @@ ROUNDS = 3
 TWICE = 2
 # A round without planning by one with it.
 SAME = 0.01
+# A round by T* in networks that nobody tuned for: the median one, and the worst.
+USUAL, WORST = 1.15, 1.4
 # Plans after a change, and the part of the model that they move together.
 PLANS, MOVED = 5, 0.3
 TITLES = {
@@ -26,6 +28,7 @@ TITLES = {
     "huge": "4 workers at 400, servers at 200, a third of the model in one tensor",
     "slowed": "4 workers at 400, servers at 200, one then slower",
     "members": "4 workers and 2 servers at 400, then 3, 4, 3 and 2 servers",
+    "random": "networks drawn by seed {seed}: 2 to 5 servers of 40 to 250, 2 to 4 workers at 500",
 }
 
 
@@ -81,6 +84,7 @@ def bars(found):
             at_least(f"{TITLES[case]}: eta", ETA, eta(phase, OURS))
             at_least(f"{TITLES[case]}, without copies: eta", ETA, eta(phase, SINGLE))
     result += _redrawn(found.get("redrawn")) + _equal(found.get("equal"))
+    result += _random(found.get("random"))
     huge, slowed = (found.get(case, {}).get("phases", []) for case in ("huge", "slowed"))
     for phase in huge + slowed:
         if not phase["title"].startswith("nothing"):
@@ -118,6 +122,30 @@ def members_table(case):
             for change in case["changes"]]
     return report.table(["servers", "rounds until it is done", "the usual round: s",
                          "the longest: s", "median after it: s"], rows)
+
+
+def by_bound(case, bound="bounds"):
+    """The median round of each network by T*, or by another bound."""
+    return [1 / eta(phase, OURS, bound) for phase in case["phases"]]
+
+
+def _random(case):
+    if not case or not case["phases"]:
+        return []
+    found = by_bound(case)
+    bars = (("median", median(found), USUAL), ("worst", max(found), WORST))
+    return [Bar(f"drawn networks: a round by T*, {what}", f"at most {most}", value, value <= most)
+            for what, value, most in bars]
+
+
+def random_table(case):
+    rows = [[phase["title"], cell(phase["bounds"][OURS]), cell(phase["pipelined"][OURS]),
+             cell(phase["before"][OURS][0]), cell(seconds(phase, OURS)), cell(by), cell(late),
+             str(len(phase["moved"])), cell(sum(phase["moved"]))]
+            for phase, by, late in zip(case["phases"], by_bound(case),
+                                       by_bound(case, "pipelined"))]
+    return report.table(["network", "T*", "optimum", "first round: s", "usual: s", "by T*",
+                         "by the optimum", "plans", "moved, of the model"], rows)
 
 
 def _redrawn(case):
@@ -187,7 +215,8 @@ def case_text(name, case):
     """One case: what was measured, and its bars."""
     if name == "wire":
         return wire_text(case)
-    parts = [members_table(case) if name == "members" else case_table(case)]
+    tables = {"members": members_table, "random": random_table}
+    parts = [tables.get(name, case_table)(case)]
     return "\n\n".join(parts + ([bar_table({name: case})] if bars({name: case}) else []))
 
 
