@@ -59,7 +59,7 @@ pub(super) fn bind(
 /// What this node tells others that it can.
 fn abilities(settings: &Settings) -> u64 {
     if !settings.speaks_extensions() {
-        if settings.elastic && settings.dialect.is_byteps() {
+        if settings.elastic.insists() && settings.dialect.is_byteps() {
             let text = "PSLITE_ELASTIC=1 has no effect with PSLITE_WIRE: only the wire mxnet can \
                 say where keys are";
             log::write(Level::Warning, text);
@@ -68,7 +68,7 @@ fn abilities(settings: &Settings) -> u64 {
     }
     let mut all = ability::PSLITE;
     let elastic = settings.follows_pieces();
-    if settings.elastic && !elastic {
+    if settings.elastic.insists() && !elastic {
         log::write(
             Level::Warning,
             "PSLITE_ELASTIC=1 has no effect with PS_RESEND, or several nodes of a role in a \
@@ -127,7 +127,7 @@ pub(super) fn native(
     }
     let mut options = NativeOptions::new(incarnation, None);
     options.carriers = carriers;
-    options.overtaking = settings.elastic || settings.priority_van;
+    options.overtaking = settings.elastic.moves() || settings.priority_van;
     let host = listen_host(settings, hostname)?;
     match listen_native(options, host, settings.port_range) {
         Ok(native) => Ok(Some(native)),

@@ -4,11 +4,13 @@
 //! (`ps::Environment::Init`, env.h:34). No I/O, no defaults hidden elsewhere. `reader` makes values
 //! of texts, and says what is wrong with those that are none.
 
+mod elastic;
 mod reader;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::elastic::Elastic;
 use self::reader::Reader;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
@@ -125,11 +127,12 @@ pub struct Settings {
     /// `PSLITE_PROBE_AFTER`: a link to this node that is idle for so long is probed; `None`: none
     /// is.
     pub probe_after: Option<Duration>,
-    /// `PSLITE_ELASTIC`: this node follows keys that move, and servers that come and go.
-    pub elastic: bool,
+    /// `PSLITE_ELASTIC`: whether this node follows keys that move, and servers that come and go.
+    pub elastic: Elastic,
     /// `PSLITE_ELASTIC_WORKERS`: this node goes on without workers that die, and takes them back.
     pub elastic_workers: bool,
-    /// `PSLITE_REPLICAS`: copies of each piece beside the owner's. The scheduler's counts.
+    /// `PSLITE_REPLICAS`: copies of each piece beside the owner's. The scheduler's counts; see
+    /// [`Self::copies`].
     pub replicas: Option<u32>,
     /// `PSLITE_JOURNAL`: the scheduler's file, with which it can be started again.
     pub journal: Option<std::path::PathBuf>,
@@ -160,7 +163,15 @@ impl Settings {
     /// give each other pieces and copies need one.
     #[must_use]
     pub const fn follows_pieces(&self) -> bool {
-        self.elastic && self.resend.is_none() && self.speaks_extensions() && self.group_size == 1
+        let can = self.resend.is_none() && self.speaks_extensions() && self.group_size == 1;
+        self.elastic.moves() && can
+    }
+
+    /// Copies of each piece in a job whose scheduler has these settings: what `PSLITE_REPLICAS`
+    /// says, else what `PSLITE_ELASTIC` means. `None`: as the number of servers allows.
+    #[must_use]
+    pub fn copies(&self) -> Option<u32> {
+        self.replicas.or_else(|| self.elastic.replicas())
     }
 
     /// True if what stock does not know can be said to peers.
@@ -254,7 +265,7 @@ impl Settings {
             planning: env.flag("PSLITE_PLANNING", true)?,
             share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
-            elastic: env.flag("PSLITE_ELASTIC", false)?,
+            elastic: env.elastic()?,
             elastic_workers: env.flag("PSLITE_ELASTIC_WORKERS", false)?,
             replicas: env.replicas()?,
             journal: env.text("PSLITE_JOURNAL").map(Into::into),

@@ -74,6 +74,22 @@ fn keys_do_not_move_over_resent_messages() {
     };
     assert!(follows(&[("PSLITE_ELASTIC", "1")]) && !follows(&[]));
     assert!(!follows(&[("PSLITE_ELASTIC", "1"), ("PS_RESEND", "1")]));
+    assert!(follows(&[("PSLITE_ELASTIC", "moves")]) && !follows(&[("PSLITE_ELASTIC", "0")]));
+    assert!(!follows(&[("PSLITE_ELASTIC", "moves"), ("PS_RESEND", "1")]));
+    assert!(!follows(&[("PSLITE_ELASTIC", "moves"), ("PSLITE_LEVEL", "stock")]));
+    assert!(!follows(&[("PSLITE_ELASTIC", "moves"), ("PSLITE_WIRE", "byteps")]));
+}
+
+#[test]
+fn copies_are_kept_if_asked_for() {
+    let copies = |extra: &[(&str, &str)]| {
+        Settings::read(&lookup(extra), &Asked::default()).unwrap().copies()
+    };
+    let moves = ("PSLITE_ELASTIC", "moves");
+    assert_eq!(copies(&[("PSLITE_ELASTIC", "1")]), None);
+    assert_eq!(copies(&[("PSLITE_ELASTIC", "1"), ("PSLITE_REPLICAS", "0")]), Some(0));
+    assert_eq!(copies(&[moves]), Some(0));
+    assert_eq!(copies(&[moves, ("PSLITE_REPLICAS", "1")]), Some(1));
 }
 
 #[test]

@@ -427,7 +427,7 @@ impl Cluster {
         let reasons: Vec<String> =
             died.iter().filter_map(|id| self.lost.get(id)).map(|(_, text)| text.clone()).collect();
         let kept = match self.elastic.policy.replicas {
-            0 => ", since no copies were kept (PSLITE_REPLICAS=0)",
+            0 => ", since no copies were kept (PSLITE_ELASTIC, PSLITE_REPLICAS)",
             _ => "",
         };
         let text = format!("{}; {lost}{kept}", reasons.join("; "));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Asked, Lookup};
+use super::{Asked, Elastic, Lookup};
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
 use pslite_core::wire::byteps::HOSTNAME_BYTES;
@@ -269,6 +269,20 @@ impl Reader<'_> {
 
     pub(super) fn native_store(&self) -> Result<bool> {
         Ok(self.word("PSLITE_STORE", &[("native", true), ("mxnet", false)])?.unwrap_or(true))
+    }
+
+    /// A flag, as it was before there was a third answer.
+    pub(super) fn elastic(&self) -> Result<Elastic> {
+        const NAME: &str = "PSLITE_ELASTIC";
+        match self.text(NAME) {
+            Some(text) if text == "moves" => Ok(Elastic::Moves),
+            Some(text) => match text.parse::<i32>() {
+                Ok(0) => Ok(Elastic::Off),
+                Ok(_) => Ok(Elastic::Copies),
+                Err(_) => Err(wrong(NAME, &text, "1, moves or 0")),
+            },
+            None => Ok(Elastic::default()),
+        }
     }
 
     pub(super) fn replicas(&self) -> Result<Option<u32>> {

@@ -71,7 +71,7 @@ pub(super) fn cluster_config(
         stall_report: settings.stall_report,
         recovery_wait: settings.recovery_wait,
         standing_scheduler,
-        replicas: settings.replicas,
+        replicas: settings.copies(),
         planned: true,
         scheduler_wait: settings.scheduler_wait,
         group_size: settings.group_size,

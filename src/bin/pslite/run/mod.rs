@@ -124,15 +124,17 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     ended
 }
 
-/// A server of an elastic job has a replica, unless that is switched off, and its workers may go on
-/// without each other (docs/elastic.md).
+/// A server of a job with copies has a replica, and workers of an elastic job may go on without
+/// each other (docs/elastic.md).
 fn part_of(process: &plan::Process, servers: usize) -> job::Part {
     let is = |name: &str, wanted: &str| {
         let own = process.variables.get(std::ffi::OsStr::new(name)).cloned();
         own.or_else(|| std::env::var_os(name)).is_some_and(|value| value == wanted)
     };
-    let elastic = is("PSLITE_ELASTIC", "1") && !is("PSLITE_LEVEL", "stock");
-    let replicated = servers > 1 && elastic && !is("PSLITE_REPLICAS", "0");
+    let copies = is("PSLITE_ELASTIC", "1");
+    let elastic = (copies || is("PSLITE_ELASTIC", "moves")) && !is("PSLITE_LEVEL", "stock");
+    let kept = if copies { !is("PSLITE_REPLICAS", "0") } else { is("PSLITE_REPLICAS", "1") };
+    let replicated = servers > 1 && elastic && kept;
     match process.role {
         Role::Worker if elastic && is("PSLITE_ELASTIC_WORKERS", "1") => {
             job::Part::ReplaceableWorker
