@@ -6,7 +6,7 @@ time, of their inverses.
 
 from statistics import median
 
-from cluster import APART, RAW, SHM, STOCK, TCP, ZMQ
+from cluster import APART, MOVING, RAW, SHM, STOCK, TCP, ZMQ
 from parts import PLAIN, SGD
 
 # A ratio below that is slower, however wide the interval is.
@@ -91,6 +91,9 @@ BARS = (
     Ratio(f"`mx.kv`, {RESNET}, SGD, shm by stock", ("mx", RESNET, SGD), SHM, STOCK, 3),
     Ratio(f"`mx.kv`, {KEYS}, shm by stock", ("mx", KEYS, PLAIN), SHM, STOCK, 2.5),
     Ratio(f"`mx.kv`, {KEYS}, SGD, shm by stock", ("mx", KEYS, SGD), SHM, STOCK, 4),
+    *(Ratio(f"`mx.kv`, {what}, {kind}, keys that may move by static", ("moves", what, PLAIN),
+            MOVING[kind], kind, least)
+      for what, least in ((RESNET, 0.98), (KEYS, 0.95)) for kind in MOVING),
     Time("round trip of a 4 KB push, tcp by raw TCP", TRIP, TCP, RAW, 1.6),
     Time("the same by raw TCP with a core for each side", TRIP, TCP, APART, 1.6),
     Time("round trip of a 4 KB push, shm by raw TCP", TRIP, SHM, RAW, 1),

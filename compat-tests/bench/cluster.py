@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from harness import FOREIGN, LIBRARY, free_port  # noqa: E402
 
 STOCK, ZMQ, TCP, SHM, RAW, APART = "stock", "zmq", "tcp", "shm", "raw", "raw apart"
+# The label of a cluster of that kind whose keys may move.
+MOVING = {TCP: "tcp moves", SHM: "shm moves"}
 KINDS = (STOCK, ZMQ, TCP, SHM)
 # Seconds for the processes to end by themselves after the last command.
 ENDING = 60
@@ -38,10 +40,13 @@ class Failed(Exception):
 class Cluster:
     """Processes that all run `command`, or what `others` has for their role; they must end by
     themselves after a time of their own choice. place: the hosts of a lab (netlab.cluster.Place);
-    settings: more environment for each of them."""
+    settings: more environment for each of them; label: what its rates are called, if not by the
+    kind."""
 
-    def __init__(self, command, workers, servers, kind, others=None, place=None, settings=None):
+    def __init__(self, command, workers, servers, kind, others=None, place=None, settings=None,
+                 label=None):
         self.kind = kind
+        self.label = label or kind
         self._folder = tempfile.TemporaryDirectory(prefix="pslite-bench-")
         self._processes = []
         self._workers = []
@@ -179,5 +184,5 @@ def memory(pid):
     raise Failed(f"process {pid} is gone")
 
 
-__all__ = ["APART", "Cluster", "Failed", "KINDS", "LIBRARY", "RAW", "SHM", "STOCK", "TCP", "ZMQ",
-           "memory"]
+__all__ = ["APART", "Cluster", "Failed", "KINDS", "LIBRARY", "MOVING", "RAW", "SHM", "STOCK",
+           "TCP", "ZMQ", "memory"]

@@ -1,4 +1,5 @@
-"""Jobs with very many small keys: what an elastic one takes beside a static one, in turn.
+"""Jobs with very many small keys: what those whose keys may move, without copies and with them,
+take beside a static one, in turn.
 
     scripts/bench keys                    100,000 keys of 10 floats, 2 workers, 2 and 8 servers
     scripts/bench keys --keys 5000 --stock    fewer, with stock beside
@@ -43,6 +44,7 @@ NATIVES = {"scheduler": NATIVE, "server": NATIVE, "worker": OURS}
 MODES = {
     "stock": {"library": STOCK},
     "static": {"library": NATIVES, "env": {"PSLITE_ELASTIC": "0"}},
+    "moves": {"library": NATIVES, "env": {"PSLITE_ELASTIC": "moves"}},
     "elastic": {"library": NATIVES, "env": {"PSLITE_ELASTIC": "1"}},
 }
 # At most: times the static job's seconds, the part of a core, bytes a key beside the values.
@@ -162,11 +164,12 @@ def table(taken, options):
                     for role in ("scheduler", "server", "worker")]
         rows.append(f"| {WORKERS}x{servers} | {mode} | " + " | ".join(numbers) + " |")
     for servers in options.servers:
-        static, elastic = taken[servers, "static"], taken[servers, "elastic"]
-        ratios = [f"{middle(elastic, what) / middle(static, what):.2f}"
-                  for what in ("init", "round", "end")]
-        rows.append(f"| {WORKERS}x{servers} | elastic / static | " + " | ".join(ratios)
-                    + " | | | | |")
+        static = taken[servers, "static"]
+        for mode in ("moves", "elastic"):
+            ratios = [f"{middle(taken[servers, mode], what) / middle(static, what):.2f}"
+                      for what in ("init", "round", "end")]
+            rows.append(f"| {WORKERS}x{servers} | {mode} / static | " + " | ".join(ratios)
+                        + " | | | | |")
     return "\n".join(rows)
 
 

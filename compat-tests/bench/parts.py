@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean
 
-from cluster import APART, KINDS, RAW, SHM, STOCK, TCP, ZMQ, Cluster, Failed, memory
+from cluster import APART, KINDS, MOVING, RAW, SHM, STOCK, TCP, ZMQ, Cluster, Failed, memory
 from harness import PROGRAM, PYTHON, ROOT
 
 HERE = Path(__file__).resolve().parent
@@ -67,7 +67,7 @@ def in_turn(series, point, command, clusters, rounds, combine):
         first = round_ % len(clusters)
         for one in clusters[first:] + clusters[:first]:
             rates = [answer["ops_per_s"] for answer in one.ask(command)]
-            series.add(point, one.kind, combine(rates))
+            series.add(point, one.label, combine(rates))
 
 
 def chosen(options, kinds):
@@ -120,21 +120,45 @@ def native(series, options):
 def mx(series, options):
     """Steps of training as MXNet's kvstore sees them, without and with an optimizer on the
     servers."""
-    command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(MX_LIMIT)]
+    command = training()
     with ExitStack() as stack:
         clusters = [stack.enter_context(Cluster(command, 2, 2, kind))
                     for kind in chosen(options, KINDS)]
-        for optimizer in (PLAIN, SGD):
-            if optimizer == SGD:
-                for one in clusters:
-                    one.ask("sgd")
-            for name, title, steps in WORKLOADS:
-                for one in clusters:
-                    one.ask(f"{name} 1")  # warm-up: makes the connections and the buffers
-                in_turn(series, ("mx", title, optimizer), f"{name} {steps}", clusters,
-                        options.rounds, mean)  # every worker makes the same steps
-        for one in clusters:
-            one.end()
+        train(series, "mx", clusters, options)
+
+
+def moves(series, options):
+    """The same steps where keys may move, beside static jobs: what that costs where nothing is
+    gained by it."""
+    if options.stock_only:
+        return
+    command = training()
+    with ExitStack() as stack:
+        clusters = [stack.enter_context(Cluster(command, 2, 2, kind, label=label,
+                                                settings={"PSLITE_ELASTIC": value}))
+                    for kind in chosen(options, MOVING)
+                    for value, label in (("0", kind), ("moves", MOVING[kind]))]
+        train(series, "moves", clusters, options)
+
+
+def training():
+    """The command of a worker that trains."""
+    return [PYTHON, "-u", str(HERE / "mxkv.py"), str(MX_LIMIT)]
+
+
+def train(series, part, clusters, options):
+    """Steps on all clusters in turn, and their end."""
+    for optimizer in (PLAIN, SGD):
+        if optimizer == SGD:
+            for one in clusters:
+                one.ask("sgd")
+        for name, title, steps in WORKLOADS:
+            for one in clusters:
+                one.ask(f"{name} 1")  # warm-up: makes the connections and the buffers
+            in_turn(series, (part, title, optimizer), f"{name} {steps}", clusters,
+                    options.rounds, mean)  # every worker makes the same steps
+    for one in clusters:
+        one.end()
 
 
 def held(optimizer):
@@ -162,7 +186,7 @@ def server_memory(series, options):
             one.end()
 
 
-PARTS = {"kv": kv, "mx": mx, "native": native, "memory": server_memory}
+PARTS = {"kv": kv, "mx": mx, "moves": moves, "native": native, "memory": server_memory}
 # Parts that give the same number each time.
 ONCE = ("memory",)
 
