@@ -448,7 +448,7 @@ pub(super) const TRUSTED_CONFIDENCE: f64 = 0.7;
 /// wait behind what workers push. From: ours.
 pub(super) const TELLING_WINDOWS: u32 = 8;
 
-// What processors can do (`links/work`)
+// What processors can do (`links/cpu_share`)
 
 /// Between two looks, at least. From: ours.
 pub(super) const WORK_LOOK: Duration = Duration::from_secs(1);

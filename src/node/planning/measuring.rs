@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pslite_core::kv::rounds::Round;
-use pslite_core::placement::links::{Ran, Receiver, Sample, Sender, Sent, Totals, Work};
+use pslite_core::placement::links::{CpuShare, Ran, Receiver, Sample, Sender, Sent, Totals};
 use pslite_core::placement::measured::Measured;
 use pslite_core::placement::stragglers::{Profile, ServerTime};
 use pslite_core::wire::{NodeId, is_worker};
@@ -25,7 +25,7 @@ const BUSY_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Measuring {
     receiver: Receiver,
     sender: Sender,
-    work: Work,
+    cpu_share: CpuShare,
     /// Whether this node is a worker.
     worker: bool,
     /// Bytes that came from other hosts; and those of them that went between a worker and a server.
@@ -48,7 +48,7 @@ impl Measuring {
         Self {
             receiver: Receiver::new(node),
             sender: Sender::new(node, now),
-            work: Work::default(),
+            cpu_share: CpuShare::default(),
             worker: is_worker(node),
             came: 0,
             exchanged: 0,
@@ -112,10 +112,10 @@ impl Measuring {
         now: Duration,
         threads: impl FnOnce() -> BTreeMap<u32, Ran>,
     ) {
-        if self.work.wants_look(now) {
+        if self.cpu_share.wants_look(now) {
             let (received, sent) = (self.came, self.sender.total());
             let exchanged = self.exchanged.saturating_add(self.sender.exchanged());
-            self.work.look(now, Totals { threads: threads(), received, sent, exchanged });
+            self.cpu_share.look(now, Totals { threads: threads(), received, sent, exchanged });
         }
     }
 
@@ -158,7 +158,7 @@ impl Measuring {
         let mut links = self.receiver.report(now);
         if let Some(report) = &mut links {
             report.up = self.sender.up(self.inflow(now));
-            report.pace = self.work.pace();
+            report.pace = self.cpu_share.pace();
         }
         let mut measured = Measured { links, ..Measured::default() };
         for round in rounds {

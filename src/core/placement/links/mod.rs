@@ -1,32 +1,31 @@
 //! How fast the links of a job are, from the traffic itself (docs/algorithms.md 2.2).
 //!
-//! [`Receiver`] runs on each node and is told what came in: whoever receives knows with one clock,
-//! its own, how long that took. [`Sender`] is told what went out, to all peers together, [`Work`]
-//! what that took of the processor. [`Network`] runs on the scheduler and puts the reports of all
-//! nodes together. Time is given as an argument, counted from wherever the node likes; no clock of
-//! another host is used.
+//! On each node, [`Receiver`] measures what came in (the receiver's own clock is enough for that),
+//! [`Sender`] what went out to all peers together, and [`CpuShare`] the processor time that this
+//! took. On the scheduler, [`Network`] combines the reports of all nodes. Time is an argument and
+//! may count from any start; no two hosts' clocks are compared.
 //!
-//! Pure; must not do I/O. Numbers in reports come from the wire: what is no rate is left out.
+//! Pure; must not do I/O. Reports come over the wire: values that cannot be rates are left out.
 
 mod cover;
-mod known;
+mod cpu_share;
 mod link;
 mod network;
+mod rate_step;
 mod rates;
 mod receiver;
 mod recent;
-mod risen;
+mod recent_best;
 mod sender;
 mod slots;
-mod work;
 
 #[cfg(test)]
 mod tests;
 
+pub use cpu_share::{CpuShare, Ran, Totals};
 pub use network::{Card, Network};
 pub use receiver::Receiver;
 pub use sender::{Sender, Sent};
-pub use work::{Ran, Totals, Work};
 
 use std::time::Duration;
 

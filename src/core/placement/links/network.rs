@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::known::Known;
-use super::risen::Risen;
+use super::rate_step::RateStep;
+use super::recent_best::RecentBest;
 use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, Report};
 use crate::placement::cost::PairCap;
 use crate::placement::tuning::{
@@ -16,7 +16,7 @@ use crate::wire::{NodeId, is_worker};
 /// One link as reported.
 #[derive(Clone, Debug)]
 struct Link {
-    rate: Known,
+    rate: RecentBest,
     recent: f64,
     /// When the oldest of the samples was taken on which the newest report rests.
     oldest: Duration,
@@ -40,11 +40,11 @@ pub struct Network {
     links: BTreeMap<(NodeId, NodeId), Link>,
     /// For each receiver its senders.
     into: BTreeMap<NodeId, BTreeSet<NodeId>>,
-    downs: BTreeMap<NodeId, Known>,
+    downs: BTreeMap<NodeId, RecentBest>,
     /// What nodes can send, as they saw it themselves.
-    own_ups: BTreeMap<NodeId, Known>,
+    own_ups: BTreeMap<NodeId, RecentBest>,
     /// When cards became faster, to receive and to send.
-    risen: BTreeMap<NodeId, [Option<Risen>; 2]>,
+    rate_steps: BTreeMap<NodeId, [Option<RateStep>; 2]>,
     /// What servers that are short of processor time can do, whatever their cards can.
     paces: BTreeMap<NodeId, Pace>,
     /// For each sender the most that receivers saw together, by second of this clock.
@@ -54,7 +54,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// How long a rate counts that was reported once (`links/known`).
+    /// How long a rate counts that was reported once (`links/recent_best`).
     pub const fn remember_for(&mut self, span: Duration) {
         self.span = span;
     }
@@ -69,10 +69,10 @@ impl Network {
             {
                 known
                     .entry(report.node)
-                    .or_insert_with(|| Known::new(now, rate))
+                    .or_insert_with(|| RecentBest::new(now, rate))
                     .report(now, rate, self.span);
-                let risen = &mut self.risen.entry(report.node).or_default()[direction];
-                risen.get_or_insert(Risen::new(rate.rate)).report(now, rate.rate);
+                let step = &mut self.rate_steps.entry(report.node).or_default()[direction];
+                step.get_or_insert(RateStep::new(rate.rate)).report(now, rate.rate);
             }
         }
         self.note_pace(report);
@@ -83,7 +83,7 @@ impl Network {
             if self.links.len() < MOST_LINKS || self.links.contains_key(&place) {
                 let oldest = now.saturating_sub(link.oldest);
                 let known = self.links.entry(place).or_insert_with(|| Link {
-                    rate: Known::new(now, link.estimate),
+                    rate: RecentBest::new(now, link.estimate),
                     recent,
                     oldest,
                 });
@@ -146,7 +146,7 @@ impl Network {
         self.into.values_mut().for_each(|senders| _ = senders.remove(&node));
         self.downs.remove(&node);
         self.own_ups.remove(&node);
-        self.risen.remove(&node);
+        self.rate_steps.remove(&node);
         self.paces.remove(&node);
         self.ups.remove(&node);
     }
@@ -266,8 +266,8 @@ impl Network {
 
     /// When the card of a node last became faster, in either direction; zero: never.
     fn risen_at(&self, node: NodeId) -> Duration {
-        let directions = self.risen.get(&node).into_iter().flatten().flatten();
-        directions.map(Risen::at).max().unwrap_or_default()
+        let directions = self.rate_steps.get(&node).into_iter().flatten().flatten();
+        directions.map(RateStep::at).max().unwrap_or_default()
     }
 
     /// A link, if all that is known of it is as new as what is known of the cards at its ends.

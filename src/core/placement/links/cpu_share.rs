@@ -1,11 +1,12 @@
-//! What a node's processor lets it receive and send, where it gets less of one than it needs: it
-//! shares a host with others, or may use a part of a processor only (cgroups). Its card does not
-//! show it. Who is stopped and let go finds what came meanwhile in buffers, and reads it faster
-//! than any card; and when a server's pieces are taken away since it is slow, its processor
-//! suffices, and it looks as fast as ever. The kernel knows better: for how long a thread ran, and
-//! for how long it could have run and had to wait. From that follows which part of a processor is
-//! left, and with what each byte takes, how many bytes a second that makes. (PSLD's third cause,
-//! computation interference; docs/algorithms.md 4.3.) Pure; what the kernel says is an argument.
+//! What a node can receive and send when it is short of processor time: it shares its host, or may
+//! use only part of a processor (cgroups).
+//!
+//! Rates of links do not show this. A process that was stopped finds data in its buffers and reads
+//! them faster than any card. And a slow server that has lost its pieces has processor time enough,
+//! so it looks fast again. The kernel knows better: how long a thread ran, and how long it was
+//! ready but had to wait. That gives the share of a processor that the node has. Divided by the
+//! processor time per byte, it gives bytes per second. (PSLD's third cause, computation
+//! interference; docs/algorithms.md 4.3.) Pure; the kernel's numbers are arguments.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub struct Totals {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub struct Work {
+pub struct CpuShare {
     looked: Duration,
     before: Totals,
     /// Of the last looks with traffic: whether the node was starved.
@@ -54,7 +55,7 @@ pub struct Work {
     ran: f64,
 }
 
-impl Work {
+impl CpuShare {
     /// Whether it is time to look again.
     #[must_use]
     pub fn wants_look(&self, now: Duration) -> bool {
@@ -138,7 +139,7 @@ mod tests {
     /// A node whose threads are looked at each second.
     #[derive(Default)]
     struct Node {
-        work: Work,
+        cpu_share: CpuShare,
         second: u64,
         totals: Totals,
         /// What comes and goes is no worker's.
@@ -163,10 +164,10 @@ mod tests {
                 self.totals.exchanged = self.totals.received + self.totals.sent;
             }
             let now = Duration::from_secs(self.second);
-            assert!(self.work.wants_look(now));
-            self.work.look(now, self.totals.clone());
-            assert!(!self.work.wants_look(now));
-            self.work.pace()
+            assert!(self.cpu_share.wants_look(now));
+            self.cpu_share.look(now, self.totals.clone());
+            assert!(!self.cpu_share.wants_look(now));
+            self.cpu_share.pace()
         }
     }
 
@@ -186,7 +187,7 @@ mod tests {
         for _ in 0..4 {
             node.second(0.02, 0.98, MB, MB);
         }
-        near(node.work.pace(), 1e6, 1e6);
+        near(node.cpu_share.pace(), 1e6, 1e6);
     }
 
     #[test]
@@ -214,7 +215,7 @@ mod tests {
                 node.second(0.002 + 0.018 * part, 0.0, carried, carried);
             }
         }
-        near(node.work.pace(), 0.9e6, 0.9e6);
+        near(node.cpu_share.pace(), 0.9e6, 0.9e6);
     }
 
     /// Pieces move in a rest, in which others use what is left of the processor.
@@ -253,6 +254,6 @@ mod tests {
     fn who_only_receives_is_not_said_to_send_nothing() {
         let mut node = Node::default();
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, 0));
-        assert_eq!(node.work.pace(), None);
+        assert_eq!(node.cpu_share.pace(), None);
     }
 }

@@ -1,20 +1,19 @@
-//! When a card was last known to have become faster. What a link carried before that says nothing
-//! of what it can carry now: it had its part of the slow card. Pure; its numbers were checked
-//! before.
+//! When a card last became faster. Rates of its links from before that say nothing of what they can
+//! carry now: the links shared the slow card. Pure; the caller has checked the numbers.
 
 use crate::placement::tuning::SURPASSED;
 use std::time::Duration;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Risen {
-    /// The least that was reported since then: it may rise in several steps.
+pub(super) struct RateStep {
+    /// The lowest rate reported since then: a card may become faster in several steps.
     least: f64,
     at: Duration,
 }
 
-impl Risen {
-    /// The first report. Nothing is known from before, so nothing has risen.
+impl RateStep {
+    /// The first report. With nothing to compare it with, it is no step.
     pub(super) const fn new(rate: f64) -> Self {
         Self { least: rate, at: Duration::ZERO }
     }
@@ -27,7 +26,7 @@ impl Risen {
         self.least = self.least.min(rate);
     }
 
-    /// When it last rose; zero: never.
+    /// When the rate last rose; zero: never.
     pub(super) const fn at(&self) -> Duration {
         self.at
     }
@@ -39,10 +38,10 @@ mod tests {
 
     /// The second at which it last rose, after each of these reports, one each second.
     fn played(rates: &[f64]) -> Vec<u64> {
-        let mut risen = Risen::new(rates[0]);
+        let mut step = RateStep::new(rates[0]);
         let reports = rates.iter().zip(0..).map(|(rate, second)| {
-            risen.report(Duration::from_secs(second), *rate);
-            risen.at().as_secs()
+            step.report(Duration::from_secs(second), *rate);
+            step.at().as_secs()
         });
         reports.collect()
     }

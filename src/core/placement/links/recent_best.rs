@@ -1,7 +1,7 @@
-//! A rate as it was last reported, and the best that was reported of it lately (a part of a round:
-//! `planner/decide`). What a card or a link was able to do a moment ago it still is: at the end of
-//! a round, when servers answer with all they can send, confirmations wait on the way out, and what
-//! comes in is less than could come. Pure; its numbers were checked before.
+//! A rate: the newest report and the best recent one (within a part of a round: `planner/decide`).
+//! A card or link can still do what it did a moment ago. Reports drop at the end of a round:
+//! servers send at full rate, TCP's confirmations wait behind that, and so less comes in than
+//! could. Pure; the caller has checked the numbers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::placement::tuning::KNOWN_TOGETHER;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct RecentBest {
     newest: Estimate,
     at: Duration,
     /// Rates in descending order, each newer than the one before it; the last one is the newest.
     best: VecDeque<(Duration, f64)>,
 }
 
-impl Known {
+impl RecentBest {
     /// The first report.
     pub(super) fn new(now: Duration, newest: Estimate) -> Self {
         Self { newest, at: now, best: [(now, newest.rate)].into() }
@@ -69,12 +69,12 @@ mod tests {
 
     /// What counts after each of these reports, one each second.
     fn played(rates: &[f64], span: f64) -> Vec<f64> {
-        let mut known = Known::new(Duration::ZERO, estimate(rates[0]));
-        let mut found = vec![known.estimate(Duration::ZERO).rate];
+        let mut recent = RecentBest::new(Duration::ZERO, estimate(rates[0]));
+        let mut found = vec![recent.estimate(Duration::ZERO).rate];
         for (second, rate) in rates.iter().enumerate().skip(1) {
             let now = Duration::from_secs(second as u64);
-            known.report(now, estimate(*rate), at(span));
-            found.push(known.estimate(now).rate);
+            recent.report(now, estimate(*rate), at(span));
+            found.push(recent.estimate(now).rate);
         }
         found
     }
@@ -92,14 +92,14 @@ mod tests {
 
     #[test]
     fn it_is_trusted_as_the_newest_one_and_few_are_kept() {
-        let mut known = Known::new(Duration::ZERO, estimate(1e6));
+        let mut recent = RecentBest::new(Duration::ZERO, estimate(1e6));
         for step in 1..1000_u32 {
-            known.report(at(f64::from(step) * 0.1), estimate(1e6 - f64::from(step)), at(10.0));
+            recent.report(at(f64::from(step) * 0.1), estimate(1e6 - f64::from(step)), at(10.0));
         }
-        assert!(known.best.len() <= 22, "{}", known.best.len());
-        let now = known.estimate(known.at());
+        assert!(recent.best.len() <= 22, "{}", recent.best.len());
+        let now = recent.estimate(recent.at());
         assert!((now.lower / now.rate - 0.9).abs() < 1e-9 && now.confidence == 1.0);
         assert!(now.rate > 1e6 - 1000.0, "that of ten seconds ago: {}", now.rate);
-        assert!(known.estimate(known.at() + at(60.0)).lower < now.lower);
+        assert!(recent.estimate(recent.at() + at(60.0)).lower < now.lower);
     }
 }
