@@ -35,21 +35,21 @@ const NODE: [(&str, &[&str]); 23] = [
     ("naming", &["error", "settings"]),
     ("journal", &["error"]),
     ("operator", &["address", "error"]),
-    ("line", &["sync"]),
+    ("work_queue", &["sync"]),
     ("landing", &["sync"]),
     ("delivery", &["error"]),
     // `landing`: the memory is asked for while a message comes in, before it is an item.
-    ("recipient", &["delivery", "landing", "line"]),
+    ("recipient", &["delivery", "landing", "work_queue"]),
     // `recipient`: a thread that waits receives in the van's place, and needs to know for whom.
     ("running", &["error", "recipient", "settings", "sync"]),
     ("customers", &["delivery", "error", "recipient", "sync"]),
     ("sink", &["customers", "landing"]),
     ("planning", &["running", "sync", "threads"]),
-    ("base", &["delivery", "error", "line", "running"]),
+    ("base", &["delivery", "error", "work_queue", "running"]),
     (
         "worker",
         // `recipient`: what a waiting thread receives may be for another customer.
-        &["base", "delivery", "error", "landing", "line", "recipient", "running", "sync"],
+        &["base", "delivery", "error", "landing", "work_queue", "recipient", "running", "sync"],
     ),
     ("server", &["base", "delivery", "error", "running", "sync"]),
     (
@@ -60,7 +60,7 @@ const NODE: [(&str, &[&str]); 23] = [
             "delivery",
             "error",
             "landing",
-            "line",
+            "work_queue",
             "recipient",
             "running",
             "server",

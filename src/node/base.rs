@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::delivery::Delivery;
 use crate::error::Result;
-use crate::line::Line;
 use crate::running::{NodeRef, NodeSlot, running};
+use crate::work_queue::WorkQueue;
 use pslite_core::values::KvPairs;
 use pslite_core::wire::{DataType, Frames, Message, Meta};
 
@@ -18,13 +18,13 @@ pub(crate) struct Base {
     pub(crate) app_id: i32,
     pub(crate) customer_id: i32,
     pub(crate) handler: Handler,
-    pub(crate) line: Arc<Line<Delivery>>,
+    pub(crate) queue: Arc<WorkQueue<Delivery>>,
     node: NodeSlot,
 }
 
 impl Base {
     pub(crate) fn new((app_id, customer_id): (i32, i32), handler: Handler, node: NodeSlot) -> Self {
-        Self { app_id, customer_id, handler, line: Arc::new(Line::new()), node }
+        Self { app_id, customer_id, handler, queue: Arc::new(WorkQueue::new()), node }
     }
 
     /// The node, if it runs.

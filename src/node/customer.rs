@@ -23,7 +23,7 @@ use crate::error::{NodeError, Result};
 use crate::landing::PullSink;
 use crate::recipient::{AnyMailbox, Mailbox};
 use crate::running::NodeSlot;
-use crate::server::{KeyState, ServerCustomer, Shell};
+use crate::server::{KeyState, ServerCustomer, StoreServer};
 use crate::worker::WorkerCustomer;
 pub use crate::worker::{Done, Request, Values};
 use pslite_core::values::KvPairs;
@@ -63,7 +63,7 @@ impl Customer {
         let worker = WorkerCustomer::new(Arc::clone(&base));
         let server = ServerCustomer::new(Arc::clone(&base));
         let mailbox = Arc::new(Mailbox {
-            line: Arc::clone(&base.line),
+            queue: Arc::clone(&base.queue),
             landings: Arc::clone(worker.landings()),
             customer: Shared { base, worker, server },
         });
@@ -93,13 +93,13 @@ impl Drop for Customer {
         }
         let shared = self.handle.shared();
         self.registry.remove((shared.base.app_id, shared.base.customer_id));
-        shared.base.line.close();
+        shared.base.queue.close();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
         }
-        shared.base.line.wait_until_idle();
+        shared.base.queue.wait_until_idle();
         shared.worker.close();
     }
 }
@@ -248,12 +248,12 @@ impl CustomerHandle {
     /// From now on the library's own store serves the requests; the customer's handler gets the
     /// commands, and the requests too if an optimizer comes that the store does not know.
     pub fn attach_store(&self) {
-        self.shared().server.attach_shell(Shell::with_application());
+        self.shared().server.attach_store_server(StoreServer::with_application());
     }
 
     /// As [`Self::attach_store`], with nobody behind the store.
-    pub(crate) fn attach_shell(&self, shell: Shell) {
-        self.shared().server.attach_shell(shell);
+    pub(crate) fn attach_store_server(&self, store: StoreServer) {
+        self.shared().server.attach_store_server(store);
     }
 
     /// Answers a push or pull (kv_app.h:507); data go along only if there are keys. An error in

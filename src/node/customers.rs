@@ -36,9 +36,9 @@ impl Customers {
     ) -> std::result::Result<(), String> {
         if let Some(mailbox) = self.get(key) {
             if wait {
-                mailbox.line.push_with_room(item.priority(), item);
+                mailbox.queue.push_with_room(item.priority(), item);
             } else {
-                mailbox.line.push(item.priority(), item);
+                mailbox.queue.push(item.priority(), item);
             }
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Customers {
         let mut parked = lock(&self.parked);
         // The customer may have come between the two looks; it empties `parked` under this lock.
         if let Some(mailbox) = self.get(key) {
-            mailbox.line.push(item.priority(), item);
+            mailbox.queue.push(item.priority(), item);
             return Ok(());
         }
         if parked.len() >= PARKED_MAX {
@@ -63,10 +63,10 @@ impl Customers {
         Ok(())
     }
 
-    /// Whether the receiving thread waits for room in the queues (`Line::set_bounded`).
+    /// Whether the receiving thread waits for room in the queues (`WorkQueue::set_bounded`).
     pub(crate) fn set_bounded(&self, bounded: bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.values().for_each(|mailbox| mailbox.line.set_bounded(bounded));
+        map.values().for_each(|mailbox| mailbox.queue.set_bounded(bounded));
     }
 
     /// The rounds of workers that are over since the last call.
@@ -92,7 +92,7 @@ impl Customers {
     /// How many messages wait, for customers that exist and for those that do not yet.
     pub(crate) fn queued(&self) -> usize {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let waiting: usize = map.values().map(|mailbox| mailbox.line.len()).sum();
+        let waiting: usize = map.values().map(|mailbox| mailbox.queue.len()).sum();
         drop(map);
         waiting + lock(&self.parked).len()
     }
@@ -101,7 +101,7 @@ impl Customers {
     pub(crate) fn retry_waiting(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in map.values().filter(|mailbox| mailbox.customer.wants_retry()) {
-            mailbox.line.push(i32::MAX, Delivery::Retry);
+            mailbox.queue.push(i32::MAX, Delivery::Retry);
         }
     }
 
@@ -109,7 +109,7 @@ impl Customers {
     pub(crate) fn tick_gates(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in map.values().filter(|mailbox| mailbox.customer.wants_gate_tick()) {
-            mailbox.line.push(i32::MAX, Delivery::GateTick);
+            mailbox.queue.push(i32::MAX, Delivery::GateTick);
         }
     }
 
@@ -126,7 +126,7 @@ impl Customers {
     pub(crate) fn broadcast(&self, item: &Delivery) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in map.values() {
-            mailbox.line.push(item.priority(), item.clone());
+            mailbox.queue.push(item.priority(), item.clone());
         }
     }
 
@@ -149,7 +149,7 @@ impl Customers {
         let waiting = std::mem::take(&mut *parked);
         for (to, item) in waiting {
             if to == key {
-                mailbox.line.push(item.priority(), item);
+                mailbox.queue.push(item.priority(), item);
             } else {
                 parked.push((to, item));
             }

@@ -1,4 +1,4 @@
-//! What reaches a customer, and where it goes in its queue. Names messages and words only.
+//! The items that a customer handles, and their place in its queue. Names messages and words only.
 
 use std::sync::Arc;
 

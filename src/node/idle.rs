@@ -1,6 +1,6 @@
-//! When a process of ours has been idle for a while after work, so that it is time to give back the
-//! memory that the work needed. A round of very many small keys leaves as much free memory between
-//! what is in use as it had requests under way, and the allocator keeps that. Pure: the times are
+//! Detects that a process of ours has been idle for a while after work, so that it can give the
+//! memory of that work back. After a round of very many small keys, memory is left free between
+//! blocks in use, as much as the requests needed, and the allocator keeps it. Pure: the times are
 //! arguments.
 
 use std::time::Duration;

@@ -1,12 +1,12 @@
-//! Pulled values are received straight into the memory of who asked for them: tells the transport,
-//! as soon as the head of an answer is there, where its values belong. May touch `kv` types and the
-//! memory that callers give; `sink` asks the customers.
+//! Receives pulled values straight into the caller's memory: as soon as the head of an answer is
+//! there, tells the transport where its values belong. May touch `kv` types and the memory that
+//! callers give; `sink` asks the customers.
 //!
-//! An answer lands only if a request waits for it, and its values are as many as were expected:
-//! what the head says is compared, never used. The memory is withdrawn before its request ends,
-//! however that ends; an answer whose memory was withdrawn meanwhile goes no further. Two answers
-//! never land in the same bytes; the second is received elsewhere, as is every answer that does not
-//! fit, and is copied when the request ends (`PullSink::take`).
+//! An answer lands only if a request waits for it and it has as many values as expected: numbers in
+//! the head are compared, never used. The memory is withdrawn before its request ends, however that
+//! ends; an answer whose memory was withdrawn is dropped. Two answers never land in the same bytes.
+//! The second one is received elsewhere, like every answer that does not fit, and copied when the
+//! request ends (`PullSink::take`).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

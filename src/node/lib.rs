@@ -8,8 +8,8 @@
 //! the `RunningNode` (`running`) that it is in. A `customer` is a side that asks (`worker`) and one
 //! that serves (`server`: the store, keys that move, the gate between rounds) on one `base`.
 //!
-//! `line` is the order in which a customer handles what comes (`delivery`); `landing` and `sink`
-//! let pulled values land in the caller's memory; `planning` is what a node measures and what the
+//! `work_queue` holds what a customer is to handle (`delivery`); `landing` and `sink` put pulled
+//! values straight into the caller's memory; `planning` is what a node measures and what the
 //! scheduler moves; `journal` is the scheduler's file; `operator` asks the scheduler of a job from
 //! outside. `threads` reads what the kernel says of this process, `idle` knows when a server rests,
 //! `descriptors` makes room for a node's files. Which room may name which is in `tests/layers.rs`.
@@ -25,7 +25,6 @@ pub mod error;
 mod idle;
 mod journal;
 pub mod landing;
-mod line;
 mod naming;
 mod operator;
 mod planning;
@@ -38,6 +37,7 @@ mod sink;
 mod sync;
 mod threads;
 mod van;
+mod work_queue;
 mod worker;
 
 pub use customer::{Customer, CustomerHandle, Handler, Request, Values};

@@ -11,7 +11,7 @@ use crate::error::{NodeError, Result, refuse_forked};
 use crate::idle::Idle;
 use crate::naming;
 use crate::running::{NodeRef, NodeSlot, RunningNode, running};
-use crate::server::Shell;
+use crate::server::StoreServer;
 use crate::settings::{Asked, Lookup, Settings};
 use crate::sync::lock;
 use crate::threads;
@@ -292,7 +292,7 @@ impl Postoffice {
         let (tell, told) = mpsc::channel();
         let customer = self.customer(0, 0, Box::new(|_| {}))?;
         customer.handle().attach_server();
-        customer.handle().attach_shell(Shell::alone(move |result| {
+        customer.handle().attach_store_server(StoreServer::alone(move |result| {
             let _ = tell.send(result); // Nobody listens any more: it has ended.
         }));
         let served = self.start(0, false).and_then(|()| self.serve_until(&told));

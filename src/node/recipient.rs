@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::delivery::Delivery;
 use crate::landing::Landings;
-use crate::line::Line;
+use crate::work_queue::WorkQueue;
 use pslite_core::kv::rounds::Round;
 use pslite_core::wire::Meta;
 
@@ -16,7 +16,7 @@ use pslite_core::wire::Meta;
 /// [`Recipient`], so that a message costs one call through that: [`Recipient::handle`].
 pub(crate) struct Mailbox<C: ?Sized> {
     /// The queue in front of it.
-    pub(crate) line: Arc<Line<Delivery>>,
+    pub(crate) queue: Arc<WorkQueue<Delivery>>,
     /// Where the answers of its pulls may be received.
     pub(crate) landings: Arc<Landings>,
     pub(crate) customer: C,

@@ -6,7 +6,7 @@ mod answers;
 mod gating;
 mod lending;
 mod movable;
-mod shell;
+mod store_server;
 mod stuck;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,8 @@ use std::time::Duration;
 use self::gating::Gating;
 pub use self::movable::KeyState;
 use self::movable::Movable;
-pub(crate) use self::shell::Shell;
-use self::shell::{HAND_OVER, Owner};
+pub(crate) use self::store_server::StoreServer;
+use self::store_server::{HAND_OVER, Owner};
 use crate::base::Base;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
@@ -35,7 +35,7 @@ pub(crate) struct ServerCustomer {
     /// Some worker's customer has left.
     left: AtomicBool,
     /// Serves requests in place of the handler, if this is a server with a store.
-    shell: OnceLock<Shell>,
+    store_server: OnceLock<StoreServer>,
     /// Stands between keys that move and the handler, if this is a server without a store. See
     /// [`ServerCustomer::movable`].
     movable: OnceLock<Movable>,
@@ -52,7 +52,7 @@ impl ServerCustomer {
             base,
             ledger: Mutex::default(),
             left: AtomicBool::new(false),
-            shell: OnceLock::new(),
+            store_server: OnceLock::new(),
             movable: OnceLock::new(),
             gating: Gating::default(),
             me: Weak::clone(me),
@@ -89,18 +89,18 @@ impl ServerCustomer {
     }
 
     /// From now on a store serves the requests.
-    pub(crate) fn attach_shell(&self, shell: Shell) {
-        let _ = self.shell.set(shell);
+    pub(crate) fn attach_store_server(&self, store: StoreServer) {
+        let _ = self.store_server.set(store);
     }
 
     /// What stands between keys that move and the application's handler, if something does.
     fn movable(&self) -> Option<&Movable> {
-        self.movable.get().filter(|_| self.shell.get().is_none())
+        self.movable.get().filter(|_| self.store_server.get().is_none())
     }
 
     /// True for a server whose keys may move.
     pub(crate) fn serves_by_itself(&self) -> bool {
-        self.shell.get().is_some() || self.movable.get().is_some()
+        self.store_server.get().is_some() || self.movable.get().is_some()
     }
 
     /// A server whose application was made without knowing of keys that move may let them move all
@@ -121,16 +121,16 @@ impl ServerCustomer {
 
     /// How long requests have taken at the store; `None`: there is none.
     pub(crate) fn busy(&self) -> Option<Duration> {
-        self.shell.get().map(Shell::busy)
+        self.store_server.get().map(StoreServer::busy)
     }
 
     /// Says which round of the store has waited for long; false if there is no store.
     pub(crate) fn report_stalls(&self) -> bool {
-        let shell = self.shell.get();
-        if let Some(shell) = shell {
-            shell.report_stalls(self);
+        let store = self.store_server.get();
+        if let Some(store) = store {
+            store.report_stalls(self);
         }
-        shell.is_some()
+        store.is_some()
     }
 
     // ---- what comes: the caller has the turn ----------------------------------------------------
@@ -146,8 +146,8 @@ impl ServerCustomer {
         if !message.meta.simple_app && message.meta.transfer.is_none() {
             self.note_request(&node, &message);
         }
-        if let Some(shell) = self.shell.get()
-            && shell.take(self, &node, &message) == Owner::Store
+        if let Some(store) = self.store_server.get()
+            && store.take(self, &node, &message) == Owner::Store
         {
             return;
         }
@@ -179,12 +179,12 @@ impl ServerCustomer {
             self.left.store(true, Ordering::Relaxed);
         }
         self.gate_customer_left(id, customer_id);
-        self.with_shell(|shell| shell.customer_left(self, id, customer_id));
+        self.with_store_server(|store| store.customer_left(self, id, customer_id));
     }
 
     /// A node is gone.
     pub(crate) fn node_lost(&self, id: NodeId) {
-        self.with_shell(|shell| shell.forget_node(id));
+        self.with_store_server(|store| store.forget_node(id));
         self.with_movable(|movable| movable.forget_node(id));
         self.gate_forget(id);
         if let Some(ledger) = &mut *lock(&self.ledger) {
@@ -194,20 +194,20 @@ impl ServerCustomer {
 
     /// A new policy: where pieces are.
     pub(crate) fn policy(&self, word: &SchedulerMessage) {
-        self.with_shell(|shell| shell.policy(self, word));
+        self.with_store_server(|store| store.policy(self, word));
         self.decide_movable();
         self.with_movable(|movable| movable.policy(self, word));
     }
 
     /// The scheduler asks what is here.
     pub(crate) fn collect(&self, word: &SchedulerMessage) {
-        self.with_shell(|shell| shell.collect(self, word));
+        self.with_store_server(|store| store.collect(self, word));
         self.with_movable(|movable| movable.collect(self, word));
     }
 
     /// The scheduler orders moves.
     pub(crate) fn orders(&self, orders: &[Order]) {
-        self.with_shell(|shell| shell.orders(self, orders));
+        self.with_store_server(|store| store.orders(self, orders));
         self.with_movable(|movable| movable.orders(self, orders));
     }
 
@@ -219,12 +219,12 @@ impl ServerCustomer {
 
     /// All workers are done.
     pub(crate) fn stop(&self) {
-        self.with_shell(|shell| shell.stop(self));
+        self.with_store_server(|store| store.stop(self));
     }
 
     /// Time has passed, or something was answered: claims may have changed.
     pub(crate) fn advance(&self) {
-        self.with_shell(|shell| shell.claim_changes(self));
+        self.with_store_server(|store| store.claim_changes(self));
         self.with_movable(|movable| movable.advance(self));
     }
 
@@ -233,9 +233,9 @@ impl ServerCustomer {
         self.gating.clear();
     }
 
-    fn with_shell(&self, step: impl FnOnce(&Shell)) {
-        if let Some(shell) = self.shell.get() {
-            step(shell);
+    fn with_store_server(&self, step: impl FnOnce(&StoreServer)) {
+        if let Some(store) = self.store_server.get() {
+            step(store);
         }
     }
 

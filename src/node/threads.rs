@@ -1,6 +1,6 @@
-//! What the kernel says of this process's threads: for how long each ran, and waited for a
-//! processor. Reads `/proc`; where the kernel does not count that, or is another one, there is
-//! nothing to say.
+//! The kernel's numbers of this process's threads: how long each ran, and how long it waited for a
+//! processor. Reads `/proc`; there are none where the kernel does not count that, or is another
+//! one.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,9 +5,9 @@
 //! how it ends, `native` the other data plane.
 
 mod clock;
-mod detour;
 mod elastic;
 mod end;
+mod inline_handler;
 mod job;
 mod membership;
 mod metrics;
@@ -34,7 +34,7 @@ use crate::running::{NodeState, RunningNode};
 use crate::settings::Settings;
 use crate::sink::PullLanding;
 use crate::sync::lock;
-use detour::Detour;
+use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
 use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
@@ -68,7 +68,7 @@ pub(crate) struct Van {
     resender: Option<Mutex<Resender>>,
     stopping: AtomicBool,
     random: AtomicU64,
-    detour: Detour,
+    inline_handler: InlineHandler,
     on_failure: OnFailure,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What this node measures for the scheduler.
@@ -131,7 +131,7 @@ impl Van {
             gauge: Gauge::default(),
             desk: Desk::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
-            detour: Detour::default(),
+            inline_handler: InlineHandler::default(),
             metrics_failed: Mutex::default(),
             on_failure,
             threads: Mutex::new(Vec::new()),

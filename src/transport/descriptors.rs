@@ -1,8 +1,8 @@
 //! How many file descriptors this process may have. Reads and raises the soft limit of the process,
 //! nothing else.
 //!
-//! Out of descriptors a node would neither connect nor accept, so its job would wait for it without
-//! end.
+//! A node without free descriptors could neither connect nor accept, and its job would wait for
+//! ever.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

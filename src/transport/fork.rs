@@ -1,9 +1,9 @@
-//! A process that was forked is not the node: it has none of its threads, and its sockets are the
+//! A forked child process is not the node: it has none of its threads, and its sockets are the
 //! parent's.
 //!
-//! While anything of a node lives in a process ([`Life`]), its number is kept here; a process with
-//! another number is a child of that one. May touch atomics, and asks the kernel for the number of
-//! the process.
+//! While anything of a node lives in a process ([`Life`]), that process's id is kept here; a
+//! process with another id is a forked child. May use atomics and ask the kernel for the process
+//! id.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

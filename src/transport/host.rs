@@ -1,5 +1,5 @@
-//! What may be the host of another node, looked at as text alone: what people write in its place is
-//! known and can be named. Asks no resolver, touches nothing.
+//! Checks a text that should name another node's host. It recognizes what people often write
+//! instead, so that the error can name it. Asks no resolver, touches nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,9 +1,9 @@
 //! Sockets and shared memory. Knows frames of bytes and node ids, not what they mean.
 //!
-//! `zmq` is the stock wire on libzmq; `native` the data plane between our own nodes; `address`
-//! finds hosts, interfaces and ports; `host` knows what may be one; `port_holder` names who has a
-//! busy port; `counters` is what each of them counts; `descriptors` makes room for files that are
-//! open; `fork` knows a child of `fork`; `sys` is the only unsafe code besides `ffi`.
+//! `zmq` is the stock wire on libzmq; `native` is the data plane between our own nodes; `address`
+//! finds hosts, interfaces and ports; `host` checks the text of a host; `port_holder` finds who
+//! holds a busy port; `counters` is what each transport counts; `descriptors` raises the limit of
+//! open files; `fork` detects a forked child; `sys` is the only unsafe code besides `ffi`.
 #![deny(unsafe_code)]
 
 pub mod address;

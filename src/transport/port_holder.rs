@@ -1,4 +1,4 @@
-//! Who holds a busy port: the answer that people otherwise look for with `ss -ltnp`.
+//! Finds the process that holds a busy port, as `ss -ltnp` would.
 
 use std::fmt;
 use std::fs;

@@ -1,10 +1,10 @@
 //! The stock wire on libzmq: one ROUTER that receives, and one or few that send (`out`), where
-//! stock has a DEALER for each peer (zmq_van.h; the spec of the frames is in docs/wire.md).
+//! stock has a DEALER for each peer (zmq_van.h; docs/wire.md has the frames).
 //!
-//! Unlike stock nobody waits for another peer's room, and a control message never waits: if its
-//! peer has no room it is put aside. `priority` mode (p3) keeps the messages of each peer in order
-//! of priority until libzmq has room. With the ps-lite of BytePS answers take another way:
-//! `two_way`.
+//! Unlike in stock, sending to one peer never waits until another peer has room, and a control
+//! message never waits at all: if its peer has no room, it is set aside. `priority` mode (p3) keeps
+//! the messages to each peer in order of priority until libzmq has room. With BytePS's ps-lite
+//! answers take another way: `two_way`.
 
 mod link;
 mod names;

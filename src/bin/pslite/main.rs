@@ -8,6 +8,7 @@
 mod doctor;
 mod drain;
 mod exec;
+mod job_arguments;
 mod jobs;
 mod run;
 mod scheduler;
@@ -15,7 +16,6 @@ mod scheduler_address;
 mod server;
 mod sim;
 mod status;
-mod told;
 
 use std::process::ExitCode;
 
@@ -41,7 +41,7 @@ enum Command {
     /// Start a job on this machine: scheduler, servers and workers
     Run(run::RunArguments),
     /// Be the scheduler of a job, without an application
-    Scheduler(told::JobArguments),
+    Scheduler(job_arguments::JobArguments),
     /// Be a server of a job, without MXNet; with --join, of one that runs
     Server(server::ServerArguments),
     /// Show how a job is: its nodes, who holds how much, how long a round takes

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pslite::node::Postoffice;
 
+use crate::job_arguments::JobArguments;
 use crate::jobs;
 use crate::scheduler_address::address;
-use crate::told::JobArguments;
 
 /// Serves until every node has come and gone.
 ///

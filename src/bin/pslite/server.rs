@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use pslite::node::{Lookup, Postoffice};
 
+use crate::job_arguments::{JobArguments, lookup};
 use crate::scheduler_address::{ANSWER_WITHIN, Address, address, operator};
-use crate::told::{JobArguments, lookup};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServerArguments {

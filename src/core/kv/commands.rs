@@ -1,6 +1,6 @@
-//! What a worker has commanded, in a job whose servers come and go (docs/elastic.md, "Joining and
-//! leaving"): which servers were asked, which have obeyed, and what is to be said again because
-//! none of them is left.
+//! A worker's commands in a job whose servers come and go (docs/elastic.md, "Joining and leaving"):
+//! which servers got them, which have answered, and which commands must be sent again because none
+//! of those servers is left.
 //!
 //! Pure bookkeeping, beside the [`super::tracker`], which knows when a request is over.
 

@@ -1,10 +1,10 @@
-//! A worker's messages about pieces: where each part of a request is sent, again and again if need
-//! be, until it is answered (`docs/elastic.md`, "A request").
+//! A worker's messages about pieces: where each part of a request is sent, again if necessary,
+//! until it is answered (`docs/elastic.md`, "A request").
 //!
-//! Pure. A request is cut by rank first (`slicer`); what is here is one *slice* of it, about one
-//! wire key. Who owns a part and which way it goes there are two things (`part`). What all of this
-//! promises is in `validate`. May touch `routes`, `invariant` and `wire` types. Whoever owns this
-//! sends what it is given, and feeds the tracker once a slice is answered as a whole.
+//! Pure. A request is cut by rank first (`slicer`); this handles one *slice* of it, about one wire
+//! key. A part's owner and the way to that owner are kept apart (`part`). `validate` states the
+//! promises. May touch `routes`, `invariant` and `wire` types. The caller sends what this returns,
+//! and tells the tracker once a whole slice is answered.
 
 mod life;
 mod order;

@@ -1,6 +1,6 @@
 //! How long a worker's rounds take, and how long each server takes in them, as the worker sees it
-//! (docs/algorithms.md 4.3). An application does not say where its rounds begin. But it pushes
-//! each key once in each, so a key that is pushed again begins the next one.
+//! (docs/algorithms.md 4.3). An application does not say where its rounds begin. But it pushes each
+//! key once per round, so the second push of a key begins the next round.
 //!
 //! Pure: the time is an argument. Must not know what a message says.
 

@@ -1,4 +1,4 @@
-//! Where the parts of all keys are, as far as one worker knows, and where new ones go
+//! Where one worker believes the parts of all keys to be, and where new keys go
 //! (`docs/elastic.md`).
 //!
 //! Pure. May touch `wire` types, [`KeyRoutes`] and `invariant` only.

@@ -1,11 +1,11 @@
-//! The requests of one worker customer, with what happens when they are answered: the pure half of
+//! The requests of one worker customer, and what happens when they are answered: the pure half of
 //! `KVWorker` (kv_app.h:574-717). Joins the tracker and the assembly of pulls.
 //!
-//! Runs no callback itself. A request whose last answer came is handed out as [`Finished`]; the
-//! caller runs the callback and then calls [`WorkerRequests::complete`], and only then does the
-//! request count as done: a callback completes before a wait returns, as in stock.
+//! Runs no callback itself. A request whose last answer came is returned as [`Finished`]. The
+//! caller runs the callback and then calls [`WorkerRequests::complete`]; only then is the request
+//! done. So a callback completes before a wait returns, as in stock.
 //!
-//! Whether a request pulls is known from the request; the flags of the answer are not believed.
+//! The request says whether it pulls; the flags of the answer are not trusted.
 
 use super::{Assembled, KvError, PullAssembly, Received, State, Tracker};
 use crate::invariant::{Valid, require};

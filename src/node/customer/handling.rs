@@ -1,6 +1,6 @@
 //! What a customer does with what reaches it: requests go to the side that serves, responses to the
-//! side that asks, losses to both. One item at a time (`line`), on the customer's thread or on the
-//! one that receives.
+//! side that asks, losses to both. One item at a time (`work_queue`), on the customer's thread or
+//! on the one that receives.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Recipient for Shared {
 impl Shared {
     /// The customer's thread.
     pub(super) fn serve(&self) {
-        while let Some((turn, item)) = self.base.line.next() {
+        while let Some((turn, item)) = self.base.queue.next() {
             self.handle(item);
             drop(turn);
         }

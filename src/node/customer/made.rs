@@ -18,7 +18,7 @@ impl CustomerHandle {
     /// It has more than [`FRAMES_MAX`] frames.
     pub fn accept(&self, message: Message) -> Result<()> {
         check_frames(&message)?;
-        self.shared().base.line.push(message.meta.priority, Delivery::Message(message));
+        self.shared().base.queue.push(message.meta.priority, Delivery::Message(message));
         Ok(())
     }
 }

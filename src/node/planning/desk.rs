@@ -1,5 +1,5 @@
-//! The planner of a scheduler, from its first look on: what it wants is told to the membership as
-//! events. The clock of the node calls it. Names no van.
+//! A scheduler's planner, from the first report on. It passes its decisions to the membership as
+//! events. The node's clock calls it. Names no van.
 
 use std::sync::Mutex;
 

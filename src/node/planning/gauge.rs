@@ -1,6 +1,6 @@
-//! What a node measures, from its first look on: reads the native data plane and the kernel's
-//! counts, and makes the report for the scheduler. The clock of the node calls it; what is made of
-//! the numbers is in `measuring`. Names the transport's counters; no van and no customer.
+//! What a node measures, from the first measurement on: reads the native data plane and the
+//! kernel's counts, and writes the report for the scheduler. The node's clock calls it; `measuring`
+//! evaluates the numbers. Names the transport's counters; no van and no customer.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
-//! The planner's place in a running job: what nodes measure and tell (`gauge`, `measuring`), and
-//! what the scheduler makes of it (`desk`, `plans`, `probes`). Rules of placement are in
-//! `placement`; here is only who says what when.
+//! The planner in a running job: what nodes measure and report (`gauge`, `measuring`), and what the
+//! scheduler makes of it (`desk`, `plans`, `probes`). Rules of placement are in `placement`; this
+//! module decides only who says what when.
 
 mod desk;
 mod gauge;

@@ -1,5 +1,5 @@
-//! The planner on the scheduler: is given what nodes told and who is in the job, and its plans
-//! become orders. Called under the van's lock; sends nothing itself.
+//! The planner on the scheduler: gets the nodes' reports and the job's members, and turns its plans
+//! into orders. Called under the van's lock; sends nothing itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

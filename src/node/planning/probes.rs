@@ -1,9 +1,9 @@
-//! Which idle links are probed when: nodes say which links to them are idle, and here it is decided
-//! who sends padding next. A node is at one end of one probe at a time, and while the whole job
-//! rests no link is probed: nobody waits for what a probe would show, the next round shows it at
-//! once, and one that meets what others send over the same cards loses some of it, after which TCP
-//! is slow on that connection for seconds of that round. Only where data never keep a link busy, so
-//! that nothing else is ever known of it, it is probed all the time. Pure; the time is an argument.
+//! Decides which idle links are probed, and when. Nodes say which links to them are idle; this
+//! decides who sends padding next. A node is at one end of one probe at a time. While the whole job
+//! is idle no link is probed: nobody waits for the result, the next round shows it anyway, and a
+//! probe that meets other traffic on the same cards loses packets, after which TCP is slow on that
+//! connection for seconds of that round. The exception is a link that data never keep busy, so that
+//! only probes measure it: it is probed all the time. Pure; the time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

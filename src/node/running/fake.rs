@@ -1,4 +1,4 @@
-//! A running node for tests: it sends nothing, and keeps what it was to send and to tell.
+//! A running node for tests: it sends nothing, and keeps what it should have sent.
 
 use super::*;
 use crate::settings::{Asked, Lookup};

@@ -1,6 +1,6 @@
-//! The gate between rounds (`kv::gate`), right in front of an application's handler: what it is
-//! given goes through the gate, and the values of its answers carry a mark whose end says that
-//! nobody reads them any more, however they travel. May touch the customer; the rules are the
+//! The gate between rounds (`kv::gate`), in front of an application's handler. Requests pass the
+//! gate before the handler gets them. Values of answers carry a mark; when it is dropped nobody
+//! reads those values any more, however they travelled. May touch the customer; the rules are the
 //! gate's.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -94,7 +94,7 @@ impl ServerCustomer {
         let stateless = || {
             settings.stateless || self.movable().is_some_and(super::movable::Movable::is_stateless)
         };
-        self.shell.get().is_none() && settings.holds_pushes.unwrap_or_else(stateless)
+        self.store_server.get().is_none() && settings.holds_pushes.unwrap_or_else(stateless)
     }
 
     /// The values of an answer, watched if the gate wants to know when they are out of our memory.
@@ -147,7 +147,7 @@ impl ServerCustomer {
     fn queue(&self, released: Vec<Message>) {
         for message in released {
             let item = Delivery::Released(message);
-            self.base.line.push(item.priority(), item);
+            self.base.queue.push(item.priority(), item);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A server whose application serves requests with its own handler, in a job whose keys move: gives
-//! the requests to the state machine (`store::opaque`), and to the application what that says. May
-//! touch the customer and the node; decides nothing.
+//! A server whose application has its own handler, in a job whose keys move. Gives requests to the
+//! state machine (`store::opaque`), and passes on to the application what that decides. May touch
+//! the customer and the node; decides nothing.
 //!
-//! All but [`Movable::answered`] is called by who has the customer's turn (`line`). So the
-//! application is asked for the state of a key while its handler does not run.
+//! Everything but [`Movable::answered`] is called by the thread that has the customer's turn
+//! (`work_queue`). So the application is never asked for a key's state while its handler runs.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, Weak};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock, Weak};
 use bytes::Bytes;
 
 use super::ServerCustomer;
-use super::shell::{Owner, send_transfer};
+use super::store_server::{Owner, send_transfer};
 use crate::delivery::Delivery;
 use crate::running::NodeRef;
 use crate::sync::lock;
@@ -271,7 +271,7 @@ impl Movable {
             return None;
         };
         if answered.due {
-            customer.base.line.push(i32::MAX, Delivery::Retry);
+            customer.base.queue.push(i32::MAX, Delivery::Retry);
         }
         let known = answered.request?;
         if let Some(fetch) = answered.fetch {
@@ -283,7 +283,7 @@ impl Movable {
 
     fn fetched(&self, customer: &ServerCustomer, fetch: Fetch) {
         if self.keys.get().is_some_and(|keys| lock(keys).fetched(fetch)) {
-            customer.base.line.push(i32::MAX, Delivery::Retry);
+            customer.base.queue.push(i32::MAX, Delivery::Retry);
         }
     }
 

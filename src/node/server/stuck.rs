@@ -1,5 +1,5 @@
-//! Requests that nobody can answer any more, as somebody has left without the push that they wait
-//! for: their senders are told. May touch the customer; which ones they are is decided in `kv`.
+//! Requests that can never be answered, because a worker left without the push that they wait for:
+//! their senders are told. May touch the customer; `kv` decides which requests these are.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ impl ServerCustomer {
     /// instead of waiting for ever. Only when nothing else is left to do, because until then the
     /// answer may still come.
     pub(crate) fn end_stuck_requests(&self) {
-        if !self.left.load(Ordering::Relaxed) || !self.base.line.is_empty() {
+        if !self.left.load(Ordering::Relaxed) || !self.base.queue.is_empty() {
             return;
         }
         let stuck = lock(&self.ledger).as_ref().map(Unanswered::stuck);

@@ -27,7 +27,7 @@ impl Van {
             if !events.is_empty() {
                 self.job.tell();
             }
-            self.watch_detours(&mut watches);
+            self.watch_inline_handlers(&mut watches);
             self.watch_native();
             self.resend_due();
             self.transport.flush();

@@ -58,13 +58,13 @@ impl Van {
         self.customers.set_bounded(false);
         let me = std::thread::current().id();
         // A customer's code may wait for the caller: the thread that runs it ends when it is done.
-        let native = self.native.as_ref().and_then(|native| native.detour.interrupt());
-        let detoured = [self.detour.interrupt(), native];
+        let native = self.native.as_ref().and_then(|native| native.inline_handler.interrupt());
+        let handling = [self.inline_handler.interrupt(), native];
         // One at a time: the clock may still start a thread.
         while let Some(thread) = self.next_thread() {
             thread.thread().unpark();
             let id = thread.thread().id();
-            if id != me && !detoured.contains(&Some(id)) && thread.join().is_err() {
+            if id != me && !handling.contains(&Some(id)) && thread.join().is_err() {
                 log::write(Level::Error, "a thread of the van ended by a panic");
             }
         }

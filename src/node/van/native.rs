@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::Van;
-use super::detour::Detour;
+use super::inline_handler::InlineHandler;
 use super::job::Core;
 use crate::address;
 use crate::error::Result;
@@ -29,7 +29,7 @@ const BETWEEN_SERVERS: u8 = 4;
 pub(super) struct DataPlane {
     pub(super) transport: NativeTransport,
     /// Of the thread that receives there.
-    pub(super) detour: Detour,
+    pub(super) inline_handler: InlineHandler,
     /// Held while messages that cannot go there are sent over the stock wire, so that later ones
     /// follow.
     falling_back: Mutex<()>,
@@ -37,7 +37,7 @@ pub(super) struct DataPlane {
 
 impl DataPlane {
     pub(super) fn new(transport: NativeTransport) -> Self {
-        Self { transport, detour: Detour::default(), falling_back: Mutex::default() }
+        Self { transport, inline_handler: InlineHandler::default(), falling_back: Mutex::default() }
     }
 
     /// Opens it to a node that has one, in the job of that scheduler; to any other, closes what a

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Van;
-use super::detour::{Detour, Watch};
+use super::inline_handler::{InlineHandler, Watch};
 use crate::delivery::Delivery;
 use crate::recipient::AtOnce;
 use crate::running::RunningNode;
@@ -94,28 +94,32 @@ impl Arrived for NativeIncoming {
 impl Van {
     /// The receiving thread.
     pub(super) fn receive(self: &Arc<Self>) {
-        self.receive_from(&self.detour, || self.transport.recv());
+        self.receive_from(&self.inline_handler, || self.transport.recv());
     }
 
     /// That of the native data plane.
     pub(super) fn receive_native(self: &Arc<Self>) {
         if let Some(native) = &self.native {
-            self.receive_from(&native.detour, || native.transport.recv());
+            self.receive_from(&native.inline_handler, || native.transport.recv());
         }
     }
 
-    fn receive_from<A: Arrived>(&self, detour: &Detour, recv: impl Fn() -> Result<A, RecvError>) {
-        detour.begin();
+    fn receive_from<A: Arrived>(
+        &self,
+        handler: &InlineHandler,
+        recv: impl Fn() -> Result<A, RecvError>,
+    ) {
+        handler.begin();
         loop {
             match recv() {
                 Ok(incoming) => {
                     let Some(AtOnce { to, item }) = self.incoming(incoming) else {
                         continue;
                     };
-                    let Some((turn, item)) = to.line.offer(item.priority(), item) else {
+                    let Some((turn, item)) = to.queue.offer(item.priority(), item) else {
                         continue;
                     };
-                    let goes_on = detour.run(|| {
+                    let goes_on = handler.run(|| {
                         to.customer.handle(item);
                         drop(turn);
                     });
@@ -134,25 +138,30 @@ impl Van {
 
     /// Lets another thread receive if a customer's code has kept the one that did for too long.
     /// Called by the clock.
-    pub(super) fn watch_detours(self: &Arc<Self>, watches: &mut [Watch; 2]) {
+    pub(super) fn watch_inline_handlers(self: &Arc<Self>, watches: &mut [Watch; 2]) {
         let [stock, native] = watches;
-        self.watch_detour(&self.detour, stock, false);
+        self.watch_inline_handler(&self.inline_handler, stock, false);
         if let Some(plane) = &self.native {
-            self.watch_detour(&plane.detour, native, true);
+            self.watch_inline_handler(&plane.inline_handler, native, true);
         }
     }
 
-    fn watch_detour(self: &Arc<Self>, detour: &Detour, watch: &mut Watch, native: bool) {
-        let Some(number) = watch.is_late(detour) else { return };
+    fn watch_inline_handler(
+        self: &Arc<Self>,
+        handler: &InlineHandler,
+        watch: &mut Watch,
+        native: bool,
+    ) {
+        let Some(number) = watch.is_late(handler) else { return };
         // The new thread takes over by itself: if it cannot be started, all stays as it is.
         let started = self.spawn("van", move |van| match &van.native {
             Some(plane) if native => {
-                if plane.detour.end(number) {
+                if plane.inline_handler.end(number) {
                     van.receive_native();
                 }
             }
             _ => {
-                if van.detour.end(number) {
+                if van.inline_handler.end(number) {
                     van.receive();
                 }
             }

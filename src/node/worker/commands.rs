@@ -1,6 +1,6 @@
-//! A worker's commands to the servers of a job whose servers come and go (docs/elastic.md, "Joining
-//! and leaving"): sends what `kv::commands` says, and ends those that nobody is left to answer. May
-//! touch `kv`, `store::command` (which commands stay in force) and the node.
+//! A worker's commands in a job whose servers come and go (docs/elastic.md, "Joining and leaving"):
+//! sends what `kv::commands` decides, and ends commands that no server is left to answer. May touch
+//! `kv`, `store::command` (which commands stay in force) and the node.
 
 use bytes::Bytes;
 

@@ -1,6 +1,6 @@
-//! A worker's requests about keys that move: gives the parts of each to the state machine in `kv`,
-//! sends what it says, and puts the answers together. May touch `kv`, `values::kind` (what a
-//! request is about) and the node.
+//! A worker's requests about keys that move: gives the parts of each request to the state machine
+//! in `kv`, sends what that decides, and assembles the answers. May touch `kv`, `values::kind`
+//! (what a request is about) and the node.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

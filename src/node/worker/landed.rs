@@ -1,5 +1,5 @@
-//! A worker's pulls, as far as their answers may land in the caller's memory. May touch the
-//! customer; where each answer belongs is kept in `landing`.
+//! A worker's pulls whose answers may land in the caller's memory. May touch the customer;
+//! `landing` knows where each answer belongs.
 
 use super::Requests;
 use super::flights::element_of;

@@ -1,5 +1,5 @@
-//! A worker says for whom its oldest request has waited for long, ever more rarely. May touch the
-//! customer and the node.
+//! Reports which servers a worker's oldest request has waited for, less and less often. May touch
+//! the customer and the node.
 
 use std::time::Duration;
 

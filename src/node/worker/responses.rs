@@ -1,5 +1,5 @@
-//! What a customer does with the answers to its requests, and with losses that mean that some will
-//! not come. One item at a time: the caller has the turn. May touch the customer.
+//! How a customer handles answers to its requests, and losses of nodes whose answers will not come.
+//! One item at a time: the caller has the turn. May touch the customer.
 
 use super::{Payload, Requests, WorkerCustomer};
 use crate::sync::lock;

@@ -9,10 +9,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::{Requests, WorkerCustomer};
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result};
-use crate::line::Turn;
 use crate::recipient::{AnyMailbox, AtOnce};
 use crate::running::NodeRef;
 use crate::sync::lock;
+use crate::work_queue::Turn;
 use pslite_core::kv::State;
 use pslite_transport::native::{NativeIncoming, NativeTransport, Stay};
 
@@ -129,9 +129,9 @@ fn own_answer<'a>(
 ) -> Option<(Turn<'a, Delivery>, Delivery)> {
     let AtOnce { to, item } = node.sort(incoming)?;
     if std::ptr::addr_eq(Arc::as_ptr(&to), me) && item.answers(timestamp) {
-        return me.line.offer(item.priority(), item);
+        return me.queue.offer(item.priority(), item);
     }
-    to.line.push_with_room(item.priority(), item);
+    to.queue.push_with_room(item.priority(), item);
     None
 }
 

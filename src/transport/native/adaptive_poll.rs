@@ -1,8 +1,9 @@
-//! Polls for the next small message of a socket at the time at which it should be there. Who
-//! exchanges one small message after the other with a peer waits for some tens of microseconds each
-//! time, and to sleep and be woken takes as long again. So he stays awake for as long as it took
-//! lately, and then looks: once as a rule, so that it costs no more system calls than sleeping.
-//! Where messages do not come so, it does not pay, and is tried ever less.
+//! Polls a socket for the next small message at the time when it should arrive. Two peers that
+//! exchange small messages one after the other wait some tens of microseconds for each, and
+//! sleeping and waking takes as long again. So the thread stays awake for as long as the last
+//! messages took, and then looks: normally once, so that this costs no more system calls than
+//! sleeping. Where messages do not arrive at such intervals it does not pay, and is tried less and
+//! less often.
 //!
 //! Decides from what it is told; knows no socket and no clock.
 

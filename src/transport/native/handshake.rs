@@ -1,6 +1,6 @@
-//! The handshake of a connection that somebody made to this node: until it has introduced itself,
-//! it is a guest. Whoever has not the token of the job is told so and sent away; nothing is read
-//! from him but one short greeting.
+//! The handshake of a connection made to this node. Until it has introduced itself, the connection
+//! is a guest. A guest without the job's token is told so and refused; nothing but one short
+//! greeting is read from it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

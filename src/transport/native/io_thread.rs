@@ -1,6 +1,6 @@
-//! The thread that sees to all that is no message: it accepts and makes connections, makes them
-//! again when they break, reads acknowledgements, and writes what found no room when it was sent.
-//! In the usual case no message needs it.
+//! The thread for everything but messages themselves: it accepts and makes connections, makes them
+//! again when they break, reads acknowledgements, and writes what the socket would not accept
+//! earlier. Normally no message needs it.
 
 use std::collections::BTreeMap;
 use std::io;

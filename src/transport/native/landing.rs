@@ -1,5 +1,5 @@
-//! Where one message is put together: its metadata and data frames in aligned memory of the pool,
-//! or one of the frames in memory of whoever asked for it.
+//! The memory of one message while it is received: metadata and data frames in aligned memory of
+//! the pool, or one of the frames in memory that the receiver's owner offered.
 
 use std::sync::Arc;
 

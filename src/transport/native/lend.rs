@@ -1,9 +1,9 @@
-//! Large data that stays where it is: the sender tells the receiver where in its [`Arena`] a frame
-//! is, and does not touch it until the receiver has given it back.
+//! Large data that stays in place: the sender tells the receiver where a frame lies in its
+//! [`Arena`], and does not touch the frame until the receiver has given it back.
 //!
-//! Every ring has slots, words that both ends see. The sender lends a frame under a slot that is
-//! free; the receiver marks it when it takes the frame, and again when the last reader of the frame
-//! is gone. It costs no message.
+//! Every ring has slots, words that both ends see. The sender lends a frame under a free slot. The
+//! receiver marks the slot when it takes the frame, and again when the frame's last reader is gone.
+//! This takes no message.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! The link to one peer: its outbox, and the connections that take from it. Whoever sends writes to
-//! the connection at once if nothing waits; what finds no room is written by the I/O thread as soon
-//! as there is some. A link outlives its connections.
+//! The link to one peer: its outbox, and the connections that send from it. A sending thread writes
+//! to the connection at once if nothing waits; the I/O thread writes what the connection would not
+//! accept, as soon as it has room. A link outlives its connections.
 
 mod ending;
 mod lending;

@@ -1,5 +1,5 @@
-//! What a sender keeps for one peer: messages that wait, those that are partly out, and those that
-//! are not confirmed. It decides what goes next. No I/O; the time is an argument.
+//! What a sender keeps for one peer: messages that wait, messages partly sent, and messages not yet
+//! confirmed. Decides what is sent next. No I/O; the time is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;

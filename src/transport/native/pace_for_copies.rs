@@ -1,11 +1,11 @@
-//! Paces what a server answers to workers, so that its copies find room on the way out. All workers
-//! wait for a copy: a round counts when it is made (docs/elastic.md, "Replicas"). Left to
-//! themselves, the connections to four workers take four fifths of the link for the values of
-//! rounds that are over, and copies fall further and further behind. So while copies find no room,
-//! the connections to workers get what they leave: that is paced, by the kernel.
+//! Paces a server's answers to workers, so that its copies get through. All workers wait for
+//! copies: a round counts once it is copied (docs/elastic.md, "Replicas"). Without pacing, the
+//! connections to four workers take four fifths of the link for values of past rounds, and the
+//! copies fall further and further behind. So while copies are short of room, the connections to
+//! workers get only what the copies leave over. The kernel does the pacing.
 //!
-//! What the link carries is told by its owner (`NativeTransport::set_outflow`). Part of the I/O
-//! thread; may set options of sockets and ask the kernel what was confirmed; must not touch what is
+//! The link's owner says what the link carries (`NativeTransport::set_outflow`). Part of the I/O
+//! thread; may set socket options and ask the kernel what was confirmed; must not touch what is
 //! sent.
 
 use std::collections::BTreeMap;

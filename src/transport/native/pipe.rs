@@ -1,7 +1,7 @@
-//! The two ends of a connection: a socket, and with shared memory also a ring. Data go through the
-//! ring if there is one, acknowledgements against the stream of data always through the socket, and
-//! that the ring has room again too: that is rare, and a bell for it would be a descriptor at each
-//! end. The end of the other process shows on the socket in both cases.
+//! One end of a connection: a socket, and with shared memory a ring as well. Data go through the
+//! ring if there is one. Two things always use the socket: acknowledgements, which go against the
+//! data, and the news that the ring has room again, which is rare (an eventfd for it would cost a
+//! descriptor at each end). When the other process ends, the socket shows it in both cases.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! Memory that messages land in, used again when the last reader of a message is done. Fresh memory
-//! costs a page fault for every 4 KB, as much as receiving does.
+//! Memory that messages are received into. It is used again once the last reader of a message is
+//! done. Fresh memory costs a page fault for every 4 KB, which takes as long as receiving does.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! A probe as its receiver sees it: frames of padding, one after the other. Timed is the part
-//! behind [`PROBE_HEAD`], if nothing came between. No I/O; the time is an argument.
+//! A probe on the receiver's side: frames of padding, one after the other. Only the part after
+//! [`PROBE_HEAD`] is timed, and only if nothing came in between. No I/O; the time is an argument.
 
 use std::time::Instant;
 

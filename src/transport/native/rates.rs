@@ -1,5 +1,5 @@
-//! What came in how fast: a sample for each part of a message that came over TCP, for whoever wants
-//! to know what the links can carry. The receiver's clock alone counts. Nothing is concluded here.
+//! Samples of how fast data came in: one for each part of a message over TCP, used to estimate what
+//! links can carry. Only the receiver's clock counts. Draws no conclusions.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
-//! Takes the bytes of one connection apart and hands them to the session of its link. Small
-//! messages are read into a buffer, several at a time, and copied once; the data of large ones are
-//! read to where they land. From a ring everything is read to where it lands.
+//! Parses the bytes of one connection and hands messages to the session of its link. Several small
+//! messages are read at once into a buffer, and copied once; the data of large ones are read
+//! straight to where they land. From a ring everything is read straight to where it lands.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};

@@ -1,5 +1,5 @@
-//! What arrived from each peer, for whoever sends to that peer: so acknowledgements travel with
-//! messages of the other direction and cost nothing.
+//! What arrived from each peer, kept for whoever sends to that peer next: acknowledgements travel
+//! with messages of the other direction and cost nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,11 +1,11 @@
-//! Which thread receives, and how that is handed over. Usually it is a thread that does nothing
-//! else, and whoever waits for an answer sleeps until it has come: one more thread to be woken for
-//! each answer. If somebody waits for one answer right after the other, the receiving thread steps
-//! aside, and who waits receives by himself. Who receives has the *seat*.
+//! Which thread receives, and how that is handed over. Normally one thread does nothing else, and a
+//! thread that waits for an answer sleeps until it has come: each answer has to wake one more
+//! thread. When a thread waits for one answer right after the other, the receiving thread steps
+//! aside, and the waiting thread receives by itself. The thread that receives has the *seat*.
 //!
-//! Nobody is told when a waiter leaves the seat, as he is expected back at once: that saves a
-//! system call for each answer. The receiving thread looks every millisecond, and sits down again
-//! if nobody has come since; at once if it is needed. Knows no message and no connection.
+//! A waiter that leaves the seat tells nobody, since it is expected back at once: that saves a
+//! system call for each answer. The receiving thread looks every millisecond, and takes the seat
+//! again if nobody has come since; at once if it is needed. Knows no message and no connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -1,9 +1,10 @@
-//! A stream of bytes through shared memory, from one process to another: a ring with one writer and
-//! one reader. Each end keeps its own place by itself and checks what the other end says about its
-//! own.
+//! A stream of bytes from one process to another through shared memory: a ring with one writer and
+//! one reader. Each end keeps its own position to itself, and checks the position that the other
+//! end reports.
 //!
-//! Who finds nothing to do says so in a flag and looks once more before it sleeps; the other end
-//! looks at the flag after each step. The two fences make sure that one of them sees the other.
+//! An end with nothing to do sets a flag and checks once more before it sleeps; the other end reads
+//! the flag after each step. Two fences make sure that at least one of them sees the other's
+//! change.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;

@@ -1,6 +1,6 @@
-//! How two processes of one host find each other: the number of the running kernel says whether
-//! they are, and a Unix socket whether they can share memory. Its name in the abstract name space
-//! serves those in one network name space, its file those that share a directory, such as
+//! How two processes of one host find each other. Equal ids of the running kernel say that they are
+//! on one host, and a Unix socket shows whether they can share memory. The socket's abstract name
+//! works within one network namespace; its file works for processes that share a directory, such as
 //! containers with one /dev/shm.
 
 use std::io;

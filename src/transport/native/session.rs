@@ -1,5 +1,5 @@
-//! What a receiver knows about one link of one sender: which messages arrived, which are on the
-//! way, and in which order they are delivered. It outlives the connections of the link, and so each
+//! What a receiver knows about one link of one sender: which messages arrived, which are partly
+//! received, and in which order to deliver them. It outlives the link's connections, so each
 //! message is delivered once. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,6 +1,6 @@
-//! Looking again for a short while before sleeping. To be woken costs several microseconds, more
-//! than a message through shared memory takes; but who looks in vain takes the time from others. So
-//! it is done only for as long as it has paid lately.
+//! Polls for a short while before a thread sleeps. A wake-up costs several microseconds, more than
+//! a message through shared memory; but polling in vain takes time from others. So it lasts only
+//! for as long as it has paid lately.
 
 use std::time::{Duration, Instant};
 

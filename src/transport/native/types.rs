@@ -1,4 +1,4 @@
-//! What the transport is asked and what it answers: options, addresses, messages, places to land.
+//! The types of the transport's interface: options, addresses, messages, places to land.
 
 use std::fmt;
 use std::path::PathBuf;

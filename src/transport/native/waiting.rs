@@ -1,6 +1,6 @@
-//! What a thread that waits for an answer asks of the transport: whether to receive by itself
-//! (`receiver_handoff`), and then the messages. May touch the receiver, which one thread at a time
-//! uses.
+//! What a thread that waits for an answer asks of the transport: first whether it should receive by
+//! itself (`receiver_handoff`), then the messages. May touch the receiver, which one thread at a
+//! time uses.
 
 use std::sync::atomic::Ordering;
 

@@ -1,14 +1,14 @@
-//! Memory of this process that others of the host may read: large data goes to them without being
-//! copied on its way.
+//! Memory of this process that other processes of the host may read, so that large data reach them
+//! without a copy.
 //!
-//! An [`Arena`] is one file in memory, far larger than what is used of it; blocks are taken from it
-//! and given back. Another process maps it for reading ([`BorrowedMemory`]) and is told which block
-//! has what. The rule that makes references to these bytes sound on both sides: **a block is
-//! written only by who owns it, before it is lent, and not again until it was given back.** `Block`
-//! and the lender keep it here (`native::lend`); there, the peer does, who has the token of the job
-//! and runs the same code. A peer that broke it could garble its own values, which it can do in any
-//! other way too: these bytes are plain numbers, since only values are lent
-//! (`wire::native::LENDABLE`), and no length, key or text is read from them.
+//! An [`Arena`] is one in-memory file, far larger than what is used of it; blocks are taken from it
+//! and given back. Another process maps it read-only ([`BorrowedMemory`]) and is told which block
+//! holds what. References to these bytes are sound on both sides by this rule: **only its owner
+//! writes a block, before the block is lent, and not again until it was given back.** Here `Block`
+//! and the lender keep the rule (`native::lend`). Over there the peer does: it has the token of the
+//! job and runs the same code. A peer that broke the rule could only garble its own values, which
+//! it can do in other ways too. The bytes are plain numbers, since only values are lent
+//! (`wire::native::LENDABLE`); no length, key or text is read from them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,9 +1,9 @@
-//! Memory of the application that what it asked for may be received into, while it waits.
+//! Memory of the application into which the answer to its own request may be received.
 //!
-//! The application lends it to one request (`include/pslite.h`, `pslite_destination`) and keeps its
-//! hands off it until the request has ended. So only what is claimed here writes to it, each claim
-//! to bytes of its own and under the lock; and once it is withdrawn nobody does any more. Whoever
-//! ends a request withdraws its memory first, and reads no frame of it afterwards.
+//! The application lends the memory to one request (`include/pslite.h`, `pslite_destination`) and
+//! must not touch it until the request has ended. Only claims made here write to it, each to its
+//! own bytes and under the lock; after the memory is withdrawn nothing writes to it. Code that ends
+//! a request withdraws its memory first, and reads no frame of it afterwards.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,11 @@
-//! Closes the library's descriptors in a child of `fork`. What runs in the child calls the kernel
-//! and reads atomics and nothing else: another thread of the parent may have held any lock.
+//! Closes the library's descriptors in a child of `fork`. Code that runs in the child calls the
+//! kernel and reads atomics and nothing else: another thread of the parent may have held any lock.
 //!
-//! libzmq does not say which descriptors are its own, so a socket is known by its address: where
-//! this process listens, and where it connected to. Eventfds and epolls have none and are known by
-//! their numbers ([`Mark`]); those of libzmq are what is new after a call that makes so many.
-//! Mappings stay: a child may read an array that lies in them, and they hide no death.
+//! libzmq does not say which descriptors are its own, so a socket is recognized by its address:
+//! where this process listens, or where it connected to. Eventfds and epolls have no address and
+//! are recognized by their numbers ([`Mark`]); those of libzmq are the new ones after a call that
+//! creates a known number of them. Mappings stay: a child may read an array in one of them, and a
+//! mapping does not hide that a process died.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;

@@ -1,4 +1,4 @@
-//! What the kernel can be told, and asked, about a socket.
+//! Options and statistics of a socket.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

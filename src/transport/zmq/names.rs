@@ -1,12 +1,12 @@
 //! The names of connections: `ps<id>`, from which the receiver reads who sends (zmq_van.h:234).
 //!
-//! A ROUTER knows its connections by name. Stock's ignores a second connection of a name, for good,
-//! if the first one still seems to live when it comes: a process that takes a dead one's place, or
-//! whose connection was cut on its side only, then sends into the void. Ours prefers the second
-//! (ZMQ_ROUTER_HANDOVER). But then any stranger who claims a member's name would cut that member
-//! off. So the numbers have leading zeros, which stock reads as well: no stranger knows how many,
-//! and no two connections of a process to an address have the same name, since the messages of the
-//! first one may still be under way.
+//! A ROUTER knows its connections by name. Stock's ROUTER ignores a second connection of the same
+//! name, for good, if the first one still seems alive when it comes. Then a process that replaces a
+//! dead one, or whose connection was cut on its side only, sends into the void. Ours prefers the
+//! second one (ZMQ_ROUTER_HANDOVER). But then any stranger who claims a member's name would cut
+//! that member off. So our ids have leading zeros, which stock parses as well. No stranger knows
+//! how many, and no two connections of a process to one address have the same name, since messages
+//! of the first may still be on their way.
 
 use std::collections::BTreeMap;
 

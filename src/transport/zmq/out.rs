@@ -1,11 +1,11 @@
-//! The sockets that send, each for many peers. A socket has a descriptor of its own, and reports
-//! about its connections have two more; so a peer costs no more than its connection.
+//! The sockets that send, each for many peers. A socket has one file descriptor, and its monitor of
+//! connections two more; so a peer costs only the descriptor of its connection.
 //!
-//! A ROUTER that connects and gives each connection a number (ZMQ_CONNECT_ROUTING_ID) writes to it
-//! what a DEALER would. Two things of libzmq are known by an address only: which connection a
-//! report is about, and which one is to be closed. So a socket has at most one connection to an
-//! address, for a while after its end too, and where addresses come again there are more sockets. A
-//! host by name is reported by its address, so of those the port is what counts.
+//! A ROUTER that connects, and names each connection by a number (ZMQ_CONNECT_ROUTING_ID), writes
+//! to it what a DEALER would. libzmq identifies a connection by its address only, both in reports
+//! and when it is to be closed. So a socket has at most one connection to an address, even for a
+//! while after that has ended, and more sockets are made where addresses repeat. libzmq reports a
+//! host name by its address, so for names only the port is compared.
 //!
 //! May touch libzmq; knows no peer and no message.
 

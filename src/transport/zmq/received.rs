@@ -1,5 +1,5 @@
-//! The receiving end: its socket, and what came through it from each peer. Only the thread that
-//! receives counts, so it looks its peers up in a table of its own; others read.
+//! The receiving end: its socket, and the counts of what each peer sent. Only the receiving thread
+//! counts, so it looks peers up in a table of its own; other threads read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,13 +1,13 @@
-//! Answers that go back over the connection that the request came by, as the ps-lite of BytePS
-//! sends them (zmq_van.h of its source archive 0.2.5.post15, `NonWorkerSendMsg`): the answering
-//! node's ROUTER sends `ps<to> | ps<me> | metadata | data`, takes the first frame for itself, and
-//! the asking node receives the rest, behind the number of its connection.
+//! Answers that go back over the connection that brought the request, as BytePS's ps-lite sends
+//! them (zmq_van.h of its source archive 0.2.5.post15, `NonWorkerSendMsg`). The answering node's
+//! ROUTER sends `ps<to> | ps<me> | metadata | data` and consumes the first frame; the asking node
+//! receives the rest, after the number of its connection.
 //!
-//! So this transport has several sockets to receive from, and all of them send as well. libzmq's
-//! sockets are for one thread at a time, and each has its lock here. Who receives sleeps on the
-//! sockets' descriptors, with no lock held. A descriptor tells of news only once, and any use of
-//! its socket may take the news away: so whoever has sent looks whether there is something to
-//! receive, and if the receiver sleeps, rings the bell ([`ZmqTransport::used`]). (Stock's threads
+//! So this transport receives from several sockets, and all of them send as well. A libzmq socket
+//! is for one thread at a time, so each has a lock here. The receiver sleeps on the sockets'
+//! descriptors without holding a lock. A descriptor signals new data only once, and any use of its
+//! socket may consume the signal. So after sending, a thread checks whether there is something to
+//! receive, and rings the bell if the receiver sleeps ([`ZmqTransport::used`]). (Stock's threads
 //! never sleep instead.)
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What the transport is asked and what it answers: options, addresses, messages, errors.
+//! The types of the transport's interface: options, addresses, messages, errors.
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,5 @@
-//! What a worker adds to its requests whose id was another process's before (docs/elastic.md,
-//! "Workers"): which life of the id this is, and which pushes only make keys that all others know
+//! What a worker adds to its requests if another process had its id before (docs/elastic.md,
+//! "Workers"): which life of the id this is, and which pushes only create keys that all others know
 //! already.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,4 @@
-//! Which pushes of a key are open, in the order in which they began, and which was the last that
-//! ended well.
+//! The open pushes of a key, in the order in which they began, and the last one that succeeded.
 //!
 //! Pure; knows numbers and keys only.
 

@@ -1,4 +1,4 @@
-//! A part of a slice: who owns it, which way it goes, and where it stands. Pure.
+//! A part of a slice: its owner, the way to it, and its state. Pure.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The end of a link: it is flushed, given up, or what it held is taken back; and what is asked of
-//! it besides.
+//! The end of a link: it is flushed or given up, or what it held is taken back. Also the other
+//! questions that its owner asks.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;

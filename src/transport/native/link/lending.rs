@@ -1,5 +1,4 @@
-//! What a link lends: large frames on their way into memory that the peer reads, and what comes
-//! back.
+//! What a link lends: large frames in memory that the peer reads, and their return.
 
 use std::sync::atomic::Ordering;
 

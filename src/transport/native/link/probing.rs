@@ -1,5 +1,5 @@
-//! A probe of an idle link, as its sender sees it: padding that goes only while nothing else is to
-//! go.
+//! A probe of an idle link, on the sender's side: padding that is sent only while nothing else is
+//! to be sent.
 
 use super::super::counters::{Counters, add};
 use super::super::outbox::Part;

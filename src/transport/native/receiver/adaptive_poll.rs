@@ -1,5 +1,5 @@
-//! Waiting without sleep for the next small message of who sent the last one (`adaptive_poll`).
-//! Reads sockets; sends nothing.
+//! Waits without sleeping for the next small message from the peer that sent the last one
+//! (`adaptive_poll`). Reads sockets; sends nothing.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,5 @@
-//! Attaches new connections to the sessions of their links, on the receiving side, and drains those
-//! that end: what is left in one is read, so that a link that breaks again and again comes forward.
+//! Attaches new connections to sessions on the receiving side, and drains closed ones: what is left
+//! in a closed connection is still read, so that a link that keeps breaking makes progress.
 
 use std::io;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! How much may be under way to this node from each of those that send much to it at the same time.
-//! Left to themselves, TCP connections that share the last link overflow the queue before it, some
-//! more often than others, and a worker that lags behind holds up all: a round is over when the
-//! slowest has pushed. So each gets a part of what fills the link for a short time (as in ICTCP,
-//! CoNEXT 2010, where the receiver sets the windows too): workers the same, and servers so much
-//! that it does not hold them back, since what they send are copies, for which all workers wait.
-//! The node does so where everybody sends at the same time, on servers: what a worker gets from
-//! servers of different rates needs no equal parts.
+//! Limits how many bytes may be on their way to this node from each peer, when several send much to
+//! it at the same time. Without a limit, TCP connections that share the last link overflow the
+//! queue before it, some more often than others, and a slow worker holds up all: a round ends when
+//! the slowest has pushed. So each gets a share of what fills the link for a short time (as in
+//! ICTCP, CoNEXT 2010, where the receiver sets the windows too). Workers get equal shares. Servers
+//! get enough not to be held back: they send copies, for which all workers wait. A node does this
+//! only where everybody sends at the same time, on servers: what a worker gets from servers of
+//! different rates needs no equal shares.
 //!
-//! What the link carries is told by its owner (`NativeTransport::set_inflow`). May set options of
-//! sockets and ask the kernel how long their round trips are; must not read what came.
+//! The link's owner says what the link carries (`NativeTransport::set_inflow`). May set socket
+//! options and ask the kernel for round-trip times; must not read what came.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,10 +1,10 @@
-//! The line in front of a customer: what arrived is handled one item at a time, by the customer's
-//! own thread or, if nobody waits, at once by the thread that brought it. It knows nothing of what
-//! an item means; ours alone is who may handle the next one.
+//! The queue in front of a customer. Its items are handled one at a time: by the customer's own
+//! thread or, if the queue is empty, at once by the thread that brought the item. It decides who
+//! handles the next item, and knows nothing of what items mean.
 //!
-//! Handling at once saves a thread switch for every message, and that is most of what a small
-//! message costs. It is refused to an item that would overtake another, and for a while after one
-//! that took long: then receiving and handling are better off side by side.
+//! Handling at once saves a thread switch per message, most of what a small message costs. An item
+//! is not handled at once if it would overtake another, nor for a while after one that took long:
+//! then it is better to receive and handle in parallel.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -22,7 +22,7 @@ const QUEUED_AFTER_SLOW: u32 = 64;
 const ITEMS_MAX: usize = 65_536;
 
 /// See the module.
-pub(crate) struct Line<T> {
+pub(crate) struct WorkQueue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
 }
@@ -40,11 +40,11 @@ struct State<T> {
 
 /// The right to handle one item. Dropped when that is done.
 pub(crate) struct Turn<'a, T> {
-    line: &'a Line<T>,
+    queue: &'a WorkQueue<T>,
     began: Instant,
 }
 
-impl<T> Line<T> {
+impl<T> WorkQueue<T> {
     pub(crate) fn new() -> Self {
         Self {
             state: Mutex::new(State {
@@ -58,7 +58,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Puts an item into the queue, however full it is; dropped if the line is closed.
+    /// Puts an item into the queue, however full it is; dropped if the queue is closed.
     pub(crate) fn push(&self, priority: i32, item: T) {
         let mut state = lock(&self.state);
         if !state.closed {
@@ -102,7 +102,7 @@ impl<T> Line<T> {
         None
     }
 
-    /// Waits for an item and the right to handle it; `None` once the line is closed and empty.
+    /// Waits for an item and the right to handle it; `None` once the queue is closed and empty.
     pub(crate) fn next(&self) -> Option<(Turn<'_, T>, T)> {
         let mut state = lock(&self.state);
         loop {
@@ -124,7 +124,7 @@ impl<T> Line<T> {
     }
 
     fn turn(&self) -> Turn<'_, T> {
-        Turn { line: self, began: Instant::now() }
+        Turn { queue: self, began: Instant::now() }
     }
 
     /// How many items wait in the queue.
@@ -162,7 +162,7 @@ impl<T> Line<T> {
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         let took = self.began.elapsed();
-        let mut state = lock(&self.line.state);
+        let mut state = lock(&self.queue.state);
         state.handling = None;
         if took > SLOW {
             state.queue_next = QUEUED_AFTER_SLOW;
@@ -171,7 +171,7 @@ impl<T> Drop for Turn<'_, T> {
         let somebody_waits = !state.items.is_empty() || state.closed;
         drop(state);
         if somebody_waits {
-            self.line.changed.notify_all();
+            self.queue.changed.notify_all();
         }
     }
 }
@@ -184,80 +184,80 @@ mod tests {
 
     #[test]
     fn an_item_is_handled_at_once_only_if_nobody_is_before_it() {
-        let line = Line::new();
-        let (turn, item) = line.offer(0, 1).unwrap();
+        let queue = WorkQueue::new();
+        let (turn, item) = queue.offer(0, 1).unwrap();
         assert_eq!(item, 1);
-        assert!(line.offer(0, 2).is_none(), "another is being handled");
+        assert!(queue.offer(0, 2).is_none(), "another is being handled");
         drop(turn);
-        assert!(line.offer(0, 3).is_none(), "another waits");
-        assert_eq!(line.next().unwrap().1, 2);
-        assert_eq!(line.next().unwrap().1, 3);
-        assert_eq!(line.offer(0, 4).unwrap().1, 4);
+        assert!(queue.offer(0, 3).is_none(), "another waits");
+        assert_eq!(queue.next().unwrap().1, 2);
+        assert_eq!(queue.next().unwrap().1, 3);
+        assert_eq!(queue.offer(0, 4).unwrap().1, 4);
     }
 
     #[test]
     fn a_slow_item_sends_the_next_ones_to_the_queue() {
-        let line = Line::new();
-        let (turn, _) = line.offer(0, 0).unwrap();
+        let queue = WorkQueue::new();
+        let (turn, _) = queue.offer(0, 0).unwrap();
         thread::sleep(SLOW * 2);
         drop(turn);
         for i in 0..QUEUED_AFTER_SLOW {
-            assert!(line.offer(0, i).is_none());
-            assert_eq!(line.next().unwrap().1, i);
+            assert!(queue.offer(0, i).is_none());
+            assert_eq!(queue.next().unwrap().1, i);
         }
-        assert!(line.offer(0, 0).is_some());
+        assert!(queue.offer(0, 0).is_some());
     }
 
     #[test]
     fn who_brings_too_much_waits_and_losses_do_not() {
-        let line = Arc::new(Line::new());
+        let queue = Arc::new(WorkQueue::new());
         for i in 0..ITEMS_MAX {
-            line.push_with_room(0, i);
+            queue.push_with_room(0, i);
         }
-        line.push(1, usize::MAX);
+        queue.push(1, usize::MAX);
         let passed = Arc::new(AtomicBool::new(false));
         let bringer = {
-            let (line, passed) = (Arc::clone(&line), Arc::clone(&passed));
+            let (queue, passed) = (Arc::clone(&queue), Arc::clone(&passed));
             thread::spawn(move || {
-                assert!(line.offer(0, ITEMS_MAX).is_none());
+                assert!(queue.offer(0, ITEMS_MAX).is_none());
                 passed.store(true, Ordering::SeqCst);
             })
         };
-        assert_eq!(line.next().unwrap().1, usize::MAX);
+        assert_eq!(queue.next().unwrap().1, usize::MAX);
         thread::sleep(Duration::from_millis(20));
         assert!(!passed.load(Ordering::SeqCst), "still full");
-        assert_eq!(line.next().unwrap().1, 0);
+        assert_eq!(queue.next().unwrap().1, 0);
         bringer.join().unwrap();
         for i in 1..=ITEMS_MAX {
-            assert_eq!(line.next().unwrap().1, i);
+            assert_eq!(queue.next().unwrap().1, i);
         }
     }
 
     #[test]
-    fn a_closed_line_takes_nothing_and_empties() {
-        let line = Line::new();
-        line.push(0, 1);
-        line.close();
-        line.push(0, 2);
-        assert!(line.offer(0, 3).is_none());
-        assert_eq!(line.next().unwrap().1, 1);
-        assert!(line.next().is_none());
+    fn a_closed_queue_takes_nothing_and_empties() {
+        let queue = WorkQueue::new();
+        queue.push(0, 1);
+        queue.close();
+        queue.push(0, 2);
+        assert!(queue.offer(0, 3).is_none());
+        assert_eq!(queue.next().unwrap().1, 1);
+        assert!(queue.next().is_none());
     }
 
     #[test]
     fn idle_is_waited_for_but_not_by_the_one_who_handles() {
-        let line = Arc::new(Line::new());
-        let (turn, ()) = line.offer(0, ()).unwrap();
-        line.wait_until_idle();
+        let queue = Arc::new(WorkQueue::new());
+        let (turn, ()) = queue.offer(0, ()).unwrap();
+        queue.wait_until_idle();
         let over = Arc::new(AtomicBool::new(false));
         let waiter = {
-            let (line, over) = (Arc::clone(&line), Arc::clone(&over));
+            let (queue, over) = (Arc::clone(&queue), Arc::clone(&over));
             thread::spawn(move || {
-                line.wait_until_idle();
+                queue.wait_until_idle();
                 assert!(over.load(Ordering::SeqCst));
             })
         };
-        line.close();
+        queue.close();
         thread::sleep(Duration::from_millis(20));
         over.store(true, Ordering::SeqCst);
         drop(turn);
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn items_are_handled_one_at_a_time_in_order() {
         const EACH: usize = 20_000;
-        let line = Arc::new(Line::<(usize, usize)>::new());
+        let queue = Arc::new(WorkQueue::<(usize, usize)>::new());
         let inside = Arc::new(AtomicBool::new(false));
         let next = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let handle = {
@@ -281,9 +281,9 @@ mod tests {
             }
         };
         let worker = {
-            let (line, handle) = (Arc::clone(&line), handle.clone());
+            let (queue, handle) = (Arc::clone(&queue), handle.clone());
             thread::spawn(move || {
-                while let Some((turn, item)) = line.next() {
+                while let Some((turn, item)) = queue.next() {
                     handle(item);
                     drop(turn);
                 }
@@ -291,10 +291,10 @@ mod tests {
         };
         let bringers: Vec<_> = (0..2)
             .map(|who| {
-                let (line, handle) = (Arc::clone(&line), handle.clone());
+                let (queue, handle) = (Arc::clone(&queue), handle.clone());
                 thread::spawn(move || {
                     for number in 0..EACH {
-                        if let Some((turn, item)) = line.offer(0, (who, number)) {
+                        if let Some((turn, item)) = queue.offer(0, (who, number)) {
                             handle(item);
                             drop(turn);
                         }
@@ -303,9 +303,9 @@ mod tests {
             })
             .collect();
         bringers.into_iter().for_each(|thread| thread.join().unwrap());
-        line.close();
+        queue.close();
         worker.join().unwrap();
-        line.wait_until_idle();
+        queue.wait_until_idle();
         assert_eq!(next[0].load(Ordering::SeqCst), EACH);
         assert_eq!(next[1].load(Ordering::SeqCst), EACH);
     }

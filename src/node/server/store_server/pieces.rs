@@ -1,10 +1,9 @@
-//! What the store of a server does about pieces that move (`docs/elastic.md`): words of the
-//! scheduler and transfers of other servers go in, answers, transfers and claims go out. Nothing is
-//! decided here.
+//! A server's store and pieces that move (`docs/elastic.md`): messages of the scheduler and
+//! transfers of other servers go in; answers, transfers and claims come out. Decides nothing.
 
 use std::sync::atomic::Ordering;
 
-use super::{Head, Serving, Shell, respond};
+use super::{Head, Serving, StoreServer, respond};
 use crate::running::NodeRef;
 use crate::server::ServerCustomer;
 use crate::sync::lock;
@@ -19,7 +18,7 @@ use pslite_observe::log::{self, Level};
 /// Why the values of a server that was handed over do not move.
 const HANDED_OVER: &str = "MXNet's own server, in Python, keeps its values";
 
-impl Shell {
+impl StoreServer {
     /// Another server sent something.
     pub(super) fn transfer(
         &self,

@@ -1,6 +1,6 @@
-//! The receiving thread runs a customer's code now and then; if that takes long, another thread
-//! takes its place. Which of the two goes on receiving is decided here, once. Knows nothing of what
-//! is received.
+//! The receiving thread sometimes runs a customer's code itself. If that takes long, another thread
+//! takes over receiving. This decides, once for each piece of code, which of the two goes on. Knows
+//! nothing of what is received.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +12,16 @@ use crate::sync::lock;
 /// For how long a customer's code may keep the receiving thread from receiving.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Which piece of a customer's code the receiving thread runs now: its number, or 0. Whoever sets
-/// it back to 0 goes on receiving: the thread itself when it is done, or one in its place.
+/// The number of the piece of a customer's code that the receiving thread runs now; 0: none. The
+/// thread that sets it back to 0 goes on receiving: the same one when it is done, or another.
 #[derive(Default)]
-pub(super) struct Detour {
+pub(super) struct InlineHandler {
     now: AtomicU64,
     last: AtomicU64,
     receiver: Mutex<Option<ThreadId>>,
 }
 
-impl Detour {
+impl InlineHandler {
     /// The calling thread receives from now on.
     pub(super) fn begin(&self) {
         *lock(&self.receiver) = Some(thread::current().id());
@@ -48,7 +48,7 @@ impl Detour {
     }
 }
 
-/// What the clock has seen of the detour.
+/// What the clock has seen of an [`InlineHandler`].
 #[derive(Default)]
 pub(super) struct Watch {
     number: u64,
@@ -58,8 +58,8 @@ pub(super) struct Watch {
 impl Watch {
     /// The number of the piece of code that has kept the receiving thread for too long, if one has;
     /// once.
-    pub(super) fn is_late(&mut self, detour: &Detour) -> Option<u64> {
-        let number = detour.now.load(Ordering::Acquire);
+    pub(super) fn is_late(&mut self, handler: &InlineHandler) -> Option<u64> {
+        let number = handler.now.load(Ordering::Acquire);
         let now = Instant::now();
         if number == 0 || number != self.number {
             *self = Self { number, since: (number != 0).then_some(now) };
@@ -80,29 +80,29 @@ mod tests {
 
     #[test]
     fn the_thread_goes_on_unless_another_took_its_place() {
-        let detour = Detour::default();
-        assert!(detour.run(|| {}));
+        let handler = InlineHandler::default();
+        assert!(handler.run(|| {}));
         let number = 2;
-        assert!(!detour.run(|| assert!(detour.end(number), "it runs now")));
-        assert!(!detour.end(number), "taken once only");
-        assert!(detour.run(|| assert!(!detour.end(number), "an earlier one is over")));
+        assert!(!handler.run(|| assert!(handler.end(number), "it runs now")));
+        assert!(!handler.end(number), "taken once only");
+        assert!(handler.run(|| assert!(!handler.end(number), "an earlier one is over")));
     }
 
     /// However the end of the code and the taking over meet: exactly one goes on.
     #[test]
     fn exactly_one_goes_on() {
         for round in 1..=2000 {
-            let detour = Arc::new(Detour::default());
-            detour.last.store(round - 1, Ordering::Relaxed);
+            let handler = Arc::new(InlineHandler::default());
+            handler.last.store(round - 1, Ordering::Relaxed);
             let meet = Arc::new(Barrier::new(2));
             let other = {
-                let (detour, meet) = (Arc::clone(&detour), Arc::clone(&meet));
+                let (handler, meet) = (Arc::clone(&handler), Arc::clone(&meet));
                 thread::spawn(move || {
                     meet.wait();
-                    detour.end(round)
+                    handler.end(round)
                 })
             };
-            let mine = detour.run(|| {
+            let mine = handler.run(|| {
                 meet.wait();
             });
             assert_ne!(mine, other.join().unwrap());
@@ -111,15 +111,15 @@ mod tests {
 
     #[test]
     fn code_is_late_once_after_a_while() {
-        let (detour, mut watch) = (Detour::default(), Watch::default());
-        assert_eq!(watch.is_late(&detour), None, "none runs");
-        assert!(!detour.run(|| {
-            assert_eq!(watch.is_late(&detour), None, "seen for the first time");
+        let (handler, mut watch) = (InlineHandler::default(), Watch::default());
+        assert_eq!(watch.is_late(&handler), None, "none runs");
+        assert!(!handler.run(|| {
+            assert_eq!(watch.is_late(&handler), None, "seen for the first time");
             thread::sleep(LATE);
-            assert_eq!(watch.is_late(&detour), Some(1));
-            assert_eq!(watch.is_late(&detour), None, "said once");
-            assert!(detour.end(1));
+            assert_eq!(watch.is_late(&handler), Some(1));
+            assert_eq!(watch.is_late(&handler), None, "said once");
+            assert!(handler.end(1));
         }));
-        assert!(detour.run(|| assert_eq!(watch.is_late(&detour), None, "another one")));
+        assert!(handler.run(|| assert_eq!(watch.is_late(&handler), None, "another one")));
     }
 }

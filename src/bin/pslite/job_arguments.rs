@@ -1,4 +1,4 @@
-//! What the command line of a role says, in front of the environment.
+//! The job's settings on the command line of a role. They take precedence over the environment.
 
 use std::sync::Arc;
 

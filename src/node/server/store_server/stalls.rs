@@ -1,10 +1,10 @@
-//! Says which round of a store has waited for long: to people ever more rarely, to the scheduler
-//! whenever that is another one. May touch the shell and the node.
+//! Reports the round of a store that has waited for long: to the log less and less often, to the
+//! scheduler whenever it is another round. May touch the store server and the node.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Shell;
+use super::StoreServer;
 use crate::server::ServerCustomer;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
@@ -30,7 +30,7 @@ impl StallWatch {
     }
 }
 
-impl Shell {
+impl StoreServer {
     /// Says which round has waited for long. A store that is at work is asked the next time.
     pub(crate) fn report_stalls(&self, customer: &ServerCustomer) {
         let (Ok(node), Some(serving)) = (customer.node(), self.served.get()) else { return };

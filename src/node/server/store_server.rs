@@ -1,9 +1,9 @@
-//! The store inside a running server: gives it the requests and commands of one customer, and sends
+//! The store in a running server: passes it the requests and commands of one customer, and sends
 //! its answers.
 //!
-//! Behind it may be an application, MXNet's own server, as under the preload. It then hears every
-//! command but those that concern values, and takes over the values for good when an optimizer
-//! comes that the store does not know.
+//! Under the preload an application, MXNet's own server, stands behind it. That gets only the
+//! commands that do not concern values. When an optimizer comes that the store does not know, the
+//! application takes over the values for good.
 
 mod pieces;
 mod stalls;
@@ -37,7 +37,7 @@ use pslite_observe::{MessageKind, Traffic};
 pub(crate) const HAND_OVER: NodeId = -2;
 
 /// The store of one server customer.
-pub(crate) struct Shell {
+pub(crate) struct StoreServer {
     /// Made with the first message: only then is the rank known.
     served: OnceLock<Serving>,
     has_application: bool,
@@ -77,7 +77,7 @@ pub(crate) enum Owner {
     Application,
 }
 
-impl Shell {
+impl StoreServer {
     /// A store in front of an application that serves the same protocol.
     pub(crate) fn with_application() -> Self {
         Self {
