@@ -215,7 +215,7 @@ impl Attempt {
 }
 
 /// The greeting of a link's first connection.
-pub(super) fn hello_of(shared: &Shared, link: u32, identity: Option<i32>, epoch: u32) -> Hello {
+pub(super) fn hello_of(shared: &Shared, link: u32, identity: Option<i32>, attempt: u32) -> Hello {
     Hello {
         version: VERSION,
         query: false,
@@ -224,7 +224,7 @@ pub(super) fn hello_of(shared: &Shared, link: u32, identity: Option<i32>, epoch:
         incarnation: shared.options.incarnation,
         token: shared.token().copied().unwrap_or_default(),
         link,
-        epoch,
+        attempt,
         stripe: 0,
     }
 }

@@ -74,7 +74,7 @@ struct Connection {
 
 struct Entry {
     session: Session,
-    epoch: u32,
+    attempt: u32,
     tokens: SmallVec<[u64; 1]>,
     receipt: Arc<Receipt>,
     /// Bytes of data since the peer was told what arrived.

@@ -65,7 +65,7 @@ pub(super) struct Task {
     phase: Phase,
     /// Attempts to make further connections of a link that is up.
     extras: Vec<Attempt>,
-    epoch: u32,
+    attempt: u32,
     backoff: Duration,
     next_address: usize,
     /// Since when there is no connection, and whether the owner was told.
@@ -87,7 +87,7 @@ impl Task {
             link,
             phase: Phase::Waiting(now),
             extras: Vec::new(),
-            epoch: 0,
+            attempt: 0,
             backoff: BACKOFF.0,
             next_address: 0,
             down_since: now,
@@ -182,11 +182,11 @@ impl Task {
     // ---- connecting -----------------------------------------------------------------------------
 
     fn hello(&self, shared: &Shared) -> Hello {
-        hello_of(shared, self.link.number, self.link.identity, self.epoch)
+        hello_of(shared, self.link.number, self.link.identity, self.attempt)
     }
 
     fn try_now(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared, now: Instant) {
-        self.epoch += 1;
+        self.attempt += 1;
         // Nothing of an earlier attempt is left.
         registry.forget(self.link.number);
         let addresses = &self.link.addresses;

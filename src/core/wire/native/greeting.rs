@@ -26,8 +26,8 @@ pub struct Hello {
     pub token: [u8; TOKEN_BYTES],
     /// Which of the sender's links it is; from 1.
     pub link: u32,
-    /// How often that link was made; a higher one takes the place of a lower one.
-    pub epoch: u32,
+    /// Which attempt to connect that link this is; a higher one takes the place of a lower one.
+    pub attempt: u32,
     /// Which of the link's connections.
     pub stripe: u8,
 }
@@ -120,7 +120,7 @@ impl Hello {
         out.extend_from_slice(&self.incarnation.to_le_bytes());
         out.extend_from_slice(&self.token);
         out.extend_from_slice(&self.link.to_le_bytes());
-        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&self.attempt.to_le_bytes());
         out.push(self.stripe);
         out
     }
@@ -143,7 +143,7 @@ impl Hello {
             incarnation: reader.u64()?,
             token: reader.array()?,
             link: reader.u32()?,
-            epoch: reader.u32()?,
+            attempt: reader.u32()?,
             stripe: reader.array::<1>()?[0],
         };
         reader.end()?;

@@ -121,7 +121,7 @@ fn hello() -> Hello {
         incarnation: u64::MAX - 3,
         token: *b"0123456789abcdef",
         link: 3,
-        epoch: 4,
+        attempt: 4,
         stripe: 5,
     }
 }

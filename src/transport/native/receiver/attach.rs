@@ -62,7 +62,7 @@ impl Receiver {
             shared.receipts.insert(Arc::clone(&receipt));
             Entry {
                 session: Session::new(hello.incarnation, hello.node, address),
-                epoch: 0,
+                attempt: 0,
                 tokens: SmallVec::new(),
                 receipt,
                 untold_bytes: 0,
@@ -72,12 +72,12 @@ impl Receiver {
             }
         });
         if hello.stripe == 0 {
-            if hello.epoch <= entry.epoch {
+            if hello.attempt <= entry.attempt {
                 return Err(io::Error::other("it is older than one that stands"));
             }
-            entry.epoch = hello.epoch;
+            entry.attempt = hello.attempt;
             self.end_all(key, shared);
-        } else if hello.epoch != entry.epoch || entry.tokens.len() >= LANES_MAX {
+        } else if hello.attempt != entry.attempt || entry.tokens.len() >= LANES_MAX {
             return Err(io::Error::other("its link has changed"));
         }
         let Some(entry) = self.sessions.get_mut(&key) else {
