@@ -33,8 +33,8 @@ use two_way::TwoWay;
 pub(super) use types::{bind_error, bind_in_range};
 
 pub use types::{
-    Answers, Endpoint, Incoming, LinkEvent, RecvError, SendError, SendMode, TransportError,
-    ZmqOptions,
+    Answers, Endpoint, Incoming, LinkEvent, NumberedEvent, RecvError, SendError, SendMode,
+    TransportError, ZmqOptions,
 };
 
 /// Messages that wait in priority mode for one peer; senders wait beyond it.
@@ -356,28 +356,34 @@ impl ZmqTransport {
         receiver.count(incoming.from, bytes);
     }
 
-    /// What happened to connections since the last call. For one thread only.
-    pub fn link_events(&self, out: &mut Vec<LinkEvent>) {
+    /// What happened to connections since the last call. For one thread only. They are named by
+    /// number: until somebody looks at what happened, a connection may get another key
+    /// ([`Self::key_of`]).
+    pub fn link_events(&self, out: &mut Vec<NumberedEvent>) {
         let (reports, used) = self.outs.reports();
         if used {
             self.look_again();
         }
         for (number, report) in reports {
-            let key = lock(&self.keys).get(&number).copied();
             // Without one it was closed meanwhile.
-            let Some((key, peer)) = key.and_then(|key| Some((key, self.peer(key)?))) else {
-                continue;
-            };
+            let Some(peer) = self.key_of(number).and_then(|key| self.peer(key)) else { continue };
             let mut link = lock(&peer);
             match report {
                 Report::Up => {
                     link.counts.connections += 1;
-                    out.push(LinkEvent { key, up: true });
+                    out.push(NumberedEvent { number, up: true });
                 }
-                Report::Down => out.push(LinkEvent { key, up: false }),
+                Report::Down => out.push(NumberedEvent { number, up: false }),
                 Report::Shaken => link.is_new = false,
             }
         }
+    }
+
+    /// The key of a connection now; `None`: it is closed. It stays as long as nobody connects,
+    /// renames or disconnects.
+    #[must_use]
+    pub fn key_of(&self, number: u64) -> Option<i32> {
+        lock(&self.keys).get(&number).copied()
     }
 
     /// Waits until every connection stands, or has nothing to send. libzmq loses what is to be sent

@@ -9,21 +9,17 @@ use super::{TICK, Van};
 use crate::running::RunningNode;
 use crate::sync::lock;
 use pslite_core::cluster::Event;
-use pslite_transport::zmq::{LinkEvent, SendMode};
+use pslite_transport::zmq::{NumberedEvent, SendMode};
 
 impl Van {
     /// Until the node stops.
     pub(super) fn keep_time(self: &Arc<Self>) {
         let mut watches = Default::default();
-        let mut events: Vec<LinkEvent> = Vec::new();
+        let mut events: Vec<NumberedEvent> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
             events.clear();
             self.transport.link_events(&mut events);
-            for event in &events {
-                self.job.lock().links.insert(event.key, event.up);
-                let id = event.key;
-                self.event(if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } });
-            }
+            events.iter().for_each(|event| self.handle_link(*event));
             if !events.is_empty() {
                 self.job.tell();
             }

@@ -12,13 +12,27 @@ use pslite_core::cluster::{Action, Event, Failure};
 use pslite_core::wire::{EMPTY, Message, Node, NodeId, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
-use pslite_transport::zmq::{Endpoint, SendMode};
+use pslite_transport::zmq::{Endpoint, NumberedEvent, SendMode};
 
 impl Van {
     /// Feeds one event and applies what follows from it, in order, under the lock: sending control
     /// messages never blocks.
     pub(super) fn handle_event(&self, event: Event) {
+        self.handle_with(self.job.lock(), event);
+    }
+
+    /// A connection came up or went down. Which node it leads to is read under the lock under which
+    /// it is changed: an event of a key of before would stay in the list of links, and a scheduler
+    /// wait for that link for ever.
+    pub(super) fn handle_link(&self, event: NumberedEvent) {
         let mut core = self.job.lock();
+        let Some(id) = self.transport.key_of(event.number) else { return };
+        core.links.insert(id, event.up);
+        let event = if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } };
+        self.handle_with(core, event);
+    }
+
+    fn handle_with(&self, mut core: MutexGuard<'_, Core>, event: Event) {
         let failed_before = core.failure.is_some();
         let now = self.now();
         if let Event::Received { from: Some(id), .. } = &event {

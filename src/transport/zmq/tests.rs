@@ -1,5 +1,6 @@
 //! The transport with real sockets. Every wait has an end: what does not come in [`LIMIT`] fails.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
 use std::thread;
@@ -80,8 +81,10 @@ fn receive(at: &Arc<ZmqTransport>, count: usize, senders: &[&ZmqTransport]) -> V
 /// Waits until the link of that key reports `up`.
 fn wait_for_link(transport: &ZmqTransport, key: i32, up: bool) {
     let until = Instant::now() + LIMIT;
-    let mut events = Vec::new();
-    while !events.contains(&LinkEvent { key, up }) {
+    let mut events: Vec<NumberedEvent> = Vec::new();
+    let is_it =
+        |event: &NumberedEvent| event.up == up && transport.key_of(event.number) == Some(key);
+    while !events.iter().any(is_it) {
         assert!(Instant::now() < until, "no {up} of {key} in {events:?}");
         thread::sleep(Duration::from_millis(1));
         transport.link_events(&mut events);
@@ -379,6 +382,25 @@ fn a_closed_connection_is_gone_while_its_socket_is_idle() {
         thread::sleep(Duration::from_millis(5));
     }
     drop(at);
+}
+
+/// Who takes an event and then hears of a new key would believe for ever that the old one stands.
+#[test]
+fn an_event_is_about_the_connection_whatever_its_key_is_by_then() {
+    let (_at, endpoint) = listener(&OPTIONS);
+    let here = sender(&OPTIONS, &endpoint, 9);
+    here.connect(-1, &endpoint, Some(10)).unwrap();
+    let until = Instant::now() + LIMIT;
+    let mut events: Vec<NumberedEvent> = Vec::new();
+    while events.len() < 2 {
+        assert!(Instant::now() < until, "{events:?}");
+        here.link_events(&mut events);
+        thread::sleep(Duration::from_millis(1));
+    }
+    here.rename(-1, 11);
+    here.disconnect(8, Duration::ZERO);
+    let keys: BTreeSet<_> = events.iter().map(|event| here.key_of(event.number)).collect();
+    assert_eq!(keys, BTreeSet::from([None, Some(11)]));
 }
 
 /// Somebody sends what no node sends: it is marked, or its connection ends; others do not notice.

@@ -190,6 +190,15 @@ pub struct LinkEvent {
     pub up: bool,
 }
 
+/// The same of a connection that may have got another key since, or be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberedEvent {
+    /// The connection, as long as it lives.
+    pub number: u64,
+    /// It stands.
+    pub up: bool,
+}
+
 /// Listens on the first free port of a range, by whatever listens on one.
 pub(crate) fn bind_in_range(
     host: &str,
