@@ -3,22 +3,11 @@ use std::time::Duration;
 use super::*;
 use crate::running::fake;
 use pslite_core::cluster::{ClusterConfig, RankOrder, RoundTimes};
-use pslite_core::wire::{Node, SCHEDULER, server_id};
+use pslite_core::wire::{SCHEDULER, server_id};
 
 /// A job that nobody has joined yet.
 fn cluster(settings: &crate::settings::Settings) -> Cluster {
-    let node = Node {
-        role: Role::Scheduler,
-        id: SCHEDULER,
-        customer_id: 0,
-        hostname: "127.0.0.1".to_owned(),
-        port: 9091,
-        is_recovery: false,
-        abilities: 0,
-        incarnation: 1,
-        native_port: 0,
-        wished_rank: None,
-    };
+    let node = fake::scheduler();
     let config = ClusterConfig {
         role: settings.role,
         num_workers: settings.num_workers,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::settings::{Asked, Lookup};
+use pslite_core::wire::{Node, Role, SCHEDULER};
 
 /// The settings of a node of a job of one worker and two servers. `more` are variables of the
 /// environment.
@@ -16,6 +17,22 @@ pub(crate) fn settings(role: &str, more: &[(&str, &str)]) -> Settings {
     variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let lookup: Lookup = Arc::new(move |name| variables.get(name).cloned());
     Settings::read(&lookup, &Asked::default()).unwrap()
+}
+
+/// The scheduler of a job that nobody has joined yet.
+pub(crate) fn scheduler() -> Node {
+    Node {
+        role: Role::Scheduler,
+        id: SCHEDULER,
+        customer_id: 0,
+        hostname: "127.0.0.1".to_owned(),
+        port: 9091,
+        is_recovery: false,
+        abilities: 0,
+        incarnation: 1,
+        native_port: 0,
+        wished_rank: None,
+    }
 }
 
 /// See the module.

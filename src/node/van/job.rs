@@ -36,6 +36,8 @@ pub(super) struct Core {
     pub(super) met: bool,
     pub(super) lost: BTreeMap<NodeId, String>,
     pub(super) failure: Option<Failure>,
+    /// Which connections stand, by the id of the node or, before it has one, by the key of the
+    /// connection.
     pub(super) links: BTreeMap<NodeId, bool>,
     /// A scheduler's.
     pub(super) journal: Option<Journal>,
@@ -151,23 +153,12 @@ mod tests {
     use crate::running::fake;
     use crate::van::setup::cluster_config;
     use pslite_core::cluster::FailureKind;
-    use pslite_core::wire::{Node, Role, SCHEDULER, server_id};
+    use pslite_core::wire::server_id;
     use std::sync::Arc;
     use std::thread;
 
     fn job() -> Job {
-        let node = Node {
-            role: Role::Scheduler,
-            id: SCHEDULER,
-            customer_id: 0,
-            hostname: "127.0.0.1".to_owned(),
-            port: 9091,
-            is_recovery: false,
-            abilities: 0,
-            incarnation: 1,
-            native_port: 0,
-            wished_rank: None,
-        };
+        let node = fake::scheduler();
         let config = cluster_config(&fake::settings("scheduler", &[]), node.clone(), node, true);
         Job::new(Cluster::new(config, Duration::ZERO), None)
     }
