@@ -10,6 +10,7 @@ mod probing;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use super::outbox::{Limits, Outbox, Part, Slices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
+use crate::sys::tcp::stays_on_host;
 use crate::zmq::{SendError, SendMode};
 use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
 
@@ -105,6 +107,8 @@ struct Acked {
 pub(super) struct Lane {
     pipe: OutPipe,
     token: u64,
+    /// It is TCP to another host.
+    through_a_card: bool,
     writing: VecDeque<Part>,
     /// There was no room; it will be told.
     blocked: bool,
@@ -131,7 +135,8 @@ impl LinkState {
 
 impl Lane {
     pub(super) fn new(pipe: OutPipe, token: u64, acks: Vec<u8>) -> Self {
-        Self { pipe, token, writing: VecDeque::new(), blocked: false, acks }
+        let through_a_card = pipe.carrier() == "tcp" && !stays_on_host(pipe.socket.as_fd());
+        Self { pipe, token, through_a_card, writing: VecDeque::new(), blocked: false, acks }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What goes to workers leaves room for what goes to servers (`pace_for_copies`).
 
-use super::tests::{Received, listener, number_of, options, pattern, wait_until};
+use super::tests::{Received, listener, listener_at, number_of, options, pattern, wait_until};
 use super::*;
 
+/// What is sent to this address comes from another one, as between hosts.
+const OTHER_HOST: &str = "127.0.0.2";
 /// Bytes of one message, and how many are more than the kernel keeps of a connection by itself.
 const LARGE: usize = 1 << 20;
 const MANY: u32 = 24;
@@ -17,7 +19,7 @@ fn paces(from: &NativeTransport) -> Vec<Option<u32>> {
 fn workers_get_what_copies_leave_until_these_have_caught_up() {
     let (from, _) = listener(options(Carriers::Tcp));
     let peers = [9, 11, 10].map(|id| {
-        let (peer, at) = listener(options(Carriers::Tcp));
+        let (peer, at) = listener_at(OTHER_HOST, options(Carriers::Tcp));
         from.connect(id, &at, Some(8), 1).unwrap();
         peer
     });
@@ -65,12 +67,24 @@ fn workers_get_what_copies_leave_until_these_have_caught_up() {
 
 #[test]
 fn nobody_is_paced_where_it_is_not_wanted() {
+    nobody_is_paced(OTHER_HOST, 0);
+}
+
+/// What goes to the same host takes nothing of a card.
+#[test]
+fn nobody_is_paced_within_a_host() {
+    nobody_is_paced("127.0.0.1", RATE);
+}
+
+fn nobody_is_paced(host: &str, outflow: u64) {
     let (from, _) = listener(options(Carriers::Tcp));
-    let (server, at) = listener(options(Carriers::Tcp));
-    let (worker, to) = listener(options(Carriers::Tcp));
+    let (server, at) = listener_at(host, options(Carriers::Tcp));
+    let (worker, to) = listener_at(host, options(Carriers::Tcp));
     from.connect(10, &at, Some(8), 1).unwrap();
     from.connect(9, &to, Some(8), 1).unwrap();
     let reader = Received::by(&worker);
+    wait_until("the worker is not connected", || from.sent_over_tcp().len() == 1);
+    from.set_outflow(outflow);
     for number in 0..MANY {
         let data = [pattern(0, LARGE)];
         if number == 1 {

@@ -68,6 +68,8 @@ struct Connection {
     session: (u64, u32),
     /// Something came since the last tick.
     active: bool,
+    /// It is TCP from another host.
+    through_a_card: bool,
     /// What it may have under way.
     window: Option<u32>,
 }

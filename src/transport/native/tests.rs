@@ -17,10 +17,14 @@ pub(super) fn transport(options: NativeOptions) -> Arc<NativeTransport> {
 }
 
 pub(super) fn listener(options: NativeOptions) -> (Arc<NativeTransport>, Endpoint) {
+    listener_at("127.0.0.1", options)
+}
+
+pub(super) fn listener_at(host: &str, options: NativeOptions) -> (Arc<NativeTransport>, Endpoint) {
     let transport = transport(options);
-    let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+    let any = Endpoint::Tcp { host: host.to_owned(), port: 0 };
     let port = transport.bind(&any).unwrap();
-    (transport, Endpoint::Tcp { host: "127.0.0.1".to_owned(), port })
+    (transport, Endpoint::Tcp { host: host.to_owned(), port })
 }
 
 pub(super) fn sender(options: NativeOptions, to: &Endpoint) -> Arc<NativeTransport> {

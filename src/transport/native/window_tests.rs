@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use super::tests::{LIMIT, Received, listener, options, pattern, wait_until};
+use super::tests::{LIMIT, Received, listener, listener_at, options, pattern, wait_until};
 use super::*;
 use crate::sys::tcp::{limit_window, window_limits};
 use pslite_core::wire::is_worker;
@@ -14,6 +14,8 @@ const LARGE: usize = 1 << 20;
 /// More than the kernel keeps of a connection by itself.
 const RATE: u64 = 40 << 20;
 
+/// What is sent to this address comes from another one, as between hosts.
+const OTHER_HOST: &str = "127.0.0.2";
 /// Connections of one server to another.
 const BETWEEN_SERVERS: u8 = 3;
 
@@ -26,9 +28,10 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A node that gets messages, and those that send them; both ways are connected, as in a job.
-fn nodes(senders: &[i32]) -> (Arc<NativeTransport>, Vec<Arc<NativeTransport>>) {
-    let (at, to) = listener(options(Carriers::Tcp));
+/// A node at that address that gets messages, and those that send them; both ways are connected, as
+/// in a job.
+fn nodes(at: &str, senders: &[i32]) -> (Arc<NativeTransport>, Vec<Arc<NativeTransport>>) {
+    let (at, to) = listener_at(at, options(Carriers::Tcp));
     let connect = |id: &i32| {
         let (from, back) = listener(options(Carriers::Tcp));
         let connections = if is_worker(*id) { 1 } else { BETWEEN_SERVERS };
@@ -50,7 +53,7 @@ fn sockets(limited: impl Fn(u32) -> bool) -> Vec<(OwnedFd, u32)> {
 
 #[test]
 fn those_who_send_much_share_the_way_and_all_arrives() {
-    let (at, senders) = nodes(&[9, 11, 10]);
+    let (at, senders) = nodes(OTHER_HOST, &[9, 11, 10]);
     at.set_inflow(RATE);
     let received = Received::by(&at);
     // Who reads nothing confirms nothing.
@@ -100,4 +103,23 @@ fn those_who_send_much_share_the_way_and_all_arrives() {
         while received.next().frames[1] != data[0] {}
         windows(&at).is_empty()
     });
+}
+
+/// Between processes of one host there is no link, and what it "carries" is what their processors
+/// can do: little on a busy machine. Windows made from that would slow them down further.
+#[test]
+fn who_sends_from_the_same_host_has_no_window() {
+    let (at, senders) = nodes("127.0.0.1", &[9, 11]);
+    at.set_inflow(1 << 20);
+    let received = Received::by(&at);
+    let data = [pattern(5, LARGE)];
+    // Longer than two looks.
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        for from in &senders {
+            from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
+            assert!(received.next().frames[1] == data[0]);
+        }
+        assert!(windows(&at).is_empty());
+    }
 }

@@ -1,10 +1,11 @@
 //! Options and statistics of a socket.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{SockaddrStorage, getpeername, getsockname, getsockopt, sockopt};
 
 /// Bytes that have arrived at a socket and are not read; 0 if that cannot be told.
 pub(crate) fn readable(socket: BorrowedFd<'_>) -> usize {
@@ -29,12 +30,18 @@ pub(crate) fn limit_pace(socket: BorrowedFd<'_>, rate: Option<u32>) -> io::Resul
 /// kernel would allow by itself; `None`: it decides again. To be repeated now and then: where the
 /// kernel's buffer is too small for that, the kernel first has to make it larger, as it does for
 /// connections that need it, and then takes the limit for its own.
+///
+/// Never less than [`SEGMENTS_MIN`] segments: in a window smaller than one segment the sender's
+/// kernel sends only when its timer for closed windows expires (200 ms and more). A segment has
+/// 64 KB on loopback.
 pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
     /// Linux 5.14 (asm-generic/socket.h, net/sock.h): the kernel no longer changes the size by
     /// itself.
     const SO_BUF_LOCK: i32 = 72;
     const SOCK_RCVBUF_LOCK: u32 = 2;
     const NO_LIMIT: u32 = 1 << 30;
+    let least = || segment_max(socket).unwrap_or(0).saturating_mul(SEGMENTS_MIN);
+    let bytes = bytes.map(|bytes| bytes.max(least()));
     let lock = match bytes {
         Some(bytes) if receive_buffer(socket)? >= bytes.saturating_mul(BUFFER_OF_WINDOW) => {
             SOCK_RCVBUF_LOCK
@@ -43,6 +50,19 @@ pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Re
     };
     set_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, lock)?;
     set_tcp(socket, libc::TCP_WINDOW_CLAMP, bytes.unwrap_or(NO_LIMIT))
+}
+
+/// Segments that always may be under way: one that is read, and one that follows.
+const SEGMENTS_MIN: u32 = 2;
+
+/// True if both ends of a TCP connection have one address: it leads through no card.
+pub(crate) fn stays_on_host(socket: BorrowedFd<'_>) -> bool {
+    let address = |ip: SockaddrStorage| {
+        let four = ip.as_sockaddr_in().map(|ip| IpAddr::V4(ip.ip()));
+        four.or_else(|| ip.as_sockaddr_in6().map(|ip| IpAddr::V6(ip.ip())))
+    };
+    let own = getsockname(socket.as_raw_fd()).ok().and_then(address);
+    own.is_some() && own == getpeername(socket.as_raw_fd()).ok().and_then(address)
 }
 
 /// Of a receive buffer at least that part is window (tcp_win_from_space in net/tcp.h; the rest is
@@ -71,11 +91,35 @@ pub(crate) struct TcpInfo {
 /// See [`TcpInfo`]. `None`: the socket is not connected any more, or the kernel is older than Linux
 /// 4.10.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
-    /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
-    const BYTES_ACKED: usize = 120;
-    const MIN_RTT: usize = 148;
-    const BUSY_TIME: usize = 168;
-    let mut info = [0_u8; BUSY_TIME + size_of::<u64>()];
+    let info = raw_tcp_info(socket)?;
+    let number = |at: usize| Some(u64::from_ne_bytes(*info.get(at..)?.first_chunk()?));
+    let micros = info_u32(&info, MIN_RTT)?;
+    Some(TcpInfo {
+        confirmed: number(BYTES_ACKED)?,
+        busy: Duration::from_micros(number(BUSY_TIME)?),
+        shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
+    })
+}
+
+/// The most bytes in one segment towards this end; `None` as for [`tcp_info`].
+fn segment_max(socket: BorrowedFd<'_>) -> Option<u32> {
+    info_u32(&raw_tcp_info(socket)?, ADVERTISED_SEGMENT)
+}
+
+/// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
+const ADVERTISED_SEGMENT: usize = 84;
+const BYTES_ACKED: usize = 120;
+const MIN_RTT: usize = 148;
+const BUSY_TIME: usize = 168;
+const INFO_LENGTH: usize = BUSY_TIME + size_of::<u64>();
+
+fn info_u32(info: &[u8; INFO_LENGTH], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*info.get(at..)?.first_chunk()?))
+}
+
+/// The kernel's `tcp_info`, up to what is read of it.
+fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<[u8; INFO_LENGTH]> {
+    let mut info = [0_u8; INFO_LENGTH];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: an open socket; the kernel writes at most `length` bytes, which is the array's
     // length.
@@ -88,16 +132,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
             &raw mut length,
         )
     };
-    if result != 0 || (length as usize) < info.len() {
-        return None;
-    }
-    let number = |at: usize| Some(u64::from_ne_bytes(*info.get(at..)?.first_chunk()?));
-    let micros = u32::from_ne_bytes(*info.get(MIN_RTT..)?.first_chunk()?);
-    Some(TcpInfo {
-        confirmed: number(BYTES_ACKED)?,
-        busy: Duration::from_micros(number(BUSY_TIME)?),
-        shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
-    })
+    (result == 0 && length as usize == info.len()).then_some(info)
 }
 
 /// Lets the kernel wait with the acknowledgement of what was read, as it does by itself on a
@@ -171,48 +206,71 @@ mod tests {
     /// More than the buffer that a connection begins with can be.
     const WIDE: u32 = 1 << 20;
     const NARROW: u32 = 32 << 10;
+    const LIMIT: Duration = Duration::from_secs(30);
 
-    #[test]
-    fn a_window_becomes_wider_than_the_buffer_it_was_limited_in() {
+    fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut to, _) = listener.accept().unwrap();
-        limit_window(to.as_fd(), Some(NARROW)).unwrap();
+        let from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (to, _) = listener.accept().unwrap();
+        to.set_read_timeout(Some(LIMIT)).unwrap();
+        from.set_write_timeout(Some(LIMIT)).unwrap();
+        (from, to)
+    }
+
+    fn carry(from: &mut TcpStream, to: &mut TcpStream) {
         let data = vec![1; 4 << 20];
         let mut read = vec![0; data.len()];
-        let mut carry = || {
-            std::thread::scope(|scope| {
-                scope.spawn(|| from.write_all(&data).unwrap());
-                to.read_exact(&mut read).unwrap();
-            });
-            to.as_fd().try_clone_to_owned().unwrap()
-        };
-        let to = carry();
-        let before = receive_buffer(to.as_fd()).unwrap();
-        carry();
-        assert_eq!(receive_buffer(to.as_fd()).unwrap(), before, "the kernel goes beyond a limit");
-        // As long as it grows it has no other limit than the kernel's; then it has this one.
-        // Whether the kernel sees a reason to make it grow depends on how the two threads take
-        // turns: on a machine that does other things beside, some hundred rounds may pass without
-        // one.
-        let mut locked = false;
+        std::thread::scope(|scope| {
+            scope.spawn(|| from.write_all(&data).unwrap());
+            to.read_exact(&mut read).unwrap();
+        });
+    }
+
+    /// Limits the window until the limit is the kernel's own; then the buffer stays. Whether the
+    /// kernel sees a reason to make it grow depends on how the two threads take turns: on a machine
+    /// that does other things beside, some hundred rounds may pass without one.
+    fn limits(from: &mut TcpStream, to: &mut TcpStream, window: u32) -> u32 {
         for round in 0..2000 {
             if round % 100 == 99 {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            limit_window(to.as_fd(), Some(WIDE)).unwrap();
+            limit_window(to.as_fd(), Some(window)).unwrap();
             let held = receive_buffer(to.as_fd()).unwrap();
-            carry();
-            locked = held >= WIDE * BUFFER_OF_WINDOW;
-            if locked {
-                assert_eq!(receive_buffer(to.as_fd()).unwrap(), held);
-                break;
+            carry(from, to);
+            if held >= window * BUFFER_OF_WINDOW && receive_buffer(to.as_fd()).unwrap() == held {
+                return held;
             }
         }
-        assert!(
-            locked,
-            "the buffer stays too small: {} bytes",
-            receive_buffer(to.as_fd()).unwrap()
-        );
+        panic!("the buffer stays too small: {} bytes", receive_buffer(to.as_fd()).unwrap());
+    }
+
+    #[test]
+    fn a_window_becomes_wider_than_the_buffer_it_was_limited_in() {
+        let (mut from, mut to) = pair();
+        let before = limits(&mut from, &mut to, NARROW);
+        assert!(limits(&mut from, &mut to, WIDE) > before);
+    }
+
+    #[test]
+    fn a_narrow_window_lets_whole_segments_through() {
+        let (mut from, mut to) = pair();
+        // From now on segments are as large as they can be: the kernel has seen wide windows.
+        (0..8).for_each(|_| carry(&mut from, &mut to));
+        let segment = segment_max(to.as_fd()).unwrap();
+        assert!(segment > NARROW, "loopback has large segments: {segment}");
+        limit_window(to.as_fd(), Some(NARROW)).unwrap();
+        let limits = window_limits().unwrap();
+        assert!(limits.iter().any(|(_, limit)| *limit == SEGMENTS_MIN * segment), "{limits:?}");
+        // Without that each of these takes the sender's timer, and all of them minutes.
+        (0..8).for_each(|_| carry(&mut from, &mut to));
+    }
+
+    #[test]
+    fn one_address_is_one_host() {
+        let (from, to) = pair();
+        assert!(stays_on_host(from.as_fd()) && stays_on_host(to.as_fd()));
+        let other = TcpListener::bind("127.0.0.2:0").unwrap();
+        let from = TcpStream::connect(other.local_addr().unwrap()).unwrap();
+        assert!(!stays_on_host(from.as_fd()));
     }
 }

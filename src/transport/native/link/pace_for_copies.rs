@@ -11,11 +11,11 @@ use crate::sys::tcp::limit_pace;
 const PACE_STAYS_WITHIN: u32 = 8;
 
 impl Link {
-    /// True if something waits for room on a TCP connection.
+    /// True if something waits for room on a TCP connection to another host.
     pub(in crate::native) fn is_behind(&self) -> bool {
         let state = lock(&self.state);
         let mut lanes = state.lanes.iter();
-        lanes.any(|lane| lane.blocked && !lane.writing.is_empty() && lane.pipe.carrier() == "tcp")
+        lanes.any(|lane| lane.blocked && !lane.writing.is_empty() && lane.through_a_card)
     }
 
     #[cfg(test)]
@@ -23,11 +23,12 @@ impl Link {
         lock(&self.state).pace
     }
 
-    /// Lets its TCP connections send so many bytes per second together; `None`: as fast as they
-    /// can. Its peer is told, with each part, that what comes does not show what the way could
-    /// carry.
+    /// Lets its TCP connections to another host send so many bytes per second together; `None`: as
+    /// fast as they can. Within a host none is paced: they share no card. Its peer is told, with
+    /// each part, that what comes does not show what the way could carry.
     pub(in crate::native) fn pace(&self, rate: Option<u32>) {
         let mut state = lock(&self.state);
+        let rate = rate.filter(|_| state.lanes.iter().any(|lane| lane.through_a_card));
         let is_news = match (state.pace, rate) {
             (Some(old), Some(new)) => old.abs_diff(new) > old / PACE_STAYS_WITHIN,
             (old, new) => old != new,
@@ -37,7 +38,7 @@ impl Link {
         }
         state.note_pace(rate, Instant::now());
         let lanes = u32::try_from(state.lanes.len()).unwrap_or(1).max(1);
-        for lane in state.lanes.iter().filter(|lane| lane.pipe.carrier() == "tcp") {
+        for lane in state.lanes.iter().filter(|lane| lane.through_a_card) {
             // Where the kernel cannot, the connection shares the way as before.
             let _ = limit_pace(lane.pipe.socket.as_fd(), rate.map(|rate| rate / lanes));
         }

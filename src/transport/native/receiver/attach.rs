@@ -2,6 +2,7 @@
 //! in a closed connection is still read, so that a link that keeps breaking makes progress.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use crate::native::reader::Reader;
 use crate::native::receipt::Receipt;
 use crate::native::session::Session;
 use crate::native::shared::Shared;
+use crate::sys::tcp::stays_on_host;
 use pslite_core::wire::native::{Kind, Welcome};
 use pslite_observe::log::{self, Level};
 
@@ -116,8 +118,10 @@ impl Receiver {
         // Not before it stands: the sender counts none that was not welcomed.
         add(&entry.receipt.counters.connections, 1);
         let reader = Reader::new(pipe.ring().is_some());
-        self.connections
-            .insert(token, Connection { pipe, reader, session: key, active: true, window: None });
+        let through_a_card = pipe.ring().is_none() && !stays_on_host(pipe.socket.as_fd());
+        let connection =
+            Connection { pipe, reader, session: key, active: true, through_a_card, window: None };
+        self.connections.insert(token, connection);
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! ICTCP, CoNEXT 2010, where the receiver sets the windows too). Workers get equal shares. Servers
 //! get enough not to be held back: they send copies, for which all workers wait. A node does this
 //! only where everybody sends at the same time, on servers: what a worker gets from servers of
-//! different rates needs no equal shares.
+//! different rates needs no equal shares. Between processes of one host there is no link to share.
 //!
 //! The link's owner says what the link carries (`NativeTransport::set_inflow`). May set socket
 //! options and ask the kernel for round-trip times; must not read what came.
@@ -104,7 +104,7 @@ impl Receiver {
         self.windows_looked = now;
         let sharing = self.sharing(shared.inflow.load(Relaxed));
         let Self { connections, sessions, .. } = self;
-        for connection in connections.values_mut().filter(over_tcp) {
+        for connection in connections.values_mut().filter(through_a_card) {
             let Some(entry) = sessions.get(&connection.session) else { continue };
             let Some(window) = sharing.window(entry) else { continue };
             if is_news(connection.window, window) && connection.limit(window) {
@@ -146,8 +146,9 @@ impl Connection {
     }
 }
 
-fn over_tcp(connection: &&mut Connection) -> bool {
-    connection.pipe.ring().is_none()
+/// Whether what it brings comes through a card, before which there is a queue.
+fn through_a_card(connection: &&mut Connection) -> bool {
+    connection.through_a_card
 }
 
 /// What fills a link of that rate for so long, for one of those who share it.
