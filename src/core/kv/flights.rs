@@ -12,13 +12,14 @@ mod part;
 mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use self::life::Life;
-use self::order::Order;
+use self::order::{Order, Pushes};
 use self::part::{Part, State};
 use super::KvError;
 use super::routes::Routes;
@@ -77,8 +78,13 @@ pub enum Answered {
     },
 }
 
+/// Which slice it is: the timestamp of its request, and the rank that it is about.
+type Name = (i32, u32);
+
 #[derive(Clone, Debug)]
 struct Flight {
+    /// Those that begin later have higher ones.
+    number: u64,
     slice: Slice,
     parts: SmallVec<[Part; 1]>,
     /// The keys and lens of an answer with values.
@@ -93,15 +99,14 @@ pub struct Flights {
     /// Servers that were there from the beginning, or that a policy named. What is sent to one of
     /// which this node has not heard goes nowhere.
     known: BTreeSet<NodeId>,
-    /// By the order in which they began.
-    open: BTreeMap<u64, Box<Flight>>,
+    /// In boxes: nodes of a map to which ever larger keys are added are half empty.
+    open: BTreeMap<Name, Box<Flight>>,
     next: u64,
-    /// By timestamp and rank.
-    names: BTreeMap<(i32, u32), u64>,
     order: Order,
     life: Life,
-    /// Those of which a part waits to be sent: most answers find none, however many are open.
-    waiting: BTreeSet<u64>,
+    /// Those of which a part waits to be sent, by number: most answers find none, however many are
+    /// open.
+    waiting: BTreeMap<u64, Name>,
 }
 
 impl Flights {
@@ -135,7 +140,7 @@ impl Flights {
     /// True if a slice of that request is not answered yet.
     #[must_use]
     pub fn has(&self, timestamp: i32) -> bool {
-        self.names.range((timestamp, 0)..=(timestamp, u32::MAX)).next().is_some()
+        self.open.range(of_request(timestamp)).next().is_some()
     }
 
     /// True if some part waits to be sent.
@@ -166,35 +171,40 @@ impl Flights {
         mut slice: Slice,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
+        let known = self.routes.of(slice.key);
         if slice.meta.push
-            && let Some(known) = self.routes.of(slice.key).and_then(KeyRoutes::whole)
-            && let [.., last] = known
+            && let Some(whole) = known.and_then(KeyRoutes::whole)
+            && let [.., last] = whole
             && !last.is_opaque()
         {
             match slice.form.check(&slice.kv, slice.key, last.to) {
                 // Its only owner refuses it, so that the other workers, who wait for this push,
                 // hear why too.
-                Err(_) if known.len() == 1 => slice.form = Form::Whole,
+                Err(_) if whole.len() == 1 => slice.form = Form::Whole,
                 checked => checked?,
             }
         }
+        let parts = self.places(known, &slice, (0, 0), &State::Waiting(now));
         let number = self.next;
         self.next += 1;
-        self.names.insert((slice.meta.timestamp, slice.rank), number);
-        if slice.meta.push {
-            self.order.add(slice.key, number);
+        let mut flight = Box::new(Flight { number, slice, parts, answer: KvPairs::default() });
+        let name = flight.name();
+        if flight.slice.meta.push {
+            self.order.add(flight.slice.key, name);
         }
-        let wait = State::Waiting(now);
-        let parts = self.places(&slice, 0, 0, &wait);
-        // Apart: nodes of a map to which ever larger keys are added are half empty.
-        let flight = Flight { slice, parts, answer: KvPairs::default() };
-        self.open.insert(number, Box::new(flight));
-        self.send_waiting(now, number, out)
+        let sent = self.send_parts(now, &mut flight, out);
+        self.open.insert(name, flight);
+        sent
     }
 
     /// The parts of `[from, to)` of a slice's key, as they are known now.
-    fn places(&self, slice: &Slice, from: u64, to: u64, state: &State) -> SmallVec<[Part; 1]> {
-        let known = self.routes.of(slice.key);
+    fn places(
+        &self,
+        known: Option<&KeyRoutes>,
+        slice: &Slice,
+        (from, to): (u64, u64),
+        state: &State,
+    ) -> SmallVec<[Part; 1]> {
         let routes = match known {
             Some(known) if to == 0 => known.whole().map(SmallVec::from_slice).unwrap_or_default(),
             Some(known) if known.covers(from, to) => known.within(from, to),
@@ -235,22 +245,22 @@ impl Flights {
         (pairs, refused): (KvPairs, bool),
         out: &mut Vec<Outgoing>,
     ) -> Result<Answered, KvError> {
-        let Some((number, at)) = self.find(timestamp, from, placed) else {
+        let Some((name, at)) = self.find(timestamp, from, placed) else {
             return Ok(Answered::Unknown);
         };
-        let Some(flight) = self.open.get_mut(&number) else { return Ok(Answered::Unknown) };
+        let Some(flight) = self.open.get_mut(&name) else { return Ok(Answered::Unknown) };
         let (key, rank) = (flight.slice.key, flight.slice.rank);
         if let Some(placed) = placed {
             self.routes.learn(key, &placed.routes);
         }
         let again = placed.is_some_and(|placed| placed.again);
         if refused {
-            self.end(number);
+            self.end(name, false);
             self.send_freed(now, out)?;
             return Ok(Answered::Refused { rank });
         }
         if again {
-            self.turned_away(now, number, at);
+            self.turned_away(now, name, at);
             self.retry(now, out)?;
             return Ok(Answered::Open);
         }
@@ -259,7 +269,7 @@ impl Flights {
         flight.answer.keys = pairs.keys;
         flight.answer.lens = pairs.lens;
         let open = flight.parts.iter().any(|part| !matches!(part.state, State::Done(_)));
-        let answer = if open { Answered::Open } else { self.whole(number) };
+        let answer = if open { Answered::Open } else { self.whole(name) };
         self.send_freed(now, out)?;
         Ok(answer)
     }
@@ -269,32 +279,32 @@ impl Flights {
     /// not come the way that the part went last is none: a server that this node gave up may still
     /// answer, and not know what became of the key. A server without pieces says nothing about
     /// parts; its answer is about the one that it was sent.
-    fn find(&self, timestamp: i32, from: NodeId, placed: Option<&Placed>) -> Option<(u64, usize)> {
-        let part = |number: &u64, is: &dyn Fn(&Part) -> bool| {
-            let flight = self.open.get(number)?;
+    fn find(&self, timestamp: i32, from: NodeId, placed: Option<&Placed>) -> Option<(Name, usize)> {
+        let part = |flight: &Flight, is: &dyn Fn(&Part) -> bool| {
             let at = flight.parts.iter().position(is)?;
-            flight.parts[at].awaits(from).then_some((*number, at))
+            flight.parts[at].awaits(from).then(|| (flight.name(), at))
         };
         match placed {
             // What a server owed to a process that had this one's id and address before.
             Some(placed) if placed.life != self.life.number() => None,
             Some(placed) => {
-                let number = self.names.get(&(timestamp, placed.slice))?;
-                part(number, &|part| (part.from, part.to) == (placed.from, placed.to))
+                let flight = self.open.get(&(timestamp, placed.slice))?;
+                part(flight, &|part| (part.from, part.to) == (placed.from, placed.to))
             }
             None => {
-                let all = self.names.range((timestamp, 0)..=(timestamp, u32::MAX));
-                all.map(|(_, number)| number)
-                    .find_map(|number| part(number, &|part| part.awaits(from)))
+                let mut all = self.open.range(of_request(timestamp));
+                all.find_map(|(_, flight)| part(flight, &|part| part.awaits(from)))
             }
         }
     }
 
     /// Nothing was done with a part: it is cut anew, by what is known now.
-    fn turned_away(&mut self, now: Duration, number: u64, at: usize) {
-        let Some(flight) = self.open.get(&number) else { return };
+    fn turned_away(&mut self, now: Duration, name: Name, at: usize) {
+        let Some(flight) = self.open.get(&name) else { return };
         let Some(part) = flight.parts.get(at) else { return };
-        let mut parts = self.places(&flight.slice, part.from, part.to, &State::Waiting(now));
+        let known = self.routes.of(flight.slice.key);
+        let range = (part.from, part.to);
+        let mut parts = self.places(known, &flight.slice, range, &State::Waiting(now));
         let former = (part.sent(), part.from, part.to, part.term);
         for part in &mut parts {
             // Nothing new: asked again at once, who answered would say the same.
@@ -302,19 +312,15 @@ impl Flights {
                 part.state = State::Waiting(now.saturating_add(RETRY));
             }
         }
-        if let Some(flight) = self.open.get_mut(&number) {
+        if let Some(flight) = self.open.get_mut(&name) {
             flight.parts.remove(at);
             flight.parts.insert_many(at, parts);
-            self.waiting.insert(number);
+            self.waiting.insert(flight.number, name);
         }
     }
 
-    fn whole(&mut self, number: u64) -> Answered {
-        let Some(flight) = self.end(number) else { return Answered::Unknown };
-        let (key, timestamp) = (flight.slice.key, flight.slice.meta.timestamp);
-        if flight.slice.meta.push && !self.life.has_made(key) {
-            self.order.done(key, timestamp);
-        }
+    fn whole(&mut self, name: Name) -> Answered {
+        let Some(flight) = self.end(name, true) else { return Answered::Unknown };
         let mut vals = flight.parts.into_iter().map(|part| match part.state {
             State::Done(vals) => vals,
             State::Sent(_) | State::Waiting(_) => Bytes::new(),
@@ -330,29 +336,33 @@ impl Flights {
         Answered::Whole { rank: flight.slice.rank, pairs, more }
     }
 
-    fn end(&mut self, number: u64) -> Option<Flight> {
-        let flight = self.open.remove(&number)?;
-        self.waiting.remove(&number);
-        self.names.remove(&(flight.slice.meta.timestamp, flight.slice.rank));
-        self.order.remove(flight.slice.key, number);
+    /// A slice is over. `well`: all of it was answered.
+    fn end(&mut self, name: Name, well: bool) -> Option<Flight> {
+        let flight = self.open.remove(&name)?;
+        self.waiting.remove(&flight.number);
+        if flight.slice.meta.push {
+            let key = flight.slice.key;
+            let counts = well && !self.life.has_made(key);
+            self.order.end(key, name, counts);
+        }
         Some(*flight)
     }
 
     /// The request is over, whatever of it is still under way.
     pub fn forget(&mut self, timestamp: i32) {
-        let all = self.names.range((timestamp, 0)..=(timestamp, u32::MAX));
-        let numbers: Vec<u64> = all.map(|(_, number)| *number).collect();
-        numbers.into_iter().for_each(|number| drop(self.end(number)));
+        let names: Vec<Name> =
+            self.open.range(of_request(timestamp)).map(|(name, _)| *name).collect();
+        names.into_iter().for_each(|name| drop(self.end(name, false)));
         self.look_at(timestamp);
     }
 
     /// A server is dead or released: what was sent to it waits for news of where to send it.
     pub fn lost(&mut self, now: Duration, server: NodeId) {
         self.lost.insert(server);
-        for (number, flight) in &mut self.open {
+        for (name, flight) in &mut self.open {
             for part in flight.parts.iter_mut().filter(|part| part.is_lost_with(server)) {
                 part.state = State::Waiting(now);
-                self.waiting.insert(*number);
+                self.waiting.insert(flight.number, *name);
             }
         }
         self.look_at_all();
@@ -381,19 +391,19 @@ impl Flights {
 
     /// Cuts anew what waits.
     fn place_waiting(&mut self, now: Duration) {
-        let numbers: Vec<u64> = self.waiting.iter().copied().collect();
-        for number in numbers {
-            let Some(flight) = self.open.get(&number) else { continue };
+        for name in self.waiting_names() {
+            let Some(flight) = self.open.get(&name) else { continue };
+            let known = self.routes.of(flight.slice.key);
             let mut parts = SmallVec::new();
             for part in &flight.parts {
                 if part.waits() {
-                    let wait = State::Waiting(now);
-                    parts.extend(self.places(&flight.slice, part.from, part.to, &wait));
+                    let (range, wait) = ((part.from, part.to), State::Waiting(now));
+                    parts.extend(self.places(known, &flight.slice, range, &wait));
                 } else {
                     parts.push(part.clone());
                 }
             }
-            if let Some(flight) = self.open.get_mut(&number) {
+            if let Some(flight) = self.open.get_mut(&name) {
                 flight.parts = parts;
             }
         }
@@ -404,8 +414,17 @@ impl Flights {
     /// # Errors
     /// As [`Self::begin`].
     pub fn retry(&mut self, now: Duration, out: &mut Vec<Outgoing>) -> Result<(), KvError> {
-        let numbers: Vec<u64> = self.waiting.iter().copied().collect();
-        numbers.into_iter().try_for_each(|number| self.send_waiting(now, number, out))
+        self.waiting_names().into_iter().try_for_each(|name| {
+            let Some(mut flight) = self.open.remove(&name) else { return Ok(()) };
+            let sent = self.send_parts(now, &mut flight, out);
+            self.open.insert(name, flight);
+            sent
+        })
+    }
+
+    /// In the order in which they began.
+    fn waiting_names(&self) -> Vec<Name> {
+        self.waiting.values().copied().collect()
     }
 
     /// Something was answered: what waited for that may go.
@@ -413,41 +432,44 @@ impl Flights {
         if self.waits() { self.retry(now, out) } else { Ok(()) }
     }
 
-    /// Sends those parts of a slice that wait, if they may go.
-    fn send_waiting(
+    /// Sends those parts of a slice that wait, if they may go. The slice is not among the open ones
+    /// meanwhile.
+    fn send_parts(
         &mut self,
         now: Duration,
-        number: u64,
+        flight: &mut Flight,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
-        let Some(flight) = self.open.get(&number) else { return Ok(()) };
+        let (name, number, slice) = (flight.name(), flight.number, &flight.slice);
+        let (push, key) = (slice.meta.push, slice.key);
+        let pushes = self.order.of(key);
         let mut go: SmallVec<[usize; 4]> = SmallVec::new();
         let mut waits = false;
         for (at, part) in flight.parts.iter().enumerate() {
             let State::Waiting(since) = part.state else { continue };
-            if since > now || !self.may_send_to(part.way().next) || self.is_blocked(number, part) {
+            let blocked = || push && pushes.is_some_and(|all| self.is_blocked(all, name, part));
+            if since > now || !self.may_send_to(part.way().next) || blocked() {
                 waits = true;
             } else {
                 go.push(at);
             }
         }
+        // A pull need not wait behind the values of other keys that are pushed. It stays behind
+        // those of its own.
+        let overtakes = !push && !pushes.is_some_and(Pushes::is_open);
+        // One more than the timestamp of the push of the same key before this one; 0: none was.
+        let before = pushes.filter(|_| push).and_then(|all| all.previous(name));
+        let after = before.map_or(0, |timestamp| (timestamp as u32).wrapping_add(1));
+        let (life, init) = (self.life.number(), push && after == 0 && self.life.makes(key));
         if waits {
-            self.waiting.insert(number);
+            self.waiting.insert(number, name);
         } else {
             self.waiting.remove(&number);
         }
-        // A pull need not wait behind the values of other keys that are pushed. It stays behind
-        // those of its own.
-        let overtakes = !flight.slice.meta.push && !self.order.is_open(flight.slice.key);
-        let (push, key) = (flight.slice.meta.push, flight.slice.key);
-        let after = if push { self.before(number) } else { 0 };
-        let (life, init) = (self.life.number(), push && after == 0 && self.life.makes(key));
         for at in go {
-            let Some(flight) = self.open.get_mut(&number) else { break };
-            let slice = &flight.slice;
             let Some(part) = flight.parts.get_mut(at) else { continue };
-            let cut = slice.form.cut(&slice.kv, slice.meta.push, part.from, part.to);
-            let kv = cut.inspect_err(|_| _ = self.waiting.insert(number))?;
+            let cut = slice.form.cut(&slice.kv, push, part.from, part.to);
+            let kv = cut.inspect_err(|_| _ = self.waiting.insert(number, name))?;
             let way = part.way();
             part.state = State::Sent(way);
             let placed = Placed {
@@ -473,27 +495,21 @@ impl Flights {
     }
 
     /// True if a part of a push would overtake an earlier push of the same elements.
-    fn is_blocked(&self, number: u64, part: &Part) -> bool {
-        let Some(flight) = self.open.get(&number).filter(|flight| flight.slice.meta.push) else {
-            return false;
-        };
-        let earlier = self.order.before(flight.slice.key, number);
-        let mut parts =
-            earlier.filter_map(|number| self.open.get(&number)).flat_map(|flight| &flight.parts);
-        parts.any(|other| part.overtakes(other))
+    fn is_blocked(&self, pushes: &Pushes, name: Name, part: &Part) -> bool {
+        let earlier = pushes.before(name).filter_map(|other| self.open.get(&other));
+        earlier.flat_map(|flight| &flight.parts).any(|other| part.overtakes(other))
     }
+}
 
-    /// One more than the timestamp of the push of the same key before this one; 0: there was none.
-    fn before(&self, number: u64) -> u32 {
-        let Some(flight) = self.open.get(&number) else { return 0 };
-        let key = flight.slice.key;
-        let open = self.order.before(key, number).last();
-        let timestamp = match open.and_then(|number| self.open.get(&number)) {
-            Some(earlier) => Some(earlier.slice.meta.timestamp),
-            None => self.order.last(key),
-        };
-        timestamp.map_or(0, |timestamp| (timestamp as u32).wrapping_add(1))
+impl Flight {
+    fn name(&self) -> Name {
+        (self.slice.meta.timestamp, self.slice.rank)
     }
+}
+
+/// The names of all slices of a request.
+const fn of_request(timestamp: i32) -> RangeInclusive<Name> {
+    (timestamp, 0)..=(timestamp, u32::MAX)
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ fn begin(flights: &mut Flights, slice: Slice) -> Vec<Outgoing> {
 fn check(flights: &Flights) {
     assert_eq!(flights.validate(), Ok(()));
     let all = flights.open.iter().filter(|(_, flight)| flight.parts.iter().any(Part::waits));
-    let all: Vec<u64> = all.map(|(number, _)| *number).collect();
-    assert_eq!(flights.waiting.iter().copied().collect::<Vec<_>>(), all);
+    let all: BTreeMap<u64, Name> = all.map(|(name, flight)| (flight.number, *name)).collect();
+    assert_eq!(flights.waiting, all);
 }
 
 fn parts(out: &[Outgoing]) -> Vec<(NodeId, u64, u64, &[u8])> {
@@ -353,8 +353,7 @@ fn a_key_without_an_element_is_found_again() {
 /// Where a part that is under way belongs, and whom it was given to, are two things.
 fn send_by(flights: &mut Flights, timestamp: i32, at: usize, next: NodeId) {
     flights.known.insert(next);
-    let number = flights.names[&(timestamp, 0)];
-    let part = &mut flights.open.get_mut(&number).unwrap().parts[at];
+    let part = &mut flights.open.get_mut(&(timestamp, 0)).unwrap().parts[at];
     assert!(part.sent().is_some());
     part.state = State::Sent(Way { next });
 }
@@ -476,27 +475,32 @@ fn what_fits_no_piece_waits_until_its_request_is_ended() {
     assert!(!flights.waits());
 }
 
+/// The slice that is spoilt.
+const NAME: Name = (1, 0);
+
 /// Something that no rule leads to is named.
 #[test]
 fn what_is_wrong_is_named() {
     type Spoil = fn(&mut Flights);
     fn part(flights: &mut Flights) -> &mut Part {
-        &mut flights.open.get_mut(&1).unwrap().parts[0]
+        &mut flights.open.get_mut(&NAME).unwrap().parts[0]
     }
-    let all: [(Spoil, &str); 11] = [
-        (|flights| _ = flights.waiting.insert(1), "a part of it waits: false"),
+    let all: [(Spoil, &str); 10] = [
+        (|flights| _ = flights.waiting.insert(1, NAME), "a part of it waits: false"),
         (|flights| part(flights).state = State::Waiting(NOW), "a part of it waits: true"),
-        (|flights| flights.names.clear(), "its name is that of None"),
-        (|flights| _ = flights.names.insert((1, 0), 5), "its name is that of Some(5)"),
-        (|flights| _ = flights.names.insert((2, 0), 1), "2 slices have names, and 1 are open"),
-        (|flights| flights.next = 1, "0 of 1 slices wait; the next one is 1"),
-        (|flights| flights.order.remove(7, 1), "none of the open ones of its key"),
-        (|flights| flights.order.add(9, 4), "pushes of 1 keys are open, listed are 2"),
+        (
+            |flights| flights.open.get_mut(&NAME).unwrap().slice.rank = 5,
+            "it is named (1, 5); the next one is 2",
+        ),
+        (|flights| flights.next = 1, "it is named (1, 0); the next one is 1"),
+        (|flights| _ = flights.waiting.insert(9, (2, 0)), "(2, 0))) waits, and is not open"),
+        (|flights| flights.order.end(7, NAME, false), "none of the open ones of its key"),
+        (|flights| flights.order.add(9, (4, 0)), "pushes of 1 keys are open, listed are 2"),
         (|flights| part(flights).to = 3, "the part 4..8 does not begin at 3"),
         (|flights| _ = flights.lost.insert(B), "4..8 is at 10, which is lost or unknown"),
         (
             |flights| {
-                let parts = &mut flights.open.get_mut(&1).unwrap().parts;
+                let parts = &mut flights.open.get_mut(&NAME).unwrap().parts;
                 parts.iter_mut().for_each(|part| part.state = State::Done(Bytes::new()));
             },
             "all 2 parts of it are answered",
@@ -518,7 +522,7 @@ fn what_is_wrong_is_named() {
 fn a_debug_build_looks_at_what_an_entry_touched() {
     let mut flights = halves();
     let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
-    flights.open.get_mut(&1).unwrap().parts[0].to = 3;
+    flights.open.get_mut(&NAME).unwrap().parts[0].to = 3;
     let mut more = Vec::new();
     let who = (1, out[1].meta.recver);
     let brought = (KvPairs::default(), false);

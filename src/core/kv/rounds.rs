@@ -4,7 +4,7 @@
 //!
 //! Pure: the time is an argument. Must not know what a message says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::wire::{Key, NodeId};
@@ -34,8 +34,10 @@ struct Span {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
+    /// Rounds that are over.
     number: u64,
-    keys: BTreeSet<Key>,
+    /// What that was when a key was pushed last.
+    keys: BTreeMap<Key, u64>,
     whole: Option<Span>,
     servers: BTreeMap<NodeId, Span>,
 }
@@ -43,16 +45,20 @@ pub struct Rounds {
 impl Rounds {
     /// A push begins. The round before, if this begins a new one.
     pub fn pushed(&mut self, now: Duration, key: Key) -> Option<Round> {
-        let ended = if self.keys.contains(&key) { self.end() } else { None };
-        if self.keys.len() < KEYS_MAX {
-            self.keys.insert(key);
+        let room = self.keys.len() < KEYS_MAX;
+        let mut again = false;
+        if let Some(last) = self.keys.get_mut(&key) {
+            again = *last == self.number;
+            *last = self.number + u64::from(again);
+        } else if room {
+            self.keys.insert(key, self.number);
         }
+        let ended = if again { self.end() } else { None };
         self.whole.get_or_insert(Span { first: now, last: None });
         ended
     }
 
     fn end(&mut self) -> Option<Round> {
-        self.keys.clear();
         let seconds = |span: Span| Some(span.last?.saturating_sub(span.first).as_secs_f64());
         let servers = std::mem::take(&mut self.servers).into_iter();
         let servers = servers.filter_map(|(id, span)| Some((id, seconds(span)?))).collect();

@@ -2,6 +2,7 @@
 //! in `kv`, sends what that decides, and assembles the answers. May touch `kv`, `values::kind`
 //! (what a request is about) and the node.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ impl Requests {
         meta: &Meta,
         slices: impl Iterator<Item = (usize, KvPairs)>,
     ) -> Result<Vec<Outgoing>> {
-        let mut messages = Vec::new();
+        // Most requests are one message: without that the vector begins with room for four.
+        let mut messages = Vec::with_capacity(1);
         let Some(flights) = &mut self.flights else { return Ok(messages) };
         for (rank, kv) in slices {
             let begun = messages.len();
@@ -85,8 +87,9 @@ impl Requests {
         let who = (meta.timestamp, meta.sender);
         let empty = meta.pull && pairs.keys.is_empty();
         let again = meta.placed.as_ref().is_some_and(|placed| placed.again);
-        let no_keys = format!("node {} answered a pull without keys", meta.sender);
-        let error = if meta.error.is_empty() && empty && !again { &no_keys } else { &meta.error };
+        let no_keys = meta.error.is_empty() && empty && !again;
+        let no_keys = no_keys.then(|| without_keys(meta.sender));
+        let error = no_keys.as_ref().unwrap_or(&meta.error);
         let refused = !error.is_empty();
         let answered = flights.answered(now, who, meta.placed.as_ref(), (pairs, refused), out);
         let (rank, response) = match answered {
@@ -125,6 +128,11 @@ pub(super) fn element_of(meta: &Meta, kv: &KvPairs, first: Key) -> u64 {
     }
 }
 
+/// Why a pull failed that was answered with nothing.
+pub(super) fn without_keys(server: NodeId) -> String {
+    format!("node {server} answered a pull without keys")
+}
+
 impl WorkerCustomer {
     /// Sends parts. A server that is lost meanwhile answers nothing: they wait then.
     pub(super) fn send_outgoing(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
@@ -146,10 +154,14 @@ impl WorkerCustomer {
     }
 
     /// A response, where the parts of requests are followed.
-    pub(super) fn part_response(&self, meta: Meta, pairs: KvPairs) {
+    pub(super) fn part_response(
+        &self,
+        mut state: MutexGuard<'_, Requests>,
+        meta: Meta,
+        pairs: KvPairs,
+    ) {
         let Ok(node) = self.node() else { return };
         let mut out = Vec::new();
-        let mut state = lock(&self.requests);
         let is_part = state.flights.as_ref().is_some_and(|flights| flights.has(meta.timestamp));
         let finished = if is_part {
             state.part_answered(node.now(), &meta, pairs, &mut out)

@@ -1,6 +1,7 @@
 //! How a customer handles answers to its requests, and losses of nodes whose answers will not come.
 //! One item at a time: the caller has the turn. May touch the customer.
 
+use super::flights::without_keys;
 use super::{Payload, Requests, WorkerCustomer};
 use crate::sync::lock;
 use pslite_core::kv::Finished;
@@ -48,8 +49,7 @@ impl WorkerCustomer {
         };
         let mut state = lock(&self.requests);
         if state.flights.is_some() {
-            drop(state);
-            return self.part_response(meta, pairs);
+            return self.part_response(state, meta, pairs);
         }
         let finished = state.whole_answered(meta, pairs);
         drop(state);
@@ -102,7 +102,7 @@ impl Requests {
         let kind = MessageKind::of_request(&meta);
         let mut error = meta.error;
         if meta.pull && pairs.keys.is_empty() && error.is_empty() {
-            error = format!("node {} answered a pull without keys", meta.sender);
+            error = without_keys(meta.sender);
         }
         let response = Response { pairs, error: &error, ..Response::default() };
         self.answered((meta.timestamp, meta.sender, kind), response)

@@ -1,67 +1,87 @@
-//! The open pushes of a key, in the order in which they began, and the last one that succeeded.
+//! Of each key the open pushes, in the order in which they began, and the last one that succeeded.
 //!
-//! Pure; knows numbers and keys only.
+//! Pure; knows names and keys only.
 
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use super::Name;
 use crate::invariant::{Valid, require};
 use crate::wire::Key;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
-    open: BTreeMap<Key, SmallVec<[u64; 2]>>,
+    keys: BTreeMap<Key, Pushes>,
+}
+
+/// The pushes of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pushes {
+    open: SmallVec<[Name; 2]>,
     /// The timestamp of the last one that was answered as a whole.
-    done: BTreeMap<Key, i32>,
+    done: Option<i32>,
 }
 
 impl Order {
-    /// A push begins; numbers ascend.
-    pub(super) fn add(&mut self, key: Key, number: u64) {
-        self.open.entry(key).or_default().push(number);
+    /// A push begins.
+    pub(super) fn add(&mut self, key: Key, name: Name) {
+        self.keys.entry(key).or_default().open.push(name);
     }
 
-    /// It is over, if it was a push.
-    pub(super) fn remove(&mut self, key: Key, number: u64) {
-        let Some(open) = self.open.get_mut(&key) else { return };
-        open.retain(|other| *other != number);
-        if open.is_empty() {
-            self.open.remove(&key);
+    /// It is over, if it was a push. `well`: it was answered, and counts.
+    pub(super) fn end(&mut self, key: Key, name: Name, well: bool) {
+        let Some(pushes) = self.keys.get_mut(&key) else { return };
+        let before = pushes.open.len();
+        pushes.open.retain(|other| *other != name);
+        if well && pushes.open.len() < before {
+            pushes.done = Some(name.0);
+        }
+        if pushes.open.is_empty() && pushes.done.is_none() {
+            self.keys.remove(&key);
         }
     }
 
-    /// True if some push of the key is open.
-    pub(super) fn is_open(&self, key: Key) -> bool {
-        self.open.contains_key(&key)
+    /// The pushes of a key, if there were some.
+    pub(super) fn of(&self, key: Key) -> Option<&Pushes> {
+        self.keys.get(&key)
     }
 
-    /// It ended well.
-    pub(super) fn done(&mut self, key: Key, timestamp: i32) {
-        self.done.insert(key, timestamp);
-    }
-
-    /// The timestamp of the last one that ended well.
-    pub(super) fn last(&self, key: Key) -> Option<i32> {
-        self.done.get(&key).copied()
-    }
-
-    /// These are the open pushes, by key in the order in which they began. `all`: in the order of
-    /// numbers.
-    pub(super) fn validate(&self, all: impl Iterator<Item = (Key, u64)>) -> Valid {
-        let mut walked: BTreeMap<Key, SmallVec<[u64; 2]>> = BTreeMap::new();
-        all.for_each(|(key, number)| walked.entry(key).or_default().push(number));
-        require(walked == self.open, || {
-            let wrong = walked.iter().find(|(key, numbers)| self.open.get(key) != Some(numbers));
-            let (walked, open) = (walked.len(), self.open.len());
+    /// These are the open pushes. `all`: by key, in the order in which they began.
+    pub(super) fn validate(&self, all: impl Iterator<Item = (Key, Name)>) -> Valid {
+        let mut walked: BTreeMap<Key, SmallVec<[Name; 2]>> = BTreeMap::new();
+        all.for_each(|(key, name)| walked.entry(key).or_default().push(name));
+        let open = || self.keys.iter().filter(|(_, pushes)| !pushes.open.is_empty());
+        let same = open().map(|(key, pushes)| (key, &pushes.open)).eq(&walked);
+        require(same, || {
+            let listed = |key| self.of(key).map(|pushes| &pushes.open);
+            let wrong = walked.iter().find(|(key, names)| listed(**key) != Some(names));
+            let (walked, open) = (walked.len(), open().count());
             format!("pushes of {walked} keys are open, listed are {open}; {wrong:?} is not listed")
         })
     }
+}
 
-    /// Open pushes of the key that began before that one, in order.
-    pub(super) fn before(&self, key: Key, number: u64) -> impl Iterator<Item = u64> + '_ {
-        let open = self.open.get(&key).into_iter().flatten().copied();
-        open.take_while(move |other| *other < number)
+impl Pushes {
+    /// True if some push is open.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// True if that one is open.
+    pub(super) fn has(&self, name: Name) -> bool {
+        self.open.contains(&name)
+    }
+
+    /// Open pushes that began before that one, in order.
+    pub(super) fn before(&self, name: Name) -> impl DoubleEndedIterator<Item = Name> + '_ {
+        let until = self.open.iter().position(|other| *other == name);
+        self.open[..until.unwrap_or(self.open.len())].iter().copied()
+    }
+
+    /// The timestamp of the push before that one.
+    pub(super) fn previous(&self, name: Name) -> Option<i32> {
+        self.before(name).next_back().map(|(timestamp, _)| timestamp).or(self.done)
     }
 }

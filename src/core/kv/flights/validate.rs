@@ -5,11 +5,11 @@
 //! - **A slice's parts** follow each other without a gap.
 //! - **What is under way may be answered**: no part is at a server that is lost, or was never heard
 //!   of.
-//! - **Sets and indices** are what a walk over all finds: names, slices with a waiting part, open
+//! - **Sets and indices** are what a walk over all finds: slices with a waiting part, and the open
 //!   pushes of each key.
 
 use super::part::State;
-use super::{Flight, Flights, Part};
+use super::{Flight, Flights, Name, Part, of_request};
 use crate::invariant::{Valid, covering, debug, require};
 use crate::wire::Key;
 
@@ -19,18 +19,20 @@ impl Flights {
     /// # Errors
     /// The first promise that does not hold, with the numbers.
     pub fn validate(&self) -> Valid {
-        self.open.keys().try_for_each(|number| self.validate_open(*number))?;
+        self.open.iter().try_for_each(|(name, flight)| self.validate_open(*name, flight))?;
         self.validate_counts()?;
-        let pushes = self.open.iter().filter(|(_, flight)| flight.slice.meta.push);
-        self.order.validate(pushes.map(|(number, flight)| (flight.slice.key, *number)))?;
+        let mut pushes: Vec<_> =
+            self.open.values().filter(|flight| flight.slice.meta.push).collect();
+        pushes.sort_unstable_by_key(|flight| flight.number);
+        self.order.validate(pushes.iter().map(|flight| (flight.slice.key, flight.name())))?;
         self.routes.validate()
     }
 
     /// A debug build looks at what an entry touched: the slices of a request, if any is open.
     pub(super) fn look_at(&self, timestamp: i32) {
         debug(|| {
-            let named = self.names.range((timestamp, 0)..=(timestamp, u32::MAX));
-            named.map(|(_, number)| *number).try_for_each(|number| self.validate_open(number))?;
+            let mut all = self.open.range(of_request(timestamp));
+            all.try_for_each(|(name, flight)| self.validate_open(*name, flight))?;
             self.validate_counts()
         });
     }
@@ -40,35 +42,28 @@ impl Flights {
         debug(|| self.validate());
     }
 
-    /// There are no names of what is not open.
+    /// Nothing waits that is not open.
     fn validate_counts(&self) -> Valid {
-        let (names, open) = (self.names.len(), self.open.len());
-        require(names == open, || format!("{names} slices have names, and {open} are open"))?;
-        let last = self.waiting.last().copied();
-        require(last.is_none_or(|last| self.open.contains_key(&last)), || {
-            format!("slice {last:?} waits, and is not open")
-        })?;
-        let (waiting, next) = (self.waiting.len(), self.next);
-        require(waiting <= open && self.open.keys().next_back() < Some(&next), || {
-            format!("{waiting} of {open} slices wait; the next one is {next}")
-        })
+        let last = self.waiting.last_key_value();
+        let is_it = |(number, name): (&u64, &Name)| {
+            self.open.get(name).is_some_and(|it| it.number == *number)
+        };
+        require(last.is_none_or(is_it), || format!("slice {last:?} waits, and is not open"))?;
+        let (waiting, open) = (self.waiting.len(), self.open.len());
+        require(waiting <= open, || format!("{waiting} of {open} slices wait"))
     }
 
-    fn validate_open(&self, number: u64) -> Valid {
-        let Some(flight) = self.open.get(&number) else {
-            return Err(format!("slice {number} has a name, and is not open"));
-        };
-        let meta = &flight.slice.meta;
-        let name = (meta.timestamp, flight.slice.rank);
+    fn validate_open(&self, name: Name, flight: &Flight) -> Valid {
+        let (number, meta) = (flight.number, &flight.slice.meta);
         let named = |broken: String| format!("slice {number}, {name:?}: {broken}");
-        require(self.names.get(&name) == Some(&number), || {
-            named(format!("its name is that of {:?}", self.names.get(&name)))
+        require(flight.name() == name && number < self.next, || {
+            named(format!("it is named {:?}; the next one is {}", flight.name(), self.next))
         })?;
         let waits = flight.parts.iter().any(Part::waits);
-        require(waits == self.waiting.contains(&number), || {
+        require(waits == (self.waiting.get(&number) == Some(&name)), || {
             named(format!("a part of it waits: {waits}; the set of those says no other"))
         })?;
-        require(!meta.push || self.order.has(flight.slice.key, number), || {
+        require(!meta.push || self.order.has(flight.slice.key, name), || {
             named("it is a push, and none of the open ones of its key".to_owned())
         })?;
         flight.validate().map_err(named)?;
@@ -104,7 +99,7 @@ impl Flight {
 
 impl super::Order {
     /// True if that push of that key is open.
-    fn has(&self, key: Key, number: u64) -> bool {
-        self.before(key, number + 1).last() == Some(number)
+    fn has(&self, key: Key, name: Name) -> bool {
+        self.of(key).is_some_and(|pushes| pushes.has(name))
     }
 }
