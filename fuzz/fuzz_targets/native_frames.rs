@@ -59,16 +59,18 @@ fn stream(mut bytes: &[u8]) {
         assert!(head.total <= DATA_MAX && head.size <= bytes.len());
         assert_eq!(head.meta().len(), header.meta_len as usize);
         assert!(head.meta().end <= head.size);
-        let part = u64::from(header.part_len);
+        let fragment = u64::from(header.fragment_len);
         match header.kind {
             Kind::Message => {
-                assert!(header.offset + part <= head.total);
+                assert!(header.offset + fragment <= head.total);
                 assert!(header.offset.is_multiple_of(GRANULE as u64));
             }
-            Kind::Probe => assert_eq!((part, header.meta_len, head.total), (GRANULE as u64, 0, 0)),
-            _ => assert_eq!(part, 0),
+            Kind::Probe => {
+                assert_eq!((fragment, header.meta_len, head.total), (GRANULE as u64, 0, 0));
+            }
+            _ => assert_eq!(fragment, 0),
         }
-        let end = head.size.saturating_add(header.part_len as usize);
+        let end = head.size.saturating_add(header.fragment_len as usize);
         let Some(rest) = bytes.get(end..) else { return };
         bytes = rest;
     }

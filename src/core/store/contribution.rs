@@ -6,7 +6,7 @@
 
 use super::error::StoreError;
 use super::name::{Customer, Name};
-use crate::store::Part;
+use crate::store::Addend;
 use crate::wire::{Meta, NodeId};
 
 /// Names of one contribution; more are refused.
@@ -16,14 +16,14 @@ pub(super) const NAMES_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Contribution {
     /// The sum of what these pushes bring; of one push, what it brings.
-    pub(super) sum: Part,
+    pub(super) sum: Addend,
     pub(super) pushes: Pushes,
 }
 
 impl Contribution {
     /// What a worker pushes itself.
-    pub(super) const fn of(push: Meta, part: Part) -> Self {
-        Self { sum: part, pushes: Pushes::One(push) }
+    pub(super) const fn of(push: Meta, addend: Addend) -> Self {
+        Self { sum: addend, pushes: Pushes::One(push) }
     }
 }
 

@@ -49,8 +49,8 @@ fn digit(rank: usize) -> f32 {
     10_f32.powi(rank as i32)
 }
 
-fn values(value: f32) -> Part {
-    Part::Dense(Bytes::copy_from_slice(&value.to_ne_bytes()))
+fn values(value: f32) -> Addend {
+    Addend::Dense(Bytes::copy_from_slice(&value.to_ne_bytes()))
 }
 
 fn quorum(workers: usize) -> Quorum {

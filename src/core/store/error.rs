@@ -7,7 +7,7 @@ use crate::values::Dtype;
 use crate::values::compression::CompressionError;
 use crate::values::kernels::KernelError;
 use crate::values::kind::UnknownKind;
-use crate::values::part::SumError;
+use crate::values::sum::SumError;
 
 /// What to do about arrays that differ.
 const ALIKE: &str =

@@ -31,6 +31,6 @@ pub use mxnet::{Answer, PART_BYTES, Store, StoreConfig};
 pub use stalls::{Asked, Reminder, Stall};
 
 /// What a push to the store brings, or why it does not fit.
-type Part = crate::values::part::Part<StoreError>;
+type Addend = crate::values::sum::Addend<StoreError>;
 /// The sum of what several pushes to the store bring.
-type Sum = crate::values::part::Sum<StoreError>;
+type Sum = crate::values::sum::Sum<StoreError>;

@@ -24,7 +24,7 @@ use super::optimizer::Optimizer;
 use super::stalls::Stalls;
 use super::tensor::{Layout, Piece, Tensor};
 use super::view::View;
-use crate::store::Part;
+use crate::store::Addend;
 use crate::values::compression::{Compression, TwoBit};
 use crate::values::kind::{RequestKind, kind_of};
 use crate::values::{Allocator, Buffer, Dtype, KEY_SIZE, KvPairs, key_at};
@@ -236,8 +236,8 @@ impl Store {
             return self.init(target.key, piece, request, out);
         };
         let fits = self.check(at, &request, Layout::Dense, dtype, Some(frames.vals.len()));
-        let part = fits.map(|()| Part::Dense(frames.vals.clone()));
-        self.push(at, request, Part::of(part), out)
+        let addend = fits.map(|()| Addend::Dense(frames.vals.clone()));
+        self.push(at, request, Addend::of(addend), out)
     }
 
     /// DataHandleCompressed.
@@ -275,8 +275,8 @@ impl Store {
             return self.init(target.key, piece, request, out);
         };
         let fits = self.check(at, &request, Layout::Dense, Dtype::F32, Some(gradient.len()));
-        let part = fits.map(|()| Part::Dense(gradient.into_bytes()));
-        self.push(at, request, Part::of(part), out)
+        let addend = fits.map(|()| Addend::Dense(gradient.into_bytes()));
+        self.push(at, request, Addend::of(addend), out)
     }
 
     /// DefaultStorageResponse.

@@ -11,10 +11,10 @@ pub mod form;
 pub mod kernels;
 pub mod kind;
 pub mod pairs;
-pub(crate) mod part;
 pub(crate) mod precision;
 pub mod ranges;
 pub mod routes;
+pub(crate) mod sum;
 pub(crate) mod value;
 
 pub use buffer::{Allocator, Buffer, Memory};

@@ -1,5 +1,5 @@
 //! The frames of the native data plane, between two of our own nodes: a fixed header, the lengths
-//! of the data frames, the metadata, and a part of the data.
+//! of the data frames, the metadata, and a fragment of the data.
 //!
 //! Pure: bytes in, frames out. No length is trusted, and no input makes it panic. All numbers are
 //! little endian. Offsets of the header, in bytes:
@@ -10,18 +10,18 @@
 //!  5  1  how many data frames the message has
 //!  6  2  which data frames are lent: a bit for each, the first one lowest
 //!  8  4  length of the metadata
-//! 12  4  length of the part of the data that follows
+//! 12  4  length of the fragment of the data that follows
 //! 16  8  number of the message on its link, from 1
 //! 24  8  number of the message that must be delivered before it, or 0
-//! 32  8  where in the data the part begins
+//! 32  8  where in the data the fragment begins
 //! 40  8  all messages up to this number arrived on the link that `ack_link` names
 //! 48  4  that link, or 0 for none
 //! 52  4  zero
-//! 56     lengths of the data frames, 8 bytes each; metadata; the part of the data
+//! 56     lengths of the data frames, 8 bytes each; metadata; the fragment of the data
 //! ```
 //!
-//! A large message is cut into parts. Each of them has lengths and metadata again, about a hundred
-//! bytes, so that the parts may come in any order and over any connection.
+//! A large message is cut into fragments. Each repeats the lengths and the metadata, a hundred bytes
+//! or so. So fragments may come in any order and over any connection.
 //!
 //! Beside a ring of shared memory, the values may be lent instead of sent: its bytes are then a
 //! [`Lent`], which says where in the sender's memory it is.
@@ -43,8 +43,8 @@ pub const HEADER: usize = 56;
 pub const FRAMES_MAX: usize = 15;
 /// The longest metadata in bytes. A command's body is in it, such as a pickled optimizer.
 pub const META_MAX: usize = 16 << 20;
-/// Parts of a message begin at multiples of this many bytes, so that a receiver can tell which it
-/// has.
+/// Fragments of a message begin at multiples of this many bytes, so that a receiver can tell which
+/// it has.
 pub const GRANULE: usize = 64 << 10;
 /// Bytes of padding of a probe of an idle link, all its frames together.
 pub const PROBE_BYTES: u64 = 256 << 10;
@@ -68,7 +68,7 @@ pub enum Kind {
     Info = 3,
     /// The connection is refused; the metadata says why, for people.
     Refuse = 4,
-    /// A message or a part of one.
+    /// A message or a fragment of one.
     Message = 5,
     /// Nothing but an acknowledgement.
     Ack = 6,
@@ -138,12 +138,12 @@ pub struct Header {
     /// Length of the metadata in bytes.
     pub meta_len: u32,
     /// Bytes of data that follow.
-    pub part_len: u32,
+    pub fragment_len: u32,
     /// Number of the message on its link.
     pub sequence: u64,
     /// Number of the message that must be delivered before it; 0 for none.
     pub after: u64,
-    /// Where in the data the part begins.
+    /// Where in the data the fragment begins.
     pub offset: u64,
     /// What arrived on the link `ack_link`.
     pub ack: u64,
@@ -163,7 +163,7 @@ impl Header {
             frames: 0,
             lent: 0,
             meta_len: 0,
-            part_len: 0,
+            fragment_len: 0,
             sequence: 0,
             after: 0,
             offset: 0,
@@ -182,7 +182,7 @@ impl Header {
         bytes[5] = self.frames;
         bytes[6..8].copy_from_slice(&self.lent.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.meta_len.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.part_len.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.fragment_len.to_le_bytes());
         for (at, number) in
             [(16, self.sequence), (24, self.after), (32, self.offset), (40, self.ack)]
         {
@@ -210,7 +210,7 @@ impl Header {
             frames: bytes[5],
             lent: u16::from_le_bytes([bytes[6], bytes[7]]),
             meta_len: u32_at(8),
-            part_len: u32_at(12),
+            fragment_len: u32_at(12),
             sequence: u64_at(16),
             after: u64_at(24),
             offset: u64_at(32),
@@ -237,7 +237,7 @@ impl Header {
             return self.check_probe();
         }
         if self.kind != Kind::Message {
-            if self.frames != 0 || self.part_len != 0 {
+            if self.frames != 0 || self.fragment_len != 0 {
                 return Err(FrameError::Inconsistent("data in a frame that is no message"));
             }
             return Ok(());
@@ -246,7 +246,7 @@ impl Header {
             return Err(FrameError::Inconsistent("a message before its predecessor"));
         }
         if !self.offset.is_multiple_of(GRANULE as u64) {
-            return Err(FrameError::Inconsistent("a part that begins at no granule"));
+            return Err(FrameError::Inconsistent("a fragment that begins at no granule"));
         }
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Header {
     fn check_probe(&self) -> Result<(), FrameError> {
         let bare = self.frames == 0 && self.meta_len == 0 && self.sequence == 0 && self.after == 0;
         let inside = self.offset < PROBE_BYTES && self.offset.is_multiple_of(GRANULE as u64);
-        if !bare || !inside || self.part_len as usize != GRANULE {
+        if !bare || !inside || self.fragment_len as usize != GRANULE {
             return Err(FrameError::Inconsistent("padding that is of no probe"));
         }
         Ok(())
@@ -323,20 +323,20 @@ pub fn parse(bytes: &[u8], data_max: u64) -> Result<Parsed, FrameError> {
     }
     too_long("the data of a message", total, data_max)?;
     if header.kind == Kind::Message {
-        check_part(&header, total)?;
+        check_fragment(&header, total)?;
     }
     Ok(Parsed::Head(Head { header, lengths, total, size }))
 }
 
-/// A part lies within its message, and ends at a granule or at the end.
-fn check_part(header: &Header, total: u64) -> Result<(), FrameError> {
-    let length = u64::from(header.part_len);
+/// A fragment lies within its message, and ends at a granule or at the end.
+fn check_fragment(header: &Header, total: u64) -> Result<(), FrameError> {
+    let length = u64::from(header.fragment_len);
     let end = header.offset.saturating_add(length);
     if end > total || (length == 0) != (total == 0) {
-        return Err(FrameError::Inconsistent("a part that is not within its message"));
+        return Err(FrameError::Inconsistent("a fragment that is not within its message"));
     }
     if end != total && !end.is_multiple_of(GRANULE as u64) {
-        return Err(FrameError::Inconsistent("a part that ends at no granule"));
+        return Err(FrameError::Inconsistent("a fragment that ends at no granule"));
     }
     Ok(())
 }

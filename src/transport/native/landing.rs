@@ -14,7 +14,7 @@ use pslite_core::wire::native::{GRANULE, Head, Lengths};
 const ALIGN: usize = 16;
 
 /// Pieces of memory, in the order of the bytes that belong there.
-pub(super) type Parts<'a> = SmallVec<[&'a mut [u8]; 4]>;
+pub(super) type SlicesMut<'a> = SmallVec<[&'a mut [u8]; 4]>;
 
 /// See the module.
 pub(super) struct Landing {
@@ -77,7 +77,7 @@ impl Landing {
             && self.meta_len == head.header.meta_len as usize
     }
 
-    /// Notes that a part is on the way; false if any of it came before.
+    /// Notes that a fragment is on the way; false if any of it came before.
     pub(super) fn expect(&mut self, offset: u64, length: u64) -> bool {
         let granule = GRANULE as u64;
         let range = offset / granule..(offset + length).div_ceil(granule);
@@ -101,18 +101,18 @@ impl Landing {
     /// not so many. Bytes of a place are written in here only, because its owner may take it back
     /// at any other time. Then what comes goes to other memory, so that the message is complete all
     /// the same; whoever asked for it does not want it any more.
-    pub(super) fn with_parts<T>(
+    pub(super) fn with_slices<T>(
         &mut self,
         offset: u64,
         length: u64,
-        mut write: impl FnMut(Parts<'_>) -> T,
+        mut write: impl FnMut(SlicesMut<'_>) -> T,
     ) -> T {
         let Some(Place { frame, mut memory }) = self.placed.take() else {
-            return write(self.parts(offset, length, None));
+            return write(self.slices(offset, length, None));
         };
         let mut out = None;
         let lent = memory.with(&mut |bytes| {
-            out = Some(write(self.parts(offset, length, Some((frame, bytes)))));
+            out = Some(write(self.slices(offset, length, Some((frame, bytes)))));
         });
         if !lent {
             memory = Box::new(vec![0; memory.size()]);
@@ -121,17 +121,17 @@ impl Landing {
         match out {
             Some(out) => out,
             // Nobody takes this one back.
-            None => self.with_parts(offset, length, write),
+            None => self.with_slices(offset, length, write),
         }
     }
 
-    fn parts<'a>(
+    fn slices<'a>(
         &'a mut self,
         offset: u64,
         length: u64,
         mut placed: Option<(usize, &'a mut [u8])>,
-    ) -> Parts<'a> {
-        let mut out = Parts::new();
+    ) -> SlicesMut<'a> {
+        let mut out = SlicesMut::new();
         let end = offset.saturating_add(length);
         let mut rest = self.pooled.bytes_mut();
         let mut cut = 0;
@@ -140,18 +140,18 @@ impl Landing {
             let (low, high) = (offset.max(begin), end.min(begin + frame_len));
             if low < high {
                 let range = (low - begin) as usize..(high - begin) as usize;
-                let part = if placed.as_ref().is_some_and(|(frame, _)| *frame == number) {
+                let slice = if placed.as_ref().is_some_and(|(frame, _)| *frame == number) {
                     placed.take().and_then(|(_, memory)| memory.get_mut(range))
                 } else {
                     let start = self.starts[number] + range.start - cut;
                     let after = std::mem::take(&mut rest).split_at_mut(start).1;
-                    let (part, after) = after.split_at_mut(range.len());
+                    let (slice, after) = after.split_at_mut(range.len());
                     cut = self.starts[number] + range.end;
                     rest = after;
-                    Some(part)
+                    Some(slice)
                 };
-                let Some(part) = part else { break };
-                out.push(part);
+                let Some(slice) = slice else { break };
+                out.push(slice);
             }
             begin += frame_len;
         }
@@ -160,10 +160,10 @@ impl Landing {
 
     /// Copies bytes of the data to where they go; false if there is no room for them.
     pub(super) fn write(&mut self, offset: u64, mut bytes: &[u8]) -> bool {
-        self.with_parts(offset, bytes.len() as u64, |parts| {
-            for part in parts {
-                let (now, later) = bytes.split_at(part.len());
-                part.copy_from_slice(now);
+        self.with_slices(offset, bytes.len() as u64, |slices| {
+            for slice in slices {
+                let (now, later) = bytes.split_at(slice.len());
+                slice.copy_from_slice(now);
                 bytes = later;
             }
             bytes.is_empty()
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_came_before_is_seen() {
+    fn a_fragment_that_came_before_is_seen() {
         let granule = GRANULE as u64;
         let head = head(&[100 * granule + 1], b"");
         let mut landing = Landing::new(&Pool::new(0), &head, b"", None).unwrap();

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use super::counters::{Counters, add};
 use super::lend::Leases;
 use super::lock;
-use super::outbox::{Limits, Outbox, Part, Slices};
+use super::outbox::{Fragment, Limits, Outbox, Slices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
@@ -29,9 +29,9 @@ use crate::sys::tcp::stays_on_host;
 use crate::zmq::{SendError, SendMode};
 use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
 
-/// Parts of one gathered write.
-const BATCH_PARTS: usize = 12;
-/// No more parts are added to a write of that many bytes.
+/// Fragments of one gathered write.
+const BATCH_FRAGMENTS: usize = 12;
+/// No more fragments are added to a write of that many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 /// How long a sender waits busily for room in a shared ring before it leaves that to the I/O
 /// thread.
@@ -109,7 +109,7 @@ pub(super) struct Lane {
     token: u64,
     /// It is TCP to another host.
     through_a_card: bool,
-    writing: VecDeque<Part>,
+    writing: VecDeque<Fragment>,
     /// There was no room; it will be told.
     blocked: bool,
     /// The beginning of an acknowledgement.
@@ -320,20 +320,20 @@ impl Link {
             let ack = if state.outbox.is_idle() { None } else { self.ack(state, receipts) };
             let LinkState { outbox, lanes, probe, .. } = state;
             let lane = &mut lanes[number];
-            let mut bytes: usize = lane.writing.iter().map(|part| outbox.len_of(part)).sum();
-            while lane.writing.len() < BATCH_PARTS && bytes < BATCH_BYTES {
+            let mut bytes: usize = lane.writing.iter().map(|next| outbox.len_of(next)).sum();
+            while lane.writing.len() < BATCH_FRAGMENTS && bytes < BATCH_BYTES {
                 // The further connections carry what is large only: what is small keeps its order
                 // on the first one.
                 let leases = lane.pipe.leases();
-                let Some(part) = outbox.next_part(ack, number > 0, leases) else { break };
-                bytes += outbox.len_of(&part);
-                lane.writing.push_back(part);
+                let Some(fragment) = outbox.next_fragment(ack, number > 0, leases) else { break };
+                bytes += outbox.len_of(&fragment);
+                lane.writing.push_back(fragment);
             }
             if number == 0 && lane.writing.is_empty() {
                 lane.writing.extend(probing::next(probe, &self.counters));
             }
             let mut slices = Slices::new();
-            lane.writing.iter().for_each(|part| outbox.slices(part, &mut slices));
+            lane.writing.iter().for_each(|fragment| outbox.slices(fragment, &mut slices));
             if slices.is_empty() {
                 return Ok(());
             }
@@ -343,7 +343,7 @@ impl Link {
         }
     }
 
-    /// What arrived from the peer, to be said with the next part.
+    /// What arrived from the peer, to be said with the next fragment.
     fn ack(&self, state: &mut LinkState, receipts: &Receipts) -> Option<(u32, u64)> {
         let version = receipts.version();
         if version != state.receipts_version {
@@ -353,17 +353,17 @@ impl Link {
         state.receipt.as_ref().map(|receipt| receipt.tell())
     }
 
-    fn wrote(&self, outbox: &mut Outbox, writing: &mut VecDeque<Part>, mut bytes: usize) {
+    fn wrote(&self, outbox: &mut Outbox, writing: &mut VecDeque<Fragment>, mut bytes: usize) {
         add(&self.counters.bytes, bytes as u64);
         let now = Instant::now();
-        while let Some(part) = writing.front_mut() {
-            let left = outbox.len_of(part) - part.done;
+        while let Some(fragment) = writing.front_mut() {
+            let left = outbox.len_of(fragment) - fragment.done;
             if bytes < left {
-                part.done += bytes;
+                fragment.done += bytes;
                 return;
             }
             bytes -= left;
-            if let Some(took) = outbox.wrote(part, now) {
+            if let Some(took) = outbox.wrote(fragment, now) {
                 self.counters.took(took);
             }
             writing.pop_front();

@@ -199,7 +199,7 @@ impl NativeTransport {
         let limits = Limits {
             queue: options.send_queue,
             bytes: options.send_bytes,
-            part_bytes: options.part_bytes,
+            fragment_bytes: options.fragment_bytes,
         };
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         let link = Arc::new(Link::new(number, key, identity, addresses, connections, limits));
@@ -434,7 +434,7 @@ impl NativeTransport {
         links.iter().filter_map(|link| link.sent_over_tcp()).collect()
     }
 
-    /// How fast parts of messages came in over TCP since the last call.
+    /// How fast fragments of messages came in over TCP since the last call.
     #[must_use]
     pub fn take_rates(&self) -> std::collections::VecDeque<RateSample> {
         self.shared.rates.take()

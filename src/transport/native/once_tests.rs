@@ -1,6 +1,6 @@
-//! Sender and receiver without a network between them, but with one that is worse than any: parts
-//! wait in several connections, and all of these break at any time, with all that is in them.
-//! Whatever happens, each message arrives once, and those of one class in their order.
+//! Sender and receiver with a network between them that is worse than any real one: fragments wait
+//! in several connections, and all of these break at any time, with all that is in them. Whatever
+//! happens, each message arrives once, and those of one class in their order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ const CLASSES: i32 = 3;
 enum Step {
     /// A message of that class, so many granules and a bit long.
     Push(i32, usize),
-    /// The next part goes into that connection.
+    /// The next fragment goes into that connection.
     Write(usize),
-    /// The first part in that connection arrives.
+    /// The first fragment in that connection arrives.
     Arrive(usize),
     /// The sender is told what arrived.
     Confirm,
@@ -55,7 +55,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let limits = Limits { queue: 10_000, bytes: u64::MAX, part_bytes: GRANULE };
+        let limits = Limits { queue: 10_000, bytes: u64::MAX, fragment_bytes: GRANULE };
         Self {
             outbox: Outbox::new(limits),
             session: Session::new(1, None, Arc::from("test")),
@@ -88,7 +88,7 @@ impl World {
             Step::Confirm => assert!(self.outbox.confirm(self.session.received())),
             Step::Break => {
                 self.lanes = Default::default();
-                self.session.forget_parts();
+                self.session.forget_fragments();
                 // A receiver lists only some of those that came out of turn.
                 let mut beyond = self.session.beyond();
                 beyond.truncate(2);
@@ -98,13 +98,13 @@ impl World {
     }
 
     fn write(&mut self, lane: usize) -> Option<()> {
-        let part = self.outbox.next_part(None, lane > 0, None)?;
+        let fragment = self.outbox.next_fragment(None, lane > 0, None)?;
         let mut slices = Slices::new();
-        self.outbox.slices(&part, &mut slices);
+        self.outbox.slices(&fragment, &mut slices);
         let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         drop(slices);
         self.lanes[lane].push_back(bytes);
-        self.outbox.wrote(&part, std::time::Instant::now());
+        self.outbox.wrote(&fragment, std::time::Instant::now());
         Some(())
     }
 

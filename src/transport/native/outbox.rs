@@ -14,8 +14,8 @@ use crate::zmq::SendMode;
 use pslite_core::fifo::PriorityFifo;
 use pslite_core::wire::native::{GRANULE, HEADER, Header, Kind, LENDABLE, LENT, WINDOW_MAX};
 
-/// Messages that a peer may have been sent in parts only. Half of what the receiver allows, since
-/// it may learn of an end later than of a beginning.
+/// Messages of which a peer may have got only some fragments. Half of what the receiver allows,
+/// since it may learn of an end later than of a beginning.
 const BEGUN_MAX: usize = super::session::ASSEMBLIES_MAX / 2;
 /// Bytes of a message that need not go over the first connection.
 const LARGE: u64 = GRANULE as u64;
@@ -47,13 +47,13 @@ pub(super) type Slices<'a> = SmallVec<[IoSlice<'a>; 64]>;
 pub(super) struct Limits {
     pub(super) queue: usize,
     pub(super) bytes: u64,
-    pub(super) part_bytes: usize,
+    pub(super) fragment_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Waiting,
-    /// Some parts are cut.
+    /// Some fragments are cut.
     Begun,
     /// Handed to the connection as a whole.
     Sent,
@@ -74,7 +74,7 @@ struct Stored {
     bytes: u64,
     /// Bytes that are sent for them.
     total: u64,
-    /// Bytes of data that are cut into parts.
+    /// Bytes of data that are cut into fragments.
     cut: u64,
     /// Bytes of data that a connection took.
     written: u64,
@@ -86,9 +86,9 @@ struct Stored {
     since: Instant,
 }
 
-/// A part of a message on its way into a connection.
+/// A fragment of a message on its way into a connection.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct Fragment {
     sequence: u64,
     header: [u8; HEADER],
     offset: u64,
@@ -124,10 +124,10 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(limits: Limits) -> Self {
-        let part_bytes = limits.part_bytes.clamp(GRANULE, 1 << 30) / GRANULE * GRANULE;
+        let fragment_bytes = limits.fragment_bytes.clamp(GRANULE, 1 << 30) / GRANULE * GRANULE;
         let queue = limits.queue.clamp(1, QUEUE_MAX);
         Self {
-            limits: Limits { part_bytes, queue, ..limits },
+            limits: Limits { fragment_bytes, queue, ..limits },
             stored: VecDeque::new(),
             first: 1,
             waiting: PriorityFifo::new(),
@@ -208,7 +208,7 @@ impl Outbox {
         (index < self.stored.len()).then_some(index)
     }
 
-    /// True if nothing is to be cut into parts any more.
+    /// True if nothing is to be cut into fragments any more.
     pub(super) const fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.begun.is_empty()
     }
@@ -234,23 +234,22 @@ impl Outbox {
         self.stored.len()
     }
 
-    /// The next part to write, with an acknowledgement for the other direction: link and number.
-    /// `only_large`: for a further connection. `leases`: the connection's, if it has
-    /// any.
-    pub(super) fn next_part(
+    /// The next fragment to write, with an acknowledgement for the other direction (`ack`: link and
+    /// number). `only_large`: for a further connection. `leases`: the connection's, if it has any.
+    pub(super) fn next_fragment(
         &mut self,
         ack: Option<(u32, u64)>,
         only_large: bool,
         leases: Option<&mut Leases>,
-    ) -> Option<Part> {
+    ) -> Option<Fragment> {
         let sequence = if only_large { self.choose_large()? } else { self.choose()? };
         let index = self.index(sequence)?;
-        let part_bytes = self.limits.part_bytes as u64;
+        let fragment_bytes = self.limits.fragment_bytes as u64;
         let message = &mut self.stored[index];
         if let Some(leases) = leases.filter(|_| message.state == Progress::Waiting) {
             message.lend(leases);
         }
-        let (offset, len) = (message.cut, (message.total - message.cut).min(part_bytes));
+        let (offset, len) = (message.cut, (message.total - message.cut).min(fragment_bytes));
         message.cut += len;
         if message.cut == message.total {
             self.begun.retain(|begun| *begun != sequence);
@@ -265,7 +264,7 @@ impl Outbox {
             frames: message.data.len() as u8,
             lent: message.lent,
             meta_len: message.meta_len,
-            part_len: len as u32,
+            fragment_len: len as u32,
             sequence,
             after: message.after,
             offset,
@@ -273,7 +272,7 @@ impl Outbox {
             ack_link,
             more: !self.paced && !self.is_idle(),
         };
-        Some(Part { sequence, header: header.encode(), offset, len, done: 0 })
+        Some(Fragment { sequence, header: header.encode(), offset, len, done: 0 })
     }
 
     /// The most urgent: of equals, one that is begun.
@@ -307,9 +306,9 @@ impl Outbox {
         self.begun.iter().filter_map(|n| Some((class(*n)?, *n))).max()
     }
 
-    /// What of a part is still to be written.
-    pub(super) fn slices<'a>(&'a self, part: &'a Part, out: &mut Slices<'a>) {
-        let mut skip = part.done;
+    /// What of a fragment is still to be written.
+    pub(super) fn slices<'a>(&'a self, fragment: &'a Fragment, out: &mut Slices<'a>) {
+        let mut skip = fragment.done;
         let mut add = |bytes: &'a [u8]| {
             if skip >= bytes.len() {
                 skip -= bytes.len();
@@ -318,17 +317,17 @@ impl Outbox {
                 skip = 0;
             }
         };
-        add(&part.header);
-        if part.sequence == 0 {
+        add(&fragment.header);
+        if fragment.sequence == 0 {
             // No message: nothing, or padding.
-            return add(&PADDING[..(part.len as usize).min(GRANULE)]);
+            return add(&PADDING[..(fragment.len as usize).min(GRANULE)]);
         }
-        let Some(index) = self.index(part.sequence) else { return };
+        let Some(index) = self.index(fragment.sequence) else { return };
         let message = &self.stored[index];
         add(&message.head);
-        let (mut begin, end) = (0, part.offset + part.len);
+        let (mut begin, end) = (0, fragment.offset + fragment.len);
         for frame in message.frames() {
-            let (low, high) = (part.offset.max(begin), end.min(begin + frame.len() as u64));
+            let (low, high) = (fragment.offset.max(begin), end.min(begin + frame.len() as u64));
             if low < high {
                 add(&frame[(low - begin) as usize..(high - begin) as usize]);
             }
@@ -336,17 +335,18 @@ impl Outbox {
         }
     }
 
-    /// Length of a part in the connection, in bytes.
-    pub(super) fn len_of(&self, part: &Part) -> usize {
-        let head = self.index(part.sequence).map_or(0, |index| self.stored[index].head.len());
-        HEADER + head + part.len as usize
+    /// Length of a fragment in the connection, in bytes.
+    pub(super) fn len_of(&self, fragment: &Fragment) -> usize {
+        let head = self.index(fragment.sequence).map_or(0, |index| self.stored[index].head.len());
+        HEADER + head + fragment.len as usize
     }
 
-    /// A connection took the whole part. If that was the last one of a message: how long it took.
-    pub(super) fn wrote(&mut self, part: &Part, now: Instant) -> Option<Duration> {
-        let index = self.index(part.sequence)?;
+    /// A connection took the whole fragment. If it was the last one of a message: how long the
+    /// message took.
+    pub(super) fn wrote(&mut self, fragment: &Fragment, now: Instant) -> Option<Duration> {
+        let index = self.index(fragment.sequence)?;
         let message = &mut self.stored[index];
-        message.written += part.len;
+        message.written += fragment.len;
         (message.written >= message.total).then(|| now.saturating_duration_since(message.since))
     }
 
@@ -464,12 +464,12 @@ impl Stored {
     }
 }
 
-impl Part {
+impl Fragment {
     /// Padding of a probe, from there on.
     pub(super) fn padding(offset: u64) -> Self {
         let len = GRANULE as u64;
         let header =
-            Header { offset, part_len: GRANULE as u32, more: true, ..Header::new(Kind::Probe) };
+            Header { offset, fragment_len: GRANULE as u32, more: true, ..Header::new(Kind::Probe) };
         Self { sequence: 0, header: header.encode(), offset, len, done: 0 }
     }
 

@@ -1,10 +1,10 @@
 use super::*;
 use pslite_core::wire::native::{Head, Parsed, parse};
 
-const PART: usize = 2 * GRANULE;
+const FRAGMENT: usize = 2 * GRANULE;
 
 fn outbox() -> Outbox {
-    Outbox::new(Limits { queue: 100, bytes: 10_000_000, part_bytes: PART })
+    Outbox::new(Limits { queue: 100, bytes: 10_000_000, fragment_bytes: FRAGMENT })
 }
 
 fn push(outbox: &mut Outbox, length: usize, class: i32) {
@@ -12,18 +12,18 @@ fn push(outbox: &mut Outbox, length: usize, class: i32) {
     outbox.push(b"meta", &data, (class, SendMode::Block), Instant::now());
 }
 
-/// Writes the next part as a connection does; its head and the bytes behind it.
+/// Writes the next fragment as a connection does; its head and the bytes behind it.
 fn write(outbox: &mut Outbox) -> Option<(Head, Vec<u8>)> {
-    let part = outbox.next_part(None, false, None)?;
+    let fragment = outbox.next_fragment(None, false, None)?;
     let mut slices = Slices::new();
-    outbox.slices(&part, &mut slices);
+    outbox.slices(&fragment, &mut slices);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
     drop(slices);
-    assert_eq!(bytes.len(), outbox.len_of(&part));
-    outbox.wrote(&part, Instant::now());
+    assert_eq!(bytes.len(), outbox.len_of(&fragment));
+    outbox.wrote(&fragment, Instant::now());
     let Ok(Parsed::Head(head)) = parse(&bytes, u64::MAX) else { panic!("{bytes:?}") };
     let data = bytes[head.size..].to_vec();
-    assert_eq!(data.len(), head.header.part_len as usize);
+    assert_eq!(data.len(), head.header.fragment_len as usize);
     Some((head, data))
 }
 
@@ -47,7 +47,7 @@ fn equals_keep_their_order_and_name_their_predecessor() {
 #[test]
 fn an_urgent_message_overtakes_a_large_one() {
     let mut outbox = outbox();
-    push(&mut outbox, 2 * PART + 7, 0);
+    push(&mut outbox, 2 * FRAGMENT + 7, 0);
     assert_eq!(write(&mut outbox).unwrap().0.header.sequence, 1);
     push(&mut outbox, 10, 0);
     push(&mut outbox, 10, 1);
@@ -57,11 +57,11 @@ fn an_urgent_message_overtakes_a_large_one() {
 #[test]
 fn further_connections_take_what_is_begun_and_then_what_is_large() {
     let mut outbox = outbox();
-    push(&mut outbox, 2 * PART, 0);
+    push(&mut outbox, 2 * FRAGMENT, 0);
     push(&mut outbox, GRANULE, 0);
     push(&mut outbox, GRANULE - 1, 0);
     push(&mut outbox, GRANULE, 0);
-    let mut next = |only_large| outbox.next_part(None, only_large, None).map(|part| part.sequence);
+    let mut next = |only_large| Some(outbox.next_fragment(None, only_large, None)?.sequence);
     assert_eq!(next(false), Some(1));
     assert_eq!([next(true), next(true), next(true)], [Some(1), Some(2), None]);
     // The small one goes over the first connection, and what follows it not before.
@@ -73,17 +73,17 @@ fn slices_go_on_where_a_write_ended() {
     let mut outbox = outbox();
     let data = [Bytes::from_static(b"12345678"), Bytes::new(), Bytes::from_static(b"abc")];
     outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
-    let mut part = outbox.next_part(Some((7, 9)), false, None).unwrap();
-    let read = |part: &Part| {
+    let mut fragment = outbox.next_fragment(Some((7, 9)), false, None).unwrap();
+    let read = |fragment: &Fragment| {
         let mut slices = Slices::new();
-        outbox.slices(part, &mut slices);
+        outbox.slices(fragment, &mut slices);
         slices.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>()
     };
-    let whole = read(&part);
+    let whole = read(&fragment);
     assert_eq!(&whole[HEADER + 24..], b"meta12345678abc");
     for done in 0..=whole.len() {
-        part.done = done;
-        assert_eq!(read(&part), whole[done..]);
+        fragment.done = done;
+        assert_eq!(read(&fragment), whole[done..]);
     }
     let Ok(Parsed::Head(head)) = parse(&whole, 100) else { panic!() };
     assert_eq!((head.header.ack_link, head.header.ack), (7, 9));
@@ -93,7 +93,7 @@ fn slices_go_on_where_a_write_ended() {
 fn few_messages_are_begun_at_a_time() {
     let mut outbox = outbox();
     for class in 0..BEGUN_MAX as i32 + 3 {
-        push(&mut outbox, 2 * PART, class);
+        push(&mut outbox, 2 * FRAGMENT, class);
         write(&mut outbox).unwrap();
     }
     assert_eq!(outbox.begun.len(), BEGUN_MAX - 1, "one had to end for another");
@@ -153,7 +153,7 @@ fn what_has_room_apart_takes_none_from_others_and_is_bounded() {
 #[test]
 fn after_a_break_what_did_not_arrive_goes_again() {
     let mut outbox = outbox();
-    for length in [10, 3 * PART, 10, 10, 10] {
+    for length in [10, 3 * FRAGMENT, 10, 10, 10] {
         push(&mut outbox, length, 0);
     }
     let before = numbers(&mut outbox);
@@ -163,7 +163,7 @@ fn after_a_break_what_did_not_arrive_goes_again() {
     assert_eq!(numbers(&mut outbox), [2, 2, 2, 3, 5, 6]);
     assert!(outbox.confirm(6) && outbox.is_empty());
     // In the middle of a large one.
-    push(&mut outbox, 3 * PART, 0);
+    push(&mut outbox, 3 * FRAGMENT, 0);
     write(&mut outbox).unwrap();
     assert!(outbox.resume(6, &[]));
     assert_eq!(numbers(&mut outbox), [7, 7, 7]);

@@ -1,5 +1,5 @@
-//! Samples of how fast data came in: one for each part of a message over TCP, used to estimate what
-//! links can carry. Only the receiver's clock counts. Draws no conclusions.
+//! Samples of how fast data came in over TCP, one for each fragment of a message. The planner
+//! estimates from them what links can carry. Only the receiver's clock counts. Concludes nothing.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,10 +10,10 @@ use pslite_core::wire::NodeId;
 
 /// Samples that wait to be fetched; the oldest go first.
 const SAMPLES_MAX: usize = 8192;
-/// Parts with less data say nothing alone.
+/// Fragments with less data say nothing alone.
 pub(super) const BYTES_MIN: u64 = 4096;
 
-/// One part of a message.
+/// One fragment of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
     /// Who sent it.

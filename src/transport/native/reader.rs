@@ -11,7 +11,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::counters::{Counters, add};
-use super::landing::{Landing, Parts};
+use super::landing::{Landing, SlicesMut};
 use super::pipe::InPipe;
 use super::pool::Pool;
 use super::probe::Probe;
@@ -48,8 +48,8 @@ pub(super) struct Asides {
     pub(super) flush: bool,
     /// Bytes of data that arrived.
     pub(super) data: u64,
-    /// Messages, or parts of them.
-    pub(super) parts: u32,
+    /// Messages, or fragments of them.
+    pub(super) fragments: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,10 +120,12 @@ impl Reader {
             }
             _ => None,
         };
-        let Some((body, landing)) = landing else { return self.read(pipe, Parts::new(), counters) };
-        landing.with_parts(body.at, body.left, |parts| {
-            if parts.iter().map(|part| part.len() as u64).sum::<u64>() == body.left {
-                return self.read(pipe, parts, counters);
+        let Some((body, landing)) = landing else {
+            return self.read(pipe, SlicesMut::new(), counters);
+        };
+        landing.with_slices(body.at, body.left, |slices| {
+            if slices.iter().map(|slice| slice.len() as u64).sum::<u64>() == body.left {
+                return self.read(pipe, slices, counters);
             }
             let error = SessionError::Place(body.sequence);
             Err(io::Error::new(io::ErrorKind::InvalidData, error))
@@ -135,13 +137,13 @@ impl Reader {
     fn read(
         &mut self,
         pipe: &mut InPipe,
-        parts: Parts<'_>,
+        landing: SlicesMut<'_>,
         counters: &Counters,
     ) -> io::Result<bool> {
-        let landing_len: usize = parts.iter().map(|part| part.len()).sum();
+        let landing_len: usize = landing.iter().map(|slice| slice.len()).sum();
         let mut slices: SmallVec<[IoSliceMut<'_>; 6]> = SmallVec::new();
-        for part in parts {
-            slices.push(IoSliceMut::new(part));
+        for slice in landing {
+            slices.push(IoSliceMut::new(slice));
         }
         let until = match self.body {
             Some(body) if self.exact && landing_len == 0 => {
@@ -273,8 +275,8 @@ impl Reader {
             return Ok(());
         }
         self.probe.interrupted();
-        asides.parts += 1;
-        let len = u64::from(header.part_len);
+        asides.fragments += 1;
+        let len = u64::from(header.fragment_len);
         let here = self.buffer.get(self.start..self.end).unwrap_or_default().len() as u64;
         let measured = !self.exact && (header.more || len >= BYTES_MIN);
         let first = measured.then(|| (Instant::now(), here.min(len)));
@@ -333,7 +335,7 @@ impl Reader {
     /// Padding is dropped as it comes. What the kernel has of it already took no time on this
     /// clock.
     fn padding_begins(&mut self, header: &Header, pipe: &InPipe) {
-        let len = u64::from(header.part_len);
+        let len = u64::from(header.fragment_len);
         let here = self.end.saturating_sub(self.start) + pipe.readable();
         self.probe.begins(header.offset, here as u64, Instant::now());
         let (at, more) = (header.offset, header.more);

@@ -66,16 +66,16 @@ fn socket_rig() -> (UnixStream, Rig) {
 
 /// Messages as they are sent: with that metadata and those data frames.
 fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
-    let limits = Limits { queue: 1000, bytes: u64::MAX, part_bytes: 2 * GRANULE };
+    let limits = Limits { queue: 1000, bytes: u64::MAX, fragment_bytes: 2 * GRANULE };
     let mut outbox = Outbox::new(limits);
     for (number, (meta, frames)) in messages.iter().enumerate() {
         let data: Vec<_> = frames.iter().map(|len| Bytes::from(content(number, *len))).collect();
         outbox.push(&content(number + 100, *meta), &data, (0, SendMode::Block), Instant::now());
     }
     let mut bytes = Vec::new();
-    while let Some(part) = outbox.next_part(Some((5, 6)), false, None) {
+    while let Some(fragment) = outbox.next_fragment(Some((5, 6)), false, None) {
         let mut slices = Slices::new();
-        outbox.slices(&part, &mut slices);
+        outbox.slices(&fragment, &mut slices);
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
     }
     bytes
@@ -159,7 +159,7 @@ fn a_message_that_came_before_is_dropped() {
         }
     }
     check(&messages, &mut rig);
-    // Every part of them was counted.
+    // Every fragment of them was counted.
     assert_eq!(rig.counters.duplicates.load(Relaxed), messages.len() as u64 + 2);
 }
 

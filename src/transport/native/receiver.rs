@@ -333,7 +333,7 @@ impl Receiver {
         entry.note(asides, shared);
         let is_small =
             ready.len() == before + 1 && complete <= SMALL && connection.reader.is_idle();
-        self.untold |= asides.parts > 0;
+        self.untold |= asides.fragments > 0;
         let key = connection.session;
         if matches!(result, Ok(true)) {
             self.note_partner(token, !is_ring && is_small);

@@ -25,9 +25,9 @@ pub(super) enum SessionError {
     Frame(#[from] FrameError),
     #[error("message {0} is too far ahead")]
     TooFar(u64),
-    #[error("a part of message {0} came twice, or belongs to another")]
-    Part(u64),
-    #[error("more than {ASSEMBLIES_MAX} messages are under way in parts")]
+    #[error("a fragment of message {0} came twice, or belongs to another")]
+    Fragment(u64),
+    #[error("more than {ASSEMBLIES_MAX} messages are under way in fragments")]
     TooMany,
     #[error("message {0} is too large for this machine")]
     TooLarge(u64),
@@ -86,7 +86,7 @@ impl Session {
     }
 
     /// The connections broke: what is incomplete comes again from its beginning.
-    pub(super) fn forget_parts(&mut self) {
+    pub(super) fn forget_fragments(&mut self) {
         self.assemblies.clear();
     }
 
@@ -105,12 +105,12 @@ impl Session {
         Ok(!self.has(sequence))
     }
 
-    /// True if a part of the message came before.
+    /// True if a fragment of the message came before.
     pub(super) fn is_begun(&self, sequence: u64) -> bool {
         self.assemblies.iter().any(|assembly| assembly.sequence == sequence)
     }
 
-    /// Gets ready for a part of a message. `place` is used if it is the first one.
+    /// Gets ready for a fragment of a message. `place` is used if it is the first one.
     pub(super) fn expect(
         &mut self,
         pool: &Arc<Pool>,
@@ -133,10 +133,10 @@ impl Session {
         };
         let assembly = &mut self.assemblies[index];
         let fits = assembly.after == header.after && assembly.landing.fits(head);
-        if fits && assembly.landing.expect(header.offset, u64::from(header.part_len)) {
+        if fits && assembly.landing.expect(header.offset, u64::from(header.fragment_len)) {
             Ok(())
         } else {
-            Err(SessionError::Part(sequence))
+            Err(SessionError::Fragment(sequence))
         }
     }
 
@@ -146,7 +146,7 @@ impl Session {
         all.find(|assembly| assembly.sequence == sequence).map(|assembly| &mut assembly.landing)
     }
 
-    /// A part of a message has arrived whole: delivers the message if that completes it.
+    /// A fragment of a message has arrived whole: delivers the message if that completes it.
     pub(super) fn landed(
         &mut self,
         sequence: u64,

@@ -65,28 +65,28 @@ fn a_message_is_wanted_once() {
 }
 
 #[test]
-fn parts_come_in_any_order_and_come_again_after_a_break() {
+fn fragments_come_in_any_order_and_come_again_after_a_break() {
     let (mut session, pool) = session();
     let mut out = VecDeque::new();
     let granule = GRANULE as u64;
     let total = 3 * granule + 1;
-    let part = |number: u64| {
+    let fragment = |number: u64| {
         let mut head = head(1, 0, total);
         head.header.offset = number * granule;
-        head.header.part_len = granule.min(total - number * granule) as u32;
+        head.header.fragment_len = granule.min(total - number * granule) as u32;
         head
     };
     let land = |session: &mut Session, number: u64, out: &mut VecDeque<_>| {
-        let head = part(number);
+        let head = fragment(number);
         session.expect(&pool, &head, b"", None)?;
-        let bytes = vec![number as u8; head.header.part_len as usize];
+        let bytes = vec![number as u8; head.header.fragment_len as usize];
         assert!(session.landing(1).unwrap().write(head.header.offset, &bytes));
         session.landed(1, bytes.len() as u64, out)
     };
     land(&mut session, 2, &mut out).unwrap();
-    assert_eq!(land(&mut session, 2, &mut out), Err(SessionError::Part(1)));
+    assert_eq!(land(&mut session, 2, &mut out), Err(SessionError::Fragment(1)));
     land(&mut session, 3, &mut out).unwrap();
-    session.forget_parts();
+    session.forget_fragments();
     assert!(!session.is_begun(1));
     for number in [3, 0, 2, 1] {
         assert!(out.is_empty());
@@ -103,12 +103,12 @@ fn strange_parts_are_refused() {
     let (mut session, pool) = session();
     let granule = GRANULE as u64;
     let mut first = head(1, 0, 2 * granule);
-    first.header.part_len = granule as u32;
+    first.header.fragment_len = granule as u32;
     session.expect(&pool, &first, b"", None).unwrap();
     let mut other = head(1, 0, 3 * granule);
     other.header.offset = granule;
-    other.header.part_len = granule as u32;
-    assert_eq!(session.expect(&pool, &other, b"", None), Err(SessionError::Part(1)));
+    other.header.fragment_len = granule as u32;
+    assert_eq!(session.expect(&pool, &other, b"", None), Err(SessionError::Fragment(1)));
     for sequence in 2..=ASSEMBLIES_MAX as u64 {
         first.header.sequence = sequence;
         session.expect(&pool, &first, b"", None).unwrap();

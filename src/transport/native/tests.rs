@@ -225,9 +225,9 @@ fn what_breaks_is_mended_and_nothing_is_lost_or_doubled() {
     }
 }
 
-/// Of a large message over TCP each part is a sample, and all but the last have more behind them.
+/// Over TCP each fragment of a large message is a sample; all but the last have more behind them.
 #[test]
-fn the_receiver_knows_how_fast_parts_came() {
+fn the_receiver_knows_how_fast_fragments_came() {
     let (at, endpoint) = listener(options(Carriers::Tcp));
     let received = Received::by(&at);
     let from = sender(options(Carriers::Tcp), &endpoint);

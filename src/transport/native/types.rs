@@ -42,9 +42,9 @@ pub struct NativeOptions {
     pub send_bytes: u64,
     /// The largest data of a message that is accepted, in bytes.
     pub data_max: u64,
-    /// Large messages are cut into parts of this many bytes (a multiple of 64 KB), so that an
+    /// Large messages are cut into fragments of this many bytes (a multiple of 64 KB), so that an
     /// urgent message need not wait for a whole one.
-    pub part_bytes: usize,
+    pub fragment_bytes: usize,
     /// Size of a shared ring in bytes; a power of two from 64 KB to 1 GB.
     pub ring_bytes: usize,
     /// Received memory that is kept for reuse, in bytes.
@@ -67,7 +67,7 @@ impl NativeOptions {
             send_queue: 4096,
             send_bytes: 1 << 30,
             data_max: 1 << 32,
-            part_bytes: 512 << 10,
+            fragment_bytes: 512 << 10,
             ring_bytes: 1 << 20,
             pool_bytes: 256 << 20,
             down_after: Duration::from_millis(300),

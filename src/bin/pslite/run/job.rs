@@ -72,7 +72,7 @@ enum Phase {
 
 /// What the end of a process means for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Importance {
     /// When all of these have ended, the job has.
     Worker,
     /// The others cannot do without it.
@@ -86,7 +86,7 @@ pub(crate) enum Part {
 #[derive(Debug)]
 struct Process {
     label: String,
-    part: Part,
+    importance: Importance,
     outcome: Option<Outcome>,
 }
 
@@ -107,15 +107,15 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A job of processes, each with its name and its part.
+    /// A job of processes, each with its name and its importance.
     pub(crate) fn new(
-        processes: Vec<(String, Part)>,
+        processes: Vec<(String, Importance)>,
         grace: Duration,
         limit: Option<Duration>,
     ) -> Self {
         let processes = processes
             .into_iter()
-            .map(|(label, part)| Process { label, part, outcome: None })
+            .map(|(label, importance)| Process { label, importance, outcome: None })
             .collect();
         Self {
             processes,
@@ -134,9 +134,10 @@ impl Job {
         let Some(process) = self.processes.get_mut(index) else { return Vec::new() };
         process.outcome = Some(outcome);
         let ours = matches!(self.phase, Phase::Terminating(_) | Phase::Killing(_));
-        let part = process.part;
+        let importance = process.importance;
         let mut actions = Vec::new();
-        let replaceable = matches!(part, Part::Replaceable | Part::ReplaceableWorker);
+        let replaceable =
+            matches!(importance, Importance::Replaceable | Importance::ReplaceableWorker);
         if !outcome.is_ok() && self.phase == Phase::Running && replaceable {
             self.missed.get_or_insert(outcome.code());
             let label = &self.processes[index].label;
@@ -192,8 +193,9 @@ impl Job {
     }
 
     fn workers(&self) -> impl Iterator<Item = &Process> {
-        let is_worker = |part| matches!(part, Part::Worker | Part::ReplaceableWorker);
-        self.processes.iter().filter(move |process| is_worker(process.part))
+        let is_worker =
+            |importance| matches!(importance, Importance::Worker | Importance::ReplaceableWorker);
+        self.processes.iter().filter(move |process| is_worker(process.importance))
     }
 
     /// Somebody asks the job to end: the first request is passed on, the second one ends it.
@@ -307,7 +309,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(15);
     const OK: Outcome = Outcome::Exited(0);
-    use Part::{Needed, Replaceable, ReplaceableWorker, Worker};
+    use Importance::{Needed, Replaceable, ReplaceableWorker, Worker};
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -397,7 +399,8 @@ mod tests {
     #[test]
     fn a_server_that_is_not_missed_does_not_count() {
         let names = [("scheduler", Needed), ("server 0", Replaceable), ("worker 0", Worker)];
-        let processes = names.iter().map(|(label, part)| ((*label).to_owned(), *part)).collect();
+        let processes =
+            names.iter().map(|(label, importance)| ((*label).to_owned(), *importance)).collect();
         let mut job = Job::new(processes, GRACE, None);
         let said = job.ended(at(1), 1, Outcome::Signaled(Signal::SIGKILL));
         assert_eq!(
@@ -415,7 +418,8 @@ mod tests {
     #[test]
     fn a_server_that_is_missed_ends_the_workers_and_they_count() {
         let names = [("scheduler", Needed), ("server 0", Replaceable), ("worker 0", Worker)];
-        let processes = names.iter().map(|(label, part)| ((*label).to_owned(), *part)).collect();
+        let processes =
+            names.iter().map(|(label, importance)| ((*label).to_owned(), *importance)).collect();
         let mut job = Job::new(processes, GRACE, None);
         job.ended(at(1), 1, Outcome::Signaled(Signal::SIGKILL));
         job.ended(at(2), 2, Outcome::Exited(255));
@@ -432,8 +436,10 @@ mod tests {
             ("worker 1", ReplaceableWorker),
         ];
         let job = || {
-            let processes =
-                names.iter().map(|(label, part)| ((*label).to_owned(), *part)).collect();
+            let processes = names
+                .iter()
+                .map(|(label, importance)| ((*label).to_owned(), *importance))
+                .collect();
             Job::new(processes, GRACE, None)
         };
         let mut goes_on = job();

@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan::Plan::new(arguments)?;
     let servers = plan.processes.iter().filter(|p| p.role == Role::Server).count();
     let job = job::Job::new(
-        plan.processes.iter().map(|p| (p.label.clone(), part_of(p, servers))).collect(),
+        plan.processes.iter().map(|p| (p.label.clone(), importance_of(p, servers))).collect(),
         arguments.grace,
         arguments.timeout,
     );
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
 
 /// A server of a job with copies has a replica, and workers of an elastic job may go on without
 /// each other (docs/elastic.md).
-fn part_of(process: &plan::Process, servers: usize) -> job::Part {
+fn importance_of(process: &plan::Process, servers: usize) -> job::Importance {
     let is = |name: &str, wanted: &str| {
         let own = process.variables.get(std::ffi::OsStr::new(name)).cloned();
         own.or_else(|| std::env::var_os(name)).is_some_and(|value| value == wanted)
@@ -137,10 +137,10 @@ fn part_of(process: &plan::Process, servers: usize) -> job::Part {
     let replicated = servers > 1 && elastic && kept;
     match process.role {
         Role::Worker if elastic && is("PSLITE_ELASTIC_WORKERS", "1") => {
-            job::Part::ReplaceableWorker
+            job::Importance::ReplaceableWorker
         }
-        Role::Worker => job::Part::Worker,
-        Role::Server if replicated => job::Part::Replaceable,
-        Role::Server | Role::Scheduler => job::Part::Needed,
+        Role::Worker => job::Importance::Worker,
+        Role::Server if replicated => job::Importance::Replaceable,
+        Role::Server | Role::Scheduler => job::Importance::Needed,
     }
 }

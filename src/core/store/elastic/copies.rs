@@ -8,7 +8,7 @@ use super::{Elastic, Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Store, TENSORS_MAX};
 use crate::store::tensor::{Layout, Piece};
-use crate::store::{Part, Sum};
+use crate::store::{Addend, Sum};
 use crate::values::Dtype;
 use crate::wire::NodeId;
 use crate::wire::elastic::{Transfer, TransferKind};
@@ -198,7 +198,7 @@ fn read_sum(piece: &Piece, dtype: Dtype, rows: &[i64], values: &Bytes) -> Result
     }
     match piece.layout {
         Layout::Dense if rows.is_empty() && values.len() == piece.length() * dtype.size() => {
-            Ok(Sum::One(Part::Dense(values.clone())))
+            Ok(Sum::One(Addend::Dense(values.clone())))
         }
         Layout::Dense => Err(malformed("its sum has another length than the copy")),
         Layout::Rows { row_len } => {
@@ -210,7 +210,7 @@ fn read_sum(piece: &Piece, dtype: Dtype, rows: &[i64], values: &Bytes) -> Result
             if values.len() != rows.len() * row_len * dtype.size() {
                 return Err(malformed("its rows have another length than those of the copy"));
             }
-            Ok(Sum::One(Part::Rows { rows: rows.to_vec(), values: values.clone() }))
+            Ok(Sum::One(Addend::Rows { rows: rows.to_vec(), values: values.clone() }))
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::optimizer::{Gradient, Optimizer};
 use crate::store::round::{Complete, Quorum};
 use crate::store::tensor::{Entry, Layout, Piece};
-use crate::store::{Part, Sum};
+use crate::store::{Addend, Sum};
 use crate::values::{Buffer, Dtype};
 use crate::wire::Meta;
 use crate::wire::elastic::Mark;
@@ -22,10 +22,10 @@ impl Store {
         &mut self,
         at: At,
         request: Meta,
-        part: Part,
+        addend: Addend,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        self.contribute(at, Contribution::of(request, part), out)
+        self.contribute(at, Contribution::of(request, addend), out)
     }
 
     /// The same of any contribution.

@@ -7,7 +7,7 @@ use super::{Answer, At, BYTES_MAX, Frames, Store, Target};
 use crate::store::elastic::Outbound;
 use crate::store::error::StoreError;
 use crate::store::tensor::{Layout, Piece};
-use crate::store::{Part, sparse};
+use crate::store::{Addend, sparse};
 use crate::values::{Dtype, KEY_SIZE, KvPairs};
 use crate::wire::{Meta, id_to_rank};
 
@@ -35,11 +35,11 @@ impl Store {
         if fits.is_ok() && rows.is_empty() && !self.sync {
             return self.push_nothing(at, request, out);
         }
-        let part = fits.map(|()| {
+        let addend = fits.map(|()| {
             let (rows, values) = sparse::ascending(rows, &frames.vals, row_len * dtype.size());
-            Part::Rows { rows, values }
+            Addend::Rows { rows, values }
         });
-        self.push(at, request, Part::of(part), out)
+        self.push(at, request, Addend::of(addend), out)
     }
 
     /// Rows of that many elements, and of so many bytes together, must fit the piece.

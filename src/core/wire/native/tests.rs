@@ -5,7 +5,7 @@ use super::*;
 const DATA_MAX: u64 = 1 << 40;
 
 fn message() -> Header {
-    Header { frames: 2, meta_len: 3, part_len: 10, sequence: 7, ..Header::new(Kind::Message) }
+    Header { frames: 2, meta_len: 3, fragment_len: 10, sequence: 7, ..Header::new(Kind::Message) }
 }
 
 fn bytes_of(header: &Header, lengths: &[u64], meta: &[u8]) -> Vec<u8> {
@@ -47,15 +47,15 @@ fn what_cannot_be_is_refused() {
     let refused: [(Header, [u64; 2]); 11] = [
         (Header { sequence: 0, ..message() }, [8, 2]),
         (Header { after: 7, ..message() }, [8, 2]),
-        (Header { offset: 1, part_len: 9, ..message() }, [8, 2]),
+        (Header { offset: 1, fragment_len: 9, ..message() }, [8, 2]),
         (Header { offset: granule, ..message() }, [8, 2]),
-        (Header { part_len: 11, ..message() }, [8, 2]),
-        (Header { part_len: 9, ..message() }, [8, 2]),
-        (Header { part_len: 0, ..message() }, [8, 2]),
+        (Header { fragment_len: 11, ..message() }, [8, 2]),
+        (Header { fragment_len: 9, ..message() }, [8, 2]),
+        (Header { fragment_len: 0, ..message() }, [8, 2]),
         (message(), [u64::MAX, 11]),
         (Header { kind: Kind::Ack, ..message() }, [8, 2]),
         (Header { lent: 1, ..message() }, [24, 2]),
-        (Header { lent: 2, part_len: 32, ..message() }, [8, 2]),
+        (Header { lent: 2, fragment_len: 32, ..message() }, [8, 2]),
     ];
     for (header, lengths) in refused {
         assert!(parse(&bytes_of(&header, &lengths, b"abc"), DATA_MAX).is_err(), "{header:?}");
@@ -77,7 +77,7 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn probes_are_padding_of_one_length() {
     let probe = Header {
-        part_len: GRANULE as u32,
+        fragment_len: GRANULE as u32,
         offset: PROBE_BYTES - GRANULE as u64,
         more: true,
         ..Header::new(Kind::Probe)
@@ -85,9 +85,9 @@ fn probes_are_padding_of_one_length() {
     let Ok(Parsed::Head(head)) = parse(&probe.encode(), 0) else { panic!("{probe:?}") };
     assert_eq!((head.header, head.total, head.size), (probe, 0, HEADER));
     for header in [
-        Header { part_len: 0, ..probe },
-        Header { part_len: u32::MAX, ..probe },
-        Header { part_len: GRANULE as u32 + 1, ..probe },
+        Header { fragment_len: 0, ..probe },
+        Header { fragment_len: u32::MAX, ..probe },
+        Header { fragment_len: GRANULE as u32 + 1, ..probe },
         Header { offset: 1, ..probe },
         Header { offset: PROBE_BYTES, ..probe },
         Header { offset: u64::MAX - u64::MAX % GRANULE as u64, ..probe },
@@ -100,11 +100,11 @@ fn probes_are_padding_of_one_length() {
 }
 
 #[test]
-fn parts_of_a_large_message_are_read() {
+fn fragments_of_a_large_message_are_read() {
     let total = 3 * GRANULE as u64 + 5;
     let cuts = [(0, 2 * GRANULE as u32), (2 * GRANULE as u64, GRANULE as u32 + 5)];
-    for (offset, part_len) in cuts {
-        let header = Header { frames: 1, meta_len: 0, offset, part_len, ..message() };
+    for (offset, fragment_len) in cuts {
+        let header = Header { frames: 1, meta_len: 0, offset, fragment_len, ..message() };
         let Ok(Parsed::Head(head)) = parse(&bytes_of(&header, &[total], b""), DATA_MAX) else {
             panic!("{header:?}")
         };
@@ -185,7 +185,7 @@ proptest! {
             prop_assert!(head.total <= DATA_MAX && head.size <= bytes.len());
             let header = head.header;
             if header.kind == Kind::Message {
-                prop_assert!(header.offset + u64::from(header.part_len) <= head.total);
+                prop_assert!(header.offset + u64::from(header.fragment_len) <= head.total);
             }
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{LOOK_AGAIN, Link, LinkState};
 use crate::counters::PeerCounters;
 use crate::native::lock;
-use crate::native::outbox::Part;
+use crate::native::outbox::Fragment;
 use crate::native::receipt::Receipts;
 use crate::native::types::{SentOverTcp, Unsent};
 use crate::sys::tcp::tcp_info;
@@ -32,7 +32,7 @@ impl Link {
     /// The same, for who holds the state.
     pub(super) fn ask(&self, state: &mut LinkState, receipts: &Receipts) {
         if let Some(lane) = state.lanes.first_mut() {
-            lane.writing.push_back(Part::bare(Kind::Flush));
+            lane.writing.push_back(Fragment::bare(Kind::Flush));
             self.pump(state, receipts, super::PATIENCE);
         }
     }

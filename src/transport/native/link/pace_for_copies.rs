@@ -25,7 +25,7 @@ impl Link {
 
     /// Lets its TCP connections to another host send so many bytes per second together; `None`: as
     /// fast as they can. Within a host none is paced: they share no card. Its peer is told, with
-    /// each part, that what comes does not show what the way could carry.
+    /// each fragment, that what comes does not show what the way could carry.
     pub(in crate::native) fn pace(&self, rate: Option<u32>) {
         let mut state = lock(&self.state);
         let rate = rate.filter(|_| state.lanes.iter().any(|lane| lane.through_a_card));

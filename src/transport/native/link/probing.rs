@@ -2,7 +2,7 @@
 //! to be sent.
 
 use super::super::counters::{Counters, add};
-use super::super::outbox::Part;
+use super::super::outbox::Fragment;
 use super::{Link, PATIENCE};
 use crate::native::lock;
 use crate::native::shared::Shared;
@@ -43,7 +43,7 @@ pub(super) const fn end(probe: &mut Option<u64>) {
 }
 
 /// The next frame of the probe.
-pub(super) fn next(probe: &mut Option<u64>, counters: &Counters) -> Option<Part> {
+pub(super) fn next(probe: &mut Option<u64>, counters: &Counters) -> Option<Fragment> {
     let at = (*probe)?;
     if at >= PROBE_BYTES {
         // All of it is in the connection.
@@ -52,5 +52,5 @@ pub(super) fn next(probe: &mut Option<u64>, counters: &Counters) -> Option<Part>
         return None;
     }
     *probe = Some(at + GRANULE as u64);
-    Some(Part::padding(at))
+    Some(Fragment::padding(at))
 }

@@ -143,7 +143,7 @@ impl Receiver {
         }
         let Some(entry) = self.sessions.get_mut(&key) else { return };
         entry.last_connected = Instant::now();
-        entry.session.forget_parts();
+        entry.session.forget_fragments();
         entry.receipt.carries("none");
     }
 

@@ -1,4 +1,4 @@
-//! What one push brings, and the sum of what several bring.
+//! What one push brings to a sum (an addend), and the sum of several.
 
 use bytes::Bytes;
 
@@ -7,12 +7,12 @@ use super::value::Value;
 use super::{Allocator, Buffer, Dtype, kernels, precision};
 use crate::wire::NodeId;
 
-/// Why parts cannot be summed.
+/// Why addends cannot be summed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SumError {
-    /// Dense parts and rows.
+    /// Dense addends and rows.
     Mixed,
-    /// Dense parts of different lengths.
+    /// Dense addends of different lengths.
     Unequal,
     /// The elements cannot be added.
     Kernel(KernelError),
@@ -24,9 +24,9 @@ impl From<KernelError> for SumError {
     }
 }
 
-/// The values of one push. `E`: why whoever sums refuses one.
+/// The values that one push brings. `E`: why a push is refused.
 #[derive(Clone, Debug)]
-pub(crate) enum Part<E> {
+pub(crate) enum Addend<E> {
     /// All elements; the bytes may be unaligned.
     Dense(Bytes),
     /// Some rows, in ascending order, each once; their values one after the other.
@@ -35,13 +35,13 @@ pub(crate) enum Part<E> {
     Refused(Box<E>),
 }
 
-/// The sum of parts. Of dense parts two are kept as they came: so the usual round, of two workers
-/// or one, is summed where the result is to be, without memory in between.
+/// The sum of addends. Two dense addends are kept as they came. So the usual round, of one or two
+/// workers, is summed right where the result goes, without memory in between.
 #[derive(Debug, Default)]
 pub(crate) enum Sum<E> {
     #[default]
     Nothing,
-    One(Part<E>),
+    One(Addend<E>),
     Two(Bytes, Bytes),
     Dense(Buffer),
     /// Another server gets the same memory.
@@ -50,52 +50,53 @@ pub(crate) enum Sum<E> {
         rows: Vec<i64>,
         values: Buffer,
     },
-    /// All parts, by worker: they are summed in that order when all are here.
-    Ordered(Vec<(NodeId, Part<E>)>),
+    /// All addends, by worker: they are summed in that order when all are here.
+    Ordered(Vec<(NodeId, Addend<E>)>),
     /// What was wrong with a push; of several, with that of the worker with the lowest id.
     Refused(NodeId, Box<E>),
 }
 
 impl<E: From<SumError>> Sum<E> {
-    /// Adds a part of the same kind and size as the ones before. `like`: the value that the sum may
-    /// become.
+    /// Adds an addend of the same kind and size as the ones before. `like`: the value that the sum
+    /// may become.
     pub(crate) fn add(
         &mut self,
         from: NodeId,
-        part: Part<E>,
+        addend: Addend<E>,
         dtype: Dtype,
         keeps_order: bool,
         like: &Buffer,
     ) -> Result<(), E> {
-        *self = match (std::mem::take(self), part) {
-            (Self::Refused(first, error), Part::Refused(_)) if first <= from => {
+        *self = match (std::mem::take(self), addend) {
+            (Self::Refused(first, error), Addend::Refused(_)) if first <= from => {
                 Self::Refused(first, error)
             }
-            (_, Part::Refused(error)) => Self::Refused(from, error),
+            (_, Addend::Refused(error)) => Self::Refused(from, error),
             (Self::Refused(first, error), _) => Self::Refused(first, error),
-            (Self::Nothing, part) if keeps_order => Self::Ordered(vec![(from, part)]),
-            (Self::Nothing, part) => Self::One(part),
-            (Self::Ordered(mut parts), part) => {
-                let at = parts.partition_point(|(worker, _)| *worker <= from);
-                parts.insert(at, (from, part));
-                Self::Ordered(parts)
+            (Self::Nothing, addend) if keeps_order => Self::Ordered(vec![(from, addend)]),
+            (Self::Nothing, addend) => Self::One(addend),
+            (Self::Ordered(mut addends), addend) => {
+                let at = addends.partition_point(|(worker, _)| *worker <= from);
+                addends.insert(at, (from, addend));
+                Self::Ordered(addends)
             }
-            (Self::One(Part::Dense(a)), Part::Dense(b)) => Self::Two(a, b),
-            (Self::Two(a, b), Part::Dense(more)) => {
+            (Self::One(Addend::Dense(a)), Addend::Dense(b)) => Self::Two(a, b),
+            (Self::Two(a, b), Addend::Dense(more)) => {
                 let mut sum =
                     if like.len() == a.len() { like.another() } else { Buffer::zeroed(a.len()) };
                 add_two(&a, &b, dtype, &mut sum)?;
                 kernels::add(dtype, sum.bytes_mut(), &more).map_err(SumError::from)?;
                 Self::Dense(sum)
             }
-            (Self::Dense(mut sum), Part::Dense(more)) => {
+            (Self::Dense(mut sum), Addend::Dense(more)) => {
                 kernels::add(dtype, sum.bytes_mut(), &more).map_err(SumError::from)?;
                 Self::Dense(sum)
             }
-            (Self::One(Part::Rows { rows: a, values: x }), Part::Rows { rows: b, values: y }) => {
-                merge((&a, &x), (&b, &y), dtype)?
-            }
-            (Self::Rows { rows, values }, Part::Rows { rows: more, values: other }) => {
+            (
+                Self::One(Addend::Rows { rows: a, values: x }),
+                Addend::Rows { rows: b, values: y },
+            ) => merge((&a, &x), (&b, &y), dtype)?,
+            (Self::Rows { rows, values }, Addend::Rows { rows: more, values: other }) => {
                 merge((&rows, values.bytes()), (&more, &other), dtype)?
             }
             _ => return Err(SumError::Mixed.into()),
@@ -113,10 +114,10 @@ impl<E: From<SumError>> Sum<E> {
 
     /// Sums in the order of workers, if that was to wait.
     fn in_order(self, dtype: Dtype, like: &Buffer) -> Result<Self, E> {
-        let Self::Ordered(parts) = self else { return Ok(self) };
+        let Self::Ordered(addends) = self else { return Ok(self) };
         let mut sum = Self::Nothing;
-        for (from, part) in parts {
-            sum.add(from, part, dtype, false, like)?;
+        for (from, addend) in addends {
+            sum.add(from, addend, dtype, false, like)?;
         }
         Ok(sum)
     }
@@ -134,8 +135,8 @@ impl<E: From<SumError>> Sum<E> {
             Ok((Self::Shared(sum), Vec::new(), lent))
         };
         match self.in_order(dtype, &Buffer::default())? {
-            Self::One(Part::Dense(one)) => {
-                Ok((Self::One(Part::Dense(one.clone())), Vec::new(), one))
+            Self::One(Addend::Dense(one)) => {
+                Ok((Self::One(Addend::Dense(one.clone())), Vec::new(), one))
             }
             Self::Two(a, b) => {
                 let mut sum = Buffer::new_in(maker, a.len());
@@ -143,24 +144,24 @@ impl<E: From<SumError>> Sum<E> {
                 share(sum)
             }
             Self::Dense(sum) => share(sum),
-            Self::One(Part::Rows { rows, values }) => {
-                let part = Part::Rows { rows: rows.clone(), values: values.clone() };
-                Ok((Self::One(part), rows, values))
+            Self::One(Addend::Rows { rows, values }) => {
+                let addend = Addend::Rows { rows: rows.clone(), values: values.clone() };
+                Ok((Self::One(addend), rows, values))
             }
             Self::Rows { rows, values } => {
                 let values = values.into_bytes();
-                let part = Part::Rows { rows: rows.clone(), values: values.clone() };
-                Ok((Self::One(part), rows, values))
+                let addend = Addend::Rows { rows: rows.clone(), values: values.clone() };
+                Ok((Self::One(addend), rows, values))
             }
-            Self::One(Part::Refused(error)) | Self::Refused(_, error) => Err(*error),
+            Self::One(Addend::Refused(error)) | Self::Refused(_, error) => Err(*error),
             Self::Nothing | Self::Shared(_) | Self::Ordered(_) => Err(SumError::Mixed.into()),
         }
     }
 
-    /// Writes the sum of dense parts.
+    /// Writes the sum of dense addends.
     pub(crate) fn write(self, dtype: Dtype, into: &mut Buffer) -> Result<(), E> {
         match self.in_order(dtype, &Buffer::default())? {
-            Self::One(Part::Dense(one)) => Ok(copy(&one, into)?),
+            Self::One(Addend::Dense(one)) => Ok(copy(&one, into)?),
             Self::Two(a, b) => Ok(add_two(&a, &b, dtype, into)?),
             Self::Dense(sum) => Ok(copy(sum.bytes(), into)?),
             Self::Shared(sum) => Ok(copy(sum.buffer().bytes(), into)?),
@@ -171,7 +172,7 @@ impl<E: From<SumError>> Sum<E> {
     /// The sum of rows.
     pub(crate) fn rows(self, dtype: Dtype) -> Result<(Vec<i64>, Buffer), E> {
         match self.in_order(dtype, &Buffer::default())? {
-            Self::One(Part::Rows { rows, values }) => Ok((rows, Buffer::copy_of(&values))),
+            Self::One(Addend::Rows { rows, values }) => Ok((rows, Buffer::copy_of(&values))),
             Self::Rows { rows, values } => Ok((rows, values)),
             _ => Err(SumError::Mixed.into()),
         }
@@ -193,10 +194,10 @@ fn add_two(a: &[u8], b: &[u8], dtype: Dtype, into: &mut Buffer) -> Result<(), Su
     Ok(kernels::add_pair(dtype, into.bytes_mut(), a, b)?)
 }
 
-impl<E> Part<E> {
+impl<E> Addend<E> {
     /// What a push brings, or why it does not fit.
-    pub(crate) fn of(part: Result<Self, E>) -> Self {
-        part.unwrap_or_else(|error| Self::Refused(Box::new(error)))
+    pub(crate) fn of(addend: Result<Self, E>) -> Self {
+        addend.unwrap_or_else(|error| Self::Refused(Box::new(error)))
     }
 
     /// The same values as float32.
@@ -250,33 +251,33 @@ fn merge<E>(a: (&[i64], &[u8]), b: (&[i64], &[u8]), dtype: Dtype) -> Result<Sum<
 mod tests {
     use super::*;
 
-    type Part = super::Part<SumError>;
+    type Addend = super::Addend<SumError>;
     type Sum = super::Sum<SumError>;
 
     fn bytes(values: &[f32]) -> Bytes {
         Bytes::copy_from_slice(bytemuck::cast_slice(values))
     }
 
-    fn dense(values: &[f32]) -> Part {
-        Part::Dense(bytes(values))
+    fn dense(values: &[f32]) -> Addend {
+        Addend::Dense(bytes(values))
     }
 
-    fn rows(rows: &[i64], values: &[f32]) -> Part {
-        Part::Rows { rows: rows.to_vec(), values: bytes(values) }
+    fn rows(rows: &[i64], values: &[f32]) -> Addend {
+        Addend::Rows { rows: rows.to_vec(), values: bytes(values) }
     }
 
-    fn total(parts: Vec<(NodeId, Part)>, keeps_order: bool) -> (Vec<i64>, Vec<f32>) {
+    fn total(addends: Vec<(NodeId, Addend)>, keeps_order: bool) -> (Vec<i64>, Vec<f32>) {
         let mut sum = Sum::default();
-        let len = match &parts[0].1 {
-            Part::Dense(bytes) | Part::Rows { values: bytes, .. } => bytes.len(),
-            Part::Refused(error) => panic!("{error:?}"),
+        let len = match &addends[0].1 {
+            Addend::Dense(bytes) | Addend::Rows { values: bytes, .. } => bytes.len(),
+            Addend::Refused(error) => panic!("{error:?}"),
         };
-        for (from, part) in parts {
-            sum.add(from, part, Dtype::F32, keeps_order, &Buffer::default()).unwrap();
+        for (from, addend) in addends {
+            sum.add(from, addend, Dtype::F32, keeps_order, &Buffer::default()).unwrap();
         }
         match &sum {
-            Sum::One(Part::Dense(_)) | Sum::Two(..) | Sum::Dense(_) => {}
-            Sum::Ordered(parts) if matches!(parts[0].1, Part::Dense(_)) => {}
+            Sum::One(Addend::Dense(_)) | Sum::Two(..) | Sum::Dense(_) => {}
+            Sum::Ordered(addends) if matches!(addends[0].1, Addend::Dense(_)) => {}
             _ => {
                 let (rows, values) = sum.rows(Dtype::F32).unwrap();
                 return (rows, values.elements::<f32>().to_vec());
@@ -288,22 +289,22 @@ mod tests {
     }
 
     #[test]
-    fn dense_parts_add_up() {
-        let parts = |count: usize| {
+    fn dense_addends_add_up() {
+        let addends = |count: usize| {
             (0..count).map(|i| (9 + 2 * i as i32, dense(&[1.0, i as f32]))).collect::<Vec<_>>()
         };
-        assert_eq!(total(parts(1), false).1, [1.0, 0.0]);
-        assert_eq!(total(parts(2), false).1, [2.0, 1.0]);
-        assert_eq!(total(parts(5), false).1, [5.0, 10.0]);
-        assert_eq!(total(parts(5), true).1, [5.0, 10.0]);
+        assert_eq!(total(addends(1), false).1, [1.0, 0.0]);
+        assert_eq!(total(addends(2), false).1, [2.0, 1.0]);
+        assert_eq!(total(addends(5), false).1, [5.0, 10.0]);
+        assert_eq!(total(addends(5), true).1, [5.0, 10.0]);
     }
 
     #[test]
     fn in_order_of_ranks_the_sum_is_always_the_same() {
         let values = [(9, 1e8_f32), (11, 1.0), (13, -1e8)];
         let sum = |order: [usize; 3]| {
-            let parts = order.map(|i| (values[i].0, dense(&[values[i].1])));
-            total(parts.into(), true).1[0]
+            let addends = order.map(|i| (values[i].0, dense(&[values[i].1])));
+            total(addends.into(), true).1[0]
         };
         let first = sum([0, 1, 2]);
         assert_eq!(first, (1e8 + 1.0) - 1e8);
@@ -318,14 +319,14 @@ mod tests {
 
     #[test]
     fn rows_of_either_are_rows_of_the_sum() {
-        let parts = vec![
+        let addends = vec![
             (9, rows(&[1, 4], &[1.0, 1.5, 4.0, 4.5])),
             (11, rows(&[0, 4, 7], &[0.5, 0.5, 1.0, 1.0, 7.0, 7.0])),
             (13, rows(&[], &[])),
         ];
         let expected = (vec![0, 1, 4, 7], vec![0.5, 0.5, 1.0, 1.5, 5.0, 5.5, 7.0, 7.0]);
-        assert_eq!(total(parts.clone(), false), expected);
-        assert_eq!(total(parts, true), expected);
+        assert_eq!(total(addends.clone(), false), expected);
+        assert_eq!(total(addends, true), expected);
         assert_eq!(total(vec![(9, rows(&[], &[])), (11, rows(&[], &[]))], false), (vec![], vec![]));
     }
 
