@@ -1,11 +1,14 @@
-//! Customers: who sends requests and gets messages (customer.cc, simple_app.h, kv_app.h).
+//! A customer: one part of an application that sends requests and gets messages (customer.cc,
+//! simple_app.h, kv_app.h).
 //!
-//! A customer is a side that asks (`worker`) and a side that serves (`server`), which do not know
-//! each other, on one `base`. Here they are put together: `CustomerHandle` is the door for the
-//! application, `handling` gives what comes to the side that it concerns.
+//! A customer has a side that asks (`worker`) and a side that serves (`server`), on one `base`. The
+//! sides do not know each other. This module joins them: the application calls `CustomerHandle`,
+//! and `handling` gives each message to the side that it concerns. May name both sides; must not
+//! name the van.
 //!
-//! The application's code runs one piece at a time for each customer: the handler of its messages
-//! and the ends of its requests. Requests may be made and waited for from any thread.
+//! For each customer, the application's code (the handler of its messages, and what it wants called
+//! at the ends of requests) runs one call at a time. Any thread may make requests and wait for
+//! them.
 
 mod handling;
 mod made;
@@ -45,7 +48,7 @@ pub struct Customer {
     _life: Life,
 }
 
-/// A customer as everybody but its owner sees it; cheap to clone.
+/// A customer as all but its owner use it. Cheap to clone.
 #[derive(Clone)]
 pub struct CustomerHandle {
     mailbox: Arc<Mailbox<Shared>>,
@@ -78,7 +81,7 @@ impl Customer {
         Ok(Self { handle, registry, thread: Some(thread), _life: Life::begin() })
     }
 
-    /// What others use to work with this customer.
+    /// The handle by which others use this customer.
     #[must_use]
     pub const fn handle(&self) -> &CustomerHandle {
         &self.handle
@@ -109,13 +112,13 @@ impl CustomerHandle {
         &self.mailbox.customer
     }
 
-    /// The application.
+    /// The number of the application.
     #[must_use]
     pub fn app_id(&self) -> i32 {
         self.shared().base.app_id
     }
 
-    /// The customer within the application.
+    /// The number of the customer within the application.
     #[must_use]
     pub fn customer_id(&self) -> i32 {
         self.shared().base.customer_id
@@ -123,7 +126,7 @@ impl CustomerHandle {
 
     // ---- requests in general (customer.cc) ------------------------------------------------------
 
-    /// A new request to a node or group; its number.
+    /// Registers a new request to a node or group. Returns its number.
     ///
     /// # Errors
     /// The node is not started, or there is no such node or group.
@@ -134,25 +137,26 @@ impl CustomerHandle {
     /// Blocks until the request is over.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The request failed; the error says why.
     pub fn wait(&self, timestamp: i32) -> Result<()> {
         self.shared().worker.wait(timestamp, &*self.mailbox)
     }
 
-    /// How many responses to the request have arrived.
+    /// The number of responses to the request that have arrived.
     #[must_use]
     pub fn num_response(&self, timestamp: i32) -> i32 {
         self.shared().worker.num_response(timestamp)
     }
 
-    /// Counts responses that will not come (customer.cc:45).
+    /// Adds `count` responses that will not come to those that have (customer.cc:45).
     pub fn add_response(&self, timestamp: i32, count: i32) {
         self.shared().worker.add_response(timestamp, count);
     }
 
     // ---- SimpleApp ------------------------------------------------------------------------------
 
-    /// Sends a command to every node behind `recver` (simple_app.h:104).
+    /// Sends a command to the node or all nodes of the group `recver` (simple_app.h:104). Returns
+    /// the request's number.
     ///
     /// # Errors
     /// A receiver is lost, or the node is not started.
@@ -160,7 +164,7 @@ impl CustomerHandle {
         self.shared().worker.simple_request(head, body, recver)
     }
 
-    /// Answers a command; an `error` makes it fail at a sender of ours.
+    /// Answers a command. With an `error` that is not empty, the command fails at a sender of ours.
     ///
     /// # Errors
     /// The asker is lost, or the node is not started.
@@ -170,12 +174,13 @@ impl CustomerHandle {
 
     // ---- KVWorker -------------------------------------------------------------------------------
 
-    /// From now on responses are put together here and do not reach the handler.
+    /// From now on responses are assembled here and do not reach the handler. `value_size`: bytes
+    /// of one value.
     pub fn attach_worker(&self, value_size: usize) {
         self.shared().worker.attach(value_size);
     }
 
-    /// Registers a pull whose messages follow by [`Self::send`].
+    /// Registers a pull. [`Self::send`] sends its messages afterwards. Returns its number.
     ///
     /// # Errors
     /// The node is not started.
@@ -183,11 +188,11 @@ impl CustomerHandle {
         self.shared().worker.expect(keys, Some(sink), done)
     }
 
-    /// Pushes, pulls or both; the number of the request.
+    /// Pushes, pulls or both. Returns the number of the request.
     ///
     /// # Errors
-    /// The keys do not fit the servers' ranges, a server is lost, the node is not started. Then
-    /// `done` was not and will not be called.
+    /// The keys do not fit the servers' ranges, a server is lost, or the node is not started. Then
+    /// `done` is never called.
     pub fn request(
         &self,
         request: &Request,
@@ -197,7 +202,7 @@ impl CustomerHandle {
         self.shared().worker.request(request, sink, done)
     }
 
-    /// Cuts the pairs by server and sends them (kv_app.h:574).
+    /// Cuts the pairs of a registered request by server and sends them (kv_app.h:574).
     ///
     /// # Errors
     /// As [`Self::request`]; the request has failed then.
@@ -205,8 +210,8 @@ impl CustomerHandle {
         self.shared().worker.send(timestamp, request)
     }
 
-    /// Registers a request that brings nothing back, whose messages follow by [`Self::send`] or
-    /// [`Self::send_parts`].
+    /// Registers a request that gets no values. [`Self::send`] or [`Self::send_parts`] sends its
+    /// messages afterwards. Returns its number.
     ///
     /// # Errors
     /// The node is not started, or this customer is no KVWorker.
@@ -214,12 +219,12 @@ impl CustomerHandle {
         self.shared().worker.expect(Bytes::new(), None, done)
     }
 
-    /// As [`Self::send`], with what each server is to get: its rank, keys and values. Others are
-    /// not asked. The pairs of `request` itself are not looked at.
+    /// As [`Self::send`], but the caller has cut the pairs: `parts` has a server's rank, and the
+    /// keys and values for it. Other servers get nothing. The pairs in `request` are ignored.
     ///
     /// # Errors
-    /// A rank is no server's or comes twice, keys are not whole, a server is lost, the node is not
-    /// started; the request has failed then.
+    /// A rank is no server's or comes twice, the keys are not a whole number of keys, a server is
+    /// lost, or the node is not started. The request has failed then.
     pub fn send_parts(
         &self,
         timestamp: i32,
@@ -231,37 +236,37 @@ impl CustomerHandle {
 
     // ---- KVServer -------------------------------------------------------------------------------
 
-    /// From now on requests are watched until they are answered.
+    /// From now on this customer serves requests; each is watched until it is answered.
     pub fn attach_server(&self) {
         self.shared().server.attach();
     }
 
-    /// As [`Self::attach_server`]; in a job whose keys move those of this server move too, with the
-    /// help of the application.
+    /// As [`Self::attach_server`]. In a job whose keys move, this server's keys move too: the
+    /// application gives and takes their states by `state`.
     ///
     /// # Errors
-    /// This customer has said so before.
+    /// This was called before.
     pub fn attach_movable(&self, state: Box<dyn KeyState>) -> Result<()> {
         self.shared().server.attach_movable(state)
     }
 
-    /// From now on the library's own store serves the requests; the customer's handler gets the
-    /// commands, and the requests too if an optimizer comes that the store does not know.
+    /// From now on the library's own store serves the requests. The customer's handler gets the
+    /// commands. If an optimizer comes that the store does not know, it gets the requests too.
     pub fn attach_store(&self) {
         self.shared().server.attach_store_server(StoreServer::with_application());
     }
 
-    /// As [`Self::attach_store`], with nobody behind the store.
+    /// As [`Self::attach_store`], without an application behind the store.
     pub(crate) fn attach_store_server(&self, store: StoreServer) {
         self.shared().server.attach_store_server(store);
     }
 
-    /// Answers a push or pull (kv_app.h:507); data go along only if there are keys. An error in
-    /// `request` says why it could not be served.
+    /// Answers a push or pull (kv_app.h:507). Data are sent only if `kv` has keys. An error in
+    /// `request` says why the request could not be served.
     ///
     /// # Errors
-    /// The asker is lost, or a stock node that takes every answer for a success; or the node is
-    /// not started.
+    /// The asker is lost; or it is a stock node, which takes every answer for a success, and the
+    /// request has an error; or the node is not started.
     pub fn respond(&self, request: &Meta, kv: KvPairs) -> Result<()> {
         self.shared().server.respond(request, kv)
     }

@@ -1,5 +1,5 @@
-//! Which customers this process has, and what waits for those that it does not have yet. Knows
-//! their mailboxes.
+//! The customers of this process by their numbers, and messages that wait for customers that do not
+//! exist yet. May touch mailboxes; must not name a customer or the van.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,7 +12,7 @@ use crate::sync::lock;
 use pslite_core::kv::rounds::Round;
 
 /// Messages that wait for a customer that does not exist yet. Stock waits five seconds on the
-/// receiving thread and then ends the process (postoffice.cc:125); these wait aside.
+/// receiving thread and then ends the process (postoffice.cc:125); here they wait aside.
 const PARKED_MAX: usize = 65_536;
 
 /// All customers of a process, by application and customer id.
@@ -23,8 +23,8 @@ pub(crate) struct Customers {
 }
 
 impl Customers {
-    /// Puts a message into its customer's queue, or aside until the customer exists. `wait`: for
-    /// room.
+    /// Puts a message into its customer's queue, or aside until the customer exists. `wait`:
+    /// whether to wait for room.
     ///
     /// # Errors
     /// Too many wait aside; the text says for whom.
@@ -63,19 +63,19 @@ impl Customers {
         Ok(())
     }
 
-    /// Whether the receiving thread waits for room in the queues (`WorkQueue::set_bounded`).
+    /// Sets whether the receiving thread waits for room in the queues (`WorkQueue::set_bounded`).
     pub(crate) fn set_bounded(&self, bounded: bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         map.values().for_each(|mailbox| mailbox.queue.set_bounded(bounded));
     }
 
-    /// The rounds of workers that are over since the last call.
+    /// The rounds that workers finished since the last call.
     pub(crate) fn take_rounds(&self) -> Vec<Round> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         map.values().flat_map(|mailbox| mailbox.customer.take_rounds()).collect()
     }
 
-    /// How long requests have taken at the stores of this process; `None`: there is none.
+    /// How long requests have taken at the stores of this process. `None`: it has no store.
     pub(crate) fn busy(&self) -> Option<Duration> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let busy = map.values().filter_map(|mailbox| mailbox.customer.busy());
@@ -89,7 +89,7 @@ impl Customers {
         map.values().filter(|mailbox| mailbox.customer.moves_keys()).count() > 0
     }
 
-    /// How many messages wait, for customers that exist and for those that do not yet.
+    /// How many messages wait for customers, including those that do not exist yet.
     pub(crate) fn queued(&self) -> usize {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let waiting: usize = map.values().map(|mailbox| mailbox.queue.len()).sum();
@@ -97,7 +97,7 @@ impl Customers {
         waiting + lock(&self.parked).len()
     }
 
-    /// Tells those customers whose messages may go now, and servers, whose claims may have changed.
+    /// Tells customers whose messages may go now, and servers whose claims may have changed.
     pub(crate) fn retry_waiting(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in map.values().filter(|mailbox| mailbox.customer.wants_retry()) {
@@ -105,7 +105,7 @@ impl Customers {
         }
     }
 
-    /// Tells those customers who hold requests back that time has passed.
+    /// Tells customers that hold requests back that time has passed.
     pub(crate) fn tick_gates(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in map.values().filter(|mailbox| mailbox.customer.wants_gate_tick()) {
@@ -113,7 +113,7 @@ impl Customers {
         }
     }
 
-    /// Stores say which rounds have waited for long, workers which request has.
+    /// Lets stores log which rounds have waited for long, and workers which requests have.
     pub(crate) fn report_stalls(&self) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         // They ask the van, whose lock others hold while they take this one.
@@ -161,7 +161,7 @@ impl Customers {
         self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
-    /// Messages of an earlier life of the node mean nothing to the next one.
+    /// Drops what waits: messages of an earlier life of the node mean nothing to the next one.
     pub(crate) fn forget_parked(&self) {
         lock(&self.parked).clear();
     }

@@ -28,7 +28,7 @@ const BETWEEN_SERVERS: u64 = 4;
 /// How many descriptors a node opens if all nodes of the beginning are its peers.
 fn needed(settings: &Settings) -> u64 {
     let (workers, servers) = (settings.num_workers as u64, settings.num_servers as u64);
-    // A further connection of a link has two descriptors, and is made over TCP only.
+    // A further connection of a channel has two descriptors, and is made over TCP only.
     let native = |connections: u64| {
         if settings.native.is_some() { NATIVE.max(2 * connections) + MAKING } else { 0 }
     };

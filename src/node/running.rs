@@ -1,7 +1,7 @@
-//! The running node as its customers know it: what it is told and counts (`NodeState`), how they
-//! send, and what they ask and tell the membership (`RunningNode`). The van is one; a test may be
-//! another. Names settings, state machines of `core` and the native transport; no van and no
-//! customer.
+//! The running node as its customers know it. `NodeState` is what anybody may read at any time;
+//! through `RunningNode` customers send, and ask and tell the membership. The van is a
+//! `RunningNode`; tests have others. May name settings, state machines of `core` and the native
+//! transport; must not name the van or a customer.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -18,9 +18,9 @@ use pslite_observe::Traffic;
 use pslite_observe::log::RateLimit;
 use pslite_transport::native::{LentMemory, NativeIncoming, NativeTransport};
 
-/// What a customer needs of the node that it is in.
+/// What a customer needs from its node.
 pub(crate) trait RunningNode: Send + Sync {
-    /// What is known without asking anybody.
+    /// What may be read without a lock.
     fn state(&self) -> &NodeState;
 
     /// Sends one message of a customer.
@@ -29,10 +29,10 @@ pub(crate) trait RunningNode: Send + Sync {
     /// The receiver is lost, or the node is stopped.
     fn send(&self, message: Message) -> Result<()>;
 
-    /// Tells the membership something.
+    /// Gives the membership an event.
     fn event(&self, event: Event);
 
-    /// Runs `read` once on the membership; the time is the node's.
+    /// Runs `read` once on the membership, with the node's time.
     fn read_cluster(&self, read: &mut dyn FnMut(&Cluster, Duration));
 
     /// Why the job is over, if it is.
@@ -41,15 +41,15 @@ pub(crate) trait RunningNode: Send + Sync {
     /// The native data plane, if this node has one.
     fn native(&self) -> Option<&NativeTransport>;
 
-    /// Sorts what a thread received while it waits: what is for a customer comes back, with the
-    /// customer.
+    /// Handles a message that a thread received while it waits. If it is for a customer, returns it
+    /// with the customer.
     fn sort(&self, incoming: NativeIncoming) -> Option<AtOnce>;
 }
 
-/// The node that a customer is in.
+/// The node of a customer.
 pub(crate) type NodeRef = Arc<dyn RunningNode>;
 
-/// Where it is found, if it runs.
+/// Where a customer finds its node, if that runs.
 pub(crate) type NodeSlot = Arc<RwLock<Option<NodeRef>>>;
 
 /// The node in that slot.
@@ -63,7 +63,7 @@ pub(crate) fn running<N: ?Sized>(slot: &RwLock<Option<Arc<N>>>) -> Result<Arc<N>
     })
 }
 
-/// What all of a started node may read at any time.
+/// What every thread of a started node may read at any time.
 pub(crate) struct NodeState {
     pub(crate) settings: Settings,
     pub(crate) traffic: Arc<Traffic>,
@@ -78,7 +78,7 @@ pub(crate) struct NodeState {
 }
 
 impl NodeState {
-    /// Of a node that starts now, and has that id so far.
+    /// For a node that starts now and has that id so far.
     pub(crate) fn new(settings: Settings, my_id: NodeId) -> Self {
         Self {
             traffic: Arc::new(Traffic::new(settings.num_workers, settings.num_servers)),
@@ -110,7 +110,7 @@ impl NodeState {
         self.elastic.load(Ordering::Relaxed)
     }
 
-    /// The newest word of the scheduler on places.
+    /// The newest policy of the scheduler.
     pub(crate) fn policy(&self) -> Option<Arc<SchedulerMessage>> {
         lock(&self.policy).clone()
     }
@@ -121,14 +121,14 @@ impl NodeState {
         self.elastic.store(true, Ordering::Relaxed);
     }
 
-    /// The server that a worker of this process asks for keys of that range: of the several in a
-    /// process the one that has the same place there as this node.
+    /// The server that a worker asks for keys of that range. If a process holds several servers:
+    /// the one at the same place in it as this node has in its own.
     pub(crate) fn server_of(&self, range: usize) -> NodeId {
         wire::server_id(range * self.settings.group_size + self.place_of(self.my_id()))
     }
 
-    /// True if workers and servers at the places of the two, in their processes, ask and answer
-    /// each other.
+    /// True if the two nodes ask and answer each other: they have the same place in their
+    /// processes.
     pub(crate) fn deals_with(&self, id: NodeId) -> bool {
         self.place_of(id) == self.place_of(self.my_id())
     }
@@ -139,7 +139,7 @@ impl NodeState {
     }
 }
 
-/// What follows from the few calls above. Each costs one of them at most.
+/// Built from the calls above. Each costs one of them at most.
 impl dyn RunningNode + '_ {
     pub(crate) fn now(&self) -> Duration {
         self.state().now()
@@ -189,34 +189,35 @@ impl dyn RunningNode + '_ {
         self.with_cluster(|cluster, _| cluster.is_ours(id))
     }
 
-    /// True if what is sent to that node is kept until it confirms it, which may be after its next
-    /// request.
+    /// True if what is sent to that node is kept until the node confirms it, which may be after its
+    /// next request.
     pub(crate) fn keeps_sent(&self, to: NodeId) -> bool {
         self.settings().resend.is_some()
             || self.native().is_some_and(|native| native.is_connected(to))
     }
 
-    /// The native data plane, if threads that wait for an answer may receive there. Not where
-    /// priorities mean something, as then everything goes through the customers' queues.
+    /// The native data plane, if threads that wait for an answer may receive there. They may not
+    /// where priorities count, since then everything goes through the customers' queues.
     pub(crate) fn lets_receive(&self) -> Option<&NativeTransport> {
         self.native().filter(|_| !self.settings().priority_van)
     }
 
-    /// More answers than one are under way: waiting threads alone do not see to them.
+    /// Tells the native plane that several answers are under way: waiting threads alone will not
+    /// do.
     pub(crate) fn need_receiver(&self) {
         if let Some(native) = self.native() {
             native.need_receiver();
         }
     }
 
-    /// A thread that receives while it waits is to look whether it still has to wait.
+    /// Makes a thread that receives while it waits check whether it still has to wait.
     pub(crate) fn call_waiting(&self) {
         if let Some(native) = self.native() {
             native.call_waiting();
         }
     }
 
-    /// Memory that peers of this host may be lent; `None` if no data goes through shared memory
+    /// Memory that may be lent to peers of this host. `None`: no data go through shared memory
     /// here.
     pub(crate) fn lent_memory(&self) -> Option<LentMemory> {
         self.native()?.lent_memory()

@@ -1,8 +1,9 @@
-//! The van of a started node: one thread that receives (`receive`), one that keeps time (`clock`),
-//! and the sending of every message. It applies what the membership state machine decides
-//! (`membership`, `elastic`) and hands data messages to their customers. `job` is what it knows of
-//! the job, `waiting` what the application waits for there; `setup` has what it begins with, `end`
-//! how it ends, `native` the other data plane.
+//! The van of a started node. One thread receives (`receive`), one keeps time (`clock`); messages
+//! are sent from the thread of whoever sends them. The van applies the actions of the membership
+//! state machine (`membership`, `elastic`) and hands data messages to their customers. `job` is
+//! what it knows of the job, `waiting` blocks the application until the job is so far, `native`
+//! uses the native data plane; `setup` and `end` are the beginning and the end. May touch sockets,
+//! threads and files. Must not name a customer: it knows only their mailboxes.
 
 mod clock;
 mod elastic;
@@ -52,7 +53,7 @@ const FRAME_BYTES_MAX: usize = 1 << 31;
 /// The longest sleep of the thread that keeps time.
 const TICK: Duration = Duration::from_millis(50);
 /// Resends of one message before its peer counts as unreachable. The wait doubles up to a cap, so
-/// this is minutes with the default timeout; a dead peer is noticed by its connection long before.
+/// this is minutes with the default timeout. A dead peer's connection shows it long before.
 const RESENDS_MAX: u32 = 50;
 
 /// Called once, on a thread of the library, when the job cannot go on.
@@ -77,7 +78,7 @@ pub(crate) struct Van {
     desk: Desk,
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<DataPlane>,
-    /// It was said that the metrics file cannot be written.
+    /// The warning that the metrics file cannot be written was logged.
     metrics_failed: Mutex<bool>,
 }
 
@@ -85,7 +86,7 @@ impl Van {
     /// Binds, connects to the scheduler and starts both threads.
     ///
     /// # Errors
-    /// The address cannot be used; the text says who holds the port or what exists instead.
+    /// The address cannot be used. The text says who holds the port, or which addresses there are.
     pub(crate) fn start(
         settings: Settings,
         customers: Arc<Customers>,
@@ -215,7 +216,7 @@ impl Van {
         self.job.lock().cluster.is_ours(id)
     }
 
-    /// Back-pressure while the peer confirms nothing: what is unconfirmed is kept in memory.
+    /// Back-pressure: waits while the peer has too much to confirm, which is kept in memory.
     fn wait_for_room(&self, resender: &Mutex<Resender>, to: NodeId) -> Result<()> {
         while lock(resender).is_full(to) {
             if self.stopping.load(Ordering::Relaxed) {
@@ -238,8 +239,8 @@ impl Van {
         .map_err(|error| self.send_error(to, &error))
     }
 
-    /// True for what BytePS's nodes send to a worker over the connection that the worker made: all
-    /// but control and commands (zmq_van.h, `NonWorkerSendMsg`).
+    /// True if BytePS's nodes send this over the connection that the worker made: all messages to
+    /// workers but control messages and commands (zmq_van.h, `NonWorkerSendMsg`).
     fn goes_back(&self, to: NodeId, meta: &wire::Meta) -> bool {
         self.state.settings.dialect.is_byteps()
             && self.state.settings.role != Role::Worker
@@ -248,7 +249,7 @@ impl Van {
             && !meta.simple_app
     }
 
-    /// Encodes into memory that each thread keeps. The bytes that were sent.
+    /// Encodes into memory that each thread keeps, and sends. Returns the bytes that were sent.
     fn with_encoded(
         &self,
         message: &Message,
@@ -289,13 +290,13 @@ impl Van {
         read(&self.job.lock().cluster, self.now())
     }
 
-    /// True if this server was emptied, and is not in the job any more.
+    /// True if this server was emptied and has left the job.
     pub(crate) fn is_released(&self) -> bool {
         self.job.is_released()
     }
 
-    /// True for a node that came when the job ran: a server that joined, or who took a dead one's
-    /// place.
+    /// True for a node that came to a running job: a server that joined, or a node that replaced a
+    /// dead one.
     pub(crate) fn is_recovery(&self) -> bool {
         self.with_cluster(|cluster, _| cluster.me().is_recovery)
     }
@@ -306,7 +307,7 @@ impl RunningNode for Van {
         &self.state
     }
 
-    /// A message to this node itself does not touch a socket.
+    /// Handles a message to this node itself, without a socket.
     fn send(&self, mut message: Message) -> Result<()> {
         let to = message.meta.recver;
         let me = self.my_id();
@@ -352,7 +353,7 @@ impl RunningNode for Van {
     }
 }
 
-/// Which way answers take.
+/// The way that answers take.
 fn answers(settings: &Settings) -> Answers {
     match settings.dialect.is_byteps() {
         false => Answers::OwnWay,

@@ -140,11 +140,11 @@ fn a_crash_on_a_bad_network_hangs_nobody() {
 
 /// The oracle of hangs is not blind.
 #[test]
-fn planted_blindness_for_broken_links_is_a_hang() {
+fn planted_blindness_for_broken_channels_is_a_hang() {
     let mut hung = 0;
     for seed in 0..10 {
         let (mut config, _) = deadly(seed, Role::Worker, Fault::Crash);
-        config.plant = Some(Plant::IgnoreBrokenLinks);
+        config.plant = Some(Plant::IgnoreBrokenChannels);
         // Before silence is noticed.
         config.time_max = Duration::from_secs(9);
         hung += usize::from(run(&config).outcome() == Outcome::Hung);

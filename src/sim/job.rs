@@ -41,8 +41,8 @@ pub enum Plant {
     DeliverRepetitions,
     /// One server leaves the n-th push out of its sum.
     ForgetPush(u64),
-    /// No node notices a broken link.
-    IgnoreBrokenLinks,
+    /// No node notices a broken channel.
+    IgnoreBrokenChannels,
 }
 
 /// A job and its fate.
@@ -279,8 +279,8 @@ impl<'a> Job<'a> {
                 self.trace.line(self.now, format_args!("p{to} gets {hash:016x} from {from:?}"));
                 self.with(to, |node, world| node.arrived(world, from, kept, sealed));
             }
-            Happening::Link { process, connection, up } => {
-                self.with(process, |node, world| node.link(world, connection, up));
+            Happening::Channel { process, connection, up } => {
+                self.with(process, |node, world| node.channel(world, connection, up));
             }
         }
     }
@@ -317,7 +317,7 @@ impl<'a> Job<'a> {
             first_sequence: *starts << 32 | 1,
             drain: self.config.drain,
             deliver_repetitions: self.config.plant == Some(Plant::DeliverRepetitions),
-            ignore_broken_links: self.config.plant == Some(Plant::IgnoreBrokenLinks),
+            ignore_broken_channels: self.config.plant == Some(Plant::IgnoreBrokenChannels),
         };
         let app = self.app(process);
         let mut world = World {
@@ -408,7 +408,7 @@ fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> Clu
         heartbeat_interval: Some(second),
         heartbeat_timeout: config.heartbeat_timeout,
         silence_limit: 10 * second,
-        link_down_limit: 3 * second,
+        channel_down_limit: 3 * second,
         start_timeout: config.start_timeout,
         report_interval: 10 * second,
         stall_report: 10 * second,

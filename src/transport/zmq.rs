@@ -6,7 +6,7 @@
 //! the messages to each peer in order of priority until libzmq has room. With BytePS's ps-lite
 //! answers take another way: `two_way`.
 
-mod link;
+mod channel;
 mod names;
 mod out;
 mod received;
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use super::counters::PeerCounters;
 use super::sys::fork::{self, KEEP_ALIVE_S};
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
-use link::{ASIDE_MAX, QUEUED_MAX, StockLink, close_link, waiting};
+use channel::{ASIDE_MAX, QUEUED_MAX, StockChannel, close_channel, waiting};
 use names::{Names, id_of};
 use out::{FLUSH, Outs, Report};
 use received::{Received, Receiver};
@@ -33,7 +33,7 @@ use two_way::TwoWay;
 pub(super) use types::{bind_error, bind_in_range};
 
 pub use types::{
-    Answers, Endpoint, Incoming, LinkEvent, NumberedEvent, RecvError, SendError, SendMode,
+    Answers, ChannelEvent, Endpoint, Incoming, NumberedEvent, RecvError, SendError, SendMode,
     TransportError, ZmqOptions,
 };
 
@@ -47,7 +47,7 @@ const WAKE: &[u8] = b"ps-wake";
 /// What carries everything here, in counters.
 const CARRIER: &str = "zmq";
 
-type Peers = BTreeMap<i32, Arc<Mutex<StockLink>>>;
+type Peers = BTreeMap<i32, Arc<Mutex<StockChannel>>>;
 
 /// All sockets of a node.
 #[derive(Debug)]
@@ -196,10 +196,10 @@ impl ZmqTransport {
         keys.retain(|_, former| *former != key);
         keys.insert(route.number(), key);
         drop(keys);
-        let old = peers.insert(key, Arc::new(Mutex::new(StockLink::new(route))));
+        let old = peers.insert(key, Arc::new(Mutex::new(StockChannel::new(route))));
         drop(peers);
         if let Some(old) = old {
-            close_link(&old, FLUSH);
+            close_channel(&old, FLUSH);
         }
         self.look_again();
         Ok(())
@@ -208,15 +208,15 @@ impl ZmqTransport {
     /// Gives a connection another key.
     pub fn rename(&self, from: i32, to: i32) {
         let mut peers = self.peers_mut();
-        let Some(link) = peers.remove(&from) else { return };
+        let Some(channel) = peers.remove(&from) else { return };
         let mut keys = lock(&self.keys);
         keys.retain(|_, key| *key != to);
         keys.values_mut().filter(|key| **key == from).for_each(|key| *key = to);
         drop(keys);
-        let old = peers.insert(to, link);
+        let old = peers.insert(to, channel);
         drop(peers);
         if let Some(old) = old {
-            close_link(&old, FLUSH);
+            close_channel(&old, FLUSH);
             self.look_again();
         }
     }
@@ -224,9 +224,9 @@ impl ZmqTransport {
     /// Closes a connection.
     pub fn disconnect(&self, key: i32, linger: Duration) {
         let removed = self.peers_mut().remove(&key);
-        if let Some(link) = removed {
+        if let Some(channel) = removed {
             lock(&self.keys).retain(|_, other| *other != key);
-            close_link(&link, linger);
+            close_channel(&channel, linger);
             self.look_again();
         }
     }
@@ -235,7 +235,7 @@ impl ZmqTransport {
         self.peers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn peer(&self, key: i32) -> Option<Arc<Mutex<StockLink>>> {
+    fn peer(&self, key: i32) -> Option<Arc<Mutex<StockChannel>>> {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
@@ -265,27 +265,27 @@ impl ZmqTransport {
                 return Err(SendError::Stopped);
             }
             {
-                let mut link = lock(&peer);
-                if link.gone {
+                let mut channel = lock(&peer);
+                if channel.gone {
                     return Err(SendError::PeerGone);
                 }
-                link.is_used = true;
+                channel.is_used = true;
                 if self.options.priority_mode {
-                    if link.by_priority.len() < PRIORITY_MAX + aside {
-                        link.by_priority.push(priority, waiting(meta, data));
-                        link.count(bytes);
-                        link.drain().map_err(SendError::Zmq)?;
-                        self.used(&link);
+                    if channel.by_priority.len() < PRIORITY_MAX + aside {
+                        channel.by_priority.push(priority, waiting(meta, data));
+                        channel.count(bytes);
+                        channel.drain().map_err(SendError::Zmq)?;
+                        self.used(&channel);
                         break;
                     }
                     if mode != SendMode::Block {
                         return Err(SendError::QueueFull);
                     }
-                } else if link.drain().map_err(SendError::Zmq)? {
-                    match link.send_now(meta, data) {
+                } else if channel.drain().map_err(SendError::Zmq)? {
+                    match channel.send_now(meta, data) {
                         Ok(()) => {
-                            link.count(bytes);
-                            self.used(&link);
+                            channel.count(bytes);
+                            self.used(&channel);
                             break;
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -293,12 +293,12 @@ impl ZmqTransport {
                     }
                 }
                 if mode != SendMode::Block {
-                    if link.aside.len() >= aside {
+                    if channel.aside.len() >= aside {
                         return Err(SendError::QueueFull);
                     }
-                    link.aside.push_back(waiting(meta, data));
-                    link.count(bytes);
-                    self.used(&link);
+                    channel.aside.push_back(waiting(meta, data));
+                    channel.count(bytes);
+                    self.used(&channel);
                     break;
                 }
             }
@@ -316,9 +316,9 @@ impl ZmqTransport {
             self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         let mut empty = true;
         for peer in peers {
-            let mut link = lock(&peer);
-            empty &= link.gone || link.drain().unwrap_or(true);
-            self.used(&link);
+            let mut channel = lock(&peer);
+            empty &= channel.gone || channel.drain().unwrap_or(true);
+            self.used(&channel);
         }
         empty
     }
@@ -359,7 +359,7 @@ impl ZmqTransport {
     /// What happened to connections since the last call. For one thread only. They are named by
     /// number: until somebody looks at what happened, a connection may get another key
     /// ([`Self::key_of`]).
-    pub fn link_events(&self, out: &mut Vec<NumberedEvent>) {
+    pub fn channel_events(&self, out: &mut Vec<NumberedEvent>) {
         let (reports, used) = self.outs.reports();
         if used {
             self.look_again();
@@ -367,14 +367,14 @@ impl ZmqTransport {
         for (number, report) in reports {
             // Without one it was closed meanwhile.
             let Some(peer) = self.key_of(number).and_then(|key| self.peer(key)) else { continue };
-            let mut link = lock(&peer);
+            let mut channel = lock(&peer);
             match report {
                 Report::Up => {
-                    link.counts.connections += 1;
+                    channel.counts.connections += 1;
                     out.push(NumberedEvent { number, up: true });
                 }
                 Report::Down => out.push(NumberedEvent { number, up: false }),
-                Report::Shaken => link.is_new = false,
+                Report::Shaken => channel.is_new = false,
             }
         }
     }
@@ -391,11 +391,11 @@ impl ZmqTransport {
     fn wait_for_handshakes(&self, until: Instant) {
         let mut events = Vec::new();
         loop {
-            self.link_events(&mut events);
+            self.channel_events(&mut events);
             let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-            let would_lose = |peer: &Arc<Mutex<StockLink>>| {
-                let link = lock(peer);
-                link.is_new && link.is_used
+            let would_lose = |peer: &Arc<Mutex<StockChannel>>| {
+                let channel = lock(peer);
+                channel.is_new && channel.is_used
             };
             if !peers.values().any(would_lose) || Instant::now() >= until {
                 return;
@@ -423,8 +423,8 @@ impl ZmqTransport {
         }
         self.wait_for_handshakes(until);
         let peers = std::mem::take(&mut *self.peers_mut());
-        for link in peers.into_values() {
-            close_link(&link, linger);
+        for channel in peers.into_values() {
+            close_channel(&channel, linger);
         }
         lock(&self.keys).clear();
         self.outs.close(linger);
@@ -439,16 +439,16 @@ impl ZmqTransport {
     pub fn counters(&self) -> Vec<PeerCounters> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner).clone();
         let sent = peers.iter().map(|(key, peer)| {
-            let link = lock(peer);
+            let channel = lock(peer);
             PeerCounters {
                 peer: Some(*key),
                 outgoing: true,
                 carrier: CARRIER,
-                data_messages: link.counts.messages,
-                bytes: link.counts.bytes,
-                connections: link.counts.connections,
-                waiting: link.waiting(),
-                waiting_max: link.counts.waiting_max,
+                data_messages: channel.counts.messages,
+                bytes: channel.counts.bytes,
+                connections: channel.counts.connections,
+                waiting: channel.waiting(),
+                waiting_max: channel.counts.waiting_max,
                 ..PeerCounters::default()
             }
         });

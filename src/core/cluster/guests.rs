@@ -1,6 +1,6 @@
-//! Those to whom the scheduler speaks although they have no place in the job: operators (`pslite
-//! status`, `pslite drain`), and servers that were given up and come back. Each gets a link for a
-//! short while.
+//! Guests: nodes that the scheduler answers although they have no place in the job. They are
+//! operators (`pslite status`, `pslite drain`), and servers that were given up and come back. Each
+//! gets a channel for a short while.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,41 +11,41 @@ use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, abilit
 
 /// Guests at a time; more get no answer.
 const GUESTS_MAX: usize = 64;
-/// For how long a guest's link is kept: what it is told has gone out by then.
+/// For how long a guest's channel is kept: what it is told has gone out by then.
 const STAY: Duration = Duration::from_secs(5);
 
 /// The longest name of a host, in bytes (RFC 1035).
 const HOST_MAX: usize = 255;
 
-/// The links of guests.
+/// The channels of guests.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
     /// Until when.
-    links: BTreeMap<NodeId, Duration>,
+    channels: BTreeMap<NodeId, Duration>,
     /// When nodes that were given up were told so.
     told: BTreeMap<NodeId, Duration>,
 }
 
 impl Guests {
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        self.links.values().min().copied()
+        self.channels.values().min().copied()
     }
 }
 
 impl Cluster {
-    /// Opens a link to somebody without a place; none if there are too many.
+    /// Opens a channel to somebody without a place; none if there are too many.
     pub(super) fn guest(
         &mut self,
         now: Duration,
         node: &Node,
         out: &mut Vec<Action>,
     ) -> Option<NodeId> {
-        if self.guests.links.len() >= GUESTS_MAX {
+        if self.guests.channels.len() >= GUESTS_MAX {
             return None;
         }
         let key = self.next_pending;
         self.next_pending -= 1;
-        self.guests.links.insert(key, now.saturating_add(STAY));
+        self.guests.channels.insert(key, now.saturating_add(STAY));
         out.push(Action::ConnectPending { key, node: node.clone() });
         Some(key)
     }
@@ -53,9 +53,9 @@ impl Cluster {
     pub(super) fn check_guests(&mut self, now: Duration, out: &mut Vec<Action>) {
         let over = |(_, until): &(&NodeId, &Duration)| now >= **until;
         let gone: Vec<NodeId> =
-            self.guests.links.iter().filter(over).map(|(key, _)| *key).collect();
+            self.guests.channels.iter().filter(over).map(|(key, _)| *key).collect();
         for id in gone {
-            self.guests.links.remove(&id);
+            self.guests.channels.remove(&id);
             self.down.remove(&id);
             out.push(Action::Disconnect { id });
         }

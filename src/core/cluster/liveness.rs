@@ -137,7 +137,7 @@ impl Cluster {
             return;
         }
         self.send_heartbeat(now, out);
-        self.check_links(now, out);
+        self.check_channels(now, out);
         self.check_silence(now, out);
         self.check_recovery(now, out);
         self.check_collection(now, out);
@@ -170,8 +170,8 @@ impl Cluster {
         Self::send(out, SCHEDULER, message);
     }
 
-    fn check_links(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let limit = self.config.link_down_limit;
+    fn check_channels(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let limit = self.config.channel_down_limit;
         let expired: Vec<NodeId> = self
             .down
             .iter()

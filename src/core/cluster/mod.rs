@@ -72,12 +72,12 @@ pub struct Cluster {
     members: BTreeMap<NodeId, Node>,
     /// Second ids of processes with several customers, to their first id (van.cc:70).
     aliases: BTreeMap<NodeId, NodeId>,
-    /// Scheduler: who has registered so far, by the key of its pending link.
+    /// Scheduler: who has registered so far, by the key of its pending channel.
     registrants: BTreeMap<NodeId, Registrant>,
     next_pending: NodeId,
     /// When something was last heard from a node that sends signs of life.
     heard: BTreeMap<NodeId, Duration>,
-    /// Links that are down, and since when.
+    /// Channels that are down, and since when.
     down: BTreeMap<NodeId, Duration>,
     /// The dead, with the reason and the time of death.
     lost: BTreeMap<NodeId, (Duration, String)>,
@@ -103,7 +103,7 @@ pub struct Cluster {
     /// Which of its entries each customer has got out of again, in each group.
     passed: BTreeMap<(NodeId, i32, i32), i32>,
     elastic: Elastic,
-    /// Scheduler: links to those who have no place here.
+    /// Scheduler: channels to those who have no place here.
     guests: Guests,
 }
 
@@ -188,13 +188,13 @@ impl Cluster {
             }
             Event::Stalled(round) => self.tell_stalled(round, out),
             Event::RoundTimes(times) => self.elastic.books.times = times,
-            Event::LinkDown { id: SCHEDULER } if self.scheduler_may_return() => {
+            Event::ChannelDown { id: SCHEDULER } if self.scheduler_may_return() => {
                 self.scheduler_in_doubt(now);
             }
-            Event::LinkDown { id } => {
+            Event::ChannelDown { id } => {
                 self.down.entry(id).or_insert(now);
             }
-            Event::LinkUp { id } => {
+            Event::ChannelUp { id } => {
                 self.down.remove(&id);
                 self.scheduler_seen |= id == SCHEDULER;
                 self.reconnected(now, id, out);
@@ -322,7 +322,7 @@ impl Cluster {
     /// When [`Event::Tick`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        let down = self.down.values().map(|at| at.saturating_add(self.config.link_down_limit));
+        let down = self.down.values().map(|at| at.saturating_add(self.config.channel_down_limit));
         let report = (!self.ready).then_some(self.next_report);
         let goes_on = self.failure.is_none() && !self.finalizing;
         let waits = self.entered.values().filter(|_| goes_on).map(Entered::due);

@@ -159,7 +159,7 @@ impl Cluster {
                 let node = Node { id: first, customer_id: *customer_id, ..registrant.node.clone() };
                 if first == id {
                     out.push(Action::Rename { from: key, to: id });
-                    self.move_link(key, id);
+                    self.move_channel(key, id);
                     self.members.insert(id, node.clone());
                 } else {
                     self.aliases.insert(id, first);
@@ -187,7 +187,7 @@ impl Cluster {
         self.early_joiners(now, out);
     }
 
-    fn move_link(&mut self, from: NodeId, to: NodeId) {
+    fn move_channel(&mut self, from: NodeId, to: NodeId) {
         if let Some(at) = self.down.remove(&from) {
             self.down.insert(to, at);
         }

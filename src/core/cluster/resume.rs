@@ -216,7 +216,7 @@ impl Cluster {
             let reason = format!("it did not come back for {} s", wait.as_secs());
             return self.node_lost(now, SCHEDULER, &reason, out);
         }
-        if !told && now >= since.saturating_add(self.config.link_down_limit) {
+        if !told && now >= since.saturating_add(self.config.channel_down_limit) {
             self.elastic.scheduler_gone = Some((since, true));
             let text = format!(
                 "the {} is gone; data go on, and it may be started again within {} s",

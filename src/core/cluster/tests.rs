@@ -1,5 +1,5 @@
 //! Whole jobs on virtual time: many state machines, their messages delivered by the test in order
-//! of the links. No sockets, no clock.
+//! of the channels. No sockets, no clock.
 
 mod barriers;
 
@@ -15,9 +15,9 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 struct Job {
     now: Duration,
     nodes: Vec<Cluster>,
-    /// Which links each node has: key to address.
-    links: Vec<BTreeMap<NodeId, String>>,
-    /// Under which id each node's link to an address presents itself.
+    /// Which channels each node has: key to address.
+    channels: Vec<BTreeMap<NodeId, String>>,
+    /// Under which id each node's channel to an address presents itself.
     names: Vec<BTreeMap<NodeId, Option<NodeId>>>,
     wire: VecDeque<(usize, usize, Option<NodeId>, Message)>,
     events: Vec<Vec<Action>>,
@@ -54,7 +54,7 @@ pub(super) fn config(
         heartbeat_interval: Some(SECOND),
         heartbeat_timeout: None,
         silence_limit: 60 * SECOND,
-        link_down_limit: 3 * SECOND,
+        channel_down_limit: 3 * SECOND,
         start_timeout: None,
         report_interval: 10 * SECOND,
         stall_report: 10 * SECOND,
@@ -76,7 +76,7 @@ impl Job {
         let mut job = Self {
             now: Duration::ZERO,
             nodes,
-            links: vec![BTreeMap::new(); count],
+            channels: vec![BTreeMap::new(); count],
             names: vec![BTreeMap::new(); count],
             wire: VecDeque::new(),
             events: vec![Vec::new(); count],
@@ -84,9 +84,9 @@ impl Job {
         };
         for i in 0..count {
             if !job.nodes[i].is_scheduler() {
-                job.links[i].insert(SCHEDULER, "s:1".to_owned());
+                job.channels[i].insert(SCHEDULER, "s:1".to_owned());
                 job.names[i].insert(SCHEDULER, None);
-                job.feed(i, Event::LinkUp { id: SCHEDULER });
+                job.feed(i, Event::ChannelUp { id: SCHEDULER });
             }
         }
         job
@@ -109,16 +109,16 @@ impl Job {
         for action in actions {
             match &action {
                 Action::Connect { node, identity } => {
-                    self.links[i].insert(node.id, node.address());
+                    self.channels[i].insert(node.id, node.address());
                     self.names[i].insert(node.id, *identity);
                 }
                 Action::ConnectPending { key, node } => {
-                    self.links[i].insert(*key, node.address());
+                    self.channels[i].insert(*key, node.address());
                     self.names[i].insert(*key, Some(SCHEDULER));
                 }
                 Action::Rename { from, to } => {
-                    let address = self.links[i].remove(from).unwrap();
-                    self.links[i].insert(*to, address);
+                    let address = self.channels[i].remove(from).unwrap();
+                    self.channels[i].insert(*to, address);
                     let name = self.names[i].remove(from).unwrap();
                     self.names[i].insert(*to, name);
                 }
@@ -134,12 +134,12 @@ impl Job {
             self.wire.push_back((i, i, Some(to), message));
             return;
         }
-        let address = self.links[i].get(&to).unwrap_or_else(|| panic!("no link to {to}"));
+        let address = self.channels[i].get(&to).unwrap_or_else(|| panic!("no channel to {to}"));
         let target = self.nodes.iter().position(|n| n.me().address() == *address).unwrap();
         self.wire.push_back((i, target, self.names[i][&to], message));
     }
 
-    /// Delivers everything that is under way; newest link first if `reverse`.
+    /// Delivers everything that is under way; newest channel first if `reverse`.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             let Some((_, target, from, message)) = self.wire.pop_front() else { return };
@@ -174,10 +174,13 @@ impl Job {
         self.dead[victim] = true;
         let address = self.nodes[victim].me().address();
         for i in 0..self.nodes.len() {
-            let cut: Vec<NodeId> =
-                self.links[i].iter().filter(|(_, a)| **a == address).map(|(key, _)| *key).collect();
+            let cut: Vec<NodeId> = self.channels[i]
+                .iter()
+                .filter(|(_, a)| **a == address)
+                .map(|(key, _)| *key)
+                .collect();
             for id in cut {
-                self.feed(i, Event::LinkDown { id });
+                self.feed(i, Event::ChannelDown { id });
             }
         }
     }
@@ -367,9 +370,9 @@ fn one_who_is_back_before_it_was_missed_was_still_lost() {
 fn a_short_interruption_is_nothing() {
     let mut job = Job::of(1, 1);
     job.start();
-    job.feed(2, Event::LinkDown { id: 8 });
+    job.feed(2, Event::ChannelDown { id: 8 });
     job.pass(2 * SECOND);
-    job.feed(2, Event::LinkUp { id: 8 });
+    job.feed(2, Event::ChannelUp { id: 8 });
     job.pass(20 * SECOND);
     assert_eq!(job.failure(2), None);
 }

@@ -27,8 +27,8 @@ pub struct ClusterConfig {
     pub heartbeat_timeout: Option<Duration>,
     /// Silence after which a node of ours is dead although its connection seems alive.
     pub silence_limit: Duration,
-    /// A link that is down for that long means that the node behind it is dead.
-    pub link_down_limit: Duration,
+    /// A channel that is down for that long means that the node behind it is dead.
+    pub channel_down_limit: Duration,
     /// How long to wait for the job to be complete; none: for ever.
     pub start_timeout: Option<Duration>,
     /// Between two words about who is missing.
@@ -156,13 +156,13 @@ pub enum Event {
         /// The customer.
         customer_id: i32,
     },
-    /// The connection to a node (or pending link) broke or could not be made.
-    LinkDown {
+    /// The connection to a node (or pending channel) broke or could not be made.
+    ChannelDown {
         /// The node.
         id: NodeId,
     },
     /// The connection to a node stands.
-    LinkUp {
+    ChannelUp {
         /// The node.
         id: NodeId,
     },
@@ -221,35 +221,35 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "actions are not kept")]
 pub enum Action {
-    /// Open or replace the link to `node.id`.
+    /// Open or replace the channel to `node.id`.
     Connect {
         /// Where to.
         node: Node,
         /// As whom; none: anonymously.
         identity: Option<NodeId>,
     },
-    /// Scheduler: a link to somebody who has no id yet.
+    /// Scheduler: a channel to somebody who has no id yet.
     ConnectPending {
-        /// Names the link; negative.
+        /// Names the channel; negative.
         key: NodeId,
         /// Where to.
         node: Node,
     },
-    /// The link of one key becomes that of another; the connection stays.
+    /// The channel of one key becomes that of another; the connection stays.
     Rename {
         /// From.
         from: NodeId,
         /// To.
         to: NodeId,
     },
-    /// Close a link.
+    /// Close a channel.
     Disconnect {
         /// Its key.
         id: NodeId,
     },
     /// Send a control message; to my own id: hand it back to me.
     Send {
-        /// The link.
+        /// The channel.
         to: NodeId,
         /// The message.
         message: Message,

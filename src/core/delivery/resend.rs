@@ -1,12 +1,12 @@
 //! Resending (`PS_RESEND`): every message is kept until its receipt is confirmed, sent again if
 //! it is not, and delivered once however often it arrives (resender.h:15-139, without its bugs).
 //!
-//! Between our own nodes a message is named by its number on its link; towards stock peers by
+//! Between our own nodes a message is named by its number on its channel; towards stock peers by
 //! stock's signature, which we must compute as they do, aliases and all, but which we never trust
 //! alone for telling messages apart.
 //!
 //! Pure: the caller sends what comes out, passes what comes in, and tells the time. One instance
-//! per node, all links.
+//! per node, all channels.
 
 use super::seen::{Seen, SeenNames, SeenSequences, StockName};
 use crate::wire::{Command, Control, EMPTY, Message, Meta, NodeId};
@@ -38,7 +38,7 @@ pub struct ResendConfig {
     pub retries_max: u32,
     /// This node's id, or [`EMPTY`] before it has one.
     pub my_id: NodeId,
-    /// The number of the first message on every link. A node that starts again must begin above
+    /// The number of the first message on every channel. A node that starts again must begin above
     /// the numbers of its former life (say, the start time in µs), or its first messages look
     /// like repetitions to peers that have not yet heard of the restart. At least 1.
     pub first_sequence: u64,
@@ -75,10 +75,10 @@ pub struct Incoming {
     pub ack: Option<Message>,
 }
 
-/// The name of an unconfirmed message on its link.
+/// The name of an unconfirmed message on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
-    /// To one of ours: the number on the link.
+    /// To one of ours: the number on the channel.
     Sequence(u64),
     /// To a stock peer: the signature, and a serial number because signatures alias.
     Signature(u64, u64),
@@ -93,9 +93,9 @@ struct Unconfirmed {
     retries: u32,
 }
 
-/// One link.
+/// One channel.
 #[derive(Clone, Debug, Default)]
-struct Link {
+struct Channel {
     /// Messages numbered so far; survives [`Resender::forget`], for the peer may be alive.
     numbered: u64,
     unconfirmed: BTreeMap<Name, Unconfirmed>,
@@ -109,8 +109,8 @@ struct Link {
 #[derive(Clone, Debug)]
 pub struct Resender {
     config: ResendConfig,
-    links: BTreeMap<NodeId, Link>,
-    /// When to try again, over all links.
+    channels: BTreeMap<NodeId, Channel>,
+    /// When to try again, over all channels.
     deadlines: BTreeSet<(Duration, NodeId, Name)>,
     untracked: u64,
 }
@@ -119,7 +119,7 @@ impl Resender {
     /// Nothing sent yet.
     #[must_use]
     pub const fn new(config: ResendConfig) -> Self {
-        Self { config, links: BTreeMap::new(), deadlines: BTreeSet::new(), untracked: 0 }
+        Self { config, channels: BTreeMap::new(), deadlines: BTreeSet::new(), untracked: 0 }
     }
 
     /// The scheduler gave this node its id.
@@ -131,9 +131,9 @@ impl Resender {
     /// may still go.
     #[must_use]
     pub fn is_full(&self, to: NodeId) -> bool {
-        self.links.get(&to).is_some_and(|link| {
-            link.unconfirmed.len() >= UNCONFIRMED_MESSAGES
-                || link.unconfirmed_bytes >= UNCONFIRMED_BYTES
+        self.channels.get(&to).is_some_and(|channel| {
+            channel.unconfirmed.len() >= UNCONFIRMED_MESSAGES
+                || channel.unconfirmed_bytes >= UNCONFIRMED_BYTES
         })
     }
 
@@ -153,14 +153,14 @@ impl Resender {
         if to == EMPTY || self.config.my_id == EMPTY || !is_tracked(&message.meta) {
             return false;
         }
-        let link = self.links.entry(to).or_default();
-        if link.unconfirmed.len() >= UNCONFIRMED_MESSAGES_HARD {
+        let channel = self.channels.entry(to).or_default();
+        if channel.unconfirmed.len() >= UNCONFIRMED_MESSAGES_HARD {
             self.untracked = self.untracked.saturating_add(1);
             return false;
         }
         message.meta.recver = to;
-        link.numbered = link.numbered.saturating_add(1);
-        let number = self.config.first_sequence.max(1).saturating_add(link.numbered - 1);
+        channel.numbered = channel.numbered.saturating_add(1);
+        let number = self.config.first_sequence.max(1).saturating_add(channel.numbered - 1);
         let name = if peer_is_ours {
             message.meta.sequence = number;
             Name::Sequence(number)
@@ -169,8 +169,8 @@ impl Resender {
         };
         let next_try = now.saturating_add(self.config.timeout);
         let kept = Unconfirmed { message: message.clone(), first_sent: now, next_try, retries: 0 };
-        link.unconfirmed_bytes += kept.message.data_bytes();
-        link.unconfirmed.insert(name, kept);
+        channel.unconfirmed_bytes += kept.message.data_bytes();
+        channel.unconfirmed.insert(name, kept);
         self.deadlines.insert((next_try, to, name));
         true
     }
@@ -196,20 +196,20 @@ impl Resender {
             return deliver(); // Nobody to confirm to, and nothing to tell repetitions by.
         }
         let my_id = self.config.my_id;
-        let link = self.links.entry(from).or_default();
-        link.last_heard = Some(now);
+        let channel = self.channels.entry(from).or_default();
+        channel.last_heard = Some(now);
         // The message tells how it is named, not what we know of the peer: it may have heard of us
         // before we heard of it.
         let sequence = message.meta.sequence;
         let (seen, confirmation) = if sequence != 0 {
-            (link.sequences.insert(sequence), acknowledge(from, my_id, 0, sequence))
+            (channel.sequences.insert(sequence), acknowledge(from, my_id, 0, sequence))
         } else if my_id == EMPTY || (peer_is_ours && !is_tracked(&message.meta)) {
             // The signature holds an id that we do not know yet; or ours does not keep it.
             return deliver();
         } else {
             let signature = signature(&message.meta, from, my_id);
             let name = stock_name(&message.meta, signature);
-            (link.names.insert(name), acknowledge(from, my_id, signature, 0))
+            (channel.names.insert(name), acknowledge(from, my_id, signature, 0))
         };
         let verdict = if seen == Seen::New { Verdict::Deliver } else { Verdict::Duplicate };
         // Without an id our confirmation would be anonymous: the repetition will get it.
@@ -218,20 +218,22 @@ impl Resender {
     }
 
     fn confirmed(&mut self, now: Duration, from: NodeId, control: Option<&Control>) {
-        let (Some(link), Some(control)) = (self.links.get_mut(&from), control) else { return };
-        link.last_heard = Some(now);
+        let (Some(channel), Some(control)) = (self.channels.get_mut(&from), control) else {
+            return;
+        };
+        channel.last_heard = Some(now);
         let name = if control.ack_sequence != 0 {
             Name::Sequence(control.ack_sequence)
         } else {
             // Stock confirms every copy it gets; the oldest message of that signature is meant.
             let first = Name::Signature(control.signature, 0);
             let last = Name::Signature(control.signature, u64::MAX);
-            let Some((name, _)) = link.unconfirmed.range(first..=last).next() else { return };
+            let Some((name, _)) = channel.unconfirmed.range(first..=last).next() else { return };
             *name
         };
-        if let Some(kept) = link.unconfirmed.remove(&name) {
-            link.unconfirmed_bytes =
-                link.unconfirmed_bytes.saturating_sub(kept.message.data_bytes());
+        if let Some(kept) = channel.unconfirmed.remove(&name) {
+            channel.unconfirmed_bytes =
+                channel.unconfirmed_bytes.saturating_sub(kept.message.data_bytes());
             self.deadlines.remove(&(kept.next_try, from, name));
         }
     }
@@ -249,9 +251,9 @@ impl Resender {
                 return;
             }
             self.deadlines.pop_first();
-            let Some(link) = self.links.get_mut(&to) else { continue };
-            let last_heard = link.last_heard;
-            let Some(kept) = link.unconfirmed.get_mut(&name) else { continue };
+            let Some(channel) = self.channels.get_mut(&to) else { continue };
+            let last_heard = channel.last_heard;
+            let Some(kept) = channel.unconfirmed.get_mut(&name) else { continue };
             if is_hopeless(kept, now, last_heard, &self.config) {
                 gave_up.push(to);
                 self.drop_unconfirmed(to);
@@ -274,20 +276,20 @@ impl Resender {
     /// was seen from it.
     pub fn forget(&mut self, node: NodeId) {
         self.drop_unconfirmed(node);
-        if let Some(link) = self.links.get_mut(&node) {
-            *link = Link { numbered: link.numbered, ..Link::default() };
+        if let Some(channel) = self.channels.get_mut(&node) {
+            *channel = Channel { numbered: channel.numbered, ..Channel::default() };
         }
     }
 
     fn drop_unconfirmed(&mut self, node: NodeId) {
-        let Some(link) = self.links.get_mut(&node) else { return };
-        for (name, kept) in std::mem::take(&mut link.unconfirmed) {
+        let Some(channel) = self.channels.get_mut(&node) else { return };
+        for (name, kept) in std::mem::take(&mut channel.unconfirmed) {
             self.deadlines.remove(&(kept.next_try, node, name));
         }
-        link.unconfirmed_bytes = 0;
+        channel.unconfirmed_bytes = 0;
     }
 
-    /// How many messages are not confirmed, over all links.
+    /// How many messages are not confirmed, over all channels.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.deadlines.len()
@@ -296,19 +298,19 @@ impl Resender {
     /// How many messages to that node are not confirmed.
     #[must_use]
     pub fn pending_to(&self, node: NodeId) -> usize {
-        self.links.get(&node).map_or(0, |link| link.unconfirmed.len())
+        self.channels.get(&node).map_or(0, |channel| channel.unconfirmed.len())
     }
 
-    /// Messages that were not kept because a link had [`UNCONFIRMED_MESSAGES_HARD`].
+    /// Messages that were not kept because a channel had [`UNCONFIRMED_MESSAGES_HARD`].
     #[must_use]
     pub const fn untracked(&self) -> u64 {
         self.untracked
     }
 
-    /// Entries kept for telling repetitions, over all links.
+    /// Entries kept for telling repetitions, over all channels.
     #[must_use]
     pub fn remembered(&self) -> usize {
-        self.links.values().map(|link| link.sequences.runs() + link.names.len()).sum()
+        self.channels.values().map(|channel| channel.sequences.runs() + channel.names.len()).sum()
     }
 }
 

@@ -132,7 +132,7 @@ impl Simulation {
         for node in &self.nodes {
             self.report.most_pending = self.report.most_pending.max(node.pending());
             self.report.most_remembered = self.report.most_remembered.max(node.remembered());
-            let runs = node.links.values().map(|link| link.sequences.runs()).max();
+            let runs = node.channels.values().map(|channel| channel.sequences.runs()).max();
             self.report.most_runs = self.report.most_runs.max(runs.unwrap_or(0));
         }
     }
@@ -243,7 +243,7 @@ fn a_planted_bug_is_caught() {
             simulation.network.first_entry().filter(|entry| entry.key().0 <= simulation.now)
         {
             let (at, message) = entry.remove();
-            simulation.nodes[1].links.remove(&IDS[0]);
+            simulation.nodes[1].channels.remove(&IDS[0]);
             simulation.arrive(at, &message);
         }
     }

@@ -386,7 +386,7 @@ pub struct Meta {
     pub control: Option<Box<Control>>,
     /// Higher goes first.
     pub priority: i32,
-    /// Extension 100: number of this message on its link, from 1; 0 if not numbered.
+    /// Extension 100: number of this message on its channel, from 1; 0 if not numbered.
     pub sequence: u64,
     /// Extension 101: the request failed at the server, with this reason. Empty if it did not.
     pub error: String,

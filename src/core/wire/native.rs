@@ -11,17 +11,17 @@
 //!  6  2  which data frames are lent: a bit for each, the first one lowest
 //!  8  4  length of the metadata
 //! 12  4  length of the fragment of the data that follows
-//! 16  8  number of the message on its link, from 1
+//! 16  8  number of the message on its channel, from 1
 //! 24  8  number of the message that must be delivered before it, or 0
 //! 32  8  where in the data the fragment begins
-//! 40  8  all messages up to this number arrived on the link that `ack_link` names
-//! 48  4  that link, or 0 for none
+//! 40  8  all messages up to this number arrived on the channel that `ack_channel` names
+//! 48  4  that channel, or 0 for none
 //! 52  4  zero
 //! 56     lengths of the data frames, 8 bytes each; metadata; the fragment of the data
 //! ```
 //!
-//! A large message is cut into fragments. Each repeats the lengths and the metadata, a hundred bytes
-//! or so. So fragments may come in any order and over any connection.
+//! A large message is cut into fragments. Each repeats lengths and metadata, about a hundred bytes.
+//! So fragments may come in any order and over any connection.
 //!
 //! Beside a ring of shared memory, the values may be lent instead of sent: its bytes are then a
 //! [`Lent`], which says where in the sender's memory it is.
@@ -51,7 +51,7 @@ pub const PROBE_BYTES: u64 = 256 << 10;
 /// Those at its beginning that are not timed: they open the connection's window, which is small
 /// after a pause.
 pub const PROBE_HEAD: u64 = 128 << 10;
-/// How far the numbers of messages under way on one link may be apart.
+/// How far the numbers of messages under way on one channel may be apart.
 pub const WINDOW_MAX: u64 = 1 << 16;
 
 const MAGIC: [u8; 4] = *b"PSN1";
@@ -62,7 +62,7 @@ const MAGIC: [u8; 4] = *b"PSN1";
 pub enum Kind {
     /// Who connects, and to what end ([`Hello`]).
     Hello = 1,
-    /// The link stands ([`Welcome`]).
+    /// The channel stands ([`Welcome`]).
     Welcome = 2,
     /// What this node can do, for who asked before connecting ([`Info`]).
     Info = 3,
@@ -139,16 +139,16 @@ pub struct Header {
     pub meta_len: u32,
     /// Bytes of data that follow.
     pub fragment_len: u32,
-    /// Number of the message on its link.
+    /// Number of the message on its channel.
     pub sequence: u64,
     /// Number of the message that must be delivered before it; 0 for none.
     pub after: u64,
     /// Where in the data the fragment begins.
     pub offset: u64,
-    /// What arrived on the link `ack_link`.
+    /// What arrived on the channel `ack_channel`.
     pub ack: u64,
-    /// Which link that is; 0 for none.
-    pub ack_link: u32,
+    /// Which channel that is; 0 for none.
+    pub ack_channel: u32,
     /// The sender has more for this peer, so that what follows comes as fast as the link can carry
     /// it.
     pub more: bool,
@@ -168,7 +168,7 @@ impl Header {
             after: 0,
             offset: 0,
             ack: 0,
-            ack_link: 0,
+            ack_channel: 0,
             more: false,
         }
     }
@@ -188,7 +188,7 @@ impl Header {
         {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        bytes[48..52].copy_from_slice(&self.ack_link.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.ack_channel.to_le_bytes());
         bytes[52] = u8::from(self.more);
         bytes
     }
@@ -215,7 +215,7 @@ impl Header {
             after: u64_at(24),
             offset: u64_at(32),
             ack: u64_at(40),
-            ack_link: u32_at(48),
+            ack_channel: u32_at(48),
             more: bytes[52] == 1,
         };
         if bytes[52] > 1 || bytes[53..] != [0; 3] {

@@ -17,7 +17,7 @@ fn cluster(settings: &crate::settings::Settings) -> Cluster {
         heartbeat_interval: settings.heartbeat_interval,
         heartbeat_timeout: settings.heartbeat_timeout,
         silence_limit: settings.silence_limit,
-        link_down_limit: settings.peer_timeout,
+        channel_down_limit: settings.peer_timeout,
         start_timeout: settings.start_timeout,
         report_interval: settings.report_interval,
         stall_report: settings.stall_report,

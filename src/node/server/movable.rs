@@ -106,7 +106,7 @@ impl AsRef<[u8]> for Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        // On any thread, perhaps with a link's lock: the state machine is never locked while
+        // On any thread, perhaps with a channel's lock: the state machine is never locked while
         // something is sent.
         if let Some(customer) = self.customer.upgrade()
             && let Some(movable) = customer.movable()

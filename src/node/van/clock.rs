@@ -1,5 +1,6 @@
-//! The thread of a van that keeps time: what links did, what is to be sent again, what the state
-//! machines want done by when. May touch the van; decides nothing itself.
+//! The van's clock thread. At each tick it reads which channels came up or went down, sends again
+//! what was not confirmed in time, and wakes the state machines whose time has come. May touch the
+//! van; decides nothing itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,14 +13,14 @@ use pslite_core::cluster::Event;
 use pslite_transport::zmq::{NumberedEvent, SendMode};
 
 impl Van {
-    /// Until the node stops.
+    /// Ticks until the node stops.
     pub(super) fn keep_time(self: &Arc<Self>) {
         let mut watches = Default::default();
         let mut events: Vec<NumberedEvent> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
             events.clear();
-            self.transport.link_events(&mut events);
-            events.iter().for_each(|event| self.handle_link(*event));
+            self.transport.channel_events(&mut events);
+            events.iter().for_each(|event| self.handle_channel(*event));
             if !events.is_empty() {
                 self.job.tell();
             }
@@ -61,7 +62,7 @@ impl Van {
         let mut gave_up = Vec::new();
         lock(resender).tick(self.now(), &mut again, &mut gave_up);
         for (to, message) in again {
-            // A failure here is found by the next tick, or by the link itself.
+            // A failure here is found by the next tick, or by the channel itself.
             let _ = self.post(to, &message, SendMode::Control);
         }
         for id in gave_up {

@@ -1,5 +1,6 @@
-//! What the membership of an elastic job decides beyond links and barriers, handed to those who do
-//! it (`docs/elastic.md`).
+//! Applies the membership's actions that only elastic jobs have (`docs/elastic.md`): routes to
+//! customers, probes to the native data plane, what was measured to the scheduler. May touch the
+//! van; decides nothing itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,12 +15,12 @@ use pslite_core::wire::Role;
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_observe::log::{self, Level};
 
-/// Why the values of a server do not move that has no store of ours, and whose application does not
-/// help.
+/// Why values stay where they are at a server that has no store of ours and whose application does
+/// not help to move them.
 const OWN_HANDLER: &str = "an application's own handler keeps its values";
 
 impl Van {
-    /// Applies an action of an elastic job; what it leads to, if anything.
+    /// Applies an action of an elastic job. Returns the event that follows from it, if any.
     pub(super) fn elastic(&self, core: &mut Core, action: Action) -> Option<Event> {
         match action {
             Action::Policy { policy, routes } => self.new_policy(core, policy, routes),
@@ -64,7 +65,7 @@ impl Van {
         None
     }
 
-    /// Tells the scheduler what was measured. Called by the clock.
+    /// Reports what was measured to the scheduler. Called by the clock.
     pub(super) fn measure(&self) {
         let (rounds, served) = (self.customers.take_rounds(), self.customers.busy());
         let meter = self.native.as_ref().map(|native| &native.transport);
@@ -73,7 +74,7 @@ impl Van {
         }
     }
 
-    /// The scheduler: tells the membership what its planner wants. Called by the clock.
+    /// On the scheduler: passes the planner's decisions to the membership. Called by the clock.
     pub(super) fn plan(&self) {
         if self.state.settings.role != Role::Scheduler {
             return;

@@ -1,5 +1,5 @@
-//! The end of a van: what must still be confirmed, and the closing of threads and sockets. May
-//! touch the van.
+//! The end of a van: waits for the last confirmations, then ends the threads and closes the
+//! sockets. May touch the van; must not be called with its lock held.
 
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -18,21 +18,21 @@ const LINGER: Duration = Duration::from_secs(1);
 const LAST_ACKS: Duration = Duration::from_secs(10);
 
 impl Van {
-    /// The exit barrier is behind us: peers may vanish without anybody's fault.
+    /// The exit barrier was passed: from now on a peer that vanishes is no failure.
     pub(crate) fn finalizing(&self) {
         self.event(Event::Finalizing);
         self.wait_for_acks();
     }
 
-    /// What I sent last, such as the release of the exit barrier, may have been lost on the way: so
-    /// a node that resends does not go before it is confirmed, or its receiver is gone.
+    /// The last messages, such as the release of the exit barrier, may be lost on the way. So a
+    /// node that resends stays until they are confirmed or their receivers are gone.
     fn wait_for_acks(&self) {
         let Some(resender) = &self.resender else { return };
         let until = self.now() + LAST_ACKS;
         while self.now() < until {
             let gone: Vec<NodeId> = {
                 let core = self.job.lock();
-                core.links.iter().filter(|(_, up)| !**up).map(|(id, _)| *id).collect()
+                core.channels.iter().filter(|(_, up)| !**up).map(|(id, _)| *id).collect()
             };
             let mut resender = lock(resender);
             gone.into_iter().for_each(|id| resender.forget(id));
@@ -44,7 +44,7 @@ impl Van {
         }
     }
 
-    /// Ends both threads and closes every socket. What was sent is flushed for at most a second.
+    /// Ends both threads and closes every socket. Flushes what was sent, for at most a second.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         {

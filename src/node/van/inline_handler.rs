@@ -1,6 +1,6 @@
-//! The receiving thread sometimes runs a customer's code itself. If that takes long, another thread
-//! takes over receiving. This decides, once for each piece of code, which of the two goes on. Knows
-//! nothing of what is received.
+//! Lets the receiving thread run a customer's code itself. If the code takes long, another thread
+//! takes over receiving. This decides, once for each run of such code, which of the two threads
+//! goes on receiving. Knows nothing of what is received.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use crate::sync::lock;
 /// For how long a customer's code may keep the receiving thread from receiving.
 const LATE: Duration = Duration::from_millis(50);
 
-/// The number of the piece of a customer's code that the receiving thread runs now; 0: none. The
-/// thread that sets it back to 0 goes on receiving: the same one when it is done, or another.
+/// The number of the run of a customer's code on the receiving thread now; 0: none. The thread that
+/// sets it back to 0 goes on receiving: the same one when the code is done, or another one before.
 #[derive(Default)]
 pub(super) struct InlineHandler {
     now: AtomicU64,
@@ -22,12 +22,12 @@ pub(super) struct InlineHandler {
 }
 
 impl InlineHandler {
-    /// The calling thread receives from now on.
+    /// From now on the calling thread receives.
     pub(super) fn begin(&self) {
         *lock(&self.receiver) = Some(thread::current().id());
     }
 
-    /// Runs `code`; true if the calling thread goes on receiving.
+    /// Runs `code`. Returns true if the calling thread is to go on receiving.
     pub(super) fn run(&self, code: impl FnOnce()) -> bool {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.now.store(number, Ordering::Release);
@@ -35,20 +35,20 @@ impl InlineHandler {
         self.end(number)
     }
 
-    /// At the end of the node: if the receiving thread runs a customer's code, it does not go on
-    /// receiving. Which thread that is.
+    /// At the end of the node: if the receiving thread runs a customer's code, it will not go on
+    /// receiving afterwards. Returns that thread.
     pub(super) fn interrupt(&self) -> Option<ThreadId> {
         let number = self.now.load(Ordering::Acquire);
         (number != 0 && self.end(number)).then(|| *lock(&self.receiver)).flatten()
     }
 
-    /// Ends that piece of code's claim to the place; true if it had it still.
+    /// Takes the right to go on receiving from that run. Returns true if the run still had it.
     pub(super) fn end(&self, number: u64) -> bool {
         self.now.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
-/// What the clock has seen of an [`InlineHandler`].
+/// What the clock last saw of an [`InlineHandler`].
 #[derive(Default)]
 pub(super) struct Watch {
     number: u64,
@@ -56,8 +56,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// The number of the piece of code that has kept the receiving thread for too long, if one has;
-    /// once.
+    /// The number of the run that has kept the receiving thread for too long, if there is one. The
+    /// caller takes over then.
     pub(super) fn is_late(&mut self, handler: &InlineHandler) -> Option<u64> {
         let number = handler.now.load(Ordering::Acquire);
         let now = Instant::now();
@@ -88,7 +88,7 @@ mod tests {
         assert!(handler.run(|| assert!(!handler.end(number), "an earlier one is over")));
     }
 
-    /// However the end of the code and the taking over meet: exactly one goes on.
+    /// However the end of the code and the takeover meet, exactly one thread goes on.
     #[test]
     fn exactly_one_goes_on() {
         for round in 1..=2000 {

@@ -1,6 +1,6 @@
-//! The job as this node knows it: the membership and what it has led to, behind one lock; who waits
-//! for that to change; and what every message asks for, without the lock. Holds that the two agree.
-//! Touches no socket and no customer.
+//! The job as this node knows it: the membership and its results, behind one lock; a condition to
+//! wait for a change of them; and copies, readable without the lock, of what every message needs to
+//! know. Keeps the copies equal to what is behind the lock. Must not touch a socket or a customer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,13 @@ use pslite_core::wire::NodeId;
 /// See the module.
 pub(super) struct Job {
     core: Mutex<Core>,
-    /// Signalled when a waiter of `core` may go on.
+    /// Signalled when `core` has changed.
     changed: Condvar,
-    /// Some peer is lost or the job failed: senders must look closer.
+    /// A peer is lost or the job has failed: senders have to ask `core`.
     trouble: AtomicBool,
     /// The job is complete.
     ready: AtomicBool,
-    /// This server was emptied, and is to end.
+    /// This server was emptied and is to end.
     released: AtomicBool,
 }
 
@@ -32,13 +32,12 @@ pub(super) struct Core {
     pub(super) cluster: Cluster,
     pub(super) barriers: BTreeMap<u64, Option<std::result::Result<(), Failure>>>,
     pub(super) next_ticket: u64,
-    /// Some barrier was passed.
+    /// A barrier was passed.
     pub(super) met: bool,
     pub(super) lost: BTreeMap<NodeId, String>,
     pub(super) failure: Option<Failure>,
-    /// Which connections stand, by the id of the node or, before it has one, by the key of the
-    /// connection.
-    pub(super) links: BTreeMap<NodeId, bool>,
+    /// Whether each channel is up, by the id of the node or, before it has one, the channel's key.
+    pub(super) channels: BTreeMap<NodeId, bool>,
     /// A scheduler's.
     pub(super) journal: Option<Journal>,
 }
@@ -53,7 +52,7 @@ impl Job {
                 met: false,
                 lost: BTreeMap::new(),
                 failure: None,
-                links: BTreeMap::new(),
+                channels: BTreeMap::new(),
                 journal,
             }),
             changed: Condvar::new(),
@@ -67,7 +66,7 @@ impl Job {
         lock(&self.core)
     }
 
-    /// Gives the lock back until something has changed.
+    /// Releases the lock and waits until something has changed.
     pub(super) fn wait<'a>(&self, core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
         self.changed.wait(core).unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,7 +80,7 @@ impl Job {
         self.changed.wait_timeout(core, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Something has changed: all who wait look again.
+    /// Something has changed: wakes all that wait.
     pub(super) fn tell(&self) {
         self.changed.notify_all();
     }
@@ -97,7 +96,7 @@ impl Job {
         self.tell();
     }
 
-    /// True if this server was emptied, and is not in the job any more.
+    /// True if this server was emptied and has left the job.
     pub(super) fn is_released(&self) -> bool {
         self.released.load(Ordering::Relaxed)
     }
@@ -108,7 +107,7 @@ impl Job {
         self.tell();
     }
 
-    /// Why nothing can be sent to that node. Takes the lock only if there is any trouble.
+    /// Why nothing can be sent to that node, if so. Takes the lock only if there is trouble.
     pub(super) fn check_peer(&self, to: NodeId) -> Result<()> {
         if !self.trouble.load(Ordering::Acquire) {
             return Ok(());
@@ -123,11 +122,11 @@ impl Job {
     /// A node is lost.
     pub(super) fn lose(&self, core: &mut Core, id: NodeId, reason: String) {
         core.lost.insert(id, reason);
-        core.links.remove(&id);
+        core.channels.remove(&id);
         self.trouble.store(true, Ordering::Release);
     }
 
-    /// Another took its place.
+    /// Another node has taken its place.
     pub(super) fn replace(&self, core: &mut Core, id: NodeId) {
         core.lost.remove(&id);
         if core.lost.is_empty() && core.failure.is_none() {
@@ -172,9 +171,9 @@ mod tests {
         let (job, one, other) = (job(), server_id(0), server_id(1));
         assert_eq!(says(job.check_peer(one)), "fine");
         let mut core = job.lock();
-        core.links.insert(one, true);
+        core.channels.insert(one, true);
         job.lose(&mut core, one, "it is gone".to_owned());
-        assert!(core.links.is_empty());
+        assert!(core.channels.is_empty());
         drop(core);
         assert!(says(job.check_peer(one)).contains("it is gone"));
         assert_eq!(says(job.check_peer(other)), "fine");

@@ -1,5 +1,7 @@
-//! What the membership state machine decides, applied: events go in, sockets and customers get what
-//! follows, in order, under one lock. Sending control messages never blocks, so the lock is short.
+//! Feeds events to the membership state machine and applies the actions that follow, in order,
+//! under one lock: opens and closes connections, sends control messages, tells customers. Sending a
+//! control message never blocks, so the lock is held shortly. May touch the van; decides nothing
+//! itself.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -15,20 +17,19 @@ use pslite_observe::log::{self, Level};
 use pslite_transport::zmq::{Endpoint, NumberedEvent, SendMode};
 
 impl Van {
-    /// Feeds one event and applies what follows from it, in order, under the lock: sending control
-    /// messages never blocks.
+    /// Feeds one event and applies the actions that follow, in order, under the lock.
     pub(super) fn handle_event(&self, event: Event) {
         self.handle_with(self.job.lock(), event);
     }
 
-    /// A connection came up or went down. Which node it leads to is read under the lock under which
-    /// it is changed: an event of a key of before would stay in the list of links, and a scheduler
-    /// wait for that link for ever.
-    pub(super) fn handle_link(&self, event: NumberedEvent) {
+    /// A connection came up or went down. The node that it leads to is read under the lock that
+    /// guards changes of it. Otherwise an event with an outdated key would stay in the list of
+    /// channels, and a scheduler would wait for that channel for ever.
+    pub(super) fn handle_channel(&self, event: NumberedEvent) {
         let mut core = self.job.lock();
         let Some(id) = self.transport.key_of(event.number) else { return };
-        core.links.insert(id, event.up);
-        let event = if event.up { Event::LinkUp { id } } else { Event::LinkDown { id } };
+        core.channels.insert(id, event.up);
+        let event = if event.up { Event::ChannelUp { id } } else { Event::ChannelDown { id } };
         self.handle_with(core, event);
     }
 
@@ -56,7 +57,7 @@ impl Van {
         }
     }
 
-    /// Applies one action; a message to myself comes back as an event.
+    /// Applies one action. A message to this node itself comes back as an event.
     fn apply(&self, core: &mut MutexGuard<'_, Core>, action: Action) -> Option<Event> {
         match action {
             Action::Connect { node, identity } => {
@@ -68,14 +69,14 @@ impl Van {
             }
             Action::Rename { from, to } => {
                 self.transport.rename(from, to);
-                if let Some(up) = core.links.remove(&from) {
-                    core.links.insert(to, up);
+                if let Some(up) = core.channels.remove(&from) {
+                    core.channels.insert(to, up);
                 }
             }
             Action::Disconnect { id } => {
                 self.transport.disconnect(id, Duration::from_millis(100));
                 self.disconnect_native(id, Duration::from_millis(100));
-                core.links.remove(&id);
+                core.channels.remove(&id);
             }
             Action::Send { to, message } => return self.send_control(core, to, message),
             Action::Ready => self.ready(core),
@@ -122,7 +123,8 @@ impl Van {
         None
     }
 
-    /// Sends without the lock's help: `post` would take it again to describe an error.
+    /// Sends a control message while the lock is held. (`post` would take the lock again to
+    /// describe an error.)
     fn post_control(&self, to: NodeId, message: &Message) {
         let mut meta = Vec::with_capacity(64);
         self.state.settings.dialect.encode(&message.meta, &message.data, &mut meta);
@@ -184,14 +186,15 @@ impl Van {
         self.customers.broadcast(&Delivery::Failed(error_of(failure)));
     }
 
-    /// Without a connection the peer stays silent, and the job says so when it misses it.
+    /// A failure is only logged: without a connection the peer stays silent, and the job reports it
+    /// when it misses the peer.
     pub(super) fn connect(&self, node: &Node, identity: Option<NodeId>) {
         if let Err(text) = self.try_connect(node, identity) {
             log::write(Level::Error, &text);
         }
     }
 
-    /// Opens a connection; the text says why there is none.
+    /// Opens a connection. The error says why there is none.
     pub(super) fn try_connect(&self, node: &Node, identity: Option<NodeId>) -> Result<(), String> {
         let endpoint = if self.state.settings.local {
             Endpoint::Ipc { path: format!("/tmp/{}", node.port) }

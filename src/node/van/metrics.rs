@@ -1,5 +1,6 @@
-//! What the van and its transports have counted, put together, and written to the metrics file. A
-//! thread of its own writes, so that a slow disk keeps nobody waiting.
+//! Collects what the van and its transports have counted, and writes it to the metrics file. A
+//! thread of its own writes, so a slow disk keeps nobody waiting. May touch the van's counters and
+//! that file; changes nothing that it reads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use pslite_observe::{Counted, Label, MetricsFile, Snapshot, Value};
 use pslite_transport::native::PeerCounters;
 
 impl Van {
-    /// All that was counted so far: one JSON object, without a line end.
+    /// All counts so far as one JSON object, without a line end.
     pub(crate) fn metrics(&self) -> String {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
         let id = self.my_id();
@@ -50,7 +51,8 @@ impl Van {
         snapshot
     }
 
-    /// The thread that writes at the interval. The last line is written by [`Self::write_metrics`].
+    /// Starts the thread that writes a line per interval. [`Self::write_metrics`] writes the last
+    /// one.
     pub(super) fn keep_metrics(self: &Arc<Self>) {
         let Some(file) = &self.state.settings.metrics else { return };
         let mut next = Instant::now() + file.interval;

@@ -1,7 +1,8 @@
-//! Data between two nodes of ours over the native data plane: who has it is connected with the
-//! stock wire, and what is sent goes there from the first message on. A peer that it never reaches
-//! gets all that waited for it over the stock wire, in the same order. Membership, and whether a
-//! peer lives, are no matter of this module: the stock wire tells.
+//! The van's use of the native data plane, which carries data between two nodes of ours. A peer
+//! that has one is connected there too, and gets data there from the first message on. If the
+//! native connection never comes up, all that waited goes over the stock wire, in the same order.
+//! May touch the van. Does not decide who is in the job or whether a peer lives: the stock wire
+//! tells.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use pslite_core::wire::{Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::{FIRST, NativeTransport, TakenBack};
-use pslite_transport::zmq::{Endpoint, LinkEvent, SendError, SendMode};
+use pslite_transport::zmq::{ChannelEvent, Endpoint, SendError, SendMode};
 
 /// Connections from one server to another, at least, if data go over TCP. They carry copies, for
 /// which every worker waits, through queues that pushes fill. One connection whose first packets
@@ -28,10 +29,10 @@ const BETWEEN_SERVERS: u8 = 4;
 /// The native data plane of a van, and what only it needs.
 pub(super) struct DataPlane {
     pub(super) transport: NativeTransport,
-    /// Of the thread that receives there.
+    /// For the thread that receives there.
     pub(super) inline_handler: InlineHandler,
-    /// Held while messages that cannot go there are sent over the stock wire, so that later ones
-    /// follow.
+    /// Held while messages that cannot go there are sent over the stock wire, so that later
+    /// messages stay behind them.
     falling_back: Mutex<()>,
 }
 
@@ -40,8 +41,8 @@ impl DataPlane {
         Self { transport, inline_handler: InlineHandler::default(), falling_back: Mutex::default() }
     }
 
-    /// Opens it to a node that has one, in the job of that scheduler; to any other, closes what a
-    /// former life had.
+    /// Connects to `node` if it has a native data plane and is in the job of that scheduler. If
+    /// not, closes the connection that a former life of the node had.
     fn connect(&self, state: &NodeState, scheduler: u64, node: &Node, identity: Option<NodeId>) {
         let native = &self.transport;
         if identity.is_none() || scheduler == 0 || node.id == state.my_id() {
@@ -62,7 +63,7 @@ impl DataPlane {
         }
     }
 
-    /// What carries data to that node; `None`: nothing yet.
+    /// What carries data to that node; `None` before the first connection.
     fn carried_by(&self, key: NodeId) -> Option<String> {
         match (self.transport.last_carrier(key), self.transport.address(key)) {
             ("shm", _) => Some("through shared memory".to_owned()),
@@ -73,8 +74,8 @@ impl DataPlane {
 }
 
 impl Van {
-    /// Opens the native data plane to a node that has one; to any other, closes what a former life
-    /// had.
+    /// Connects to `node` if it has a native data plane. If not, closes the connection that a
+    /// former life of the node had.
     pub(super) fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
         let Some(native) = &self.native else { return };
         let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
@@ -87,7 +88,7 @@ impl Van {
         }
     }
 
-    /// Which messages to the same peer a message may go before.
+    /// The class of a message: it may overtake messages of other classes to the same peer.
     fn class_of(&self, meta: &Meta) -> i32 {
         match meta.overtakes {
             true => FIRST,
@@ -96,7 +97,7 @@ impl Van {
         }
     }
 
-    /// Sends over the native data plane; `None` if the message is to take the stock wire.
+    /// Sends over the native data plane. `None`: the message has to take the stock wire.
     pub(super) fn post_native(
         &self,
         native: &DataPlane,
@@ -126,12 +127,12 @@ impl Van {
         }
     }
 
-    /// Sees which links came up, and which cannot. Called by the clock.
+    /// Looks which channels came up and which cannot. Called by the clock.
     pub(super) fn watch_native(self: &Arc<Self>) {
         let Some(native) = &self.native else { return };
-        let mut events: Vec<LinkEvent> = Vec::new();
-        native.transport.link_events(&mut events);
-        for LinkEvent { key, up } in events {
+        let mut events: Vec<ChannelEvent> = Vec::new();
+        native.transport.channel_events(&mut events);
+        for ChannelEvent { key, up } in events {
             if up {
                 self.say_carrier(native, key);
             } else {
@@ -140,12 +141,12 @@ impl Van {
         }
     }
 
-    /// The same at the end, when nothing is to fall back any more: a job may be shorter than a tick
-    /// of the clock.
+    /// The same at the end of the node, but nothing falls back any more. A job may be shorter than
+    /// a tick of the clock.
     pub(super) fn say_last_carriers(&self) {
         let Some(native) = &self.native else { return };
-        let mut events: Vec<LinkEvent> = Vec::new();
-        native.transport.link_events(&mut events);
+        let mut events: Vec<ChannelEvent> = Vec::new();
+        native.transport.channel_events(&mut events);
         for event in events.iter().filter(|event| event.up) {
             self.say_carrier(native, event.key);
         }
@@ -160,8 +161,8 @@ impl Van {
         log::write(Level::Verbose, &format!("data to {to} go {by}"));
     }
 
-    /// Sends over the stock wire what a link without any connection kept, and says so once. A link
-    /// that had one comes again, or its peer is dead.
+    /// If a channel has never had a connection: sends what it kept over the stock wire, and says so
+    /// once. A channel that had one reconnects, or its peer is dead.
     fn fall_back(self: &Arc<Self>, native: &DataPlane, key: NodeId) {
         if !native.transport.never_connected(key) {
             return;

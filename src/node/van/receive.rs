@@ -1,6 +1,7 @@
-//! Receiving: what comes from the network is checked, counted and handed to the membership or to a
-//! customer. One thread does it. If a customer has nothing else to do, its code runs right here,
-//! which saves a thread switch; should that take long, another thread goes on receiving.
+//! Receives messages: checks and counts each, and hands it to the membership or to a customer. One
+//! thread receives. If a customer is idle, its code runs on this thread, which saves a thread
+//! switch; if it takes long, another thread goes on receiving (`inline_handler`). May touch the van
+//! and the mailboxes of customers; must not trust a length or an id before it is checked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,15 +26,15 @@ use pslite_transport::zmq::{Incoming, RecvError, SendMode};
 
 /// A message as a transport brings it.
 pub(super) trait Arrived {
-    /// The sender, if its connection says so.
+    /// The sender, if its connection tells.
     fn from(&self) -> Option<NodeId>;
     /// Metadata first.
     fn frames(&mut self) -> &mut SmallVec<[Bytes; 4]>;
-    /// It had more frames than any message may have.
+    /// True if it had more frames than a message may have.
     fn is_oversized(&self) -> bool;
-    /// False where data have a way of their own.
+    /// False where data travel elsewhere.
     fn may_be_control(&self) -> bool;
-    /// The values are in the memory of who asked for them (`landing`).
+    /// The values are already in the memory of the request that asked for them (`landing`).
     fn has_landed(&self) -> bool;
     /// The sender's network address.
     fn address(&self) -> String;
@@ -92,12 +93,12 @@ impl Arrived for NativeIncoming {
 }
 
 impl Van {
-    /// The receiving thread.
+    /// The thread that receives on the stock wire.
     pub(super) fn receive(self: &Arc<Self>) {
         self.receive_from(&self.inline_handler, || self.transport.recv());
     }
 
-    /// That of the native data plane.
+    /// The thread that receives on the native data plane.
     pub(super) fn receive_native(self: &Arc<Self>) {
         if let Some(native) = &self.native {
             self.receive_from(&native.inline_handler, || native.transport.recv());
@@ -136,7 +137,7 @@ impl Van {
         }
     }
 
-    /// Lets another thread receive if a customer's code has kept the one that did for too long.
+    /// Starts another receiving thread if a customer's code has kept the present one for too long.
     /// Called by the clock.
     pub(super) fn watch_inline_handlers(self: &Arc<Self>, watches: &mut [Watch; 2]) {
         let [stock, native] = watches;
@@ -171,7 +172,7 @@ impl Van {
         }
     }
 
-    /// Checks a message and handles it, as far as it is not for a customer.
+    /// Checks a message, and handles it unless it is for a customer.
     pub(super) fn incoming<A: Arrived>(&self, mut incoming: A) -> Option<AtOnce> {
         let from = incoming.from();
         let mut meta = match incoming
@@ -218,7 +219,7 @@ impl Van {
         None
     }
 
-    /// Passes the message through the resender; false if it must go no further.
+    /// Shows the message to the resender. Returns false if it must go no further.
     fn accept(&self, from: Option<NodeId>, message: &Message) -> bool {
         let (Some(resender), Some(from)) = (&self.resender, from) else { return true };
         let ours = message.meta.sequence != 0 || self.is_ours(from);
@@ -230,8 +231,8 @@ impl Van {
         outcome.verdict == Verdict::Deliver
     }
 
-    /// Why a message is not even looked at, if so. An operator has no id: a scheduler answers his
-    /// words.
+    /// Why a message is refused unread, if so. An operator has no id; a scheduler answers it
+    /// nevertheless.
     fn refuse(&self, from: Option<NodeId>, meta: &wire::Meta) -> Option<String> {
         let command = meta.control.as_ref().map(|control| control.command);
         let is_scheduler = self.state.settings.role == Role::Scheduler;
@@ -273,14 +274,13 @@ impl Van {
         None
     }
 
-    /// Hands a data message to its customer, or gives it back if the customer's code may run here.
+    /// Hands a data message to its customer, or returns it if the customer's code may run here.
     pub(super) fn dispatch(
         &self,
         message: Message,
         incoming: Option<&dyn Arrived>,
     ) -> Option<AtOnce> {
-        // How many frames there are is looked at by those for whom it means something
-        // (`customer::parts`).
+        // The number of frames is checked where it means something (`customer::made`).
         let sound = message.meta.app_id != EMPTY;
         if !sound {
             return incoming.and_then(|incoming| {
@@ -295,8 +295,8 @@ impl Van {
         };
         let key = (message.meta.app_id, customer_id);
         if incoming.is_some_and(Arrived::has_landed) {
-            // Whoever asked has taken the memory back: nobody waits for it, and nobody may look
-            // into it.
+            // Its request has withdrawn the memory: nobody waits for the values, and nobody may
+            // read them.
             let (timestamp, vals) = (message.meta.timestamp, message.data.get(1));
             let to = self.customers.get(key);
             if !to.is_some_and(|mailbox| mailbox.landings.has(timestamp, vals)) {
@@ -317,7 +317,7 @@ impl Van {
         None
     }
 
-    /// One throw of PS_DROP_MSG's dice.
+    /// Decides by chance whether to drop a message (PS_DROP_MSG).
     fn unlucky(&self) -> bool {
         let seed = self.random.fetch_add(random::STRIDE, Ordering::Relaxed);
         Random::new(seed).percent(self.state.settings.drop_percent)

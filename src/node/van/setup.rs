@@ -1,5 +1,5 @@
-//! What a van begins with: the settings as the membership state machine wants them, and the
-//! scheduler's journal. May read settings and open that file.
+//! What a van begins with: the configuration of the membership state machine, made from the
+//! settings, and the scheduler's journal. May read settings and open that file; touches no socket.
 
 use crate::error::Result;
 use crate::journal::Journal;
@@ -9,7 +9,7 @@ use pslite_core::cluster::journal::State;
 use pslite_core::wire::{Node, Role, SCHEDULER};
 use pslite_observe::log::{self, Level};
 
-/// The journal that a scheduler was told of, and the job in it that has not ended.
+/// Opens the journal that the settings name, and reads the job in it that has not ended.
 pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
     let path = settings.journal.as_deref().filter(|_| settings.role == Role::Scheduler);
     match path {
@@ -30,7 +30,7 @@ pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<St
     }
 }
 
-/// The scheduler, as far as this node knows it before they have met.
+/// The scheduler, as far as this node knows it before the first contact.
 pub(super) fn scheduler_node(settings: &Settings, me: &Node) -> Node {
     if settings.role == Role::Scheduler {
         return me.clone();
@@ -49,7 +49,7 @@ pub(super) fn scheduler_node(settings: &Settings, me: &Node) -> Node {
     }
 }
 
-/// The settings of the membership.
+/// The configuration of the membership.
 pub(super) fn cluster_config(
     settings: &Settings,
     node: Node,
@@ -65,7 +65,7 @@ pub(super) fn cluster_config(
         heartbeat_interval: settings.heartbeat_interval,
         heartbeat_timeout: settings.heartbeat_timeout,
         silence_limit: settings.silence_limit,
-        link_down_limit: settings.peer_timeout,
+        channel_down_limit: settings.peer_timeout,
         start_timeout: settings.start_timeout,
         report_interval: settings.report_interval,
         stall_report: settings.stall_report,

@@ -1,5 +1,5 @@
-//! What the application waits for: that the job is complete, that a barrier is passed, that all
-//! have gone. May touch the van; decides nothing itself.
+//! Blocks the application until the job is complete, a barrier is passed, or all nodes have left.
+//! May touch the van; decides nothing itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use pslite_core::wire::{SCHEDULER, id_to_rank};
 use pslite_observe::log::{self, Level};
 use pslite_transport::fork;
 
-/// How long a node that comes back after the end of a job waits for a new scheduler at the address
-/// of the old one: programs that start all nodes again do that at once.
+/// How long a node that comes back after the end of a job waits for a new scheduler at the old
+/// address. Programs that restart all nodes do so at once.
 const NEW_SCHEDULER: Duration = Duration::from_secs(2);
 
-/// Which barrier it is in the life of a node.
+/// The barriers in the life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meeting {
-    /// Of all nodes, at the start.
+    /// All nodes', at the start.
     Start,
     /// The application's.
     Between,
-    /// Of all nodes, before they end.
+    /// All nodes', before they end.
     End,
 }
 
@@ -35,8 +35,8 @@ impl Van {
         self.wait_for_job(None)
     }
 
-    /// Likewise, where the job that was at this address is over: without a connection to a new
-    /// scheduler there is none to wait for.
+    /// Likewise, but gives up without a connection: the job that was at this address is over, and a
+    /// new scheduler may never come.
     pub(crate) fn register_again(&self, customer_id: i32) -> Result<()> {
         self.event(Event::Register { customer_id });
         self.wait_for_job(Some(NEW_SCHEDULER))
@@ -65,7 +65,7 @@ impl Van {
                 core = self.job.wait(core);
                 continue;
             };
-            if core.links.get(&SCHEDULER).is_some_and(|up| *up) {
+            if core.channels.get(&SCHEDULER).is_some_and(|up| *up) {
                 heard = self.now();
             } else if self.now().saturating_sub(heard) > alone {
                 return Err(self.job_is_over("no scheduler answers there any more"));
@@ -124,7 +124,7 @@ impl Van {
         }
     }
 
-    /// Says how long the start took: until the job was complete and had met for the first time.
+    /// Logs how long the start took: until the job was complete and its first barrier passed.
     fn trace_start(&self) {
         let took = self.now().as_secs_f64() * 1e3;
         log::write(
@@ -133,7 +133,7 @@ impl Van {
         );
     }
 
-    /// For a scheduler without an application: blocks until every node has come and gone.
+    /// For a scheduler without an application: blocks until every node has come and left.
     pub(crate) fn wait_for_end(&self) -> Result<()> {
         let mut core = self.job.lock();
         loop {
@@ -141,8 +141,8 @@ impl Van {
                 return Err(error_of(failure));
             }
             let all_gone = core.cluster.is_ready()
-                && !core.links.is_empty()
-                && core.links.values().all(|up| !up);
+                && !core.channels.is_empty()
+                && core.channels.values().all(|up| !up);
             if all_gone || self.stopping.load(Ordering::Relaxed) {
                 return Ok(());
             }

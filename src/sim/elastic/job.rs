@@ -235,8 +235,8 @@ impl<'a> Job<'a> {
                 self.trace.line(self.now, format_args!("p{to} gets {hash:016x} from {from:?}"));
                 self.with(to, |node, world| node.arrived(world, from, kept, sealed));
             }
-            Happening::Link { process, connection, up } => {
-                self.with(process, |node, world| node.link(world, connection, up));
+            Happening::Channel { process, connection, up } => {
+                self.with(process, |node, world| node.channel(world, connection, up));
             }
         }
     }
@@ -378,7 +378,7 @@ impl<'a> Job<'a> {
             first_sequence: self.starts[process] << 32 | 1,
             drain: true,
             deliver_repetitions: false,
-            ignore_broken_links: false,
+            ignore_broken_channels: false,
         };
         let app = self.maker.app(self.config, process, self.random.split());
         let machine = if process == 0 && again {

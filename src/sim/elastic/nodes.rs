@@ -142,7 +142,7 @@ pub(super) fn cluster_config(
         heartbeat_interval: Some(second / 5),
         heartbeat_timeout: None,
         silence_limit: 2 * second,
-        link_down_limit: second / 2,
+        channel_down_limit: second / 2,
         start_timeout: None,
         report_interval: 10 * second,
         stall_report: 10 * second,

@@ -1,8 +1,8 @@
 //! A seeded network on virtual time: connections in one direction, as the stock wire has them (one
 //! DEALER for each peer). What is sent arrives later, in order as over TCP; on request some of it
-//! is lost, repeated or overtaken. Processes crash, vanish and come back; links are cut and mended,
-//! in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses and names
-//! of connections; not what the bytes mean.
+//! is lost, repeated or overtaken. Processes crash, vanish and come back. Channels are cut and
+//! mended, in both directions or in one, loudly or so that nobody notices. Knows bytes, addresses
+//! and names of connections; not what the bytes mean.
 //!
 //! `lines` has what is between the processes, `travel` what becomes of messages on their way,
 //! `faults` what goes wrong on purpose, `places` who listens where.
@@ -100,7 +100,7 @@ pub enum Happening {
         sealed: Sealed,
     },
     /// A connection of the process came up or went down.
-    Link {
+    Channel {
         /// Whose connection.
         process: Process,
         /// Which one.
@@ -116,7 +116,7 @@ impl Happening {
     pub const fn process(&self) -> Process {
         match self {
             Self::Arrived { to, .. } => *to,
-            Self::Link { process, .. } => *process,
+            Self::Channel { process, .. } => *process,
         }
     }
 }
@@ -133,7 +133,7 @@ struct Connection {
     from: Process,
     to: Place,
     identity: Option<NodeId>,
-    /// What it carries arrives once and in order, however often it breaks, as over a link of the
+    /// What it carries arrives once and in order, however often it breaks, as over a channel of the
     /// native data plane. Nothing is lost, repeated or overtaken here.
     kept: bool,
     state: State,
@@ -327,7 +327,7 @@ impl Network {
             let happening = match entry.remove() {
                 Item::Packet { connection, epoch, alone } => self.arrive(connection, epoch, alone),
                 Item::Up { connection, epoch } => self.come_up(now, connection, epoch),
-                Item::Down { connection } => self.link(connection, false),
+                Item::Down { connection } => self.channel(connection, false),
             };
             if happening.is_some() {
                 return happening;
@@ -347,12 +347,12 @@ impl Network {
         for sealed in std::mem::take(&mut connection.queue) {
             self.launch(now, id, &sealed);
         }
-        self.link(id, true)
+        self.channel(id, true)
     }
 
-    fn link(&self, id: ConnectionId, up: bool) -> Option<Happening> {
+    fn channel(&self, id: ConnectionId, up: bool) -> Option<Happening> {
         let connection = self.connections.get(id).filter(|c| !c.closed)?;
-        Some(Happening::Link { process: connection.from, connection: id, up })
+        Some(Happening::Channel { process: connection.from, connection: id, up })
     }
 
     fn plan(&mut self, at: Duration, item: Item) {

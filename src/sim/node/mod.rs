@@ -69,14 +69,14 @@ enum State {
 pub(super) struct Options {
     /// The resender's timeout, if it is on.
     pub(super) resend: Option<Duration>,
-    /// The first number on its links.
+    /// The first number on its channels.
     pub(super) first_sequence: u64,
     /// It does not end before what it sent is confirmed.
     pub(super) drain: bool,
     /// Planted: repetitions are delivered.
     pub(super) deliver_repetitions: bool,
-    /// Planted: broken links are not noticed.
-    pub(super) ignore_broken_links: bool,
+    /// Planted: broken channels are not noticed.
+    pub(super) ignore_broken_channels: bool,
 }
 
 /// One process.
@@ -279,7 +279,7 @@ impl<A: Application> Node<A> {
     }
 
     /// A connection came up or went down.
-    pub(super) fn link(
+    pub(super) fn channel(
         &mut self,
         world: &mut World<'_, A::Ledger>,
         connection: ConnectionId,
@@ -288,16 +288,16 @@ impl<A: Application> Node<A> {
         let Some(id) = self.connections.id(connection) else { return };
         world.trace.line(
             world.now,
-            format_args!("p{} link {id} {}", self.process, if up { "up" } else { "down" }),
+            format_args!("p{} channel {id} {}", self.process, if up { "up" } else { "down" }),
         );
         if matches!(self.state, State::Draining { .. }) && !up {
             // Nobody is left to confirm anything.
             self.resender.iter_mut().for_each(|resender| resender.forget(id));
         }
         if up {
-            self.event(world, Event::LinkUp { id });
-        } else if !self.options.ignore_broken_links {
-            self.event(world, Event::LinkDown { id });
+            self.event(world, Event::ChannelUp { id });
+        } else if !self.options.ignore_broken_channels {
+            self.event(world, Event::ChannelDown { id });
         }
     }
 

@@ -1,5 +1,5 @@
-//! One attempt to make a connection of a link, from the first packet to the peer's welcome. Driven
-//! by the I/O thread; never waits.
+//! One attempt to make a connection of a channel, from the first packet to the peer's welcome. The
+//! I/O thread drives it; it never waits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -214,8 +214,13 @@ impl Attempt {
     }
 }
 
-/// The greeting of a link's first connection.
-pub(super) fn hello_of(shared: &Shared, link: u32, identity: Option<i32>, attempt: u32) -> Hello {
+/// The greeting of a channel's first connection.
+pub(super) fn hello_of(
+    shared: &Shared,
+    channel: u32,
+    identity: Option<i32>,
+    attempt: u32,
+) -> Hello {
     Hello {
         version: VERSION,
         query: false,
@@ -223,7 +228,7 @@ pub(super) fn hello_of(shared: &Shared, link: u32, identity: Option<i32>, attemp
         node: identity,
         incarnation: shared.options.incarnation,
         token: shared.token().copied().unwrap_or_default(),
-        link,
+        channel,
         attempt,
         stripe: 0,
     }

@@ -133,8 +133,8 @@ fn check(hello: &Hello, shared: &Shared) -> io::Result<()> {
         let text = "PSLITE_TRANSPORT forbids this transport there";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
-    if hello.link == 0 {
-        return Err(refused("a link without a number"));
+    if hello.channel == 0 {
+        return Err(refused("a channel without a number"));
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
 
+use super::channel::Channel;
 use super::handshake::{Handshake, Wish};
-use super::link::Link;
 use super::lock;
 use super::pace_for_copies::PaceForCopies;
 use super::receiver::Arrival;
@@ -42,11 +42,11 @@ pub(super) enum Command {
     Joined,
     /// Accept no more.
     StopListening,
-    /// Connect that link.
-    Connect(Arc<Link>),
-    /// That link was given up; what it holds may still be flushed until then.
+    /// Connect that channel.
+    Connect(Arc<Channel>),
+    /// That channel was given up; what it holds may still be flushed until then.
     GiveUp(u32, Instant),
-    /// Writing to that link failed.
+    /// Writing to that channel failed.
     Look(u32),
     /// End.
     End,
@@ -135,8 +135,8 @@ impl IoThread {
                     self.silent.clear();
                     self.handshakes.clear();
                 }
-                Command::Connect(link) => {
-                    self.tasks.insert(link.number, Task::new(link, Instant::now()));
+                Command::Connect(channel) => {
+                    self.tasks.insert(channel.number, Task::new(channel, Instant::now()));
                 }
                 Command::GiveUp(number, until) => {
                     if let Some(task) = self.tasks.get_mut(&number) {
@@ -260,7 +260,7 @@ impl IoThread {
             let keep = task.tick(registry, epoll, shared, now);
             if !keep {
                 task.end(registry);
-                shared.remove_link(*number);
+                shared.remove_channel(*number);
             }
             keep
         });

@@ -88,7 +88,7 @@ fn a_large_frame_is_lent_through_shared_memory_and_its_memory_used_again() {
     let (at, endpoint) = listener(options(Carriers::Shm));
     let received = Received::by(&at);
     let from = sender(options(Carriers::Shm), &endpoint);
-    wait_for_link(&from, 8, true);
+    wait_for_channel(&from, 8, true);
     let mut places = std::collections::BTreeSet::new();
     for number in 0..50 {
         let data = [pattern(1, 8), pattern(number, 8 * GRANULE + 5), pattern(3, 4)];

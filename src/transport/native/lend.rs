@@ -21,7 +21,7 @@ pub const LEND_MIN: usize = 32 << 10;
 /// The words of a ring that are slots. Those before belong to the ring itself.
 const SLOTS: Range<usize> = 64..512;
 
-/// The home of memory that this node keeps; links have numbers from 1.
+/// The home of memory that this node keeps; channels have numbers from 1.
 const OWN: u32 = 0;
 
 /// What a slot says. Whatever else a peer writes there means none of these.
@@ -108,7 +108,7 @@ impl LentMemory {
 
     /// Takes back what peers gave back.
     pub fn reclaim(&self) {
-        self.0.all_links().iter().for_each(|link| link.reclaim());
+        self.0.all_channels().iter().for_each(|channel| channel.reclaim());
     }
 }
 
@@ -160,13 +160,13 @@ impl Drop for Borrowed {
     }
 }
 
-/// The frame in the arena, on its way over that link, where it can be lent: copied there unless it
-/// is already. As it is if it is small or the arena has no room.
-pub(super) fn adopt(arena: &Arc<Arena>, link: u32, frame: &Bytes) -> Bytes {
+/// The frame in the arena, where it can be lent over that channel: copied there unless it is there
+/// already. The frame as it is, if it is small or the arena has no room.
+pub(super) fn adopt(arena: &Arc<Arena>, channel: u32, frame: &Bytes) -> Bytes {
     if frame.len() < LEND_MIN || arena.locate(frame).is_some() {
         return frame.clone();
     }
-    let Some(mut block) = arena.take(link, frame.len()) else { return frame.clone() };
+    let Some(mut block) = arena.take(channel, frame.len()) else { return frame.clone() };
     block.bytes_mut().copy_from_slice(frame);
     Bytes::from_owner(block)
 }

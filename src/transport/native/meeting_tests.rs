@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::tests::{
-    LIMIT, Received, TOKEN, listener, number_of, options, pattern, send, sender, wait_for_link,
+    LIMIT, Received, TOKEN, listener, number_of, options, pattern, send, sender, wait_for_channel,
 };
 use super::*;
 
@@ -32,7 +32,7 @@ fn what_never_had_a_connection_is_given_back() {
     let received = Received::by(&at);
     let own = NativeOptions { send_queue: 3, ..options(Carriers::Shm) };
     let from = sender(own, &endpoint);
-    wait_for_link(&from, 8, false);
+    wait_for_channel(&from, 8, false);
     let data = [pattern(1, 10), pattern(2, 70_000)];
     from.send(8, b"meta", &data, 0, SendMode::Block).unwrap();
     (1..3).for_each(|number| send(&from, number, 0));
@@ -57,7 +57,7 @@ fn what_never_had_a_connection_is_given_back() {
     received.nothing();
     // One that had a connection keeps what it has.
     let from = sender(options(Carriers::Tcp), &endpoint);
-    wait_for_link(&from, 8, true);
+    wait_for_channel(&from, 8, true);
     assert!(from.take_back(8).is_none());
 }
 
@@ -67,7 +67,7 @@ fn a_peer_that_nobody_listens_for_is_known_at_once() {
     at.close(Duration::ZERO);
     let began = Instant::now();
     let from = sender(options(Carriers::Auto), &endpoint);
-    wait_for_link(&from, 8, false);
+    wait_for_channel(&from, 8, false);
     assert!(began.elapsed() < Duration::from_secs(2));
     assert!(from.take_back(8).is_some());
 }

@@ -1,27 +1,27 @@
 //! The native data plane between two of our own nodes: TCP, or shared memory on one host.
 //!
 //! It has the shape of the stock transport (`zmq`): a node listens, connects to each of its peers
-//! under a key, sends to a key, and one thread receives. Unlike there, a small message leaves on
-//! the thread that sends it and is handled on the thread that receives it; no thread of our own is
-//! between. A link to a peer outlives its connections: each message arrives once, whatever happens
-//! to them.
+//! under a key, sends to a key, and one thread receives. Unlike there, no thread of ours is
+//! between: a small message leaves on the thread that sends it, and is handled on the thread that
+//! receives it. A channel to a peer outlives its connections, so each message arrives once,
+//! whatever happens to them.
 //!
 //! State machines without I/O: `outbox` (what a sender keeps and what goes next), `session` (what a
 //! receiver has), `landing` (where a message is put together), `lend` (data that stays in the
 //! sender's memory). I/O: `pipe` (one end of a connection), `ring` (shared memory), `reader`,
-//! `link` (sending), `receiver` (receiving; `receiver_handoff` says which thread does,
+//! `channel` (sending), `receiver` (receiving; `receiver_handoff` says which thread does,
 //! `adaptive_poll` when it looks before it sleeps, `waiting` is for those that wait), `io_thread`
 //! with `task`, `attempt` and `handshake` (connections come and go) and `pace_for_copies`. It knows
 //! frames of bytes and node ids, not what they mean.
 
 mod adaptive_poll;
 mod attempt;
+mod channel;
 mod counters;
 mod handshake;
 mod io_thread;
 mod landing;
 mod lend;
-mod link;
 mod outbox;
 mod pace_for_copies;
 mod pipe;
@@ -56,10 +56,10 @@ use pslite_core::wire::native::TOKEN_BYTES;
 pub use self::rates::RateSample;
 pub use super::counters::PeerCounters;
 pub use super::sys::arena::Block;
-use super::zmq::{Endpoint, LinkEvent, RecvError, SendError, SendMode, TransportError};
+use super::zmq::{ChannelEvent, Endpoint, RecvError, SendError, SendMode, TransportError};
+use channel::Channel;
 use io_thread::{Command, IoThread};
 pub use lend::{LEND_MIN, LentMemory};
-use link::Link;
 use outbox::Limits;
 use receiver::Receiver;
 pub use receiver_handoff::Stay;
@@ -74,7 +74,7 @@ pub const FIRST: i32 = i32::MAX;
 /// How long a replaced connection may take to flush what it holds.
 const FLUSH: Duration = Duration::from_secs(1);
 
-type Peers = BTreeMap<i32, Arc<Link>>;
+type Peers = BTreeMap<i32, Arc<Channel>>;
 
 /// All native connections of a node.
 pub struct NativeTransport {
@@ -82,7 +82,7 @@ pub struct NativeTransport {
     peers: RwLock<Peers>,
     receiver: Mutex<Receiver>,
     io_thread: Mutex<Option<JoinHandle<()>>>,
-    next_link: AtomicU32,
+    next_channel: AtomicU32,
     sent: AtomicU64,
     received: AtomicU64,
     by_waiters: AtomicU64,
@@ -122,7 +122,7 @@ impl NativeTransport {
                 peers: RwLock::new(BTreeMap::new()),
                 receiver: Mutex::new(receiver),
                 io_thread: Mutex::new(Some(handle)),
-                next_link: AtomicU32::new(1),
+                next_channel: AtomicU32::new(1),
                 sent: AtomicU64::new(0),
                 received: AtomicU64::new(0),
                 by_waiters: AtomicU64::new(0),
@@ -139,7 +139,7 @@ impl NativeTransport {
         }
     }
 
-    /// True if there is a link of that key.
+    /// True if there is a channel of that key.
     #[must_use]
     pub fn is_connected(&self, key: i32) -> bool {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).contains_key(&key)
@@ -175,9 +175,9 @@ impl NativeTransport {
         super::zmq::bind_in_range(host, (low, high), |endpoint| self.bind(endpoint))
     }
 
-    /// Connects to a peer under that key, in place of an earlier link, whose messages are flushed.
-    /// Does not wait: what is sent meanwhile is kept. `identity` is the node id that this node has.
-    /// Over TCP the link has so many `connections`, at least one; the receiver takes 16 of them.
+    /// Connects to a peer under that key. An earlier channel of the key is flushed and replaced.
+    /// Does not wait: what is sent meanwhile is kept. `identity`: the node id that this node has.
+    /// `connections`: how many the channel has over TCP, at least one; the receiver takes up to 16.
     ///
     /// # Errors
     /// The address is none, or its name is unknown.
@@ -201,36 +201,36 @@ impl NativeTransport {
             bytes: options.send_bytes,
             fragment_bytes: options.fragment_bytes,
         };
-        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
-        let link = Arc::new(Link::new(number, key, identity, addresses, connections, limits));
-        self.shared.add_link(Arc::clone(&link));
-        let old = self.peers_mut().insert(key, Arc::clone(&link));
-        self.shared.command(Command::Connect(link));
+        let number = self.next_channel.fetch_add(1, Ordering::Relaxed);
+        let channel = Arc::new(Channel::new(number, key, identity, addresses, connections, limits));
+        self.shared.add_channel(Arc::clone(&channel));
+        let old = self.peers_mut().insert(key, Arc::clone(&channel));
+        self.shared.command(Command::Connect(channel));
         if let Some(old) = old {
             self.give_up(&old, FLUSH);
         }
         Ok(())
     }
 
-    fn give_up(&self, link: &Link, linger: Duration) {
-        link.give_up();
-        self.shared.command(Command::GiveUp(link.number, Instant::now() + linger));
+    fn give_up(&self, channel: &Channel, linger: Duration) {
+        channel.give_up();
+        self.shared.command(Command::GiveUp(channel.number, Instant::now() + linger));
     }
 
-    /// Gives a link another key.
+    /// Gives a channel another key.
     pub fn rename(&self, from: i32, to: i32) {
         let old = {
             let mut peers = self.peers_mut();
-            let Some(link) = peers.remove(&from) else { return };
-            link.key.store(to, Ordering::Relaxed);
-            peers.insert(to, link)
+            let Some(channel) = peers.remove(&from) else { return };
+            channel.key.store(to, Ordering::Relaxed);
+            peers.insert(to, channel)
         };
         if let Some(old) = old {
             self.give_up(&old, FLUSH);
         }
     }
 
-    /// Gives a link up; what was sent is flushed for at most `linger`, without waiting for it here.
+    /// Gives a channel up. What was sent is flushed for at most `linger`, in the background.
     pub fn disconnect(&self, key: i32, linger: Duration) {
         let old = self.peers_mut().remove(&key);
         if let Some(old) = old {
@@ -238,32 +238,32 @@ impl NativeTransport {
         }
     }
 
-    /// Takes back what a link was to send, if it never had a connection; its senders are told to
+    /// Takes back what a channel was to send, if it never had a connection; its senders are told to
     /// send in another way. [`Self::is_connected`] still says true, until [`Self::taken_back`] is
     /// called.
     #[must_use]
     pub fn take_back(&self, key: i32) -> Option<TakenBack> {
-        let link = self.peer(key)?;
-        let messages = link.take_back()?;
-        self.shared.command(Command::GiveUp(link.number, Instant::now()));
-        Some(TakenBack { link: link.number, messages, why: link.why() })
+        let channel = self.peer(key)?;
+        let messages = channel.take_back()?;
+        self.shared.command(Command::GiveUp(channel.number, Instant::now()));
+        Some(TakenBack { channel: channel.number, messages, why: channel.why() })
     }
 
-    /// True if the link of that key has never had a connection.
+    /// True if the channel of that key has never had a connection.
     #[must_use]
     pub fn never_connected(&self, key: i32) -> bool {
-        self.peer(key).is_some_and(|link| link.peer_life.load(Ordering::Acquire) == 0)
+        self.peer(key).is_some_and(|channel| channel.peer_life.load(Ordering::Acquire) == 0)
     }
 
-    /// What was taken back is sent: the link is forgotten, unless another has its place.
+    /// What was taken back is sent: the channel is forgotten, unless another has its place.
     pub fn taken_back(&self, key: i32, taken: &TakenBack) {
         let mut peers = self.peers_mut();
-        if peers.get(&key).is_some_and(|link| link.number == taken.link) {
+        if peers.get(&key).is_some_and(|channel| channel.number == taken.channel) {
             peers.remove(&key);
         }
     }
 
-    /// Where a peer's link connects to.
+    /// Where a peer's channel connects to.
     #[must_use]
     pub fn address(&self, key: i32) -> Option<SocketAddr> {
         self.peer(key)?.addresses.first().copied()
@@ -272,21 +272,21 @@ impl NativeTransport {
     /// What carries messages to a peer now: `tcp`, `shm` or `none`.
     #[must_use]
     pub fn carrier(&self, key: i32) -> &'static str {
-        self.peer(key).map_or("none", |link| link.carrier())
+        self.peer(key).map_or("none", |channel| channel.carrier())
     }
 
     /// What carried messages to a peer last: as [`Self::carrier`], also when there is no connection
     /// any more.
     #[must_use]
     pub fn last_carrier(&self, key: i32) -> &'static str {
-        self.peer(key).map_or("none", |link| link.last_carrier())
+        self.peer(key).map_or("none", |channel| channel.last_carrier())
     }
 
     fn peers_mut(&self) -> RwLockWriteGuard<'_, Peers> {
         self.peers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn peer(&self, key: i32) -> Option<Arc<Link>> {
+    fn peer(&self, key: i32) -> Option<Arc<Channel>> {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
@@ -304,7 +304,7 @@ impl NativeTransport {
         mode: SendMode,
     ) -> Result<usize, SendError> {
         let shared = &self.shared;
-        let link = self.peer(key).ok_or(SendError::NoSuchPeer)?;
+        let channel = self.peer(key).ok_or(SendError::NoSuchPeer)?;
         if shared.is_stopping() && mode != SendMode::Control {
             return Err(SendError::Stopped);
         }
@@ -315,8 +315,8 @@ impl NativeTransport {
             return Err(SendError::Zmq(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
         let stopping = || shared.is_stopping();
-        if link.send(shared, meta, data, class, mode, stopping)? {
-            shared.command(Command::Look(link.number));
+        if channel.send(shared, meta, data, class, mode, stopping)? {
+            shared.command(Command::Look(channel.number));
         }
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
@@ -343,9 +343,9 @@ impl NativeTransport {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Which links came up and went down since the last call. For one thread only. A break that is
-    /// mended soon is not among them.
-    pub fn link_events(&self, out: &mut Vec<LinkEvent>) {
+    /// The channels that came up and went down since the last call, without breaks that were mended
+    /// soon. For one thread only.
+    pub fn channel_events(&self, out: &mut Vec<ChannelEvent>) {
         self.shared.take_events(out);
     }
 
@@ -361,15 +361,15 @@ impl NativeTransport {
         let until = Instant::now() + linger;
         self.shared.command(Command::StopListening);
         lock(&self.receiver).say_goodbye();
-        let links = self.shared.all_links();
-        links.iter().for_each(|link| link.flush(&self.shared.receipts));
-        links.iter().for_each(|link| link.wait_until_empty(until));
+        let channels = self.shared.all_channels();
+        channels.iter().for_each(|channel| channel.flush(&self.shared.receipts));
+        channels.iter().for_each(|channel| channel.wait_until_empty(until));
         self.peers_mut().clear();
-        links.iter().for_each(|link| link.give_up());
+        channels.iter().for_each(|channel| channel.give_up());
         self.shared.command(Command::End);
         // A panic there has been reported already, by the panic itself.
         let _ = io_thread.join();
-        links.iter().for_each(|link| link.disconnected());
+        channels.iter().for_each(|channel| channel.disconnected());
         lock(&self.receiver).close_all();
         self.shared.same_host.clean_up();
     }
@@ -387,19 +387,19 @@ impl NativeTransport {
     }
 
     /// Sends a peer padding, by which it can tell how fast the link is
-    /// ([`pslite_core::wire::native::Kind::Probe`]). Only over TCP, while the link carries nothing,
-    /// and while no other link of this node is probed. What is sent meanwhile ends the probe. True
-    /// if it was begun.
+    /// ([`pslite_core::wire::native::Kind::Probe`]). Only over TCP, while the channel carries
+    /// nothing, and while no other channel of this node is probed. What is sent meanwhile ends the
+    /// probe. True if it was begun.
     pub fn probe(&self, key: i32) -> bool {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        if peers.values().any(|link| link.is_probing()) {
+        if peers.values().any(|channel| channel.is_probing()) {
             return false;
         }
-        let Some(link) = peers.get(&key).cloned() else { return false };
+        let Some(channel) = peers.get(&key).cloned() else { return false };
         drop(peers);
-        let (begun, broken) = link.probe(&self.shared);
+        let (begun, broken) = channel.probe(&self.shared);
         if broken {
-            self.shared.command(Command::Look(link.number));
+            self.shared.command(Command::Look(channel.number));
         }
         begun
     }
@@ -429,9 +429,9 @@ impl NativeTransport {
     #[must_use]
     pub fn sent_over_tcp(&self) -> Vec<SentOverTcp> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        let links: Vec<_> = peers.values().cloned().collect();
+        let channels: Vec<_> = peers.values().cloned().collect();
         drop(peers);
-        links.iter().filter_map(|link| link.sent_over_tcp()).collect()
+        channels.iter().filter_map(|channel| channel.sent_over_tcp()).collect()
     }
 
     /// How fast fragments of messages came in over TCP since the last call.
@@ -444,7 +444,7 @@ impl NativeTransport {
     #[must_use]
     pub fn counters(&self) -> Vec<PeerCounters> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        let sent = peers.values().map(|link| link.read_counters());
+        let sent = peers.values().map(|channel| channel.read_counters());
         let received = self.shared.receipts.all();
         sent.chain(received.iter().map(|receipt| receipt.read_counters())).collect()
     }

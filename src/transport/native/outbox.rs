@@ -234,8 +234,9 @@ impl Outbox {
         self.stored.len()
     }
 
-    /// The next fragment to write, with an acknowledgement for the other direction (`ack`: link and
-    /// number). `only_large`: for a further connection. `leases`: the connection's, if it has any.
+    /// The next fragment to write. `ack`: the acknowledgement for the other direction that goes
+    /// with it, as channel and number. `only_large`: for a further connection. `leases`: the
+    /// connection's, if it has any.
     pub(super) fn next_fragment(
         &mut self,
         ack: Option<(u32, u64)>,
@@ -258,7 +259,7 @@ impl Outbox {
             message.state = Progress::Begun;
             self.begun.push(sequence);
         }
-        let (ack_link, ack) = ack.unwrap_or_default();
+        let (ack_channel, ack) = ack.unwrap_or_default();
         let header = Header {
             kind: Kind::Message,
             frames: message.data.len() as u8,
@@ -269,7 +270,7 @@ impl Outbox {
             after: message.after,
             offset,
             ack,
-            ack_link,
+            ack_channel,
             more: !self.paced && !self.is_idle(),
         };
         Some(Fragment { sequence, header: header.encode(), offset, len, done: 0 })

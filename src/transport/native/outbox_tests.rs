@@ -86,7 +86,7 @@ fn slices_go_on_where_a_write_ended() {
         assert_eq!(read(&fragment), whole[done..]);
     }
     let Ok(Parsed::Head(head)) = parse(&whole, 100) else { panic!() };
-    assert_eq!((head.header.ack_link, head.header.ack), (7, 9));
+    assert_eq!((head.header.ack_channel, head.header.ack), (7, 9));
 }
 
 #[test]

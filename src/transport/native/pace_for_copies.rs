@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::link::Link;
+use super::channel::Channel;
 use super::shared::Shared;
 use pslite_core::wire::is_worker;
 
@@ -34,7 +34,7 @@ const NEWEST: f64 = 0.3;
 #[derive(Debug)]
 pub(super) struct PaceForCopies {
     looked: Instant,
-    /// What servers had confirmed at the last look, in bytes, by link.
+    /// What servers had confirmed at the last look, in bytes, by channel.
     confirmed: BTreeMap<u32, u64>,
     /// What copies get, in bytes per second.
     copies: f64,
@@ -60,31 +60,32 @@ impl PaceForCopies {
             return;
         }
         self.looked = now;
-        let links = shared.all_links();
+        let channels = shared.all_channels();
         let (workers, servers): (Vec<_>, Vec<_>) =
-            links.iter().partition(|link| is_worker(link.key.load(Relaxed)));
+            channels.iter().partition(|channel| is_worker(channel.key.load(Relaxed)));
         self.note_copies(&servers, passed);
-        if servers.iter().any(|link| link.is_behind()) {
+        if servers.iter().any(|channel| channel.is_behind()) {
             self.behind = Some(now);
         }
         let recently = |at: Instant| now.saturating_duration_since(at) < CAUGHT_UP;
         if self.behind.is_some_and(recently) && rate > 0 {
-            let takers = workers.iter().filter(|link| link.is_behind()).count();
+            let takers = workers.iter().filter(|channel| channel.is_behind()).count();
             let each = left_for_workers(rate as f64, self.copies) / takers.max(1) as f64;
-            workers.iter().for_each(|link| link.pace(Some(each as u32)));
+            workers.iter().for_each(|channel| channel.pace(Some(each as u32)));
         } else if self.behind.take().is_some() {
-            workers.iter().for_each(|link| link.pace(None));
+            workers.iter().for_each(|channel| channel.pace(None));
         }
     }
 
     /// What went to other servers since the last look.
-    fn note_copies(&mut self, servers: &[&Arc<Link>], passed: Duration) {
-        let sent =
-            servers.iter().filter_map(|link| Some((link.number, link.sent_over_tcp()?.bytes)));
+    fn note_copies(&mut self, servers: &[&Arc<Channel>], passed: Duration) {
+        let sent = servers
+            .iter()
+            .filter_map(|channel| Some((channel.number, channel.sent_over_tcp()?.bytes)));
         let confirmed: BTreeMap<u32, u64> = sent.collect();
-        let news = confirmed.iter().filter_map(|(link, bytes)| {
+        let news = confirmed.iter().filter_map(|(channel, bytes)| {
             // Of one with new connections nothing is known yet.
-            bytes.checked_sub(*self.confirmed.get(link)?)
+            bytes.checked_sub(*self.confirmed.get(channel)?)
         });
         let newest = news.sum::<u64>() as f64 / passed.as_secs_f64();
         self.copies += NEWEST * (newest - self.copies);

@@ -15,7 +15,7 @@ fn is_confirmed(transport: &NativeTransport) -> bool {
 }
 
 #[test]
-fn an_idle_link_is_probed_over_tcp() {
+fn an_idle_channel_is_probed_over_tcp() {
     let (at, endpoint) = listener(options(Carriers::Tcp));
     let received = Received::by(&at);
     let from = sender(options(Carriers::Tcp), &endpoint);
@@ -23,7 +23,7 @@ fn an_idle_link_is_probed_over_tcp() {
     assert_eq!(number_of(&received.next()), 1);
     assert_eq!(at.senders_over_tcp(), [9]);
     for round in 1..=3 {
-        wait_until("the link stays busy", || is_confirmed(&from));
+        wait_until("the channel stays busy", || is_confirmed(&from));
         let before = from.counters()[0].bytes;
         wait_until("no probe can be sent", || from.probe(8));
         wait_until("no whole probe came", || probes(&from, &at) == (round, round));
@@ -52,8 +52,8 @@ fn shared_memory_and_unknown_peers_are_not_probed() {
     assert_eq!(probes(&from, &at), (0, 0));
 }
 
-/// A link whose peer has not confirmed everything carries data, and what is sent while a probe goes
-/// ends it.
+/// A channel whose peer has not confirmed everything is busy; and what is sent during a probe ends
+/// it.
 #[test]
 fn data_go_before_probes() {
     let (at, endpoint) = listener(options(Carriers::Tcp));

@@ -1,6 +1,6 @@
-//! Parses the bytes of one connection and hands messages to the session of its link. Several small
-//! messages are read at once into a buffer, and copied once; the data of large ones are read
-//! straight to where they land. From a ring everything is read straight to where it lands.
+//! Parses the bytes of one connection and hands messages to the session of its channel. Several
+//! small messages are read at once into a buffer, and copied once. The data of large ones are read
+//! straight to where they land. From a ring, everything is read straight to where it lands.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -42,7 +42,7 @@ pub(super) struct Surroundings<'a> {
 /// What came besides messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asides {
-    /// The latest acknowledgement: link and number.
+    /// The latest acknowledgement: channel and number.
     pub(super) ack: Option<(u32, u64)>,
     /// An acknowledgement is asked for.
     pub(super) flush: bool,
@@ -264,8 +264,8 @@ impl Reader {
         let begin = self.start;
         self.start += head.size;
         self.need = HEADER;
-        if header.ack_link != 0 {
-            asides.ack = Some((header.ack_link, header.ack));
+        if header.ack_channel != 0 {
+            asides.ack = Some((header.ack_channel, header.ack));
         }
         if header.kind != Kind::Message {
             asides.flush |= header.kind == Kind::Flush;

@@ -9,13 +9,13 @@ use super::counters::Counters;
 use super::lock;
 use crate::counters::PeerCounters;
 
-/// What arrived on one link of one peer.
+/// What arrived on one channel of one peer.
 #[derive(Debug)]
 pub(super) struct Receipt {
     /// The peer's life.
     pub(super) life: u64,
-    /// The peer's number of the link.
-    pub(super) link: u32,
+    /// The peer's number of the channel.
+    pub(super) channel: u32,
     /// The peer's node id.
     pub(super) node: Option<i32>,
     pub(super) counters: Counters,
@@ -28,10 +28,10 @@ pub(super) struct Receipt {
 }
 
 impl Receipt {
-    pub(super) fn new(life: u64, link: u32, node: Option<i32>) -> Self {
+    pub(super) fn new(life: u64, channel: u32, node: Option<i32>) -> Self {
         Self {
             life,
-            link,
+            channel,
             node,
             counters: Counters::default(),
             received: AtomicU64::new(0),
@@ -73,11 +73,11 @@ impl Receipt {
         self.received.store(received, Ordering::Release);
     }
 
-    /// Link and number for an acknowledgement that is sent now.
+    /// Channel and number for an acknowledgement that is sent now.
     pub(super) fn tell(&self) -> (u32, u64) {
         let received = self.received.load(Ordering::Acquire);
         self.told.store(received, Ordering::Relaxed);
-        (self.link, received)
+        (self.channel, received)
     }
 
     /// How many messages the peer has not been told of.
@@ -87,7 +87,7 @@ impl Receipt {
     }
 }
 
-/// The receipts of all links, the latest of each peer's life at hand.
+/// The receipts of all channels, the latest of each peer's life at hand.
 #[derive(Debug, Default)]
 pub(super) struct Receipts {
     /// Changes with the list; never 0.
@@ -102,17 +102,17 @@ impl Receipts {
 
     pub(super) fn insert(&self, receipt: Arc<Receipt>) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        all.insert((receipt.life, receipt.link), receipt);
+        all.insert((receipt.life, receipt.channel), receipt);
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(super) fn remove(&self, life: u64, link: u32) {
+    pub(super) fn remove(&self, life: u64, channel: u32) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&(life, link));
+        all.remove(&(life, channel));
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The receipt of the last link from that life of a peer.
+    /// The receipt of the last channel from that life of a peer.
     pub(super) fn of(&self, life: u64) -> Option<Arc<Receipt>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         all.range((life, 0)..=(life, u32::MAX)).next_back().map(|(_, receipt)| Arc::clone(receipt))

@@ -1,5 +1,5 @@
 //! The receiving side: all connections on which peers send to this node, and the sessions of their
-//! links. Whoever calls `next` does all the work on its own thread: waits, reads, confirms.
+//! channels. Whoever calls `next` does all the work on its own thread: waits, reads, confirms.
 
 mod adaptive_poll;
 mod attach;
@@ -17,7 +17,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use smallvec::SmallVec;
 
 use super::adaptive_poll::AdaptivePoll;
-use super::link::Link;
+use super::channel::Channel;
 use super::pipe::{InPipe, socket_read, socket_write};
 use super::reader::{Asides, Reader, Surroundings};
 use super::receipt::Receipt;
@@ -82,8 +82,8 @@ struct Entry {
     /// Bytes of data since the peer was told what arrived.
     untold_bytes: u64,
     inflow: Inflow,
-    /// Our link to the same peer, where its acknowledgements belong.
-    reverse: Option<Arc<Link>>,
+    /// Our channel to the same peer, where its acknowledgements belong.
+    reverse: Option<Arc<Channel>>,
     last_connected: Instant,
 }
 
@@ -401,9 +401,9 @@ impl Receiver {
         else {
             return;
         };
-        let (ack_link, ack) = entry.receipt.tell();
+        let (ack_channel, ack) = entry.receipt.tell();
         entry.untold_bytes = 0;
-        let header = Header { ack, ack_link, ..Header::new(Kind::Ack) };
+        let header = Header { ack, ack_channel, ..Header::new(Kind::Ack) };
         entry.receipt.counters.syscalls.fetch_add(1, Relaxed);
         // If there is no room now, a later one says the same. One that is cut would be the end of
         // it.
@@ -419,8 +419,8 @@ impl Receiver {
     /// Tells all peers what arrived, and that nothing more will be read.
     pub(super) fn say_goodbye(&mut self) {
         for entry in self.sessions.values_mut() {
-            let (ack_link, ack) = entry.receipt.tell();
-            let header = Header { ack, ack_link, ..Header::new(Kind::Bye) };
+            let (ack_channel, ack) = entry.receipt.tell();
+            let header = Header { ack, ack_channel, ..Header::new(Kind::Bye) };
             for token in &entry.tokens {
                 if let Some(connection) = self.connections.get(token) {
                     let _ =
@@ -442,9 +442,9 @@ impl Entry {
     fn note(&mut self, asides: Asides, shared: &Shared) {
         self.receipt.note(self.session.received());
         self.untold_bytes += asides.data;
-        let Some((link, upto)) = asides.ack else { return };
-        if self.reverse.as_ref().is_none_or(|reverse| reverse.number != link) {
-            self.reverse = shared.link(link);
+        let Some((channel, upto)) = asides.ack else { return };
+        if self.reverse.as_ref().is_none_or(|reverse| reverse.number != channel) {
+            self.reverse = shared.channel(channel);
         }
         if let Some(reverse) = &self.reverse {
             reverse.acknowledged(self.session.incarnation, upto);

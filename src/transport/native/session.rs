@@ -1,5 +1,5 @@
-//! What a receiver knows about one link of one sender: which messages arrived, which are partly
-//! received, and in which order to deliver them. It outlives the link's connections, so each
+//! What a receiver knows about one channel of one sender: which messages arrived, which are partly
+//! received, and in which order to deliver them. It outlives the channel's connections, so each
 //! message is delivered once. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,7 +15,7 @@ use super::pool::Pool;
 use super::types::{NativeIncoming, Place};
 use pslite_core::wire::native::{FrameError, Head, WINDOW_MAX};
 
-/// Large messages of one link that may be on the way at a time.
+/// Large messages of one channel that may be on the way at a time.
 pub(super) const ASSEMBLIES_MAX: usize = 64;
 
 /// Why a connection is closed.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use super::channel::Channel;
 use super::io_thread::Command;
-use super::link::Link;
 use super::lock;
 use super::pipe::Bell;
 use super::pool::Pool;
@@ -16,11 +16,11 @@ use super::receiver_handoff::ReceiverHandoff;
 use super::same_host::SameHost;
 use super::types::{Carriers, NativeOptions, Sink};
 use crate::sys::arena::Arena;
-use crate::zmq::LinkEvent;
+use crate::zmq::ChannelEvent;
 use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_observe::log::{self, Level};
 
-/// Link events that nobody fetched; older ones are dropped then.
+/// Channel events that nobody fetched; older ones are dropped then.
 const EVENTS_MAX: usize = 65_536;
 
 /// See the module.
@@ -48,8 +48,8 @@ pub(super) struct Shared {
     /// Memory that is lent to peers of this host; made when it is first asked for.
     arena: OnceLock<Option<Arc<Arena>>>,
     commands: Mutex<Vec<Command>>,
-    links: RwLock<BTreeMap<u32, Arc<Link>>>,
-    events: Mutex<Vec<LinkEvent>>,
+    channels: RwLock<BTreeMap<u32, Arc<Channel>>>,
+    events: Mutex<Vec<ChannelEvent>>,
     stopping: AtomicBool,
     /// It was said that memory cannot be shared with a node of this host.
     said_no_memory: AtomicBool,
@@ -73,7 +73,7 @@ impl Shared {
             same_host: SameHost::new(&options),
             arena: OnceLock::new(),
             commands: Mutex::default(),
-            links: RwLock::default(),
+            channels: RwLock::default(),
             events: Mutex::default(),
             stopping: AtomicBool::new(false),
             said_no_memory: AtomicBool::new(false),
@@ -121,7 +121,7 @@ impl Shared {
         self.stopping.store(true, Ordering::SeqCst);
         self.receive_bell.ring();
         self.handoff.call();
-        self.all_links().iter().for_each(|link| link.wake());
+        self.all_channels().iter().for_each(|channel| channel.wake());
     }
 
     pub(super) fn command(&self, command: Command) {
@@ -133,32 +133,35 @@ impl Shared {
         std::mem::take(&mut *lock(&self.commands))
     }
 
-    pub(super) fn event(&self, link: &Link, up: bool) {
+    pub(super) fn event(&self, channel: &Channel, up: bool) {
         let mut events = lock(&self.events);
         if events.len() >= EVENTS_MAX {
             events.remove(0);
         }
-        events.push(LinkEvent { key: link.key.load(Ordering::Relaxed), up });
+        events.push(ChannelEvent { key: channel.key.load(Ordering::Relaxed), up });
     }
 
-    pub(super) fn take_events(&self, out: &mut Vec<LinkEvent>) {
+    pub(super) fn take_events(&self, out: &mut Vec<ChannelEvent>) {
         out.append(&mut lock(&self.events));
     }
 
-    /// One of this node's links, by its number.
-    pub(super) fn link(&self, number: u32) -> Option<Arc<Link>> {
-        self.links.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    /// One of this node's channels, by its number.
+    pub(super) fn channel(&self, number: u32) -> Option<Arc<Channel>> {
+        self.channels.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
     }
 
-    pub(super) fn add_link(&self, link: Arc<Link>) {
-        self.links.write().unwrap_or_else(PoisonError::into_inner).insert(link.number, link);
+    pub(super) fn add_channel(&self, channel: Arc<Channel>) {
+        self.channels
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(channel.number, channel);
     }
 
-    pub(super) fn remove_link(&self, number: u32) {
-        self.links.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    pub(super) fn remove_channel(&self, number: u32) {
+        self.channels.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
 
-    pub(super) fn all_links(&self) -> Vec<Arc<Link>> {
-        self.links.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub(super) fn all_channels(&self) -> Vec<Arc<Channel>> {
+        self.channels.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }

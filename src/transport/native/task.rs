@@ -1,5 +1,5 @@
-//! The I/O thread's work for one link: connect it, by shared memory if that is possible; connect it
-//! again when it breaks; tell the owner when it is down and when it is up again.
+//! The I/O thread's work for one channel: connects it, through shared memory if possible; connects
+//! it again when it breaks; tells the owner when it is down and when it is up again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::attempt::{Attempt, Outcome, asks_first, hello_of};
-use super::link::{Lane, Link, Told};
+use super::channel::{Channel, Lane, Told};
 use super::pipe::OutPipe;
 use super::shared::Shared;
 use super::types::Carriers;
@@ -23,7 +23,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Which link a token belongs to.
+/// Which channel a token belongs to.
 #[derive(Debug)]
 pub(super) struct Registry {
     next: u64,
@@ -45,8 +45,8 @@ impl Registry {
         self.owners.get(&token).copied()
     }
 
-    fn forget(&mut self, link: u32) {
-        self.owners.retain(|_, owner| *owner != link);
+    fn forget(&mut self, channel: u32) {
+        self.owners.retain(|_, owner| *owner != channel);
     }
 }
 
@@ -61,9 +61,9 @@ enum Phase {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Task {
-    link: Arc<Link>,
+    channel: Arc<Channel>,
     phase: Phase,
-    /// Attempts to make further connections of a link that is up.
+    /// Attempts to make further connections of a channel that is up.
     extras: Vec<Attempt>,
     attempt: u32,
     backoff: Duration,
@@ -82,9 +82,9 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub(super) fn new(link: Arc<Link>, now: Instant) -> Self {
+    pub(super) fn new(channel: Arc<Channel>, now: Instant) -> Self {
         Self {
-            link,
+            channel,
             phase: Phase::Waiting(now),
             extras: Vec::new(),
             attempt: 0,
@@ -104,13 +104,13 @@ impl Task {
     /// The owner has no more use for it; what it holds is flushed until then.
     pub(super) fn give_up(&mut self, until: Instant, shared: &Shared) {
         self.given_up = Some(until);
-        self.link.flush(&shared.receipts);
+        self.channel.flush(&shared.receipts);
     }
 
     /// Closes everything.
     pub(super) fn end(&mut self, registry: &mut Registry) {
-        self.link.disconnected();
-        registry.forget(self.link.number);
+        self.channel.disconnected();
+        registry.forget(self.channel.number);
     }
 
     // ---- time ---------------------------------------------------------------------------------
@@ -134,12 +134,12 @@ impl Task {
             Phase::Up => None,
         };
         let extras = self.extras.iter().map(|attempt| attempt.until).min();
-        // A link that was given up is looked at often: nobody tells when it is empty.
+        // A channel that was given up is looked at often: nobody tells when it is empty.
         let gone = self.given_up.map(|until| until.min(Instant::now() + BACKOFF.0));
         [phase, extras, self.tell_at(shared), gone].into_iter().flatten().min()
     }
 
-    /// Does what is due; false if the link has ended.
+    /// Does what is due; false if the channel has ended.
     pub(super) fn tick(
         &mut self,
         registry: &mut Registry,
@@ -147,7 +147,7 @@ impl Task {
         shared: &Shared,
         now: Instant,
     ) -> bool {
-        if self.given_up.is_some_and(|until| now >= until || self.link.is_empty()) {
+        if self.given_up.is_some_and(|until| now >= until || self.channel.is_empty()) {
             return false;
         }
         self.extras.retain(|attempt| attempt.until > now);
@@ -167,14 +167,14 @@ impl Task {
     fn tell(&mut self, up: bool, shared: &Shared) {
         if self.told_up != Some(up) {
             self.told_up = Some(up);
-            self.link.told_up(up);
-            shared.event(&self.link, up);
+            self.channel.told_up(up);
+            shared.event(&self.channel, up);
         }
     }
 
     fn say(&mut self, level: Level, text: &str) {
         if !std::mem::replace(&mut self.said, true) {
-            let to = self.link.addresses.first().map(ToString::to_string).unwrap_or_default();
+            let to = self.channel.addresses.first().map(ToString::to_string).unwrap_or_default();
             log::write(level, &format!("connection to {to}: {text}"));
         }
     }
@@ -182,14 +182,14 @@ impl Task {
     // ---- connecting -----------------------------------------------------------------------------
 
     fn hello(&self, shared: &Shared) -> Hello {
-        hello_of(shared, self.link.number, self.link.identity, self.attempt)
+        hello_of(shared, self.channel.number, self.channel.identity, self.attempt)
     }
 
     fn try_now(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared, now: Instant) {
         self.attempt += 1;
         // Nothing of an earlier attempt is left.
-        registry.forget(self.link.number);
-        let addresses = &self.link.addresses;
+        registry.forget(self.channel.number);
+        let addresses = &self.channel.addresses;
         let Some(address) = addresses.get(self.next_address % addresses.len().max(1)) else {
             return self.failed(&io::ErrorKind::AddrNotAvailable.into(), shared, now);
         };
@@ -212,7 +212,7 @@ impl Task {
         // Edge triggered: so the kernel tells of room after a write that found none, and only then.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
         epoll.add(&attempt.pipe.socket, EpollEvent::new(flags, attempt.token))?;
-        registry.owners.insert(attempt.token, self.link.number);
+        registry.owners.insert(attempt.token, self.channel.number);
         Ok(attempt)
     }
 
@@ -239,13 +239,13 @@ impl Task {
                 Outcome::Pending => {}
                 Outcome::Welcome(_, rest) => {
                     let Attempt { pipe, token, .. } = self.extras.swap_remove(index);
-                    self.link.joined(Lane::new(pipe, token, rest), &shared.receipts);
+                    self.channel.joined(Lane::new(pipe, token, rest), &shared.receipts);
                 }
                 Outcome::Told(_) | Outcome::Failed(_) => drop(self.extras.swap_remove(index)),
             }
             return;
         }
-        match self.link.progress(token, &shared.receipts) {
+        match self.channel.progress(token, &shared.receipts) {
             Told::Fine => {}
             Told::Broken => self.broken(registry, shared, now),
             Told::Bye => {
@@ -318,7 +318,7 @@ impl Task {
 
     fn up(&mut self, pipe: OutPipe, token: u64, rest: Vec<u8>, welcome: &Welcome, shared: &Shared) {
         let lane = Lane::new(pipe, token, rest);
-        let (lost, same) = self.link.connected(lane, welcome, &shared.receipts);
+        let (lost, same) = self.channel.connected(lane, welcome, &shared.receipts);
         if !same {
             // What was true of the former life is over.
             if self.told_up == Some(true) {
@@ -334,17 +334,17 @@ impl Task {
     }
 
     fn add_stripes(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared) {
-        if self.link.carrier() != "tcp" {
+        if self.channel.carrier() != "tcp" {
             return;
         }
-        let addresses = &self.link.addresses;
+        let addresses = &self.channel.addresses;
         let Some(address) = addresses.get((self.next_address - 1) % addresses.len().max(1)) else {
             return;
         };
-        for stripe in 1..self.link.connections {
+        for stripe in 1..self.channel.connections {
             let hello = Hello { stripe, ..self.hello(shared) };
             let attempt = Attempt::tcp(shared, *address, hello, false, registry.token());
-            // Without it the link is slower, no more.
+            // Without it the channel is slower, no more.
             let attempt = attempt.and_then(|attempt| self.watch(attempt, registry, epoll));
             self.extras.extend(attempt.ok());
         }
@@ -356,7 +356,7 @@ impl Task {
             self.tcp_only = true;
             self.say(Level::Warning, &format!("TCP is used: no shared memory: {error}"));
         } else if !self.ever_up {
-            self.link.set_why(error.to_string());
+            self.channel.set_why(error.to_string());
         } else if error.kind() == io::ErrorKind::PermissionDenied {
             self.say(Level::Warning, &format!("refused: {error}"));
         } else if shared.options.carriers == Carriers::Shm
@@ -369,7 +369,7 @@ impl Task {
         // Nobody listens there, or this node may not come: that is no passing trouble of the
         // network.
         let refused = error.kind() == io::ErrorKind::ConnectionRefused
-            && (self.ever_up || self.next_address >= self.link.addresses.len());
+            && (self.ever_up || self.next_address >= self.channel.addresses.len());
         let barred = error.kind() == io::ErrorKind::PermissionDenied
             || self.reached && shared.options.carriers == Carriers::Shm;
         if refused || barred && !self.ever_up {
@@ -382,9 +382,9 @@ impl Task {
         if !matches!(self.phase, Phase::Up) {
             return;
         }
-        self.link.disconnected();
+        self.channel.disconnected();
         self.extras.clear();
-        registry.forget(self.link.number);
+        registry.forget(self.channel.number);
         self.down_since = now;
         self.tcp_only = false;
         self.phase = Phase::Waiting(if self.bye { now + self.backoff } else { now });

@@ -31,7 +31,7 @@ pub(super) fn sender(options: NativeOptions, to: &Endpoint) -> Arc<NativeTranspo
     sender_over(1, options, to)
 }
 
-/// One whose link has so many connections.
+/// One whose channel has so many connections.
 pub(super) fn sender_over(
     connections: u8,
     options: NativeOptions,
@@ -93,12 +93,12 @@ pub(super) fn send(transport: &NativeTransport, number: u32, class: i32) {
     transport.send(8, &number.to_ne_bytes(), &[], class, SendMode::Block).unwrap();
 }
 
-pub(super) fn wait_for_link(transport: &NativeTransport, key: i32, up: bool) {
+pub(super) fn wait_for_channel(transport: &NativeTransport, key: i32, up: bool) {
     let until = Instant::now() + LIMIT;
     let mut events = Vec::new();
-    while !events.contains(&LinkEvent { key, up }) {
+    while !events.contains(&ChannelEvent { key, up }) {
         assert!(Instant::now() < until, "no event: {events:?}");
-        transport.link_events(&mut events);
+        transport.channel_events(&mut events);
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -263,11 +263,11 @@ fn a_large_message_uses_all_connections() {
     let from = sender_over(4, options(Carriers::Tcp), &endpoint);
     send(&from, 0, 0);
     assert_eq!(number_of(&at.recv().unwrap()), 0);
-    let link = from.peer(8).unwrap();
+    let channel = from.peer(8).unwrap();
     thread::scope(|scope| {
         // Connections are taken by whoever receives.
         scope.spawn(|| assert_eq!(number_of(&at.recv().unwrap()), 1));
-        wait_until("four connections", || link.lanes().0 == 4);
+        wait_until("four connections", || channel.lanes().0 == 4);
         send(&from, 1, 0);
     });
     for counters in [at.counters(), from.counters()] {
@@ -277,7 +277,7 @@ fn a_large_message_uses_all_connections() {
     let data = [pattern(3, 20_000_000)];
     from.send(8, &2_u32.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
     from.send(8, &3_u32.to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
-    wait_until("all are full", || link.lanes() == (4, 4));
+    wait_until("all are full", || channel.lanes() == (4, 4));
     let received = Received::by(&at);
     assert_eq!(received.numbers(2), [2, 3]);
     for number in 4..20_u32 {
@@ -300,15 +300,15 @@ fn another_life_of_the_peer_starts_anew() {
     let from = sender(options(Carriers::Tcp), &endpoint);
     send(&from, 1, 0);
     assert_eq!(received.numbers(1), [1]);
-    wait_for_link(&from, 8, true);
+    wait_for_channel(&from, 8, true);
     drop(received);
     at.close(Duration::ZERO);
-    wait_for_link(&from, 8, false);
+    wait_for_channel(&from, 8, false);
     send(&from, 2, 0);
     let again = transport(options(Carriers::Tcp));
     again.bind(&endpoint).unwrap();
     let received = Received::by(&again);
-    wait_for_link(&from, 8, true);
+    wait_for_channel(&from, 8, true);
     send(&from, 3, 0);
     assert_eq!(received.numbers(1), [3]);
 }
@@ -367,7 +367,7 @@ fn waiting_senders_are_freed() {
 }
 
 #[test]
-fn a_link_can_get_another_key_and_be_replaced() {
+fn a_channel_can_get_another_key_and_be_replaced() {
     let (at, endpoint) = listener(options(Carriers::Auto));
     let received = Received::by(&at);
     let from = transport(options(Carriers::Auto));
@@ -375,7 +375,7 @@ fn a_link_can_get_another_key_and_be_replaced() {
     from.send(-1, &0_u32.to_ne_bytes(), &[], 0, SendMode::Block).unwrap();
     from.rename(-1, 8);
     // Its event may name the former key: it may come before the new one.
-    wait_until("the link stands", || from.carrier(8) != "none");
+    wait_until("the channel stands", || from.carrier(8) != "none");
     send(&from, 1, 0);
     let former = from.send(-1, b"x", &[], 0, SendMode::Block);
     assert!(matches!(former, Err(SendError::NoSuchPeer)), "{former:?}");
@@ -388,7 +388,7 @@ fn a_link_can_get_another_key_and_be_replaced() {
     both.sort_unstable();
     assert_eq!(both, [2, 3]);
     from.rename(77, 78);
-    wait_until("one link left", || from.shared.all_links().len() == 1);
+    wait_until("one channel left", || from.shared.all_channels().len() == 1);
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn what_was_sent_before_the_close_arrives() {
     }
 }
 
-/// Both close at the same time, each with a link to the other: neither waits for the other in vain.
+/// Both close at the same time, each with a channel to the other. Neither waits in vain.
 #[test]
 fn two_that_close_at_once_do_not_wait_for_each_other() {
     let (one, to_one) = listener(options(Carriers::Tcp));
@@ -463,11 +463,11 @@ fn a_peer_that_dies_is_noticed_at_once() {
         let (at, endpoint) = listener(options(carriers));
         let received = Received::by(&at);
         let from = sender(options(carriers), &endpoint);
-        wait_for_link(&from, 8, true);
+        wait_for_channel(&from, 8, true);
         let began = Instant::now();
         drop(received);
         drop(at);
-        wait_for_link(&from, 8, false);
+        wait_for_channel(&from, 8, false);
         assert!(began.elapsed() < Duration::from_secs(2));
     }
 }

@@ -49,7 +49,7 @@ pub struct NativeOptions {
     pub ring_bytes: usize,
     /// Received memory that is kept for reuse, in bytes.
     pub pool_bytes: usize,
-    /// For how long a link may be without a connection before it counts as down.
+    /// For how long a channel may be without a connection before it counts as down.
     pub down_after: Duration,
     /// Where the file of the Unix socket is put, for peers in other containers.
     pub socket_directory: PathBuf,
@@ -131,10 +131,10 @@ pub struct Unsent {
     pub priority: i32,
 }
 
-/// What was taken back from a link.
+/// What was taken back from a channel.
 #[derive(Debug)]
 pub struct TakenBack {
-    pub(super) link: u32,
+    pub(super) channel: u32,
     /// The messages, in the order in which they came.
     pub messages: Vec<Unsent>,
     /// Why there never was a connection.

@@ -75,7 +75,7 @@ fn those_who_send_much_share_the_way_and_all_arrives() {
         while found.len() < senders.len() && Instant::now() < until {
             let message = received.next();
             assert!(message.frames[1] == pattern(5, LARGE));
-            // The sender's word of what arrived tells which link is its way back.
+            // The sender's word of what arrived tells which channel is its way back.
             at.send(message.from.unwrap(), b"answer", &[], 0, SendMode::Block).unwrap();
             found = windows(&at);
         }

@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use super::super::sys::fork::Marked;
 use super::super::sys::{Context, Frame, Kind, Outgoing, Socket};
-use super::link::send_frames;
+use super::channel::send_frames;
 use super::{Endpoint, ZmqOptions, keep_alive, lock};
 
 /// How long a replaced or closed connection may take to flush what it holds.
@@ -29,7 +29,7 @@ pub(super) const FLUSH: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(3);
 /// The first and the longest wait before connecting again (stock waits 100 ms at once).
 const RECONNECT_MS: (i32, i32) = (5, 200);
-/// Reports that wait to be read. One more would stop libzmq's I/O thread: a link that comes and
+/// Reports that wait to be read. One more would stop libzmq's I/O thread: a channel that comes and
 /// goes makes three of them, at most every few milliseconds, and they are read every 50 ms.
 const REPORTS_MAX: i32 = 1 << 20;
 /// What a peer says on a connection that only sends is dropped, so much of it at a time.

@@ -78,8 +78,8 @@ fn receive(at: &Arc<ZmqTransport>, count: usize, senders: &[&ZmqTransport]) -> V
     all
 }
 
-/// Waits until the link of that key reports `up`.
-fn wait_for_link(transport: &ZmqTransport, key: i32, up: bool) {
+/// Waits until the channel of that key reports `up`.
+fn wait_for_channel(transport: &ZmqTransport, key: i32, up: bool) {
     let until = Instant::now() + LIMIT;
     let mut events: Vec<NumberedEvent> = Vec::new();
     let is_it =
@@ -87,7 +87,7 @@ fn wait_for_link(transport: &ZmqTransport, key: i32, up: bool) {
     while !events.iter().any(is_it) {
         assert!(Instant::now() < until, "no {up} of {key} in {events:?}");
         thread::sleep(Duration::from_millis(1));
-        transport.link_events(&mut events);
+        transport.channel_events(&mut events);
     }
 }
 
@@ -297,13 +297,13 @@ fn waiting_senders_are_freed() {
 }
 
 #[test]
-fn links_report_that_they_come_and_go() {
+fn channels_report_that_they_come_and_go() {
     let (at, endpoint) = listener(&OPTIONS);
     let sender = sender(&OPTIONS, &endpoint, 9);
-    wait_for_link(&sender, 8, true);
+    wait_for_channel(&sender, 8, true);
     at.close(Duration::ZERO);
     drop(at);
-    wait_for_link(&sender, 8, false);
+    wait_for_channel(&sender, 8, false);
     // libzmq closes the old socket on a thread of its own.
     let again = transport(&OPTIONS);
     let until = Instant::now() + LIMIT;
@@ -311,7 +311,7 @@ fn links_report_that_they_come_and_go() {
         assert!(Instant::now() < until);
         thread::sleep(Duration::from_millis(5));
     }
-    wait_for_link(&sender, 8, true);
+    wait_for_channel(&sender, 8, true);
     send(&sender, 5, 0, SendMode::Block);
     assert_eq!(numbers(&receive(&again, 1, &[])), [5]);
 }
@@ -320,11 +320,11 @@ fn links_report_that_they_come_and_go() {
 fn closing_a_connection_that_breaks_stops_no_other() {
     let (there, lasting) = listener(&OPTIONS);
     let here = sender(&OPTIONS, &lasting, 9);
-    wait_for_link(&here, 8, true);
+    wait_for_channel(&here, 8, true);
     for _ in 0..50 {
         let (brief, endpoint) = listener(&OPTIONS);
         here.connect(10, &endpoint, Some(9)).unwrap();
-        wait_for_link(&here, 10, true);
+        wait_for_channel(&here, 10, true);
         let peer = here.peer(10).unwrap();
         here.disconnect(10, Duration::ZERO);
         // The socket is still there, as it is for a thread that sends just now, and its peer goes.
@@ -344,7 +344,7 @@ fn a_connection_can_get_another_key() {
     sender.connect(-1, &endpoint, Some(1)).unwrap();
     sender.send(-1, &0_u32.to_ne_bytes(), &[], 0, SendMode::Block).unwrap();
     sender.rename(-1, 8);
-    wait_for_link(&sender, 8, true);
+    wait_for_channel(&sender, 8, true);
     send(&sender, 1, 0, SendMode::Block);
     let former = sender.send(-1, b"x", &[], 0, SendMode::Block);
     assert!(matches!(former, Err(SendError::NoSuchPeer)), "{former:?}");
@@ -372,13 +372,13 @@ fn a_closed_connection_is_gone_while_its_socket_is_idle() {
         all.lines().filter(|line| line.contains(&to_port)).count()
     };
     let here = sender(&OPTIONS, &endpoint, 9);
-    wait_for_link(&here, 8, true);
+    wait_for_channel(&here, 8, true);
     assert_eq!(to_it(), 1);
     here.disconnect(8, LIMIT);
     let until = Instant::now() + LIMIT / 4;
     while to_it() > 0 {
         assert!(Instant::now() < until, "it still stands");
-        here.link_events(&mut Vec::new());
+        here.channel_events(&mut Vec::new());
         thread::sleep(Duration::from_millis(5));
     }
     drop(at);
@@ -394,7 +394,7 @@ fn an_event_is_about_the_connection_whatever_its_key_is_by_then() {
     let mut events: Vec<NumberedEvent> = Vec::new();
     while events.len() < 2 {
         assert!(Instant::now() < until, "{events:?}");
-        here.link_events(&mut events);
+        here.channel_events(&mut events);
         thread::sleep(Duration::from_millis(1));
     }
     here.rename(-1, 11);
@@ -414,11 +414,11 @@ fn oversized_messages_do_no_harm() {
     let all = receive(&at, 1, &[]);
     assert!(all[0].oversized && all[0].frames.len() == FRAMES_MAX);
     assert!(all[0].address().contains("127.0.0.1"), "{}", all[0].address());
-    wait_for_link(&sender, 8, true);
+    wait_for_channel(&sender, 8, true);
     let huge = [Bytes::from(vec![0_u8; 10_001])];
     sender.send(8, &2_u32.to_ne_bytes(), &huge, 0, SendMode::Block).unwrap();
-    wait_for_link(&sender, 8, false);
-    wait_for_link(&sender, 8, true);
+    wait_for_channel(&sender, 8, false);
+    wait_for_channel(&sender, 8, true);
     let largest = [Bytes::from(vec![0_u8; 10_000])];
     sender.send(8, &3_u32.to_ne_bytes(), &largest, 0, SendMode::Block).unwrap();
     let all = receive(&at, 1, &[]);

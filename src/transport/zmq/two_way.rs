@@ -20,7 +20,7 @@ use bytes::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::link::{StockLink, send_frames};
+use super::channel::{StockChannel, send_frames};
 use super::names::id_of;
 use super::out::{Out, number_of};
 use super::{Incoming, RecvError, SendError, SendMode, Socket, WAKE, ZmqTransport, lock, rest};
@@ -33,7 +33,7 @@ const BURST: usize = 32;
 /// would cost.
 const SLEEP_MS: u16 = 1000;
 /// How long an answer waits for a peer whose connection broke to come back. Who is gone for good is
-/// noticed meanwhile, and has no link any more.
+/// noticed meanwhile, and has no channel any more.
 const RETURN: Duration = Duration::from_secs(10);
 
 /// What a transport whose answers go back needs besides.
@@ -79,12 +79,12 @@ impl ZmqTransport {
         identity.is_some() && self.two_way.as_ref().is_some_and(|two_way| two_way.asks)
     }
 
-    /// After every use of a link's socket but by the receiver: see the module.
-    pub(super) fn used(&self, link: &StockLink) {
+    /// After every use of a channel's socket but by the receiver: see the module.
+    pub(super) fn used(&self, channel: &StockChannel) {
         if let Some(two_way) = &self.two_way
-            && link.route.out.signal.is_some()
+            && channel.route.out.signal.is_some()
             && two_way.sleeps.load(Ordering::SeqCst)
-            && lock(&link.route.out.socket).has_message().unwrap_or(true)
+            && lock(&channel.route.out.socket).has_message().unwrap_or(true)
         {
             two_way.ring();
         }

@@ -183,7 +183,7 @@ impl Incoming {
 
 /// A connection came up or went down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkEvent {
+pub struct ChannelEvent {
     /// The key of the connection.
     pub key: i32,
     /// It stands.

@@ -381,10 +381,10 @@ fn operators_see_the_job() {
     world.pass(10 * SECOND);
     let status = Status::from_json(&world.ask(SchedulerMessageKind::Status, 0).text).unwrap();
     assert_eq!((status.phase.as_str(), status.epoch), ("running", world.nodes[0].policy().epoch));
-    let links = world.actions[0].iter().filter(|a| matches!(a, Action::ConnectPending { .. }));
+    let channels = world.actions[0].iter().filter(|a| matches!(a, Action::ConnectPending { .. }));
     let closed =
         world.actions[0].iter().filter(|a| matches!(a, Action::Disconnect { id } if *id < 0));
-    assert_eq!(links.count(), closed.count() + 4 + 1, "guests do not stay (4 have ids now)");
+    assert_eq!(channels.count(), closed.count() + 4 + 1, "guests do not stay (4 have ids now)");
 }
 
 /// Whoever asks as a stranger may not say who it is, nor fill the scheduler's memory.
@@ -419,8 +419,8 @@ fn nonsense_of_strangers_changes_nothing() {
     for _ in 0..200 {
         world.ask_and_forget();
     }
-    let links = |action: &&Action| matches!(action, Action::ConnectPending { .. });
-    assert!(world.actions[0][before..].iter().filter(links).count() <= 64);
+    let channels = |action: &&Action| matches!(action, Action::ConnectPending { .. });
+    assert!(world.actions[0][before..].iter().filter(channels).count() <= 64);
 }
 
 impl World {

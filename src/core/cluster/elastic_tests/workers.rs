@@ -296,7 +296,7 @@ fn where_rank_0_is_dead_the_scheduler_stops_the_servers() {
     assert!(world.waits(servers[1], 1, ALL_GROUP, true) && world.waits(b, 1, ALL_GROUP, true));
     assert_eq!(servers.map(|i| stopped(&world, i)), [1, 0, 1], "one is in the barrier already");
     // A word that may be lost with a connection is said again.
-    world.feed(0, Event::LinkUp { id: 8 });
+    world.feed(0, Event::ChannelUp { id: 8 });
     world.settle();
     assert_eq!(stopped(&world, servers[0]), 2);
     assert!(world.waits(servers[0], 1, ALL_GROUP, true));

@@ -1,6 +1,5 @@
 //! An elastic job on virtual time: real membership machines, servers in miniature (`store`), and a
-//! network that delivers in the order of each link, but of the links in whatever order its seed
-//! says.
+//! network that keeps the order of each channel; its seed decides which channel delivers next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -43,7 +42,7 @@ pub(super) struct World {
     pub(super) unable: Option<usize>,
     /// Processes that are about to end.
     ending: Vec<usize>,
-    links: Vec<BTreeMap<NodeId, (String, Option<NodeId>)>>,
+    channels: Vec<BTreeMap<NodeId, (String, Option<NodeId>)>>,
     pub(super) control: BTreeMap<(usize, usize), VecDeque<Posted>>,
     pub(super) data: BTreeMap<(usize, usize), VecDeque<(NodeId, Transfer)>>,
     /// How many pushes of each element were answered, and sent.
@@ -80,7 +79,7 @@ impl World {
             dirty: Vec::new(),
             unable: None,
             ending: Vec::new(),
-            links: Vec::new(),
+            channels: Vec::new(),
             control: BTreeMap::new(),
             data: BTreeMap::new(),
             answered: vec![0; LENGTH as usize],
@@ -119,11 +118,11 @@ impl World {
         self.dead.push(false);
         self.actions.push(Vec::new());
         self.dirty.push(false);
-        self.links.push(BTreeMap::new());
+        self.channels.push(BTreeMap::new());
         let index = self.nodes.len() - 1;
         if !is_scheduler {
-            self.links[index].insert(SCHEDULER, ("h:1".to_owned(), None));
-            self.feed(index, Event::LinkUp { id: SCHEDULER });
+            self.channels[index].insert(SCHEDULER, ("h:1".to_owned(), None));
+            self.feed(index, Event::ChannelUp { id: SCHEDULER });
         }
         index
     }
@@ -169,17 +168,17 @@ impl World {
     fn apply(&mut self, i: usize, action: &Action) {
         match action {
             Action::Connect { node, identity } => {
-                self.links[i].insert(node.id, (node.address(), *identity));
+                self.channels[i].insert(node.id, (node.address(), *identity));
             }
             Action::ConnectPending { key, node } => {
-                self.links[i].insert(*key, (node.address(), Some(SCHEDULER)));
+                self.channels[i].insert(*key, (node.address(), Some(SCHEDULER)));
             }
             Action::Rename { from, to } => {
-                let link = self.links[i].remove(from).unwrap();
-                self.links[i].insert(*to, link);
+                let channel = self.channels[i].remove(from).unwrap();
+                self.channels[i].insert(*to, channel);
             }
             Action::Disconnect { id } | Action::NodeLost { id, .. } => {
-                self.links[i].remove(id);
+                self.channels[i].remove(id);
             }
             Action::Send { to, message } => self.post(i, *to, message.clone()),
             Action::Record(record) => {
@@ -223,7 +222,7 @@ impl World {
         if to == self.nodes[i].me().id {
             return self.control.entry((i, i)).or_default().push_back((Some(to), message));
         }
-        let Some((address, name)) = self.links[i].get(&to).cloned() else { return };
+        let Some((address, name)) = self.channels[i].get(&to).cloned() else { return };
         let Some(target) = self.nodes.iter().rposition(|n| n.me().address() == address) else {
             return;
         };
@@ -282,9 +281,9 @@ impl World {
         self.dead[victim] = true;
         let address = self.nodes[victim].me().address();
         for i in (0..self.nodes.len()).filter(|i| !self.dead[*i]).collect::<Vec<_>>() {
-            let cut = self.links[i].iter().filter(|(_, link)| link.0 == address);
+            let cut = self.channels[i].iter().filter(|(_, channel)| channel.0 == address);
             for id in cut.map(|(id, _)| *id).collect::<Vec<_>>() {
-                self.feed(i, Event::LinkDown { id });
+                self.feed(i, Event::ChannelDown { id });
             }
         }
     }
@@ -299,26 +298,27 @@ impl World {
     pub(super) fn restart_scheduler(&mut self) {
         let config = self.scheduler.clone().unwrap();
         self.nodes[0] = Cluster::resume(config, &self.journal, self.now).unwrap();
-        self.links[0].clear();
+        self.channels[0].clear();
         self.dead[0] = false;
         self.control.retain(|(_, to), _| *to != 0);
         self.feed(0, Event::Start);
-        let ids: Vec<NodeId> = self.links[0].keys().copied().collect();
+        let ids: Vec<NodeId> = self.channels[0].keys().copied().collect();
         for id in ids {
             // One that joined may not have heard its id.
             let has_it = |i: &usize| self.nodes[*i].me().id == id && !self.dead[*i];
             if let Some(i) = (0..self.nodes.len()).find(has_it) {
-                self.feed(0, Event::LinkUp { id });
-                self.feed(i, Event::LinkUp { id: SCHEDULER });
+                self.feed(0, Event::ChannelUp { id });
+                self.feed(i, Event::ChannelUp { id: SCHEDULER });
             }
         }
     }
 
     /// All that is under way to one node arrives.
     pub(super) fn deliver_to(&mut self, target: usize) {
-        let links: Vec<_> = self.control.keys().filter(|(_, to)| *to == target).copied().collect();
-        for link in links {
-            for (from, message) in std::mem::take(self.control.get_mut(&link).unwrap()) {
+        let channels: Vec<_> =
+            self.control.keys().filter(|(_, to)| *to == target).copied().collect();
+        for channel in channels {
+            for (from, message) in std::mem::take(self.control.get_mut(&channel).unwrap()) {
                 self.feed(target, Event::Received { from, message });
             }
         }
@@ -330,10 +330,10 @@ impl World {
         if open.is_empty() {
             return false;
         }
-        let link = open[self.random.below(open.len() as u64) as usize];
-        let (from, message) = self.control.get_mut(&link).unwrap().pop_front().unwrap();
-        if !self.dead[link.1] {
-            self.feed(link.1, Event::Received { from, message });
+        let channel = open[self.random.below(open.len() as u64) as usize];
+        let (from, message) = self.control.get_mut(&channel).unwrap().pop_front().unwrap();
+        if !self.dead[channel.1] {
+            self.feed(channel.1, Event::Received { from, message });
         }
         true
     }
@@ -344,10 +344,10 @@ impl World {
         if open.is_empty() {
             return false;
         }
-        let link = open[self.random.below(open.len() as u64) as usize];
-        let (from, transfer) = self.data.get_mut(&link).unwrap().pop_front().unwrap();
-        if !self.dead[link.1] && !self.nodes[link.1].is_gone(from) {
-            self.with_store(link.1, |store, out| store.transfer(from, transfer, out));
+        let channel = open[self.random.below(open.len() as u64) as usize];
+        let (from, transfer) = self.data.get_mut(&channel).unwrap().pop_front().unwrap();
+        if !self.dead[channel.1] && !self.nodes[channel.1].is_gone(from) {
+            self.with_store(channel.1, |store, out| store.transfer(from, transfer, out));
         }
         true
     }

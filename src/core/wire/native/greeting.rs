@@ -14,7 +14,7 @@ const TEXT_MAX: usize = 256;
 pub struct Hello {
     /// [`VERSION`] of the sender.
     pub version: u16,
-    /// The sender asks only what the receiver can do ([`Info`]); the link does not change.
+    /// The sender asks only what the receiver can do ([`Info`]); the channel does not change.
     pub query: bool,
     /// The connection's data come through shared memory, whose descriptors come with this greeting.
     pub shared_memory: bool,
@@ -24,15 +24,15 @@ pub struct Hello {
     pub incarnation: u64,
     /// Only who knows the token of the job is let in.
     pub token: [u8; TOKEN_BYTES],
-    /// Which of the sender's links it is; from 1.
-    pub link: u32,
-    /// Which attempt to connect that link this is; a higher one takes the place of a lower one.
+    /// Which of the sender's channels it is; from 1.
+    pub channel: u32,
+    /// Which attempt to connect that channel this is; a higher one takes the place of a lower one.
     pub attempt: u32,
-    /// Which of the link's connections.
+    /// Which of the channel's connections.
     pub stripe: u8,
 }
 
-/// The answer: what arrived before on this link.
+/// The answer: what arrived before on this channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The receiver's life.
@@ -119,7 +119,7 @@ impl Hello {
         out.extend_from_slice(&self.node.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.incarnation.to_le_bytes());
         out.extend_from_slice(&self.token);
-        out.extend_from_slice(&self.link.to_le_bytes());
+        out.extend_from_slice(&self.channel.to_le_bytes());
         out.extend_from_slice(&self.attempt.to_le_bytes());
         out.push(self.stripe);
         out
@@ -142,7 +142,7 @@ impl Hello {
             node: has_node.then_some(node),
             incarnation: reader.u64()?,
             token: reader.array()?,
-            link: reader.u32()?,
+            channel: reader.u32()?,
             attempt: reader.u32()?,
             stripe: reader.array::<1>()?[0],
         };

@@ -17,7 +17,7 @@ fn bytes_of(header: &Header, lengths: &[u64], meta: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_bytes_of_a_head_are_these() {
-    let header = Header { after: 6, ack: 300, ack_link: 2, ..message() };
+    let header = Header { after: 6, ack: 300, ack_channel: 2, ..message() };
     let bytes = bytes_of(&header, &[8, 2], b"abc");
     let mut expected = b"PSN1\x05\x02\0\0\x03\0\0\0\x0a\0\0\0".to_vec();
     for number in [7_u64, 6, 0, 300] {
@@ -120,7 +120,7 @@ fn hello() -> Hello {
         node: Some(-9),
         incarnation: u64::MAX - 3,
         token: *b"0123456789abcdef",
-        link: 3,
+        channel: 3,
         attempt: 4,
         stripe: 5,
     }

@@ -1,5 +1,5 @@
 //! Attaches new connections to sessions on the receiving side, and drains closed ones: what is left
-//! in a closed connection is still read, so that a link that keeps breaking makes progress.
+//! in a closed connection is still read, so that a channel that keeps breaking makes progress.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,11 +23,11 @@ use crate::sys::tcp::stays_on_host;
 use pslite_core::wire::native::{Kind, Welcome};
 use pslite_observe::log::{self, Level};
 
-/// Links of peers that are remembered.
+/// Channels of peers that are remembered.
 const SESSIONS_MAX: usize = 4096;
-/// For how long a link without a connection is remembered.
+/// For how long a channel without a connection is remembered.
 const SESSION_KEPT: Duration = Duration::from_secs(300);
-/// Connections of one link.
+/// Connections of one channel.
 const LANES_MAX: usize = 16;
 /// Numbers of messages that a greeting lists; the others come again and are dropped.
 const BEYOND_MAX: usize = 256;
@@ -52,15 +52,15 @@ impl Receiver {
     fn attach(&mut self, arrival: Arrival, shared: &Shared) -> io::Result<()> {
         let Arrival { socket, hello, descriptors, address } = arrival;
         let now = Instant::now();
-        let key = (hello.incarnation, hello.link);
+        let key = (hello.incarnation, hello.channel);
         if !self.sessions.contains_key(&key) {
             self.forget_sessions(now, shared);
             if self.sessions.len() >= SESSIONS_MAX {
-                return Err(io::Error::other("too many links"));
+                return Err(io::Error::other("too many channels"));
             }
         }
         let entry = self.sessions.entry(key).or_insert_with(|| {
-            let receipt = Arc::new(Receipt::new(hello.incarnation, hello.link, hello.node));
+            let receipt = Arc::new(Receipt::new(hello.incarnation, hello.channel, hello.node));
             shared.receipts.insert(Arc::clone(&receipt));
             Entry {
                 session: Session::new(hello.incarnation, hello.node, address),
@@ -80,7 +80,7 @@ impl Receiver {
             entry.attempt = hello.attempt;
             self.end_all(key, shared);
         } else if hello.attempt != entry.attempt || entry.tokens.len() >= LANES_MAX {
-            return Err(io::Error::other("its link has changed"));
+            return Err(io::Error::other("its channel has changed"));
         }
         let Some(entry) = self.sessions.get_mut(&key) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -125,14 +125,14 @@ impl Receiver {
         Ok(())
     }
 
-    /// One connection broke: its link makes all of them anew.
+    /// One connection broke: its channel makes all of them anew.
     pub(super) fn close(&mut self, token: u64, shared: &Shared) {
         let Some(connection) = self.connections.remove(&token) else { return };
         self.rings.retain(|ring| *ring != token);
         self.end_all(connection.session, shared);
     }
 
-    /// Ends all connections of a link, after what they still have.
+    /// Ends all connections of a channel, after what they still have.
     fn end_all(&mut self, key: (u64, u32), shared: &Shared) {
         let Some(entry) = self.sessions.get_mut(&key) else { return };
         let tokens = std::mem::take(&mut entry.tokens);
@@ -147,21 +147,20 @@ impl Receiver {
         entry.receipt.carries("none");
     }
 
-    /// Forgets links that have had no connection for long.
+    /// Forgets channels that have had no connection for long.
     pub(super) fn forget_sessions(&mut self, now: Instant, shared: &Shared) {
-        self.sessions.retain(|(life, link), entry| {
+        self.sessions.retain(|(life, channel), entry| {
             let silent = now.saturating_duration_since(entry.last_connected);
             let keep = !entry.tokens.is_empty() || silent < SESSION_KEPT;
             if !keep {
-                shared.receipts.remove(*life, *link);
+                shared.receipts.remove(*life, *channel);
             }
             keep
         });
     }
 
-    /// Reads what an ended connection still has: a link that breaks again and again comes forward
-    /// nevertheless. For a while only, as whoever writes at the other end may not have noticed the
-    /// end.
+    /// Reads what an ended connection still has, so that a channel that breaks again and again
+    /// still makes progress. Reads a limited amount, since the writer may not have noticed the end.
     pub(super) fn read_last(&mut self, token: u64, shared: &Shared) {
         let bytes = |receiver: &Self| {
             let connection = receiver.connections.get(&token)?;

@@ -1,11 +1,11 @@
-//! The end of a link: it is flushed or given up, or what it held is taken back. Also the other
+//! The end of a channel: it is flushed or given up, or what it held is taken back. Also the other
 //! questions that its owner asks.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{LOOK_AGAIN, Link, LinkState};
+use super::{Channel, ChannelState, LOOK_AGAIN};
 use crate::counters::PeerCounters;
 use crate::native::lock;
 use crate::native::outbox::Fragment;
@@ -14,7 +14,7 @@ use crate::native::types::{SentOverTcp, Unsent};
 use crate::sys::tcp::tcp_info;
 use pslite_core::wire::native::Kind;
 
-impl Link {
+impl Channel {
     /// Nothing more is taken; who waits is freed.
     pub(in crate::native) fn give_up(&self) {
         lock(&self.state).gone = true;
@@ -30,15 +30,15 @@ impl Link {
     }
 
     /// The same, for who holds the state.
-    pub(super) fn ask(&self, state: &mut LinkState, receipts: &Receipts) {
+    pub(super) fn ask(&self, state: &mut ChannelState, receipts: &Receipts) {
         if let Some(lane) = state.lanes.first_mut() {
             lane.writing.push_back(Fragment::bare(Kind::Flush));
             self.pump(state, receipts, super::PATIENCE);
         }
     }
 
-    /// Gives the link up and all that it was to send back, if nothing of it can have arrived: there
-    /// never was a connection.
+    /// If there never was a connection, so that nothing can have arrived: gives the channel up and
+    /// returns all that it was to send.
     pub(in crate::native) fn take_back(&self) -> Option<Vec<Unsent>> {
         let mut state = lock(&self.state);
         // It changes under this lock, before the first message is written.

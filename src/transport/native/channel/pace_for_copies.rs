@@ -1,16 +1,16 @@
-//! How a link leaves room for others (`native/pace_for_copies`).
+//! How a channel leaves room for others (`native/pace_for_copies`).
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::{Link, LinkState};
+use super::{Channel, ChannelState};
 use crate::native::lock;
 use crate::sys::tcp::limit_pace;
 
 /// A pace that would change by less than one part in so many stays.
 const PACE_STAYS_WITHIN: u32 = 8;
 
-impl Link {
+impl Channel {
     /// True if something waits for room on a TCP connection to another host.
     pub(in crate::native) fn is_behind(&self) -> bool {
         let state = lock(&self.state);
@@ -45,14 +45,14 @@ impl Link {
     }
 }
 
-impl LinkState {
+impl ChannelState {
     pub(super) fn note_pace(&mut self, rate: Option<u32>, now: Instant) {
         let (paced, since) = (self.time_paced(now), rate.map(|_| now));
         (self.pace, self.paced) = (rate, (paced, since));
         self.outbox.set_paced(rate.is_some());
     }
 
-    /// For how long the link has been paced.
+    /// For how long the channel has been paced.
     pub(super) fn time_paced(&self, now: Instant) -> Duration {
         let (before, since) = self.paced;
         before + since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))

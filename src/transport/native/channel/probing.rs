@@ -3,14 +3,14 @@
 
 use super::super::counters::{Counters, add};
 use super::super::outbox::Fragment;
-use super::{Link, PATIENCE};
+use super::{Channel, PATIENCE};
 use crate::native::lock;
 use crate::native::shared::Shared;
 use pslite_core::wire::native::{GRANULE, PROBE_BYTES};
 
-impl Link {
-    /// Begins a probe, if the link is idle and over TCP: whether it did, and whether the connection
-    /// broke over it.
+impl Channel {
+    /// Begins a probe if the channel is idle and over TCP. Returns whether it did, and whether the
+    /// connection broke over it.
     pub(in crate::native) fn probe(&self, shared: &Shared) -> (bool, bool) {
         let mut state = lock(&self.state);
         self.trim(&mut state);

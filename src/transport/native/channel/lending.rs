@@ -1,16 +1,16 @@
-//! What a link lends: large frames in memory that the peer reads, and their return.
+//! What a channel lends: large frames in memory that the peer reads, and their return.
 
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Link, LinkState};
+use super::{Channel, ChannelState};
 use crate::native::lend::{LEND_MIN, Leases, adopt};
 use crate::native::shared::Shared;
 use pslite_core::wire::native::LENDABLE;
 
-impl LinkState {
+impl ChannelState {
     /// Takes back what peers gave back.
     pub(super) fn collect(&mut self) {
         for lane in &mut self.lanes {
@@ -32,7 +32,7 @@ impl LinkState {
     }
 }
 
-impl Link {
+impl Channel {
     /// Takes back what the peer gave back and what it confirmed.
     pub(in crate::native) fn reclaim(&self) {
         // Who holds the lock does it himself.

@@ -26,7 +26,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Debug)]
-pub(super) struct StockLink {
+pub(super) struct StockChannel {
     pub(super) route: Route,
     /// Control messages that found no room, in order.
     pub(super) aside: VecDeque<Waiting>,
@@ -40,7 +40,7 @@ pub(super) struct StockLink {
     pub(super) counts: Counts,
 }
 
-/// What was counted about what is sent to one peer; the link's lock guards it.
+/// What was counted about what is sent to one peer; the channel's lock guards it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) messages: u64,
@@ -49,7 +49,7 @@ pub(super) struct Counts {
     pub(super) waiting_max: u64,
 }
 
-impl StockLink {
+impl StockChannel {
     pub(super) fn new(route: Route) -> Self {
         Self {
             route,
@@ -119,9 +119,9 @@ pub(super) fn waiting(meta: &[u8], data: &[Bytes]) -> Waiting {
     Waiting { meta: meta.to_vec(), data: data.iter().cloned().collect() }
 }
 
-pub(super) fn close_link(link: &Mutex<StockLink>, linger: Duration) {
-    let mut link = lock(link);
-    let _ = link.drain();
-    link.gone = true;
-    link.route.close(linger);
+pub(super) fn close_channel(channel: &Mutex<StockChannel>, linger: Duration) {
+    let mut channel = lock(channel);
+    let _ = channel.drain();
+    channel.gone = true;
+    channel.route.close(linger);
 }

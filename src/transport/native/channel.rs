@@ -1,6 +1,6 @@
-//! The link to one peer: its outbox, and the connections that send from it. A sending thread writes
-//! to the connection at once if nothing waits; the I/O thread writes what the connection would not
-//! accept, as soon as it has room. A link outlives its connections.
+//! The channel to one peer: its outbox, and the connections that send from it. A sending thread
+//! writes to the connection at once if nothing waits. The I/O thread writes what the connection
+//! would not accept, as soon as it has room. A channel outlives its connections.
 
 mod ending;
 mod lending;
@@ -44,7 +44,7 @@ const LOOKS_BEFORE_ASKING: u32 = 20;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Channel {
     /// Its number in this process.
     pub(super) number: u32,
     /// Its key, for events.
@@ -62,14 +62,14 @@ pub(super) struct Link {
     /// Confirmed by the peer's own messages. Not in `state`, whose lock is held while a sender
     /// writes.
     acked: Mutex<Acked>,
-    state: Mutex<LinkState>,
+    state: Mutex<ChannelState>,
     room: Condvar,
     /// Why there is no connection yet.
     why: Mutex<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct LinkState {
+pub(super) struct ChannelState {
     outbox: Outbox,
     lanes: SmallVec<[Lane; 1]>,
     /// What carried the messages last, for the counters.
@@ -127,7 +127,7 @@ pub(super) enum Told {
     Broken,
 }
 
-impl LinkState {
+impl ChannelState {
     fn carrier(&self) -> &'static str {
         self.lanes.first().map_or("none", |lane| lane.pipe.carrier())
     }
@@ -140,7 +140,7 @@ impl Lane {
     }
 }
 
-impl Link {
+impl Channel {
     pub(super) fn new(
         number: u32,
         key: i32,
@@ -159,7 +159,7 @@ impl Link {
             counters: Counters::default(),
             lends: AtomicBool::new(false),
             acked: Mutex::default(),
-            state: Mutex::new(LinkState {
+            state: Mutex::new(ChannelState {
                 outbox: Outbox::new(limits),
                 lanes: SmallVec::new(),
                 last_carrier: "none",
@@ -244,9 +244,9 @@ impl Link {
 
     fn wait<'a>(
         &self,
-        mut state: MutexGuard<'a, LinkState>,
+        mut state: MutexGuard<'a, ChannelState>,
         time: Duration,
-    ) -> MutexGuard<'a, LinkState> {
+    ) -> MutexGuard<'a, ChannelState> {
         state.waiters += 1;
         let waited = self.room.wait_timeout(state, time);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -256,7 +256,7 @@ impl Link {
 
     /// Wakes those who wait. With nobody there that would still be a system call, for every
     /// message.
-    fn notify(&self, state: &LinkState) {
+    fn notify(&self, state: &ChannelState) {
         if state.waiters > 0 {
             self.room.notify_all();
         }
@@ -282,7 +282,7 @@ impl Link {
         news
     }
 
-    fn trim(&self, state: &mut LinkState) {
+    fn trim(&self, state: &mut ChannelState) {
         let acked = *lock(&self.acked);
         let current = acked.life == self.peer_life.load(Ordering::Relaxed);
         if current && acked.upto > state.confirmed {
@@ -294,7 +294,7 @@ impl Link {
     }
 
     /// Writes what waits, as far as there is room.
-    fn pump(&self, state: &mut LinkState, receipts: &Receipts, patience: Duration) {
+    fn pump(&self, state: &mut ChannelState, receipts: &Receipts, patience: Duration) {
         for number in 0..state.lanes.len() {
             if state.broken || state.lanes[number].blocked {
                 continue;
@@ -311,14 +311,14 @@ impl Link {
 
     fn pump_lane(
         &self,
-        state: &mut LinkState,
+        state: &mut ChannelState,
         number: usize,
         receipts: &Receipts,
         patience: Duration,
     ) -> io::Result<()> {
         loop {
             let ack = if state.outbox.is_idle() { None } else { self.ack(state, receipts) };
-            let LinkState { outbox, lanes, probe, .. } = state;
+            let ChannelState { outbox, lanes, probe, .. } = state;
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|next| outbox.len_of(next)).sum();
             while lane.writing.len() < BATCH_FRAGMENTS && bytes < BATCH_BYTES {
@@ -344,7 +344,7 @@ impl Link {
     }
 
     /// What arrived from the peer, to be said with the next fragment.
-    fn ack(&self, state: &mut LinkState, receipts: &Receipts) -> Option<(u32, u64)> {
+    fn ack(&self, state: &mut ChannelState, receipts: &Receipts) -> Option<(u32, u64)> {
         let version = receipts.version();
         if version != state.receipts_version {
             state.receipts_version = version;
@@ -471,7 +471,7 @@ impl Link {
                     // Nothing that comes here has metadata.
                     Ok(Parsed::Need(bytes)) if bytes <= pslite_core::wire::native::HEADER => break,
                     Ok(Parsed::Head(head)) => {
-                        if head.header.ack_link == self.number {
+                        if head.header.ack_channel == self.number {
                             self.note_ack(self.peer_life.load(Ordering::Relaxed), head.header.ack);
                         }
                         if head.header.kind == Kind::Bye {
