@@ -1,5 +1,6 @@
-//! Where this node listens and under which name others find it: van.cc:262-310, with the choices
-//! that stock leaves to luck made on purpose (docs/divergences.md).
+//! Chooses where this node listens and under which name others find it (van.cc:262-310). Where
+//! stock's choice depends on luck, ours is deliberate (docs/divergences.md). May ask for interfaces
+//! and bind ports.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,5 @@
-//! The items that a customer handles, and their place in its queue. Names messages and words only.
+//! The items that a customer handles, and their place in its queue. May name messages; must not
+//! name a customer or the van.
 
 use std::sync::Arc;
 

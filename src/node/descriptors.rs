@@ -1,10 +1,11 @@
-//! How many file descriptors a node needs, by its role and the counts of the job; makes room for
-//! them at the start.
+//! Computes how many file descriptors a node needs, from its role and the size of the job, and
+//! makes room for them at the start.
 //!
-//! Counted on running jobs (`compat-tests/test_descriptors.py` counts again): a peer costs two on
-//! the stock wire, a connection in each direction; on the native data plane besides two for each
-//! connection over TCP (one in each direction), or four over shared memory: the sockets, and the
-//! bells that wake this node and the peer. So six at most, with one connection.
+//! The numbers were counted in running jobs (`compat-tests/test_descriptors.py` counts again). On
+//! the stock wire a peer costs two descriptors: a connection in each direction. On the native data
+//! plane it costs two more for each TCP connection (one in each direction), or four over shared
+//! memory: the sockets, and the bells that wake this node and the peer. So a peer with one
+//! connection costs six at most.
 
 use crate::error::{NodeError, Result};
 use crate::settings::Settings;
@@ -12,7 +13,7 @@ use pslite_core::wire::Role;
 use pslite_transport::descriptors::{TooFew, make_room};
 
 /// libzmq's threads and sockets, listeners, and some for what the application opens meanwhile.
-const OWN: u64 = 48;
+const OWN_DESCRIPTORS: u64 = 48;
 /// A peer on the stock wire.
 const STOCK: u64 = 2;
 /// A peer on the native data plane besides, whichever way it takes.
@@ -33,16 +34,17 @@ fn needed(settings: &Settings) -> u64 {
         if settings.native.is_some() { NATIVE.max(2 * connections) + MAKING } else { 0 }
     };
     let connections = u64::from(settings.connections);
-    OWN + match settings.role {
-        Role::Scheduler => (workers + servers) * (STOCK + ANEW),
-        Role::Worker => STOCK + servers * (STOCK + native(connections)),
-        Role::Server => {
-            let others = if settings.follows_pieces() { servers.saturating_sub(1) } else { 0 };
-            STOCK
-                + workers * (STOCK + native(connections))
-                + others * (STOCK + native(connections.max(BETWEEN_SERVERS)))
+    OWN_DESCRIPTORS
+        + match settings.role {
+            Role::Scheduler => (workers + servers) * (STOCK + ANEW),
+            Role::Worker => STOCK + servers * (STOCK + native(connections)),
+            Role::Server => {
+                let others = if settings.follows_pieces() { servers.saturating_sub(1) } else { 0 };
+                STOCK
+                    + workers * (STOCK + native(connections))
+                    + others * (STOCK + native(connections.max(BETWEEN_SERVERS)))
+            }
         }
-    }
 }
 
 /// Makes room for the descriptors of this node, and as far as possible for those of as many nodes

@@ -40,7 +40,7 @@ pub enum NodeError {
 /// The result of every fallible call of this room.
 pub type Result<T> = std::result::Result<T, NodeError>;
 
-/// In a process that was forked from a node nothing can be done with it: its threads are not here.
+/// Fails in a process that was forked from a node: the node's threads are not here.
 ///
 /// # Errors
 /// This is such a process; the text says which node's.

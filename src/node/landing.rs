@@ -31,20 +31,20 @@ pub(super) const VALS: usize = 1;
 pub trait PullSink: Send {
     /// True if lens are wanted too.
     fn wants_lens(&self) -> bool;
-    /// Where the values will be wanted, if that is known before they come and they are not few
-    /// ([`LANDS_MIN`]): they may be received there then. Asked once, before the request is sent.
+    /// Where the values are to go, if that is known before they come and they have [`LANDS_MIN`]
+    /// bytes or more. Then they may be received there. Called once, before the request is sent.
     fn destination(&self) -> Option<Destination> {
         None
     }
-    /// Copies the parts to where the caller wants them, but for those that were received there. How
-    /// many bytes of values were copied.
+    /// Copies the values to where the caller wants them, except those that were received there.
+    /// Returns how many bytes were copied.
     ///
     /// # Errors
     /// The destination does not fit; the text becomes the request's error.
     fn take(&mut self, assembled: &Assembled) -> Result<usize, String>;
 }
 
-/// Where the values of a pull will be wanted.
+/// Where the values of a pull are to go.
 #[derive(Debug)]
 pub struct Destination {
     /// All of it, to be filled exactly.
@@ -119,7 +119,7 @@ impl Landings {
         fits.then(|| destination.memory.claim(at..at.checked_add(expected)?)).flatten()
     }
 
-    /// True if that answer's values are where a pull that is open wants them.
+    /// True if that answer's values are where an open pull wants them.
     pub(super) fn has(&self, timestamp: i32, vals: Option<&Bytes>) -> bool {
         let open = lock(&self.0);
         let target = open.get(&timestamp);

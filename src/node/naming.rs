@@ -1,6 +1,6 @@
-//! The host names that a node needs before it is made: the scheduler's, and its own. Where a name
-//! may get an address later, this waits for it; otherwise an unknown name is an error at once, as
-//! on stock. May ask the resolver, log and sleep.
+//! Resolves the host names that a node needs before it is made: the scheduler's, and its own. Where
+//! a name may get an address later, this waits for it. Otherwise an unknown name is an error at
+//! once, as on stock. May ask the resolver, log and sleep.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};

@@ -18,22 +18,22 @@ const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Messages that wait in a socket.
 const QUEUE: i32 = 100;
 
-/// Who asks, and whom.
+/// How an operator reaches the scheduler.
 #[derive(Clone, Debug)]
 pub struct Operator {
     /// The scheduler's host.
     pub host: String,
     /// The scheduler's port.
     pub port: u16,
-    /// The address to listen on, as the scheduler knows it; none: the one from which packets to it
-    /// leave.
+    /// The address to listen on, as the scheduler reaches it. None: the one from which packets to
+    /// the scheduler leave.
     pub own_host: Option<String>,
     /// How long to wait for the answer.
     pub timeout: Duration,
 }
 
 impl Operator {
-    /// How the job is.
+    /// Asks for the state of the job.
     ///
     /// # Errors
     /// There is no scheduler of pslite there, or the answer is of another version.
@@ -43,8 +43,8 @@ impl Operator {
             .ok_or_else(|| NodeError::Protocol("the scheduler is of another version".to_owned()))
     }
 
-    /// Empty that server and release it. What the scheduler says to it; the emptying takes its
-    /// time.
+    /// Asks to empty that server and release it. Returns the scheduler's answer; emptying goes on
+    /// afterwards.
     ///
     /// # Errors
     /// As [`Self::status`], or the scheduler refuses, and says why.
@@ -108,7 +108,7 @@ impl Operator {
         )
     }
 
-    /// Waits for the answer, with a thread that ends the waiting.
+    /// Waits for the answer; a thread of its own ends the wait at the limit.
     fn answer(&self, transport: &ZmqTransport) -> Option<SchedulerMessage> {
         let (done, over) = mpsc::channel::<()>();
         thread::scope(|scope| {

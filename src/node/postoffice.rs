@@ -33,7 +33,7 @@ const NOW: Duration = Duration::from_millis(1);
 /// A node of a job, before, while and after it runs.
 pub struct Postoffice {
     lookup: Lookup,
-    /// What the program says of the node.
+    /// The program's own settings for the node.
     asked: Mutex<Asked>,
     customers: Arc<Customers>,
     van: RwLock<Option<Arc<Van>>>,
@@ -42,7 +42,7 @@ pub struct Postoffice {
     /// Held while the van is made or ended, so that customers that start at once share one van.
     lifecycle: Mutex<Option<Settings>>,
     on_failure: Arc<Mutex<Option<OnFailure>>>,
-    /// Where the scheduler of the job was that this node left together with all others.
+    /// The scheduler's address in the job that this node has left together with all others.
     left: Mutex<Option<(String, u16)>>,
 }
 
@@ -95,7 +95,7 @@ impl Postoffice {
         Self::new(Arc::new(|name| std::env::var(name).ok()))
     }
 
-    /// Changes what the program says of the node, for its next start.
+    /// Changes the program's settings for the node, for its next start.
     pub fn ask(&self, change: impl FnOnce(&mut Asked)) {
         change(&mut lock(&self.asked));
     }
@@ -104,7 +104,7 @@ impl Postoffice {
         Settings::read(&self.lookup, &lock(&self.asked))
     }
 
-    /// Says whom to tell when the job cannot go on.
+    /// Sets what is called when the job cannot go on.
     pub fn set_on_failure(&self, on_failure: OnFailure) {
         *lock(&self.on_failure) = Some(on_failure);
     }
@@ -124,12 +124,13 @@ impl Postoffice {
         )
     }
 
-    /// Sends a message that the application made: `recver` names the node, application and customer
-    /// of the metadata who gets it there. If it answers a request that this node got, that counts
-    /// as answered.
+    /// Sends a message that the application made. The metadata name the node (`recver`), and the
+    /// application and customer there. If it answers a request that this node got, the request
+    /// counts as answered.
     ///
     /// # Errors
-    /// There is no such node, or it is lost; it has too many frames; the node is not started.
+    /// There is no such node, or it is lost; the message has too many frames; this node is not
+    /// started.
     pub fn send(&self, message: Message) -> Result<()> {
         let meta = &message.meta;
         if meta.app_id == EMPTY || meta.control.is_some() {
@@ -147,8 +148,8 @@ impl Postoffice {
         van.send_made(message)
     }
 
-    /// Registers a customer; returns when the job is complete and, with `do_barrier`, all are in
-    /// (postoffice.cc:32).
+    /// Registers a customer. Returns when the job is complete and, with `do_barrier`, all nodes are
+    /// here (postoffice.cc:32).
     ///
     /// # Errors
     /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed.
@@ -212,7 +213,7 @@ impl Postoffice {
     /// Leaves the job (postoffice.cc:84). Customer 0 stops the node, others only leave the barrier.
     ///
     /// # Errors
-    /// A node was lost before all were here; this node is stopped all the same.
+    /// A node was lost before all were here. This node is stopped nevertheless.
     pub fn finalize(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
         let van = match self.running() {
             Ok(van) => van,
@@ -267,7 +268,7 @@ impl Postoffice {
         van.barrier(customer_id, group, Meeting::Between)
     }
 
-    /// Runs a scheduler without an application until every node has come and gone.
+    /// Runs a scheduler without an application until every node has come and left.
     ///
     /// # Errors
     /// As [`Self::start`], and what ended the job early.
@@ -303,8 +304,8 @@ impl Postoffice {
         served
     }
 
-    /// Tells the others why this server ends: else all that they would see is a connection that is
-    /// gone.
+    /// Tells the other nodes why this server ends. Otherwise they would only see that the
+    /// connection is gone.
     fn give_up(&self, error: &NodeError) {
         if let Ok(van) = self.running() {
             let rank = van.with_cluster(|cluster, _| id_to_rank(cluster.me().id));
@@ -402,8 +403,7 @@ impl Postoffice {
         })
     }
 
-    /// The nodes of which nothing was heard for that long (postoffice.cc:196), and those that are
-    /// known to be lost.
+    /// The nodes that were silent for that long (postoffice.cc:196), and those known to be lost.
     ///
     /// # Errors
     /// The node is not started.

@@ -1,6 +1,6 @@
-//! The side of a customer that serves: requests of others go to the application's handler, whose
-//! keys may move or not, or to the library's own store. Every customer has one; one that never said
-//! that it serves gives all to its handler. Knows nothing of the side that asks.
+//! The side of a customer that serves. Requests of others go to the application's handler (whose
+//! keys may move) or to the library's own store. Every customer has this side; if it was not told
+//! to serve, all requests go to its handler. Must not name the side that asks.
 
 mod answers;
 mod gating;
@@ -36,17 +36,16 @@ pub(crate) struct ServerCustomer {
     left: AtomicBool,
     /// Serves requests in place of the handler, if this is a server with a store.
     store_server: OnceLock<StoreServer>,
-    /// Stands between keys that move and the handler, if this is a server without a store. See
-    /// [`ServerCustomer::movable`].
+    /// If this is a server without a store: lets its keys move. See [`ServerCustomer::movable`].
     movable: OnceLock<Movable>,
-    /// Keeps the rounds of such a server apart.
+    /// Keeps the rounds of such a server separate.
     gating: Gating,
-    /// This, for what outlives a call.
+    /// This customer, for what outlives a call.
     me: Weak<Self>,
 }
 
 impl ServerCustomer {
-    /// One that serves nothing yet.
+    /// A side that serves nothing yet.
     pub(crate) fn new(base: Arc<Base>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             base,
@@ -65,7 +64,7 @@ impl ServerCustomer {
 
     // ---- what it is -----------------------------------------------------------------------------
 
-    /// From now on requests are watched until they are answered.
+    /// From now on this side serves requests; each is watched until it is answered.
     pub(crate) fn attach(&self) {
         *lock(&self.ledger) = Some(Unanswered::new());
         self.decide_movable();
@@ -76,11 +75,11 @@ impl ServerCustomer {
         lock(&self.ledger).is_some()
     }
 
-    /// As [`Self::attach`]; in a job whose keys move those of this server move too, with the help
-    /// of the application.
+    /// As [`Self::attach`]. In a job whose keys move, this server's keys move too, with the help of
+    /// the application.
     ///
     /// # Errors
-    /// This customer has said so before.
+    /// This was called before.
     pub(crate) fn attach_movable(&self, state: Box<dyn KeyState>) -> Result<()> {
         let set = self.movable.set(Movable::new(state));
         set.map_err(|_| NodeError::Invalid("this customer's keys move already".to_owned()))?;
@@ -93,7 +92,7 @@ impl ServerCustomer {
         let _ = self.store_server.set(store);
     }
 
-    /// What stands between keys that move and the application's handler, if something does.
+    /// What lets the keys of the application's handler move, if they may.
     fn movable(&self) -> Option<&Movable> {
         self.movable.get().filter(|_| self.store_server.get().is_none())
     }
@@ -103,8 +102,8 @@ impl ServerCustomer {
         self.store_server.get().is_some() || self.movable.get().is_some()
     }
 
-    /// A server whose application was made without knowing of keys that move may let them move all
-    /// the same (`PSLITE_SERVER_STATELESS`): that is known when the node has started.
+    /// Lets keys move at a server whose application does not know of it, if
+    /// `PSLITE_SERVER_STATELESS` says so. Called when the node has started.
     pub(crate) fn decide_movable(&self) {
         if self.movable.get().is_none()
             && self.node().is_ok_and(|node| node.settings().stateless)
@@ -119,12 +118,12 @@ impl ServerCustomer {
         self.gating.is_due()
     }
 
-    /// How long requests have taken at the store; `None`: there is none.
+    /// How long requests have taken at the store. `None`: there is no store.
     pub(crate) fn busy(&self) -> Option<Duration> {
         self.store_server.get().map(StoreServer::busy)
     }
 
-    /// Says which round of the store has waited for long; false if there is no store.
+    /// Logs which round of the store has waited for long. False if there is no store.
     pub(crate) fn report_stalls(&self) -> bool {
         let store = self.store_server.get();
         if let Some(store) = store {
@@ -135,7 +134,7 @@ impl ServerCustomer {
 
     // ---- what comes: the caller has the turn ----------------------------------------------------
 
-    /// A request of another node.
+    /// Handles a request of another node.
     pub(crate) fn request(&self, message: Message) {
         if let Some(movable) = self.movable()
             && movable.take(self, &message) == Owner::Store
@@ -154,7 +153,7 @@ impl ServerCustomer {
         self.give(&node, message);
     }
 
-    /// A request goes to the application, or to the store in its place.
+    /// Gives a request to the application, or to the store in its place.
     fn note_request(&self, node: &Result<NodeRef>, message: &Message) {
         let Ok(node) = node else { return };
         if let Some(ledger) = &mut *lock(&self.ledger) {
@@ -165,7 +164,7 @@ impl ServerCustomer {
         }
     }
 
-    /// A request that was held back.
+    /// Handles a request that was held back.
     pub(crate) fn released(&self, message: Message) {
         (self.base.handler)(message);
     }
@@ -228,7 +227,7 @@ impl ServerCustomer {
         self.with_movable(|movable| movable.advance(self));
     }
 
-    /// The job is over: what was held back goes nowhere.
+    /// The job is over: drops what was held back.
     pub(crate) fn all_lost(&self) {
         self.gating.clear();
     }

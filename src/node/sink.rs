@@ -1,5 +1,6 @@
-//! Where an answer's values belong is asked by the transport when the head is there, and known to
-//! the customer whose pull it answers: finds that customer. Names the customers as recipients.
+//! Tells the transport where an answer's values belong. The transport asks once the head of the
+//! answer is there; this finds the customer whose pull it answers and asks it. May name customers
+//! as recipients only.
 
 use std::sync::Arc;
 

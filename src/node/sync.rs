@@ -1,4 +1,4 @@
-//! The one way in which this crate locks. Names nothing else.
+//! The one way in which this crate locks. Names nothing of the crate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
-//! The kernel's numbers of this process's threads: how long each ran, and how long it waited for a
-//! processor. Reads `/proc`; there are none where the kernel does not count that, or is another
-//! one.
+//! Reads the kernel's counts for the threads of this process: how long each ran, and how long it
+//! waited for a processor. Reads `/proc` and nothing else. There are no counts where the kernel
+//! does not keep them.
 
 use std::collections::BTreeMap;
 use std::fs;

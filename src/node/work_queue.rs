@@ -30,15 +30,15 @@ pub(crate) struct WorkQueue<T> {
 struct State<T> {
     items: PriorityFifo<T>,
     closed: bool,
-    /// Who handles an item now.
+    /// The thread that handles an item now.
     handling: Option<ThreadId>,
-    /// So many more items are not handled at once.
+    /// How many more items are not handled at once.
     queue_next: u32,
-    /// Who brings an item waits for room.
+    /// A thread that brings an item waits for room.
     bounded: bool,
 }
 
-/// The right to handle one item. Dropped when that is done.
+/// The right to handle one item. It is dropped when the item is done.
 pub(crate) struct Turn<'a, T> {
     queue: &'a WorkQueue<T>,
     began: Instant,
@@ -58,7 +58,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Puts an item into the queue, however full it is; dropped if the queue is closed.
+    /// Puts an item into the queue, however full it is. Drops the item if the queue is closed.
     pub(crate) fn push(&self, priority: i32, item: T) {
         let mut state = lock(&self.state);
         if !state.closed {
@@ -68,7 +68,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Waits until there is room for one more item; nobody else may bring one meanwhile but by
+    /// Waits until there is room for one more item. Meanwhile others may bring items only by
     /// `push`.
     fn room(&self) -> MutexGuard<'_, State<T>> {
         let mut state = lock(&self.state);
@@ -84,8 +84,7 @@ impl<T> WorkQueue<T> {
         self.push(priority, item);
     }
 
-    /// The right to handle the item at once, together with the item; or it is queued once there is
-    /// room.
+    /// Returns the item with the right to handle it at once; or queues it, once there is room.
     pub(crate) fn offer(&self, priority: i32, item: T) -> Option<(Turn<'_, T>, T)> {
         let mut state = self.room();
         if state.closed {
@@ -137,7 +136,7 @@ impl<T> WorkQueue<T> {
         lock(&self.state).items.is_empty()
     }
 
-    /// Whether those who bring items wait for room. When the node stops they must not.
+    /// Sets whether threads that bring items wait for room. When the node stops they must not.
     pub(crate) fn set_bounded(&self, bounded: bool) {
         lock(&self.state).bounded = bounded;
         self.changed.notify_all();

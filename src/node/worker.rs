@@ -1,6 +1,6 @@
-//! The side of a customer that asks: its requests, where their answers go, and who waits for their
-//! end. Every customer has one; only a KVWorker's puts values together. What is counted and put
-//! together is decided in `kv`; here are the locks. Knows nothing of the side that serves.
+//! The side of a customer that asks: its requests, where their answers go, and the threads that
+//! wait for their ends. Every customer has this side; only a KVWorker's assembles values. `kv`
+//! decides what is counted and assembled; here are the locks. Must not name the side that serves.
 
 mod asking;
 mod commands;
@@ -70,11 +70,11 @@ pub(crate) struct WorkerCustomer {
     requests: Mutex<Requests>,
     /// Where the answers of pulls are received. Locked after `requests`, if both are.
     landings: Arc<Landings>,
-    /// For those who wait for the end of a request.
+    /// For the threads that wait for the end of a request.
     answered: Condvar,
     /// Parts of requests wait to be sent.
     waits: AtomicBool,
-    /// When to say for whom the oldest request waits.
+    /// When to log for which servers the oldest request waits.
     oldest: Mutex<OldestWatch>,
 }
 
@@ -104,7 +104,7 @@ impl Requests {
         self.requests.note_asked(timestamp, traffic.now());
     }
 
-    /// Takes an answer to a request; the end of the request, if it was the last one.
+    /// Takes an answer to a request. Returns the end of the request, if it was the last answer.
     fn answered(
         &mut self,
         (timestamp, sender, kind): (i32, NodeId, MessageKind),
@@ -126,7 +126,7 @@ struct Payload {
 }
 
 impl WorkerCustomer {
-    /// One that has asked nothing.
+    /// A side that has asked nothing yet.
     pub(crate) fn new(base: Arc<Base>) -> Self {
         Self {
             base,
@@ -148,7 +148,7 @@ impl WorkerCustomer {
         }
     }
 
-    /// From now on responses are put together here and do not reach the handler.
+    /// From now on responses are assembled here and do not reach the handler.
     pub(crate) fn attach(&self, value_size: usize) {
         lock(&self.requests).value_size = Some(value_size.max(1));
     }
@@ -163,17 +163,17 @@ impl WorkerCustomer {
         &self.landings
     }
 
-    /// The rounds that are over since the last call.
+    /// The rounds finished since the last call.
     pub(crate) fn take_rounds(&self) -> Vec<Round> {
         std::mem::take(&mut lock(&self.requests).measured)
     }
 
-    /// True if parts of requests wait to be sent; once for each time that they began to.
+    /// True if parts of requests wait to be sent. True once for each time that they began to wait.
     pub(crate) fn take_waits(&self) -> bool {
         self.waits.swap(false, Ordering::Relaxed)
     }
 
-    /// Of requests that never end, the memory goes with the customer.
+    /// The customer ends: withdraws the memory of requests that have not ended.
     pub(crate) fn close(&self) {
         self.landings.close_all();
     }
@@ -182,14 +182,14 @@ impl WorkerCustomer {
         self.base.node()
     }
 
-    /// So many bytes of pulled values did not land where they were wanted.
+    /// Counts bytes of pulled values that did not land where they were wanted.
     fn note_copied(&self, bytes: usize) {
         if let Ok(node) = self.node() {
             node.traffic().copied(bytes);
         }
     }
 
-    /// Runs the end of a request, then lets those go on who wait for it (kv_app.h:616).
+    /// Runs the end of a request, then wakes the threads that wait for it (kv_app.h:616).
     fn finish(&self, finished: Finished<Payload>) {
         let Finished { ts, payload, outcome } = finished;
         // From here on the memory is the caller's again.

@@ -1,7 +1,7 @@
-//! libzmq behind safe types: a context, sockets and frames; in `memory` and `arena`, what processes
-//! of one host share; in `callers`, memory that the application lends; in `fork`, what a child
-//! closes; in `tcp`, options of sockets; in `heap`, the process's own. The only unsafe code of the
-//! core.
+//! The only unsafe code besides `ffi`, behind safe types. Here is libzmq: a context, sockets and
+//! frames. `memory` and `arena` have what processes of one host share; `callers` has memory that
+//! the application lends; `fork` closes descriptors in a child; `tcp` has options of sockets;
+//! `heap` is about the process's heap.
 //!
 //! A [`Socket`] may move between threads but not be used by two at once; its methods take `&mut
 //! self` where they touch it, so the borrow checker keeps that rule of libzmq.

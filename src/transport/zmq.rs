@@ -1,10 +1,10 @@
-//! The stock wire on libzmq: one ROUTER that receives, and one or few that send (`out`), where
-//! stock has a DEALER for each peer (zmq_van.h; docs/wire.md has the frames).
+//! The stock wire on libzmq: one ROUTER receives, and one or few send (`out`), where stock has a
+//! DEALER for each peer (zmq_van.h; docs/wire.md has the frames).
 //!
 //! Unlike in stock, sending to one peer never waits until another peer has room, and a control
 //! message never waits at all: if its peer has no room, it is set aside. `priority` mode (p3) keeps
-//! the messages to each peer in order of priority until libzmq has room. With BytePS's ps-lite
-//! answers take another way: `two_way`.
+//! the messages to each peer in order of priority until libzmq has room. With BytePS's ps-lite,
+//! answers go back over the connection of the request: `two_way`.
 
 mod channel;
 mod names;

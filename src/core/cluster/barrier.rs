@@ -50,7 +50,7 @@ impl Entered {
 
 /// The domain of the customers that the job was formed with. A customer that came later has a
 /// domain of its own, named by its id.
-pub(super) const FIRST: i32 = -1;
+pub(super) const FIRST_DOMAIN: i32 = -1;
 /// The domain of barriers between start and end where those two have a command of their own: some
 /// nodes may be in the exit barrier while others, of which it is not awaited, are in such a one.
 const BETWEEN: i32 = -2;

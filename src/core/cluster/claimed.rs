@@ -11,12 +11,12 @@ use crate::wire::elastic::{Claim, Holding};
 use crate::wire::{Key, NodeId};
 
 /// Claims of one key, in order. Nearly all keys are one piece.
-type OfKey = SmallVec<[Claim; 1]>;
+type ClaimsOfKey = SmallVec<[Claim; 1]>;
 
 /// All that one server claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
-    keys: BTreeMap<Key, OfKey>,
+    keys: BTreeMap<Key, ClaimsOfKey>,
     /// Claims of pieces that are on their way, by where these go.
     leaving: BTreeMap<NodeId, usize>,
 }
@@ -60,7 +60,7 @@ impl Claimed {
     pub fn take_news(&mut self, news: &[Claim], gone: &[Key]) -> BTreeSet<Key> {
         let mut keys: BTreeSet<Key> = gone.iter().copied().collect();
         for key in gone {
-            self.set(*key, OfKey::new());
+            self.set(*key, ClaimsOfKey::new());
         }
         for (key, claims) in by_key(news) {
             self.set(key, claims);
@@ -74,7 +74,7 @@ impl Claimed {
     pub fn take_all(&mut self, now: Self) -> BTreeSet<Key> {
         let before = std::mem::replace(self, now);
         let gone = before.keys.keys().filter(|key| !self.keys.contains_key(key));
-        let is_new = |(key, claims): &(&Key, &OfKey)| {
+        let is_new = |(key, claims): &(&Key, &ClaimsOfKey)| {
             let former = before.of_key(**key);
             former.len() != claims.len() || !former.iter().zip(*claims).all(|(a, b)| is_same(a, b))
         };
@@ -82,7 +82,7 @@ impl Claimed {
         gone.chain(new).copied().collect()
     }
 
-    fn set(&mut self, key: Key, claims: OfKey) {
+    fn set(&mut self, key: Key, claims: ClaimsOfKey) {
         for to in claims.iter().filter_map(receiver) {
             *self.leaving.entry(to).or_default() += 1;
         }
@@ -233,8 +233,8 @@ fn is_same(a: &Claim, b: &Claim) -> bool {
 }
 
 /// Those that make sense, those of a key always in the same order.
-fn by_key(claims: &[Claim]) -> BTreeMap<Key, OfKey> {
-    let mut keys: BTreeMap<Key, OfKey> = BTreeMap::new();
+fn by_key(claims: &[Claim]) -> BTreeMap<Key, ClaimsOfKey> {
+    let mut keys: BTreeMap<Key, ClaimsOfKey> = BTreeMap::new();
     for claim in claims.iter().filter(|claim| is_sound(claim)) {
         keys.entry(claim.key).or_default().push(*claim);
     }

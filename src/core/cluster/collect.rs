@@ -24,7 +24,7 @@ const ODD: &str = "one server has a store of ours and another an application's o
 const NO_COPIES: &str =
     "nobody has copies of the keys that an application's own handler keeps there";
 /// Parts of keys that an error names.
-const NAMED_MAX: usize = 4;
+const PARTS_NAMED_MAX: usize = 4;
 
 /// Claims that are being collected.
 #[derive(Debug)]
@@ -444,6 +444,6 @@ pub(super) fn named(lost: &[Lost]) -> String {
     };
     format!(
         "no server has the elements {} any more",
-        text::few_of(lost.iter().map(part), NAMED_MAX)
+        text::few_of(lost.iter().map(part), PARTS_NAMED_MAX)
     )
 }

@@ -22,7 +22,7 @@ pub(super) struct Replaced {
 
 /// What is ordered of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct OfKey {
+struct OrdersOfKey {
     /// Orders that stand and may still be carried out, with the owners that have them.
     open: Vec<(NodeId, Order)>,
     /// Those that do not stand any more.
@@ -33,7 +33,7 @@ struct OfKey {
 #[derive(Debug, Default)]
 pub(super) struct OrderBook {
     /// No key without an order.
-    keys: BTreeMap<Key, OfKey>,
+    keys: BTreeMap<Key, OrdersOfKey>,
     open: usize,
     replaced: usize,
     /// Of both kinds, by the server that is to get something.
@@ -45,7 +45,7 @@ impl OrderBook {
     pub(super) fn of_journal(all: &BTreeMap<Key, KeyOrders>) -> Self {
         let mut book = Self::default();
         for (key, ordered) in all {
-            let mut of_key = OfKey::default();
+            let mut of_key = OrdersOfKey::default();
             for &Ordered { owner, order, replaced } in &ordered.orders {
                 match replaced {
                     0 => of_key.open.push((owner, order)),
@@ -61,7 +61,7 @@ impl OrderBook {
     pub(super) fn for_journal(&self, keys: &BTreeSet<Key>) -> BTreeMap<Key, KeyOrders> {
         let of = |key: &Key| {
             let mut orders = Vec::new();
-            if let Some(OfKey { open, replaced }) = self.keys.get(key) {
+            if let Some(OrdersOfKey { open, replaced }) = self.keys.get(key) {
                 let open = open.iter().map(|(owner, order)| (*owner, *order, 0));
                 let replaced = replaced.iter().map(|known| (known.giver, known.order, known.epoch));
                 let all = open.chain(replaced);
@@ -109,13 +109,13 @@ impl OrderBook {
 
     /// All that may have been begun and is not known to be done: orders that stand, and others.
     pub(super) fn all(&self) -> Vec<(NodeId, Order)> {
-        self.keys.values().flat_map(OfKey::all).collect()
+        self.keys.values().flat_map(OrdersOfKey::all).collect()
     }
 
     /// The same, of some keys.
     pub(super) fn of_keys(&self, keys: &BTreeSet<Key>) -> Vec<(NodeId, Order)> {
         let known = keys.iter().filter_map(|key| self.keys.get(key));
-        known.flat_map(OfKey::all).collect()
+        known.flat_map(OrdersOfKey::all).collect()
     }
 
     /// True if something was ordered to go to that server that may still come there.
@@ -190,7 +190,7 @@ impl OrderBook {
             };
             let replaced: Vec<Replaced> = before.replaced.iter().flat_map(left).collect();
             if replaced != before.replaced {
-                let now = OfKey { open: before.open.clone(), replaced };
+                let now = OrdersOfKey { open: before.open.clone(), replaced };
                 self.set(key, now);
                 changed.insert(key);
             }
@@ -236,7 +236,7 @@ impl OrderBook {
         self.open += 1;
     }
 
-    fn set(&mut self, key: Key, now: OfKey) {
+    fn set(&mut self, key: Key, now: OrdersOfKey) {
         for (_, order) in now.all() {
             *self.receivers.entry(order.owner).or_default() += 1;
         }
@@ -260,7 +260,7 @@ impl OrderBook {
     }
 }
 
-impl OfKey {
+impl OrdersOfKey {
     fn all(&self) -> impl Iterator<Item = (NodeId, Order)> {
         let replaced = self.replaced.iter().map(|known| (known.giver, known.order));
         self.open.iter().copied().chain(replaced)

@@ -9,7 +9,7 @@ use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role};
 
 /// The most newcomers that wait for somebody to be declared dead.
-const WAITING_MAX: usize = 1024;
+const NEWCOMERS_WAITING_MAX: usize = 1024;
 
 impl Cluster {
     /// Scheduler: somebody registers although the job is complete.
@@ -48,7 +48,7 @@ impl Cluster {
             return self.replace(now, id, node, out);
         }
         self.waiting.retain(|waiting| waiting.address() != node.address());
-        if self.waiting.len() < WAITING_MAX {
+        if self.waiting.len() < NEWCOMERS_WAITING_MAX {
             self.waiting.push(node.clone());
         } else {
             Self::log(out, Level::Warning, "too many nodes wait for a place in the job");

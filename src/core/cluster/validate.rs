@@ -19,9 +19,9 @@ use super::types::Policy;
 use crate::invariant::{Valid, covering, debug, disjoint, require};
 use crate::wire::{Key, NodeId, Role, SCHEDULER, is_worker};
 
-/// Of so many members or fewer a debug build looks at all after each event, of more after one of
+/// Up to so many members, a debug build checks all after each event; with more, after one event in
 /// so many.
-const LOOKED_AT: usize = 64;
+const MEMBERS_EACH_EVENT: usize = 64;
 
 impl Cluster {
     /// All that is promised.
@@ -43,8 +43,9 @@ impl Cluster {
 
     /// A debug build looks at what costs no more the more keys there are.
     pub(super) fn look(&self) {
-        let many = self.members.len() > LOOKED_AT;
-        if self.failure.is_some() || (many && !(self.timestamp as usize).is_multiple_of(LOOKED_AT))
+        let many = self.members.len() > MEMBERS_EACH_EVENT;
+        if self.failure.is_some()
+            || (many && !(self.timestamp as usize).is_multiple_of(MEMBERS_EACH_EVENT))
         {
             return;
         }

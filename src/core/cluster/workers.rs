@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::barrier::{Entered, FIRST};
+use super::barrier::{Entered, FIRST_DOMAIN};
 use super::journal::{About, Change, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::{LiveWorker, SchedulerMessage, SchedulerMessageKind};
@@ -17,7 +17,7 @@ use crate::wire::{ALL_GROUP, Node, NodeId, Role, worker_id};
 /// Why a server with an application's own handler waits for all workers.
 const OWN_HANDLER: &str = "an application's own handler keeps its values";
 /// Workers that wait for a place; more are turned away.
-const WAITING_MAX: usize = 1024;
+const WORKERS_WAITING_MAX: usize = 1024;
 
 impl Cluster {
     /// True if the job goes on without workers that die, and takes them back.
@@ -125,7 +125,7 @@ impl Cluster {
             Some("it has not PSLITE_ELASTIC=1 and PSLITE_ELASTIC_WORKERS=1, as all others have")
         } else if self.job_is_over() {
             Some("the job is over")
-        } else if self.waiting.len() >= WAITING_MAX {
+        } else if self.waiting.len() >= WORKERS_WAITING_MAX {
             Some("too many nodes wait for a place")
         } else {
             None
@@ -211,7 +211,7 @@ impl Cluster {
             return;
         }
         let nobody = Entered::default();
-        let entered = self.entered.get(&(ALL_GROUP, FIRST)).unwrap_or(&nobody);
+        let entered = self.entered.get(&(ALL_GROUP, FIRST_DOMAIN)).unwrap_or(&nobody);
         let workers: Vec<_> =
             entered.members.keys().filter(|(id, _)| self.is_worker(*id)).collect();
         let all_leave = workers.iter().all(|member| self.left.contains(member));

@@ -25,6 +25,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use super::unanswered::Requester;
 use crate::values::{KEY_SIZE, key_at};
 use crate::wire::{Key, Message, Meta, NodeId};
 
@@ -36,9 +37,6 @@ pub const KEYS_MAX: usize = 1 << 20;
 pub const HELD_MAX: usize = 65_536;
 /// Pulls that the application has not answered and that are watched.
 pub const OPEN_MAX: usize = 65_536;
-
-/// A customer of a worker.
-pub type Requester = (NodeId, i32);
 
 /// A pull whose answer is on its way: to be given back by [`Gate::flushed`] once its values are not
 /// needed any more.

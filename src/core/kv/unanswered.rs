@@ -23,7 +23,7 @@ pub const LEFT_KEPT: usize = 4096;
 pub type Requester = (NodeId, i32);
 
 /// What names a request at the server: sender, customer, timestamp.
-type Name = (NodeId, i32, i32);
+type RequestName = (NodeId, i32, i32);
 
 /// One request that the application holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Stuck {
 /// The ledger of one server customer.
 #[derive(Clone, Debug, Default)]
 pub struct Unanswered {
-    held: BTreeMap<Name, Held>,
+    held: BTreeMap<RequestName, Held>,
     /// How many unanswered pushes of a key each customer has.
     pushes: BTreeMap<(Key, NodeId, i32), u32>,
     left: BTreeSet<Requester>,
@@ -141,7 +141,7 @@ impl Unanswered {
 
     /// A node is gone or has been replaced: nobody there waits for an answer.
     pub fn forget_node(&mut self, node: NodeId) {
-        let names: Vec<Name> = self
+        let names: Vec<RequestName> = self
             .held
             .range((node, i32::MIN, i32::MIN)..=(node, i32::MAX, i32::MAX))
             .map(|(name, _)| *name)

@@ -16,20 +16,20 @@ use bytes::Bytes;
 /// Workers whose last request is remembered.
 const WORKERS_MAX: usize = 1 << 16;
 /// Workers that one line names.
-const NAMED_MAX: usize = 4;
+const WORKERS_NAMED_MAX: usize = 4;
 
 /// The open rounds in the order of their beginning, and what each worker asked for last.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
     now: Duration,
     next: u64,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, WaitingRound>,
     last: BTreeMap<NodeId, Asked>,
 }
 
 /// A round that waits for somebody.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct WaitingRound {
     since: Duration,
     key: Key,
     /// Where its piece begins.
@@ -69,7 +69,7 @@ impl Stalls {
     pub(super) fn begin(&mut self, key: Key, from: u64) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.open.insert(number, Open { since: self.now, key, from });
+        self.open.insert(number, WaitingRound { since: self.now, key, from });
         number
     }
 
@@ -94,7 +94,7 @@ impl Stalls {
     }
 
     /// The oldest one.
-    fn first(&self) -> Option<(u64, Open)> {
+    fn first(&self) -> Option<(u64, WaitingRound)> {
         self.open.first_key_value().map(|(number, open)| (*number, *open))
     }
 }
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// Where that round is, if it still is.
-    fn waiting(&self, number: u64, open: Open) -> Option<At> {
+    fn waiting(&self, number: u64, open: WaitingRound) -> Option<At> {
         let pieces = &self.tensors.get(&open.key)?.pieces;
         let is = |piece: &Piece| {
             piece.from == open.from && piece.round.is_open() && piece.round.number() == Some(number)
@@ -150,7 +150,7 @@ impl Store {
             let last = self.stalls.last.get(id);
             last.map(|last| Asked { ago: now.saturating_sub(last.ago), ..*last })
         };
-        let long = |open: &&Open| now.saturating_sub(open.since) >= limit;
+        let long = |open: &&WaitingRound| now.saturating_sub(open.since) >= limit;
         Some(Stall {
             key: self.view.local(at.key),
             round: piece.version + 1,
@@ -169,7 +169,7 @@ impl Stall {
         let Self { key, round, waited, missing, others, .. } = self;
         let all: Vec<String> = missing
             .iter()
-            .take(NAMED_MAX)
+            .take(WORKERS_NAMED_MAX)
             .map(|(id, last)| match last {
                 Some(last) => format!("{}; it last {last}", describe(*id)),
                 None => format!("{}; it has asked for nothing here", describe(*id)),
@@ -177,8 +177,8 @@ impl Stall {
             .collect();
         let mut text = format!("round {round} of key {key} has waited {} s for ", waited.as_secs());
         text += &if all.is_empty() { "another push".to_owned() } else { all.join(", and for ") };
-        if missing.len() > NAMED_MAX {
-            text += &format!(", and for {} more", missing.len() - NAMED_MAX);
+        if missing.len() > WORKERS_NAMED_MAX {
+            text += &format!(", and for {} more", missing.len() - WORKERS_NAMED_MAX);
         }
         match others {
             0 => text,

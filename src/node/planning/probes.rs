@@ -19,7 +19,7 @@ const PROOF_TIME: Duration = Duration::from_secs(2);
 /// Links that wait for their turn, at most; more are forgotten, and come again too.
 const MOST_WAITING: usize = 1 << 16;
 
-/// One probe: who sends it, and to whom.
+/// One probe: its sender and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Probe {
     /// Who sends.

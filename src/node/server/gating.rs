@@ -21,9 +21,9 @@ use pslite_observe::log::{self, Level};
 use pslite_transport::native::LEND_MIN;
 
 /// Ticks of the clock between two looks at what is held back: about a second.
-const TICKS: u32 = 20;
+const HELD_LOOK_TICKS: u32 = 20;
 
-/// The gate of one customer; without a use at those who are no server.
+/// The gate of one customer. Customers that are no servers do not use it.
 #[derive(Default)]
 pub(super) struct Gating {
     gate: Mutex<Gate>,
@@ -42,7 +42,7 @@ impl Gating {
     /// Called by the clock: true now and then while something is held back.
     pub(super) fn is_due(&self) -> bool {
         self.holds.load(Ordering::Relaxed)
-            && self.ticks.fetch_add(1, Ordering::Relaxed) % TICKS == TICKS - 1
+            && self.ticks.fetch_add(1, Ordering::Relaxed) % HELD_LOOK_TICKS == HELD_LOOK_TICKS - 1
     }
 
     fn with<T>(&self, step: impl FnOnce(&mut Gate) -> T) -> T {

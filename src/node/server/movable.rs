@@ -50,7 +50,7 @@ pub trait KeyState: Send + Sync {
     /// The key is another server's for good.
     fn forget(&self, key: Key);
 
-    /// This server was emptied, or the job is over: whoever runs it ends.
+    /// This server was emptied, or the job is over: its program is to end.
     fn released(&self);
 }
 

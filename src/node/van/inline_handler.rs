@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::sync::lock;
 
 /// For how long a customer's code may keep the receiving thread from receiving.
-const LATE: Duration = Duration::from_millis(50);
+const HANDLER_LATE_AFTER: Duration = Duration::from_millis(50);
 
 /// The number of the run of a customer's code on the receiving thread now; 0: none. The thread that
 /// sets it back to 0 goes on receiving: the same one when the code is done, or another one before.
@@ -65,7 +65,7 @@ impl Watch {
             *self = Self { number, since: (number != 0).then_some(now) };
             return None;
         }
-        if self.since.is_none_or(|since| now - since < LATE) {
+        if self.since.is_none_or(|since| now - since < HANDLER_LATE_AFTER) {
             return None;
         }
         *self = Self::default();
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(watch.is_late(&handler), None, "none runs");
         assert!(!handler.run(|| {
             assert_eq!(watch.is_late(&handler), None, "seen for the first time");
-            thread::sleep(LATE);
+            thread::sleep(HANDLER_LATE_AFTER);
             assert_eq!(watch.is_late(&handler), Some(1));
             assert_eq!(watch.is_late(&handler), None, "said once");
             assert!(handler.end(1));

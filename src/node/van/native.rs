@@ -17,7 +17,7 @@ use crate::sync::lock;
 use pslite_core::wire::{Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
-use pslite_transport::native::{FIRST, NativeTransport, TakenBack};
+use pslite_transport::native::{FIRST_CLASS, NativeTransport, TakenBack};
 use pslite_transport::zmq::{ChannelEvent, Endpoint, SendError, SendMode};
 
 /// Connections from one server to another, at least, if data go over TCP. They carry copies, for
@@ -91,7 +91,7 @@ impl Van {
     /// The class of a message: it may overtake messages of other classes to the same peer.
     fn class_of(&self, meta: &Meta) -> i32 {
         match meta.overtakes {
-            true => FIRST,
+            true => FIRST_CLASS,
             false if self.state.settings.priority_van => meta.priority,
             false => 0,
         }

@@ -222,8 +222,8 @@ impl WorkerCustomer {
         }
     }
 
-    /// Sends on the thread that handles answers: nobody can be told of an error but those who wait,
-    /// and who fails the job tells them.
+    /// Sends on the thread that handles answers. An error could only be told to threads that wait,
+    /// and the failure of the job tells them.
     fn send_again(&self, node: &NodeRef, messages: Vec<Outgoing>) {
         if let Err(error) = self.send_outgoing(node, messages) {
             pslite_observe::log::write(pslite_observe::log::Level::Verbose, &error.to_string());

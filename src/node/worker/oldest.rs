@@ -9,9 +9,9 @@ use pslite_core::store::Reminder;
 use pslite_observe::log::{self, Level};
 
 /// Between two looks at the requests.
-const LOOK: Duration = Duration::from_secs(1);
+const OLDEST_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Servers that one line names.
-const NAMED_MAX: usize = 4;
+const SERVERS_NAMED_MAX: usize = 4;
 
 /// When to look, and when to say it again.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl WorkerCustomer {
         if now < watch.next {
             return;
         }
-        watch.next = now.saturating_add(LOOK);
+        watch.next = now.saturating_add(OLDEST_LOOK_EVERY);
         let reminder = watch.reminder.get_or_insert_with(|| Reminder::new(limit));
         if !reminder.is_due(now) {
             return;
@@ -45,7 +45,7 @@ impl WorkerCustomer {
         let others = tracker.waiting_count().saturating_sub(1);
         drop(state);
         reminder.said(now);
-        let named = missing.iter().take(NAMED_MAX);
+        let named = missing.iter().take(SERVERS_NAMED_MAX);
         let mut whom: Vec<String> =
             node.with_cluster(|cluster, _| named.map(|id| cluster.describe(*id)).collect());
         if missing.len() > whom.len() {

@@ -1,8 +1,8 @@
-//! Waiting for the end of a request. Who waits sleeps until the thread that handled the answer
-//! wakes him; or, if the native data plane gives him the place of its receiving thread, he receives
-//! meanwhile. Then he handles the answers to his own request and nothing else: all other messages
-//! go into the queues of their customers. So no code of the application runs on his thread but the
-//! end of what he waits for, and while it runs, somebody else receives.
+//! Waiting for the end of a request. A waiting thread sleeps until the thread that handled the
+//! answer wakes it. Or, if the native data plane gives it the seat of the receiving thread, it
+//! receives meanwhile. Then it handles only the answers to its own request: all other messages go
+//! into the queues of their customers. So the only code of the application that runs on it is the
+//! end of the request that it waits for; while that runs, another thread receives.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -16,11 +16,11 @@ use crate::work_queue::Turn;
 use pslite_core::kv::State;
 use pslite_transport::native::{NativeIncoming, NativeTransport, Stay};
 
-/// Those who wait for requests of a customer.
+/// The threads that wait for requests of a customer.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     asleep: usize,
-    /// One receives by himself and must be called.
+    /// A thread receives while it waits, and must be called.
     receives: bool,
 }
 
@@ -106,7 +106,7 @@ impl WorkerCustomer {
         lock(&self.requests).waiters.receives = false;
     }
 
-    /// Something ended: those who wait look again. Wakes nobody in vain, as each time costs a
+    /// Something ended: waiting threads look again. Wakes nobody in vain, since each time costs a
     /// system call.
     pub(super) fn tell_waiters(&self, requests: MutexGuard<'_, Requests>) {
         let Waiters { asleep, receives } = requests.waiters;

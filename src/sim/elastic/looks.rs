@@ -1,17 +1,17 @@
 //! Looks, after each step, whether the machines of who was given something keep what they promise
 //! of themselves (`pslite_core::invariant`): the membership, a server's store, a worker's requests.
 //!
-//! A state of up to [`LOOKED_AT`] keys, requests in flight or members is looked at as a whole each
-//! time; a larger one every [`EVERY`] steps. (Between those looks a store of many keys is looked at
-//! key by key, where a message is about some: `server`.)
+//! A state of up to [`ITEMS_EACH_STEP`] keys, requests in flight or members is looked at as a whole
+//! each time; a larger one every [`EVERY`] steps. (Between those looks a store of many keys is
+//! looked at key by key, where a message is about some: `server`.)
 
 use super::nodes::App;
 use crate::node::Node;
 use pslite_core::invariant::Valid;
 
-/// So much is looked at after each step.
-pub(super) const LOOKED_AT: usize = 64;
-/// More is looked at after one of so many steps.
+/// What has so many items or fewer is checked after each step.
+pub(super) const ITEMS_EACH_STEP: usize = 64;
+/// What has more is checked after one step in so many.
 const EVERY: u64 = 1024;
 
 /// Something happened to that node, in that step of the job.
@@ -19,7 +19,7 @@ const EVERY: u64 = 1024;
 /// # Errors
 /// The first promise that does not hold, with the numbers.
 pub(super) fn look(node: &Node<App>, step: u64) -> Valid {
-    let is_due = |size: usize| size <= LOOKED_AT || step.is_multiple_of(EVERY);
+    let is_due = |size: usize| size <= ITEMS_EACH_STEP || step.is_multiple_of(EVERY);
     let cluster = node.cluster();
     if is_due(cluster.members().len().max(cluster.pieces().len())) {
         cluster.validate()?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::looks::LOOKED_AT;
+use super::looks::ITEMS_EACH_STEP;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Input, Judge, Output, View, answer, with_data};
 use pslite_core::cluster::said::Said;
@@ -108,7 +108,7 @@ impl Server {
         let id = view.cluster.me().id;
         match about {
             // All that it holds is looked at only while that is little.
-            Some(keys) if store.held() > LOOKED_AT => {
+            Some(keys) if store.held() > ITEMS_EACH_STEP => {
                 for key in keys {
                     ledger.holds(id, Some(key), &store.claims_of(key));
                     ledger.promised(view.process, store.validate_key(key));

@@ -9,13 +9,14 @@
 
 use std::time::Duration;
 
-/// Nobody stays awake for longer before he looks first, and shorter sleeps than this are worth it.
-const LONGEST: Duration = Duration::from_micros(100);
-const SHORTEST: Duration = Duration::from_micros(1);
+/// The longest time before the first look. Nobody stays awake for sleeps that are longer.
+const AFTER_MAX: Duration = Duration::from_micros(100);
+/// The shortest one.
+const AFTER_MIN: Duration = Duration::from_micros(1);
 /// Looks before going to sleep, each after half as long again: five times as long in all, but no
-/// longer than `PATIENCE`. A sleep costs about that.
+/// longer than `LOOKS_LONGEST`. A sleep costs about that.
 const LOOKS: usize = 5;
-const PATIENCE: Duration = Duration::from_micros(250);
+const LOOKS_LONGEST: Duration = Duration::from_micros(250);
 /// So many short sleeps in a row make it stay awake.
 const SLEEPS: u32 = 8;
 /// The most that it may take. Each time that it did not pay doubles the number.
@@ -48,7 +49,7 @@ impl AdaptivePoll {
     pub(super) fn looks(&self) -> impl Iterator<Item = Duration> + use<> {
         let first = (!self.after.is_zero()).then_some(self.after);
         let looks = std::iter::successors(first, |look| Some(*look + *look / 2));
-        looks.take(LOOKS).take_while(|look| *look <= PATIENCE)
+        looks.take(LOOKS).take_while(|look| *look <= LOOKS_LONGEST)
     }
 
     /// That look found a message.
@@ -56,7 +57,7 @@ impl AdaptivePoll {
         // It may have been there for a while, and the next look is a bit earlier; or it was late
         // for the first look. So about one message in five is seen by a later one.
         let after = if look == 0 { self.after * 31 / 32 } else { self.after * 9 / 8 };
-        self.after = after.clamp(SHORTEST, LONGEST);
+        self.after = after.clamp(AFTER_MIN, AFTER_MAX);
         self.credit = (self.credit + 1).min(CREDIT_MAX);
         if self.credit == CREDIT_MAX {
             self.enough = SLEEPS;
@@ -66,7 +67,7 @@ impl AdaptivePoll {
     /// No look found one, or others ran for so long meanwhile that sleeping would have been
     /// shorter.
     pub(super) fn in_vain(&mut self) {
-        self.after = (self.after * 9 / 8).clamp(SHORTEST, LONGEST);
+        self.after = (self.after * 9 / 8).clamp(AFTER_MIN, AFTER_MAX);
         self.credit = self.credit.saturating_sub(PRICE);
         if self.credit == 0 {
             self.after = Duration::ZERO;
@@ -80,9 +81,9 @@ impl AdaptivePoll {
         if !self.after.is_zero() {
             return;
         }
-        self.short = if time <= LONGEST { self.short + 1 } else { 0 };
+        self.short = if time <= AFTER_MAX { self.short + 1 } else { 0 };
         if self.short >= self.enough {
-            (self.after, self.credit, self.short) = (time.max(SHORTEST), CREDIT, 0);
+            (self.after, self.credit, self.short) = (time.max(AFTER_MIN), CREDIT, 0);
         }
     }
 
@@ -165,7 +166,7 @@ mod tests {
         assert!(poll.looks().count() > 1);
         let (_, vain, awake) = play(&mut poll, 10_000, |_| micros(300), micros(40));
         let times = CREDIT_MAX / PRICE;
-        assert!(vain <= times * LOOKS as u32 && awake <= times * PATIENCE, "{vain} {awake:?}");
+        assert!(vain <= times * LOOKS as u32 && awake <= times * LOOKS_LONGEST, "{vain} {awake:?}");
     }
 
     /// What he waits for comes only when he sleeps.

@@ -21,7 +21,7 @@ use crate::sys::tcp::limit_unsent;
 use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
 
 /// How long an attempt may take. A peer answers on its receiving thread, which may have other work.
-const LIMIT: Duration = Duration::from_secs(10);
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
 /// The longest answer: a [`Welcome`] with as many numbers as a receiver lists.
 const ANSWER_MAX: usize = 16 << 10;
 /// Unsent bytes in a socket where some messages overtake others; what is in there cannot be
@@ -96,7 +96,7 @@ impl Attempt {
         Ok(Self {
             pipe: OutPipe::over_socket(fd),
             token,
-            until: Instant::now() + LIMIT,
+            until: Instant::now() + ATTEMPT_LIMIT,
             stage: Stage::Connecting,
             hello,
             ask_first,
@@ -120,7 +120,7 @@ impl Attempt {
         Ok(Self {
             pipe,
             token,
-            until: Instant::now() + LIMIT,
+            until: Instant::now() + ATTEMPT_LIMIT,
             stage: Stage::Greeting,
             hello,
             ask_first: false,

@@ -35,7 +35,7 @@ const BATCH_FRAGMENTS: usize = 12;
 const BATCH_BYTES: usize = 256 << 10;
 /// How long a sender waits busily for room in a shared ring before it leaves that to the I/O
 /// thread.
-const PATIENCE: Duration = Duration::from_micros(50);
+const RING_WAIT: Duration = Duration::from_micros(50);
 /// A sender that waits looks again after that, in case nobody told it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// After so many looks in vain it asks the peer to confirm what it has: the confirmation may be in
@@ -237,7 +237,7 @@ impl Channel {
         add(counter, 1);
         state.outbox.push(meta, data, (class, mode), now);
         probing::end(&mut state.probe);
-        self.pump(&mut state, &shared.receipts, PATIENCE);
+        self.pump(&mut state, &shared.receipts, RING_WAIT);
         self.counters.waits(state.outbox.waiting());
         Ok(state.broken)
     }
@@ -446,7 +446,7 @@ impl Channel {
         self.trim(&mut state);
         state.lanes[number].blocked = false;
         if told == Told::Fine {
-            self.pump(&mut state, receipts, PATIENCE);
+            self.pump(&mut state, receipts, RING_WAIT);
             if state.broken {
                 told = Told::Broken;
             }

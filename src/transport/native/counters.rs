@@ -1,4 +1,4 @@
-//! The counters of one direction of one peer.
+//! What is counted about one direction of one peer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -16,7 +16,7 @@ use pslite_core::wire::native::{HEADER, Hello, Kind, Parsed, VERSION, parse};
 use pslite_observe::log::{self, Level, RateLimit};
 
 /// How long a greeting may take.
-const LIMIT: Duration = Duration::from_secs(10);
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// The longest greeting, in bytes.
 const GREETING_MAX: usize = 1024;
 
@@ -41,7 +41,13 @@ pub(super) enum Wish {
 
 impl Handshake {
     pub(super) fn new(socket: OwnedFd, address: Arc<str>, now: Instant) -> Self {
-        Self { socket, descriptors: Vec::new(), address, until: now + LIMIT, buffer: Vec::new() }
+        Self {
+            socket,
+            descriptors: Vec::new(),
+            address,
+            until: now + GREETING_LIMIT,
+            buffer: Vec::new(),
+        }
     }
 
     /// Reads what came.
@@ -93,7 +99,7 @@ impl Handshake {
 
     /// Tells the guest, and the log, why it is sent away.
     pub(super) fn say_why(&self, error: &io::Error) {
-        static LIMIT: std::sync::OnceLock<RateLimit> = std::sync::OnceLock::new();
+        static GREETING_LIMIT: std::sync::OnceLock<RateLimit> = std::sync::OnceLock::new();
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return;
         }
@@ -102,7 +108,9 @@ impl Handshake {
         if error.kind() == io::ErrorKind::Unsupported {
             return; // No stranger: it goes another way, and says so.
         }
-        if let Some(total) = LIMIT.get_or_init(|| RateLimit::new(Duration::from_secs(5))).hit() {
+        if let Some(total) =
+            GREETING_LIMIT.get_or_init(|| RateLimit::new(Duration::from_secs(5))).hit()
+        {
             let address = &self.address;
             log::write(
                 Level::Warning,

@@ -22,7 +22,7 @@ pub const LEND_MIN: usize = 32 << 10;
 const SLOTS: Range<usize> = 64..512;
 
 /// The home of memory that this node keeps; channels have numbers from 1.
-const OWN: u32 = 0;
+const OWN_HOME: u32 = 0;
 
 /// What a slot says. Whatever else a peer writes there means none of these.
 const FREE: u64 = 0;
@@ -103,7 +103,7 @@ impl LentMemory {
     /// Memory of that many bytes.
     #[must_use]
     pub fn take(&self, len: usize) -> Option<Block> {
-        self.0.arena()?.take(OWN, len)
+        self.0.arena()?.take(OWN_HOME, len)
     }
 
     /// Takes back what peers gave back.

@@ -69,7 +69,7 @@ pub use types::{
 };
 
 /// The class of messages that go before all others ([`NativeTransport::send`]).
-pub const FIRST: i32 = i32::MAX;
+pub const FIRST_CLASS: i32 = i32::MAX;
 
 /// How long a replaced connection may take to flush what it holds.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ fn failure(what: &str) -> impl FnOnce(io::Error) -> TransportError + '_ {
 }
 
 impl NativeTransport {
-    /// A transport that listens nowhere yet but to nodes of this host.
+    /// A transport that does not listen yet, except to nodes of this host.
     ///
     /// # Errors
     /// The system has no resources left.
@@ -131,8 +131,8 @@ impl NativeTransport {
         make().map_err(failure("cannot start the native data plane"))
     }
 
-    /// The job's token, for a node that learns it only when it has joined. Until then others wait.
-    /// Can be set once.
+    /// Sets the job's token, for a node that learns it only when it has joined. Until then peers
+    /// wait. Can be set once.
     pub fn set_token(&self, token: [u8; TOKEN_BYTES]) {
         if self.shared.set_token(token) {
             self.shared.command(Command::Joined);
@@ -145,15 +145,15 @@ impl NativeTransport {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).contains_key(&key)
     }
 
-    /// Who says where the data of large messages go. Can be set once.
+    /// Sets what decides where the data of large messages go. Can be set once.
     pub fn set_sink(&self, sink: Arc<dyn Sink>) {
         let _ = self.shared.sink.set(sink);
     }
 
-    /// Listens there; the port. TCP only.
+    /// Listens on that host and port, for TCP. Returns the port.
     ///
     /// # Errors
-    /// Names who holds the port, or which addresses this host has.
+    /// The address cannot be used. The text says who holds the port, or which addresses there are.
     pub fn bind(&self, endpoint: &Endpoint) -> Result<u16, TransportError> {
         let Endpoint::Tcp { host, port } = endpoint else {
             return Err(failure("cannot listen")(io::ErrorKind::Unsupported.into()));
@@ -180,7 +180,7 @@ impl NativeTransport {
     /// `connections`: how many the channel has over TCP, at least one; the receiver takes up to 16.
     ///
     /// # Errors
-    /// The address is none, or its name is unknown.
+    /// It is not an address, or the name is unknown.
     pub fn connect(
         &self,
         key: i32,
@@ -238,9 +238,8 @@ impl NativeTransport {
         }
     }
 
-    /// Takes back what a channel was to send, if it never had a connection; its senders are told to
-    /// send in another way. [`Self::is_connected`] still says true, until [`Self::taken_back`] is
-    /// called.
+    /// If a channel never had a connection: takes back what it was to send. Senders are told to use
+    /// another way. [`Self::is_connected`] stays true until [`Self::taken_back`] is called.
     #[must_use]
     pub fn take_back(&self, key: i32) -> Option<TakenBack> {
         let channel = self.peer(key)?;
@@ -255,7 +254,7 @@ impl NativeTransport {
         self.peer(key).is_some_and(|channel| channel.peer_life.load(Ordering::Acquire) == 0)
     }
 
-    /// What was taken back is sent: the channel is forgotten, unless another has its place.
+    /// What was taken back has been sent: forgets the channel, unless another one has its key.
     pub fn taken_back(&self, key: i32, taken: &TakenBack) {
         let mut peers = self.peers_mut();
         if peers.get(&key).is_some_and(|channel| channel.number == taken.channel) {
@@ -275,8 +274,7 @@ impl NativeTransport {
         self.peer(key).map_or("none", |channel| channel.carrier())
     }
 
-    /// What carried messages to a peer last: as [`Self::carrier`], also when there is no connection
-    /// any more.
+    /// As [`Self::carrier`]; if there is no connection any more, what carried messages last.
     #[must_use]
     pub fn last_carrier(&self, key: i32) -> &'static str {
         self.peer(key).map_or("none", |channel| channel.last_carrier())
@@ -290,8 +288,8 @@ impl NativeTransport {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    /// Sends one message; its size in bytes. Of what waits for the same peer the highest class goes
-    /// first, and within one first in, first out.
+    /// Sends one message. Returns its size in bytes. Of the messages that wait for one peer, the
+    /// highest class goes first; within a class, the oldest.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -411,16 +409,16 @@ impl NativeTransport {
         receipts.iter().filter(|receipt| receipt.is_over_tcp()).filter_map(|r| r.node).collect()
     }
 
-    /// What this node can receive over TCP from all peers together, in bytes per second, if that is
-    /// known: then those that send at the same time share it equally, and no queue on their way
-    /// overflows (`receiver/windows`). 0: it is not, and the kernel decides.
+    /// Sets what this node can receive over TCP from all peers together, in bytes per second. Then
+    /// peers that send at the same time share it equally, and no queue on the way overflows
+    /// (`receiver/windows`). 0: unknown; the kernel decides.
     pub fn set_inflow(&self, bytes_per_second: u64) {
         self.shared.inflow.store(bytes_per_second, Ordering::Relaxed);
     }
 
-    /// What this node can send over TCP to all peers together, in bytes per second, if that is
-    /// known, and if what it sends to servers is to go before what it sends to workers
-    /// (`pace_for_copies`). 0: it is not, and the connections share the link as they can.
+    /// Sets what this node can send over TCP to all peers together, in bytes per second, so that
+    /// data for servers go before data for workers (`pace_for_copies`). 0: unknown, or not wanted;
+    /// the connections share the link as they can.
     pub fn set_outflow(&self, bytes_per_second: u64) {
         self.shared.outflow.store(bytes_per_second, Ordering::Relaxed);
     }
@@ -449,7 +447,7 @@ impl NativeTransport {
         sent.chain(received.iter().map(|receipt| receipt.read_counters())).collect()
     }
 
-    /// How often the receiving thread waited: its system calls that belong to no single peer.
+    /// How often the receiving thread waited: system calls that belong to no single peer.
     #[must_use]
     pub fn waits(&self) -> u64 {
         self.shared.receive_syscalls.load(Ordering::Relaxed)

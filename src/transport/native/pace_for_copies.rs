@@ -18,7 +18,7 @@ use super::shared::Shared;
 use pslite_core::wire::is_worker;
 
 /// How often it is looked what copies get.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+const COPIES_LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Copies that found room for so long have caught up.
 const CAUGHT_UP: Duration = Duration::from_millis(75);
 /// Copies are left a part more than they have been getting, so that they can get more: they find
@@ -49,14 +49,14 @@ impl PaceForCopies {
 
     /// When `look` must be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.behind.map(|_| self.looked + LOOK_EVERY)
+        self.behind.map(|_| self.looked + COPIES_LOOK_EVERY)
     }
 
     /// Paces the connections to workers, or no longer, if it is time.
     pub(super) fn look(&mut self, now: Instant, shared: &Shared) {
         let passed = now.saturating_duration_since(self.looked);
         let rate = shared.outflow.load(Relaxed);
-        if passed < LOOK_EVERY || rate == 0 && self.behind.is_none() {
+        if passed < COPIES_LOOK_EVERY || rate == 0 && self.behind.is_none() {
             return;
         }
         self.looked = now;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::lock;
 
 /// The smallest piece of memory in bytes.
-const SMALLEST: usize = 256;
+const SMALLEST_BYTES: usize = 256;
 /// Unused pieces of one size that are kept.
 const PIECES_MAX: usize = 256;
 
@@ -57,11 +57,11 @@ impl Pool {
 
 /// Sizes in steps of a quarter, so that a piece fits many messages and little is wasted.
 fn size_class(len: usize) -> usize {
-    if len <= SMALLEST {
-        return SMALLEST;
+    if len <= SMALLEST_BYTES {
+        return SMALLEST_BYTES;
     }
     let step = ((len - 1).ilog2() - 2).min(usize::BITS - 4);
-    len.checked_next_multiple_of(1 << step).unwrap_or(len & !7).max(SMALLEST)
+    len.checked_next_multiple_of(1 << step).unwrap_or(len & !7).max(SMALLEST_BYTES)
 }
 
 impl Pooled {
@@ -100,14 +100,14 @@ mod tests {
         for len in (0..5000).chain([65_537, 1 << 20, (4 << 20) + 16, (1 << 31) + 1]) {
             let size = size_class(len);
             assert!(size >= len && size.is_multiple_of(8), "{len} {size}");
-            assert!(size <= SMALLEST || size <= len + len / 4, "{len} {size}");
+            assert!(size <= SMALLEST_BYTES || size <= len + len / 4, "{len} {size}");
             assert_eq!(size_class(size), size);
         }
     }
 
     #[test]
     fn memory_is_used_again_within_the_limit() {
-        let pool = Pool::new(3 * SMALLEST);
+        let pool = Pool::new(3 * SMALLEST_BYTES);
         let mut first = pool.take(10);
         first.bytes_mut()[9] = 7;
         let address = first.as_ref().as_ptr();
@@ -118,6 +118,6 @@ mod tests {
         drop((0..5).map(|_| pool.take(1)).collect::<Vec<_>>());
         drop(again);
         drop(pool.take(5000));
-        assert_eq!(lock(&pool.unused).bytes, 3 * SMALLEST);
+        assert_eq!(lock(&pool.unused).bytes, 3 * SMALLEST_BYTES);
     }
 }

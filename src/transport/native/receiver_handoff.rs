@@ -1,4 +1,4 @@
-//! Which thread receives, and how that is handed over. Normally one thread does nothing else, and a
+//! Decides which thread receives, and hands that over. Normally one thread does nothing else, and a
 //! thread that waits for an answer sleeps until it has come: each answer has to wake one more
 //! thread. When a thread waits for one answer right after the other, the receiving thread steps
 //! aside, and the waiting thread receives by itself. The thread that receives has the *seat*.
@@ -21,7 +21,7 @@ const WAITS_MAX: u32 = 4096;
 /// A wait comes soon after another one if no more time than that is between them.
 const SOON: Duration = Duration::from_micros(500);
 /// How often the receiving thread looks whether anybody came to its seat since.
-const LOOK: Duration = Duration::from_millis(1);
+const SEAT_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ struct HandoffState {
     enough: u32,
     /// When the last wait ended.
     last: Option<Instant>,
-    /// Those who sleep until the receiving thread has brought what they wait for.
+    /// Threads that sleep until the receiving thread has brought what they wait for.
     asleep: u32,
     /// How many waits have begun; and how many had when the receiving thread got its last message.
     begun: u64,
@@ -123,7 +123,7 @@ impl HandoffState {
         }
     }
 
-    /// Somebody begins to wait; true if he has the seat. `alone`: for the only answer that is under
+    /// A thread begins to wait; true if it has the seat. `alone`: for the only answer that is under
     /// way.
     fn begin(&mut self, now: Instant, alone: bool) -> bool {
         self.begun = self.begun.wrapping_add(1);
@@ -150,7 +150,7 @@ impl HandoffState {
         self.waits >= self.enough
     }
 
-    /// The waiter leaves the seat. `got`: something that he waited for. `more`: something else is
+    /// The waiter leaves the seat. `got`: something that it waited for. `more`: something else is
     /// there.
     fn leave(&mut self, now: Instant, got: bool, more: bool) {
         self.holder = Holder::Nobody;
@@ -188,7 +188,7 @@ impl ReceiverHandoff {
                     return;
                 }
                 Next::Naps => {
-                    let napped = self.called.wait_timeout(state, LOOK);
+                    let napped = self.called.wait_timeout(state, SEAT_LOOK_EVERY);
                     state = napped.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 Next::Sleeps => {
@@ -243,7 +243,7 @@ impl ReceiverHandoff {
 pub struct Stay<'a> {
     handoff: &'a ReceiverHandoff,
     sits: bool,
-    /// What he waits for was received by himself.
+    /// What it waits for was received by itself.
     pub got: bool,
     /// There is more to be received.
     pub(super) more: bool,

@@ -111,7 +111,7 @@ impl RingWriter {
         Ok(self.ring.size - (self.written - self.read_seen))
     }
 
-    /// Writes as much as there is room for. `knock` wakes the reader, who sleeps.
+    /// Writes as much as there is room for. `knock` wakes the reader if it sleeps.
     ///
     /// # Errors
     /// `WouldBlock` if there is no room; `InvalidData` if the reader does not keep to the rules.

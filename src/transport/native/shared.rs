@@ -1,4 +1,4 @@
-//! What the threads of the transport share.
+//! What the threads of the native data plane share: its options, channels, events and commands.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_observe::log::{self, Level};
 
 /// Channel events that nobody fetched; older ones are dropped then.
-const EVENTS_MAX: usize = 65_536;
+const CHANNEL_EVENTS_MAX: usize = 65_536;
 
 /// See the module.
 pub(super) struct Shared {
@@ -91,7 +91,7 @@ impl Shared {
         self.token.set(token).is_ok()
     }
 
-    /// True for the first who asks: it is said once.
+    /// True for the first caller only, so that it is logged once.
     pub(super) fn say_no_memory(&self) -> bool {
         !self.said_no_memory.swap(true, Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl Shared {
 
     pub(super) fn event(&self, channel: &Channel, up: bool) {
         let mut events = lock(&self.events);
-        if events.len() >= EVENTS_MAX {
+        if events.len() >= CHANNEL_EVENTS_MAX {
             events.remove(0);
         }
         events.push(ChannelEvent { key: channel.key.load(Ordering::Relaxed), up });

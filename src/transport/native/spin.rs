@@ -5,9 +5,9 @@
 use std::time::{Duration, Instant};
 
 /// The longest look.
-const LONGEST: Duration = Duration::from_micros(40);
+const SPIN_LONGEST: Duration = Duration::from_micros(40);
 /// The shortest that is tried.
-const SHORTEST: Duration = Duration::from_micros(5);
+const SPIN_SHORTEST: Duration = Duration::from_micros(5);
 /// After looks in vain have made it too short, one in so many waits looks all the same.
 const TRY_EVERY: u32 = 32;
 
@@ -20,7 +20,7 @@ pub(super) struct Spin {
 
 impl Default for Spin {
     fn default() -> Self {
-        Self { time: LONGEST, skipped: 0 }
+        Self { time: SPIN_LONGEST, skipped: 0 }
     }
 }
 
@@ -49,7 +49,7 @@ impl Spin {
 
     /// For how long to look this time.
     fn next(&mut self) -> Duration {
-        if self.time >= SHORTEST {
+        if self.time >= SPIN_SHORTEST {
             return self.time;
         }
         self.skipped += 1;
@@ -57,11 +57,11 @@ impl Spin {
             return Duration::ZERO;
         }
         self.skipped = 0;
-        LONGEST
+        SPIN_LONGEST
     }
 
     fn learn(&mut self, paid: bool) {
-        self.time = if paid { LONGEST } else { self.time * 3 / 4 };
+        self.time = if paid { SPIN_LONGEST } else { self.time * 3 / 4 };
     }
 }
 
@@ -82,6 +82,6 @@ mod tests {
         assert_eq!(tries, 10);
         assert!(spin.until(|| true) || spin.next().is_zero());
         spin.learn(true);
-        assert_eq!(spin.next(), LONGEST);
+        assert_eq!(spin.next(), SPIN_LONGEST);
     }
 }

@@ -28,8 +28,8 @@ pub enum Carriers {
 pub struct NativeOptions {
     /// This process's life: a number that no other process of the job has.
     pub incarnation: u64,
-    /// Only who has the same token is let in; one for the whole job, and hard to guess. `None`: it
-    /// is told later, and until then nobody is listened to.
+    /// The job's token, hard to guess. Only peers with the same token are let in. `None`: it is set
+    /// later, and until then no peer is let in.
     pub token: Option<[u8; TOKEN_BYTES]>,
     /// What may carry the messages to peers, and is offered to them.
     pub carriers: Carriers,
@@ -141,7 +141,7 @@ pub struct TakenBack {
     pub why: String,
 }
 
-/// Memory of somebody else that one frame of a message is received into.
+/// Memory of another owner, into which one frame of a message is received.
 pub trait Memory: Send + Sync {
     /// How many bytes it has.
     fn size(&self) -> usize;

@@ -1,4 +1,4 @@
-//! The process's heap.
+//! The process's heap: gives free memory back to the system.
 
 /// Gives free memory of the heap back to the kernel, also where memory in use lies behind it, which
 /// the allocator does not do by itself. It takes milliseconds for 100 MB, and who allocates

@@ -1,4 +1,4 @@
-//! Options and statistics of a socket.
+//! Options of TCP sockets, and the kernel's statistics about them.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! The connection to one peer, and what waits for room in it.
+//! The channel to one peer on the stock wire: its connection, and the messages that wait for room
+//! in it. May touch the socket that sends (`out`); knows nothing of what is received.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,12 +38,12 @@ pub(super) struct StockChannel {
     pub(super) is_new: bool,
     /// Something was to be sent.
     pub(super) is_used: bool,
-    pub(super) counts: Counts,
+    pub(super) counts: SentCounts,
 }
 
 /// What was counted about what is sent to one peer; the channel's lock guards it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct SentCounts {
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) connections: u64,
@@ -58,7 +59,7 @@ impl StockChannel {
             gone: false,
             is_new: true,
             is_used: false,
-            counts: Counts::default(),
+            counts: SentCounts::default(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The receiving end: its socket, and the counts of what each peer sent. Only the receiving thread
-//! counts, so it looks peers up in a table of its own; other threads read.
+//! The receiving end: its socket, and counts of what each peer sent. Only the receiving thread
+//! counts, so it finds peers in a table of its own. Other threads only read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,20 +14,20 @@ const PEERS_MAX: usize = 1 << 17;
 
 /// What came from one peer.
 #[derive(Debug, Default)]
-struct Counts {
+struct ReceivedCounts {
     messages: AtomicU64,
     bytes: AtomicU64,
 }
 
-type Table = BTreeMap<Option<i32>, Arc<Counts>>;
+type Table = BTreeMap<Option<i32>, Arc<ReceivedCounts>>;
 
-/// What came from all, for those who read.
+/// What came from all peers, for threads that read.
 #[derive(Debug, Default)]
 pub(super) struct Received(Mutex<Table>);
 
 impl Received {
     pub(super) fn read(&self) -> Vec<PeerCounters> {
-        let one = |(peer, counts): (&Option<i32>, &Arc<Counts>)| PeerCounters {
+        let one = |(peer, counts): (&Option<i32>, &Arc<ReceivedCounts>)| PeerCounters {
             peer: *peer,
             carrier: CARRIER,
             data_messages: counts.messages.load(Relaxed),
@@ -59,7 +59,7 @@ impl Receiver {
             None
         };
         let counts = self.known.entry(from).or_insert_with(|| {
-            let counts = Arc::new(Counts::default());
+            let counts = Arc::new(ReceivedCounts::default());
             lock(&self.shared.0).insert(from, Arc::clone(&counts));
             counts
         });

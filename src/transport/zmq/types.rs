@@ -147,15 +147,16 @@ pub enum RecvError {
     Zmq(io::Error),
 }
 
-/// What a full connection means to a message.
+/// What happens to a message whose connection is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
     /// The sender waits.
     Block,
-    /// The message waits, in room of its own, so that it takes none from those whose senders wait
-    /// and from control (on the stock wire it takes at most half of control's); if that is full too
-    /// ([`SendError::QueueFull`]) the sender is told. For whoever sends while it handles what it
-    /// received: if two such nodes waited for each other's room, neither would make any.
+    /// The message waits in a queue of its own, so that it takes no room from messages whose
+    /// senders wait, nor from control messages (on the stock wire it takes at most half of their
+    /// room). If that is full too, the sender gets [`SendError::QueueFull`]. For code that sends
+    /// while it handles a received message: if two such nodes waited for each other's room, neither
+    /// would make any.
     Queue,
     /// The message waits aside; the sender never does.
     Control,
@@ -168,7 +169,7 @@ pub struct Incoming {
     pub from: Option<i32>,
     /// Metadata first, then data.
     pub frames: SmallVec<[Bytes; 4]>,
-    /// It had more frames than any message may have.
+    /// True if it had more frames than a message may have.
     pub oversized: bool,
     pub(super) named: Frame,
 }
@@ -190,7 +191,7 @@ pub struct ChannelEvent {
     pub up: bool,
 }
 
-/// The same of a connection that may have got another key since, or be closed.
+/// Likewise, for a connection that may have another key since, or be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberedEvent {
     /// The connection, as long as it lives.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::journal::{Change, Entry, Passed, Record};
 use super::super::{Action, Cluster, Failure, FailureKind};
-use super::{BETWEEN, Entered, FIRST, is_of_first};
+use super::{BETWEEN, Entered, FIRST_DOMAIN, is_of_first};
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Role, SCHEDULER, SERVER_GROUP,
     WORKER_GROUP, server_id,
@@ -41,7 +41,7 @@ impl Cluster {
 
     fn is_full(&self, group: i32, domain: i32) -> bool {
         let Some(entered) = self.entered.get(&(group, domain)) else { return false };
-        if !self.elastic.on || domain != FIRST {
+        if !self.elastic.on || domain != FIRST_DOMAIN {
             return entered.members.len() >= self.expected(group, domain);
         }
         let workers_are_in = || {
@@ -113,7 +113,7 @@ impl Cluster {
         match (first, command) {
             (false, _) => customer_id,
             (true, Command::Barrier) if self.config.instance_barriers => BETWEEN,
-            (true, _) => FIRST,
+            (true, _) => FIRST_DOMAIN,
         }
     }
 
@@ -142,9 +142,9 @@ impl Cluster {
     fn release(&mut self, group: i32, domain: i32, customer_id: i32, out: &mut Vec<Action>) {
         let entered = self.entered.remove(&(group, domain)).unwrap_or_default();
         let group_of = if is_of_first(domain) { group } else { WORKER_GROUP };
-        let all = group == ALL_GROUP && domain == FIRST;
+        let all = group == ALL_GROUP && domain == FIRST_DOMAIN;
         self.releases_of_all += u32::from(all);
-        let command = self.barrier_command(domain == FIRST);
+        let command = self.barrier_command(domain == FIRST_DOMAIN);
         if self.elastic.on {
             self.note_passed(group, all, &entered, out);
             if all && entered.members.keys().any(|member| self.left.contains(member)) {
@@ -243,7 +243,7 @@ impl Cluster {
     /// True if every customer of that node has taken leave and it waits in the exit barrier: it
     /// enters no other one.
     pub(in crate::cluster) fn has_left(&self, id: NodeId) -> bool {
-        self.entered.get(&(ALL_GROUP, FIRST)).is_some_and(|entered| entered.has(id))
+        self.entered.get(&(ALL_GROUP, FIRST_DOMAIN)).is_some_and(|entered| entered.has(id))
             && self
                 .customers
                 .get(&id)

@@ -10,7 +10,7 @@ use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, StalledRound}
 use crate::wire::{ALL_GROUP, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
 
 /// Nodes that one line names.
-const NAMED_MAX: usize = 4;
+const NODES_NAMED_MAX: usize = 4;
 
 impl Entered {
     /// Somebody came in. A barrier in which a worker waits has waited since the first one came:
@@ -109,7 +109,7 @@ impl Cluster {
         let barriers = barriers.map(|(place, entered)| self.barrier_text(now, *place, entered));
         let rounds = self.live_rounds().map(|(server, since, round)| {
             let waited = now.saturating_sub(since).as_secs();
-            let whom = self.names(&round.missing, NAMED_MAX);
+            let whom = self.names(&round.missing, NODES_NAMED_MAX);
             format!("{} has waited {waited} s for {whom}", self.round_name(server, round))
         });
         barriers.chain(rounds).chain(self.circle_text(now)).collect()
@@ -174,7 +174,8 @@ impl Cluster {
         let missing: Vec<NodeId> = self.missing(group, domain, entered);
         let missing: Vec<NodeId> = missing.into_iter().filter(|id| !self.is_gone(*id)).collect();
         // Of the nodes of a process any may come.
-        let names = if domain == BETWEEN && self.config.group_size > 1 { 0 } else { NAMED_MAX };
+        let names =
+            if domain == BETWEEN && self.config.group_size > 1 { 0 } else { NODES_NAMED_MAX };
         let whom = self.names(&missing, names);
         let waited = now.saturating_sub(entered.since).as_secs();
         let who = members(group);

@@ -76,7 +76,7 @@ pub const PIECES_MAX: usize = 1 << 12;
 /// Orders about one key that wait for the end of a round; of more the oldest are forgotten.
 pub const ORDERS_MAX: usize = 1 << 10;
 /// Rounds of one key whose answers wait for the replica; over it pushes are answered *again*.
-pub const WAITING_MAX: usize = 1 << 12;
+pub const ANSWERS_WAITING_MAX: usize = 1 << 12;
 /// Commands that are answered when those who joined have obeyed; of more the answer does not wait.
 pub const COMMANDS_MAX: usize = 1 << 12;
 

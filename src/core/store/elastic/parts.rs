@@ -6,7 +6,7 @@ use crate::store::mxnet::Store;
 const PARTS: usize = 64;
 /// But none of fewer bytes than that part of the longest that it may have: each is a message of its
 /// own.
-const SHORTEST: usize = 16;
+const SHORTEST_PART: usize = 16;
 /// What is held is counted again when that part of its pieces may be others.
 const COUNT_AGAIN: u64 = 8;
 
@@ -29,7 +29,8 @@ impl Store {
             let bytes = pieces.clone().map(|piece| piece.value.buffer().len());
             let longest = self.config.part_bytes.max(1);
             *parts = Parts {
-                bytes: (bytes.sum::<usize>() / PARTS).clamp(longest.div_ceil(SHORTEST), longest),
+                bytes: (bytes.sum::<usize>() / PARTS)
+                    .clamp(longest.div_ceil(SHORTEST_PART), longest),
                 counted: elastic.changes.number(),
                 lasts: pieces.count() as u64 / COUNT_AGAIN,
             };

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Elastic, Outbound, Place, WAITING_MAX};
+use super::{ANSWERS_WAITING_MAX, Elastic, Outbound, Place};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
 use crate::values::KeyRoutes;
@@ -40,7 +40,7 @@ impl Store {
         });
         if let Some(index) = here {
             let waiting = elastic.waiting.get(&key).map_or(0, Vec::len);
-            let full = request.push && waiting >= WAITING_MAX;
+            let full = request.push && waiting >= ANSWERS_WAITING_MAX;
             return Ok(if full { Place::Again(Vec::new()) } else { Place::Here(index) });
         }
         let within = tensor.and_then(|tensor| tensor.containing(placed.from, placed.to));

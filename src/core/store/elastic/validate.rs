@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 use super::copies::Copy;
 use super::replicas::Waiting;
-use super::{Elastic, PIECES_MAX, Place, Store, WAITING_MAX};
+use super::{ANSWERS_WAITING_MAX, Elastic, PIECES_MAX, Place, Store};
 use crate::invariant::{Valid, debug, disjoint, require};
 use crate::store::tensor::{Copied, Layout, Piece, Tensor};
 use crate::values::key_at;
@@ -230,7 +230,9 @@ impl Elastic {
     fn validate_waiting(&self, key: Key, pieces: &[Piece]) -> Valid {
         let Some(all) = self.waiting.get(&key) else { return Ok(()) };
         require(!all.is_empty(), || "no answer waits, and it is listed".to_owned())?;
-        require(all.len() <= WAITING_MAX, || format!("{} rounds wait for copies", all.len()))?;
+        require(all.len() <= ANSWERS_WAITING_MAX, || {
+            format!("{} rounds wait for copies", all.len())
+        })?;
         let leaving = self.leaving.get(&key).map_or(&[][..], Vec::as_slice);
         for &Waiting { from, to, version, .. } in all.iter().take(WAITING_LOOKED_AT) {
             let withheld = overlapping(pieces, from, to).any(|piece| piece.withholds(version));

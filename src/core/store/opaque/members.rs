@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Leaving, Opaque, Owned, Step};
+use super::{LeavingKey, Opaque, Owned, Step};
 use crate::store::changes::News;
 use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, SchedulerMessage};
 use crate::wire::{Key, NodeId};
@@ -44,7 +44,7 @@ impl Opaque {
     /// What it has of one key.
     fn list_of(&self, key: Key, claims: &mut Vec<Claim>) {
         claims.extend(self.keys.get(&key).map(|owned| claim(key, owned, Holding::Owner)));
-        let leaving = self.leaving.get(&key).map(|Leaving { to, owned }| Claim {
+        let leaving = self.leaving.get(&key).map(|LeavingKey { to, owned }| Claim {
             peer: *to,
             ..claim(key, owned, Holding::Leaving)
         });
@@ -125,11 +125,11 @@ impl Opaque {
         steps: &mut Vec<Step>,
     ) {
         for KeyRoute { key, route } in &word.routes {
-            let gone = |leaving: &&Leaving| self.is_gone(leaving.to);
+            let gone = |leaving: &&LeavingKey| self.is_gone(leaving.to);
             let left = self.leaving.get(key).filter(gone).is_some();
             if left
                 && route.owner == self.config.id
-                && let Some(Leaving { owned, .. }) = self.leaving.remove(key)
+                && let Some(LeavingKey { owned, .. }) = self.leaving.remove(key)
             {
                 self.keep(now, *key, Owned { term: route.term.max(owned.term), ..owned }, steps);
             }

@@ -121,7 +121,7 @@ struct Ordered {
 
 /// A key that has left, and is kept until it has come.
 #[derive(Debug)]
-struct Leaving {
+struct LeavingKey {
     to: NodeId,
     /// As it was.
     owned: Owned,
@@ -155,7 +155,7 @@ pub struct Opaque {
     keys: BTreeMap<Key, Owned>,
     /// Where keys are that are not here.
     routes: BTreeMap<Key, Route>,
-    leaving: BTreeMap<Key, Leaving>,
+    leaving: BTreeMap<Key, LeavingKey>,
     /// Keys whose state the application is taking.
     arriving: BTreeMap<Key, Owned>,
     /// Keys with an order.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::first_pushes::Kept;
 use super::requests::route;
 use super::travel::{about, write};
-use super::{Given, Leaving, Opaque, Ordered, Owned, Step};
+use super::{Given, LeavingKey, Opaque, Ordered, Owned, Step};
 use crate::store::Outgoing;
 use crate::store::error::StoreError;
 use crate::store::mxnet::TENSORS_MAX;
@@ -123,7 +123,7 @@ impl Opaque {
         let route = route(transfer.term, to);
         self.learn(key, route);
         self.changes.of(key);
-        self.leaving.insert(key, Leaving { to, owned });
+        self.leaving.insert(key, LeavingKey { to, owned });
         steps.push(Step::Transfer(Outgoing { to, transfer, frames }));
         for (request, _) in self.held.take(key) {
             self.again(request, vec![route], steps);
@@ -189,7 +189,7 @@ impl Opaque {
             return Err(StoreError::Full(TENSORS_MAX));
         }
         // It left here, came there, and is back before this server heard of that.
-        if let Some(Leaving { owned, .. }) = self.leaving.remove(&key) {
+        if let Some(LeavingKey { owned, .. }) = self.leaving.remove(&key) {
             self.forget(key, &owned, steps);
         }
         let owned = Owned { source: Some(from), ..owned };

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::requests::Place;
-use super::{GIVEN_MAX, Leaving, Opaque, Owned};
+use super::{GIVEN_MAX, LeavingKey, Opaque, Owned};
 use crate::invariant::{Valid, debug, require};
 use crate::values::key_at;
 use crate::wire::Key;
@@ -117,7 +117,7 @@ impl Opaque {
         owned.visitors.validate()
     }
 
-    fn validate_leaving(&self, Leaving { to, owned }: &Leaving) -> Valid {
+    fn validate_leaving(&self, LeavingKey { to, owned }: &LeavingKey) -> Valid {
         let Owned { open, order, exporting, source, .. } = owned;
         require(*to != self.config.id, || format!("it left for {to}, where it is"))?;
         require(*open == 0 && order.is_none() && !exporting && source.is_none(), || {

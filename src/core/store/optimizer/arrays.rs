@@ -221,16 +221,16 @@ impl Rule for Test {
     }
 
     fn dense<T: Number>(&self, step: &Step<'_>, on: Slices<'_, T>) {
-        apply(&Sum { rescale: scalar(step.common.rescale) }, on);
+        apply(&AddRescaled { rescale: scalar(step.common.rescale) }, on);
     }
 }
 
 #[derive(Clone, Copy)]
-struct Sum<T> {
+struct AddRescaled<T> {
     rescale: T,
 }
 
-impl<T: Number> Formula<T, 0> for Sum<T> {
+impl<T: Number> Formula<T, 0> for AddRescaled<T> {
     #[inline(always)]
     fn element(&self, weight: T, gradient: T, []: [T; 0]) -> (T, [T; 0]) {
         (weight + gradient * self.rescale, [])

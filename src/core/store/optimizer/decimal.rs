@@ -9,7 +9,7 @@
 use std::fmt::{self, Write as _};
 
 /// The longest text of a double: sign, 17 digits, point, exponent; in plain notation 4 zeros more.
-const LONGEST: usize = 32;
+const TEXT_BYTES_MAX: usize = 32;
 /// Digits after the point that dmlc-core reads (`kStrtofMaxDigits`).
 const DIGITS_READ: usize = 19;
 /// `repr` writes an exponent below 1e-4 and from 1e16 on.
@@ -20,7 +20,7 @@ pub(super) fn parameter(value: f64) -> f32 {
     if !value.is_finite() {
         return value as f32;
     }
-    let parts = Parts::of(value);
+    let parts = NumberText::of(value);
     let mut read = parts.before as f32;
     read += (parts.after as f64 / parts.scale as f64) as f32;
     let scale = power_of_ten(parts.exponent.unsigned_abs(), 1e8_f32, 10.0_f32);
@@ -33,7 +33,7 @@ pub(super) fn double_parameter(value: f64) -> f64 {
     if !value.is_finite() {
         return value;
     }
-    let parts = Parts::of(value);
+    let parts = NumberText::of(value);
     let mut read = parts.before as f64;
     read += parts.after as f64 / parts.scale as f64;
     let scale = power_of_ten(parts.exponent.unsigned_abs(), 1e8_f64, 10.0_f64);
@@ -65,7 +65,7 @@ fn power_of_ten<T: std::ops::MulAssign + Copy + From<u8>>(mut exponent: u32, big
 }
 
 /// What dmlc-core's parser sees in the text of a number.
-struct Parts {
+struct NumberText {
     /// The digits before the point, as a number.
     before: u64,
     /// The digits after it, as a number.
@@ -76,7 +76,7 @@ struct Parts {
     exponent: i32,
 }
 
-impl Parts {
+impl NumberText {
     fn of(value: f64) -> Self {
         let mut text = Text::default();
         // Never fails: a double's shortest digits fit.
@@ -125,7 +125,7 @@ impl Parts {
 /// Text on the stack: an update must not allocate.
 #[derive(Default)]
 struct Text {
-    bytes: [u8; LONGEST],
+    bytes: [u8; TEXT_BYTES_MAX],
     len: usize,
 }
 

@@ -50,7 +50,7 @@ pub use self::state::State;
 
 /// Elements of a float16 gradient that are converted at once for a float32 master copy. Fits the
 /// first-level cache and the stack.
-const BLOCK: usize = 2048;
+const GRADIENT_BLOCK: usize = 2048;
 
 /// An optimizer, as the workers sent it.
 #[derive(Debug, Clone, PartialEq)]
@@ -342,11 +342,11 @@ impl Optimizer {
             self.dense::<f32>(&step, master, &widened(gradient), tensors);
             return narrow(master.elements(), weight.elements_mut());
         }
-        let mut wide = [0.0_f32; BLOCK];
+        let mut wide = [0.0_f32; GRADIENT_BLOCK];
         let mut state = views::<f32>(tensors);
-        let weights = weight.elements_mut::<half::f16>().chunks_mut(BLOCK);
-        let gradients = gradient.elements::<half::f16>().chunks(BLOCK);
-        let masters = master.elements_mut::<f32>().chunks_mut(BLOCK);
+        let weights = weight.elements_mut::<half::f16>().chunks_mut(GRADIENT_BLOCK);
+        let gradients = gradient.elements::<half::f16>().chunks(GRADIENT_BLOCK);
+        let masters = master.elements_mut::<f32>().chunks_mut(GRADIENT_BLOCK);
         for ((weight, gradient), master) in weights.zip(gradients).zip(masters) {
             let wide = &mut wide[..gradient.len()];
             widen(gradient, wide);

@@ -146,7 +146,7 @@ impl Key {
 /// The integer that equals a float.
 fn whole(number: f64) -> Option<i64> {
     /// 2^63, the first float that is too large.
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    let fits = number.trunc() == number && (-LIMIT..LIMIT).contains(&number);
+    const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
+    let fits = number.trunc() == number && (-TOO_LARGE..TOO_LARGE).contains(&number);
     fits.then_some(number as i64)
 }

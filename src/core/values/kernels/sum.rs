@@ -11,17 +11,17 @@ use super::{KernelError, check_length};
 use crate::values::Dtype;
 
 /// A number that adds as in C.
-trait Sum: Pod {
+trait Adds: Pod {
     fn sum(self, other: Self) -> Self;
 }
 
 macro_rules! sum {
     ($($float:ty),*; $($integer:ty),*) => {
-        $(impl Sum for $float {
+        $(impl Adds for $float {
             #[inline(always)]
             fn sum(self, other: Self) -> Self { self + other }
         })*
-        $(impl Sum for $integer {
+        $(impl Adds for $integer {
             #[inline(always)]
             fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
         })*
@@ -29,7 +29,7 @@ macro_rules! sum {
 }
 sum!(f32, f64; u8, i8, i32, i64);
 
-impl Sum for bf16 {
+impl Adds for bf16 {
     #[inline(always)]
     fn sum(self, other: Self) -> Self {
         let sum = f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -106,7 +106,7 @@ pub fn add_pair(
     }
 }
 
-fn add_pair_as<T: Sum, const N: usize>(
+fn add_pair_as<T: Adds, const N: usize>(
     dtype: Dtype,
     into: &mut [u8],
     left: &[u8],
@@ -171,7 +171,7 @@ fn elements<T: Pod>(dtype: Dtype, bytes: &mut [u8]) -> Result<&mut [T], KernelEr
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| KernelError::Alignment(length, dtype))
 }
 
-fn add_as<T: Sum, const N: usize>(
+fn add_as<T: Adds, const N: usize>(
     dtype: Dtype,
     into: &mut [u8],
     from: &[u8],
@@ -183,7 +183,7 @@ fn add_as<T: Sum, const N: usize>(
 }
 
 /// `N` is the size of `T`.
-fn add_elements<T: Sum, const N: usize>(into: &mut [T], from: &[u8]) {
+fn add_elements<T: Adds, const N: usize>(into: &mut [T], from: &[u8]) {
     Arch::new().dispatch(
         #[inline(always)]
         || {

@@ -103,7 +103,7 @@ impl StoreServer {
         node.event(Event::Claims { epoch, claims, difference, fixed, opaque: false });
     }
 
-    /// This server was emptied, or the job is over: whoever runs it ends.
+    /// This server was emptied, or the job is over: its program is to end.
     pub(crate) fn stop(&self, customer: &ServerCustomer) {
         (self.on_stop)(Ok(()));
         if self.has_application && !self.stopped.swap(true, Ordering::AcqRel) {

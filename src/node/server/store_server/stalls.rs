@@ -13,7 +13,7 @@ use pslite_core::wire::elastic::StalledRound;
 use pslite_observe::log::{self, Level};
 
 /// Between two looks at the store.
-const LOOK: Duration = Duration::from_secs(1);
+const STORE_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// When to look, and what was said.
 pub(super) struct StallWatch {
@@ -41,7 +41,7 @@ impl StoreServer {
         let Ok(mut store) = serving.store.try_lock() else { return };
         let stall = store.stalled(now, watch.reminder.limit());
         drop(store);
-        watch.next = now.saturating_add(LOOK);
+        watch.next = now.saturating_add(STORE_LOOK_EVERY);
         if let Some(stall) = stall.as_ref().filter(|_| watch.reminder.is_due(now)) {
             watch.reminder.said(now);
             let text = node.with_cluster(|cluster, _| stall.text(|id| cluster.describe(id)));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// Waits that a fault names.
-const NAMED_MAX: usize = 6;
+const WAITS_NAMED_MAX: usize = 6;
 
 /// Requests that somebody waits for.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ impl Waits {
         let mut found: Vec<String> =
             failed.iter().map(|process| format!("no error was due: {process}")).collect();
         if !hung.is_empty() {
-            let waits = self.open.iter().take(NAMED_MAX);
+            let waits = self.open.iter().take(WAITS_NAMED_MAX);
             let waits: Vec<String> =
                 waits.map(|((p, ts), what)| format!("p{p} for request {ts} ({what})")).collect();
             found.push(format!("{} hang; requests: {}", hung.join(", "), waits.join(", ")));

@@ -15,7 +15,7 @@ use crate::sys::tcp::tcp_info;
 use pslite_core::wire::native::Kind;
 
 impl Channel {
-    /// Nothing more is taken; who waits is freed.
+    /// From now on takes no message; wakes senders that wait.
     pub(in crate::native) fn give_up(&self) {
         lock(&self.state).gone = true;
         self.room.notify_all();
@@ -29,11 +29,11 @@ impl Channel {
         }
     }
 
-    /// The same, for who holds the state.
+    /// The same, for a caller that holds the state.
     pub(super) fn ask(&self, state: &mut ChannelState, receipts: &Receipts) {
         if let Some(lane) = state.lanes.first_mut() {
             lane.writing.push_back(Fragment::bare(Kind::Flush));
-            self.pump(state, receipts, super::PATIENCE);
+            self.pump(state, receipts, super::RING_WAIT);
         }
     }
 
@@ -119,7 +119,7 @@ impl Channel {
             .map(|sent| SentOverTcp { busy: sent.busy.saturating_sub(paced), ..sent })
     }
 
-    /// Frees those who wait, so that they see that the node stops.
+    /// Wakes senders that wait, so that they see that the node stops.
     pub(in crate::native) fn wake(&self) {
         let _state = lock(&self.state);
         self.room.notify_all();

@@ -3,7 +3,7 @@
 
 use super::super::counters::{Counters, add};
 use super::super::outbox::Fragment;
-use super::{Channel, PATIENCE};
+use super::{Channel, RING_WAIT};
 use crate::native::lock;
 use crate::native::shared::Shared;
 use pslite_core::wire::native::{GRANULE, PROBE_BYTES};
@@ -22,7 +22,7 @@ impl Channel {
             return (false, false);
         }
         state.probe = Some(0);
-        self.pump(&mut state, &shared.receipts, PATIENCE);
+        self.pump(&mut state, &shared.receipts, RING_WAIT);
         (true, state.broken)
     }
 

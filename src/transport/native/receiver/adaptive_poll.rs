@@ -18,7 +18,7 @@ const TURN: u32 = 64;
 
 /// A look that comes so much later than at twice its time had to wait for others that keep the
 /// core.
-const LATE: Duration = Duration::from_micros(20);
+const CORE_TAKEN_AFTER: Duration = Duration::from_micros(20);
 
 /// Whose small message came last.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ impl Receiver {
             let seen = self.look(shared)?;
             if seen != Seen::Nothing {
                 // Others may have run for so long that being woken would have been sooner.
-                if began.elapsed() <= 2 * look + LATE {
+                if began.elapsed() <= 2 * look + CORE_TAKEN_AFTER {
                     self.poll.came(number);
                 } else {
                     self.poll.in_vain();

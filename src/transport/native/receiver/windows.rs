@@ -20,7 +20,7 @@ use crate::sys::tcp::limit_window;
 use pslite_core::wire::is_worker;
 
 /// How often it is looked who sends.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const SENDERS_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Who sent that much between two looks sends much; and counts for so many looks at which anybody
 /// did. A rest of the job changes nothing: if all began without windows after it, their first burst
 /// would overflow the queue.
@@ -98,7 +98,7 @@ impl Sharing {
 impl Receiver {
     /// Sets the windows anew, if it is time.
     pub(super) fn set_windows(&mut self, now: Instant, shared: &Shared) {
-        if now.saturating_duration_since(self.windows_looked) < LOOK_EVERY {
+        if now.saturating_duration_since(self.windows_looked) < SENDERS_LOOK_EVERY {
             return;
         }
         self.windows_looked = now;
