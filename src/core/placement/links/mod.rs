@@ -7,7 +7,7 @@
 //!
 //! Pure; must not do I/O. Reports come over the wire: values that cannot be rates are left out.
 
-mod cover;
+mod backlog_spans;
 mod cpu_share;
 mod link;
 mod network;
@@ -40,11 +40,11 @@ pub const MOST_LINKS: usize = 1 << 18;
 /// Links of which one report tells, at most: those that changed most.
 pub const MOST_REPORTED: usize = 256;
 
-/// A message, or a part of one, that came in. Of a large message each part should be told as it
-/// comes, not the whole at its end.
+/// A message, or a fragment of one, that came in. Each fragment of a large message should be
+/// reported as it comes, not the whole message at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Who sent it.
+    /// Its sender.
     pub peer: NodeId,
     /// Its bytes.
     pub bytes: u64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::cover::Cover;
+use super::backlog_spans::BacklogSpans;
 use super::link::Link;
 use super::recent::Recent;
 use super::slots::Slots;
@@ -17,7 +17,7 @@ use crate::wire::{NodeId, is_worker};
 pub struct Receiver {
     node: NodeId,
     links: BTreeMap<NodeId, Link>,
-    cover: Cover,
+    spans: BacklogSpans,
     slots: Slots,
     recent: Recent,
     /// When the last report was, and what it said of each rate; the node's own under its own id.
@@ -39,7 +39,7 @@ impl Receiver {
         Self {
             node,
             links: BTreeMap::new(),
-            cover: Cover::default(),
+            spans: BacklogSpans::default(),
             slots,
             recent: Recent::default(),
             reported: None,
@@ -59,7 +59,7 @@ impl Receiver {
     /// That peer is gone.
     pub fn forget(&mut self, peer: NodeId) {
         self.links.remove(&peer);
-        self.cover.forget(peer);
+        self.spans.forget(peer);
         self.slots.forget(peer);
         if let Some((_, rates)) = &mut self.reported {
             rates.remove(&peer);
@@ -71,7 +71,7 @@ impl Receiver {
         self.expect(sample.peer, sample.last);
         let Some(link) = self.links.get_mut(&sample.peer) else { return };
         link.add(sample);
-        if let Some(span) = self.cover.add(sample) {
+        if let Some(span) = self.spans.add(sample) {
             self.slots.add(&span);
             self.recent.add(&span);
         }
@@ -106,7 +106,7 @@ impl Receiver {
     /// What this node can receive from all peers together. None: two of them never sent at once.
     #[must_use]
     pub fn down(&self, now: Duration) -> Option<Estimate> {
-        let (rate, count, last) = self.slots.fastest(self.cover.settled(now))?;
+        let (rate, count, last) = self.slots.fastest(self.spans.settled(now))?;
         Some(Estimate::new(rate, 0.0, count, now.saturating_sub(last.max(self.probed))))
     }
 

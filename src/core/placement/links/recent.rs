@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::MOST_PEERS;
-use super::cover::Span;
+use super::backlog_spans::Span;
 use crate::placement::tuning::{RECENT_WINDOWS, WINDOW, WINDOW_COVERED};
 use crate::wire::NodeId;
 
@@ -13,7 +13,7 @@ use crate::wire::NodeId;
 struct Amount {
     bytes: f64,
     /// Seconds for which the peer had more to send.
-    covered: f64,
+    backlogged: f64,
 }
 
 /// See the module. By windows, in ascending order of their numbers.
@@ -32,7 +32,7 @@ impl Recent {
             if peers.len() < MOST_PEERS || peers.contains_key(&span.peer) {
                 let amount = peers.entry(span.peer).or_default();
                 amount.bytes += bytes;
-                amount.covered += if span.covered { inside } else { 0.0 };
+                amount.backlogged += if span.backlogged { inside } else { 0.0 };
             }
         }
     }
@@ -68,7 +68,7 @@ impl Recent {
             for (peer, amount) in peers {
                 let (bytes, full) = sums.entry(*peer).or_default();
                 *bytes += amount.bytes;
-                let is_full = amount.covered >= WINDOW_COVERED * WINDOW.as_secs_f64();
+                let is_full = amount.backlogged >= WINDOW_COVERED * WINDOW.as_secs_f64();
                 *full += if is_full { WINDOW } else { Duration::ZERO };
             }
         }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::MOST_PEERS;
-use super::cover::Span;
+use super::backlog_spans::Span;
 use super::rates::{Of, Rates};
 use crate::placement::tuning::{
     CROWD_KEPT, CROWDED, FULL_PEERS, PIECE_SLOTS, SLOT, SLOTS_OPEN, SURPASSED, WINDOW,
@@ -31,7 +31,7 @@ struct Slot {
 struct Counted {
     /// In that slot it had more to send for so many seconds.
     slot: u64,
-    covered: f64,
+    backlogged: f64,
     /// Up to which slot it was counted as full, that one not included.
     full: u64,
 }
@@ -124,7 +124,7 @@ impl Slots {
                 slot.full += u32::from(full);
             }
         }
-        if !span.covered {
+        if !span.backlogged {
             self.peers.remove(&span.peer);
         }
         self.close();
@@ -135,15 +135,16 @@ impl Slots {
         // Whether that peer shows what this node can receive.
         let counts = is_worker(span.peer) != self.worker;
         let room = self.peers.len() < MOST_PEERS || self.peers.contains_key(&span.peer);
-        if !(span.covered && counts && room) {
+        if !(span.backlogged && counts && room) {
             return false;
         }
         let counted = self.peers.entry(span.peer).or_default();
         if counted.slot != number {
-            (counted.slot, counted.covered) = (number, 0.0);
+            (counted.slot, counted.backlogged) = (number, 0.0);
         }
-        counted.covered += inside;
-        let full = counted.covered >= WINDOW_COVERED * SLOT.as_secs_f64() && counted.full <= number;
+        counted.backlogged += inside;
+        let full =
+            counted.backlogged >= WINDOW_COVERED * SLOT.as_secs_f64() && counted.full <= number;
         if full {
             counted.full = number.saturating_add(1);
         }

@@ -1,5 +1,6 @@
-//! For which time peers had more to send, by what came from them. Only then what came says how fast
-//! it could come: otherwise it was they who decided.
+//! Computes the spans of time in which peers had a backlog, that is, more to send, from what came
+//! in from them. Only in these does what came show how fast data can come: otherwise the peer
+//! decided. Pure; the time is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::wire::NodeId;
 /// Something that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Who sent it.
+    /// Its sender.
     pub(super) peer: NodeId,
     /// Its bytes.
     pub(super) bytes: u64,
@@ -20,11 +21,11 @@ pub(super) struct Span {
     /// When all of it was there.
     pub(super) last: Duration,
     /// The sender had more all the time.
-    pub(super) covered: bool,
+    pub(super) backlogged: bool,
 }
 
 impl Span {
-    /// The part of it that lies in some time: seconds, and bytes.
+    /// What of it lies between two times: seconds, and bytes.
     pub(super) fn inside(&self, begin: Duration, end: Duration) -> (f64, f64) {
         let all = self.last.saturating_sub(self.first).as_secs_f64();
         let inside = self.last.min(end).saturating_sub(self.first.max(begin)).as_secs_f64();
@@ -35,12 +36,12 @@ impl Span {
 
 /// Up to when each peer that has more to send has been counted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cover {
+pub(super) struct BacklogSpans {
     ends: BTreeMap<NodeId, Duration>,
 }
 
-impl Cover {
-    /// Something came. None: its times make no sense.
+impl BacklogSpans {
+    /// Adds something that came. None: its times make no sense.
     pub(super) fn add(&mut self, sample: &Sample) -> Option<Span> {
         if sample.last < sample.first {
             return None;
@@ -57,7 +58,7 @@ impl Cover {
             bytes: sample.bytes,
             first: before.unwrap_or(sample.first),
             last: sample.last,
-            covered: sample.backlogged || before.is_some(),
+            backlogged: sample.backlogged || before.is_some(),
         })
     }
 
@@ -66,8 +67,8 @@ impl Cover {
         self.ends.remove(&peer);
     }
 
-    /// Up to when nothing more is expected to come: what is under way is told of when a part of it
-    /// is complete, and belongs to the time before as well.
+    /// The time before which nothing more is expected: a message is reported only when a fragment
+    /// of it is complete, and then belongs to the time before as well.
     pub(super) fn settled(&self, now: Duration) -> Duration {
         let awaited = |end: &&Duration| end.saturating_add(SENDING_PAUSE_MAX) > now;
         self.ends.values().filter(awaited).min().copied().unwrap_or(now).min(now)
@@ -88,9 +89,9 @@ mod tests {
 
     #[test]
     fn the_pause_before_belongs_to_whoever_had_more() {
-        let mut cover = Cover::default();
+        let mut spans = BacklogSpans::default();
         let mut span = |first, last, more| {
-            cover.add(&sample(first, last, more)).map(|s| (s.first, s.last, s.covered))
+            spans.add(&sample(first, last, more)).map(|s| (s.first, s.last, s.backlogged))
         };
         assert_eq!(span(10, 20, false), Some((ms(10), ms(20), false)));
         assert_eq!(span(50, 60, true), Some((ms(50), ms(60), true)));
@@ -104,21 +105,21 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_not_settled() {
-        let mut cover = Cover::default();
-        assert_eq!(cover.settled(ms(500)), ms(500));
-        cover.add(&sample(100, 200, true));
-        assert_eq!(cover.settled(ms(500)), ms(200));
-        assert_eq!(cover.settled(ms(1200)), ms(1200), "it will not come any more");
-        cover.add(&sample(300, 400, false));
-        assert_eq!(cover.settled(ms(500)), ms(500));
+        let mut spans = BacklogSpans::default();
+        assert_eq!(spans.settled(ms(500)), ms(500));
+        spans.add(&sample(100, 200, true));
+        assert_eq!(spans.settled(ms(500)), ms(200));
+        assert_eq!(spans.settled(ms(1200)), ms(1200), "it will not come any more");
+        spans.add(&sample(300, 400, false));
+        assert_eq!(spans.settled(ms(500)), ms(500));
     }
 
     #[test]
     fn a_span_is_cut() {
-        let span = Cover::default().add(&sample(100, 200, true)).unwrap();
+        let span = BacklogSpans::default().add(&sample(100, 200, true)).unwrap();
         let cut = |from, to| span.inside(ms(from), ms(to));
         assert_eq!((cut(100, 125), cut(0, 300)), ((0.025, 25.0), (0.1, 100.0)));
-        let at_once = Cover::default().add(&sample(100, 100, true)).unwrap();
+        let at_once = BacklogSpans::default().add(&sample(100, 100, true)).unwrap();
         assert_eq!(at_once.inside(ms(100), ms(110)), (0.0, 100.0));
     }
 }
