@@ -24,7 +24,7 @@ SAYS = {"tcp": "over TCP", "shm": "through shared memory"}
 
 
 def carried(node):
-    """Peer and carrier of each link, as the log says."""
+    """Peer and carrier of each channel, as the log says."""
     return re.findall(r"data to (\w+) (\d+) .*?go (over TCP|through shared memory)", node.err)
 
 

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use self::life::Life;
 use self::order::{Order, Pushes};
-use self::part::{Part, State};
+use self::part::{Part, PartState};
 use super::KvError;
 use super::routes::Routes;
 use crate::values::form::one_len;
@@ -78,8 +78,8 @@ pub enum Answered {
     },
 }
 
-/// Which slice it is: the timestamp of its request, and the rank that it is about.
-type Name = (i32, u32);
+/// What names a slice: the timestamp of its request, and the rank that it is about.
+type SliceName = (i32, u32);
 
 #[derive(Clone, Debug)]
 struct Flight {
@@ -100,13 +100,13 @@ pub struct Flights {
     /// which this node has not heard goes nowhere.
     known: BTreeSet<NodeId>,
     /// In boxes: nodes of a map to which ever larger keys are added are half empty.
-    open: BTreeMap<Name, Box<Flight>>,
+    open: BTreeMap<SliceName, Box<Flight>>,
     next: u64,
     order: Order,
     life: Life,
     /// Those of which a part waits to be sent, by number: most answers find none, however many are
     /// open.
-    waiting: BTreeMap<u64, Name>,
+    waiting: BTreeMap<u64, SliceName>,
 }
 
 impl Flights {
@@ -184,7 +184,7 @@ impl Flights {
                 checked => checked?,
             }
         }
-        let parts = self.places(known, &slice, (0, 0), &State::Waiting(now));
+        let parts = self.places(known, &slice, (0, 0), &PartState::Waiting(now));
         let number = self.next;
         self.next += 1;
         let mut flight = Box::new(Flight { number, slice, parts, answer: KvPairs::default() });
@@ -203,7 +203,7 @@ impl Flights {
         known: Option<&KeyRoutes>,
         slice: &Slice,
         (from, to): (u64, u64),
-        state: &State,
+        state: &PartState,
     ) -> SmallVec<[Part; 1]> {
         let routes = match known {
             Some(known) if to == 0 => known.whole().map(SmallVec::from_slice).unwrap_or_default(),
@@ -265,10 +265,10 @@ impl Flights {
             return Ok(Answered::Open);
         }
         let Some(part) = flight.parts.get_mut(at) else { return Ok(Answered::Unknown) };
-        part.state = State::Done(pairs.vals);
+        part.state = PartState::Done(pairs.vals);
         flight.answer.keys = pairs.keys;
         flight.answer.lens = pairs.lens;
-        let open = flight.parts.iter().any(|part| !matches!(part.state, State::Done(_)));
+        let open = flight.parts.iter().any(|part| !matches!(part.state, PartState::Done(_)));
         let answer = if open { Answered::Open } else { self.whole(name) };
         self.send_freed(now, out)?;
         Ok(answer)
@@ -279,7 +279,12 @@ impl Flights {
     /// not come the way that the part went last is none: a server that this node gave up may still
     /// answer, and not know what became of the key. A server without pieces says nothing about
     /// parts; its answer is about the one that it was sent.
-    fn find(&self, timestamp: i32, from: NodeId, placed: Option<&Placed>) -> Option<(Name, usize)> {
+    fn find(
+        &self,
+        timestamp: i32,
+        from: NodeId,
+        placed: Option<&Placed>,
+    ) -> Option<(SliceName, usize)> {
         let part = |flight: &Flight, is: &dyn Fn(&Part) -> bool| {
             let at = flight.parts.iter().position(is)?;
             flight.parts[at].awaits(from).then(|| (flight.name(), at))
@@ -299,17 +304,17 @@ impl Flights {
     }
 
     /// Nothing was done with a part: it is cut anew, by what is known now.
-    fn turned_away(&mut self, now: Duration, name: Name, at: usize) {
+    fn turned_away(&mut self, now: Duration, name: SliceName, at: usize) {
         let Some(flight) = self.open.get(&name) else { return };
         let Some(part) = flight.parts.get(at) else { return };
         let known = self.routes.of(flight.slice.key);
         let range = (part.from, part.to);
-        let mut parts = self.places(known, &flight.slice, range, &State::Waiting(now));
+        let mut parts = self.places(known, &flight.slice, range, &PartState::Waiting(now));
         let former = (part.sent(), part.from, part.to, part.term);
         for part in &mut parts {
             // Nothing new: asked again at once, who answered would say the same.
             if (Some(part.way()), part.from, part.to, part.term) == former {
-                part.state = State::Waiting(now.saturating_add(RETRY));
+                part.state = PartState::Waiting(now.saturating_add(RETRY));
             }
         }
         if let Some(flight) = self.open.get_mut(&name) {
@@ -319,11 +324,11 @@ impl Flights {
         }
     }
 
-    fn whole(&mut self, name: Name) -> Answered {
+    fn whole(&mut self, name: SliceName) -> Answered {
         let Some(flight) = self.end(name, true) else { return Answered::Unknown };
         let mut vals = flight.parts.into_iter().map(|part| match part.state {
-            State::Done(vals) => vals,
-            State::Sent(_) | State::Waiting(_) => Bytes::new(),
+            PartState::Done(vals) => vals,
+            PartState::Sent(_) | PartState::Waiting(_) => Bytes::new(),
         });
         let first = vals.next().unwrap_or_default();
         let more: Vec<Bytes> = vals.collect();
@@ -337,7 +342,7 @@ impl Flights {
     }
 
     /// A slice is over. `well`: all of it was answered.
-    fn end(&mut self, name: Name, well: bool) -> Option<Flight> {
+    fn end(&mut self, name: SliceName, well: bool) -> Option<Flight> {
         let flight = self.open.remove(&name)?;
         self.waiting.remove(&flight.number);
         if flight.slice.meta.push {
@@ -350,7 +355,7 @@ impl Flights {
 
     /// The request is over, whatever of it is still under way.
     pub fn forget(&mut self, timestamp: i32) {
-        let names: Vec<Name> =
+        let names: Vec<SliceName> =
             self.open.range(of_request(timestamp)).map(|(name, _)| *name).collect();
         names.into_iter().for_each(|name| drop(self.end(name, false)));
         self.look_at(timestamp);
@@ -361,7 +366,7 @@ impl Flights {
         self.lost.insert(server);
         for (name, flight) in &mut self.open {
             for part in flight.parts.iter_mut().filter(|part| part.is_lost_with(server)) {
-                part.state = State::Waiting(now);
+                part.state = PartState::Waiting(now);
                 self.waiting.insert(flight.number, *name);
             }
         }
@@ -397,7 +402,7 @@ impl Flights {
             let mut parts = SmallVec::new();
             for part in &flight.parts {
                 if part.waits() {
-                    let (range, wait) = ((part.from, part.to), State::Waiting(now));
+                    let (range, wait) = ((part.from, part.to), PartState::Waiting(now));
                     parts.extend(self.places(known, &flight.slice, range, &wait));
                 } else {
                     parts.push(part.clone());
@@ -423,7 +428,7 @@ impl Flights {
     }
 
     /// In the order in which they began.
-    fn waiting_names(&self) -> Vec<Name> {
+    fn waiting_names(&self) -> Vec<SliceName> {
         self.waiting.values().copied().collect()
     }
 
@@ -446,7 +451,7 @@ impl Flights {
         let mut go: SmallVec<[usize; 4]> = SmallVec::new();
         let mut waits = false;
         for (at, part) in flight.parts.iter().enumerate() {
-            let State::Waiting(since) = part.state else { continue };
+            let PartState::Waiting(since) = part.state else { continue };
             let blocked = || push && pushes.is_some_and(|all| self.is_blocked(all, name, part));
             if since > now || !self.may_send_to(part.way().next) || blocked() {
                 waits = true;
@@ -471,7 +476,7 @@ impl Flights {
             let cut = slice.form.cut(&slice.kv, push, part.from, part.to);
             let kv = cut.inspect_err(|_| _ = self.waiting.insert(number, name))?;
             let way = part.way();
-            part.state = State::Sent(way);
+            part.state = PartState::Sent(way);
             let placed = Placed {
                 slice: slice.rank,
                 from: part.from,
@@ -495,20 +500,20 @@ impl Flights {
     }
 
     /// True if a part of a push would overtake an earlier push of the same elements.
-    fn is_blocked(&self, pushes: &Pushes, name: Name, part: &Part) -> bool {
+    fn is_blocked(&self, pushes: &Pushes, name: SliceName, part: &Part) -> bool {
         let earlier = pushes.before(name).filter_map(|other| self.open.get(&other));
         earlier.flat_map(|flight| &flight.parts).any(|other| part.overtakes(other))
     }
 }
 
 impl Flight {
-    fn name(&self) -> Name {
+    fn name(&self) -> SliceName {
         (self.slice.meta.timestamp, self.slice.rank)
     }
 }
 
 /// The names of all slices of a request.
-const fn of_request(timestamp: i32) -> RangeInclusive<Name> {
+const fn of_request(timestamp: i32) -> RangeInclusive<SliceName> {
     (timestamp, 0)..=(timestamp, u32::MAX)
 }
 

@@ -59,7 +59,7 @@ fn begin(flights: &mut Flights, slice: Slice) -> Vec<Outgoing> {
 fn check(flights: &Flights) {
     assert_eq!(flights.validate(), Ok(()));
     let all = flights.open.iter().filter(|(_, flight)| flight.parts.iter().any(Part::waits));
-    let all: BTreeMap<u64, Name> = all.map(|(name, flight)| (flight.number, *name)).collect();
+    let all: BTreeMap<u64, SliceName> = all.map(|(name, flight)| (flight.number, *name)).collect();
     assert_eq!(flights.waiting, all);
 }
 
@@ -355,7 +355,7 @@ fn send_by(flights: &mut Flights, timestamp: i32, at: usize, next: NodeId) {
     flights.known.insert(next);
     let part = &mut flights.open.get_mut(&(timestamp, 0)).unwrap().parts[at];
     assert!(part.sent().is_some());
-    part.state = State::Sent(Way { next });
+    part.state = PartState::Sent(Way { next });
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn what_fits_no_piece_waits_until_its_request_is_ended() {
 }
 
 /// The slice that is spoilt.
-const NAME: Name = (1, 0);
+const NAME: SliceName = (1, 0);
 
 /// Something that no rule leads to is named.
 #[test]
@@ -487,7 +487,7 @@ fn what_is_wrong_is_named() {
     }
     let all: [(Spoil, &str); 10] = [
         (|flights| _ = flights.waiting.insert(1, NAME), "a part of it waits: false"),
-        (|flights| part(flights).state = State::Waiting(NOW), "a part of it waits: true"),
+        (|flights| part(flights).state = PartState::Waiting(NOW), "a part of it waits: true"),
         (
             |flights| flights.open.get_mut(&NAME).unwrap().slice.rank = 5,
             "it is named (1, 5); the next one is 2",
@@ -501,7 +501,7 @@ fn what_is_wrong_is_named() {
         (
             |flights| {
                 let parts = &mut flights.open.get_mut(&NAME).unwrap().parts;
-                parts.iter_mut().for_each(|part| part.state = State::Done(Bytes::new()));
+                parts.iter_mut().for_each(|part| part.state = PartState::Done(Bytes::new()));
             },
             "all 2 parts of it are answered",
         ),

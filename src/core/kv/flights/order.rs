@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::Name;
+use super::SliceName;
 use crate::invariant::{Valid, require};
 use crate::wire::Key;
 
@@ -19,19 +19,19 @@ pub(super) struct Order {
 /// The pushes of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pushes {
-    open: SmallVec<[Name; 2]>,
+    open: SmallVec<[SliceName; 2]>,
     /// The timestamp of the last one that was answered as a whole.
     done: Option<i32>,
 }
 
 impl Order {
     /// A push begins.
-    pub(super) fn add(&mut self, key: Key, name: Name) {
+    pub(super) fn add(&mut self, key: Key, name: SliceName) {
         self.keys.entry(key).or_default().open.push(name);
     }
 
     /// It is over, if it was a push. `well`: it was answered, and counts.
-    pub(super) fn end(&mut self, key: Key, name: Name, well: bool) {
+    pub(super) fn end(&mut self, key: Key, name: SliceName, well: bool) {
         let Some(pushes) = self.keys.get_mut(&key) else { return };
         let before = pushes.open.len();
         pushes.open.retain(|other| *other != name);
@@ -49,8 +49,8 @@ impl Order {
     }
 
     /// These are the open pushes. `all`: by key, in the order in which they began.
-    pub(super) fn validate(&self, all: impl Iterator<Item = (Key, Name)>) -> Valid {
-        let mut walked: BTreeMap<Key, SmallVec<[Name; 2]>> = BTreeMap::new();
+    pub(super) fn validate(&self, all: impl Iterator<Item = (Key, SliceName)>) -> Valid {
+        let mut walked: BTreeMap<Key, SmallVec<[SliceName; 2]>> = BTreeMap::new();
         all.for_each(|(key, name)| walked.entry(key).or_default().push(name));
         let open = || self.keys.iter().filter(|(_, pushes)| !pushes.open.is_empty());
         let same = open().map(|(key, pushes)| (key, &pushes.open)).eq(&walked);
@@ -70,18 +70,21 @@ impl Pushes {
     }
 
     /// True if that one is open.
-    pub(super) fn has(&self, name: Name) -> bool {
+    pub(super) fn has(&self, name: SliceName) -> bool {
         self.open.contains(&name)
     }
 
     /// Open pushes that began before that one, in order.
-    pub(super) fn before(&self, name: Name) -> impl DoubleEndedIterator<Item = Name> + '_ {
+    pub(super) fn before(
+        &self,
+        name: SliceName,
+    ) -> impl DoubleEndedIterator<Item = SliceName> + '_ {
         let until = self.open.iter().position(|other| *other == name);
         self.open[..until.unwrap_or(self.open.len())].iter().copied()
     }
 
     /// The timestamp of the push before that one.
-    pub(super) fn previous(&self, name: Name) -> Option<i32> {
+    pub(super) fn previous(&self, name: SliceName) -> Option<i32> {
         self.before(name).next_back().map(|(timestamp, _)| timestamp).or(self.done)
     }
 }

@@ -14,12 +14,12 @@ pub(super) struct Part {
     pub(super) to: u64,
     pub(super) term: u64,
     pub(super) owner: NodeId,
-    pub(super) state: State,
+    pub(super) state: PartState,
 }
 
 /// Where a part stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PartState {
     /// On that way, and not answered.
     Sent(Way),
     /// To be sent, from then on, once it may.
@@ -44,8 +44,8 @@ impl Part {
     /// On which way it is.
     pub(super) const fn sent(&self) -> Option<Way> {
         match self.state {
-            State::Sent(way) => Some(way),
-            State::Waiting(_) | State::Done(_) => None,
+            PartState::Sent(way) => Some(way),
+            PartState::Waiting(_) | PartState::Done(_) => None,
         }
     }
 
@@ -66,15 +66,15 @@ impl Part {
         let apart =
             self.to != 0 && other.to != 0 && (other.to <= self.from || self.to <= other.from);
         let under_way = match other.state {
-            State::Sent(way) => way != self.way(),
-            State::Waiting(_) => true,
-            State::Done(_) => false,
+            PartState::Sent(way) => way != self.way(),
+            PartState::Waiting(_) => true,
+            PartState::Done(_) => false,
         };
         !apart && under_way
     }
 
     /// True if it is waiting, for whatever.
     pub(super) const fn waits(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+        matches!(self.state, PartState::Waiting(_))
     }
 }

@@ -8,8 +8,8 @@
 //! - **Sets and indices** are what a walk over all finds: slices with a waiting part, and the open
 //!   pushes of each key.
 
-use super::part::State;
-use super::{Flight, Flights, Name, Part, of_request};
+use super::part::PartState;
+use super::{Flight, Flights, Part, SliceName, of_request};
 use crate::invariant::{Valid, covering, debug, require};
 use crate::wire::Key;
 
@@ -45,7 +45,7 @@ impl Flights {
     /// Nothing waits that is not open.
     fn validate_counts(&self) -> Valid {
         let last = self.waiting.last_key_value();
-        let is_it = |(number, name): (&u64, &Name)| {
+        let is_it = |(number, name): (&u64, &SliceName)| {
             self.open.get(name).is_some_and(|it| it.number == *number)
         };
         require(last.is_none_or(is_it), || format!("slice {last:?} waits, and is not open"))?;
@@ -53,7 +53,7 @@ impl Flights {
         require(waiting <= open, || format!("{waiting} of {open} slices wait"))
     }
 
-    fn validate_open(&self, name: Name, flight: &Flight) -> Valid {
+    fn validate_open(&self, name: SliceName, flight: &Flight) -> Valid {
         let (number, meta) = (flight.number, &flight.slice.meta);
         let named = |broken: String| format!("slice {number}, {name:?}: {broken}");
         require(flight.name() == name && number < self.next, || {
@@ -82,7 +82,7 @@ impl Flights {
 impl Flight {
     fn validate(&self) -> Valid {
         let parts = &self.parts;
-        let open = parts.iter().any(|part| !matches!(part.state, State::Done(_)));
+        let open = parts.iter().any(|part| !matches!(part.state, PartState::Done(_)));
         require(open, || format!("all {} parts of it are answered", parts.len()))?;
         match &parts[..] {
             [only] if only.to == 0 => {
@@ -99,7 +99,7 @@ impl Flight {
 
 impl super::Order {
     /// True if that push of that key is open.
-    fn has(&self, key: Key, name: Name) -> bool {
+    fn has(&self, key: Key, name: SliceName) -> bool {
         self.of(key).is_some_and(|pushes| pushes.has(name))
     }
 }
