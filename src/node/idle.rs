@@ -15,7 +15,7 @@ const WORK: Duration = Duration::from_millis(100);
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Idle {
-    /// Since when it is looked whether it is idle, and what it had used by then.
+    /// When the present look began, and what the process had used by then.
     since: Duration,
     used: Duration,
     /// What it had used when it was idle last.

@@ -18,7 +18,7 @@ const SLOW: Duration = Duration::from_micros(250);
 /// How many items go through the queue after a slow one.
 const QUEUED_AFTER_SLOW: u32 = 64;
 /// Items that wait. Beyond it the thread that receives waits too: then the connections fill up and
-/// the peers wait. What tells of a loss is queued all the same.
+/// the peers wait. News of a loss is queued nevertheless.
 const ITEMS_MAX: usize = 65_536;
 
 /// See the module.

@@ -22,8 +22,8 @@ impl Desk {
         }
     }
 
-    /// What the membership is to be told now, in order. `seed` decides the planner's numbers, and
-    /// is looked at once.
+    /// The events that the membership is to get now, in order. `seed` is the seed of the planner's
+    /// random numbers; only the first call uses it.
     pub(crate) fn look(&self, state: &NodeState, cluster: &Cluster, seed: u64) -> Vec<Event> {
         let settings = &state.settings;
         if settings.role != Role::Scheduler {

@@ -12,12 +12,13 @@ use pslite_core::placement::stragglers::{Profile, ServerTime};
 use pslite_core::wire::{NodeId, is_worker};
 use pslite_transport::native::RateSample;
 
-/// Between two words about progress or work, at least.
+/// The least time between two reports about progress or work.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// Idle links that one message tells of, at most; and how often it is looked which are.
+/// The most idle links that one message names.
 const IDLE_MOST: usize = 16;
+/// How often idle links are looked for.
 const IDLE_EVERY: Duration = Duration::from_millis(500);
-/// A server's work is looked at over that time.
+/// The time over which a server's work is measured.
 const BUSY_EVERY: Duration = Duration::from_secs(1);
 
 /// See the module.

@@ -39,7 +39,7 @@ struct Wanted {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Probes {
-    /// A job that was never busy for so long is probed all the same.
+    /// A job that has not been busy for so long is probed nevertheless.
     quiet: Duration,
     /// When some node was last told to have received anything but probes; none: never yet.
     traffic: Option<Duration>,
@@ -52,8 +52,8 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// None yet. `quiet`: in a job that was never busy since it began, so long ago, links are
-    /// probed all the same.
+    /// Without probes yet. `quiet`: if a job was never busy for so long since it began, its links
+    /// are probed nevertheless.
     pub(super) fn new(quiet: Duration) -> Self {
         let (waiting, asked, busy) = Default::default();
         Self { quiet, traffic: None, waiting, asked, busy }

@@ -143,7 +143,8 @@ impl ServerCustomer {
         self.queue(released);
     }
 
-    /// In the order of what comes; however full the queue is, as it counts against no connection.
+    /// Queues released messages in order, however full the queue is: they belong to no connection
+    /// that could be held back.
     fn queue(&self, released: Vec<Message>) {
         for message in released {
             let item = Delivery::Released(message);

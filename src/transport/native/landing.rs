@@ -97,10 +97,10 @@ impl Landing {
         self.arrived >= self.total
     }
 
-    /// Calls `write` with where the `length` bytes of data from `offset` on go: fewer, if there are
-    /// not so many. Bytes of a place are written in here only, because its owner may take it back
-    /// at any other time. Then what comes goes to other memory, so that the message is complete all
-    /// the same; whoever asked for it does not want it any more.
+    /// Calls `write` with the memory for the `length` bytes of data from `offset` on, or fewer if
+    /// there are not so many. An offered place is written in here only, because its owner may take
+    /// it back at any other time. Then the rest goes to other memory, so that the message is
+    /// complete nevertheless, although nobody wants it any more.
     pub(super) fn with_slices<T>(
         &mut self,
         offset: u64,

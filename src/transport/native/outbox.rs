@@ -213,8 +213,8 @@ impl Outbox {
         self.waiting.is_empty() && self.begun.is_empty()
     }
 
-    /// Whether it goes more slowly than the way could carry it. The peer is told that it has all
-    /// there is: what comes slowly then says nothing about the way.
+    /// Sets whether data are sent more slowly than the link could carry them. Frames then tell the
+    /// peer that nothing more waits, so that it concludes nothing about the link.
     pub(super) const fn set_paced(&mut self, paced: bool) {
         self.paced = paced;
     }

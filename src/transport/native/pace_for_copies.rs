@@ -17,7 +17,7 @@ use super::channel::Channel;
 use super::shared::Shared;
 use pslite_core::wire::is_worker;
 
-/// How often it is looked what copies get.
+/// The time between two looks at what copies get.
 const COPIES_LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Copies that found room for so long have caught up.
 const CAUGHT_UP: Duration = Duration::from_millis(75);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const SPIN_LONGEST: Duration = Duration::from_micros(40);
 /// The shortest that is tried.
 const SPIN_SHORTEST: Duration = Duration::from_micros(5);
-/// After looks in vain have made it too short, one in so many waits looks all the same.
+/// After looks in vain have made it too short, one wait in so many still looks.
 const TRY_EVERY: u32 = 32;
 
 /// See the module.

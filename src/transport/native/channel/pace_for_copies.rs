@@ -23,9 +23,9 @@ impl Channel {
         lock(&self.state).pace
     }
 
-    /// Lets its TCP connections to another host send so many bytes per second together; `None`: as
-    /// fast as they can. Within a host none is paced: they share no card. Its peer is told, with
-    /// each fragment, that what comes does not show what the way could carry.
+    /// Limits its TCP connections to another host to so many bytes per second together. `None`: no
+    /// limit. Within a host nothing is paced, since no card is shared. Each fragment tells the peer
+    /// not to judge the link by it.
     pub(in crate::native) fn pace(&self, rate: Option<u32>) {
         let mut state = lock(&self.state);
         let rate = rate.filter(|_| state.lanes.iter().any(|lane| lane.through_a_card));

@@ -19,7 +19,7 @@ use crate::native::shared::Shared;
 use crate::sys::tcp::limit_window;
 use pslite_core::wire::is_worker;
 
-/// How often it is looked who sends.
+/// The time between two looks at which peers send.
 const SENDERS_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Who sent that much between two looks sends much; and counts for so many looks at which anybody
 /// did. A rest of the job changes nothing: if all began without windows after it, their first burst
@@ -67,7 +67,7 @@ impl Inflow {
     }
 }
 
-/// Who shares the link now.
+/// The peers that share the link now.
 #[derive(Clone, Copy)]
 struct Sharing {
     /// Bytes per second; 0 where nobody knows.
@@ -119,7 +119,7 @@ impl Receiver {
         }
     }
 
-    /// Looks who sent much, on a link of that rate.
+    /// Finds the peers that sent much, on a link of that rate.
     fn sharing(&mut self, rate: u64) -> Sharing {
         let next = self.windows_look + 1;
         let mut news = false;
