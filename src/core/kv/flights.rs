@@ -83,7 +83,7 @@ type SliceName = (i32, u32);
 
 #[derive(Clone, Debug)]
 struct Flight {
-    /// Those that begin later have higher ones.
+    /// Slices that begin later have higher numbers.
     number: u64,
     slice: Slice,
     parts: SmallVec<[Part; 1]>,
@@ -99,13 +99,13 @@ pub struct Flights {
     /// Servers that were there from the beginning, or that a policy named. What is sent to one of
     /// which this node has not heard goes nowhere.
     known: BTreeSet<NodeId>,
-    /// In boxes: nodes of a map to which ever larger keys are added are half empty.
+    /// Boxed: a map to which ever larger keys are added keeps its nodes half empty.
     open: BTreeMap<SliceName, Box<Flight>>,
     next: u64,
     order: Order,
     life: Life,
-    /// Those of which a part waits to be sent, by number: most answers find none, however many are
-    /// open.
+    /// The slices with a part that waits to be sent, by number. Most answers find none here,
+    /// however many slices are open.
     waiting: BTreeMap<u64, SliceName>,
 }
 
@@ -437,8 +437,8 @@ impl Flights {
         if self.waits() { self.retry(now, out) } else { Ok(()) }
     }
 
-    /// Sends those parts of a slice that wait, if they may go. The slice is not among the open ones
-    /// meanwhile.
+    /// Sends the parts of a slice that wait and may go. The caller has taken the slice out of the
+    /// open ones.
     fn send_parts(
         &mut self,
         now: Duration,

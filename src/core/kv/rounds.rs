@@ -34,9 +34,9 @@ struct Span {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
-    /// Rounds that are over.
+    /// How many rounds are over.
     number: u64,
-    /// What that was when a key was pushed last.
+    /// By key: how many rounds were over when it was last pushed.
     keys: BTreeMap<Key, u64>,
     whole: Option<Span>,
     servers: BTreeMap<NodeId, Span>,

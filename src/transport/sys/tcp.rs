@@ -55,7 +55,7 @@ pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Re
 /// Segments that always may be under way: one that is read, and one that follows.
 const SEGMENTS_MIN: u32 = 2;
 
-/// True if both ends of a TCP connection have one address: it leads through no card.
+/// True if both ends of a TCP connection have the same address: no network card is involved.
 pub(crate) fn stays_on_host(socket: BorrowedFd<'_>) -> bool {
     let address = |ip: SockaddrStorage| {
         let four = ip.as_sockaddr_in().map(|ip| IpAddr::V4(ip.ip()));

@@ -1,4 +1,5 @@
-//! Of each key the open pushes, in the order in which they began, and the last one that succeeded.
+//! For each key: its open pushes, in the order in which they began, and the last one that
+//! succeeded.
 //!
 //! Pure; knows names and keys only.
 
@@ -30,7 +31,7 @@ impl Order {
         self.keys.entry(key).or_default().open.push(name);
     }
 
-    /// It is over, if it was a push. `well`: it was answered, and counts.
+    /// A push is over. `well`: it was answered, and later pushes name it as the one before.
     pub(super) fn end(&mut self, key: Key, name: SliceName, well: bool) {
         let Some(pushes) = self.keys.get_mut(&key) else { return };
         let before = pushes.open.len();

@@ -146,7 +146,7 @@ impl Connection {
     }
 }
 
-/// Whether what it brings comes through a card, before which there is a queue.
+/// True if its data come through a network card, in front of which a queue can overflow.
 fn through_a_card(connection: &&mut Connection) -> bool {
     connection.through_a_card
 }
