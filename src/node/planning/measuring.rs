@@ -103,7 +103,9 @@ impl Measuring {
     ) {
         if self.sender.wants_look(now) {
             let down = self.inflow(now);
-            self.sender.sent(now, sent(), down);
+            if self.sender.sent(now, sent(), down) {
+                self.receiver.sends();
+            }
         }
     }
 

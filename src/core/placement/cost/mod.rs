@@ -7,6 +7,7 @@
 
 mod bound;
 mod closed;
+mod lanes;
 mod level;
 mod program;
 mod rows;
@@ -17,6 +18,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub(super) use lanes::Lane;
 pub use program::MOST_SERVERS;
 
 use super::layout::{Holding, PieceLoad, holdings};
@@ -314,6 +316,11 @@ impl Model {
             .filter(|server| server.usable)
             .map(|server| server.up.min(server.down))
             .sum()
+    }
+
+    /// What a byte takes at each server alone.
+    pub(super) fn lanes(&self, loads: &[f64]) -> Vec<Lane> {
+        lanes::lanes(self, loads)
     }
 
     /// Bytes to the copy for each byte of value.

@@ -8,8 +8,8 @@ use super::recent_best::RecentBest;
 use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, Report};
 use crate::placement::cost::PairCap;
 use crate::placement::tuning::{
-    HELD_UP_SERVER, HELD_UP_WORKER, MEMORY, NARROW_PAIR, TELLING_WINDOWS, TRUSTED_CONFIDENCE,
-    UPS_TOGETHER,
+    HELD_UP_SERVER, HELD_UP_WORKER, LINKS_RISEN, MEMORY, NARROW_PAIR, TELLING_WINDOWS,
+    TRUSTED_CONFIDENCE, UPS_TOGETHER, WORKER_EXPLAINED,
 };
 use crate::wire::{NodeId, is_worker};
 
@@ -168,13 +168,13 @@ impl Network {
     #[must_use]
     pub fn down(&self, node: NodeId) -> Option<Estimate> {
         let down = self.downs.get(&node)?.estimate(self.newest);
-        Some(self.links_into(node).at_most(down))
+        Some(self.links_into(node, ALL).at_most(down))
     }
 
     /// What a node can send, as it saw itself, or else as several receivers saw together.
     #[must_use]
     pub fn up(&self, node: NodeId) -> Option<Estimate> {
-        let links = self.links_out_of(node);
+        let links = self.links_out_of(node, ALL);
         if let Some(up) = self.own_ups.get(&node) {
             return Some(links.at_most(up.estimate(self.newest)));
         }
@@ -184,15 +184,33 @@ impl Network {
         Some(links.at_most(fastest.scaled(most / fastest.rate)))
     }
 
-    fn links_into(&self, node: NodeId) -> Links {
+    fn links_into(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> Links {
         let senders = self.into.get(&node).into_iter().flatten();
-        let links = senders.filter_map(|from| Some((self.link(*from, node)?, *from)));
+        let links = senders
+            .filter(|from| peers(node, **from))
+            .filter_map(|from| Some((self.link(*from, node)?, *from)));
         Links::of(node, links.map(|(link, from)| (link, self.fastest_from(from))))
     }
 
-    fn links_out_of(&self, node: NodeId) -> Links {
-        let links = self.from(node).filter_map(|(to, _)| Some((self.link(node, to)?, to)));
-        Links::of(node, links.map(|(link, to)| (link, self.fastest_into(to))))
+    fn links_out_of(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> Links {
+        let links = self
+            .from(node)
+            .filter(|(to, _)| peers(node, *to))
+            .filter_map(|(to, _)| Some((self.link(node, to)?, to)));
+        let could = |link: &Estimate, to: NodeId| {
+            let more = if is_worker(to) { self.spare_into(to) } else { 1.0 };
+            self.fastest_into(to).max(link.rate * more)
+        };
+        Links::of(node, links.map(|(link, to)| (link, could(&link, to))))
+    }
+
+    /// How many times what all its links bring a node it was seen to receive.
+    fn spare_into(&self, node: NodeId) -> f64 {
+        let senders = self.into.get(&node).into_iter().flatten();
+        let links = senders.filter_map(|from| self.links.get(&(*from, node)));
+        let sum = links.map(|link| self.rate(link)).sum::<f64>();
+        let card = self.downs.get(&node).map(|down| down.estimate(self.newest).rate);
+        card.filter(|_| sum > 0.0).map_or(1.0, |card| card / sum)
     }
 
     fn rate(&self, link: &Link) -> f64 {
@@ -223,13 +241,19 @@ impl Network {
         let workers = nodes.iter().filter(|node| is_worker(**node)).flat_map(known);
         let fastest_worker = workers.map(|estimate| estimate.lower).fold(0.0, f64::max);
         let card = |node: &NodeId| {
-            let (mut out, mut into) = (self.links_out_of(*node), self.links_into(*node));
+            // A server that copies, or moved pieces, go to may be a slow one.
+            let mut out = self.links_out_of(*node, exchange);
+            let mut into = self.links_into(*node, exchange);
             let (up, down) = (self.up(*node), self.down(*node));
             out.hold_up &= up.is_none_or(|up| up.samples >= TELLING_WINDOWS);
             if is_worker(*node) {
                 into.hold_up &= down.is_none_or(|down| down.samples >= TELLING_WINDOWS);
             } else {
-                out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED_CONFIDENCE);
+                // Links that were seen since its card last became faster would show that it can
+                // send more.
+                let sum = self.sum_of_now(*node);
+                let same = |up: Estimate| sum.is_some_and(|sum| sum < LINKS_RISEN * up.rate);
+                out.hold_up &= up.is_none_or(|up| up.confidence >= TRUSTED_CONFIDENCE || same(up));
             }
             // What a node was asked for is rarely as much as it could have done: a worker waits for
             // servers, and servers for what they are to answer. What they receive together shows
@@ -256,6 +280,32 @@ impl Network {
         Some(nodes.iter().map(card).collect())
     }
 
+    /// Whether the card of a worker is a limit, to send and to receive: not if it exchanges about
+    /// as much with the servers that keep it busy as all of them can, each of which serves so many
+    /// workers. What more it could do nobody has seen, and a card that is taken as too slow hides
+    /// what there is to gain. `servers`: these with their cards. (Of one whose card was not
+    /// measured nobody knows what it could give.)
+    #[must_use]
+    pub fn limits(&self, worker: NodeId, servers: &[(NodeId, Card)], workers: usize) -> [bool; 2] {
+        #[allow(clippy::cast_precision_loss, reason = "a count of workers")]
+        let part = WORKER_EXPLAINED / workers.max(1) as f64;
+        let (mut taken, mut given) = (0.0, 0.0);
+        for (server, card) in servers {
+            let measured = |own: Option<Estimate>, rate: f64| match card.known || own.is_some() {
+                true => rate * part,
+                false => f64::INFINITY,
+            };
+            if self.links.contains_key(&(worker, *server)) {
+                taken += measured(self.down(*server), card.down);
+            }
+            if self.links.contains_key(&(*server, worker)) {
+                given += measured(self.up(*server), card.up);
+            }
+        }
+        let below = |own: Option<Estimate>, servers: f64| own.is_some_and(|own| own.rate < servers);
+        [below(self.up(worker), taken), below(self.down(worker), given)]
+    }
+
     /// The fastest card, or link, that was measured.
     fn best(&self) -> Option<f64> {
         let downs = self.downs.keys().filter_map(|node| self.down(*node));
@@ -277,6 +327,12 @@ impl Network {
         Some(link.rate.estimate(self.newest))
     }
 
+    /// What a server sends to all workers, if that is known of now of all.
+    fn sum_of_now(&self, server: NodeId) -> Option<f64> {
+        let links = self.from(server).filter(|(to, _)| exchange(server, *to));
+        links.map(|(to, _)| Some(self.link_of_now(server, to)?.rate)).sum()
+    }
+
     /// The pairs whose link is narrower than the cards at its ends explain.
     #[must_use]
     pub fn narrow_pairs(&self, workers: &[NodeId], servers: &[NodeId]) -> Vec<PairCap> {
@@ -284,8 +340,8 @@ impl Network {
             estimate.or(links.fastest).map(|estimate| estimate.rate)
         };
         let card = |node: &NodeId| {
-            let up = rate(self.up(*node), self.links_out_of(*node));
-            (*node, up, rate(self.down(*node), self.links_into(*node)))
+            let up = rate(self.up(*node), self.links_out_of(*node, ALL));
+            (*node, up, rate(self.down(*node), self.links_into(*node, ALL)))
         };
         let cards = |nodes: &[NodeId]| nodes.iter().map(card).collect::<Vec<_>>();
         #[allow(clippy::cast_precision_loss, reason = "counts of nodes")]
@@ -313,6 +369,14 @@ impl Network {
         }
         pairs
     }
+}
+
+/// Of all links.
+const ALL: fn(NodeId, NodeId) -> bool = |_, _| true;
+
+/// Whether a worker and a server are at the ends of a link.
+fn exchange(node: NodeId, peer: NodeId) -> bool {
+    is_worker(node) != is_worker(peer)
 }
 
 /// All links that end, or begin, at one node.

@@ -78,6 +78,13 @@ impl Receiver {
         self.heard = true;
     }
 
+    /// The node sent what it was asked for: what it can send is worth a report even if nothing
+    /// comes in meanwhile. Pulls take as long as pushes, and what nobody tells of is believed less
+    /// and less.
+    pub const fn sends(&mut self) {
+        self.heard = true;
+    }
+
     /// What was timed of a probe came in. It says something of its link, but of this node's card
     /// only that it is still there (while a job rests and its links are probed, no card is to be
     /// trusted less), and that it is no slower than two of its links that were probed one after the

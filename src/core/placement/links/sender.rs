@@ -56,7 +56,9 @@ impl Sender {
     /// What went to each peer so far. Counts if at least two had more to be sent all the time since
     /// the last look: of a server two workers, since another server that is sent copies may be a
     /// slow one. `down`: what it can receive, by now.
-    pub fn sent(&mut self, now: Duration, sent: BTreeMap<NodeId, Sent>, down: Option<f64>) {
+    ///
+    /// Gives whether that counts.
+    pub fn sent(&mut self, now: Duration, sent: BTreeMap<NodeId, Sent>, down: Option<f64>) -> bool {
         let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let (mut sum, mut full) = (0, 0);
         for (peer, now) in sent.iter().take(MOST_PEERS) {
@@ -77,6 +79,7 @@ impl Sender {
         let rate = counts.then(|| bytes(sum) / passed.as_secs_f64());
         // A worker waits for servers: what it receives may become less for many reasons.
         self.rates.add_beside(now, bytes(sum), rate, down.filter(|_| !self.worker));
+        counts
     }
 
     /// Bytes that went out by the last look.
@@ -107,8 +110,26 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::links::{Receiver, Sample};
 
     const BUSY: f64 = 0.25;
+
+    /// While a server answers pulls nothing comes to it, and what it tells of itself must not age.
+    #[test]
+    fn whoever_only_sends_tells_of_it() {
+        let second = Duration::from_secs(1);
+        let mut receiver = Receiver::new(8);
+        for part in 0..4_u32 {
+            let (first, last) = (second / 4 * part, second / 4 * (part + 1));
+            let (peer, bytes, head, backlogged) = (9, 1 << 20, 0, true);
+            receiver.received(&Sample { peer, bytes, head, first, last, backlogged });
+        }
+        assert!(receiver.report(second).is_some());
+        assert_eq!(receiver.report(5 * second), None);
+        receiver.sends();
+        assert!(receiver.report(6 * second).is_some());
+        assert_eq!(receiver.report(8 * second), None);
+    }
 
     /// Plays windows of 250 ms; for each peer, in each, what it got and for how long it was busy.
     fn played(windows: &[&[(NodeId, u64, f64)]]) -> Option<f64> {

@@ -8,13 +8,13 @@ use super::gates::{Case, Reason, Stage};
 use super::hold::Network;
 use super::look::{Basis, Look};
 use super::{Planner, Settings};
-use crate::placement::cost::{Server, bytes};
-use crate::placement::layout::{Holding, PieceLoad, Plan};
+use crate::placement::cost::bytes;
+use crate::placement::layout::{Holding, PieceLoad, Plan, apply};
 use crate::placement::shares;
 use crate::placement::stragglers::{self, Cause, Verdict};
 use crate::placement::tuning::{
     HORIZON_ROUNDS, KNOWN_SPAN_MAX, KNOWN_SPAN_ROUNDS, LARGE_PIECE, MOVE_WAIT, MOVE_WAIT_ROUNDS,
-    NETWORK_CHANGED, SERVER_RISEN, SETTLE_DRIFT, SETTLE_RESTARTS_MAX, SMALL_GAIN,
+    NETWORK_CHANGED, SETTLE_DRIFT, SETTLE_RESTARTS_MAX, SMALL_GAIN,
 };
 use crate::wire::NodeId;
 
@@ -173,30 +173,10 @@ impl Planner {
         plan.ok().flatten().ok_or_else(Reason::no_gain)
     }
 
-    /// Rounds since the last switch. As many as you like before the first one, and if the network
-    /// is no longer the one that it was made for, or was not known yet: then there is no reason to
-    /// stay with it.
-    pub(super) fn rounds(&self, look: &Look) -> u64 {
-        match self.is_as_expected(look) && !self.has_risen(look) {
-            true => self.newest_round().saturating_add(1).saturating_sub(self.switch_round),
-            false => u64::MAX,
-        }
-    }
-
     /// Whether the network is the one that the last plan was made for.
     fn is_as_expected(&self, look: &Look) -> bool {
         let network = Network::of(look, &look.loads);
         self.expected.is_some_and(|then| network.is_near(then, NETWORK_CHANGED))
-    }
-
-    /// Whether a server turned out to be faster than the last plan took it for: it had too little
-    /// to show it. (One that seems slower may only rest.)
-    fn has_risen(&self, look: &Look) -> bool {
-        let risen = |server: &Server| {
-            let then = self.usual_rates.get(&server.id);
-            then.is_some_and(|then| server.up.min(server.down) > SERVER_RISEN * then)
-        };
-        look.plain.servers().iter().any(|server| server.usable && risen(server))
     }
 
     /// Whether it is too early to move anything: without times from before a switch nobody can say
@@ -342,8 +322,10 @@ impl Planner {
         let limit =
             Duration::try_from_secs_f64(plan.before * MOVE_WAIT_ROUNDS).unwrap_or(MOVE_WAIT);
         self.moving = Some(now.saturating_add(limit.max(MOVE_WAIT)));
-        let best = look.model.bound(look.total());
-        self.expected = Some(Network { round: plan.predicted, best });
+        // By the loads alone: so each look can tell cheaply whether the network is still that one.
+        let after = apply(&self.layout, &plan.moves).ok();
+        let loads = after.map_or_else(|| look.loads.clone(), |after| look.model.loads_of(&after).0);
+        self.expected = Some(Network::of(look, &loads));
         self.candidate = None;
         self.no_plan = None;
         self.plans += 1;

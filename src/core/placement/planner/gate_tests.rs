@@ -2,6 +2,7 @@
 //! with all gates and once without one.
 
 use super::gates::GATES;
+use super::waiting_tests::untuned;
 use super::*;
 use crate::placement::layout::{apply, holdings};
 use crate::placement::tests::fluid::Lab;
@@ -12,13 +13,12 @@ use crate::random::Random;
 const MBIT: f64 = 125_000.0;
 
 /// The gates that are taken out here.
-const TRIED: [&str; 10] = [
+const TRIED: [&str; 9] = [
     "portion_under_way",
     "switched_off",
     "rolled_back",
     "refuted",
     "nothing_known",
-    "dwelling",
     "first_round",
     "without_times",
     "copies_first",
@@ -61,7 +61,7 @@ fn switched_off() {
         rounds(&mut lab, 12);
         lab.plans.len() as f64
     });
-    assert!(with == 0.0 && without >= 4.0, "{with} {without}");
+    assert!(with == 0.0 && without >= 3.0, "{with} {without}");
 }
 
 /// Nobody tells anything: where keys lie unevenly is no reason to move them.
@@ -132,23 +132,6 @@ fn refuted() {
     assert!(without >= 4.0 * with.max(1.0), "{with} {without}");
 }
 
-/// What was just moved moves again.
-#[test]
-fn dwelling() {
-    let [with, without] = with_and_without("dwelling", 0..3, |seed, set| {
-        let mut lab = drawn(seed, false);
-        lab.noise = 0.15;
-        set(&mut lab);
-        let mut random = Random::new(seed);
-        for _ in 0..3 {
-            rounds(&mut lab, 15);
-            redraw(&mut lab, &mut random);
-        }
-        lab.moved_since(0)
-    });
-    assert!(without > 1.1 * with, "{with} {without}");
-}
-
 /// Round after round of a model of which one piece cannot be cut yet.
 #[test]
 fn first_round() {
@@ -186,21 +169,23 @@ fn copies_first() {
     assert!(without > 1.1 * with, "{with} {without}");
 }
 
-/// Not all nodes have seen at once that the network is another one: the time of all rounds, by T*.
+/// Not all nodes have seen at once that the network is another one: what moves because of what some
+/// of them have not seen yet moves back.
 #[test]
 fn settling() {
-    let [with, without] = with_and_without("settling", 0..6, |seed, set| {
-        let mut lab = drawn(seed, false);
+    let [with, without] = with_and_without("settling", 0..24, |seed, set| {
+        let mut lab = untuned(seed);
+        lab.waits = true;
         set(&mut lab);
         let (mut random, mut time) = (Random::new(seed), 0.0);
         for _ in 0..3 {
-            time += rounds(&mut lab, 10) / lab.best() / 30.0;
+            time += rounds(&mut lab, 15) / lab.best() / 45.0;
             redraw(&mut lab, &mut random);
         }
-        println!("{} plans, {:.3} moved", lab.plans.len(), lab.moved_since(0));
-        time
+        println!("{} plans, rounds {time:.3} by T*", lab.plans.len());
+        lab.moved_since(0)
     });
-    assert!(without > 1.03 * with, "{with} {without}");
+    assert!(without > 1.1 * with, "{with} {without}");
 }
 
 /// Portions of a server that is emptied which go out before any round is over.

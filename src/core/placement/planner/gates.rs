@@ -11,9 +11,7 @@ use std::time::Duration;
 use super::Planner;
 use super::look::{Basis, Look};
 use crate::placement::layout::Plan;
-use crate::placement::tuning::{
-    CLEAR_GAIN, DWELL_ROUNDS, FIRST_ROUND_WAIT, FIRST_TIMES_WAIT, THETA,
-};
+use crate::placement::tuning::{CLEAR_GAIN, FIRST_ROUND_WAIT, FIRST_TIMES_WAIT, THETA};
 use crate::wire::id_to_rank;
 
 /// Why no plan is made.
@@ -71,13 +69,12 @@ pub(super) struct Gate {
 }
 
 /// All gates, in the order in which they are asked.
-pub(super) static GATES: [Gate; 10] = [
+pub(super) static GATES: [Gate; 9] = [
     Gate { name: "portion_under_way", stage: Stage::Forced, closed: portion_under_way },
     Gate { name: "switched_off", stage: Stage::Before, closed: switched_off },
     Gate { name: "rolled_back", stage: Stage::Before, closed: rolled_back },
     Gate { name: "refuted", stage: Stage::Before, closed: refuted },
     Gate { name: "nothing_known", stage: Stage::Before, closed: nothing_known },
-    Gate { name: "dwelling", stage: Stage::Before, closed: dwelling },
     Gate { name: "first_round", stage: Stage::Worth, closed: first_round },
     Gate { name: "without_times", stage: Stage::Worth, closed: without_times },
     Gate { name: "copies_first", stage: Stage::Settle, closed: copies_first },
@@ -147,13 +144,6 @@ fn nothing_known(case: &Case<'_>) -> Option<String> {
     let straggler = case.planner.stragglers.stragglers().next().is_some();
     let known = case.joining() || case.look.basis == Basis::Times && straggler;
     (!known).then(|| text.to_owned())
-}
-
-/// What the rounds after a switch are like is not known yet.
-fn dwelling(case: &Case<'_>) -> Option<String> {
-    let rounds = case.planner.rounds(case.look);
-    (rounds < DWELL_ROUNDS)
-        .then(|| format!("{rounds} rounds since the last plan, of {DWELL_ROUNDS}"))
 }
 
 /// Before their first round large pieces cannot be cut, and all small ones would go from where a

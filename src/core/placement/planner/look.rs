@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Planner;
+use super::{Planner, WorkerMember};
 use crate::placement::cost::{Model, Server, Worker, bytes};
 use crate::placement::links::Card;
 use crate::placement::stragglers::{Correction, Seen, Stragglers};
@@ -125,12 +125,21 @@ impl Planner {
             None => self.cards_by_time(workers.len(), &servers),
         };
         let host = |host: Option<u32>| host.filter(|_| basis == Basis::Links);
+        let with_cards: Vec<_> =
+            servers.iter().copied().zip(server_cards.iter().copied()).collect();
         let workers = self.members.workers.iter().zip(worker_cards);
-        let workers = workers.map(|(member, card)| Worker {
-            id: member.id,
-            up: card.up,
-            down: card.down,
-            host: host(member.host),
+        let workers = workers.map(|(member, card)| {
+            let limits = match basis == Basis::Links && !self.has_mates(member) {
+                true => self.network.limits(member.id, &with_cards, self.members.workers.len()),
+                false => [true; 2],
+            };
+            let rate = |limits: bool, rate: f64| if limits { rate } else { f64::INFINITY };
+            Worker {
+                id: member.id,
+                up: rate(limits[0], card.up),
+                down: rate(limits[1], card.down),
+                host: host(member.host),
+            }
         });
         let servers = self.members.servers.iter().zip(server_cards);
         let servers = servers.map(|(member, card)| Server {
@@ -139,6 +148,12 @@ impl Planner {
             ..Server::new(member.id, card.up, card.down)
         });
         (basis, workers.collect(), servers.collect())
+    }
+
+    /// Whether a server is on its host: then its card is that one's as well.
+    fn has_mates(&self, worker: &WorkerMember) -> bool {
+        let servers = &self.members.servers;
+        worker.host.is_some() && servers.iter().any(|server| server.host == worker.host)
     }
 
     fn is_on_several_hosts(&self) -> bool {

@@ -60,9 +60,8 @@ impl Planner {
             return plan;
         };
         self.portion_at = Some(now);
-        let (loads, _) = look.model.loads_of(&layout);
         Plan {
-            predicted: look.model.round_seconds(&loads),
+            predicted: shares::waiting::seconds(&layout, &look.model),
             moved_bytes: shares::moved_bytes(&self.layout, &moves),
             reason: format!("{}, {} of {given_up} moves in this round", plan.reason, moves.len()),
             moves,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::look::{Basis, Look};
 use super::{Advice, Planner, Reason};
+use crate::placement::shares::waiting;
 use crate::placement::statistics::median;
 use crate::placement::stragglers::{Cause, Evidence, cause};
 use crate::wire::NodeId;
@@ -77,7 +78,7 @@ impl Planner {
         let measured = self.times.round_seconds(self.switch_round);
         Status {
             servers: look.as_ref().map(|look| self.server_statuses(now, look)).unwrap_or_default(),
-            predicted: timed.map(|look| look.seen.round_seconds(&look.loads)),
+            predicted: timed.map(|look| waiting::seconds(&self.layout, &look.seen)),
             measured,
             bound,
             eta: bound.zip(measured).map(|(bound, measured)| bound / measured),
@@ -124,7 +125,7 @@ impl Planner {
                 "server {server}: {load:.1} MB, {seconds:.2} s, seen {seen:.2} s, x{slower:.2}; "
             );
         }
-        let round = look.seen.round_seconds(&look.loads);
+        let round = waiting::seconds(&self.layout, &look.seen);
         let measured = self.times.round_seconds(self.switch_round).unwrap_or(0.0);
         let bound = look.bound().unwrap_or(0.0);
         Some(format!("{text}a round {round:.2} s, seen {measured:.2} s, at best {bound:.2} s"))

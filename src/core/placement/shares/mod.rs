@@ -8,8 +8,12 @@
 
 mod improve;
 mod rounding;
+mod shared;
 mod spread;
+pub(super) mod waiting;
 
+#[cfg(test)]
+mod shared_tests;
 #[cfg(test)]
 mod tests;
 
@@ -74,11 +78,19 @@ pub fn plan(
     sort(&mut pieces)?;
     let (loads, homeless) = model.loads_of(&pieces);
     let need = need(model, &loads, homeless);
-    if !need.forced && !is_promising(model, &loads, need, parameters) {
+    // Such plans are worked out in any case.
+    let always = need.forced || need.joining;
+    let enough = |seconds: f64| seconds * (1.0 + parameters.theta);
+    let now = if always { f64::INFINITY } else { waiting::seconds(&pieces, model) };
+    if now < enough(model.bound(loads.iter().sum())) {
         return Ok(None);
     }
     let price = if need.joining { 0.0 } else { price(model, &pieces, parameters) };
     let Some(target) = model.target(&loads, homeless, price) else { return Ok(None) };
+    // Cutting is worked out only where it can pay: this is asked at every look.
+    if !always && now < enough(waiting::least(&pieces, model, &target)) {
+        return Ok(None);
+    }
     plan_towards(&pieces, model, &target, parameters)
 }
 
@@ -97,19 +109,18 @@ pub fn plan_towards(
     sort(&mut pieces)?;
     let (loads, homeless) = model.loads_of(&pieces);
     let need = need(model, &loads, homeless);
-    let after = rounding::round(&pieces, model, target, parameters);
-    let after = improve::improve(after, model, target);
+    let after = shared::best(&pieces, model, target, parameters);
     let moves = rounding::moves(&pieces, &after);
     if moves.is_empty() {
         return Ok(None);
     }
-    let (new_loads, _) = model.loads_of(&apply(&pieces, &moves)?);
+    let after = apply(&pieces, &moves)?;
     let moved_bytes = moved_bytes(&pieces, &moves);
-    if !need.forced && !pays(model, (&loads, &new_loads), moved_bytes, need, parameters) {
+    if !need.forced && !pays(model, (&pieces, &after), moved_bytes, need, parameters) {
         return Ok(None);
     }
     let total = loads.iter().sum::<f64>() + homeless;
-    let (before, predicted) = (model.round_seconds(&loads), model.round_seconds(&new_loads));
+    let (before, predicted) = (waiting::seconds(&pieces, model), waiting::seconds(&after, model));
     let reason = reason(model, &loads, need);
     let bound = Some(model.bound(total));
     Ok(Some(Plan { moves, before, predicted, bound, moved_bytes, reason }))
@@ -123,25 +134,22 @@ fn need(model: &Model, loads: &[f64], homeless: f64) -> Need {
 
 /// The seconds that count: of the round; of the servers alone if one joins, since he shall take
 /// part even where workers decide the round.
-fn seconds(model: &Model, loads: &[f64], need: Need) -> f64 {
-    if need.joining { model.servers_seconds(loads) } else { model.round_seconds(loads) }
+fn seconds(model: &Model, pieces: &[PieceLoad], need: Need) -> f64 {
+    match need.joining {
+        true => model.servers_seconds(&model.loads_of(pieces).0),
+        false => waiting::seconds(pieces, model),
+    }
 }
 
 const fn theta(need: Need, parameters: &Parameters) -> f64 {
     if need.joining { parameters.theta_join } else { parameters.theta }
 }
 
-/// Whether any layout could be better by enough. A server that joins always asks for a closer look.
-fn is_promising(model: &Model, loads: &[f64], need: Need, parameters: &Parameters) -> bool {
-    let bound = model.bound(loads.iter().sum());
-    need.joining || model.round_seconds(loads) >= bound * (1.0 + parameters.theta)
-}
-
 /// Whether the round becomes shorter by enough, and the time saved until the network changes is
 /// more than the time it costs to move.
 fn pays(
     model: &Model,
-    (old, new): (&[f64], &[f64]),
+    (old, new): (&[PieceLoad], &[PieceLoad]),
     moved: u64,
     need: Need,
     parameters: &Parameters,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::pipeline::{self, Outflows};
 use crate::placement::cost::{Model, Replicas, Server, Worker};
 use crate::placement::layout::{Move, PieceLoad, Plan, apply, holdings};
 use crate::placement::links::{Pace, Receiver, Sample};
@@ -31,21 +32,23 @@ impl Node {
 }
 
 #[derive(Clone, Debug)]
-struct Flow {
-    from: NodeId,
-    to: NodeId,
-    left: f64,
-    done: f64,
+pub(super) struct Flow {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) left: f64,
+    pub(super) done: f64,
 }
 
 /// Bytes of a flow in a stretch of time with one rate.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    from: NodeId,
-    to: NodeId,
-    start: f64,
-    end: f64,
-    bytes: f64,
+pub(super) struct Stretch {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) start: f64,
+    pub(super) end: f64,
+    pub(super) bytes: f64,
+    /// The sender has nothing more for now.
+    pub(super) ends: bool,
 }
 
 /// What one round was like.
@@ -82,6 +85,9 @@ pub(crate) struct Lab {
     pub(crate) hosts: BTreeMap<NodeId, u32>,
     /// What moves goes over the cards, beside the round in which a plan takes effect.
     pub(crate) moves_cost: bool,
+    /// A tensor is pulled when all of it was pushed (`pipeline`), in the place of all at once; and
+    /// nodes tell what they can send, and whether they have more.
+    pub(crate) waits: bool,
     /// Pieces cannot be cut before the first round is over, as in the store.
     pub(crate) whole_at_first: bool,
     /// What links of servers seem to be able to do, compared with what they can: for lies.
@@ -104,6 +110,7 @@ pub(crate) struct Lab {
     pending: Option<(u32, Plan)>,
     /// Bytes that move in the round of now: from, to.
     moving: Vec<(NodeId, NodeId, f64)>,
+    outflows: Outflows,
 }
 
 impl Lab {
@@ -140,6 +147,7 @@ impl Lab {
             host: None,
             hosts: BTreeMap::new(),
             moves_cost: false,
+            waits: false,
             whole_at_first: false,
             seeming: BTreeMap::new(),
             paces: BTreeMap::new(),
@@ -153,6 +161,7 @@ impl Lab {
             rounds: 0,
             pending: None,
             moving: Vec::new(),
+            outflows: Outflows::default(),
         };
         lab.tell_members();
         lab
@@ -206,8 +215,6 @@ impl Lab {
 
     fn flows(&self) -> Vec<Flow> {
         let held = holdings(&self.layout);
-        let active: Vec<NodeId> =
-            self.servers.keys().copied().filter(|id| self.duties[id] == Duty::Active).collect();
         let mut flows = Vec::new();
         for (server, holding) in &held {
             let bytes = holding.bytes as f64;
@@ -216,6 +223,23 @@ impl Lab {
                     flows.push(Flow { from, to, left: bytes, done: 0.0 });
                 }
             }
+        }
+        for flow in &mut flows {
+            if self.card(flow.from) == self.card(flow.to) {
+                flow.left = 0.0;
+            }
+        }
+        flows.extend(self.flows_beside());
+        flows
+    }
+
+    /// What goes from server to server.
+    pub(super) fn flows_beside(&self) -> Vec<Flow> {
+        let active: Vec<NodeId> =
+            self.servers.keys().copied().filter(|id| self.duties[id] == Duty::Active).collect();
+        let mut flows = Vec::new();
+        for (server, holding) in &holdings(&self.layout) {
+            let bytes = holding.bytes as f64;
             let next = || active.iter().find(|id| *id > server).or_else(|| active.first());
             let named = self.pairs.iter().find(|(owner, _)| owner == server);
             let holder = named.map(|(_, holder)| holder).or_else(next);
@@ -235,7 +259,7 @@ impl Lab {
     }
 
     /// A number for the card that a node has, alone or with others of its host.
-    fn card(&self, id: NodeId) -> NodeId {
+    pub(super) fn card(&self, id: NodeId) -> NodeId {
         self.hosts.get(&id).map_or(id, |host| -1 - *host as NodeId)
     }
 
@@ -252,6 +276,13 @@ impl Lab {
 
     /// Plays one round with the cards as they are.
     pub(crate) fn measure(&self) -> Round {
+        let (flows, stretches, now) =
+            if self.waits { pipeline::play(self) } else { self.play_at_once() };
+        self.round_of(&flows, stretches, now)
+    }
+
+    /// All that goes over the cards at once.
+    fn play_at_once(&self) -> (Vec<Flow>, Vec<Stretch>, f64) {
         let mut flows = self.flows();
         let (mut now, mut stretches) = (0.0, Vec::new());
         while flows.iter().any(|flow| flow.left > 0.0) {
@@ -261,18 +292,23 @@ impl Lab {
             for (flow, rate) in flows.iter_mut().zip(&rates).filter(|(flow, _)| flow.left > 0.0) {
                 let bytes = rate * step;
                 let (from, to) = (flow.from, flow.to);
-                stretches.push(Stretch { from, to, start: now, end: now + step, bytes });
+                let (start, end) = (now, now + step);
+                stretches.push(Stretch { from, to, start, end, bytes, ends: false });
                 flow.left = if flow.left <= bytes * (1.0 + 1e-9) { 0.0 } else { flow.left - bytes };
                 flow.done = now + step;
             }
             now += step;
         }
+        (flows, stretches, now)
+    }
+
+    fn round_of(&self, flows: &[Flow], stretches: Vec<Stretch>, now: f64) -> Round {
         let mut round =
             Round { seconds: now, times: BTreeMap::new(), handlers: BTreeMap::new(), stretches };
         for (server, holding) in holdings(&self.layout) {
             let work = holding.bytes as f64 * self.workers.len() as f64 / self.node(server).cpu;
             round.handlers.insert(server, work);
-            for flow in &flows {
+            for flow in flows {
                 if flow.to == server && self.workers.contains_key(&flow.from) {
                     round.times.insert((flow.from, server), flow.done.max(work));
                 }
@@ -290,7 +326,7 @@ impl Lab {
     }
 
     /// Fair shares: all flows grow alike until a card is full, then the others go on.
-    fn fair_rates(&self, flows: &[Flow]) -> Vec<f64> {
+    pub(super) fn fair_rates(&self, flows: &[Flow]) -> Vec<f64> {
         let mut rates = vec![0.0; flows.len()];
         let mut open: Vec<usize> = (0..flows.len()).filter(|i| flows[*i].left > 0.0).collect();
         let mut cards = BTreeMap::<(NodeId, bool), f64>::new();
@@ -406,13 +442,24 @@ impl Lab {
         let at = |time: f64| Duration::from_secs_f64(self.now + time);
         let (first, last) = (at(from), at(to));
         let sample = Sample { peer: stretch.from, bytes, head: 0, first, last, backlogged: true };
-        self.receivers.get_mut(&stretch.to).unwrap().received(&sample);
+        let receiver = self.receivers.get_mut(&stretch.to).unwrap();
+        if self.waits {
+            self.outflows.add(stretch, to - from, bytes);
+        }
+        if stretch.ends && to == stretch.end {
+            pipeline::last_messages(&sample).iter().for_each(|part| receiver.received(part));
+        } else {
+            receiver.received(&sample);
+        }
     }
 
     fn report_links(&mut self, now: f64) {
         let now = Duration::from_secs_f64(now);
-        for receiver in self.receivers.values_mut() {
+        for (id, receiver) in &mut self.receivers {
+            let down = receiver.down(now).map(|down| down.rate);
+            let up = if self.waits { self.outflows.up(*id, now, down, receiver) } else { None };
             if let Some(mut report) = receiver.report(now) {
+                report.up = up;
                 let pace = self.paces.get(&report.node);
                 report.pace = pace.map(|rate| Pace { up: *rate, down: *rate });
                 self.planner.report(now, report.into());

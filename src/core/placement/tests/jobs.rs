@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::fluid::{Lab, Node};
 use crate::placement::cost::{Model, Replicas, Server, Worker};
 use crate::placement::layout::PieceLoad;
 use crate::random::Random;
@@ -92,6 +93,65 @@ pub(crate) fn by_hash(sizes: &[u64], servers: usize) -> Vec<PieceLoad> {
         }
     }
     layout
+}
+
+/// Each tensor cut in proportion to what servers can carry.
+pub(crate) fn cut_by(sizes: &[u64], rates: &[f64]) -> Vec<PieceLoad> {
+    let total: f64 = rates.iter().sum();
+    let mut layout = Vec::new();
+    for (key, size) in (0..).zip(sizes) {
+        let (mut from, mut sum) = (0, 0.0);
+        for (rank, rate) in rates.iter().enumerate() {
+            sum += rate;
+            let to = (*size as f64 * sum / total).round() as u64;
+            if to > from {
+                layout.push(piece(key, from, to, server_id(rank)));
+            }
+            from = to;
+        }
+    }
+    layout
+}
+
+/// As [`pipelined`], of the nodes of a lab: cards that send and receive at different rates, workers
+/// that are a limit. No two nodes may share a host.
+pub(crate) fn waiting(layout: &[PieceLoad], lab: &Lab) -> f64 {
+    let count = lab.workers.len() as f64;
+    let least = |of: fn(&Node) -> f64| lab.workers.values().map(of).fold(f64::INFINITY, f64::min);
+    let mut order: Vec<&PieceLoad> = layout.iter().collect();
+    order.sort_by_key(|piece| piece.position);
+    let (mut received, mut pushed) = (BTreeMap::<NodeId, f64>::new(), 0.0);
+    let mut ready = Vec::new();
+    for tensor in order.chunk_by(|a, b| a.position == b.position) {
+        let mut at = 0.0_f64;
+        for piece in tensor {
+            pushed += piece.bytes as f64;
+            let own = received.entry(piece.owner).or_default();
+            *own += count * piece.bytes as f64 / lab.servers[&piece.owner].down;
+            at = at.max(*own).max(pushed / least(|node| node.up));
+        }
+        ready.push((at, tensor));
+    }
+    ready.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut sent, mut pulled) = (BTreeMap::<NodeId, f64>::new(), 0.0_f64);
+    for (at, tensor) in ready {
+        let first = pulled.max(at);
+        pulled = first;
+        for (owner, pieces) in holdings_of(tensor) {
+            let own = sent.entry(owner).or_default();
+            *own = own.max(at) + count * pieces / lab.servers[&owner].up;
+            pulled += pieces / least(|node| node.down);
+        }
+    }
+    sent.into_values().fold(pulled, f64::max)
+}
+
+fn holdings_of(tensor: &[&PieceLoad]) -> BTreeMap<NodeId, f64> {
+    let mut held = BTreeMap::new();
+    for piece in tensor {
+        *held.entry(piece.owner).or_default() += piece.bytes as f64;
+    }
+    held
 }
 
 /// Seconds of a round in which a tensor is pulled when all of it was pushed: so many workers push

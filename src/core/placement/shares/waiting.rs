@@ -1,0 +1,97 @@
+//! The time of a round in which a tensor is pulled when all of it was pushed: a tensor that lies
+//! whole at one server is first received there, and only then sent, while the others have nothing
+//! of it to do. The fluid ([`Model::round_seconds`]) does not have that.
+//!
+//! Pure arithmetic about one layout: a pass over its pieces in the order of the round.
+
+use std::collections::BTreeMap;
+
+use crate::placement::cost::{Lane, Model, Worker, bytes};
+use crate::placement::layout::PieceLoad;
+
+/// What one tensor, by its position, has at each server, in bytes.
+type Parts = Vec<(usize, f64)>;
+
+/// Seconds of a round with that layout. Never less than those of the fluid.
+pub(in crate::placement) fn seconds(layout: &[PieceLoad], model: &Model) -> f64 {
+    let (loads, _) = model.loads_of(layout);
+    let fluid = model.round_seconds(&loads);
+    if !fluid.is_finite() {
+        return fluid;
+    }
+    let tensors = tensors(layout, model);
+    let last = pulled(&pushed(tensors, model, &model.lanes(&loads)), model, &loads);
+    fluid.max(last)
+}
+
+/// Seconds of a round in which each tensor is cut in proportion to such loads. About the least that
+/// any layout takes.
+pub(super) fn least(layout: &[PieceLoad], model: &Model, target: &[f64]) -> f64 {
+    let total = target.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let mut sizes = BTreeMap::<u64, f64>::new();
+    for piece in layout {
+        *sizes.entry(piece.position).or_default() += bytes(piece.bytes);
+    }
+    let cut = |(position, size): (u64, f64)| {
+        let held = target.iter().enumerate().filter(|(_, load)| **load > 0.0);
+        (position, held.map(|(server, load)| (server, size * load / total)).collect())
+    };
+    let tensors = sizes.into_iter().map(cut).collect();
+    let last = pulled(&pushed(tensors, model, &model.lanes(target)), model, target);
+    model.round_seconds(target).max(last)
+}
+
+fn tensors(layout: &[PieceLoad], model: &Model) -> BTreeMap<u64, Parts> {
+    let mut tensors = BTreeMap::<u64, Parts>::new();
+    for piece in layout {
+        let Some(index) = model.index_of(piece.owner) else { continue };
+        let parts = tensors.entry(piece.position).or_default();
+        match parts.iter_mut().find(|(server, _)| *server == index) {
+            Some((_, sum)) => *sum += bytes(piece.bytes),
+            None => parts.push((index, bytes(piece.bytes))),
+        }
+    }
+    tensors
+}
+
+/// The slowest worker in one direction.
+fn slowest(model: &Model, rate: fn(&Worker) -> f64) -> f64 {
+    model.workers().iter().map(rate).fold(f64::INFINITY, f64::min)
+}
+
+/// When all of each tensor was pushed, one after the other; the first to be so comes first.
+fn pushed(tensors: BTreeMap<u64, Parts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, Parts)> {
+    let up = slowest(model, |worker| worker.up);
+    let (mut received, mut sent) = (vec![0.0; lanes.len()], 0.0);
+    let whole = |parts: Parts| {
+        sent += parts.iter().map(|(_, part)| part).sum::<f64>();
+        let mut whole = sent / up;
+        for (server, part) in &parts {
+            if let (Some(at), Some(lane)) = (received.get_mut(*server), lanes.get(*server)) {
+                *at += part * lane.receive;
+                whole = f64::max(whole, *at);
+            }
+        }
+        (whole, parts)
+    };
+    let mut pulls: Vec<(f64, Parts)> = tensors.into_values().map(whole).collect();
+    pulls.sort_by(|a, b| a.0.total_cmp(&b.0));
+    pulls
+}
+
+/// When all of them are pulled.
+fn pulled(pulls: &[(f64, Parts)], model: &Model, loads: &[f64]) -> f64 {
+    let lanes = model.lanes(loads);
+    let down = slowest(model, |worker| worker.down);
+    let (mut free, mut taken) = (vec![0.0; lanes.len()], 0.0_f64);
+    for (whole, parts) in pulls {
+        let all: f64 = parts.iter().map(|(_, part)| part).sum();
+        taken = taken.max(*whole) + all / down;
+        for (server, part) in parts {
+            if let (Some(at), Some(lane)) = (free.get_mut(*server), lanes.get(*server)) {
+                *at = f64::max(*at, *whole) + part * lane.send;
+            }
+        }
+    }
+    free.into_iter().fold(taken, f64::max)
+}
