@@ -105,7 +105,7 @@ def test_the_bound_of_the_first_bar():
 def test_pulls_that_wait_for_pushes():
     """By hand: one tensor is pushed and copied, then pulled; of many small ones all but the last
     one's pull overlaps."""
-    workers, servers = [Rates.both(1000)] * 4, [Rates.both(100), Rates.both(300)]
+    workers, servers = [Rates.both(1000)] * 4, [Rates.both(rate) for rate in (100, 120, 180)]
     one = model.seconds(1e8, 400)
     assert model.pipelined([1e8], workers, servers) == pytest.approx(8 * one)
     assert model.pipelined([1e8], workers, servers, copies=1) == pytest.approx(9 * one)
@@ -119,6 +119,26 @@ def test_pulls_that_wait_for_pushes():
     slow = [Rates.both(50)] * 4
     assert model.pipelined([1e6] * 100, slow, servers) == model.bound(1e8, slow, servers)
     assert model.pipelined([1e8], slow, [FREE]) == model.bound(1e8, slow, [FREE])
+
+
+def test_the_bound_with_copies_on_unequal_servers():
+    """By hand: 3 workers, servers at 198 and 62. What the fast one owns, a share x, is copied to
+    the slow one, which receives 3 (1 - x) + x; the fast one sends 3 x + x. Both take as long if
+    198 (3 - 2 x) = 62 * 4 x."""
+    workers, servers = [Rates.both(500)] * 3, [Rates.both(198), Rates.both(62)]
+    share = 3 * 198 / (62 * 4 + 198 * 2)
+    best = model.bound(1e8, workers, servers, copies=1)
+    assert best == pytest.approx(4 * share * model.seconds(1e8, 198))
+    assert best > 4 * model.seconds(1e8, 198 + 62)
+    # No share is better: what either server sends and receives.
+    for x in (number / 1000 for number in range(1001)):
+        fast = max(4 * x, 3 * x + (1 - x)) * model.seconds(1e8, 198)
+        slow = max(4 * (1 - x), 3 * (1 - x) + x) * model.seconds(1e8, 62)
+        assert max(fast, slow) >= best * (1 - 1e-9)
+    # Where none has more than half of the rates, nothing changes.
+    servers = [Rates.both(rate) for rate in (100, 100, 60)]
+    assert model.bound(1e8, workers, servers, copies=1) == pytest.approx(
+        4 * model.seconds(1e8, 260))
 
 
 def test_names_tell_the_owner():

@@ -10,8 +10,10 @@ The first term is smallest if all servers end together, x_s in proportion to min
 it is W M / sum of min(up_s, down_s). No cap for a pair of hosts is in it: a lab has none.
 
 A server that keeps a copy of another one's share receives that share once more, from the other one,
-who sends it once more: with C copies of all, (W + C) stands in the place of W. It is a bound as
-before: whether copies can be placed so that all servers end together is another question.
+who sends it once more: with a copy of all, server s sends (W + 1) x_s and receives W x_s + y_s,
+where y_s is what it keeps of the others, at most 1 - x_s. If no server has more than half of the
+rates, all end together with y_s = x_s, and (W + 1) stands in the place of W. If one has more, the
+others cannot let it have its part of the copies, since it keeps none of its own share.
 
 No round reaches it, as not all can overlap: a tensor is pulled when all of it was pushed, and
 copied. `pipelined` is the shortest round with that; its placement is cut as finely as one likes, so
@@ -44,7 +46,37 @@ def bound(size, workers, servers, copies=0):
     speeds = [slower(rates) for rates in servers]
     if None in speeds:  # it takes everything
         return by_worker
-    return max(by_worker, (len(workers) + copies) * seconds(size, sum(speeds)))
+    return max(by_worker, _by_servers(size, len(workers), speeds, copies))
+
+
+def _by_servers(size, workers, speeds, copies):
+    """The servers' part of T*."""
+    least = (workers + copies) * seconds(size, sum(speeds))
+    if not copies or len(speeds) < 2 or max(speeds) <= sum(speeds) / 2:
+        return least
+    # Shares are parts of the model; in so many seconds each server can take and give `can` of it.
+    low, high = least, (workers + copies) * seconds(size, min(speeds)) * len(speeds)
+    for _ in range(60):
+        time = (low + high) / 2
+        can = [time / seconds(size, speed) for speed in speeds]
+        low, high = (low, time) if _copies_fit(can, workers) else (time, high)
+    return high
+
+
+def _copies_fit(can, workers):
+    """True if shares of 1 together, and copies of 1, fit into what each server can take and give.
+
+    What a server keeps for others is min(1 - x, can - workers x). Up to the share at which both are
+    equal, a share costs room for as much of a copy, beyond that `workers` times as much: first all
+    get what is cheap.
+    """
+    most = [min(1, each / (workers + 1)) for each in can]
+    if sum(most) < 1:
+        return False
+    cheap = [min(limit, max(0, (each - 1) / (workers - 1)) if workers > 1
+                 else (limit if each >= 1 else 0)) for each, limit in zip(can, most)]
+    dear = max(0, 1 - sum(cheap))
+    return sum(min(1, each) for each in can) - (1 - dear) - workers * dear >= 1
 
 
 def pipelined(sizes, workers, servers, copies=0):
@@ -59,7 +91,8 @@ def pipelined(sizes, workers, servers, copies=0):
     speeds = [slower(rates) for rates in servers]
     if None in speeds:
         return least
-    rate, count = 1 / seconds(1, sum(speeds)), len(workers)
+    count = len(workers)
+    rate = (count + copies) * sum(sizes) / _by_servers(sum(sizes), count, speeds, copies)
     received = waiting = 0.0
     for size in sizes:
         took = (count + copies) * size / rate
