@@ -184,6 +184,20 @@ fn the_end_of_the_node_ends_the_wait() {
     }
 }
 
+/// Customer 0 ends the node. To another one that just waits for the others, that is no error: of
+/// two whose barrier ends at once, either may be first.
+#[test]
+fn who_leaves_a_node_that_is_just_ended_has_left() {
+    let job = Job::new(1, "tcp");
+    let left = thread::scope(|scope| {
+        let other = scope.spawn(|| job.worker.finalize(1, true));
+        thread::sleep(Duration::from_millis(20));
+        job.worker.finalize(0, false).unwrap();
+        other.join().unwrap()
+    });
+    assert!(left.is_ok(), "{left:?}");
+}
+
 /// In a job whose keys may move, answers to parts end requests, and a part may go again.
 #[test]
 fn who_waits_receives_in_an_elastic_job_too() {
