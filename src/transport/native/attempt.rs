@@ -12,6 +12,7 @@ use nix::sys::socket::{
     sockopt,
 };
 
+use super::channel::UNSENT_MAX;
 use super::pipe::{OutPipe, socket_read, socket_write_with};
 use super::receiver::greeting;
 use super::shared::Shared;
@@ -24,9 +25,6 @@ use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
 /// The longest answer: a [`Welcome`] with as many numbers as a receiver lists.
 const ANSWER_MAX: usize = 16 << 10;
-/// Unsent bytes in a socket where some messages overtake others; what is in there cannot be
-/// overtaken.
-const UNSENT_MAX: u32 = 128 << 10;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

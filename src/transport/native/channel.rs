@@ -6,6 +6,7 @@ mod ending;
 mod lending;
 mod pace_for_copies;
 mod probing;
+mod unsent;
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use self::unsent::UnsentLimit;
+pub(super) use self::unsent::{UNSENT_MAX, UnsentLimits};
 use super::counters::{Counters, add};
 use super::lend::Leases;
 use super::lock;
@@ -109,6 +112,7 @@ pub(super) struct Lane {
     token: u64,
     /// It is TCP to another host.
     through_a_card: bool,
+    unsent: UnsentLimit,
     writing: VecDeque<Fragment>,
     /// There was no room; it will be told.
     blocked: bool,
@@ -136,7 +140,15 @@ impl ChannelState {
 impl Lane {
     pub(super) fn new(pipe: OutPipe, token: u64, acks: Vec<u8>) -> Self {
         let through_a_card = pipe.carrier() == "tcp" && !stays_on_host(pipe.socket.as_fd());
-        Self { pipe, token, through_a_card, writing: VecDeque::new(), blocked: false, acks }
+        Self {
+            pipe,
+            token,
+            through_a_card,
+            unsent: UnsentLimit::new(),
+            writing: VecDeque::new(),
+            blocked: false,
+            acks,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::channel::Channel;
+use super::channel::{Channel, UnsentLimits};
 use super::handshake::{Handshake, Wish};
 use super::lock;
 use super::pace_for_copies::PaceForCopies;
@@ -71,6 +71,7 @@ pub(super) struct IoThread {
     tasks: BTreeMap<u32, Task>,
     registry: Registry,
     pace_for_copies: PaceForCopies,
+    unsent_limits: UnsentLimits,
 }
 
 impl IoThread {
@@ -86,6 +87,7 @@ impl IoThread {
             tasks: BTreeMap::new(),
             registry: Registry::new(BELL + 1),
             pace_for_copies: PaceForCopies::new(Instant::now()),
+            unsent_limits: UnsentLimits::new(Instant::now()),
             shared,
         };
         for listener in thread.shared.same_host.listen() {
@@ -254,6 +256,7 @@ impl IoThread {
 
     fn tick(&mut self, now: Instant) {
         self.pace_for_copies.look(now, &self.shared);
+        self.unsent_limits.look(now, &self.shared);
         self.handshakes.retain(|_, handshake| handshake.until > now);
         let Self { tasks, registry, epoll, shared, .. } = self;
         tasks.retain(|number, task| {

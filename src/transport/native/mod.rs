@@ -475,4 +475,6 @@ mod probe_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod unsent_tests;
+#[cfg(test)]
 mod window_tests;

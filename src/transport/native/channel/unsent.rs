@@ -1,0 +1,137 @@
+//! How much the kernel takes of what a channel cannot send yet, where some messages overtake
+//! others. What the kernel has taken, nothing overtakes: behind 128 KB on a connection that carries
+//! 20 Mbit/s, a pull request or a confirmation comes 50 ms late, and the round with it. So the
+//! kernel takes what a connection sends in a few milliseconds. That must be enough until the I/O
+//! thread writes again.
+//!
+//! Part of the I/O thread. May set socket options and ask the kernel what was confirmed; must not
+//! touch what is sent.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::{Channel, Lane};
+use crate::native::lock;
+use crate::native::shared::Shared;
+use crate::sys::tcp::{limit_unsent, tcp_info};
+
+/// What the kernel takes is sent within that time. 16 KB in the place of 128 KB made rounds 2 to 8 %
+/// shorter on connections of 15 to 70 Mbit/s (docs/placement.md); a thread that is woken writes
+/// within 1 ms.
+const SENT_WITHIN: Duration = Duration::from_millis(4);
+/// At least some segments, so that the card is never idle.
+const UNSENT_MIN: u32 = 16 << 10;
+/// The most, and what a connection begins with.
+pub(in crate::native) const UNSENT_MAX: u32 = 128 << 10;
+/// The time between two looks at what connections carry.
+const UNSENT_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A connection must have had something to send for so long before its rate counts.
+const BUSY_MIN: Duration = Duration::from_millis(20);
+/// A limit that would change by less than one part in so many stays.
+const UNSENT_STAYS_WITHIN: u32 = 4;
+
+/// When the I/O thread last looked.
+#[derive(Debug)]
+pub(in crate::native) struct UnsentLimits {
+    looked: Instant,
+}
+
+/// What the kernel takes of one connection.
+#[derive(Debug)]
+pub(super) struct UnsentLimit {
+    pub(super) bytes: u32,
+    /// What was confirmed, and for how long the connection had been busy, when its rate was last
+    /// worked out.
+    since: Option<(u64, Duration)>,
+}
+
+impl UnsentLimits {
+    pub(in crate::native) const fn new(now: Instant) -> Self {
+        Self { looked: now }
+    }
+
+    /// Sets the limits anew, if it is time.
+    pub(in crate::native) fn look(&mut self, now: Instant, shared: &Shared) {
+        let due = now.saturating_duration_since(self.looked) >= UNSENT_LOOK_EVERY;
+        if due && shared.options.overtaking {
+            self.looked = now;
+            shared.all_channels().iter().for_each(|channel| channel.limit_unsent());
+        }
+    }
+}
+
+impl Channel {
+    /// Within a host nothing changes: what is written there has arrived.
+    fn limit_unsent(&self) {
+        let mut state = lock(&self.state);
+        state.lanes.iter_mut().filter(|lane| lane.through_a_card).for_each(Lane::limit_unsent);
+    }
+
+    #[cfg(test)]
+    pub(in crate::native) fn unsent_limits(&self) -> Vec<u32> {
+        lock(&self.state).lanes.iter().map(|lane| lane.unsent.bytes).collect()
+    }
+}
+
+impl Lane {
+    fn limit_unsent(&mut self) {
+        let Some(info) = tcp_info(self.pipe.socket.as_fd()) else { return };
+        let Some(limit) = self.unsent.news(info.confirmed, info.busy) else { return };
+        if limit_unsent(self.pipe.socket.as_fd(), limit).is_ok() {
+            self.unsent.bytes = limit;
+        }
+    }
+}
+
+impl UnsentLimit {
+    pub(super) const fn new() -> Self {
+        Self { bytes: UNSENT_MAX, since: None }
+    }
+
+    /// The new limit, if it is another one. `confirmed`, `busy`: bytes and time since the
+    /// connection was made.
+    fn news(&mut self, confirmed: u64, busy: Duration) -> Option<u32> {
+        let (bytes, time) = *self.since.get_or_insert((confirmed, busy));
+        let time = busy.saturating_sub(time);
+        if time < BUSY_MIN {
+            return None;
+        }
+        self.since = Some((confirmed, busy));
+        let limit = limit(confirmed.saturating_sub(bytes), time);
+        (limit.abs_diff(self.bytes) > self.bytes / UNSENT_STAYS_WITHIN).then_some(limit)
+    }
+}
+
+/// What is sent within [`SENT_WITHIN`] by a connection that sent so many bytes in such a time.
+fn limit(bytes: u64, time: Duration) -> u32 {
+    let sent = u128::from(bytes) * SENT_WITHIN.as_micros() / time.as_micros().max(1);
+    u32::try_from(sent).unwrap_or(UNSENT_MAX).clamp(UNSENT_MIN, UNSENT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_connections_have_less() {
+        let second = Duration::from_secs(1);
+        // 20, 80 and 2,000 Mbit/s.
+        assert_eq!(limit(2_500_000, second), UNSENT_MIN);
+        assert_eq!(limit(10_000_000, second), 40_000);
+        assert_eq!(limit(250_000_000, second), UNSENT_MAX);
+        assert_eq!(limit(0, Duration::ZERO), UNSENT_MIN);
+    }
+
+    #[test]
+    fn only_the_time_counts_in_which_there_was_something_to_send() {
+        let ms = Duration::from_millis;
+        let mut unsent = UnsentLimit::new();
+        assert_eq!(unsent.news(1_000_000, ms(500)), None, "nothing is known before");
+        assert_eq!(unsent.news(1_050_000, ms(515)), None, "too short");
+        // 100,000 bytes in 20 ms are 5 MB/s.
+        assert_eq!(unsent.news(1_100_000, ms(520)), Some(20_000));
+        unsent.bytes = 20_000;
+        assert_eq!(unsent.news(1_220_000, ms(540)), None, "24,000 is about the same");
+        assert_eq!(unsent.news(3_220_000, ms(560)), Some(UNSENT_MAX));
+    }
+}
