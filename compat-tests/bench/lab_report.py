@@ -134,8 +134,10 @@ def _random(case):
         return []
     found = by_bound(case, "pipelined")
     bars = (("median", median(found), USUAL), ("worst", max(found), WORST))
-    return [Bar(f"drawn networks: a round by the optimum, {what}", f"at most {most}", value, value <= most)
-            for what, value, most in bars]
+    name = "drawn networks: a round by the optimum, "
+    return [
+        Bar(name + what, f"at most {most}", value, value <= most) for what, value, most in bars
+    ]
 
 
 def random_table(case):

@@ -6,7 +6,7 @@
 
 use pslite_core::placement::cost::{Model, Replicas, Server, Worker};
 use pslite_core::placement::layout::{LayoutError, PieceLoad, Plan, apply};
-use pslite_core::placement::shares::{Parameters, plan};
+use pslite_core::placement::shares::{ShareParameters, plan};
 use pslite_core::random::Random;
 use pslite_core::wire::{Key, server_id, worker_id};
 
@@ -63,7 +63,7 @@ pub fn planned(config: &PlanningConfig) -> Result<Planned, LayoutError> {
     let model = model(config, &mut random);
     let layout = layout(config, &mut random);
     let (loads, _) = model.loads_of(&layout);
-    let plan = plan(&layout, &model, &Parameters::default())?;
+    let plan = plan(&layout, &model, &ShareParameters::default())?;
     let after = match &plan {
         Some(plan) => apply(&layout, &plan.moves)?.len(),
         None => layout.len(),

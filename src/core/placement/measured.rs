@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::links::{self, Estimate, LinkReport, Pace};
+use super::links::{Estimate, LinkReport, Pace, RateReport};
 use super::stragglers::{ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
-/// A rate.
+/// [`Estimate`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-struct Rate {
+struct EncodedRate {
     #[prost(double, tag = "1")]
     rate: f64,
     #[prost(double, tag = "2")]
@@ -23,12 +23,13 @@ struct Rate {
     samples: u32,
 }
 
+/// [`LinkReport`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-struct Link {
+struct EncodedLink {
     #[prost(int32, tag = "1")]
     peer: NodeId,
     #[prost(message, optional, tag = "2")]
-    rate: Option<Rate>,
+    rate: Option<EncodedRate>,
     #[prost(double, tag = "3")]
     recent: f64,
     /// Seconds.
@@ -36,37 +37,40 @@ struct Link {
     oldest: f64,
 }
 
+/// [`RateReport`].
 #[derive(Clone, PartialEq, prost::Message)]
-struct Links {
+struct EncodedRates {
     #[prost(message, optional, tag = "1")]
-    down: Option<Rate>,
+    down: Option<EncodedRate>,
     #[prost(message, repeated, tag = "2")]
-    links: Vec<Link>,
+    links: Vec<EncodedLink>,
     #[prost(message, optional, tag = "3")]
-    up: Option<Rate>,
+    up: Option<EncodedRate>,
     #[prost(message, optional, tag = "4")]
-    pace: Option<PaceOf>,
+    pace: Option<EncodedPace>,
 }
 
-/// What a processor lets a node receive and send.
+/// [`Pace`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-struct PaceOf {
+struct EncodedPace {
     #[prost(double, tag = "1")]
     down: f64,
     #[prost(double, tag = "2")]
     up: f64,
 }
 
+/// [`ServerTime`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-struct Server {
+struct EncodedServerTime {
     #[prost(int32, tag = "1")]
     server: NodeId,
     #[prost(double, tag = "2")]
     seconds: f64,
 }
 
+/// [`WorkerReport`].
 #[derive(Clone, PartialEq, prost::Message)]
-struct Rounds {
+struct EncodedRounds {
     #[prost(uint64, tag = "1")]
     first: u64,
     #[prost(uint64, tag = "2")]
@@ -74,16 +78,16 @@ struct Rounds {
     #[prost(double, tag = "3")]
     seconds: f64,
     #[prost(message, repeated, tag = "4")]
-    servers: Vec<Server>,
+    servers: Vec<EncodedServerTime>,
 }
 
-/// All that one message tells.
+/// All of it: [`Measured`].
 #[derive(Clone, PartialEq, prost::Message)]
-struct Told {
+struct EncodedMeasured {
     #[prost(message, optional, tag = "1")]
-    links: Option<Links>,
+    links: Option<EncodedRates>,
     #[prost(message, optional, tag = "2")]
-    rounds: Option<Rounds>,
+    rounds: Option<EncodedRounds>,
     #[prost(uint64, optional, tag = "3")]
     progress: Option<u64>,
     #[prost(double, optional, tag = "4")]
@@ -96,7 +100,7 @@ struct Told {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Its links.
-    pub links: Option<links::Report>,
+    pub links: Option<RateReport>,
     /// A worker: its last rounds.
     pub rounds: Option<WorkerReport>,
     /// A worker: the last round that is over.
@@ -117,20 +121,20 @@ impl Measured {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> bytes::Bytes {
-        let rate = |e: &Estimate| Rate {
+        let rate = |e: &Estimate| EncodedRate {
             rate: e.rate,
             lower: e.lower,
             confidence: e.confidence,
             samples: e.samples,
         };
-        let links = self.links.as_ref().map(|report| Links {
+        let links = self.links.as_ref().map(|report| EncodedRates {
             down: report.down.as_ref().map(rate),
             up: report.up.as_ref().map(rate),
-            pace: report.pace.map(|pace| PaceOf { down: pace.down, up: pace.up }),
+            pace: report.pace.map(|pace| EncodedPace { down: pace.down, up: pace.up }),
             links: report
                 .links
                 .iter()
-                .map(|l| Link {
+                .map(|l| EncodedLink {
                     peer: l.peer,
                     rate: Some(rate(&l.estimate)),
                     recent: l.recent,
@@ -138,31 +142,31 @@ impl Measured {
                 })
                 .collect(),
         });
-        let rounds = self.rounds.as_ref().map(|report| Rounds {
+        let rounds = self.rounds.as_ref().map(|report| EncodedRounds {
             first: report.first_round,
             last: report.last_round,
             seconds: report.round_seconds,
             servers: report
                 .servers
                 .iter()
-                .map(|time| Server { server: time.server, seconds: time.seconds })
+                .map(|time| EncodedServerTime { server: time.server, seconds: time.seconds })
                 .collect(),
         });
         let (progress, busy, idle) = (self.progress, self.busy, self.idle.clone());
-        Told { links, rounds, progress, busy, idle }.encode_to_vec().into()
+        EncodedMeasured { links, rounds, progress, busy, idle }.encode_to_vec().into()
     }
 
     /// Reads what that node told; `None` if it is nothing of the kind.
     #[must_use]
     pub fn decode(node: NodeId, bytes: &[u8]) -> Option<Self> {
-        let told = Told::decode(bytes).ok()?;
-        let estimate = |rate: Rate| Estimate {
+        let told = EncodedMeasured::decode(bytes).ok()?;
+        let estimate = |rate: EncodedRate| Estimate {
             rate: rate.rate,
             lower: rate.lower,
             confidence: rate.confidence,
             samples: rate.samples,
         };
-        let links = told.links.map(|links| links::Report {
+        let links = told.links.map(|links| RateReport {
             node,
             down: links.down.map(estimate),
             up: links.up.map(estimate),
@@ -189,7 +193,7 @@ impl Measured {
                 .map(|time| ServerTime { server: time.server, seconds: time.seconds })
                 .collect(),
         });
-        let Told { progress, busy, idle, .. } = told;
+        let EncodedMeasured { progress, busy, idle, .. } = told;
         Some(Self { links, rounds, progress, busy, idle })
     }
 }
@@ -201,7 +205,7 @@ mod tests {
     #[test]
     fn reads_what_was_written() {
         let estimate = Estimate { rate: 5e7, lower: 4e7, confidence: 0.5, samples: 8 };
-        let links = links::Report {
+        let links = RateReport {
             node: 9,
             down: Some(estimate),
             up: Some(Estimate { rate: 6e7, ..estimate }),

@@ -416,7 +416,7 @@ pub(super) const FULL_PEERS: u32 = 2;
 
 /// Slots of one piece of time: of a server, and of a worker. (Of a worker the fastest pieces of a
 /// minute count, so they must be longer: of many short ones some are too fast.) From: ours.
-pub(super) const PIECE_SLOTS: [u32; 2] = [10, 25];
+pub(super) const GROUP_SLOTS: [u32; 2] = [10, 25];
 
 /// Part. A piece of time counts if that part of the peers that had more to send lately still had:
 /// the last ones do not fill the card, as each may only have its part of that under way. From:

@@ -59,9 +59,9 @@ pub(super) fn of(model: &Model) -> Vec<Row> {
     let hosts = hosts(model);
     let mut rows = Vec::new();
     for host in &hosts {
-        let card = Card { model, host };
-        rows.push(card.row(host.up, &[Flow::PushOut, Flow::PullOut, Flow::CopyOut]));
-        rows.push(card.row(host.down, &[Flow::PushIn, Flow::PullIn, Flow::CopyIn]));
+        let card = HostCard { model, host };
+        rows.push(card.row(host.up, &[Traffic::PushOut, Traffic::PullOut, Traffic::CopyOut]));
+        rows.push(card.row(host.down, &[Traffic::PushIn, Traffic::PullIn, Traffic::CopyIn]));
         rows.extend(host.servers.iter().flat_map(|index| slow_server(model, host, *index)));
     }
     for (index, [push, pull]) in model.caps.iter().enumerate() {
@@ -98,7 +98,7 @@ fn hosts(model: &Model) -> Vec<Host> {
 
 /// What passes a card.
 #[derive(Clone, Copy)]
-enum Flow {
+enum Traffic {
     /// From its workers to servers elsewhere.
     PushOut,
     /// From workers elsewhere to its servers.
@@ -113,19 +113,20 @@ enum Flow {
     CopyIn,
 }
 
-struct Card<'a> {
+/// The card that the nodes of one host share.
+struct HostCard<'a> {
     model: &'a Model,
     host: &'a Host,
 }
 
-impl Card<'_> {
-    /// The row of some flows at a rate.
-    fn row(&self, rate: f64, flows: &[Flow]) -> Row {
+impl HostCard<'_> {
+    /// The row of some traffic at a rate.
+    fn row(&self, rate: f64, kinds: &[Traffic]) -> Row {
         let mut base = 0.0;
         let mut factors = BTreeMap::<usize, f64>::new();
-        for flow in flows {
-            base += self.base(*flow);
-            for (index, factor) in self.factors(*flow) {
+        for kind in kinds {
+            base += self.base(*kind);
+            for (index, factor) in self.factors(*kind) {
                 *factors.entry(index).or_default() += factor;
             }
         }
@@ -135,22 +136,22 @@ impl Card<'_> {
     }
 
     /// Each worker here exchanges all bytes with somebody.
-    const fn base(&self, flow: Flow) -> f64 {
-        match flow {
-            Flow::PushOut | Flow::PullIn => self.host.workers,
+    const fn base(&self, kind: Traffic) -> f64 {
+        match kind {
+            Traffic::PushOut | Traffic::PullIn => self.host.workers,
             _ => 0.0,
         }
     }
 
-    fn factors(&self, flow: Flow) -> Vec<(usize, f64)> {
+    fn factors(&self, kind: Traffic) -> Vec<(usize, f64)> {
         let elsewhere = self.model.worker_count() - self.host.workers;
         let each = |factor: f64| self.host.servers.iter().map(|index| (*index, factor)).collect();
-        match flow {
+        match kind {
             // What lies on the same host does not pass the card.
-            Flow::PushOut | Flow::PullIn => each(-self.host.workers),
-            Flow::PushIn | Flow::PullOut => each(elsewhere),
-            Flow::CopyOut => self.copies(|owner, copy| owner && !copy),
-            Flow::CopyIn => self.copies(|owner, copy| copy && !owner),
+            Traffic::PushOut | Traffic::PullIn => each(-self.host.workers),
+            Traffic::PushIn | Traffic::PullOut => each(elsewhere),
+            Traffic::CopyOut => self.copies(|owner, copy| owner && !copy),
+            Traffic::CopyIn => self.copies(|owner, copy| copy && !owner),
         }
     }
 

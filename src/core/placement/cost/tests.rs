@@ -57,7 +57,7 @@ fn near(a: f64, b: f64, part: f64) -> bool {
 }
 
 #[derive(Clone, Debug)]
-struct Case {
+struct Job {
     model: Model,
     joined: bool,
 }
@@ -67,7 +67,7 @@ fn rate() -> impl Strategy<Value = f64> {
 }
 
 /// Jobs with three servers: cards, caps, copies, hosts that several nodes share.
-fn case() -> impl Strategy<Value = Case> {
+fn job() -> impl Strategy<Value = Job> {
     let cards = |count| prop::collection::vec((rate(), rate()), count);
     let caps = prop::collection::vec((0..4_usize, 0..3_usize, rate(), rate()), 0..3);
     let hosts = prop::collection::vec(prop::option::weighted(0.5, 0..3_u32), 8);
@@ -90,7 +90,7 @@ fn case() -> impl Strategy<Value = Case> {
             nodes.zip(hosts).for_each(|(slot, host)| *slot = host);
         }
         let replicas = if copies { Replicas::Next { ratio: 1.0 } } else { Replicas::None };
-        Case { model: Model::new(workers, servers, &caps, &replicas), joined: kind > 0 }
+        Job { model: Model::new(workers, servers, &caps, &replicas), joined: kind > 0 }
     })
 }
 
@@ -128,30 +128,30 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn no_split_beats_the_bound_and_one_reaches_it(case in case()) {
-        let (bound, best) = (case.model.bound(TOTAL), searched(&case.model));
+    fn no_split_beats_the_bound_and_one_reaches_it(job in job()) {
+        let (bound, best) = (job.model.bound(TOTAL), searched(&job.model));
         prop_assert!(bound <= best * (1.0 + 1e-6), "bound {bound}, found {best}");
         prop_assert!(best <= bound * 1.02 + 0.01, "bound {bound}, found {best}");
     }
 
     #[test]
-    fn the_program_reaches_the_bound(case in case()) {
-        let model = &case.model;
+    fn the_program_reaches_the_bound(job in job()) {
+        let model = &job.model;
         let loads = model.target(&[0.0; 3], TOTAL, 0.0).unwrap();
         prop_assert!(near(loads.iter().sum(), TOTAL, 1e-6), "{loads:?}");
         // The weight of levelling may cost a little of the best, never more than it weighs.
         let (reached, bound) = (model.round_seconds(&loads), model.bound(TOTAL));
         prop_assert!(reached <= bound * 1.01 && reached >= bound * (1.0 - 1e-6), "{reached} \
             {bound}");
-        if !case.joined {
+        if !job.joined {
             let program = program::shortest(model, TOTAL).unwrap();
             prop_assert!(near(program, bound, 1e-6), "program {program}, closed form {bound}");
         }
     }
 
     #[test]
-    fn a_price_makes_moves_rarer(case in case(), start in prop::array::uniform3(0.1..1.0_f64)) {
-        let model = &case.model;
+    fn a_price_makes_moves_rarer(job in job(), start in prop::array::uniform3(0.1..1.0_f64)) {
+        let model = &job.model;
         let sum: f64 = start.iter().sum();
         let loads: Vec<f64> = start.iter().map(|load| load / sum * TOTAL).collect();
         let moved = |to: &[f64]| -> f64 {

@@ -138,7 +138,7 @@ mod tests {
 
     /// A node whose threads are looked at each second.
     #[derive(Default)]
-    struct Node {
+    struct WatchedNode {
         cpu_share: CpuShare,
         second: u64,
         totals: Totals,
@@ -146,7 +146,7 @@ mod tests {
         resting: bool,
     }
 
-    impl Node {
+    impl WatchedNode {
         /// A second in which the thread with the data ran and waited so long, and so many bytes
         /// came and went.
         fn second(&mut self, ran: f64, waited: f64, received: u64, sent: u64) -> Option<Pace> {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_shows_what_its_processor_can_do() {
-        let mut node = Node::default();
+        let mut node = WatchedNode::default();
         // A byte takes a hundredth of a microsecond: with all of a processor 100 MB/s.
         assert_eq!(node.second(0.2, 0.01, 10 * MB, 10 * MB), None);
         assert_eq!(node.second(0.2, 0.01, 10 * MB, 10 * MB), None);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn who_has_less_to_do_is_as_slow_as_it_was() {
-        let mut node = Node::default();
+        let mut node = WatchedNode::default();
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, MB / 2));
         // A part of that needs no waiting.
         for _ in 0..60 {
@@ -206,7 +206,7 @@ mod tests {
     /// nothing.
     #[test]
     fn what_runs_whatever_is_carried_does_not_make_it_slower_and_slower() {
-        let mut node = Node::default();
+        let mut node = WatchedNode::default();
         // A byte takes a hundredth of a microsecond, and 2 ms a second go elsewhere, of 20 ms.
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, 9 * MB / 10, 9 * MB / 10));
         for _ in 0..10 {
@@ -221,7 +221,7 @@ mod tests {
     /// Pieces move in a rest, in which others use what is left of the processor.
     #[test]
     fn a_rest_says_nothing() {
-        let mut node = Node::default();
+        let mut node = WatchedNode::default();
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, MB));
         node.resting = true;
         for _ in 0..20 {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn who_gets_its_processor_back_shows_it() {
-        let mut node = Node::default();
+        let mut node = WatchedNode::default();
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, MB));
         near(node.second(0.1, 0.01, 5 * MB, 5 * MB), 5e6, 5e6);
         assert_eq!(node.second(0.6, 0.01, 30 * MB, 30 * MB), None);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_busy_host_is_no_starved_one() {
-        let mut node = Node::default();
+        let mut node = WatchedNode::default();
         for _ in 0..20 {
             assert_eq!(node.second(0.3, 0.3, 10 * MB, 10 * MB), None);
         }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn who_only_receives_is_not_said_to_send_nothing() {
-        let mut node = Node::default();
+        let mut node = WatchedNode::default();
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, 0));
         assert_eq!(node.cpu_share.pace(), None);
     }

@@ -21,7 +21,7 @@ struct Train {
 
 /// The last samples of a link.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Link {
+pub(super) struct ReceivedLink {
     train: Option<Train>,
     samples: VecDeque<(f64, f64, Duration)>,
     last: Duration,
@@ -32,7 +32,7 @@ pub(super) struct Link {
     slow: u32,
 }
 
-impl Link {
+impl ReceivedLink {
     /// A link that nothing came over yet, known since then.
     pub(super) fn new(now: Duration) -> Self {
         Self { last: now, traffic: now, ..Self::default() }

@@ -160,7 +160,7 @@ pub struct LinkReport {
 
 /// What a node tells the scheduler.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct RateReport {
     /// The node that measured.
     pub node: NodeId,
     /// What it can receive from all peers together, if at least two sent at once.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::rate_step::RateStep;
 use super::recent_best::RecentBest;
-use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, Report};
+use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, RateReport};
 use crate::placement::cost::PairCap;
 use crate::placement::tuning::{
     HELD_UP_SERVER, HELD_UP_WORKER, LINKS_RISEN, MEMORY, NARROW_PAIR, TELLING_WINDOWS,
@@ -13,9 +13,9 @@ use crate::placement::tuning::{
 };
 use crate::wire::{NodeId, is_worker};
 
-/// One link as reported.
+/// What the receiver of a link reported of it.
 #[derive(Clone, Debug)]
-struct Link {
+struct ReportedLink {
     rate: RecentBest,
     recent: f64,
     /// When the oldest of the samples was taken on which the newest report rests.
@@ -37,7 +37,7 @@ pub struct Card {
 #[derive(Clone, Debug, Default)]
 pub struct Network {
     /// By sender and receiver.
-    links: BTreeMap<(NodeId, NodeId), Link>,
+    links: BTreeMap<(NodeId, NodeId), ReportedLink>,
     /// For each receiver its senders.
     into: BTreeMap<NodeId, BTreeSet<NodeId>>,
     downs: BTreeMap<NodeId, RecentBest>,
@@ -60,7 +60,7 @@ impl Network {
     }
 
     /// A node reported. Numbers that cannot be are left out.
-    pub fn report(&mut self, now: Duration, report: &Report) {
+    pub fn report(&mut self, now: Duration, report: &RateReport) {
         self.newest = self.newest.max(now);
         let directions = [(report.down, &mut self.downs), (report.up, &mut self.own_ups)];
         for (direction, (rate, known)) in directions.into_iter().enumerate() {
@@ -82,7 +82,7 @@ impl Network {
             let place = (link.peer, report.node);
             if self.links.len() < MOST_LINKS || self.links.contains_key(&place) {
                 let oldest = now.saturating_sub(link.oldest);
-                let known = self.links.entry(place).or_insert_with(|| Link {
+                let known = self.links.entry(place).or_insert_with(|| ReportedLink {
                     rate: RecentBest::new(now, link.estimate),
                     recent,
                     oldest,
@@ -97,7 +97,7 @@ impl Network {
         }
     }
 
-    fn note_pace(&mut self, report: &Report) {
+    fn note_pace(&mut self, report: &RateReport) {
         match report.pace.filter(Pace::is_sane) {
             Some(pace) if !is_worker(report.node) && self.paces.len() < MOST_PEERS => {
                 self.paces.insert(report.node, pace);
@@ -114,8 +114,9 @@ impl Network {
 
     /// Notes what all receivers together just saw of one sender.
     fn sum_up(&mut self, now: Duration, sender: NodeId) {
-        let fresh =
-            |link: &Link| link.recent > 0.0 && link.rate.at().saturating_add(UPS_TOGETHER) >= now;
+        let fresh = |link: &ReportedLink| {
+            link.recent > 0.0 && link.rate.at().saturating_add(UPS_TOGETHER) >= now
+        };
         let seen = self.from(sender).map(|(_, link)| link).filter(|link| fresh(link));
         let (count, sum) = seen.fold((0, 0.0), |(n, sum), link| (n + 1, sum + link.recent));
         if count < 2 || (self.ups.len() >= MOST_PEERS && !self.ups.contains_key(&sender)) {
@@ -134,7 +135,7 @@ impl Network {
     }
 
     /// The links that begin at a node, with where they end.
-    fn from(&self, sender: NodeId) -> impl Iterator<Item = (NodeId, &Link)> {
+    fn from(&self, sender: NodeId) -> impl Iterator<Item = (NodeId, &ReportedLink)> {
         let links = self.links.range((sender, NodeId::MIN)..=(sender, NodeId::MAX));
         links.map(|((_, to), link)| (*to, link))
     }
@@ -184,15 +185,15 @@ impl Network {
         Some(links.at_most(fastest.scaled(most / fastest.rate)))
     }
 
-    fn links_into(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> Links {
+    fn links_into(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> NodeLinks {
         let senders = self.into.get(&node).into_iter().flatten();
         let links = senders
             .filter(|from| peers(node, **from))
             .filter_map(|from| Some((self.link(*from, node)?, *from)));
-        Links::of(node, links.map(|(link, from)| (link, self.fastest_from(from))))
+        NodeLinks::of(node, links.map(|(link, from)| (link, self.fastest_from(from))))
     }
 
-    fn links_out_of(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> Links {
+    fn links_out_of(&self, node: NodeId, peers: fn(NodeId, NodeId) -> bool) -> NodeLinks {
         let links = self
             .from(node)
             .filter(|(to, _)| peers(node, *to))
@@ -201,7 +202,7 @@ impl Network {
             let more = if is_worker(to) { self.spare_into(to) } else { 1.0 };
             self.fastest_into(to).max(link.rate * more)
         };
-        Links::of(node, links.map(|(link, to)| (link, could(&link, to))))
+        NodeLinks::of(node, links.map(|(link, to)| (link, could(&link, to))))
     }
 
     /// How many times what all its links bring a node it was seen to receive.
@@ -213,7 +214,7 @@ impl Network {
         card.filter(|_| sum > 0.0).map_or(1.0, |card| card / sum)
     }
 
-    fn rate(&self, link: &Link) -> f64 {
+    fn rate(&self, link: &ReportedLink) -> f64 {
         link.rate.estimate(self.newest).rate
     }
 
@@ -263,7 +264,7 @@ impl Network {
                 (false, Some(down)) => [down.lower, 0.0],
                 (false, None) => [0.0; 2],
             };
-            let rate = |card: Option<Estimate>, links: &Links, least: f64| match card {
+            let rate = |card: Option<Estimate>, links: &NodeLinks, least: f64| match card {
                 Some(card) if links.hold_up => (card.lower, true),
                 Some(card) => (card.lower.max(least), true),
                 None if links.hold_up => (links.lower, true),
@@ -336,7 +337,7 @@ impl Network {
     /// The pairs whose link is narrower than the cards at its ends explain.
     #[must_use]
     pub fn narrow_pairs(&self, workers: &[NodeId], servers: &[NodeId]) -> Vec<PairCap> {
-        let rate = |estimate: Option<Estimate>, links: Links| {
+        let rate = |estimate: Option<Estimate>, links: NodeLinks| {
             estimate.or(links.fastest).map(|estimate| estimate.rate)
         };
         let card = |node: &NodeId| {
@@ -380,7 +381,7 @@ fn exchange(node: NodeId, peer: NodeId) -> bool {
 }
 
 /// All links that end, or begin, at one node.
-struct Links {
+struct NodeLinks {
     fastest: Option<Estimate>,
     sum: f64,
     /// The same of what one may count on.
@@ -390,7 +391,7 @@ struct Links {
     hold_up: bool,
 }
 
-impl Links {
+impl NodeLinks {
     /// Of the links of a node, each with the rate of the fastest one at its other end.
     fn of(node: NodeId, links: impl Iterator<Item = (Estimate, f64)>) -> Self {
         let factor = if is_worker(node) { HELD_UP_WORKER } else { HELD_UP_SERVER };

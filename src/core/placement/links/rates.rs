@@ -9,7 +9,7 @@ use crate::placement::tuning::{CARD_CHANGED, JOB_REST, MEMORY, WINDOW_TRAFFIC, W
 
 /// One window that counts.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct CountedWindow {
     /// When it ended; and the same, without rests.
     end: Duration,
     awake: Duration,
@@ -18,7 +18,7 @@ struct Counted {
     other: Option<f64>,
 }
 
-impl Counted {
+impl CountedWindow {
     /// What has become of it if the other direction can carry that much now. Both directions of a
     /// card usually become slower, or faster, together (a machine's limit, a neighbour, another
     /// path), and the one that is in use shows it at once; the other one only when it is used: so
@@ -55,7 +55,7 @@ pub(super) struct Rates {
     awake: Duration,
     /// The same of the last window that counted.
     newest: Duration,
-    counted: Vec<Counted>,
+    counted: Vec<CountedWindow>,
 }
 
 impl Rates {
@@ -87,7 +87,7 @@ impl Rates {
         if rate.is_some() {
             self.newest = awake;
         }
-        self.counted.extend(rate.map(|rate| Counted { end, awake, rate, other }));
+        self.counted.extend(rate.map(|rate| CountedWindow { end, awake, rate, other }));
         match self.of {
             Of::Last(most) => {
                 self.counted.drain(..self.counted.len().saturating_sub(most));
@@ -102,7 +102,7 @@ impl Rates {
     /// What was found otherwise is far more than all that counted: that is no longer true.
     pub(super) fn surpassed(&mut self, end: Duration, rate: f64) {
         self.counted.clear();
-        self.counted.push(Counted { end, awake: self.awake, rate, other: None });
+        self.counted.push(CountedWindow { end, awake: self.awake, rate, other: None });
     }
 
     /// For how long there was traffic since the last window that counted.

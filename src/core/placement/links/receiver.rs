@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::backlog_spans::BacklogSpans;
-use super::link::Link;
+use super::link::ReceivedLink;
 use super::recent::Recent;
 use super::slots::Slots;
-use super::{Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, Report, Sample};
+use super::{Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, RateReport, Sample};
 use crate::placement::tuning::{HALF_LIFE, REPORT_CHANGE, REPORT_GAP, REPORT_PERIOD};
 use crate::wire::{NodeId, is_worker};
 
@@ -16,7 +16,7 @@ use crate::wire::{NodeId, is_worker};
 #[derive(Clone, Debug)]
 pub struct Receiver {
     node: NodeId,
-    links: BTreeMap<NodeId, Link>,
+    links: BTreeMap<NodeId, ReceivedLink>,
     spans: BacklogSpans,
     slots: Slots,
     recent: Recent,
@@ -52,7 +52,7 @@ impl Receiver {
     /// A link from that peer exists, even if nothing comes: so that it can be probed.
     pub fn expect(&mut self, peer: NodeId, now: Duration) {
         if self.links.len() < MOST_PEERS {
-            self.links.entry(peer).or_insert_with(|| Link::new(now));
+            self.links.entry(peer).or_insert_with(|| ReceivedLink::new(now));
         }
     }
 
@@ -122,7 +122,7 @@ impl Receiver {
     /// this often at least (usually [`super::PROBE_AFTER`]).
     pub fn take_idle(&mut self, now: Duration, after: Duration, most: usize) -> Vec<NodeId> {
         let idle = self.links.iter_mut().filter(|(_, link)| link.wants_probe(now, after));
-        let ask = |(peer, link): (&NodeId, &mut Link)| {
+        let ask = |(peer, link): (&NodeId, &mut ReceivedLink)| {
             link.asked(now);
             *peer
         };
@@ -131,7 +131,7 @@ impl Receiver {
 
     /// What to tell the scheduler, if it is time: something came, and the last report is a second
     /// old or no longer true. What the node can send is not known here ([`super::Sender`]).
-    pub fn report(&mut self, now: Duration) -> Option<Report> {
+    pub fn report(&mut self, now: Duration) -> Option<RateReport> {
         if !self.heard {
             return None;
         }
@@ -154,7 +154,7 @@ impl Receiver {
     }
 
     /// Leaves out the links that changed least, if there are too many for one report.
-    fn shortened(&self, mut report: Report) -> Report {
+    fn shortened(&self, mut report: RateReport) -> RateReport {
         if report.links.len() > MOST_REPORTED {
             let change = |link: &LinkReport| self.change(link.peer, link.estimate.rate);
             report.links.sort_by(|a, b| change(b).total_cmp(&change(a)));
@@ -164,14 +164,14 @@ impl Receiver {
         report
     }
 
-    fn current(&self, now: Duration) -> Report {
+    fn current(&self, now: Duration) -> RateReport {
         let recent = self.recent.of_second(now);
         let links = self.links.iter().filter_map(|(peer, link)| {
             let recent = recent.get(peer).copied().unwrap_or(0.0);
             let (estimate, oldest) = (link.estimate(now)?, link.oldest(now));
             Some(LinkReport { peer: *peer, estimate, oldest, recent })
         });
-        Report {
+        RateReport {
             node: self.node,
             down: self.down(now),
             up: None,
@@ -187,7 +187,7 @@ impl Receiver {
     }
 }
 
-impl Report {
+impl RateReport {
     /// All rates, by peer; that of the node itself under its own id.
     fn rates(&self) -> impl Iterator<Item = (NodeId, f64)> {
         let links = self.links.iter().map(|link| (link.peer, link.estimate.rate));

@@ -3,7 +3,7 @@
 //! kilobytes now and then, from all workers at once, so windows of a quarter of a second that were
 //! full from end to end were rare for it, and a card that had become faster was seen rounds later.
 //! Here the time is cut into slots of a hundredth of a second, and those that count are put
-//! together to pieces, whatever lies between.
+//! together to groups, whatever lies between.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::MOST_PEERS;
 use super::backlog_spans::Span;
 use super::rates::{Of, Rates};
 use crate::placement::tuning::{
-    CROWD_KEPT, CROWDED, FULL_PEERS, PIECE_SLOTS, SLOT, SLOTS_OPEN, SURPASSED, WINDOW,
+    CROWD_KEPT, CROWDED, FULL_PEERS, GROUP_SLOTS, SLOT, SLOTS_OPEN, SURPASSED, WINDOW,
     WINDOW_COVERED, WINDOWS,
 };
 use crate::wire::{NodeId, is_worker};
@@ -28,7 +28,7 @@ struct Slot {
 
 /// How far a peer has been counted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct CountedPeer {
     /// In that slot it had more to send for so many seconds.
     slot: u64,
     backlogged: f64,
@@ -38,7 +38,7 @@ struct Counted {
 
 /// Slots that are put together.
 #[derive(Clone, Copy, Debug, Default)]
-struct Piece {
+struct SlotGroup {
     slots: u32,
     bytes: f64,
     /// Peers that had more to send, summed over the slots; and how many these were on average
@@ -49,8 +49,8 @@ struct Piece {
     before: Option<u64>,
 }
 
-impl Piece {
-    /// One more slot; the rate of the piece, if this was its last one and it counts.
+impl SlotGroup {
+    /// One more slot; the rate of the group, if this was its last one and it counts.
     fn add(&mut self, slot: &Slot, worker: bool) -> Option<f64> {
         let full = slot.full >= FULL_PEERS;
         let before = std::mem::replace(&mut self.before, full.then_some(slot.number));
@@ -61,14 +61,14 @@ impl Piece {
         self.slots += 1;
         self.bytes += slot.bytes;
         self.full += f64::from(slot.full);
-        if self.slots < PIECE_SLOTS[usize::from(worker)] {
+        if self.slots < GROUP_SLOTS[usize::from(worker)] {
             return None;
         }
         let rate = self.bytes / (SLOT * self.slots).as_secs_f64();
         let full = self.full / f64::from(self.slots);
         self.crowd = full.max(self.crowd * CROWD_KEPT);
         (self.slots, self.bytes, self.full) = (0, 0.0, 0.0);
-        // A worker is rarely sent something by all servers at once, and its fastest pieces count
+        // A worker is rarely sent something by all servers at once, and its fastest groups count
         // anyway.
         (worker || full >= CROWDED * self.crowd).then_some(rate)
     }
@@ -77,14 +77,14 @@ impl Piece {
 /// See the module; by this node's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    /// Of a worker: the fastest pieces of some time count, not the last ones; and servers count as
+    /// Of a worker: the fastest groups of some time count, not the last ones; and servers count as
     /// peers, not workers.
     worker: bool,
     /// In ascending order.
     open: VecDeque<Slot>,
-    peers: BTreeMap<NodeId, Counted>,
+    peers: BTreeMap<NodeId, CountedPeer>,
     /// Of the slots that are no longer open.
-    piece: Piece,
+    group: SlotGroup,
     /// When the last of them was told to `rates`, and what came since then.
     told: Duration,
     untold: f64,
@@ -100,7 +100,7 @@ impl Slots {
             worker,
             open: VecDeque::new(),
             peers: BTreeMap::new(),
-            piece: Piece { slots: 0, bytes: 0.0, full: 0.0, crowd: 0.0, before: None },
+            group: SlotGroup { slots: 0, bytes: 0.0, full: 0.0, crowd: 0.0, before: None },
             told: Duration::ZERO,
             untold: 0.0,
             rates: Rates::new(if worker { Of::Memory } else { Of::Last(WINDOWS) }),
@@ -172,7 +172,7 @@ impl Slots {
         {
             self.open.pop_front();
             self.untold += slot.bytes;
-            let rate = self.piece.add(&slot, self.worker);
+            let rate = self.group.add(&slot, self.worker);
             let end = end_of(slot.number);
             if rate.is_some() || end.saturating_sub(self.told) >= WINDOW {
                 self.rates.add(end, std::mem::take(&mut self.untold), rate);
@@ -186,18 +186,18 @@ impl Slots {
     pub(super) fn probed(&mut self, at: Duration, rate: f64) {
         if self.fastest(at).is_some_and(|(known, ..)| rate > SURPASSED * known) {
             self.open.clear();
-            self.piece = Piece::default();
+            self.group = SlotGroup::default();
             self.rates.surpassed(at, rate);
         }
     }
 
-    /// Bytes per second that came in the faster ones of the pieces until then, how many these are,
+    /// Bytes per second that came in the faster ones of the groups until then, how many these are,
     /// and when the last of them ended. One in four may be faster: what had lain in buffers.
     pub(super) fn fastest(&self, settled: Duration) -> Option<(f64, u32, Duration)> {
-        let mut piece = self.piece;
+        let mut group = self.group;
         let over = self.open.iter().filter(|slot| end_of(slot.number) <= settled);
         let newer =
-            over.filter_map(|slot| Some((end_of(slot.number), piece.add(slot, self.worker)?)));
+            over.filter_map(|slot| Some((end_of(slot.number), group.add(slot, self.worker)?)));
         self.rates.upper_quartile(newer.collect::<Vec<_>>().into_iter())
     }
 }

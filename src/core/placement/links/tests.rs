@@ -408,7 +408,7 @@ fn nonsense_does_no_harm() {
     network.report(seconds(1.0), &report.unwrap());
 }
 
-fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> Report {
+fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> RateReport {
     let sure = |rate: f64| Estimate { rate, lower: rate, confidence: 1.0, samples: 8 };
     let links = links.iter().map(|(peer, rate, recent)| LinkReport {
         peer: *peer,
@@ -416,7 +416,7 @@ fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> Report {
         oldest: Duration::ZERO,
         recent: *recent,
     });
-    Report { node, down: Some(sure(down)), up: None, pace: None, links: links.collect() }
+    RateReport { node, down: Some(sure(down)), up: None, pace: None, links: links.collect() }
 }
 
 #[test]
@@ -435,8 +435,8 @@ fn reports_become_cards() {
     let servers = network.cards(&[8, 10, 12, 14]).unwrap();
     assert_eq!(servers.iter().map(|card| card.down).collect::<Vec<_>>(), [40.0, 20.0, 60.0, 60.0]);
     // One sender shows what a node can receive at least; if it is much faster with others, at most.
-    network.report(seconds(1.0), &Report { down: None, ..report(14, 1.0, &[(9, 5.0, 5.0)]) });
-    network.report(seconds(1.0), &Report { down: None, ..report(16, 1.0, &[(9, 70.0, 70.0)]) });
+    network.report(seconds(1.0), &RateReport { down: None, ..report(14, 1.0, &[(9, 5.0, 5.0)]) });
+    network.report(seconds(1.0), &RateReport { down: None, ..report(16, 1.0, &[(9, 70.0, 70.0)]) });
     let servers = network.cards(&[8, 10, 12, 14, 16]).unwrap();
     assert_eq!(
         servers.iter().map(|card| card.down).collect::<Vec<_>>(),
@@ -455,23 +455,23 @@ fn what_a_node_saw_itself_counts_more() {
     network.report(seconds(1.0), &report(9, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
     network.report(seconds(1.0), &report(11, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
     assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
-    network.report(seconds(2.0), &Report { up: Some(own(30.0)), ..report(8, 60.0, &[]) });
+    network.report(seconds(2.0), &RateReport { up: Some(own(30.0)), ..report(8, 60.0, &[]) });
     assert_eq!(network.up(8).map(|up| up.rate), Some(30.0));
-    network.report(seconds(2.0), &Report { up: Some(own(f64::NAN)), ..report(8, 60.0, &[]) });
+    network.report(seconds(2.0), &RateReport { up: Some(own(f64::NAN)), ..report(8, 60.0, &[]) });
     assert_eq!(network.up(8).map(|up| up.rate), Some(30.0), "no rate");
     // It is no faster than its links together.
-    network.report(seconds(2.0), &Report { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
+    network.report(seconds(2.0), &RateReport { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
     assert_eq!(network.up(8).map(|up| up.rate), Some(40.0));
     // It was not kept busy lately. If its links bring more, it may be as fast as it receives.
     let up = |network: &Network| network.cards(&[8]).map(|cards| cards[0].up);
     let old = |rate: f64| Estimate { confidence: 0.6, ..own(rate) };
     network.report(seconds(2.0), &report(9, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
     network.report(seconds(2.0), &report(11, 100.0, &[(8, 20.0, 20.0), (10, 90.0, 0.0)]));
-    network.report(seconds(2.0), &Report { up: Some(old(50.0)), ..report(8, 60.0, &[]) });
+    network.report(seconds(2.0), &RateReport { up: Some(old(50.0)), ..report(8, 60.0, &[]) });
     assert_eq!(up(&network), Some(40.0));
-    network.report(seconds(3.0), &Report { up: Some(old(30.0)), ..report(8, 60.0, &[]) });
+    network.report(seconds(3.0), &RateReport { up: Some(old(30.0)), ..report(8, 60.0, &[]) });
     assert_eq!(up(&network), Some(60.0));
-    network.report(seconds(4.0), &Report { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
+    network.report(seconds(4.0), &RateReport { up: Some(own(50.0)), ..report(8, 60.0, &[]) });
     assert_eq!(up(&network), Some(40.0));
     // A worker could receive more than its links bring it, so they are slow; another one could not.
     network.report(seconds(2.0), &report(13, 100.0, &[(8, 25.0, 20.0)]));

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::gates::{Case, Reason, Stage};
-use super::hold::Network;
+use super::gates::{Decision, Reason, Stage};
+use super::hold::RoundTimes;
 use super::look::{Basis, Look};
 use super::{Planner, Settings};
 use crate::placement::cost::bytes;
 use crate::placement::layout::{Holding, PieceLoad, Plan, apply};
-use crate::placement::shares;
+use crate::placement::shares::{self, ShareParameters};
 use crate::placement::stragglers::{self, Cause, Verdict};
 use crate::placement::tuning::{
     HORIZON_ROUNDS, KNOWN_SPAN_MAX, KNOWN_SPAN_ROUNDS, LARGE_PIECE, MOVE_WAIT, MOVE_WAIT_ROUNDS,
@@ -95,12 +95,12 @@ impl Planner {
             && self.summary.held.keys().any(|owner| !self.may_hold(*owner))
     }
 
-    fn parameters(&self, look: &Look) -> shares::Parameters {
+    fn parameters(&self, look: &Look) -> ShareParameters {
         let round = look.model.round_seconds(&look.loads);
         let steady = self.settings.steady.as_secs_f64() / round;
         // Not clamp: a round of no length gives no number.
         let horizon = steady.max(HORIZON_ROUNDS.0).min(HORIZON_ROUNDS.1);
-        shares::Parameters { horizon, ..self.settings.shares.clone() }
+        ShareParameters { horizon, ..self.settings.shares.clone() }
     }
 
     /// What to move, if that is not held up; else why not is noted.
@@ -135,7 +135,7 @@ impl Planner {
 
     /// The plan for pieces that are at servers that shall hold nothing, or at nobody.
     fn must_move(&mut self, now: Duration, look: &Look) -> Result<Plan, Reason> {
-        Case { planner: self, now, look, plan: None }.pass(Stage::Forced)?;
+        Decision { planner: self, now, look, plan: None }.pass(Stage::Forced)?;
         let plan = self.worked_out(look)?;
         Ok(self.portion(now, look, plan))
     }
@@ -155,16 +155,16 @@ impl Planner {
             }
         };
         self.follow(now, plan.predicted);
-        Case { planner: self, now, look, plan: Some(&plan) }.pass(Stage::Settle)?;
+        Decision { planner: self, now, look, plan: Some(&plan) }.pass(Stage::Settle)?;
         Ok(if look.is_joining() { plan } else { self.vary(plan, look, random) })
     }
 
     /// A plan that has only to wait.
     fn worth_it(&self, now: Duration, look: &Look) -> Result<Plan, Reason> {
-        let case = Case { planner: self, now, look, plan: None };
-        case.pass(Stage::Before)?;
+        let decision = Decision { planner: self, now, look, plan: None };
+        decision.pass(Stage::Before)?;
         let plan = self.worked_out(look)?;
-        Case { plan: Some(&plan), ..case }.pass(Stage::Worth)?;
+        Decision { plan: Some(&plan), ..decision }.pass(Stage::Worth)?;
         Ok(plan)
     }
 
@@ -175,8 +175,8 @@ impl Planner {
 
     /// Whether the network is the one that the last plan was made for.
     fn is_as_expected(&self, look: &Look) -> bool {
-        let network = Network::of(look, &look.loads);
-        self.expected.is_some_and(|then| network.is_near(then, NETWORK_CHANGED))
+        let now = RoundTimes::of(look, &look.loads);
+        self.expected.is_some_and(|then| now.is_near(then, NETWORK_CHANGED))
     }
 
     /// Whether it is too early to move anything: without times from before a switch nobody can say
@@ -293,7 +293,7 @@ impl Planner {
             return None;
         }
         let moves = shares::way_back(&self.layout, &trial.layout);
-        self.hold.begin(self.newest_round(), Network::of(look, &old_loads));
+        self.hold.begin(self.newest_round(), RoundTimes::of(look, &old_loads));
         self.stragglers.failed();
         self.rollbacks += 1;
         let reason = format!(
@@ -325,7 +325,7 @@ impl Planner {
         // By the loads alone: so each look can tell cheaply whether the network is still that one.
         let after = apply(&self.layout, &plan.moves).ok();
         let loads = after.map_or_else(|| look.loads.clone(), |after| look.model.loads_of(&after).0);
-        self.expected = Some(Network::of(look, &loads));
+        self.expected = Some(RoundTimes::of(look, &loads));
         self.candidate = None;
         self.no_plan = None;
         self.plans += 1;

@@ -1,6 +1,6 @@
 //! Why a plan is not made though one could be: a list of gates, each of which has a name, looks at
-//! the case and says what it is closed for. `pslite status` shows the first closed one. What must
-//! move (a server is drained, or gone) passes the gates of [`Stage::Forced`] alone.
+//! the decision and says what it is closed for. `pslite status` shows the first closed one. What
+//! must move (a server is drained, or gone) passes the gates of [`Stage::Forced`] alone.
 //!
 //! A gate changes nothing, and does not know the other gates. For each there is a test that fails
 //! without it (`gate_tests`).
@@ -52,7 +52,7 @@ pub(super) enum Stage {
 
 /// What is to be decided.
 #[derive(Clone, Copy)]
-pub(super) struct Case<'a> {
+pub(super) struct Decision<'a> {
     pub(super) planner: &'a Planner,
     pub(super) now: Duration,
     pub(super) look: &'a Look,
@@ -65,7 +65,7 @@ pub(super) struct Gate {
     pub(super) name: &'static str,
     pub(super) stage: Stage,
     /// What it is closed for.
-    closed: fn(&Case<'_>) -> Option<String>,
+    closed: fn(&Decision<'_>) -> Option<String>,
 }
 
 /// All gates, in the order in which they are asked.
@@ -81,7 +81,7 @@ pub(super) static GATES: [Gate; 9] = [
     Gate { name: "settling", stage: Stage::Settle, closed: settling },
 ];
 
-impl Case<'_> {
+impl Decision<'_> {
     /// Ok if all gates of a stage are open.
     pub(super) fn pass(&self, stage: Stage) -> Result<(), Reason> {
         let asked = GATES.iter().filter(|gate| gate.stage == stage && !self.is_taken_out(gate));
@@ -106,27 +106,27 @@ impl Case<'_> {
 }
 
 /// All at once would hold up the round in which it moves.
-fn portion_under_way(case: &Case<'_>) -> Option<String> {
-    let under_way = case.planner.rests(case.now, case.look);
+fn portion_under_way(decision: &Decision<'_>) -> Option<String> {
+    let under_way = decision.planner.rests(decision.now, decision.look);
     under_way.then(|| "the next portion follows when the round is over".to_owned())
 }
 
-fn switched_off(case: &Case<'_>) -> Option<String> {
-    (!case.planner.settings.enabled).then(|| "planning is switched off".to_owned())
+fn switched_off(decision: &Decision<'_>) -> Option<String> {
+    (!decision.planner.settings.enabled).then(|| "planning is switched off".to_owned())
 }
 
 /// The model that led to a plan for the worse would lead to the same one again.
-fn rolled_back(case: &Case<'_>) -> Option<String> {
-    let held = case.planner.is_held(case.look);
+fn rolled_back(decision: &Decision<'_>) -> Option<String> {
+    let held = decision.planner.is_held(decision.look);
     held.then(|| {
-        let until = case.planner.hold.until();
+        let until = decision.planner.hold.until();
         format!("the last plan turned out worse; no other one before round {until}")
     })
 }
 
 /// A server that holds hardly anything is hardly measured.
-fn refuted(case: &Case<'_>) -> Option<String> {
-    let server = case.planner.refuted(case.now, case.look)?;
+fn refuted(decision: &Decision<'_>) -> Option<String> {
+    let server = decision.planner.refuted(decision.now, decision.look)?;
     let rank = id_to_rank(server);
     Some(format!(
         "server {rank} holds hardly anything, and rounds show it is not as slow as it seems"
@@ -135,46 +135,46 @@ fn refuted(case: &Case<'_>) -> Option<String> {
 
 /// Times alone differ for many reasons: only a straggler is one to move anything. A server that
 /// joins needs no measurement.
-fn nothing_known(case: &Case<'_>) -> Option<String> {
-    let text = match case.look.basis {
+fn nothing_known(decision: &Decision<'_>) -> Option<String> {
+    let text = match decision.look.basis {
         Basis::Links => return None,
         Basis::Times => "only times of workers are known, and no server is far behind",
         Basis::Nothing => "nothing is known of the network yet",
     };
-    let straggler = case.planner.stragglers.stragglers().next().is_some();
-    let known = case.joining() || case.look.basis == Basis::Times && straggler;
+    let straggler = decision.planner.stragglers.stragglers().next().is_some();
+    let known = decision.joining() || decision.look.basis == Basis::Times && straggler;
     (!known).then(|| text.to_owned())
 }
 
 /// Before their first round large pieces cannot be cut, and all small ones would go from where a
 /// large one is. A server that joins does not wait: where nobody counts rounds there may never be
 /// times.
-fn first_round(case: &Case<'_>) -> Option<String> {
-    let planner = case.planner;
-    let waits = !case.joining()
-        && planner.has_large_piece(case.look)
-        && planner.is_without_baseline(case.now, FIRST_ROUND_WAIT);
+fn first_round(decision: &Decision<'_>) -> Option<String> {
+    let planner = decision.planner;
+    let waits = !decision.joining()
+        && planner.has_large_piece(decision.look)
+        && planner.is_without_baseline(decision.now, FIRST_ROUND_WAIT);
     waits.then(|| "large pieces cannot be cut before a first round".to_owned())
 }
 
 /// Without times from before a switch nobody could say whether it was for the better. A plan that
 /// makes much of a difference needs no comparison.
-fn without_times(case: &Case<'_>) -> Option<String> {
-    let (planner, plan) = (case.planner, case.plan?);
+fn without_times(decision: &Decision<'_>) -> Option<String> {
+    let (planner, plan) = (decision.planner, decision.plan?);
     let clear = plan.before >= CLEAR_GAIN * plan.predicted && planner.is_measured();
-    let waits = !clear && planner.is_without_baseline(case.now, FIRST_TIMES_WAIT);
+    let waits = !clear && planner.is_without_baseline(decision.now, FIRST_TIMES_WAIT);
     waits.then(|| "workers have not told yet how long rounds take".to_owned())
 }
 
 /// What is best to move depends on where copies lie; that is decided first.
-fn copies_first(case: &Case<'_>) -> Option<String> {
-    let waits = case.planner.copies_wanted.is_some();
+fn copies_first(decision: &Decision<'_>) -> Option<String> {
+    let waits = decision.planner.copies_wanted.is_some();
     waits.then(|| "copies get other places first".to_owned())
 }
 
 /// A plan has to be worth it for a while, with a network that holds still.
-fn settling(case: &Case<'_>) -> Option<String> {
-    let (waited, settle) = case.planner.settled(case.now, case.look, case.plan?)?;
+fn settling(decision: &Decision<'_>) -> Option<String> {
+    let (waited, settle) = decision.planner.settled(decision.now, decision.look, decision.plan?)?;
     let (waited, settle) = (waited.as_secs_f64(), settle.as_secs_f64());
     (waited < settle).then(|| format!("a move pays since {waited:.1} s, of {settle:.1} s"))
 }

@@ -8,24 +8,25 @@ use super::look::{Basis, Look};
 use crate::placement::tuning::{HARDLY_HOLDS, HOLD_OTHER_NETWORK, HOLD_ROUNDS, HOLD_ROUNDS_MAX};
 use crate::wire::NodeId;
 
-/// The network as far as the layout of now makes use of it.
+/// How long rounds take in the network as it is now. Two networks in which they take as long are
+/// one to the planner.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Network {
+pub(super) struct RoundTimes {
     /// Seconds of a round with that layout, by the model.
     pub(super) round: f64,
     /// Seconds of the shortest possible one.
     pub(super) best: f64,
 }
 
-impl Network {
+impl RoundTimes {
     pub(super) fn of(look: &Look, loads: &[f64]) -> Self {
         let best = look.model.bound(look.total());
         Self { round: look.model.round_seconds(loads), best }
     }
 
-    /// Whether it is still that one, up to such a part.
-    pub(super) fn is_near(self, then: Self, part: f64) -> bool {
-        let near = |now: f64, then: f64| (now - then).abs() <= part * then;
+    /// Whether neither differs from what it was then by more than that fraction.
+    pub(super) fn is_near(self, then: Self, fraction: f64) -> bool {
+        let near = |now: f64, then: f64| (now - then).abs() <= fraction * then;
         near(self.round, then.round) && near(self.best, then.best)
     }
 }
@@ -35,12 +36,13 @@ impl Network {
 pub(super) struct Hold {
     until: u64,
     length: u64,
-    network: Option<Network>,
+    /// In the network in which the plan failed.
+    times: Option<RoundTimes>,
 }
 
 impl Default for Hold {
     fn default() -> Self {
-        Self { until: 0, length: HOLD_ROUNDS, network: None }
+        Self { until: 0, length: HOLD_ROUNDS, times: None }
     }
 }
 
@@ -50,11 +52,11 @@ impl Hold {
         self.length = HOLD_ROUNDS;
     }
 
-    /// A plan is rolled back in that round, to a layout with which the network is such a one.
-    pub(super) fn begin(&mut self, round: u64, network: Network) {
+    /// A plan is rolled back in that round, to a layout with which rounds take so long.
+    pub(super) fn begin(&mut self, round: u64, times: RoundTimes) {
         self.until = round.saturating_add(self.length);
         self.length = self.length.saturating_mul(2).min(HOLD_ROUNDS_MAX);
-        self.network = Some(network);
+        self.times = Some(times);
     }
 
     /// The round from which on something may be moved again.
@@ -64,15 +66,14 @@ impl Hold {
 
     /// Whether nothing is to be moved in that round. What was learnt of one network says nothing
     /// about another.
-    fn applies(&self, round: u64, network: Network) -> bool {
-        round < self.until
-            && self.network.is_none_or(|then| network.is_near(then, HOLD_OTHER_NETWORK))
+    fn applies(&self, round: u64, now: RoundTimes) -> bool {
+        round < self.until && self.times.is_none_or(|then| now.is_near(then, HOLD_OTHER_NETWORK))
     }
 }
 
 impl Planner {
     pub(super) fn is_held(&self, look: &Look) -> bool {
-        self.hold.applies(self.newest_round(), Network::of(look, &look.loads))
+        self.hold.applies(self.newest_round(), RoundTimes::of(look, &look.loads))
     }
 
     /// The slowest server, if rounds show that it is not true that it holds them up: it has hardly
@@ -98,7 +99,7 @@ impl Planner {
 mod tests {
     use super::*;
 
-    const THEN: Network = Network { round: 8.0, best: 6.0 };
+    const THEN: RoundTimes = RoundTimes { round: 8.0, best: 6.0 };
 
     #[test]
     fn each_hold_is_longer_until_a_plan_is_for_the_better() {
@@ -121,8 +122,8 @@ mod tests {
     fn another_network_is_not_held() {
         let mut hold = Hold::default();
         hold.begin(0, THEN);
-        assert!(hold.applies(1, Network { round: 9.0, best: 5.0 }));
-        assert!(!hold.applies(1, Network { round: 80.0, best: 6.0 }));
-        assert!(!hold.applies(1, Network { round: 8.0, best: 4.0 }));
+        assert!(hold.applies(1, RoundTimes { round: 9.0, best: 5.0 }));
+        assert!(!hold.applies(1, RoundTimes { round: 80.0, best: 6.0 }));
+        assert!(!hold.applies(1, RoundTimes { round: 8.0, best: 4.0 }));
     }
 }

@@ -31,9 +31,9 @@ use std::time::Duration;
 
 use super::cost::Replicas;
 use super::layout::{LayoutError, PieceLoad, Summary, sort};
-use super::links::{self, Network};
-use super::shares;
-use super::stragglers::{Cause, Parameters, Stragglers, Times, Trial, WorkerReport};
+use super::links::{Network, RateReport};
+use super::shares::ShareParameters;
+use super::stragglers::{Cause, StragglerParameters, Stragglers, Times, Trial, WorkerReport};
 use super::tuning::{LOOK_PERIOD, SETTLE, STEADY};
 use crate::wire::NodeId;
 use decide::{Candidate, OnTrial};
@@ -46,9 +46,9 @@ pub struct Settings {
     /// Copies of the pieces.
     pub replicas: Replicas,
     /// Planner A. Its horizon is set by [`Settings::steady`].
-    pub shares: shares::Parameters,
+    pub shares: ShareParameters,
     /// Planner C.
-    pub stragglers: Parameters,
+    pub stragglers: StragglerParameters,
     /// Between two looks at the job, at least (docs/algorithms.md 2.4 looks every 5 s; a look costs
     /// less than a millisecond, and a change of the network should not cost several rounds).
     pub period: Duration,
@@ -65,8 +65,8 @@ impl Default for Settings {
         Self {
             enabled: true,
             replicas: Replicas::None,
-            shares: shares::Parameters::default(),
-            stragglers: Parameters::default(),
+            shares: ShareParameters::default(),
+            stragglers: StragglerParameters::default(),
             period: LOOK_PERIOD,
             settle: SETTLE,
             steady: STEADY,
@@ -117,7 +117,7 @@ pub struct Members {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// A node: its links.
-    Links(links::Report),
+    Links(RateReport),
     /// A worker: its last rounds.
     Rounds(WorkerReport),
     /// Some worker has finished that round; may come more often than `Rounds`.
@@ -164,7 +164,7 @@ pub struct Planner {
     first_look: Option<Duration>,
     last_look: Option<Duration>,
     /// What the last plan was made for.
-    expected: Option<hold::Network>,
+    expected: Option<hold::RoundTimes>,
     /// A plan is being carried out: until when it is waited for.
     moving: Option<Duration>,
     hold: hold::Hold,
@@ -318,8 +318,8 @@ fn ids(members: &Members) -> impl Iterator<Item = NodeId> {
     workers.chain(members.servers.iter().map(|server| server.id))
 }
 
-impl From<links::Report> for Report {
-    fn from(report: links::Report) -> Self {
+impl From<RateReport> for Report {
+    fn from(report: RateReport) -> Self {
         Self::Links(report)
     }
 }

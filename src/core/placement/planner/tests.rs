@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::placement::layout::{apply, holdings};
+use crate::placement::shares;
 use crate::placement::stragglers::ServerTime;
 use crate::placement::tests::fluid::{Lab, Node};
 use crate::placement::tests::jobs::{model_of, piece, pipelined, resnet50_by_hash, spread};
@@ -28,7 +29,7 @@ fn the_table_of_speedups() {
         let lab = Lab::new(&[50.0 * MB; 8], &rates, resnet50_by_hash(4), Settings::default());
         let hash = seconds(&lab);
         let model = model_of(&[50.0 * MB; 8], &rates);
-        let plan = shares::plan(&lab.layout, &model, &shares::Parameters::default()).unwrap();
+        let plan = shares::plan(&lab.layout, &model, &ShareParameters::default()).unwrap();
         let after = apply(&lab.layout, &plan.unwrap().moves).unwrap();
         let shared = seconds(&Lab::new(&[50.0 * MB; 8], &rates, after, Settings::default()));
         println!("hash {hash:.3} s, shares {shared:.3} s: {:.3}", hash / shared);
@@ -376,7 +377,7 @@ fn what_was_begun_in_another_network_is_not_judged() {
     for part in [0.8, 1.2] {
         let mut lab = tried();
         let then = lab.planner.expected.unwrap();
-        lab.planner.expected = Some(hold::Network { best: part * then.best, ..then });
+        lab.planner.expected = Some(hold::RoundTimes { best: part * then.best, ..then });
         assert_eq!(after(lab), (false, 0), "{part}");
     }
 }

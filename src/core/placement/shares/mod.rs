@@ -24,7 +24,7 @@ use crate::text;
 
 /// What a plan has to keep to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameters {
+pub struct ShareParameters {
     /// A round has to become shorter by that factor less 1, or nothing moves
     /// (docs/algorithms.md 2.6).
     pub theta: f64,
@@ -42,7 +42,7 @@ pub struct Parameters {
     pub move_rate: Option<f64>,
 }
 
-impl Default for Parameters {
+impl Default for ShareParameters {
     fn default() -> Self {
         Self {
             theta: THETA,
@@ -72,7 +72,7 @@ struct Need {
 pub fn plan(
     layout: &[PieceLoad],
     model: &Model,
-    parameters: &Parameters,
+    parameters: &ShareParameters,
 ) -> Result<Option<Plan>, LayoutError> {
     let mut pieces = layout.to_vec();
     sort(&mut pieces)?;
@@ -103,7 +103,7 @@ pub fn plan_towards(
     layout: &[PieceLoad],
     model: &Model,
     target: &[f64],
-    parameters: &Parameters,
+    parameters: &ShareParameters,
 ) -> Result<Option<Plan>, LayoutError> {
     let mut pieces = layout.to_vec();
     sort(&mut pieces)?;
@@ -141,7 +141,7 @@ fn seconds(model: &Model, pieces: &[PieceLoad], need: Need) -> f64 {
     }
 }
 
-const fn theta(need: Need, parameters: &Parameters) -> f64 {
+const fn theta(need: Need, parameters: &ShareParameters) -> f64 {
     if need.joining { parameters.theta_join } else { parameters.theta }
 }
 
@@ -152,7 +152,7 @@ fn pays(
     (old, new): (&[PieceLoad], &[PieceLoad]),
     moved: u64,
     need: Need,
-    parameters: &Parameters,
+    parameters: &ShareParameters,
 ) -> bool {
     let (before, after) = (seconds(model, old, need), seconds(model, new, need));
     let saved = (before - after) * parameters.horizon;
@@ -162,7 +162,7 @@ fn pays(
 
 /// Seconds of a round that a byte of value is worth: the time to move it with its state, spread
 /// over the rounds of the horizon.
-fn price(model: &Model, pieces: &[PieceLoad], parameters: &Parameters) -> f64 {
+fn price(model: &Model, pieces: &[PieceLoad], parameters: &ShareParameters) -> f64 {
     let sum = |of: fn(&PieceLoad) -> u64| pieces.iter().map(|piece| bytes(of(piece))).sum::<f64>();
     let (values, states) = (sum(|piece| piece.bytes), sum(|piece| piece.state_bytes));
     if values <= 0.0 {
@@ -171,7 +171,7 @@ fn price(model: &Model, pieces: &[PieceLoad], parameters: &Parameters) -> f64 {
     (values + states) / values / move_rate(model, parameters) / parameters.horizon.max(1.0)
 }
 
-fn move_rate(model: &Model, parameters: &Parameters) -> f64 {
+fn move_rate(model: &Model, parameters: &ShareParameters) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
     let usable = model.servers().iter().filter(|server| server.usable).count().max(1) as f64;
     parameters.move_rate.unwrap_or(model.pooled_rate() / usable).max(1.0)

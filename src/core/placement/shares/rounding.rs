@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Parameters;
+use super::ShareParameters;
 use super::spread::Spread;
 use crate::placement::cost::{Model, bytes};
 use crate::placement::layout::{Move, PieceLoad};
@@ -18,7 +18,7 @@ use crate::wire::{Key, NodeId};
 /// A layout in the making: pieces in order of key and element, and what all servers hold.
 struct Draft<'a> {
     model: &'a Model,
-    parameters: &'a Parameters,
+    parameters: &'a ShareParameters,
     target: &'a [f64],
     /// A server with a target below it gets nothing: it would have to be given more than it should.
     least: f64,
@@ -34,7 +34,7 @@ pub(super) fn round(
     pieces: &[PieceLoad],
     model: &Model,
     target: &[f64],
-    parameters: &Parameters,
+    parameters: &ShareParameters,
 ) -> Vec<PieceLoad> {
     let (loads, _) = model.loads_of(pieces);
     let mut counts = BTreeMap::new();

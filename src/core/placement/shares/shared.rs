@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Parameters, improve, move_rate, moved_bytes, rounding, waiting};
+use super::{ShareParameters, improve, move_rate, moved_bytes, rounding, waiting};
 use crate::placement::cost::{Model, bytes};
 use crate::placement::layout::PieceLoad;
 use crate::placement::tuning::{SHARED_GAIN, SHARED_PART_MIN, SHARED_TENSORS_MAX};
@@ -17,7 +17,7 @@ pub(super) fn best(
     pieces: &[PieceLoad],
     model: &Model,
     target: &[f64],
-    parameters: &Parameters,
+    parameters: &ShareParameters,
 ) -> Vec<PieceLoad> {
     let cost = |after: &[PieceLoad]| {
         let moved = moved_bytes(pieces, &rounding::moves(pieces, after));
@@ -43,7 +43,7 @@ pub(super) fn best(
 
 /// The positions of the largest tensors that can be cut; of equals the later ones come first:
 /// nothing overlaps the last one.
-fn largest(pieces: &[PieceLoad], parameters: &Parameters) -> Vec<u64> {
+fn largest(pieces: &[PieceLoad], parameters: &ShareParameters) -> Vec<u64> {
     let mut sizes = BTreeMap::<u64, (u64, bool)>::new();
     for piece in pieces {
         let (size, divisible) = sizes.entry(piece.position).or_insert((0, true));
@@ -63,7 +63,7 @@ fn with_shared(
     pieces: &[PieceLoad],
     model: &Model,
     target: &[f64],
-    parameters: &Parameters,
+    parameters: &ShareParameters,
     shared: &[u64],
 ) -> Vec<PieceLoad> {
     let total: f64 = target.iter().sum();

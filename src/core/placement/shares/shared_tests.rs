@@ -24,7 +24,7 @@ fn times(seed: u64) -> Option<([[f64; 3]; 2], usize, [usize; 3])> {
     }
     lab.layout.iter_mut().for_each(|piece| piece.divisible = true);
     sort(&mut lab.layout).unwrap();
-    let (model, parameters) = (lab.truth(), Parameters::default());
+    let (model, parameters) = (lab.truth(), ShareParameters::default());
     let (loads, homeless) = model.loads_of(&lab.layout);
     let target = model.target(&loads, homeless, price(&model, &lab.layout, &parameters)).unwrap();
     let whole = rounding::round(&lab.layout, &model, &target, &parameters);
@@ -86,7 +86,7 @@ fn equal_servers_keep_what_they_have() {
         let layout = resnet50_by_hash(4);
         let (seconds, bound) = (waiting::seconds(&layout, &model), model.bound(102_228_128.0));
         println!("copies {copies}: {:.2} by T*", seconds / bound);
-        assert_eq!(plan(&layout, &model, &Parameters::default()).unwrap(), None);
+        assert_eq!(plan(&layout, &model, &ShareParameters::default()).unwrap(), None);
     }
 }
 
@@ -97,10 +97,10 @@ fn a_second_plan_has_nothing_to_cut() {
     let rates = [200.0, 120.0, 60.0].map(|rate| rate * MBIT);
     let model = model_of(&[500.0 * MBIT; 3], &rates);
     let layout = by_hash(&sizes, 3);
-    let first = plan(&layout, &model, &Parameters::default()).unwrap().unwrap();
+    let first = plan(&layout, &model, &ShareParameters::default()).unwrap().unwrap();
     let after = apply(&layout, &first.moves).unwrap();
     println!("{first}: {} pieces", after.len());
     assert!(first.predicted < 1.15 * first.bound.unwrap(), "{first}");
     assert_eq!(holdings(&after).len(), 3);
-    assert_eq!(plan(&after, &model, &Parameters::default()).unwrap(), None);
+    assert_eq!(plan(&after, &model, &ShareParameters::default()).unwrap(), None);
 }

@@ -14,7 +14,7 @@ use crate::wire::NodeId;
 const MB: f64 = 1e6;
 
 fn planned(layout: &[PieceLoad], model: &Model) -> Option<Plan> {
-    plan(layout, model, &Parameters::default()).unwrap()
+    plan(layout, model, &ShareParameters::default()).unwrap()
 }
 
 fn total(layout: &[PieceLoad]) -> f64 {
@@ -23,7 +23,7 @@ fn total(layout: &[PieceLoad]) -> f64 {
 
 /// What every plan has to keep.
 fn check(layout: &[PieceLoad], model: &Model, plan: &Plan) -> Vec<PieceLoad> {
-    let parameters = Parameters::default();
+    let parameters = ShareParameters::default();
     let after = apply(layout, &plan.moves).unwrap();
     assert!((total(layout) - total(&after)).abs() < 0.5);
     let state = |layout: &[PieceLoad]| layout.iter().map(|piece| piece.state_bytes).sum::<u64>();
@@ -155,7 +155,7 @@ fn noise_moves_nothing() {
 fn it_waits_between_switches_unless_it_must_not() {
     let layout = resnet50_by_hash(2);
     let model = model_of(&[50.0 * MB; 4], &[50.0 * MB, 5.0 * MB]);
-    let parameters = Parameters::default();
+    let parameters = ShareParameters::default();
     assert!(plan(&layout, &model, &parameters).unwrap().is_some());
     let only = model_of(&[50.0 * MB; 4], &[50.0 * MB]);
     let homeless = plan(&layout, &only, &parameters).unwrap().unwrap();
@@ -169,7 +169,8 @@ fn a_move_has_to_pay() {
     let layout = resnet50_by_hash(2);
     let model = model_of(&[50.0 * MB; 4], &[50.0 * MB, 40.0 * MB]);
     let with = |horizon: f64| {
-        let parameters = Parameters { horizon, move_rate: Some(MB), ..Parameters::default() };
+        let parameters =
+            ShareParameters { horizon, move_rate: Some(MB), ..ShareParameters::default() };
         plan(&layout, &model, &parameters).unwrap()
     };
     assert!(with(100.0).is_some() && with(2.0).is_none());
@@ -239,7 +240,7 @@ fn a_small_model_is_not_thrown_about() {
     let even = model_of(&[50.0 * MB; 2], &[50.0 * MB; 4]);
     assert_eq!(planned(&layout, &even), None);
     let slow = model_of(&[50.0 * MB; 2], &[50.0 * MB, 50.0 * MB, 50.0 * MB, 5.0 * MB]);
-    let parameters = Parameters { horizon: 1e6, ..Parameters::default() };
+    let parameters = ShareParameters { horizon: 1e6, ..ShareParameters::default() };
     let plan = plan(&layout, &slow, &parameters).unwrap().unwrap();
     check(&layout, &slow, &plan);
     assert!(plan.moves.iter().all(|step| step.owner == 14), "{:?}", plan.moves);

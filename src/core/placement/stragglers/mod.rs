@@ -33,7 +33,7 @@ use fit::Fit;
 
 /// What counts as a straggler, and how boldly to experiment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameters {
+pub struct StragglerParameters {
     /// A straggler takes longer than the mean of all by that part (docs/algorithms.md 4.3), ...
     pub theta: f64,
     /// ... in so many reports in a row (docs/algorithms.md 4.3).
@@ -54,7 +54,7 @@ pub struct Parameters {
     pub residual: f64,
 }
 
-impl Default for Parameters {
+impl Default for StragglerParameters {
     fn default() -> Self {
         Self {
             theta: STRAGGLER_ABOVE,
@@ -112,7 +112,7 @@ struct Known {
 /// All servers, as workers see them.
 #[derive(Clone, Debug)]
 pub struct Stragglers {
-    parameters: Parameters,
+    parameters: StragglerParameters,
     servers: BTreeMap<NodeId, Known>,
     exploration: f64,
 }
@@ -120,7 +120,7 @@ pub struct Stragglers {
 impl Stragglers {
     /// Nothing is known yet.
     #[must_use]
-    pub fn new(parameters: Parameters) -> Self {
+    pub fn new(parameters: StragglerParameters) -> Self {
         let exploration = parameters.exploration;
         Self { parameters, servers: BTreeMap::new(), exploration }
     }

@@ -21,7 +21,7 @@ fn seen(times: &[f64]) -> Vec<Seen> {
 
 #[test]
 fn a_straggler_is_slow_twice_in_a_row() {
-    let mut stragglers = Stragglers::new(Parameters::default());
+    let mut stragglers = Stragglers::new(StragglerParameters::default());
     let named = |stragglers: &Stragglers| stragglers.stragglers().collect::<Vec<_>>();
     for times in [[1.0, 1.0, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 2.0]] {
         stragglers.observe(at(1), &seen(&times));
@@ -47,7 +47,7 @@ fn a_straggler_is_slow_twice_in_a_row() {
 #[test]
 fn noise_is_no_straggler() {
     let mut chance = Random::new(5);
-    let mut stragglers = Stragglers::new(Parameters::default());
+    let mut stragglers = Stragglers::new(StragglerParameters::default());
     for second in 0..500 {
         let times: Vec<f64> = (0..8).map(|_| 1.0 + 0.04 * normal(&mut chance)).collect();
         stragglers.observe(at(second), &seen(&times));
@@ -58,7 +58,7 @@ fn noise_is_no_straggler() {
 
 #[test]
 fn what_is_not_seen_any_more_fades() {
-    let mut stragglers = Stragglers::new(Parameters::default());
+    let mut stragglers = Stragglers::new(StragglerParameters::default());
     for second in 0..5 {
         stragglers.observe(at(second), &seen(&[1.0, 1.0, 1.0, 4.0]));
     }
@@ -71,7 +71,7 @@ fn what_is_not_seen_any_more_fades() {
 /// Times that are the same for all are the workers' own.
 #[test]
 fn what_all_have_is_no_fault() {
-    let mut stragglers = Stragglers::new(Parameters::default());
+    let mut stragglers = Stragglers::new(StragglerParameters::default());
     for second in 0..9 {
         stragglers.observe(at(second), &seen(&[7.0, 7.0, 7.0, 14.0]));
     }
@@ -81,7 +81,7 @@ fn what_all_have_is_no_fault() {
 
 #[test]
 fn experiments_are_rare_and_only_with_what_is_odd() {
-    let mut stragglers = Stragglers::new(Parameters::default());
+    let mut stragglers = Stragglers::new(StragglerParameters::default());
     let mut chance = Random::new(9);
     let count = |stragglers: &Stragglers, chance: &mut Random| {
         (0..2000).filter(|_| !stragglers.explore(&mut || chance.unit()).is_empty()).count()
