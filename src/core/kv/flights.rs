@@ -31,6 +31,9 @@ use crate::wire::{Key, Meta, NodeId};
 /// How long a part waits for better news before it is sent again as things are known.
 pub const RETRY: Duration = Duration::from_millis(20);
 
+/// Slices whose memory is kept for the next ones; 600 bytes each.
+const SPARE_MAX: usize = 4096;
+
 /// One slice of a request.
 #[derive(Clone, Debug)]
 pub struct Slice {
@@ -91,6 +94,14 @@ struct Flight {
     answer: KvPairs,
 }
 
+/// What is left of a slice that is over.
+#[derive(Debug)]
+struct Ended {
+    rank: u32,
+    parts: SmallVec<[Part; 1]>,
+    answer: KvPairs,
+}
+
 /// All slices of a worker's customer that are not answered yet.
 #[derive(Clone, Debug, Default)]
 pub struct Flights {
@@ -101,6 +112,10 @@ pub struct Flights {
     known: BTreeSet<NodeId>,
     /// Boxed: a map to which ever larger keys are added keeps its nodes half empty.
     open: BTreeMap<SliceName, Box<Flight>>,
+    /// The memory of slices that are over, for the next ones. Requests begin on one thread and end
+    /// on another: an allocator hands memory from one to the other under a lock.
+    #[expect(clippy::vec_box, reason = "it is the boxes that are used again")]
+    spare: Vec<Box<Flight>>,
     next: u64,
     order: Order,
     life: Life,
@@ -187,7 +202,14 @@ impl Flights {
         let parts = self.places(known, &slice, (0, 0), &PartState::Waiting(now));
         let number = self.next;
         self.next += 1;
-        let mut flight = Box::new(Flight { number, slice, parts, answer: KvPairs::default() });
+        let flight = Flight { number, slice, parts, answer: KvPairs::default() };
+        let mut flight = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = flight;
+                spare
+            }
+            None => Box::new(flight),
+        };
         let name = flight.name();
         if flight.slice.meta.push {
             self.order.add(flight.slice.key, name);
@@ -325,39 +347,51 @@ impl Flights {
     }
 
     fn whole(&mut self, name: SliceName) -> Answered {
-        let Some(flight) = self.end(name, true) else { return Answered::Unknown };
-        let mut vals = flight.parts.into_iter().map(|part| match part.state {
+        let Some(Ended { rank, parts, answer }) = self.end(name, true) else {
+            return Answered::Unknown;
+        };
+        let mut vals = parts.into_iter().map(|part| match part.state {
             PartState::Done(vals) => vals,
             PartState::Sent(_) | PartState::Waiting(_) => Bytes::new(),
         });
         let first = vals.next().unwrap_or_default();
         let more: Vec<Bytes> = vals.collect();
         let lens = if more.is_empty() {
-            flight.answer.lens
+            answer.lens
         } else {
             one_len(first.len() + more.iter().map(Bytes::len).sum::<usize>())
         };
-        let pairs = KvPairs { keys: flight.answer.keys, vals: first, lens };
-        Answered::Whole { rank: flight.slice.rank, pairs, more }
+        let pairs = KvPairs { keys: answer.keys, vals: first, lens };
+        Answered::Whole { rank, pairs, more }
     }
 
     /// A slice is over. `well`: all of it was answered.
-    fn end(&mut self, name: SliceName, well: bool) -> Option<Flight> {
-        let flight = self.open.remove(&name)?;
+    fn end(&mut self, name: SliceName, well: bool) -> Option<Ended> {
+        let mut flight = self.open.remove(&name)?;
         self.waiting.remove(&flight.number);
         if flight.slice.meta.push {
             let key = flight.slice.key;
             let counts = well && !self.life.has_made(key);
             self.order.end(key, name, counts);
         }
-        Some(*flight)
+        let ended = Ended {
+            rank: flight.slice.rank,
+            parts: std::mem::take(&mut flight.parts),
+            answer: std::mem::take(&mut flight.answer),
+        };
+        if self.spare.len() < SPARE_MAX {
+            // The memory of values is the caller's.
+            flight.slice.kv = KvPairs::default();
+            self.spare.push(flight);
+        }
+        Some(ended)
     }
 
     /// The request is over, whatever of it is still under way.
     pub fn forget(&mut self, timestamp: i32) {
         let names: Vec<SliceName> =
             self.open.range(of_request(timestamp)).map(|(name, _)| *name).collect();
-        names.into_iter().for_each(|name| drop(self.end(name, false)));
+        names.into_iter().for_each(|name| _ = self.end(name, false));
         self.look_at(timestamp);
     }
 
