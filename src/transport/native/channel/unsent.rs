@@ -15,9 +15,8 @@ use crate::native::lock;
 use crate::native::shared::Shared;
 use crate::sys::tcp::{limit_unsent, tcp_info};
 
-/// What the kernel takes is sent within that time. 16 KB in the place of 128 KB made rounds 2 to
-/// 8 % shorter on connections of 15 to 70 Mbit/s (docs/placement.md); a thread that is woken writes
-/// within 1 ms.
+/// What the kernel takes is sent within that time; a thread that is woken writes within 1 ms.
+/// (docs/placement.md has what that gains over slow links.)
 const SENT_WITHIN: Duration = Duration::from_millis(4);
 /// At least some segments, so that the card is never idle.
 const UNSENT_MIN: u32 = 16 << 10;
