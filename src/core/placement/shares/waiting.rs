@@ -4,13 +4,13 @@
 //!
 //! Pure arithmetic about one layout: a pass over its pieces in the order of the round.
 
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
 
 use crate::placement::cost::{Lane, Model, Worker, bytes};
 use crate::placement::layout::PieceLoad;
 
-/// What one tensor, by its position, has at each server, in bytes.
-type Parts = Vec<(usize, f64)>;
+/// What one tensor has at each server, in bytes. Most lie at one.
+type Parts = SmallVec<[(usize, f64); 1]>;
 
 /// Seconds of a round with that layout. Never less than those of the fluid.
 pub(in crate::placement) fn seconds(layout: &[PieceLoad], model: &Model) -> f64 {
@@ -19,7 +19,7 @@ pub(in crate::placement) fn seconds(layout: &[PieceLoad], model: &Model) -> f64 
     if !fluid.is_finite() {
         return fluid;
     }
-    let tensors = tensors(layout, model);
+    let tensors = tensors(layout, |tensor| held(tensor, model));
     let last = pulled(&pushed(tensors, model, &model.lanes(&loads)), model, &loads);
     fluid.max(last)
 }
@@ -28,30 +28,36 @@ pub(in crate::placement) fn seconds(layout: &[PieceLoad], model: &Model) -> f64 
 /// any layout takes.
 pub(super) fn least(layout: &[PieceLoad], model: &Model, target: &[f64]) -> f64 {
     let total = target.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-    let mut sizes = BTreeMap::<u64, f64>::new();
-    for piece in layout {
-        *sizes.entry(piece.position).or_default() += bytes(piece.bytes);
-    }
-    let cut = |(position, size): (u64, f64)| {
+    let cut = |tensor: &[&PieceLoad]| -> Parts {
+        let size: f64 = tensor.iter().map(|piece| bytes(piece.bytes)).sum();
         let held = target.iter().enumerate().filter(|(_, load)| **load > 0.0);
-        (position, held.map(|(server, load)| (server, size * load / total)).collect())
+        held.map(|(server, load)| (server, size * load / total)).collect()
     };
-    let tensors = sizes.into_iter().map(cut).collect();
+    let tensors = tensors(layout, cut);
     let last = pulled(&pushed(tensors, model, &model.lanes(target)), model, target);
     model.round_seconds(target).max(last)
 }
 
-fn tensors(layout: &[PieceLoad], model: &Model) -> BTreeMap<u64, Parts> {
-    let mut tensors = BTreeMap::<u64, Parts>::new();
-    for piece in layout {
+/// The tensors in the order of the round. Each look of the planner asks for them, however many keys
+/// there are. So no memory is taken for each of them, and the order of keys, which is mostly that
+/// of the round, is used.
+fn tensors(layout: &[PieceLoad], parts: impl Fn(&[&PieceLoad]) -> Parts) -> Vec<Parts> {
+    let mut order: Vec<&PieceLoad> = layout.iter().collect();
+    order.sort_by_key(|piece| piece.position);
+    order.chunk_by(|a, b| a.position == b.position).map(parts).collect()
+}
+
+/// What a tensor has at each server that the model has.
+fn held(tensor: &[&PieceLoad], model: &Model) -> Parts {
+    let mut parts = Parts::new();
+    for piece in tensor {
         let Some(index) = model.index_of(piece.owner) else { continue };
-        let parts = tensors.entry(piece.position).or_default();
         match parts.iter_mut().find(|(server, _)| *server == index) {
             Some((_, sum)) => *sum += bytes(piece.bytes),
             None => parts.push((index, bytes(piece.bytes))),
         }
     }
-    tensors
+    parts
 }
 
 /// The slowest worker in one direction.
@@ -60,7 +66,7 @@ fn slowest(model: &Model, rate: fn(&Worker) -> f64) -> f64 {
 }
 
 /// When all of each tensor was pushed, one after the other; the first to be so comes first.
-fn pushed(tensors: BTreeMap<u64, Parts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, Parts)> {
+fn pushed(tensors: Vec<Parts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, Parts)> {
     let up = slowest(model, |worker| worker.up);
     let (mut received, mut sent) = (vec![0.0; lanes.len()], 0.0);
     let whole = |parts: Parts| {
@@ -74,7 +80,7 @@ fn pushed(tensors: BTreeMap<u64, Parts>, model: &Model, lanes: &[Lane]) -> Vec<(
         }
         (whole, parts)
     };
-    let mut pulls: Vec<(f64, Parts)> = tensors.into_values().map(whole).collect();
+    let mut pulls: Vec<(f64, Parts)> = tensors.into_iter().map(whole).collect();
     pulls.sort_by(|a, b| a.0.total_cmp(&b.0));
     pulls
 }
