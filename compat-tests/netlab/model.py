@@ -39,8 +39,8 @@ def slower(rates):
 def bound(size, workers, servers, copies=0):
     """T*, in seconds, of a round over a model of `size` bytes.
 
-    workers, servers: the hosts' (up, down) in Mbit/s; None: no limit. copies: how many servers keep
-    a copy of what a server holds.
+    workers, servers: the hosts' (up, down) in Mbit/s; None: no limit. copies: 0 or 1, how
+    many servers keep a copy of what a server holds.
     """
     by_worker = max(seconds(size, slower(rates)) for rates in workers)
     speeds = [slower(rates) for rates in servers]
@@ -73,9 +73,12 @@ def _copies_fit(can, workers):
     most = [min(1, each / (workers + 1)) for each in can]
     if sum(most) < 1:
         return False
-    cheap = [min(limit, max(0, (each - 1) / (workers - 1)) if workers > 1
-                 else (limit if each >= 1 else 0)) for each, limit in zip(can, most)]
-    dear = max(0, 1 - sum(cheap))
+
+    def cheap(each, limit):
+        if workers == 1:
+            return limit if each >= 1 else 0
+        return min(limit, max(0, (each - 1) / (workers - 1)))
+    dear = max(0, 1 - sum(map(cheap, can, most)))
     return sum(min(1, each) for each in can) - (1 - dear) - workers * dear >= 1
 
 

@@ -1,10 +1,10 @@
 //! What goes to workers leaves room for what goes to servers (`pace_for_copies`).
 
-use super::tests::{Received, listener, listener_at, number_of, options, pattern, wait_until};
+use super::tests::{
+    OTHER_HOST, Received, listener, listener_at, number_of, options, pattern, wait_until,
+};
 use super::*;
 
-/// What is sent to this address comes from another one, as between hosts.
-const OTHER_HOST: &str = "127.0.0.2";
 /// Bytes of one message, and how many are more than the kernel keeps of a connection by itself.
 const LARGE: usize = 1 << 20;
 const MANY: u32 = 24;

@@ -3,6 +3,8 @@ use std::thread;
 
 use super::*;
 
+/// What is sent to this address comes from another one, as between hosts.
+pub(super) const OTHER_HOST: &str = "127.0.0.2";
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 pub(super) const TOKEN: [u8; 16] = *b"token of the job";
 

@@ -1,11 +1,9 @@
 //! The kernel takes less of what a slow connection cannot send yet (`channel/unsent`).
 
 use super::channel::UNSENT_MAX;
-use super::tests::{Received, listener, listener_at, options, pattern, wait_until};
+use super::tests::{OTHER_HOST, Received, listener, listener_at, options, pattern, wait_until};
 use super::*;
 
-/// What is sent to this address comes from another one, as between hosts.
-const OTHER_HOST: &str = "127.0.0.2";
 /// Bytes of one message.
 const LARGE: usize = 256 << 10;
 /// Bytes per second: what is sent in 4 ms is less than the least that the kernel takes.

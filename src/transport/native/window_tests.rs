@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use super::tests::{LIMIT, Received, listener, listener_at, options, pattern, wait_until};
+use super::tests::{
+    LIMIT, OTHER_HOST, Received, listener, listener_at, options, pattern, wait_until,
+};
 use super::*;
 use crate::sys::tcp::{limit_window, window_limits};
 use pslite_core::wire::is_worker;
@@ -14,8 +16,6 @@ const LARGE: usize = 1 << 20;
 /// More than the kernel keeps of a connection by itself.
 const RATE: u64 = 40 << 20;
 
-/// What is sent to this address comes from another one, as between hosts.
-const OTHER_HOST: &str = "127.0.0.2";
 /// Connections of one server to another.
 const BETWEEN_SERVERS: u8 = 3;
 

@@ -281,11 +281,11 @@ impl Network {
         Some(nodes.iter().map(card).collect())
     }
 
-    /// Whether the card of a worker is a limit, to send and to receive: not if it exchanges about
-    /// as much with the servers that keep it busy as all of them can, each of which serves so many
-    /// workers. What more it could do nobody has seen, and a card that is taken as too slow hides
-    /// what there is to gain. `servers`: these with their cards. (Of one whose card was not
-    /// measured nobody knows what it could give.)
+    /// Whether the card of a worker is a limit, to send and to receive. It is none if the worker
+    /// exchanges about as much as its servers can give it. Then nobody has seen what more the card
+    /// could do, and a card that is taken as too slow hides what there is to gain. `servers`: all
+    /// with their cards; each shares its card among `workers`. A server whose card was not measured
+    /// could give any amount.
     #[must_use]
     pub fn limits(&self, worker: NodeId, servers: &[(NodeId, Card)], workers: usize) -> [bool; 2] {
         #[allow(clippy::cast_precision_loss, reason = "a count of workers")]

@@ -20,7 +20,7 @@ pub(in crate::placement) fn seconds(layout: &[PieceLoad], model: &Model) -> f64 
         return fluid;
     }
     let tensors = tensors(layout, |tensor| held(tensor, model));
-    let last = pulled(&pushed(tensors, model, &model.lanes(&loads)), model, &loads);
+    let last = pulled(tensors, model, &model.lanes(&loads));
     fluid.max(last)
 }
 
@@ -34,7 +34,7 @@ pub(super) fn least(layout: &[PieceLoad], model: &Model, target: &[f64]) -> f64 
         held.map(|(server, load)| (server, size * load / total)).collect()
     };
     let tensors = tensors(layout, cut);
-    let last = pulled(&pushed(tensors, model, &model.lanes(target)), model, target);
+    let last = pulled(tensors, model, &model.lanes(target));
     model.round_seconds(target).max(last)
 }
 
@@ -85,12 +85,11 @@ fn pushed(tensors: Vec<Parts>, model: &Model, lanes: &[Lane]) -> Vec<(f64, Parts
     pulls
 }
 
-/// When all of them are pulled.
-fn pulled(pulls: &[(f64, Parts)], model: &Model, loads: &[f64]) -> f64 {
-    let lanes = model.lanes(loads);
+/// When all tensors are pulled.
+fn pulled(tensors: Vec<Parts>, model: &Model, lanes: &[Lane]) -> f64 {
     let down = slowest(model, |worker| worker.down);
     let (mut free, mut taken) = (vec![0.0; lanes.len()], 0.0_f64);
-    for (whole, parts) in pulls {
+    for (whole, parts) in &pushed(tensors, model, lanes) {
         let all: f64 = parts.iter().map(|(_, part)| part).sum();
         taken = taken.max(*whole) + all / down;
         for (server, part) in parts {
