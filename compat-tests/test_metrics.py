@@ -82,6 +82,19 @@ def test_the_numbers_of_a_known_job(transport, carrier):
             assert not any(carried[way] for way in others), carried
 
 
+@pytest.mark.parametrize("env", [
+    {"PSLITE_TRANSPORT": "shm"}, {"PSLITE_TRANSPORT": "tcp"}, {"PSLITE_REPLICAS": "1"},
+], ids=lambda env: "-".join(env.values()))
+def test_values_come_with_the_answers_to_pushes(env):
+    """Where keys may move: after the first round no worker asks for what it pulls."""
+    lines = run({"PSLITE_ELASTIC": "1", "PSLITE_REPLICAS": "0", **env})
+    for worker in NODES[3:]:
+        sent = {kind: total(lines[worker][-1], "messages", direction="sent", kind=kind)
+                for kind in DATA}
+        inits = int(worker == "worker0")
+        assert sent == {"push": ROUNDS + inits, "pull": 1, "push-pull": 0}, lines[worker][-1]
+
+
 @pytest.mark.parametrize("env,lands", [
     ({"PSLITE_TRANSPORT": "tcp"}, True),
     ({"PSLITE_TRANSPORT": "tcp", "PSLITE_CONNECTIONS": "3"}, True),

@@ -75,6 +75,12 @@ impl Customers {
         map.values().flat_map(|mailbox| mailbox.customer.take_rounds()).collect()
     }
 
+    /// Other workers may go on without those of this process.
+    pub(crate) fn drop_ahead(&self) {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        map.values().for_each(|mailbox| mailbox.customer.drop_ahead());
+    }
+
     /// How long requests have taken at the stores of this process. `None`: it has no store.
     pub(crate) fn busy(&self) -> Option<Duration> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);

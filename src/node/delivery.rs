@@ -30,6 +30,8 @@ pub(crate) enum Delivery {
     Leave,
     /// All workers are done, and the one that would tell a server to stop is dead.
     Stop,
+    /// The turn of a pull whose values came ahead.
+    Ahead(i32),
     /// Parts of requests that wait may go.
     Retry,
     /// A request that was held back.

@@ -269,6 +269,7 @@ impl Postoffice {
         if leaving {
             van.leaving(customer_id);
         }
+        self.customers.drop_ahead();
         van.barrier(customer_id, group, Meeting::Between)
     }
 

@@ -36,6 +36,9 @@ pub(crate) trait Recipient: Send + Sync {
     /// A worker's: the rounds finished since the last call.
     fn take_rounds(&self) -> Vec<Round>;
 
+    /// A worker's: other workers may go on without it from now on.
+    fn drop_ahead(&self);
+
     /// Of a server with a store: how long requests have taken there so far.
     fn busy(&self) -> Option<Duration>;
 

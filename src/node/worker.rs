@@ -2,6 +2,7 @@
 //! wait for their ends. Every customer has this side; only a KVWorker's assembles values. `kv`
 //! decides what is counted and assembled; here are the locks. Must not name the side that serves.
 
+mod ahead;
 mod asking;
 mod commands;
 mod flights;
@@ -14,6 +15,7 @@ mod waiting;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use self::ahead::Here;
 use self::oldest::OldestWatch;
 use self::waiting::Waiters;
 use crate::base::Base;
@@ -88,6 +90,8 @@ struct Requests {
     traffic: Option<Arc<Traffic>>,
     /// Which parts of requests are where, if keys may move in this job.
     flights: Option<Flights>,
+    /// The values of pulls that came ahead, and whose turn has not come.
+    here: Here,
     /// What was commanded, if servers may come and go in this job.
     commands: Commands,
     rounds: Rounds,
@@ -137,6 +141,7 @@ impl WorkerCustomer {
                 ranges: Vec::new(),
                 traffic: None,
                 flights: None,
+                here: Here::new(),
                 commands: Commands::default(),
                 rounds: Rounds::default(),
                 measured: Vec::new(),

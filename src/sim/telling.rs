@@ -43,7 +43,8 @@ fn tell_values(f: &mut fmt::Formatter<'_>, meta: &Meta) -> fmt::Result {
     let pull = if meta.pull { "pull" } else { "" };
     write!(f, "{push}{pull} ts {}", meta.timestamp)?;
     if let Some(placed) = &meta.placed {
-        let Placed { slice, from, to, term, epoch, again, routes, after, life, init } = placed;
+        let Placed { slice, from, to, term, epoch, again, routes, after, life, init, ahead } =
+            placed;
         write!(f, " slice {slice} {from}..{to} term {} epoch {epoch}", Term(*term))?;
         if *after > 0 {
             write!(f, " after {}", after - 1)?;
@@ -52,6 +53,7 @@ fn tell_values(f: &mut fmt::Formatter<'_>, meta: &Meta) -> fmt::Result {
             write!(f, " life {life}")?;
         }
         f.write_str(if *init { " init" } else { "" })?;
+        f.write_str(if *ahead { " ahead" } else { "" })?;
         f.write_str(if *again { " AGAIN" } else { "" })?;
         routes.iter().try_for_each(|route| tell_route(f, route))?;
     }

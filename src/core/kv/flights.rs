@@ -2,10 +2,13 @@
 //! until it is answered (`docs/elastic.md`, "A request").
 //!
 //! Pure. A request is cut by rank first (`slicer`); this handles one *slice* of it, about one wire
-//! key. A part's owner and the way to that owner are kept apart (`part`). `validate` states the
-//! promises. May touch `routes`, `invariant` and `wire` types. The caller sends what this returns,
-//! and tells the tracker once a whole slice is answered.
+//! key. A part's owner and the way to that owner are kept apart (`part`). An answer to a push may
+//! bring the values that are pulled next (`ahead`). `validate` states the promises. May touch
+//! `routes`, `invariant` and `wire` types. The caller sends what this returns, and tells the
+//! tracker once a whole slice is answered.
 
+mod ahead;
+mod answer;
 mod life;
 mod order;
 mod part;
@@ -15,15 +18,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
+use self::ahead::Ahead;
+use self::answer::Ended;
+pub use self::answer::{Answered, Brought};
 use self::life::Life;
 use self::order::{Order, Pushes};
 use self::part::{Part, PartState};
 use super::KvError;
 use super::routes::Routes;
-use crate::values::form::one_len;
 use crate::values::{Form, KeyRoutes, KvPairs};
 use crate::wire::elastic::{Placed, Route, SchedulerMessage};
 use crate::wire::{Key, Meta, NodeId};
@@ -58,29 +62,6 @@ pub struct Outgoing {
     pub kv: KvPairs,
 }
 
-/// What an answer brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answered {
-    /// Nobody waits for it.
-    Unknown,
-    /// Other parts of the slice are open.
-    Open,
-    /// The slice is answered.
-    Whole {
-        /// The rank that it is about.
-        rank: u32,
-        /// Keys, the first part's values, and lens.
-        pairs: KvPairs,
-        /// The values of the other parts.
-        more: Vec<Bytes>,
-    },
-    /// The server refused it.
-    Refused {
-        /// The rank that it is about.
-        rank: u32,
-    },
-}
-
 /// What names a slice: the timestamp of its request, and the rank that it is about.
 type SliceName = (i32, u32);
 
@@ -89,16 +70,10 @@ struct Flight {
     /// Slices that begin later have higher numbers.
     number: u64,
     slice: Slice,
+    /// A push that asks for the values of its round.
+    asks_ahead: bool,
     parts: SmallVec<[Part; 1]>,
     /// The keys and lens of an answer with values.
-    answer: KvPairs,
-}
-
-/// What is left of a slice that is over.
-#[derive(Debug)]
-struct Ended {
-    rank: u32,
-    parts: SmallVec<[Part; 1]>,
     answer: KvPairs,
 }
 
@@ -118,6 +93,7 @@ pub struct Flights {
     spare: Vec<Box<Flight>>,
     next: u64,
     order: Order,
+    ahead: Ahead,
     life: Life,
     /// The slices with a part that waits to be sent, by number. Most answers find none here,
     /// however many slices are open.
@@ -164,6 +140,23 @@ impl Flights {
         !self.waiting.is_empty()
     }
 
+    /// Pushes ask for values ahead of no more bytes than that; 0: for none.
+    pub const fn set_longest_ahead(&mut self, bytes: usize) {
+        self.ahead.set_longest(bytes);
+    }
+
+    /// A pull of these wire keys is about to begin, of all elements of each. Returns their values,
+    /// in that order, if all have come ahead: then nobody is to be asked.
+    pub fn pulled_ahead(&mut self, keys: &[Key]) -> Option<Vec<Brought>> {
+        self.ahead.pulled(keys)
+    }
+
+    /// Other workers may go on without this one: values that have come ahead are not those that a
+    /// pull would bring.
+    pub fn drop_ahead(&mut self) {
+        self.ahead.drop_all();
+    }
+
     /// Begins a slice.
     ///
     /// # Errors
@@ -202,7 +195,8 @@ impl Flights {
         let parts = self.places(known, &slice, (0, 0), &PartState::Waiting(now));
         let number = self.next;
         self.next += 1;
-        let flight = Flight { number, slice, parts, answer: KvPairs::default() };
+        let asks_ahead = self.asks_ahead(&slice);
+        let flight = Flight { number, slice, asks_ahead, parts, answer: KvPairs::default() };
         let mut flight = match self.spare.pop() {
             Some(mut spare) => {
                 *spare = flight;
@@ -217,6 +211,13 @@ impl Flights {
         let sent = self.send_parts(now, &mut flight, out);
         self.open.insert(name, flight);
         sent
+    }
+
+    /// A slice begins. True if it is a push that asks for the values of its round.
+    fn asks_ahead(&mut self, slice: &Slice) -> bool {
+        let Meta { push, pull, timestamp, .. } = slice.meta;
+        let bytes = slice.form.value_bytes(&slice.kv).filter(|_| push && !pull);
+        bytes.is_some_and(|bytes| self.ahead.pushed(slice.key, (timestamp, slice.rank), bytes))
     }
 
     /// The parts of `[from, to)` of a slice's key, as they are known now.
@@ -347,35 +348,31 @@ impl Flights {
     }
 
     fn whole(&mut self, name: SliceName) -> Answered {
-        let Some(Ended { rank, parts, answer }) = self.end(name, true) else {
+        let Some(Ended { rank, pushed, parts, answer }) = self.end(name, true) else {
             return Answered::Unknown;
         };
-        let mut vals = parts.into_iter().map(|part| match part.state {
-            PartState::Done(vals) => vals,
-            PartState::Sent(_) | PartState::Waiting(_) => Bytes::new(),
-        });
-        let first = vals.next().unwrap_or_default();
-        let more: Vec<Bytes> = vals.collect();
-        let lens = if more.is_empty() {
-            answer.lens
-        } else {
-            one_len(first.len() + more.iter().map(Bytes::len).sum::<usize>())
-        };
-        let pairs = KvPairs { keys: answer.keys, vals: first, lens };
-        Answered::Whole { rank, pairs, more }
+        let brought = Brought::gather(parts, answer);
+        let Some(key) = pushed else { return Answered::Whole { rank, brought } };
+        self.ahead.answered(key, name, brought.is_whole().then_some(brought));
+        Answered::Whole { rank, brought: Brought::default() }
     }
 
     /// A slice is over. `well`: all of it was answered.
     fn end(&mut self, name: SliceName, well: bool) -> Option<Ended> {
         let mut flight = self.open.remove(&name)?;
         self.waiting.remove(&flight.number);
+        let key = flight.slice.key;
         if flight.slice.meta.push {
-            let key = flight.slice.key;
             let counts = well && !self.life.has_made(key);
             self.order.end(key, name, counts);
+            if !well {
+                self.ahead.failed(key, name);
+            }
         }
+        let Meta { push, pull, .. } = flight.slice.meta;
         let ended = Ended {
             rank: flight.slice.rank,
+            pushed: (push && !pull).then_some(key),
             parts: std::mem::take(&mut flight.parts),
             answer: std::mem::take(&mut flight.answer),
         };
@@ -520,6 +517,7 @@ impl Flights {
                 after,
                 life,
                 init,
+                ahead: flight.asks_ahead,
                 ..Placed::default()
             };
             let meta =

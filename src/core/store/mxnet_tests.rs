@@ -5,6 +5,7 @@ use super::*;
 use crate::store::pickle::{Object, Value};
 use crate::values::kind::command_of;
 use crate::wire::NodeId;
+use crate::wire::elastic::Placed;
 
 const FIRST: Key = u64::MAX / 2;
 
@@ -130,6 +131,42 @@ fn a_push_pull_brings_the_value_after_the_round() {
     assert_eq!(senders(&answers), [9, 11]);
     assert_eq!(floats(&answers[0].kv.vals), [4.0]);
     assert!(answers[1].kv.vals.is_empty());
+}
+
+/// A push whose worker wants the values ahead.
+fn wants_ahead(sender: NodeId, timestamp: i32, head: i32) -> Meta {
+    let placed = Some(Placed { ahead: true, ..Placed::default() });
+    Meta { placed, ..meta(sender, timestamp, head, true, false) }
+}
+
+#[test]
+fn a_round_brings_its_values_to_those_who_want_them_ahead() {
+    let mut store = with_optimizer(2, true);
+    store.push_f32(9, 3, &[1.0, 2.0]);
+    let values = pairs(&[3], &[2.0_f32, 2.0], &[8]);
+    assert!(store.ask(wants_ahead(9, 1, 0), &values).is_empty());
+    let answers = store.ask(meta(11, 1, 0, true, false), &values);
+    assert_eq!(senders(&answers), [9, 11]);
+    assert_eq!(floats(&answers[0].kv.vals), [3.0, 4.0]);
+    assert_eq!(answers[0].kv.keys, pairs(&[3], &[0_f32], &[])[0]);
+    assert_eq!(answers[1].kv, KvPairs::default(), "it did not ask");
+}
+
+/// There a pull brings what others have pushed meanwhile.
+#[test]
+fn nothing_comes_ahead_in_async_or_of_rows() {
+    let mut store = with_optimizer(2, false);
+    store.push_f32(9, 3, &[1.0]);
+    let answers = store.ask(wants_ahead(9, 1, 0), &pairs(&[3], &[2.0_f32], &[4]));
+    assert_eq!((senders(&answers), &answers[0].kv), (vec![9], &KvPairs::default()));
+
+    let mut store = with_optimizer(1, true);
+    let rows = command_of(RequestKind::RowSparse, Dtype::F32);
+    for timestamp in 0..2 {
+        let push = pairs(&[3, 3], &[2.0_f32], &[0, 4]);
+        let answers = store.ask(wants_ahead(9, timestamp, rows), &push);
+        assert_eq!((refusal(&answers), &answers[0].kv), ("", &KvPairs::default()));
+    }
 }
 
 #[test]

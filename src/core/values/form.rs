@@ -70,6 +70,20 @@ impl Form {
         if expected == got as u64 { Ok(()) } else { Err(Misfit::Pieces { key, expected, got }) }
     }
 
+    /// Bytes of the key's values, as a pull brings them, by what a push has of them; `None`: it has
+    /// not one key with all of its elements.
+    pub(crate) fn value_bytes(self, kv: &KvPairs) -> Option<usize> {
+        match self {
+            Self::Dense { .. } => Some(kv.vals.len()),
+            // 2 bits for each element of 4 bytes. The last word may say less.
+            Self::TwoBit { first } => {
+                let elements = key_at(&kv.keys, 0)?.checked_sub(first)?;
+                usize::try_from(elements).ok()?.checked_mul(WORD as usize)
+            }
+            Self::Whole => None,
+        }
+    }
+
     /// The part `[from, to)` of a slice; `to` 0: all of it.
     ///
     /// # Errors

@@ -53,6 +53,10 @@ pub struct Placed {
     /// Of a push: it makes the key, if nobody has made it yet, and else is no more than answered.
     #[prost(bool, tag = "10")]
     pub init: bool,
+    /// Of a push: its worker pulls the values of the round next. An owner that sums rounds sends
+    /// them with the answer.
+    #[prost(bool, tag = "11")]
+    pub ahead: bool,
 }
 
 /// Who owns a part of a key. Of two routes for an element, that with the higher term is right.

@@ -346,6 +346,7 @@ fn placed() -> impl Strategy<Value = elastic::Placed> {
             after: slice ^ 1,
             life: from,
             init: again,
+            ahead: !again,
         },
     )
 }

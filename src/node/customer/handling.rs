@@ -32,6 +32,7 @@ impl Recipient for Shared {
             Delivery::Orders(orders) => self.server.orders(&orders),
             Delivery::Leave => self.server.leave(),
             Delivery::Stop => self.server.stop(),
+            Delivery::Ahead(timestamp) => self.worker.ahead(timestamp),
             Delivery::Retry => {
                 self.worker.retry();
                 self.server.advance();
@@ -50,6 +51,10 @@ impl Recipient for Shared {
 
     fn take_rounds(&self) -> Vec<Round> {
         self.worker.take_rounds()
+    }
+
+    fn drop_ahead(&self) {
+        self.worker.drop_ahead();
     }
 
     fn busy(&self) -> Option<Duration> {

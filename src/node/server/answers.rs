@@ -43,10 +43,10 @@ impl ServerCustomer {
             )));
         }
         let (mut meta, kv) = match self.movable() {
-            None => (response_meta(request, self.base.app_id), kv),
+            None => (response_meta(request, &kv, self.base.app_id), kv),
             Some(movable) => match movable.answered(self, node, (request, kv)) {
                 None => return Ok(()),
-                Some((request, kv)) => (response_meta(&request, self.base.app_id), kv),
+                Some((request, kv)) => (response_meta(&request, &kv, self.base.app_id), kv),
             },
         };
         // What the application says of its values, not what the asker said of its own.
@@ -70,7 +70,8 @@ impl ServerCustomer {
 
     /// Answers a request that the application's handler did not get.
     pub(super) fn send_answer(&self, node: &NodeRef, request: &Meta, kv: KvPairs) {
-        if let Err(error) = node.send(with_data(response_meta(request, self.base.app_id), kv)) {
+        let meta = response_meta(request, &kv, self.base.app_id);
+        if let Err(error) = node.send(with_data(meta, kv)) {
             log::write(Level::Warning, &error.to_string());
         }
     }
@@ -100,7 +101,7 @@ impl ServerCustomer {
     }
 }
 
-fn response_meta(request: &Meta, app_id: i32) -> Meta {
+fn response_meta(request: &Meta, kv: &KvPairs, app_id: i32) -> Meta {
     Meta {
         head: request.head,
         app_id,
@@ -111,7 +112,7 @@ fn response_meta(request: &Meta, app_id: i32) -> Meta {
         pull: request.pull,
         error: request.error.clone(),
         // Without values it is waited for by somebody who then asks for more.
-        overtakes: request.placed.is_some() && !request.pull,
+        overtakes: request.placed.is_some() && !request.pull && kv.keys.is_empty(),
         placed: request.placed.clone(),
         ..Meta::default()
     }

@@ -203,13 +203,18 @@ impl WorkerCustomer {
             return Ok(());
         }
         let meta = self.request_meta(timestamp, request);
+        if request.pull && state.take_ahead(&meta, &slices) {
+            drop(state);
+            self.end_with_ahead(&meta);
+            return Ok(());
+        }
         if request.pull {
             state.cut_landing(&self.landings, &meta, &slices);
         }
         let slices = slices.into_iter().enumerate();
         let slices = slices.filter_map(|(rank, slice)| slice.map(|kv| (rank, kv)));
         if state.flights.is_some() {
-            let messages = state.begin_flights(node.now(), &meta, slices)?;
+            let messages = state.begin_flights(node, &meta, slices)?;
             self.note_waits(&state);
             drop(state);
             return self.send_outgoing(node, messages);

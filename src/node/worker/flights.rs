@@ -6,12 +6,13 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::ahead::longest;
 use super::{Payload, Requests, WorkerCustomer};
 use crate::base::with_data;
 use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
 use crate::sync::lock;
-use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
+use pslite_core::kv::flights::{Answered, Brought, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Finished, KvError};
 use pslite_core::values::kind::form_of;
@@ -45,13 +46,17 @@ impl Requests {
     /// Begins the slices of a request; what is to be sent.
     pub(super) fn begin_flights(
         &mut self,
-        now: Duration,
+        node: &NodeRef,
         meta: &Meta,
         slices: impl Iterator<Item = (usize, KvPairs)>,
     ) -> Result<Vec<Outgoing>> {
         // Most requests are one message: without that the vector begins with room for four.
         let mut messages = Vec::with_capacity(1);
         let Some(flights) = &mut self.flights else { return Ok(messages) };
+        let now = node.now();
+        if meta.push {
+            flights.set_longest_ahead(longest(node));
+        }
         for (rank, kv) in slices {
             let begun = messages.len();
             let first = self.ranges.get(rank).map_or(0, |range| range.begin);
@@ -94,7 +99,7 @@ impl Requests {
         let answered = flights.answered(now, who, meta.placed.as_ref(), (pairs, refused), out);
         let (rank, response) = match answered {
             Ok(Answered::Unknown | Answered::Open) => return None,
-            Ok(Answered::Whole { rank, pairs, more }) => {
+            Ok(Answered::Whole { rank, brought: Brought { pairs, more } }) => {
                 (rank, Response { pairs, more, ..Response::default() })
             }
             Ok(Answered::Refused { rank }) => (rank, Response { error, ..Response::default() }),
@@ -116,7 +121,7 @@ impl Requests {
     pub(super) fn bound_to(&self, server: NodeId) -> Vec<i32> {
         let waiting = self.requests.tracker().waiting_for(server);
         let moves = |ts: &i32| self.flights.as_ref().is_some_and(|flights| flights.has(*ts));
-        waiting.into_iter().filter(|ts| !moves(ts)).collect()
+        waiting.into_iter().filter(|ts| !moves(ts) && !self.here.contains_key(ts)).collect()
     }
 }
 

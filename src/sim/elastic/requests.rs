@@ -10,12 +10,12 @@ use super::sabotage::Sabotage;
 use crate::app::{APP, Output, pairs, with_data};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::{Again, Commands};
-use pslite_core::kv::flights::{Answered, Flights, Outgoing, Slice};
+use pslite_core::kv::flights::{Answered, Brought, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
-use pslite_core::kv::{Assembled, Finished, KvError, Pending, WorkerRequests, slice};
+use pslite_core::kv::{Assembled, Finished, KvError, Pending, Slices, WorkerRequests, slice};
 use pslite_core::store::command::Head;
 use pslite_core::values::kind::form_of;
-use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
+use pslite_core::values::{Form, KeyRange, KvPairs, server_key_ranges};
 use pslite_core::wire::elastic::{Placed, SchedulerMessage};
 use pslite_core::wire::{Frames, Key, Message, Meta, NodeId, server_id};
 
@@ -30,18 +30,23 @@ pub(super) struct Requests<D> {
     /// Which wire key each slice of a request is about.
     keys: BTreeMap<(i32, u32), Key>,
     commands: Commands,
+    /// Pulls whose values have come ahead: by timestamp those of each rank.
+    here: BTreeMap<i32, Vec<(u32, Brought)>>,
     sabotage: Sabotage,
 }
 
 impl<D> Requests<D> {
     pub(super) fn new(servers: usize, sabotage: Sabotage) -> Self {
-        let homes = (0..servers).map(server_id).collect();
+        let homes: Vec<NodeId> = (0..servers).map(server_id).collect();
+        let mut flights = Flights::new(homes);
+        flights.set_longest_ahead(usize::MAX);
         Self {
             ranges: server_key_ranges(servers),
             requests: WorkerRequests::new(),
-            flights: Flights::new(homes),
+            flights,
             keys: BTreeMap::new(),
             commands: Commands::default(),
+            here: BTreeMap::new(),
             sabotage,
         }
     }
@@ -50,6 +55,7 @@ impl<D> Requests<D> {
     pub(super) fn come_back(&mut self, life: u64, makes_keys: bool) {
         let homes = (0..self.ranges.len()).map(server_id).collect();
         self.flights = Flights::come_back(homes, life, makes_keys);
+        self.flights.set_longest_ahead(usize::MAX);
     }
 
     /// Pushes, pulls, or both.
@@ -76,6 +82,12 @@ impl<D> Requests<D> {
             return Err("a new request is over already".to_owned());
         }
         let meta = Meta { head, push, pull, ..meta(timestamp) };
+        if pull && !push && self.take_ahead(&meta, &slices) {
+            for rank in slices.iter().enumerate().filter(|(_, slice)| slice.is_none()) {
+                drop(self.requests.skip(timestamp, server_id(rank.0)));
+            }
+            return Ok(timestamp);
+        }
         let mut messages = Vec::new();
         for (rank, kv) in slices.into_iter().enumerate() {
             let Some(kv) = kv else {
@@ -92,6 +104,40 @@ impl<D> Requests<D> {
         }
         send(messages, out);
         Ok(timestamp)
+    }
+
+    /// Takes the values of a pull, if all came ahead, as a real worker does.
+    fn take_ahead(&mut self, meta: &Meta, slices: &Slices) -> bool {
+        let mut asked = Vec::new();
+        for (rank, kv) in slices.iter().enumerate() {
+            let Some(kv) = kv else { continue };
+            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
+            let (Form::Dense { .. }, key) = form_of(meta, kv, first) else { return false };
+            asked.push((rank as u32, key));
+        }
+        let keys: Vec<Key> = asked.iter().map(|(_, key)| *key).collect();
+        let Some(mut brought) = self.flights.pulled_ahead(&keys) else { return false };
+        self.sabotage.ahead(&keys, &mut brought);
+        let by_rank = asked.iter().map(|(rank, _)| *rank).zip(brought);
+        self.here.insert(meta.timestamp, by_rank.collect());
+        true
+    }
+
+    /// Ends one pull whose values came ahead.
+    pub(super) fn end_ahead(&mut self) -> Option<Over<D>> {
+        let (timestamp, brought) = self.here.pop_first()?;
+        let mut finished = None;
+        for (rank, Brought { pairs, more }) in brought {
+            let response = Response { pairs, more, ..Response::default() };
+            let from = server_id(rank as usize);
+            finished = self.requests.on_response(timestamp, from, response).or(finished);
+        }
+        finished.map(|finished| self.over(finished))
+    }
+
+    /// Others may go on without this worker.
+    pub(super) fn drop_ahead(&mut self) {
+        self.flights.drop_ahead();
     }
 
     /// What the real bookkeeping promises of itself.
@@ -191,7 +237,7 @@ impl<D> Requests<D> {
         send(messages, out);
         let (rank, response) = match answered {
             Ok(Answered::Unknown | Answered::Open) => return None,
-            Ok(Answered::Whole { rank, pairs, more }) => {
+            Ok(Answered::Whole { rank, brought: Brought { pairs, more } }) => {
                 (rank, Response { pairs, more, ..Response::default() })
             }
             Ok(Answered::Refused { rank }) => (rank, Response { error, ..Response::default() }),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
+use pslite_core::kv::flights::Brought;
 use pslite_core::store::{Outbound, Outgoing};
 use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
@@ -58,11 +59,13 @@ pub enum Plant {
     LivesMixed,
     /// A server does not hear which workers live.
     DeadAwaited,
+    /// A pull gets values that came ahead of an earlier one.
+    AheadOfAnEarlier,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -83,6 +86,7 @@ impl Plant {
         Self::InitCounted,
         Self::LivesMixed,
         Self::DeadAwaited,
+        Self::AheadOfAnEarlier,
     ];
 }
 
@@ -100,6 +104,7 @@ pub(super) struct Sabotage {
     policy: Option<(Policy, Vec<KeyRoute>)>,
     claims: Vec<Claim>,
     routes: BTreeMap<Key, Vec<Route>>,
+    brought: BTreeMap<Key, Brought>,
 }
 
 impl Sabotage {
@@ -282,6 +287,18 @@ impl Sabotage {
                 route.owner = old.owner;
             } else {
                 known.push(*route);
+            }
+        }
+    }
+
+    /// The values of a pull, which came ahead.
+    pub(super) fn ahead(&mut self, keys: &[Key], all: &mut [Brought]) {
+        if !self.is(Plant::AheadOfAnEarlier) {
+            return;
+        }
+        for (key, brought) in keys.iter().zip(all) {
+            if let Some(earlier) = self.brought.insert(*key, brought.clone()) {
+                *brought = earlier;
             }
         }
     }

@@ -117,6 +117,14 @@ impl Worker {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
+        self.take(view, input, ledger, out);
+        while let Some(over) = self.requests.end_ahead() {
+            ledger.note_ahead();
+            self.over(view, over, ledger, out);
+        }
+    }
+
+    fn take(&mut self, view: &View<'_>, input: Input, ledger: &mut Ledger, out: &mut Vec<Output>) {
         match input {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
@@ -228,6 +236,7 @@ impl Worker {
                 return self.next_stage(view, ledger, out);
             }
             Stage::Meet => {
+                self.requests.drop_ahead();
                 if self.config.may_leave_early && self.trains() {
                     out.push(Output::Elastic(Event::Leaving { customer_id: APP }));
                 }
@@ -310,7 +319,7 @@ impl Worker {
         let kv = of.push(push, &self.ranges);
         let both = of.both && round > 0;
         let purpose = if both {
-            let bounds = ledger.pull_begun(tensor, Some((self.rank, round)));
+            let bounds = ledger.both_begun(tensor, self.rank, round);
             Purpose::Both { tensor, round, bounds }
         } else {
             Purpose::Push { tensor, round }
@@ -326,7 +335,8 @@ impl Worker {
     fn pull(&mut self, view: &View<'_>, tensor: usize, ledger: &mut Ledger, out: &mut Vec<Output>) {
         self.paces.change(tensor, |pace| pace.pulls += 1);
         let of = &self.config.tensors[tensor];
-        let purpose = Purpose::Pull { tensor, bounds: ledger.pull_begun(tensor, None) };
+        let (me, life) = (view.cluster.me().id, view.cluster.my_life());
+        let purpose = Purpose::Pull { tensor, bounds: ledger.pull_begun(tensor, me, life) };
         let (kind, kv) = ((of.head(false), false, true), of.pull());
         self.ask(view, kind, &kv, purpose, format!("pull of tensor {tensor}"), ledger, out);
     }

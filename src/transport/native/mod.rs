@@ -447,6 +447,12 @@ impl NativeTransport {
         sent.chain(received.iter().map(|receipt| receipt.read_counters())).collect()
     }
 
+    /// True if some connection is known to be slow: it carries less than 192 Mbit/s through a card.
+    #[must_use]
+    pub fn has_slow_connections(&self) -> bool {
+        self.shared.has_slow.load(Ordering::Relaxed)
+    }
+
     /// How often the receiving thread waited: system calls that belong to no single peer.
     #[must_use]
     pub fn waits(&self) -> u64 {

@@ -51,6 +51,8 @@ pub(super) struct Shared {
     channels: RwLock<BTreeMap<u32, Arc<Channel>>>,
     events: Mutex<Vec<ChannelEvent>>,
     stopping: AtomicBool,
+    /// Some connection is so slow that the kernel takes less of it (`channel::unsent`).
+    pub(super) has_slow: AtomicBool,
     /// It was said that memory cannot be shared with a node of this host.
     said_no_memory: AtomicBool,
 }
@@ -76,6 +78,7 @@ impl Shared {
             channels: RwLock::default(),
             events: Mutex::default(),
             stopping: AtomicBool::new(false),
+            has_slow: AtomicBool::new(false),
             said_no_memory: AtomicBool::new(false),
             options,
         })

@@ -7,6 +7,7 @@
 //!   of.
 //! - **Sets and indices** are what a walk over all finds: slices with a waiting part, and the open
 //!   pushes of each key.
+//! - **Values ahead** are as many bytes as are counted, and are awaited of open pushes only.
 
 use super::part::PartState;
 use super::{Flight, Flights, Part, SliceName, of_request};
@@ -25,6 +26,7 @@ impl Flights {
             self.open.values().filter(|flight| flight.slice.meta.push).collect();
         pushes.sort_unstable_by_key(|flight| flight.number);
         self.order.validate(pushes.iter().map(|flight| (flight.slice.key, flight.name())))?;
+        self.ahead.validate(|name| self.open.contains_key(&name))?;
         self.routes.validate()
     }
 

@@ -180,13 +180,16 @@ impl Store {
         self.answer_push(at, request).unwrap_or_else(|error| refused(meta, &error))
     }
 
-    /// The answer to a push that counted, with the value if it was asked for.
+    /// The answer to a push that counted, with the value if it was asked for. Who wants it ahead
+    /// gets it if no round ends without that worker: else a pull would bring a newer one.
     pub(in crate::store) fn answer_push(
         &self,
         at: At,
         request: Meta,
     ) -> Result<Answer, StoreError> {
-        if request.pull {
+        let ahead = self.sync && request.placed.as_ref().is_some_and(|placed| placed.ahead);
+        let is_dense = || self.piece(at).is_ok_and(|piece| piece.layout == Layout::Dense);
+        if request.pull || ahead && is_dense() {
             self.pull(request, &Bytes::copy_from_slice(&at.key.to_ne_bytes()), at)
         } else {
             Ok(done(request))

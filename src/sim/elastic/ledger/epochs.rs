@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::owners::Owned;
 use pslite_core::cluster::Policy;
-use pslite_core::wire::elastic::{KeyRoute, Route};
+use pslite_core::wire::elastic::{KeyRoute, LiveWorker, Route};
 use pslite_core::wire::{Key, NodeId};
 
 /// See the module.
@@ -40,6 +40,14 @@ impl Epochs {
                 policy.epoch
             )
         })
+    }
+
+    /// True if the newest policy goes on without that worker, in that life.
+    pub(super) fn gave_up(&self, worker: NodeId, life: u64) -> bool {
+        let newest = self.policies.last_key_value();
+        let live = newest.map_or(&[][..], |(_, policy)| &policy.live);
+        let is_it = |one: &LiveWorker| one.node == worker && one.since == life;
+        !live.is_empty() && !live.iter().any(is_it)
     }
 
     /// Somebody says where a piece is.

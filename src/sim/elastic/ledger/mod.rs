@@ -89,6 +89,7 @@ pub struct Ledger {
     waits: Waits,
     faults: Vec<Fault>,
     checked: u64,
+    ahead: u64,
 }
 
 impl Ledger {
@@ -110,6 +111,7 @@ impl Ledger {
             waits: Waits::default(),
             faults: Vec::new(),
             checked: 0,
+            ahead: 0,
         }
     }
 
@@ -123,6 +125,17 @@ impl Ledger {
     #[must_use]
     pub const fn checked(&self) -> u64 {
         self.checked
+    }
+
+    /// Pulls so far whose values came ahead.
+    #[must_use]
+    pub const fn ahead(&self) -> u64 {
+        self.ahead
+    }
+
+    /// The values of a pull came ahead.
+    pub(super) const fn note_ahead(&mut self) {
+        self.ahead += 1;
     }
 
     fn found(&mut self, invariant: Invariant, faults: impl IntoIterator<Item = String>) {
@@ -150,8 +163,21 @@ impl Ledger {
         }
     }
 
-    /// A worker begins a pull, which brings its own push of a round too if that is part of it.
-    pub(super) fn pull_begun(&self, tensor: usize, own: Option<(usize, u64)>) -> Bounds {
+    /// A worker begins a pull. Who was given up meanwhile, in that life, may have the values of the
+    /// last round that it pushed to: they came with the answer.
+    pub(super) fn pull_begun(&self, tensor: usize, worker: NodeId, life: u64) -> Bounds {
+        if self.epochs.gave_up(worker, life) {
+            return Bounds { from: 0, done: Vec::new() };
+        }
+        self.bounds(tensor, None)
+    }
+
+    /// A worker begins a push that pulls: it brings its own push of that round too.
+    pub(super) fn both_begun(&self, tensor: usize, worker: usize, round: u64) -> Bounds {
+        self.bounds(tensor, Some((worker, round)))
+    }
+
+    fn bounds(&self, tensor: usize, own: Option<(usize, u64)>) -> Bounds {
         let progress = self.progress.get(tensor);
         let last = progress.map_or(0, progress::All::last);
         let workers = progress.filter(|_| self.counts).map_or(&[][..], progress::All::workers);

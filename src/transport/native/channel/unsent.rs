@@ -8,6 +8,7 @@
 //! touch what is sent.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Channel, Lane};
@@ -54,7 +55,10 @@ impl UnsentLimits {
         let due = now.saturating_duration_since(self.looked) >= UNSENT_LOOK_EVERY;
         if due && shared.options.overtaking {
             self.looked = now;
-            shared.all_channels().iter().for_each(|channel| channel.limit_unsent());
+            let channels = shared.all_channels();
+            channels.iter().for_each(|channel| channel.limit_unsent());
+            let slow = channels.iter().any(|channel| channel.is_slow());
+            shared.has_slow.store(slow, Ordering::Relaxed);
         }
     }
 }
@@ -64,6 +68,11 @@ impl Channel {
     fn limit_unsent(&self) {
         let mut state = lock(&self.state);
         state.lanes.iter_mut().filter(|lane| lane.through_a_card).for_each(Lane::limit_unsent);
+    }
+
+    /// True if it is known to carry less than 192 Mbit/s through a card.
+    fn is_slow(&self) -> bool {
+        lock(&self.state).lanes.iter().any(|lane| lane.unsent.bytes < UNSENT_MAX)
     }
 
     #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::keys::{KeySpec, Kind, Load};
-use crate::kv::flights::{Answered, Flights, RETRY, Slice};
+use crate::kv::flights::{Answered, Brought, Flights, RETRY, Slice};
 use crate::store::mxnet::Answer;
 use crate::values::{Form, KvPairs};
 use crate::wire::elastic::SchedulerMessage;
@@ -228,7 +228,7 @@ impl Worker {
         send(sent, &mut out);
         match answered.expect("it fits") {
             Answered::Open => {}
-            Answered::Whole { rank, pairs, more } => {
+            Answered::Whole { rank, brought: Brought { pairs, more } } => {
                 let (key, pull) = self.open.remove(&meta.timestamp).expect("asked for");
                 assert_eq!(rank as usize, self.keys[key].rank);
                 if pull {

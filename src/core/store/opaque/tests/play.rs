@@ -252,8 +252,8 @@ impl Play {
                 let who = (meta.timestamp, from);
                 let placed = meta.placed.as_ref();
                 let part = worker.flights.answered(now, who, placed, (kv, false), &mut out);
-                if let Part::Whole { pairs, .. } = part.unwrap() {
-                    self.ended(id, meta.timestamp, &pairs.vals);
+                if let Part::Whole { brought, .. } = part.unwrap() {
+                    self.ended(id, meta.timestamp, &brought.pairs.vals);
                 }
             }
             _ => unreachable!("no message for a worker"),
