@@ -36,6 +36,9 @@ ROLES = ("scheduler", "server", "worker")
 # Seconds. A run of five processes takes 4 to 6 on two cores, most of it `import mxnet`.
 DEFAULT_TIMEOUT = 90
 POLL = 0.02
+# Between two looks at what a process with mxnet has mapped: its map is long, and one look for each
+# poll would take a tenth of all processor time. A library of ours is there before mxnet's.
+LOOK = 0.2
 
 # What the caller's own shell may hold and no test may see.
 FOREIGN = ("LD_PRELOAD", "PORT", "DMLC_", "PS_", "PSLITE_", "MXNET_", "OMP_")
@@ -129,6 +132,7 @@ class Node:
         self.hung = False
         #: File names of the shared libraries seen in it, out of the two that matter.
         self.libraries = set()
+        self._looked = 0.0
         self.out_path = folder / f"{name}.out"
         self.err_path = folder / f"{name}.err"
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
@@ -171,7 +175,10 @@ class Node:
     def poll(self):
         """True if it has ended. Looks, while it runs, at which libraries it has mapped."""
         if self.returncode is None and len(self.libraries) < 2:
-            self._look()
+            now = time.monotonic()
+            if "libmxnet.so" not in self.libraries or now - self._looked >= LOOK:
+                self._looked = now
+                self._look()
         if self.ended is None and self._popen.poll() is not None:
             self.ended = time.monotonic()
         return self.ended is not None

@@ -8,8 +8,12 @@ import pytest
 from cases import SMALL_BOUND, left_by_their_scheduler, run_case, stock_digests
 import harness
 from harness import OURS, ROLES, STOCK
+import pairwise
 
-BY_ROLE = [dict(zip(ROLES, choice)) for choice in itertools.product((STOCK, OURS), repeat=3)]
+#: The library of each role.
+BY_ROLE = list(itertools.product((STOCK, OURS), repeat=3))
+ALL_STOCK = (STOCK,) * 3
+BY_ROLE_NAMES = ["dist_sync", "row_sparse", "server_adam", "dist_async", "p3"]
 WITHIN_A_ROLE = [
     {"scheduler": STOCK, "server": [STOCK, OURS], "worker": STOCK},
     {"scheduler": OURS, "server": [OURS, STOCK], "worker": OURS},
@@ -27,14 +31,22 @@ def label(choice):
     return "-".join(short(role) for role in ROLES)
 
 
-@pytest.mark.parametrize("name", ["dist_sync", "row_sparse", "server_adam", "dist_async", "p3"])
-@pytest.mark.parametrize("choice", [
-    pytest.param(choice, id=label(choice),
-                 marks=[pytest.mark.full] if set(choice.values()) == {STOCK} else [])
-    for choice in BY_ROLE])
-def test_by_role(choice, name):
+def assert_as_on_stock(choice, name):
     cluster = run_case(name, choice)
     assert cluster.digests == stock_digests(name), cluster.describe()
+
+
+@pytest.mark.parametrize("scheduler, server, worker, name", pairwise.params(
+    ((*choice, name) for choice in BY_ROLE if choice != ALL_STOCK for name in BY_ROLE_NAMES),
+    label="-".join))
+def test_by_role(scheduler, server, worker, name):
+    assert_as_on_stock({"scheduler": scheduler, "server": server, "worker": worker}, name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", BY_ROLE_NAMES)
+def test_stock_alone_repeats(name):
+    assert_as_on_stock(STOCK, name)
 
 
 def test_only_stock_nodes_of_a_job_that_is_done_are_excused():
@@ -57,13 +69,12 @@ def test_only_stock_nodes_of_a_job_that_is_done_are_excused():
 @pytest.mark.parametrize("name", ["dist_sync", "compression"])
 @pytest.mark.parametrize("choice", WITHIN_A_ROLE, ids=label)
 def test_within_a_role(choice, name):
-    cluster = run_case(name, choice)
-    assert cluster.digests == stock_digests(name), cluster.describe()
+    assert_as_on_stock(choice, name)
 
 
-@pytest.mark.parametrize("choice", BY_ROLE[1:-1], ids=label)
+@pytest.mark.parametrize("choice", BY_ROLE[1:-1], ids="-".join)
 def test_barriers_and_commands(choice):
-    cluster = harness.run("control.py", library=choice, env=SMALL_BOUND)
+    cluster = harness.run("control.py", library=dict(zip(ROLES, choice)), env=SMALL_BOUND)
     for result in cluster.results:
         assert result["waited"] and result["commanded"], cluster.describe()
         assert set(result["dead"].values()) == {0}, cluster.describe()

@@ -17,7 +17,8 @@ def servers(kind, others):
     return {"scheduler": others, "server": kind, "worker": others}
 
 
-@pytest.mark.parametrize("others", [STOCK, OURS])
+# Beside nodes of ours, quickly: test_transport.py has some cases over each carrier.
+@pytest.mark.parametrize("others", [STOCK, pytest.param(OURS, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", CASES)
 def test_server_without_mxnet(name, others):
     cluster = run_case(name, servers(NATIVE, others))

@@ -40,9 +40,12 @@ def assert_carried(cluster, by):
         assert found == wanted, (by, found, node.describe())
 
 
-# All cases over shared memory: test_features.py, as nothing is set there.
-RUNS = [(name, transport) for name in CASES for transport in ("zmq", "tcp")]
-RUNS += [("dist_sync", "shm"), ("p3", "shm"), ("server_adam", "shm")]
+# All cases over shared memory: test_features.py, as nothing is set there. All over ZeroMQ, quickly:
+# test_native.py, beside stock nodes, and some here.
+SOME = ("dist_sync", "p3", "server_adam")
+RUNS = [(name, "tcp") for name in CASES] + [(name, "shm") for name in SOME]
+RUNS += [pytest.param(name, "zmq", marks=[] if name in SOME else [pytest.mark.full])
+         for name in CASES]
 
 
 @pytest.mark.parametrize("name,transport", RUNS)
