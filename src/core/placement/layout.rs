@@ -43,17 +43,17 @@ impl PieceLoad {
     /// of the whole.
     #[must_use]
     pub fn bytes_of(&self, from: u64, to: u64) -> u64 {
-        self.part(self.bytes, to).saturating_sub(self.part(self.bytes, from))
+        self.before(self.bytes, to).saturating_sub(self.before(self.bytes, from))
     }
 
     /// State bytes of `[from, to)`, as [`bytes_of`](Self::bytes_of).
     #[must_use]
     pub fn state_of(&self, from: u64, to: u64) -> u64 {
-        self.part(self.state_bytes, to).saturating_sub(self.part(self.state_bytes, from))
+        self.before(self.state_bytes, to).saturating_sub(self.before(self.state_bytes, from))
     }
 
-    /// That part of `of` which lies before element `end`.
-    fn part(&self, of: u64, end: u64) -> u64 {
+    /// How much of `of` lies before element `end`, if it is spread evenly over the elements.
+    fn before(&self, of: u64, end: u64) -> u64 {
         let all = u128::from(self.elements().max(1));
         let before = u128::from(end.clamp(self.from, self.to.max(self.from)) - self.from);
         u64::try_from(u128::from(of) * before / all).unwrap_or(of)

@@ -105,7 +105,7 @@ pub struct Measured {
     pub rounds: Option<WorkerReport>,
     /// A worker: the last round that is over.
     pub progress: Option<u64>,
-    /// A server: the part of the time that it spends with requests.
+    /// A server: the fraction of the time that it spends with requests.
     pub busy: Option<f64>,
     /// Peers whose links to this node are idle and should be probed.
     pub idle: Vec<NodeId>,

@@ -3,9 +3,9 @@
 //! given rates: docs/placement.md, "What the lab shows"), or "ours" (a choice that works in the
 //! tests of this room and was not measured apart).
 //!
-//! A part is a number without unit: 0.1 is a tenth. A factor says how many times. Limits on what is
-//! remembered or believed from the wire stay where they guard, and so do tolerances of arithmetic
-//! (`cost`).
+//! A fraction is a number without unit: 0.1 is a tenth. A factor says how many times. Limits on
+//! what is remembered or believed from the wire stay where they guard, and so do tolerances of
+//! arithmetic (`cost`).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 /// time. From: ours, the period of `scripts/bench lab redrawn`.
 pub(super) const STEADY: Duration = Duration::from_secs(60);
 
-/// Part. A prediction that changed by that part since a plan came up: the network is still
+/// Fraction. A prediction that changed by it since a plan came up: the network is still
 /// changing, and the plan waits anew. From: ours.
 pub(super) const SETTLE_DRIFT: f64 = 0.1;
 
@@ -42,7 +42,7 @@ pub(super) const FIRST_TIMES_WAIT: Duration = Duration::from_secs(10);
 /// Factor. A plan that makes rounds shorter by that much does not wait for them. From: ours.
 pub(super) const CLEAR_GAIN: f64 = 2.0;
 
-/// Part of the bytes of a round. The first plan waits longer if a piece that cannot be cut is
+/// Fraction of the bytes of a round. The first plan waits longer if a piece that cannot be cut is
 /// larger: before their first round none can (`store/elastic/moves`), and all small pieces would go
 /// from where a large one is. From: ours.
 pub(super) const LARGE_PIECE: f64 = 1.0 / 32.0;
@@ -50,12 +50,12 @@ pub(super) const LARGE_PIECE: f64 = 1.0 / 32.0;
 /// So long it waits then. From: ours.
 pub(super) const FIRST_ROUND_WAIT: Duration = Duration::from_secs(60);
 
-/// Part. A round, or the shortest possible one, that differs by that part from what the last plan
+/// Fraction. A round, or the shortest possible one, that differs by it from what the last plan
 /// was made for, by the model: the network is another one, or better known. From: lab, `redrawn`
 /// (with 0.25 eta was 0.7 again after 2, 6, none, 5, 2 rounds, with 0.12 after 3, 2, 3, 2, 2).
 pub(super) const NETWORK_CHANGED: f64 = 0.12;
 
-/// Rounds. What a card was able to do counts for that part of the shortest possible round, ...
+/// Rounds. What a card was able to do counts for that fraction of the shortest possible round, ...
 /// From: lab, second case (plans every third round without it).
 pub(super) const KNOWN_SPAN_ROUNDS: f64 = 0.5;
 
@@ -83,28 +83,29 @@ pub(super) const HOLD_ROUNDS: u64 = 20;
 /// ... up to so many. From: docs/algorithms.md 4.5.
 pub(super) const HOLD_ROUNDS_MAX: u64 = 320;
 
-/// Part. A round, or the shortest possible one, that differs by that part from what it was when a
+/// Fraction. A round, or the shortest possible one, that differs by it from what it was when a
 /// plan was rolled back: that was another network. More than what estimates differ by from look to
 /// look. From: ours.
 pub(super) const HOLD_OTHER_NETWORK: f64 = 0.25;
 
-/// Part. A server with less than such a part of what the average one holds has hardly anything:
-/// what little comes to it says little about its card. From: ours.
+/// Fraction. A server with less than such a fraction of what the average one holds has hardly
+/// anything: what little comes to it says little about its card. From: ours.
 pub(super) const HARDLY_HOLDS: f64 = 0.05;
 
 /// Bytes per second of servers of which nothing is known; only that it is the same for all counts.
 pub(super) const UNKNOWN_RATE: f64 = 1e9;
 
-/// Part of a card. A server is counted as slower by that part for each time that the average server
-/// is faster (`planner/look`). From: lab, second case (11.7 to 12.9 s a round became 11.0 to 12.1
-/// s).
+/// Fraction of a card. A server is counted as slower by that fraction for each time that the
+/// average server is faster (`planner/look`). From: lab, second case (11.7 to 12.9 s a round became
+/// 11.0 to 12.1 s).
 pub(super) const LAG: f64 = 0.1;
 
-/// Part of a card that a slow server may use at least. From: ours.
+/// Fraction of a card that a slow server may use at least. From: ours.
 pub(super) const LAG_USED_MIN: f64 = 0.3;
 
-/// Rounds. What moves in one round takes a server that part of it. It travels once to its new owner
-/// and once more to the copy there. From: a run in which all at once made one round twice as long.
+/// Rounds. What moves in one round takes a server that fraction of it. It travels once to its new
+/// owner and once more to the copy there. From: a run in which all at once made one round twice as
+/// long.
 pub(super) const PORTION_ROUNDS: f64 = 0.125;
 
 /// A round that is not over after so many times the usual one, ... From: ours.
@@ -119,16 +120,16 @@ pub(super) const PORTION_WAIT: Duration = Duration::from_secs(1);
 /// program for each pair.
 pub(super) const COPIES_SERVERS_MAX: usize = 24;
 
-/// Part. Copies stay where they are unless the shortest possible round becomes shorter by that
-/// part. It is little because it pays more than the bound tells: a slow server that is filled by
-/// the copies of a fast one keeps every worker waiting for each of them. From: ours.
+/// Fraction. Copies stay where they are unless the shortest possible round becomes shorter by that
+/// fraction. It is little because it pays more than the bound tells: a slow server that is filled
+/// by the copies of a fast one keeps every worker waiting for each of them. From: ours.
 pub(super) const COPIES_GAIN: f64 = 0.03;
 
-/// Part by which it becomes shorter where the last places were decided before all that changed was
-/// seen. From: lab, `redrawn`.
+/// Fraction by which it becomes shorter where the last places were decided before all that changed
+/// was seen. From: lab, `redrawn`.
 pub(super) const COPIES_GAIN_EARLY: f64 = 0.1;
 
-/// Part. One change that makes less of a difference is none. From: ours.
+/// Fraction. One change that makes less of a difference is none. From: ours.
 pub(super) const COPIES_STEP_GAIN: f64 = 0.01;
 
 /// Between two changes of places, at least: of [`COPIES_GAIN`], and of [`COPIES_GAIN_EARLY`]. From:
@@ -137,27 +138,27 @@ pub(super) const COPIES_PAUSE: [Duration; 2] = [Duration::from_secs(20), Duratio
 
 // Advice on the number of servers (`planner/advice`)
 
-/// Part by which one server more has to make the shortest possible round shorter. From: ours.
+/// Fraction by which one server more has to make the shortest possible round shorter. From: ours.
 pub(super) const ADVICE_MORE_GAIN: f64 = 0.1;
 
-/// Part. A server is not needed if the shortest possible round without it is longer by no more.
+/// Fraction. A server is not needed if the shortest possible round without it is longer by no more.
 /// From: docs/algorithms.md 4.6.
 pub(super) const ADVICE_FEWER_LOSS: f64 = 0.02;
 
-/// Part of a measured round. One more is advised only if servers keep workers for longer. From:
+/// Fraction of a measured round. One more is advised only if servers keep workers for longer. From:
 /// docs/algorithms.md 4.6.
-pub(super) const ADVICE_SERVERS_PART: f64 = 0.5;
+pub(super) const ADVICE_SERVERS_FRACTION: f64 = 0.5;
 
 /// So many looks in a row have to say the same. From: docs/algorithms.md 4.6.
 pub(super) const ADVICE_LOOKS: u32 = 3;
 
-/// Part of the round of now. Advice is another one if the round that it promises differs by it.
+/// Fraction of the round of now. Advice is another one if the round that it promises differs by it.
 /// From: ours.
 pub(super) const ADVICE_DIFFERS: f64 = 0.1;
 
 // Shares (`shares`)
 
-/// Part by which a round has to become shorter, or nothing moves. From: docs/algorithms.md 2.6.
+/// Fraction by which a round has to become shorter, or nothing moves. From: docs/algorithms.md 2.6.
 pub(super) const THETA: f64 = 0.10;
 
 /// The same while a server that may hold pieces has none. From: ours.
@@ -175,11 +176,11 @@ pub(super) const KEY_PIECES_MAX: usize = 64;
 /// From: ours.
 pub(super) const SHARES_HORIZON: f64 = 100.0;
 
-/// Part of a server's load. What is given up, or kept, is summed up until it is that part of all
-/// that is. From: ours.
+/// Fraction of a server's load. What is given up, or kept, is summed up until it is that fraction
+/// of all that is. From: ours.
 pub(super) const GIVEN_UP_CHUNK: f64 = 1.0 / 32.0;
 
-/// Part. A load that near to its target is good enough. From: ours.
+/// Fraction. A load that near to its target is good enough. From: ours.
 pub(super) const LOAD_TOLERANCE: f64 = 0.01;
 
 /// Even shares. Of a model so small that servers hold less than some pieces, a server may hold that
@@ -189,7 +190,7 @@ pub(super) const SMALL_MODEL_LOAD: f64 = 4.0;
 /// Factor. A round that near to what the target would give is good enough. From: ours.
 pub(super) const IMPROVE_NEAR: f64 = 1.02;
 
-/// Part that a change of places has to gain. From: ours.
+/// Fraction that a change of places has to gain. From: ours.
 pub(super) const IMPROVE_STEP_GAIN: f64 = 0.005;
 
 /// Changes of places, at most: the time of a plan.
@@ -202,19 +203,19 @@ pub(super) const IMPROVE_PIECES_MAX: usize = 32;
 /// model, `what_cutting_gains` (with 32 the worst network is within 2 % of all of them).
 pub(super) const SHARED_TENSORS_MAX: usize = 64;
 
-/// Part of the bytes of a round. Smaller tensors do not make it wait. From: fluid model.
-pub(super) const SHARED_PART_MIN: f64 = 0.002;
+/// Fraction of the bytes of a round. Smaller tensors do not make it wait. From: fluid model.
+pub(super) const SHARED_TENSOR_MIN: f64 = 0.002;
 
-/// Part. Twice as many tensors are cut only if rounds become shorter by it. From: ours.
+/// Fraction. Twice as many tensors are cut only if rounds become shorter by it. From: ours.
 pub(super) const SHARED_GAIN: f64 = 0.01;
 
-/// Steps of the search for the part of a round by which all is due: halves, so what is missing is
-/// no byte.
+/// Steps of the search for the fraction of a round by which all is due: halves, so what is missing
+/// is no byte.
 pub(super) const SPREAD_STEPS: usize = 60;
 
 // What workers see (`stragglers`)
 
-/// Part. A straggler takes longer than the mean of all by it, ... From: docs/algorithms.md 4.3.
+/// Fraction. A straggler takes longer than the mean of all by it, ... From: docs/algorithms.md 4.3.
 pub(super) const STRAGGLER_ABOVE: f64 = 0.2;
 
 /// ... in so many reports in a row. From: docs/algorithms.md 4.3.
@@ -223,11 +224,11 @@ pub(super) const STRAGGLER_REPORTS: u32 = 2;
 /// Weight of an observation after one more. From: docs/algorithms.md 4.5.
 pub(super) const FIT_FORGETTING: f64 = 0.8;
 
-/// Part. A time that far from the expected one means that something has changed. From:
+/// Fraction. A time that far from the expected one means that something has changed. From:
 /// docs/algorithms.md 4.5.
 pub(super) const FIT_REGIME: f64 = 0.5;
 
-/// Part of the plans that try something else than the best known. From: docs/algorithms.md 4.5.
+/// Fraction of the plans that try something else than the best known. From: docs/algorithms.md 4.5.
 pub(super) const EXPLORATION: f64 = 0.05;
 
 /// Factor of [`EXPLORATION`] at each report without a straggler. From: docs/algorithms.md 4.5.
@@ -236,11 +237,11 @@ pub(super) const EXPLORATION_CALM: f64 = 0.97;
 /// Deviation of the logarithm of what is tried. From: docs/algorithms.md 4.5.
 pub(super) const EXPLORATION_BOLDNESS: f64 = 0.25;
 
-/// Part. Only servers whose times are that far from the expected ones are experimented with. From:
-/// ours.
+/// Fraction. Only servers whose times are that far from the expected ones are experimented with.
+/// From: ours.
 pub(super) const EXPLORATION_RESIDUAL: f64 = 0.2;
 
-/// Part. Handlers that take that part of the time are what takes it. From: docs/algorithms.md 4.3
+/// Fraction. Handlers that take as much of the time are the cause. From: docs/algorithms.md 4.3
 /// (network-bound if the handler's time is far below).
 pub(super) const HANDLER_BUSY: f64 = 0.5;
 
@@ -251,11 +252,11 @@ pub(super) const UNEXPLAINED_SLOWDOWN: f64 = 1.5;
 /// Factor. A difference from the usual server that counts. From: ours; only names a cause.
 pub(super) const CAUSE_DIFFERENT: f64 = 1.2;
 
-/// Weight. How much the fixed part is held at 0, against one observation. Enough to decide where
+/// Weight. How much the fixed time is held at 0, against one observation. Enough to decide where
 /// observations do not, too little to matter where they do. From: ours.
 pub(super) const FIT_RIDGE: f64 = 0.01;
 
-/// Part by which two operating points differ. From: ours.
+/// Fraction. Two operating points differ at least by it. From: ours.
 pub(super) const FIT_APART: f64 = 0.1;
 
 /// Operating points that tell the constants apart. From: docs/algorithms.md 4.5.
@@ -266,8 +267,8 @@ pub(super) const FIT_POINTS: usize = 3;
 /// this keeps as much, unless the card is slow as well.
 pub(super) const SLOWDOWN_MAX: f64 = 32.0;
 
-/// Part of the longest time. Times of servers that should take less say nothing. From: ours.
-pub(super) const TELLING_PART: f64 = 0.05;
+/// Fraction of the longest time. Times of servers that should take less say nothing. From: ours.
+pub(super) const TELLING_FRACTION: f64 = 0.05;
 
 /// What is known of a server that is not seen any more fades: first after that time, ... From:
 /// ours.
@@ -276,7 +277,7 @@ pub(super) const FADE_AFTER: Duration = Duration::from_secs(30);
 /// ... then by half in each.
 pub(super) const FADE_HALF: Duration = Duration::from_secs(60);
 
-/// Part of a server's time. Fixed seconds below are noise. From: ours.
+/// Fraction of a server's time. Fixed seconds below are noise. From: ours.
 pub(super) const FIXED_MIN: f64 = 0.1;
 
 /// A report of a worker covers so many rounds, ... From: docs/algorithms.md 4.3.
@@ -286,8 +287,8 @@ pub(super) const REPORT_ROUNDS: usize = 5;
 /// ours.
 pub(super) const REPORT_AFTER: Duration = Duration::from_secs(5);
 
-/// Part. A worker that takes longer than the median of all by it is slow itself. From: ours; only
-/// names it.
+/// Fraction. A worker that takes longer than the median of all by it is slow itself. From: ours;
+/// only names it.
 pub(super) const SLOW_WORKER: f64 = 0.2;
 
 /// Rounds after a switch that are looked at. From: docs/algorithms.md 4.5.
@@ -297,7 +298,7 @@ pub(super) const TRIAL_ROUNDS: u64 = 5;
 /// From: ours.
 pub(super) const TRIAL_REPORTS: usize = 3;
 
-/// Part by which rounds are longer that are worse. From: docs/algorithms.md 4.5.
+/// Fraction. Rounds that are longer by it are worse. From: docs/algorithms.md 4.5.
 pub(super) const TRIAL_WORSE: f64 = 0.05;
 
 /// Ratios of measured to predicted rounds that are remembered. From: ours.
@@ -332,18 +333,18 @@ pub(super) const SAMPLES: usize = 8;
 /// Without traffic confidence halves in that time. From: docs/algorithms.md 2.2.
 pub(super) const HALF_LIFE: Duration = Duration::from_secs(10);
 
-/// Part that a link is trusted less, at most, because its traffic is long ago. Before
+/// Fraction that a link is trusted less, at most, because its traffic is long ago. Before
 /// [`PROBE_AFTER`] it is trusted as ever: rounds can take as long, and while a slow server keeps
 /// everybody waiting, the fast ones rest. From: ours.
 pub(super) const STALE_DISCOUNT: f64 = 0.25;
 
-/// Part that a link is trusted less, at most, because its samples differ. From: ours.
+/// Fraction that a link is trusted less, at most, because its samples differ. From: ours.
 pub(super) const SPREAD_DISCOUNT: f64 = 0.25;
 
 /// A report at least that often while there is traffic. From: docs/algorithms.md 2.2.
 pub(super) const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// Part. A report at once if an estimate changed by it, ... From: docs/algorithms.md 2.2.
+/// Fraction. A report at once if an estimate changed by it, ... From: docs/algorithms.md 2.2.
 pub(super) const REPORT_CHANGE: f64 = 0.10;
 
 /// ... but never more often than this. From: ours.
@@ -368,7 +369,7 @@ pub(super) const MEMORY: Duration = Duration::from_secs(60);
 /// 1 s.
 pub(super) const WINDOW: Duration = Duration::from_millis(250);
 
-/// Windows, or pieces of time, in which a node was kept busy that are remembered. From: ours.
+/// Windows, or groups of slots, in which a node was kept busy that are remembered. From: ours.
 pub(super) const WINDOWS: usize = 16;
 
 /// A window that became as long, because nobody looked, says nothing. From: ours.
@@ -383,8 +384,8 @@ pub(super) const SERVER_WINDOWS: usize = 8;
 /// Windows that are kept: those of the last second, and what may still come to the one before.
 pub(super) const RECENT_WINDOWS: u64 = 8;
 
-/// Part. A peer counts in a window if it had more to send, or to be sent, for that part of it.
-/// From: ours.
+/// Fraction. A peer counts in a window if it had more to send, or to be sent, for that fraction of
+/// it. From: ours.
 pub(super) const WINDOW_COVERED: f64 = 0.8;
 
 /// Bytes. Less in a window is no traffic: nodes of a job that rests still tell each other that they
@@ -396,8 +397,8 @@ pub(super) const WINDOW_TRAFFIC: u64 = 8 << 10;
 /// lab, second table.
 pub(super) const JOB_REST: Duration = Duration::from_secs(5);
 
-/// Factor. What a card carries has become less if it is below that part of what it was, and more if
-/// it was below that part of what it is. From: ours.
+/// Factor. What a card carries has become less if it is below that fraction of what it was, and
+/// more if it was below that fraction of what it is. From: ours.
 pub(super) const CARD_CHANGED: f64 = 0.75;
 
 /// Rates closer together count as one, which keeps few of them.
@@ -414,16 +415,16 @@ pub(super) const SLOTS_OPEN: u64 = 200;
 /// Peers that must have more to send. From: docs/algorithms.md 2.2.
 pub(super) const FULL_PEERS: u32 = 2;
 
-/// Slots of one piece of time: of a server, and of a worker. (Of a worker the fastest pieces of a
+/// Slots of one group: of a server, and of a worker. (Of a worker the fastest groups of a
 /// minute count, so they must be longer: of many short ones some are too fast.) From: ours.
 pub(super) const GROUP_SLOTS: [u32; 2] = [10, 25];
 
-/// Part. A piece of time counts if that part of the peers that had more to send lately still had:
-/// the last ones do not fill the card, as each may only have its part of that under way. From:
-/// ours.
+/// Fraction. A group of slots counts if that fraction of the peers that had more to send lately
+/// still had: the last ones do not fill the card, as each may only have its share of that under
+/// way. From: ours.
 pub(super) const CROWDED: f64 = 0.75;
 
-/// Factor. What is left of that number with each piece: it is halved after 3.5 s in which fewer
+/// Factor. What is left of that number with each group: it is halved after 3.5 s in which fewer
 /// peers had more. From: ours.
 pub(super) const CROWD_KEPT: f64 = 0.98;
 
@@ -431,8 +432,8 @@ pub(super) const CROWD_KEPT: f64 = 0.98;
 /// ([`REPORT_PERIOD`] and a half).
 pub(super) const UPS_TOGETHER: Duration = Duration::from_millis(1500);
 
-/// Part. A link is narrower than the cards at its ends only if it is below that part of what both
-/// could give it with all links in use. Above, the cards explain it. From: ours.
+/// Fraction. A link is narrower than the cards at its ends only if it is below that fraction of
+/// what both could give it with all links in use. Above, the cards explain it. From: ours.
 pub(super) const NARROW_PAIR: f64 = 0.5;
 
 /// Factor. A link is held up at its server if its worker has one that is faster by it. From: ours.
@@ -447,9 +448,9 @@ pub(super) const HELD_UP_WORKER: f64 = 4.0;
 /// confidence which is left then.
 pub(super) const TRUSTED_CONFIDENCE: f64 = 0.7;
 
-/// Part. A worker that exchanges that part of what the servers can that it has something from, or
-/// more, is not what limits them. From: pipeline model, networks in which two of six servers hold
-/// nearly all (rounds took 3.8 times T*).
+/// Fraction. A worker that exchanges that fraction of what the servers can that it has something
+/// from, or more, is not what limits them. From: pipeline model, networks in which two of six
+/// servers hold nearly all (rounds took 3.8 times T*).
 pub(super) const WORKER_EXPLAINED: f64 = 0.75;
 
 /// Factor. A server that was not kept busy lately can send what it could before, unless its links
@@ -472,7 +473,7 @@ pub(super) const WORK_LOOK: Duration = Duration::from_secs(1);
 /// which pieces may move, who shares its processor may be busier than in rounds. From: ours.
 pub(super) const WORK_TRAFFIC: u64 = 64 << 10;
 
-/// Part of the time. A thread that waits for a processor for it is starved, ... From:
+/// Fraction of the time. A thread that waits for a processor for it is starved, ... From:
 /// docs/algorithms.md 4.3 names the cause; lab, a hundredth of a core.
 pub(super) const STARVED_WAIT: f64 = 0.5;
 
@@ -482,18 +483,18 @@ pub(super) const STARVED_LOOKS: usize = 2;
 /// ... of so many last looks with traffic found that.
 pub(super) const STARVED_LOOKS_OF: usize = 4;
 
-/// Part of a processor with which, or with more, nobody is called starved. From: ours.
+/// Fraction of a processor with which, or with more, nobody is called starved. From: ours.
 pub(super) const UNSTARVED_SHARE: f64 = 0.5;
 
-/// Part of a processor. No smaller one is believed: the kernel's smallest quota is no smaller.
+/// Fraction of a processor. No smaller one is believed: the kernel's smallest quota is no smaller.
 pub(super) const PROCESSOR_SHARE_MIN: f64 = 0.001;
 
 /// Weight of older looks, after one more, in what a byte takes: a round and more counts. From:
 /// ours.
 pub(super) const WORK_KEPT: f64 = 0.9;
 
-/// Part. Of a starved node only looks in which it used that part of what is left to it say what a
-/// byte takes. In others much of what it ran was for clocks and signs of life: with less to carry
-/// each byte would seem to take more, so it would be given less still. From: lab, a hundredth of a
-/// core.
+/// Fraction. Of a starved node only looks in which it used that fraction of what is left to it say
+/// what a byte takes. In others much of what it ran was for clocks and signs of life: with less to
+/// carry each byte would seem to take more, so it would be given less still. From: lab, a hundredth
+/// of a core.
 pub(super) const WORK_USED: f64 = 0.75;

@@ -20,7 +20,7 @@ const LEVELLING: f64 = 0.01;
 /// What it is worth that bytes leave where they may not stay.
 const FORCE: f64 = 1e4;
 
-/// No round is shorter than that part of a round with equal shares.
+/// No round is shorter than that fraction of a round with equal shares.
 const SHORTEST: f64 = 1e-6;
 
 /// The loads as they are.

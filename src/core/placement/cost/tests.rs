@@ -52,8 +52,8 @@ fn searched(model: &Model) -> f64 {
     best
 }
 
-fn near(a: f64, b: f64, part: f64) -> bool {
-    (a - b).abs() <= part * a.abs().max(b.abs())
+fn near(a: f64, b: f64, fraction: f64) -> bool {
+    (a - b).abs() <= fraction * a.abs().max(b.abs())
 }
 
 #[derive(Clone, Debug)]
@@ -71,8 +71,8 @@ fn job() -> impl Strategy<Value = Job> {
     let cards = |count| prop::collection::vec((rate(), rate()), count);
     let caps = prop::collection::vec((0..4_usize, 0..3_usize, rate(), rate()), 0..3);
     let hosts = prop::collection::vec(prop::option::weighted(0.5, 0..3_u32), 8);
-    let parts = (cards(1..5), cards(3..4), caps, 0..4_u8, hosts);
-    parts.prop_map(|(worker_cards, server_cards, caps, kind, hosts)| {
+    let all = (cards(1..5), cards(3..4), caps, 0..4_u8, hosts);
+    all.prop_map(|(worker_cards, server_cards, caps, kind, hosts)| {
         let (mut workers, mut servers) = (workers(&worker_cards), servers(&server_cards));
         let caps: Vec<PairCap> = caps
             .into_iter()

@@ -29,8 +29,8 @@ impl Span {
     pub(super) fn inside(&self, begin: Duration, end: Duration) -> (f64, f64) {
         let all = self.last.saturating_sub(self.first).as_secs_f64();
         let inside = self.last.min(end).saturating_sub(self.first.max(begin)).as_secs_f64();
-        let part = if all > 0.0 { inside / all } else { 1.0 };
-        (inside, crate::placement::cost::bytes(self.bytes) * part)
+        let fraction = if all > 0.0 { inside / all } else { 1.0 };
+        (inside, crate::placement::cost::bytes(self.bytes) * fraction)
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a node can receive and send when it is short of processor time: it shares its host, or may
-//! use only part of a processor (cgroups).
+//! use only a share of a processor (cgroups).
 //!
 //! Rates of links do not show this. A process that was stopped finds data in its buffers and reads
 //! them faster than any card. And a slow server that has lost its pieces has processor time enough,
@@ -47,7 +47,7 @@ pub struct CpuShare {
     before: Totals,
     /// Of the last looks with traffic: whether the node was starved.
     starved: VecDeque<bool>,
-    /// The part of a processor that was left when it was starved last, or that it had since.
+    /// The share of a processor that was left when it was starved last, or that it had since.
     left: Option<f64>,
     received: f64,
     sent: f64,
@@ -85,7 +85,7 @@ impl CpuShare {
         self.note(passed, ran, waited);
     }
 
-    /// Concludes which part of a processor is left.
+    /// Concludes which share of a processor is left.
     fn note(&mut self, passed: f64, ran: f64, waited: f64) {
         let starved = waited >= STARVED_WAIT * passed;
         if self.starved.len() == STARVED_LOOKS_OF {
@@ -194,7 +194,7 @@ mod tests {
     fn who_has_less_to_do_is_as_slow_as_it_was() {
         let mut node = WatchedNode::default();
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, MB, MB / 2));
-        // A part of that needs no waiting.
+        // A quarter of that needs no waiting.
         for _ in 0..60 {
             near(node.second(0.005, 0.0, MB / 4, MB / 8), 1e6, 0.5e6);
         }
@@ -210,9 +210,9 @@ mod tests {
         // A byte takes a hundredth of a microsecond, and 2 ms a second go elsewhere, of 20 ms.
         (0..8).for_each(|_| _ = node.second(0.02, 0.98, 9 * MB / 10, 9 * MB / 10));
         for _ in 0..10 {
-            for part in [1.0, 0.6, 0.3, 0.1] {
-                let carried = (part * 0.9 * MB as f64) as u64;
-                node.second(0.002 + 0.018 * part, 0.0, carried, carried);
+            for fraction in [1.0, 0.6, 0.3, 0.1] {
+                let carried = (fraction * 0.9 * MB as f64) as u64;
+                node.second(0.002 + 0.018 * fraction, 0.0, carried, carried);
             }
         }
         near(node.cpu_share.pace(), 0.9e6, 0.9e6);

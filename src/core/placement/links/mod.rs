@@ -84,7 +84,8 @@ impl Estimate {
             && (0.0..=1.0).contains(&self.confidence)
     }
 
-    /// An estimate whose samples differ from it by that part of it, after so long without traffic.
+    /// An estimate whose samples differ from it by that fraction of it, after so long without
+    /// traffic.
     fn new(rate: f64, spread: f64, samples: u32, idle: Duration) -> Self {
         let confidence = confidence(idle);
         let doubt = (spread / f64::from(samples.max(1)).sqrt()).clamp(0.0, SPREAD_DISCOUNT)

@@ -289,11 +289,11 @@ impl Network {
     #[must_use]
     pub fn limits(&self, worker: NodeId, servers: &[(NodeId, Card)], workers: usize) -> [bool; 2] {
         #[allow(clippy::cast_precision_loss, reason = "a count of workers")]
-        let part = WORKER_EXPLAINED / workers.max(1) as f64;
+        let share = WORKER_EXPLAINED / workers.max(1) as f64;
         let (mut taken, mut given) = (0.0, 0.0);
         for (server, card) in servers {
             let measured = |own: Option<Estimate>, rate: f64| match card.known || own.is_some() {
-                true => rate * part,
+                true => rate * share,
                 false => f64::INFINITY,
             };
             if self.links.contains_key(&(worker, *server)) {

@@ -11,8 +11,8 @@ use super::{Estimate, LinkReport, MOST_PEERS, MOST_REPORTED, RateReport, Sample}
 use crate::placement::tuning::{HALF_LIFE, REPORT_CHANGE, REPORT_GAP, REPORT_PERIOD};
 use crate::wire::{NodeId, is_worker};
 
-/// The estimator of one node. Peers on the same host should not be told to it: what they send takes
-/// no part of the network.
+/// The estimator of one node. Peers on the same host should not be told to it: what they send does
+/// not use the network.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     node: NodeId,
@@ -180,7 +180,7 @@ impl Receiver {
         }
     }
 
-    /// How far a rate is from what was reported, as a part of that.
+    /// How far a rate is from what was reported, as a fraction of that.
     fn change(&self, peer: NodeId, rate: f64) -> f64 {
         let reported = self.reported.as_ref().and_then(|(_, rates)| rates.get(&peer));
         reported.map_or(f64::INFINITY, |old| (rate - old).abs() / old)

@@ -1,7 +1,7 @@
-//! A rate: the newest report and the best recent one (within a part of a round: `planner/decide`).
-//! A card or link can still do what it did a moment ago. Reports drop at the end of a round:
-//! servers send at full rate, TCP's confirmations wait behind that, and so less comes in than
-//! could. Pure; the caller has checked the numbers.
+//! A rate: the newest report and the best recent one (within a fraction of a round:
+//! `planner/decide`). A card or link can still do what it did a moment ago. Reports drop at the end
+//! of a round: servers send at full rate, TCP's confirmations wait behind that, and so less comes
+//! in than could. Pure; the caller has checked the numbers.
 
 use std::collections::VecDeque;
 use std::time::Duration;

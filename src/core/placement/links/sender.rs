@@ -119,8 +119,8 @@ mod tests {
     fn whoever_only_sends_tells_of_it() {
         let second = Duration::from_secs(1);
         let mut receiver = Receiver::new(8);
-        for part in 0..4_u32 {
-            let (first, last) = (second / 4 * part, second / 4 * (part + 1));
+        for quarter in 0..4_u32 {
+            let (first, last) = (second / 4 * quarter, second / 4 * (quarter + 1));
             let (peer, bytes, head, backlogged) = (9, 1 << 20, 0, true);
             receiver.received(&Sample { peer, bytes, head, first, last, backlogged });
         }
@@ -171,10 +171,10 @@ mod tests {
     fn a_server_that_nobody_waits_for_may_be_faster_than_it_was() {
         let mut sender = Sender::new(8, Duration::ZERO);
         let (mut bytes, mut busy) = (0, Duration::ZERO);
-        let mut confidence_after = |windows: std::ops::Range<u32>, part: f64| {
+        let mut confidence_after = |windows: std::ops::Range<u32>, fraction: f64| {
             for window in windows {
                 bytes += 100_000;
-                busy += WINDOW.mul_f64(part);
+                busy += WINDOW.mul_f64(fraction);
                 sender.sent(
                     WINDOW * window,
                     [9, 11].map(|peer| (peer, Sent { bytes, busy })).into(),

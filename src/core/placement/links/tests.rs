@@ -26,9 +26,9 @@ fn stream(receiver: &mut Receiver, peer: NodeId, rate: f64, from: f64, to: f64) 
     now
 }
 
-fn within(estimate: Option<Estimate>, rate: f64, part: f64) {
+fn within(estimate: Option<Estimate>, rate: f64, fraction: f64) {
     let estimate = estimate.unwrap();
-    assert!((estimate.rate - rate).abs() <= part * rate, "{estimate:?}, not {rate}");
+    assert!((estimate.rate - rate).abs() <= fraction * rate, "{estimate:?}, not {rate}");
     assert!(estimate.is_sane() && estimate.lower <= estimate.rate);
 }
 
@@ -357,8 +357,8 @@ fn probes_take_the_place_of_what_was() {
 fn probes_show_that_a_card_is_still_there() {
     let played = |probes: u32| {
         let mut receiver = Receiver::new(8);
-        for part in 0..20 {
-            let from = 0.1 * f64::from(part);
+        for number in 0..20 {
+            let from = 0.1 * f64::from(number);
             for peer in [9, 11] {
                 stream(&mut receiver, peer, 20.0 * MB, from, from + 0.1);
             }

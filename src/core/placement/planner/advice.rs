@@ -10,7 +10,7 @@ use super::look::{Basis, Look};
 use crate::placement::cost::{Model, Server};
 use crate::placement::statistics::median;
 use crate::placement::tuning::{
-    ADVICE_DIFFERS, ADVICE_FEWER_LOSS, ADVICE_LOOKS, ADVICE_MORE_GAIN, ADVICE_SERVERS_PART,
+    ADVICE_DIFFERS, ADVICE_FEWER_LOSS, ADVICE_LOOKS, ADVICE_MORE_GAIN, ADVICE_SERVERS_FRACTION,
 };
 use crate::wire::{NodeId, id_to_rank};
 
@@ -73,7 +73,7 @@ fn one_more(model: &Model, total: f64, measured: f64) -> Option<Advice> {
     let (up, down) = (median(usable().map(|s| s.up))?, median(usable().map(|s| s.down))?);
     let now = model.bound(total);
     let then = model.with_server(Server::new(id, up, down)).bound(total);
-    let worth = then <= now * (1.0 - ADVICE_MORE_GAIN) && now > ADVICE_SERVERS_PART * measured;
+    let worth = then <= now * (1.0 - ADVICE_MORE_GAIN) && now > ADVICE_SERVERS_FRACTION * measured;
     worth.then_some(Advice { step: ServerStep::More, now, then })
 }
 

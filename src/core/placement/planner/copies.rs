@@ -62,8 +62,8 @@ impl Planner {
     }
 }
 
-/// Pairs with which the shortest possible round is shorter by that part: from those of now, one
-/// after the other is changed as long as that helps.
+/// Pairs with which the shortest possible round is shorter by that fraction: from those of now,
+/// one after the other is changed as long as that helps.
 fn better(look: &Look, worth: f64) -> Option<CopyPairs> {
     // Where workers limit the round that may change with the next one; a copy at a slow server
     // stays there.

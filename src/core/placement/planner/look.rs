@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(two[..2], [1.0; 2]);
         // The average one is 2.5 times as fast, and 0.625 times as fast as the fastest: 1.875
         // tenths less.
-        assert!(two[2..].iter().all(|part| (part - 0.8125).abs() < 1e-9), "{two:?}");
+        assert!(two[2..].iter().all(|fraction| (fraction - 0.8125).abs() < 1e-9), "{two:?}");
         assert!((used(&[500.0, 500.0, 500.0, 1.0])[3] - LAG_USED_MIN).abs() < 1e-9);
     }
 

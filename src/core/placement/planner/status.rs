@@ -16,7 +16,7 @@ pub struct ServerStatus {
     pub id: NodeId,
     /// Bytes of values that it holds.
     pub bytes: u64,
-    /// The same, as a part of all.
+    /// The same, as a fraction of all.
     pub share: f64,
     /// Pieces that it holds.
     pub pieces: usize,

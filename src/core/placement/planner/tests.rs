@@ -374,11 +374,11 @@ fn what_was_begun_in_another_network_is_not_judged() {
         (lab.planner.on_trial.is_some(), status(&lab).rollbacks)
     };
     assert_eq!(after(tried()), (false, 1));
-    for part in [0.8, 1.2] {
+    for factor in [0.8, 1.2] {
         let mut lab = tried();
         let then = lab.planner.expected.unwrap();
-        lab.planner.expected = Some(hold::RoundTimes { best: part * then.best, ..then });
-        assert_eq!(after(lab), (false, 0), "{part}");
+        lab.planner.expected = Some(hold::RoundTimes { best: factor * then.best, ..then });
+        assert_eq!(after(lab), (false, 0), "{factor}");
     }
 }
 
@@ -389,7 +389,7 @@ fn rounds_refute_a_card_of_which_hardly_anything_is_seen() {
     let mut layout = spread(100.0 * MB, 160, &[8, 12, 14]);
     layout.push(piece(1000, 0, 20_000, 10));
     let mut lab = Lab::new(&[800.0 * MBIT; 4], &[200.0 * MBIT; 4], layout, Settings::default());
-    // Else it is given its part.
+    // Else it is given its share.
     lab.planner.set_enabled(false);
     for _ in 0..10 {
         lab.round();

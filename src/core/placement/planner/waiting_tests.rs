@@ -103,7 +103,7 @@ fn rounds_in_any_network() {
     assert!(moved < 0.8, "{moved} of all bytes");
 }
 
-/// A server that holds next to nothing, beside others in whatever network: it gets its part.
+/// A server that holds next to nothing, beside others in whatever network: it gets its share.
 #[test]
 fn who_holds_little_and_could_carry_more_is_filled() {
     for seed in 0..12 {

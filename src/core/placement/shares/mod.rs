@@ -132,7 +132,7 @@ fn need(model: &Model, loads: &[f64], homeless: f64) -> Need {
     Need { forced, joining: servers().any(|(server, load)| server.usable && *load <= 0.0) }
 }
 
-/// The seconds that count: of the round; of the servers alone if one joins, since he shall take
+/// The seconds that count: of the round; of the servers alone if one joins, since it has to take
 /// part even where workers decide the round.
 fn seconds(model: &Model, pieces: &[PieceLoad], need: Need) -> f64 {
     match need.joining {

@@ -256,7 +256,7 @@ impl Draft<'_> {
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a part of a u64"
+            reason = "a fraction of a u64"
         )]
         let behind = (amount / bytes(piece.bytes) * bytes(piece.elements())).round() as u64;
         let wanted = piece.to.saturating_sub(behind);
@@ -279,7 +279,7 @@ impl Draft<'_> {
         let mut reached = Reached::new(&self.pieces, &rest, self.loads.len());
         while let Some(piece) = rest.pop() {
             reached.advance(piece.position, self.model);
-            let share = reached.share_with(&piece);
+            let share = reached.fraction_with(&piece);
             let lacks = |draft: &Self, index: usize| {
                 let room = draft.target_of(index) - draft.load_of(index);
                 room.min(draft.target_of(index) * share - reached.held(index))
@@ -326,8 +326,8 @@ impl Draft<'_> {
         self.usable().reduce(|best, index| if of(index) > of(best) { index } else { best })
     }
 
-    /// Who is, with the piece, furthest below his target, or least above it, as a part of it: the
-    /// former owner if he is as good as any.
+    /// Who is, with the piece, furthest below his target, or least above it, as a fraction of it:
+    /// the former owner if he is as good as any.
     fn best_for(&self, piece: &PieceLoad) -> Option<usize> {
         let home = self.model.index_of(piece.owner);
         let filled = |index: usize| {
@@ -382,8 +382,8 @@ impl Reached {
         }
     }
 
-    /// The part of the round that is over with that piece, the next one to be given away.
-    fn share_with(&self, piece: &PieceLoad) -> f64 {
+    /// The fraction of the round that is over with that piece, the next one to be given away.
+    fn fraction_with(&self, piece: &PieceLoad) -> f64 {
         (self.before + bytes(piece.bytes)) / self.total.max(1.0)
     }
 

@@ -1,16 +1,16 @@
-//! Tensors of which each server gets its part. Of the largest ones as many as make the round
+//! Tensors of which each server gets its share. Of the largest ones as many as make the round
 //! shortest, what moves for it counted in: each of them is cut in proportion to the target, and the
 //! rest is rounded to what is left of it.
 //!
 //! Bounded: no more than [`SHARED_TENSORS_MAX`] tensors are cut, each into no more pieces than
-//! there are servers, and none below [`SHARED_PART_MIN`] of the round.
+//! there are servers, and none below [`SHARED_TENSOR_MIN`] of the round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ShareParameters, improve, move_rate, moved_bytes, rounding, waiting};
 use crate::placement::cost::{Model, bytes};
 use crate::placement::layout::PieceLoad;
-use crate::placement::tuning::{SHARED_GAIN, SHARED_PART_MIN, SHARED_TENSORS_MAX};
+use crate::placement::tuning::{SHARED_GAIN, SHARED_TENSOR_MIN, SHARED_TENSORS_MAX};
 
 /// The layout towards the target with which a round, and what moves for it, takes least.
 pub(super) fn best(
@@ -51,7 +51,7 @@ fn largest(pieces: &[PieceLoad], parameters: &ShareParameters) -> Vec<u64> {
         *divisible &= piece.divisible;
     }
     let total: f64 = sizes.values().map(|(size, _)| bytes(*size)).sum();
-    let least = (total * SHARED_PART_MIN).max(2.0 * bytes(parameters.min_piece));
+    let least = (total * SHARED_TENSOR_MIN).max(2.0 * bytes(parameters.min_piece));
     let large = sizes.into_iter().filter(|(_, (size, cut))| *cut && bytes(*size) >= least);
     let mut large: Vec<(u64, u64)> = large.map(|(position, (size, _))| (size, position)).collect();
     large.sort_unstable_by(|a, b| b.cmp(a));
@@ -77,8 +77,8 @@ fn with_shared(
     }
     let mut after = Vec::new();
     for tensor in tensors.values() {
-        let part = tensor.iter().map(|piece| bytes(piece.bytes)).sum::<f64>() / total;
-        let own: Vec<f64> = target.iter().map(|load| load * part).collect();
+        let fraction = tensor.iter().map(|piece| bytes(piece.bytes)).sum::<f64>() / total;
+        let own: Vec<f64> = target.iter().map(|load| load * fraction).collect();
         after.extend(rounding::round(tensor, model, &own, parameters));
     }
     let (given, _) = model.loads_of(&after);

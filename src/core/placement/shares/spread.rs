@@ -1,7 +1,8 @@
 //! From which parts of a round a server gives something up: from those up to which it holds more
-//! than is due to it, of each tensor as much as of the whole round. So no server gets its part of a
-//! tensor later than the others, who could not answer before; and a tensor that lies at one server
-//! alone, which nobody could pull before that one has got all of it, is the first to be shared.
+//! than is due to it, of each tensor as much as of the whole round. So no server gets its share of
+//! a tensor later than the others, who could not answer before; and a tensor that lies at one
+//! server alone, which nobody could pull before that one has got all of it, is the first to be
+//! shared.
 //!
 //! Pure arithmetic about one layout.
 
@@ -13,8 +14,8 @@ use crate::placement::tuning::SPREAD_STEPS;
 
 /// Where in a round its tensors are.
 pub(super) struct Spread {
-    /// For each position the part of the round up to and with it: all of its pieces are exchanged
-    /// together.
+    /// For each position the fraction of the round up to and with it: all of its pieces are
+    /// exchanged together.
     ends: BTreeMap<u64, f64>,
 }
 
@@ -52,7 +53,7 @@ impl Spread {
     }
 
     /// What a server keeps of each of its pieces if at no place it has more than is due there, and
-    /// it is due by that part of the round, evenly.
+    /// it is due by that fraction of the round, evenly.
     fn kept(&self, own: &[PieceLoad], keeps: f64, by: f64) -> impl Iterator<Item = f64> {
         let mut held = 0.0;
         own.iter().map(move |piece| {

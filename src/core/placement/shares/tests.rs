@@ -69,7 +69,7 @@ fn a_slow_server_gets_its_share() {
     }
 }
 
-/// The part of all bytes that moves if each tensor is cut in proportion to loads.
+/// The fraction of all bytes that moves if each tensor is cut in proportion to loads.
 fn all_cut(layout: &[PieceLoad], loads: &[f64], model: &Model) -> f64 {
     let all = total(layout);
     let mut tensors = BTreeMap::<u64, Vec<f64>>::new();
@@ -78,14 +78,14 @@ fn all_cut(layout: &[PieceLoad], loads: &[f64], model: &Model) -> f64 {
         held[model.index_of(piece.owner).unwrap()] += bytes(piece.bytes);
     }
     let given = |held: Vec<f64>| {
-        let part = held.iter().sum::<f64>() / all;
-        held.iter().zip(loads).map(|(held, load)| (held - part * load).max(0.0)).sum::<f64>()
+        let fraction = held.iter().sum::<f64>() / all;
+        held.iter().zip(loads).map(|(held, load)| (held - fraction * load).max(0.0)).sum::<f64>()
     };
     tensors.into_values().map(given).sum::<f64>() / all
 }
 
-/// How far a server's part of what comes first in a round is from its part of the whole round, at
-/// the worst place; as a part of what it holds.
+/// How far a server's share of what comes first in a round is from its share of the whole round, at
+/// the worst place; as a fraction of what it holds.
 fn unevenness(layout: &[PieceLoad], id: NodeId) -> f64 {
     let mut order: Vec<&PieceLoad> = layout.iter().collect();
     order.sort_by_key(|piece| piece.position);

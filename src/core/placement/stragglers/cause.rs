@@ -7,7 +7,7 @@ use std::fmt;
 /// What keeps a straggler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It holds more than its part.
+    /// It holds more than its share.
     Assignment,
     /// Its link has become slower than those of the others.
     Bandwidth,

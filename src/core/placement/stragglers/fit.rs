@@ -4,7 +4,8 @@
 
 use crate::placement::tuning::{FIT_APART, FIT_POINTS, FIT_RIDGE};
 
-/// What is known of one server. All numbers inside are parts of the first time and expectation.
+/// What is known of one server. All numbers inside are fractions of the first time and
+/// expectation.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     seconds: f64,
@@ -36,7 +37,7 @@ impl Sums {
         step(&mut self.xy, x * y);
     }
 
-    /// The fixed part and the slope with the least squares.
+    /// The fixed time and the slope with the least squares.
     fn solve(&self) -> Option<(f64, f64)> {
         let one = self.one * (1.0 + FIT_RIDGE);
         let determinant = one * self.xx - self.x * self.x;
@@ -46,7 +47,7 @@ impl Sums {
         sane.then_some((fixed, slope))
     }
 
-    /// The slope if the fixed part is 0.
+    /// The slope if the fixed time is 0.
     fn steepness(&self) -> f64 {
         self.xy / self.xx
     }

@@ -26,7 +26,7 @@ use super::statistics::{lower_median, median};
 use crate::placement::tuning::{
     EXPLORATION, EXPLORATION_BOLDNESS, EXPLORATION_CALM, EXPLORATION_RESIDUAL, FADE_AFTER,
     FADE_HALF, FIT_FORGETTING, FIT_REGIME, FIXED_MIN, SLOWDOWN_MAX, STRAGGLER_ABOVE,
-    STRAGGLER_REPORTS, TELLING_PART,
+    STRAGGLER_REPORTS, TELLING_FRACTION,
 };
 use crate::wire::NodeId;
 use fit::Fit;
@@ -34,7 +34,7 @@ use fit::Fit;
 /// What counts as a straggler, and how boldly to experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StragglerParameters {
-    /// A straggler takes longer than the mean of all by that part (docs/algorithms.md 4.3), ...
+    /// A straggler takes longer than the mean of all by that fraction (docs/algorithms.md 4.3), ...
     pub theta: f64,
     /// ... in so many reports in a row (docs/algorithms.md 4.3).
     pub reports: u32,
@@ -69,7 +69,7 @@ impl Default for StragglerParameters {
     }
 }
 
-/// Seconds, or parts of the bytes, that can be meant: reports come over the wire.
+/// Seconds, or fractions of the bytes, that can be meant: reports come over the wire.
 const LIKELY: std::ops::Range<f64> = 1e-9..1e9;
 
 /// One server, as workers see it.
@@ -132,7 +132,7 @@ impl Stragglers {
             good(seen.seconds) && good(seen.expected)
         };
         let longest = seen.iter().filter(sane).map(|seen| seen.expected).fold(0.0, f64::max);
-        let telling = |seen: &&Seen| sane(seen) && seen.expected >= TELLING_PART * longest;
+        let telling = |seen: &&Seen| sane(seen) && seen.expected >= TELLING_FRACTION * longest;
         let seen: Vec<&Seen> = seen.iter().filter(telling).collect();
         #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
         let mean = seen.iter().map(|seen| seen.seconds).sum::<f64>() / seen.len().max(1) as f64;

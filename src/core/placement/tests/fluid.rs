@@ -74,7 +74,7 @@ pub(crate) struct Lab {
     /// Which server keeps the copies of which, where that was decided; all others are at the next
     /// server.
     pub(crate) pairs: CopyPairs,
-    /// Measured numbers are off by up to that part.
+    /// Measured numbers are off by up to that fraction.
     pub(crate) noise: f64,
     /// Whether nodes tell what their links can do.
     pub(crate) links: bool,
@@ -516,7 +516,7 @@ impl Lab {
         rounds
     }
 
-    /// Bytes of values that plans moved since the one of that number, as a part of all.
+    /// Bytes of values that plans moved since the one of that number, as a fraction of all.
     pub(crate) fn moved_since(&self, plan: usize) -> f64 {
         let total: f64 = self.layout.iter().map(|p| (p.bytes + p.state_bytes) as f64).sum();
         self.plans.iter().skip(plan).map(|plan| plan.moved_bytes as f64).sum::<f64>() / total

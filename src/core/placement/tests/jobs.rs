@@ -77,18 +77,18 @@ pub(crate) fn resnet50_by_hash(servers: usize) -> Vec<PieceLoad> {
 }
 
 /// Tensors as MXNet places them (kvstore_dist.h:650-680): below 10^6 elements they go whole to
-/// server `key * 9973 % servers`, others in equal parts to all.
+/// server `key * 9973 % servers`, others in equal shares to all.
 pub(crate) fn by_hash(sizes: &[u64], servers: usize) -> Vec<PieceLoad> {
     let mut layout = Vec::new();
-    let parts = servers as u64;
+    let all = servers as u64;
     for (key, size) in (0..).zip(sizes.iter().copied()) {
         if size < 1_000_000 {
-            layout.push(piece(key, 0, size, server_id((key * 9973 % parts) as usize)));
+            layout.push(piece(key, 0, size, server_id((key * 9973 % all) as usize)));
             continue;
         }
-        let cut = |rank: u64| (size as f64 / parts as f64 * rank as f64).round() as u64;
-        for rank in 0..parts {
-            let to = if rank + 1 == parts { size } else { cut(rank + 1) };
+        let cut = |rank: u64| (size as f64 / all as f64 * rank as f64).round() as u64;
+        for rank in 0..all {
+            let to = if rank + 1 == all { size } else { cut(rank + 1) };
             layout.push(piece(key, cut(rank), to, server_id(rank as usize)));
         }
     }

@@ -29,12 +29,12 @@ fn vgg16() -> Vec<u64> {
 
 /// Some model, with about as many bytes as a test has time for.
 fn model(random: &mut Random) -> Vec<u64> {
-    let part = |sizes: Vec<u64>, by: u64| sizes.into_iter().map(|s| (s / by).max(16)).collect();
+    let smaller = |sizes: Vec<u64>, by: u64| sizes.into_iter().map(|s| (s / by).max(16)).collect();
     match random.below(4) {
         0 => vec![10_000_000],
         1 => vec![10_000; 1000],
-        2 => part(vgg16(), 8),
-        _ => part(resnet50(), 2),
+        2 => smaller(vgg16(), 8),
+        _ => smaller(resnet50(), 2),
     }
 }
 

@@ -2,7 +2,7 @@
 //! server, and pulls one when all workers have pushed all of it. Connections share cards fairly
 //! (`fluid`). What copies and moves take goes beside it.
 //!
-//! Time goes in steps of a part of the round, so what becomes ready within one is pulled in the
+//! Time goes in steps of a fraction of the round, so what becomes ready within one is pulled in the
 //! next.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -174,8 +174,8 @@ pub(super) fn last_messages(all: &Sample) -> Vec<Sample> {
     if all.bytes <= MESSAGE {
         return vec![Sample { backlogged: false, ..*all }];
     }
-    let part = MESSAGE as f64 / all.bytes as f64;
-    let first = all.last.saturating_sub(all.last.saturating_sub(all.first).mul_f64(part));
+    let fraction = MESSAGE as f64 / all.bytes as f64;
+    let first = all.last.saturating_sub(all.last.saturating_sub(all.first).mul_f64(fraction));
     let before = Sample { bytes: all.bytes - MESSAGE, last: first, ..*all };
     vec![before, Sample { bytes: MESSAGE, first, backlogged: false, ..*all }]
 }
