@@ -207,7 +207,8 @@ impl Planner {
         }
         let times = self.times.server_seconds(self.switch_round);
         let seen = look.expected().into_iter().filter_map(|(server, expected)| {
-            Some(Seen { server, seconds: *times.get(&server)?, expected })
+            let at_least = if against_cards { expected } else { 0.0 };
+            Some(Seen { server, seconds: *times.get(&server)?, expected, at_least })
         });
         self.stragglers.observe(now, &seen.collect::<Vec<_>>());
         if let Some(measured) = self.times.round_seconds(self.switch_round)

@@ -82,6 +82,17 @@ pub struct Seen {
     /// Seconds that its card explains; without cards its share of the bytes. What is learnt is how
     /// the one follows from the other.
     pub expected: f64,
+    /// Seconds that its card cannot be faster than; 0 without cards. A server may answer all that
+    /// workers ask for and go on receiving copies of others: that it was early for them does not
+    /// make the others slow.
+    pub at_least: f64,
+}
+
+impl Seen {
+    /// What is compared with the card, and with the other servers.
+    fn taken(&self) -> f64 {
+        self.seconds.max(self.at_least)
+    }
 }
 
 /// What the card of a server does not explain.
@@ -135,9 +146,9 @@ impl Stragglers {
         let telling = |seen: &&Seen| sane(seen) && seen.expected >= TELLING_FRACTION * longest;
         let seen: Vec<&Seen> = seen.iter().filter(telling).collect();
         #[allow(clippy::cast_precision_loss, reason = "a count of servers")]
-        let mean = seen.iter().map(|seen| seen.seconds).sum::<f64>() / seen.len().max(1) as f64;
+        let mean = seen.iter().map(|seen| seen.taken()).sum::<f64>() / seen.len().max(1) as f64;
         for one in seen {
-            self.observe_one(now, one, one.seconds > (1.0 + self.parameters.theta) * mean);
+            self.observe_one(now, one, one.taken() > (1.0 + self.parameters.theta) * mean);
         }
         self.settle(now);
     }
@@ -145,7 +156,7 @@ impl Stragglers {
     fn observe_one(&mut self, now: Duration, seen: &Seen, above: bool) {
         let parameters = &self.parameters;
         let known = self.servers.entry(seen.server).or_insert_with(|| Known {
-            fit: Fit::new(seen.expected, seen.seconds),
+            fit: Fit::new(seen.expected, seen.taken()),
             seconds: seen.seconds,
             residual: 0.0,
             above: 0,
@@ -153,12 +164,12 @@ impl Stragglers {
             seen: now,
         });
         let predicted = known.fit.predict(seen.expected);
-        known.residual = (seen.seconds - predicted).abs() / predicted.max(f64::MIN_POSITIVE);
+        known.residual = (seen.taken() - predicted).abs() / predicted.max(f64::MIN_POSITIVE);
         if known.residual > parameters.regime {
-            known.fit = Fit::new(seen.expected, seen.seconds);
+            known.fit = Fit::new(seen.expected, seen.taken());
             self.exploration = parameters.exploration;
         } else {
-            known.fit.observe(seen.expected, seen.seconds, parameters.forgetting);
+            known.fit.observe(seen.expected, seen.taken(), parameters.forgetting);
         }
         known.seconds = seen.seconds;
         known.seen = now;

@@ -15,6 +15,7 @@ fn seen(times: &[f64]) -> Vec<Seen> {
         server: crate::wire::server_id(rank),
         seconds: *seconds,
         expected: 1.0,
+        at_least: 0.0,
     };
     times.iter().enumerate().map(seen).collect()
 }
@@ -34,7 +35,7 @@ fn a_straggler_is_slow_twice_in_a_row() {
     // It stays corrected while it is slower than its card says, straggler or not.
     stragglers.observe(
         at(3),
-        &[seen(&[1.0; 3]), vec![Seen { server: 14, seconds: 1.0, expected: 0.5 }]].concat(),
+        &[seen(&[1.0; 3]), vec![Seen { expected: 0.5, ..seen(&[1.0; 4])[3] }]].concat(),
     );
     assert!(named(&stragglers).is_empty());
     assert!(stragglers.correction(14, at(3)).slowdown > 1.5);
@@ -42,6 +43,24 @@ fn a_straggler_is_slow_twice_in_a_row() {
         stragglers.observe(at(second), &seen(&[1.0; 4]));
     }
     assert_eq!(stragglers.correction(14, at(20)), Correction::NONE);
+}
+
+/// With copies: the slow server of two owns little and is soon done with that; what its card has
+/// to do are the copies of the other one.
+#[test]
+fn who_is_early_makes_nobody_slow() {
+    for (by_cards, slow) in [(true, false), (false, true)] {
+        let mut stragglers = Stragglers::new(StragglerParameters::default());
+        for second in 0..10 {
+            let times = [(8, 4.1, 3.6), (10, 0.4, 2.9)].map(|(server, seconds, expected)| {
+                let at_least = if by_cards { expected } else { 0.0 };
+                Seen { server, seconds, expected, at_least }
+            });
+            stragglers.observe(at(second), &times);
+        }
+        assert_eq!(stragglers.correction(8, at(10)).slowdown > 2.0, slow);
+        assert_eq!(stragglers.seconds(10), Some(0.4), "shown as it is");
+    }
 }
 
 #[test]
