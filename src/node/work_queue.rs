@@ -101,6 +101,17 @@ impl<T> WorkQueue<T> {
         None
     }
 
+    /// The right to handle something that is in no queue, or need not wait in it, if nobody handles
+    /// anything now.
+    pub(crate) fn turn_if_free(&self) -> Option<Turn<'_, T>> {
+        let mut state = lock(&self.state);
+        let free = state.handling.is_none() && !state.closed;
+        free.then(|| {
+            state.handling = Some(thread::current().id());
+            self.turn()
+        })
+    }
+
     /// Waits for an item and the right to handle it; `None` once the queue is closed and empty.
     pub(crate) fn next(&self) -> Option<(Turn<'_, T>, T)> {
         let mut state = lock(&self.state);
@@ -192,6 +203,18 @@ mod tests {
         assert_eq!(queue.next().unwrap().1, 2);
         assert_eq!(queue.next().unwrap().1, 3);
         assert_eq!(queue.offer(0, 4).unwrap().1, 4);
+    }
+
+    #[test]
+    fn a_free_turn_is_had_whatever_waits_in_the_queue() {
+        let queue = WorkQueue::new();
+        queue.push(0, 1);
+        let turn = queue.turn_if_free().unwrap();
+        assert!(queue.turn_if_free().is_none() && queue.offer(0, 2).is_none());
+        drop(turn);
+        assert_eq!(queue.next().unwrap().1, 1);
+        queue.close();
+        assert!(queue.turn_if_free().is_none());
     }
 
     #[test]

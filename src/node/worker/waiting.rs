@@ -36,6 +36,11 @@ impl WorkerCustomer {
                 if let Some(outcome) = requests.outcome(timestamp) {
                     return outcome;
                 }
+                if requests.here.contains_key(&timestamp) {
+                    drop(requests);
+                    self.end_here(timestamp, me);
+                    return self.sleep(timestamp);
+                }
                 requests.requests.tracker().waiting_count() == 1
             };
             let node = self.node().ok();
@@ -49,6 +54,14 @@ impl WorkerCustomer {
                 return self.sleep(timestamp);
             }
             self.receive((node, native), stay, timestamp, me);
+        }
+    }
+
+    /// Ends a pull whose values came ahead, unless somebody else handles something now.
+    fn end_here(&self, timestamp: i32, me: &AnyMailbox) {
+        if let Some(turn) = me.queue.turn_if_free() {
+            me.customer.handle(Delivery::Ahead(timestamp));
+            drop(turn);
         }
     }
 
