@@ -78,6 +78,9 @@ pub fn changes(
 ) -> Tenures {
     let mut changes = Tenures::new();
     let orders = orders_by_key(orders);
+    // Before the loop. In it the compiler multiplies what an epoch that is not there left on the
+    // stack, and branches on that: no harm, but valgrind finds it.
+    let taken_over = epoch.map(takeover_term);
     for (key, known) in after {
         let former = before.get(key).map_or(&[][..], |known| &known.pieces);
         if former == known.pieces {
@@ -86,7 +89,7 @@ pub fn changes(
         let orders = orders.get(key).map_or(&[][..], Vec::as_slice);
         let mut parts = Vec::new();
         for piece in &known.pieces {
-            if epoch.is_some_and(|epoch| piece.term == takeover_term(epoch)) {
+            if taken_over == Some(piece.term) {
                 parts.push(tenure(piece, piece.from, piece.to, piece.term));
             } else {
                 came_to(piece, former, orders, &mut parts);
