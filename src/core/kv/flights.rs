@@ -216,8 +216,14 @@ impl Flights {
     /// A slice begins. True if it is a push that asks for the values of its round.
     fn asks_ahead(&mut self, slice: &Slice) -> bool {
         let Meta { push, pull, timestamp, .. } = slice.meta;
-        let bytes = slice.form.value_bytes(&slice.kv).filter(|_| push && !pull);
-        bytes.is_some_and(|bytes| self.ahead.pushed(slice.key, (timestamp, slice.rank), bytes))
+        match slice.form.value_bytes(&slice.kv) {
+            _ if !push => false,
+            Some(bytes) if !pull => self.ahead.pushed(slice.key, (timestamp, slice.rank), bytes),
+            _ => {
+                self.ahead.pushed_otherwise(slice.key);
+                false
+            }
+        }
     }
 
     /// The parts of `[from, to)` of a slice's key, as they are known now.

@@ -5,6 +5,9 @@ use super::*;
 use crate::values::form::one_len;
 use crate::values::key_at;
 
+#[path = "flights_ahead_tests.rs"]
+mod values_ahead;
+
 const A: NodeId = 8;
 const B: NodeId = 10;
 const NOW: Duration = Duration::from_secs(1);
@@ -116,70 +119,6 @@ fn values_are_put_together_in_order() {
     assert_eq!(key_at(&pairs.keys, 0), Some(7));
     assert_eq!((&pairs.vals[..], &more[0][..]), (&b"xxxx"[..], &b"yyyy"[..]));
     assert_eq!(pairs.lens, one_len(8));
-}
-
-/// What a server answers to a push that asks for the values of its round.
-fn answer_ahead(flights: &mut Flights, to: &Outgoing) -> Answered {
-    let kv = if placed(to).ahead {
-        KvPairs { lens: one_len(to.kv.vals.len()), ..to.kv.clone() }
-    } else {
-        KvPairs::default()
-    };
-    let who = (to.meta.timestamp, to.meta.recver);
-    let mut out = Vec::new();
-    let answered = flights.answered(NOW, who, Some(placed(to)), (kv, false), &mut out).unwrap();
-    check(flights);
-    answered
-}
-
-#[test]
-fn values_that_came_with_the_answers_of_all_parts_are_what_is_pulled_next() {
-    let mut flights = halves();
-    flights.set_longest_ahead(8);
-    for timestamp in [1, 2] {
-        let out = begin(&mut flights, slice(timestamp, true, b"abcdefgh"));
-        assert_eq!(out.len(), 2);
-        for message in &out {
-            assert_eq!(placed(message).ahead, timestamp == 2);
-            let answered = answer_ahead(&mut flights, message);
-            if let Answered::Whole { brought, .. } = answered {
-                assert_eq!(brought, Brought::default(), "a push brings nobody anything");
-            }
-        }
-        let brought = flights.pulled_ahead(&[7]);
-        check(&flights);
-        let Some(brought) = brought else {
-            assert_eq!(timestamp, 1);
-            continue;
-        };
-        assert_eq!(
-            (&brought[0].pairs.vals[..], &brought[0].more[0][..]),
-            (&b"abcd"[..], &b"efgh"[..])
-        );
-        assert_eq!(brought[0].pairs.lens, one_len(8));
-    }
-}
-
-/// A part that has to go elsewhere asks there too; what one owner does not give is pulled.
-#[test]
-fn values_ahead_are_of_all_parts_or_none() {
-    for gives in [true, false] {
-        let mut flights = halves();
-        flights.set_longest_ahead(8);
-        let out = begin(&mut flights, slice(1, true, b"abcdefgh"));
-        out.iter().for_each(|message| _ = answer_ahead(&mut flights, message));
-        assert_eq!(flights.pulled_ahead(&[7]), None);
-        let out = begin(&mut flights, slice(2, true, b"abcdefgh"));
-        answer_ahead(&mut flights, &out[0]);
-        let (_, again) = answer(&mut flights, &out[1], &[route(4, 8, 9, A)], true);
-        assert_eq!((again[0].meta.recver, placed(&again[0]).ahead), (A, true));
-        if gives {
-            answer_ahead(&mut flights, &again[0]);
-        } else {
-            answer(&mut flights, &again[0], &[], false);
-        }
-        assert_eq!(flights.pulled_ahead(&[7]).is_some(), gives);
-    }
 }
 
 #[test]

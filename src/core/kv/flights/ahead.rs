@@ -96,6 +96,16 @@ impl Ahead {
         asks
     }
 
+    /// A push begins that asks for nothing: it pulls too, or brings something else than all
+    /// elements of one key. What is kept is of a round before it.
+    pub(super) fn pushed_otherwise(&mut self, key: Key) {
+        if let Some(habit) = self.keys.get_mut(&key) {
+            self.bytes -= habit.phase.bytes();
+            habit.phase = Phase::Rest;
+            habit.in_a_row = 0;
+        }
+    }
+
     /// A push was answered as a whole; with values, perhaps. What is not as long as was asked for
     /// is not kept.
     pub(super) fn answered(&mut self, key: Key, name: SliceName, brought: Option<Brought>) {
