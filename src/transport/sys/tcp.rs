@@ -206,6 +206,8 @@ mod tests {
     /// More than the buffer that a connection begins with can be.
     const WIDE: u32 = 1 << 20;
     const NARROW: u32 = 32 << 10;
+    /// A buffer that holds a narrow window: two segments of loopback. The kernel doubles it.
+    const BEGIN: usize = 256 << 10;
     const LIMIT: Duration = Duration::from_secs(30);
 
     fn pair() -> (TcpStream, TcpStream) {
@@ -247,7 +249,11 @@ mod tests {
     #[test]
     fn a_window_becomes_wider_than_the_buffer_it_was_limited_in() {
         let (mut from, mut to) = pair();
+        // Else the kernel may make it larger than WIDE needs, before the first limit holds.
+        nix::sys::socket::setsockopt(&to, sockopt::RcvBuf, &BEGIN).unwrap();
         let before = limits(&mut from, &mut to, NARROW);
+        assert_eq!(before, receive_buffer(to.as_fd()).unwrap());
+        assert!(before < WIDE * BUFFER_OF_WINDOW, "too large to begin with: {before}");
         assert!(limits(&mut from, &mut to, WIDE) > before);
     }
 
