@@ -12,13 +12,11 @@ use nix::sys::socket::{
     sockopt,
 };
 
-use super::channel::UNSENT_MAX;
 use super::pipe::{OutPipe, socket_read, socket_write_with};
 use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
 use crate::sys::fork::{KEEP_ALIVE_S, note_connected};
-use crate::sys::tcp::limit_unsent;
 use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
 
 /// How long an attempt may take. A peer answers on its receiving thread, which may have other work.
@@ -61,22 +59,18 @@ pub(super) enum Outcome {
     Failed(io::Error),
 }
 
-fn options_of(fd: &OwnedFd, shared: &Shared) -> io::Result<()> {
+fn options_of(fd: &OwnedFd) -> io::Result<()> {
     setsockopt(fd, sockopt::TcpNoDelay, &true)?;
     setsockopt(fd, sockopt::KeepAlive, &true)?;
     setsockopt(fd, sockopt::TcpKeepIdle, &KEEP_ALIVE_S.0.into())?;
     setsockopt(fd, sockopt::TcpKeepInterval, &KEEP_ALIVE_S.1.into())?;
     setsockopt(fd, sockopt::TcpKeepCount, &KEEP_ALIVE_S.2.into())?;
-    if shared.options.overtaking {
-        limit_unsent(fd.as_fd(), UNSENT_MAX)?;
-    }
     Ok(())
 }
 
 impl Attempt {
     /// Begins a TCP connection. `ask_first`: the peer is asked what it can do before it is greeted.
     pub(super) fn tcp(
-        shared: &Shared,
         address: SocketAddr,
         hello: Hello,
         ask_first: bool,
@@ -85,7 +79,7 @@ impl Attempt {
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let fd = socket(family, SockType::Stream, flags, None)?;
-        options_of(&fd, shared)?;
+        options_of(&fd)?;
         note_connected(address.port());
         match connect(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
             Ok(()) | Err(Errno::EINPROGRESS) => {}

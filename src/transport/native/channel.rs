@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+#[cfg(test)]
+pub(super) use self::unsent::UNSENT_MAX;
 use self::unsent::UnsentLimit;
-pub(super) use self::unsent::{UNSENT_MAX, UnsentLimits};
+pub(super) use self::unsent::UnsentLimits;
 use super::counters::{Counters, add};
 use super::lend::Leases;
 use super::lock;
@@ -138,8 +140,12 @@ impl ChannelState {
 }
 
 impl Lane {
-    pub(super) fn new(pipe: OutPipe, token: u64, acks: Vec<u8>) -> Self {
+    /// `overtaking`: what waits here may be overtaken, so the kernel takes little of it.
+    pub(super) fn new(pipe: OutPipe, token: u64, acks: Vec<u8>, overtaking: bool) -> Self {
         let through_a_card = pipe.carrier() == "tcp" && !stays_on_host(pipe.socket.as_fd());
+        if through_a_card && overtaking {
+            unsent::begin(pipe.socket.as_fd());
+        }
         Self {
             pipe,
             token,

@@ -195,8 +195,7 @@ impl Task {
         };
         self.next_address += 1;
         let ask_first = asks_first(shared) && !self.tcp_only;
-        let attempt =
-            Attempt::tcp(shared, *address, self.hello(shared), ask_first, registry.token());
+        let attempt = Attempt::tcp(*address, self.hello(shared), ask_first, registry.token());
         match attempt.and_then(|attempt| self.watch(attempt, registry, epoll)) {
             Ok(attempt) => self.phase = Phase::Trying(Box::new(attempt)),
             Err(error) => self.failed(&error, shared, now),
@@ -239,7 +238,10 @@ impl Task {
                 Outcome::Pending => {}
                 Outcome::Welcome(_, rest) => {
                     let Attempt { pipe, token, .. } = self.extras.swap_remove(index);
-                    self.channel.joined(Lane::new(pipe, token, rest), &shared.receipts);
+                    self.channel.joined(
+                        Lane::new(pipe, token, rest, shared.options.overtaking),
+                        &shared.receipts,
+                    );
                 }
                 Outcome::Told(_) | Outcome::Failed(_) => drop(self.extras.swap_remove(index)),
             }
@@ -317,7 +319,7 @@ impl Task {
     }
 
     fn up(&mut self, pipe: OutPipe, token: u64, rest: Vec<u8>, welcome: &Welcome, shared: &Shared) {
-        let lane = Lane::new(pipe, token, rest);
+        let lane = Lane::new(pipe, token, rest, shared.options.overtaking);
         let (lost, same) = self.channel.connected(lane, welcome, &shared.receipts);
         if !same {
             // What was true of the former life is over.
@@ -343,7 +345,7 @@ impl Task {
         };
         for stripe in 1..self.channel.connections {
             let hello = Hello { stripe, ..self.hello(shared) };
-            let attempt = Attempt::tcp(shared, *address, hello, false, registry.token());
+            let attempt = Attempt::tcp(*address, hello, false, registry.token());
             // Without it the channel is slower, no more.
             let attempt = attempt.and_then(|attempt| self.watch(attempt, registry, epoll));
             self.extras.extend(attempt.ok());

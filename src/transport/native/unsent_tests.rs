@@ -39,12 +39,17 @@ fn a_slow_connection_to_another_host_has_less_in_the_kernel() {
 }
 
 #[test]
-fn within_a_host_and_where_nothing_overtakes_nothing_changes() {
+fn a_connection_to_another_host_begins_with_the_most() {
+    send_until(OTHER_HOST, true, None, |limits, _| limits == [UNSENT_MAX]);
+}
+
+#[test]
+fn within_a_host_and_where_nothing_overtakes_there_is_no_limit() {
     for (host, overtaking) in [("127.0.0.1", true), (OTHER_HOST, false)] {
         let begin = Instant::now();
         send_until(host, overtaking, Some(8 * PACE), |limits, sent| {
-            // A connection that is not made yet has none.
-            assert!(limits.iter().all(|limit| *limit == UNSENT_MAX), "{limits:?}");
+            // A connection that is not made yet is not among them.
+            assert!(limits.iter().all(|limit| *limit == 0), "{limits:?}");
             sent >= 20 && begin.elapsed() > Duration::from_millis(400)
         });
     }

@@ -159,6 +159,25 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What [`limit_unsent`] has set; 0: nothing has.
+#[cfg(test)]
+pub(crate) fn unsent_limit(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut limit = 0_u32;
+    let mut length = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: an open socket; the kernel writes at most `length` bytes, which is the number's
+    // length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw mut limit).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(limit) } else { Err(io::Error::last_os_error()) }
+}
+
 /// All TCP sockets of this process, each with the limit of its window.
 #[cfg(test)]
 pub(crate) fn window_limits() -> io::Result<Vec<(std::os::fd::OwnedFd, u32)>> {

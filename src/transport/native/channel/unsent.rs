@@ -2,18 +2,21 @@
 //! others. What the kernel has taken, nothing overtakes: behind 128 KB on a connection that carries
 //! 20 Mbit/s, a pull request or a confirmation comes 50 ms late, and the round with it. So the
 //! kernel takes what a connection sends in a few milliseconds. That must be enough until the I/O
-//! thread writes again.
+//! thread writes again. Connections within a host have no limit: nothing waits there for long, and
+//! each time that the limit stops a sender costs two thread switches.
 //!
 //! Part of the I/O thread. May set socket options and ask the kernel what was confirmed; must not
 //! touch what is sent.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Channel, Lane};
 use crate::native::lock;
 use crate::native::shared::Shared;
+#[cfg(test)]
+use crate::sys::tcp::unsent_limit;
 use crate::sys::tcp::{limit_unsent, tcp_info};
 
 /// What the kernel takes is sent within that time; a thread that is woken writes within 1 ms.
@@ -63,8 +66,12 @@ impl UnsentLimits {
     }
 }
 
+/// Limits a new connection. One that cannot be limited sends all the same.
+pub(super) fn begin(socket: BorrowedFd<'_>) {
+    let _ = limit_unsent(socket, UNSENT_MAX);
+}
+
 impl Channel {
-    /// Within a host nothing changes: what is written there has arrived.
     fn limit_unsent(&self) {
         let mut state = lock(&self.state);
         state.lanes.iter_mut().filter(|lane| lane.through_a_card).for_each(Lane::limit_unsent);
@@ -75,9 +82,12 @@ impl Channel {
         lock(&self.state).lanes.iter().any(|lane| lane.unsent.bytes < UNSENT_MAX)
     }
 
+    /// What the kernel says of each connection; 0: it has no limit.
     #[cfg(test)]
     pub(in crate::native) fn unsent_limits(&self) -> Vec<u32> {
-        lock(&self.state).lanes.iter().map(|lane| lane.unsent.bytes).collect()
+        let state = lock(&self.state);
+        let limit = |lane: &Lane| unsent_limit(lane.pipe.socket.as_fd()).unwrap_or(u32::MAX);
+        state.lanes.iter().map(limit).collect()
     }
 }
 
