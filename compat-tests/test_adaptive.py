@@ -1,5 +1,5 @@
-"""`PSLITE_ELASTIC=moves`: keys move, servers join and are emptied, nothing is copied. Where that
-cannot be, the job is static, and no node says a word of it."""
+"""`PSLITE_ELASTIC=moves`, or not set: keys move, servers join and are emptied, nothing is copied.
+Where that cannot be, the job is static, and no node says a word of it."""
 
 import json
 import re
@@ -14,6 +14,8 @@ from harness import NATIVE, OURS, STOCK, Cluster
 from test_elastic import has_pieces, join
 
 MOVES = {"PSLITE_ELASTIC": "moves"}
+#: The same, asked for and not.
+SAID = pytest.mark.parametrize("said", (MOVES, {"PSLITE_ELASTIC": None}), ids=("moves", "unset"))
 NATIVES = {"scheduler": NATIVE, "server": NATIVE, "worker": OURS}
 
 
@@ -23,9 +25,10 @@ def status(job):
     return json.loads(asked.stdout)
 
 
-def test_a_server_joins_and_another_is_emptied_without_copies():
+@SAID
+def test_a_server_joins_and_another_is_emptied_without_copies(said):
     rounds = 500
-    with cluster(rounds=rounds, env=MOVES) as job:
+    with cluster(rounds=rounds, env=said) as job:
         job.start()
         reach(job, 5)
         told = status(job)
@@ -112,13 +115,27 @@ def words(job):
             if "pslite" in line or "PSLITE" in line]
 
 
+@SAID
 @pytest.mark.parametrize("case", STATIC)
-def test_what_does_not_move_stays_as_it_is_without_a_word(case):
+def test_what_does_not_move_stays_as_it_is_without_a_word(case, said):
     more, env = STATIC[case]
     settings = {"PSLITE_LOG": "warning"}
-    with Cluster("push_pull.py", ("dist_sync",), env={**MOVES, **settings, **env}, **more) as job:
+    with Cluster("push_pull.py", ("dist_sync",), env={**said, **settings, **env}, **more) as job:
         job.run().check()
         assert not words(job), job.describe()
+
+
+#: What keeps the keys where they are if `PSLITE_ELASTIC` is not set.
+KEEPS = {"p3": P3, "replaces who is lost": {"PS_HEARTBEAT_TIMEOUT": 60},
+         "mxnet's store": {"PSLITE_STORE": "mxnet"}}
+
+
+@pytest.mark.parametrize("why", KEEPS)
+def test_a_node_that_is_told_nothing_of_keys_may_have_reasons_to_keep_them(why):
+    with cluster(rounds=2000, env={"PSLITE_ELASTIC": None, **KEEPS[why]}, library=OURS) as job:
+        job.start()
+        reach(job, 5)
+        assert not status(job)["elastic"], job.describe()
 
 
 @pytest.mark.parametrize("env", ({}, P3), ids=("moves", "p3"))

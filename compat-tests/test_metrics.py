@@ -38,7 +38,7 @@ def total(line, name, field="value", **labels):
 
 @pytest.mark.parametrize("transport,carrier", [("auto", "shm"), ("tcp", "tcp"), ("zmq", "zmq")])
 def test_the_numbers_of_a_known_job(transport, carrier):
-    lines = run({"PSLITE_TRANSPORT": transport})
+    lines = run({"PSLITE_TRANSPORT": transport, "PSLITE_ELASTIC": "0"})
     last = {name: all_of_it[-1] for name, all_of_it in lines.items()}
     workers, servers = NODES[3:], NODES[1:3]
 
@@ -83,11 +83,12 @@ def test_the_numbers_of_a_known_job(transport, carrier):
 
 
 @pytest.mark.parametrize("env", [
-    {"PSLITE_TRANSPORT": "shm"}, {"PSLITE_TRANSPORT": "tcp"}, {"PSLITE_REPLICAS": "1"},
+    {"PSLITE_TRANSPORT": "shm"}, {"PSLITE_TRANSPORT": "tcp"},
+    {"PSLITE_ELASTIC": "1", "PSLITE_REPLICAS": "0"}, {"PSLITE_ELASTIC": "1"},
 ], ids=lambda env: "-".join(env.values()))
 def test_values_come_with_the_answers_to_pushes(env):
     """Where keys may move: after the first round no worker asks for what it pulls."""
-    lines = run({"PSLITE_ELASTIC": "1", "PSLITE_REPLICAS": "0", **env})
+    lines = run(env)
     for worker in NODES[3:]:
         sent = {kind: total(lines[worker][-1], "messages", direction="sent", kind=kind)
                 for kind in DATA}

@@ -85,8 +85,8 @@ fn abilities(settings: &Settings) -> u64 {
     } else if settings.elastic_workers {
         log::write(
             Level::Warning,
-            "PSLITE_ELASTIC_WORKERS=1 has no effect without PSLITE_ELASTIC=1: the death of a \
-             worker ends the job",
+            "PSLITE_ELASTIC_WORKERS=1 has no effect where keys do not move (PSLITE_ELASTIC): the \
+             death of a worker ends the job",
         );
     }
     if elastic && settings.joins && settings.role == Role::Server {
@@ -128,7 +128,7 @@ pub(super) fn native(
     }
     let mut options = NativeOptions::new(incarnation, None);
     options.carriers = carriers;
-    options.overtaking = settings.elastic.moves() || settings.priority_van;
+    options.overtaking = settings.follows_pieces() || settings.priority_van;
     let host = listen_host(settings, hostname)?;
     match listen_native(options, host, settings.port_range) {
         Ok(native) => Ok(Some(native)),

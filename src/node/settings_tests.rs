@@ -72,12 +72,28 @@ fn keys_do_not_move_over_resent_messages() {
     let follows = |extra: &[(&str, &str)]| {
         Settings::read(&lookup(extra), &Asked::default()).unwrap().follows_pieces()
     };
-    assert!(follows(&[("PSLITE_ELASTIC", "1")]) && !follows(&[]));
+    assert!(follows(&[("PSLITE_ELASTIC", "1")]) && follows(&[]));
+    assert!(!follows(&[("PS_RESEND", "1")]));
     assert!(!follows(&[("PSLITE_ELASTIC", "1"), ("PS_RESEND", "1")]));
     assert!(follows(&[("PSLITE_ELASTIC", "moves")]) && !follows(&[("PSLITE_ELASTIC", "0")]));
     assert!(!follows(&[("PSLITE_ELASTIC", "moves"), ("PS_RESEND", "1")]));
     assert!(!follows(&[("PSLITE_ELASTIC", "moves"), ("PSLITE_LEVEL", "stock")]));
     assert!(!follows(&[("PSLITE_ELASTIC", "moves"), ("PSLITE_WIRE", "byteps")]));
+}
+
+#[test]
+fn unset_keys_move_unless_something_else_wants_them_to_stay() {
+    let elastic =
+        |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &Asked::default()).unwrap().elastic;
+    assert_eq!(elastic(&[]), Elastic::Moves);
+    assert_eq!(elastic(&[("PS_HEARTBEAT_TIMEOUT", "0")]), Elastic::Moves);
+    for stays in
+        [("DMLC_PS_VAN_TYPE", "p3"), ("PS_HEARTBEAT_TIMEOUT", "5"), ("PSLITE_STORE", "mxnet")]
+    {
+        assert_eq!(elastic(&[stays]), Elastic::Off, "{stays:?}");
+        assert_eq!(elastic(&[stays, ("PSLITE_ELASTIC", "moves")]), Elastic::Moves, "{stays:?}");
+        assert_eq!(elastic(&[stays, ("PSLITE_ELASTIC", "1")]), Elastic::Copies, "{stays:?}");
+    }
 }
 
 #[test]
@@ -88,7 +104,7 @@ fn copies_are_kept_if_asked_for() {
     let moves = ("PSLITE_ELASTIC", "moves");
     assert_eq!(copies(&[("PSLITE_ELASTIC", "1")]), None);
     assert_eq!(copies(&[("PSLITE_ELASTIC", "1"), ("PSLITE_REPLICAS", "0")]), Some(0));
-    assert_eq!(copies(&[moves]), Some(0));
+    assert_eq!((copies(&[moves]), copies(&[])), (Some(0), Some(0)));
     assert_eq!(copies(&[moves, ("PSLITE_REPLICAS", "1")]), Some(1));
 }
 

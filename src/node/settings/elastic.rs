@@ -2,19 +2,39 @@
 //! copies and for what is said at the start. Pure; reads and prints nothing.
 
 /// What a node was told of keys that move.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elastic {
-    /// `0`: static, as stock. The default.
-    #[default]
+    /// `0`: static, as stock.
     Off,
-    /// `moves`: keys move, servers join and drain, and no copies are kept. Where that cannot be,
-    /// the job is static, and nothing is said.
+    /// `moves`, and what is meant where nothing is set ([`Self::unset`]): keys move, servers join
+    /// and drain, and no copies are kept. Where that cannot be, the job is static, and nothing is
+    /// said.
     Moves,
     /// `1`: the same with copies, so that servers may die. Where that cannot be, it is said.
     Copies,
 }
 
+/// What else a node was told that decides whether its keys move where `PSLITE_ELASTIC` is not set.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside {
+    /// The priority van: MXNet then cuts tensors and orders their messages by itself.
+    pub priority_van: bool,
+    /// `PS_HEARTBEAT_TIMEOUT`: lost nodes are to be replaced as with stock.
+    pub replaces_lost: bool,
+    /// `PSLITE_STORE=mxnet`: the values are in MXNet's own server, which cannot give them away.
+    pub foreign_store: bool,
+}
+
 impl Elastic {
+    /// What a node does that was told nothing: keys move, unless something else that it was told
+    /// wants them to stay. That is decided here and not by the scheduler: such a node says that it
+    /// cannot follow, so the whole job is static, and no node says a word of it.
+    #[must_use]
+    pub const fn unset(beside: Beside) -> Self {
+        let Beside { priority_van, replaces_lost, foreign_store } = beside;
+        if priority_van || replaces_lost || foreign_store { Self::Off } else { Self::Moves }
+    }
+
     /// True if this node wants to follow keys that move.
     #[must_use]
     pub const fn moves(self) -> bool {

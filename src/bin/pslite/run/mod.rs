@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use pslite::node::{Beside, Elastic};
 
 use crate::jobs;
 use crate::scheduler_address::Address;
@@ -127,12 +128,19 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
 /// A server of a job with copies has a replica, and workers of an elastic job may go on without
 /// each other (docs/elastic.md).
 fn importance_of(process: &plan::Process, servers: usize) -> job::Importance {
-    let is = |name: &str, wanted: &str| {
+    let set = |name: &str| {
         let own = process.variables.get(std::ffi::OsStr::new(name)).cloned();
-        own.or_else(|| std::env::var_os(name)).is_some_and(|value| value == wanted)
+        own.or_else(|| std::env::var_os(name)).filter(|value| !value.is_empty())
     };
+    let is = |name: &str, wanted: &str| set(name).is_some_and(|value| value == wanted);
+    let unset = Elastic::unset(Beside {
+        priority_van: is("DMLC_PS_VAN_TYPE", "p3"),
+        replaces_lost: set("PS_HEARTBEAT_TIMEOUT").is_some_and(|value| value != "0"),
+        foreign_store: is("PSLITE_STORE", "mxnet"),
+    });
     let copies = is("PSLITE_ELASTIC", "1");
-    let elastic = (copies || is("PSLITE_ELASTIC", "moves")) && !is("PSLITE_LEVEL", "stock");
+    let moves = is("PSLITE_ELASTIC", "moves") || set("PSLITE_ELASTIC").is_none() && unset.moves();
+    let elastic = (copies || moves) && !is("PSLITE_LEVEL", "stock");
     let kept = if copies { !is("PSLITE_REPLICAS", "0") } else { is("PSLITE_REPLICAS", "1") };
     let replicated = servers > 1 && elastic && kept;
     match process.role {
