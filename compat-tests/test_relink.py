@@ -105,6 +105,10 @@ def test_commands(variant, tmp_path):
     run(build(tmp_path, variant, "relink_simple.cc"))
 
 
+def test_commands_where_keys_stay(tmp_path):
+    run(build(tmp_path, "gcc-c++11", "relink_simple.cc"), environment={"PSLITE_ELASTIC": "0"})
+
+
 @ALL
 def test_keys_and_values(variant, tmp_path):
     run(build(tmp_path, variant, "relink_kv.cc"))

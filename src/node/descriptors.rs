@@ -8,7 +8,7 @@
 //! connection costs six at most.
 
 use crate::error::{NodeError, Result};
-use crate::settings::Settings;
+use crate::settings::{Elastic, Settings};
 use pslite_core::wire::Role;
 use pslite_transport::descriptors::{TooFew, make_room};
 
@@ -23,8 +23,6 @@ const NATIVE: u64 = 4;
 const MAKING: u64 = 2;
 /// A node comes to the scheduler again with a name, before its first connection has ended.
 const ANEW: u64 = 1;
-/// Connections between two servers that keep copies for each other (`PSLITE_CONNECTIONS`).
-const BETWEEN_SERVERS: u64 = 4;
 
 /// How many descriptors a node opens if all nodes of the beginning are its peers.
 fn needed(settings: &Settings) -> u64 {
@@ -42,19 +40,36 @@ fn needed(settings: &Settings) -> u64 {
                 let others = if settings.follows_pieces() { servers.saturating_sub(1) } else { 0 };
                 STOCK
                     + workers * (STOCK + native(connections))
-                    + others * (STOCK + native(connections.max(BETWEEN_SERVERS)))
+                    + others * (STOCK + native(settings.connections_between_servers().into()))
             }
         }
 }
 
 /// Makes room for the descriptors of this node, and as far as possible for those of as many nodes
-/// again, which may join.
+/// again, which may join. Returns with what settings there is room: where keys would move without
+/// copies, but the connections to all other servers are too many, they stay.
 ///
 /// # Errors
 /// The process may not have as many.
-pub(super) fn provide(settings: &Settings) -> Result<()> {
-    let needed = needed(settings);
-    make_room(needed, 2 * needed).map_err(|few| NodeError::Config(refusal(settings, needed, few)))
+pub(super) fn provide(settings: Settings) -> Result<Settings> {
+    fitting(settings, |needed| make_room(needed, 2 * needed))
+}
+
+/// `room`: makes room for so many.
+fn fitting(
+    settings: Settings,
+    room: impl Fn(u64) -> std::result::Result<(), TooFew>,
+) -> Result<Settings> {
+    let wanted = needed(&settings);
+    let Err(few) = room(wanted) else { return Ok(settings) };
+    let text = refusal(&settings, wanted, few);
+    if settings.elastic == Elastic::Moves {
+        let settings = Settings { elastic: Elastic::Off, ..settings };
+        if room(needed(&settings)).is_ok() {
+            return Ok(settings);
+        }
+    }
+    Err(NodeError::Config(text))
 }
 
 fn refusal(settings: &Settings, needed: u64, few: TooFew) -> String {
@@ -100,9 +115,25 @@ mod tests {
     fn peers_count_by_role() {
         assert_eq!(needed(&settings("scheduler", 4, 4, "")), 48 + 8 * 3);
         assert_eq!(needed(&settings("worker", 100, 4, "")), 48 + 2 + 4 * 8);
-        assert_eq!(needed(&settings("server", 4, 100, "")), 48 + 2 + 4 * 8);
-        let elastic = needed(&settings("server", 4, 3, "PSLITE_ELASTIC"));
-        assert_eq!(elastic, 48 + 2 + 4 * 8 + 2 * 12);
+        assert_eq!(needed(&settings("server", 4, 100, "PS_HEARTBEAT_TIMEOUT")), 48 + 2 + 4 * 8);
+        assert_eq!(needed(&settings("server", 4, 3, "")), 48 + 2 + 4 * 8 + 2 * 8);
+        let copies = needed(&settings("server", 4, 3, "PSLITE_ELASTIC"));
+        assert_eq!(copies, 48 + 2 + 4 * 8 + 2 * 12);
+    }
+
+    #[test]
+    fn keys_stay_where_there_is_no_room_for_them_to_move() {
+        let elastic = |limit, more| {
+            let room = |needed| {
+                if needed <= limit { Ok(()) } else { Err(TooFew { open: 0, limit }) }
+            };
+            fitting(settings("server", 1, 100, more), room).map(|settings| settings.elastic)
+        };
+        assert_eq!(elastic(1000, "").unwrap(), Elastic::Moves);
+        assert_eq!(elastic(500, "").unwrap(), Elastic::Off);
+        assert!(elastic(50, "").is_err(), "not even for the workers");
+        assert_eq!(elastic(2000, "PSLITE_ELASTIC").unwrap(), Elastic::Copies);
+        assert!(elastic(500, "PSLITE_ELASTIC").is_err(), "it asked for copies");
     }
 
     #[test]

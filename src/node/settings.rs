@@ -174,6 +174,17 @@ impl Settings {
         self.replicas.or_else(|| self.elastic.replicas())
     }
 
+    /// TCP connections from one server to another, at least [`Self::connections`]. Copies, for
+    /// which every worker waits, go through queues that pushes fill. One connection whose first
+    /// packets met full queues, or that lost some, sends little, and more only over seconds (RFC
+    /// 9438, HyStart): rounds of 6 s were rounds of 8 s until then.
+    #[must_use]
+    pub fn connections_between_servers(&self) -> u8 {
+        const OF_COPIES: u8 = 4;
+        let copies = self.elastic.insists() || self.copies() == Some(1);
+        if copies { self.connections.max(OF_COPIES) } else { self.connections }
+    }
+
     /// True if what stock does not know can be said to peers.
     #[must_use]
     pub const fn speaks_extensions(&self) -> bool {

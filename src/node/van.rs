@@ -93,7 +93,7 @@ impl Van {
         standing_scheduler: bool,
         on_failure: OnFailure,
     ) -> Result<Arc<Self>> {
-        descriptors::provide(&settings)?;
+        let settings = descriptors::provide(settings)?;
         let incarnation = address::incarnation();
         let (journal, former) = journal(&settings)?;
         let transport = ZmqTransport::new(ZmqOptions {

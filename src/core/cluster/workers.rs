@@ -122,7 +122,7 @@ impl Cluster {
     /// Scheduler: a worker registers although the job is complete.
     pub(super) fn worker_comes_back(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
         let why = if !node.has_elastic_workers() {
-            Some("it has not PSLITE_ELASTIC=1 and PSLITE_ELASTIC_WORKERS=1, as all others have")
+            Some("it does not follow keys that move, or has not PSLITE_ELASTIC_WORKERS=1")
         } else if self.job_is_over() {
             Some("the job is over")
         } else if self.waiting.len() >= WORKERS_WAITING_MAX {

@@ -20,12 +20,6 @@ use pslite_observe::log::{self, Level};
 use pslite_transport::native::{FIRST_CLASS, NativeTransport, TakenBack};
 use pslite_transport::zmq::{ChannelEvent, Endpoint, SendError, SendMode};
 
-/// Connections from one server to another, at least, if data go over TCP. They carry copies, for
-/// which every worker waits, through queues that pushes fill. One connection whose first packets
-/// met full queues, or that lost some, sends little, and more only over seconds (RFC 9438,
-/// HyStart): rounds of 6 s were rounds of 8 s until then.
-const BETWEEN_SERVERS: u8 = 4;
-
 /// The native data plane of a van, and what only it needs.
 pub(super) struct DataPlane {
     pub(super) transport: NativeTransport,
@@ -53,9 +47,10 @@ impl DataPlane {
             return native.disconnect(node.id, Duration::ZERO);
         }
         let endpoint = Endpoint::Tcp { host: node.hostname.clone(), port: node.native_port };
-        let between_servers = state.settings.role == Role::Server && node.role == Role::Server;
-        let least = if between_servers { BETWEEN_SERVERS } else { 1 };
-        let connections = state.settings.connections.max(least);
+        let connections = match (state.settings.role, node.role) {
+            (Role::Server, Role::Server) => state.settings.connections_between_servers(),
+            _ => state.settings.connections,
+        };
         if let Err(error) = native.connect(node.id, &endpoint, identity, connections) {
             native.disconnect(node.id, Duration::ZERO);
             let to = node.describe();

@@ -19,8 +19,7 @@ pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<St
         Some(path) => {
             let text = format!(
                 "PSLITE_JOURNAL={} has no effect in a job whose keys do not move \
-                 (PSLITE_ELASTIC=1): it is \
-                 neither read nor written",
+                 (PSLITE_ELASTIC): it is neither read nor written",
                 path.display()
             );
             log::write(Level::Warning, &text);

@@ -14,7 +14,7 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::{Finished, Pending, Slices, slice};
 use pslite_core::values::server_key_ranges;
-use pslite_core::wire::{Frames, Message, Meta, NodeId, SERVER_GROUP};
+use pslite_core::wire::{Frames, Message, Meta, NodeId, SCHEDULER, SERVER_GROUP, is_worker};
 
 impl WorkerCustomer {
     /// A new request to a node or group; its number.
@@ -45,11 +45,12 @@ impl WorkerCustomer {
     /// # Errors
     /// A receiver is lost, or the node is not started.
     pub(crate) fn simple_request(&self, head: i32, body: &Bytes, recver: i32) -> Result<i32> {
+        let node = self.node()?;
+        let ids = ids_of(&node, recver)?;
+        reaches(node.my_id(), &ids)?;
         if recver == SERVER_GROUP && self.follows_pieces() {
             return self.command(head, body);
         }
-        let node = self.node()?;
-        let ids = ids_of(&node, recver)?;
         let timestamp = {
             let mut state = lock(&self.requests);
             let timestamp = state.requests.new_request(&ids);
@@ -242,6 +243,19 @@ impl WorkerCustomer {
             ..Meta::default()
         }
     }
+}
+
+/// Workers do not command workers, nor servers servers. As with stock, whose nodes have no
+/// connection for that; where keys move, servers do have one, for pieces.
+fn reaches(me: NodeId, all: &[NodeId]) -> Result<()> {
+    let same = |id: &&NodeId| {
+        **id != me && ![me, **id].contains(&SCHEDULER) && is_worker(**id) == is_worker(me)
+    };
+    all.iter().find(same).map_or(Ok(()), |id| {
+        let text =
+            format!("node {id} and this one have the same role: no commands go between them");
+        Err(NodeError::Invalid(text))
+    })
 }
 
 fn ids_of(node: &NodeRef, recver: i32) -> Result<Vec<NodeId>> {
