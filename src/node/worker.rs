@@ -15,7 +15,7 @@ mod waiting;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use self::ahead::Here;
+use self::ahead::EndedAhead;
 use self::oldest::OldestWatch;
 use self::waiting::Waiters;
 use crate::base::Base;
@@ -91,7 +91,7 @@ struct Requests {
     /// Which parts of requests are where, if keys may move in this job.
     flights: Option<Flights>,
     /// The values of pulls that came ahead, and whose turn has not come.
-    here: Here,
+    ended_ahead: EndedAhead,
     /// What was commanded, if servers may come and go in this job.
     commands: Commands,
     rounds: Rounds,
@@ -141,7 +141,7 @@ impl WorkerCustomer {
                 ranges: Vec::new(),
                 traffic: None,
                 flights: None,
-                here: Here::new(),
+                ended_ahead: EndedAhead::new(),
                 commands: Commands::default(),
                 rounds: Rounds::default(),
                 measured: Vec::new(),

@@ -22,13 +22,14 @@ use smallvec::SmallVec;
 
 use self::ahead::Ahead;
 use self::answer::Ended;
-pub use self::answer::{Answered, Brought};
+pub use self::answer::{AheadSlice, Answered, Brought};
 use self::life::Life;
 use self::order::{Order, Pushes};
 use self::part::{Part, PartState};
-use super::KvError;
 use super::routes::Routes;
-use crate::values::{Form, KeyRoutes, KvPairs};
+use super::{KvError, Slices};
+use crate::values::kind::form_of;
+use crate::values::{Form, KeyRange, KeyRoutes, KvPairs};
 use crate::wire::elastic::{Placed, Route, SchedulerMessage};
 use crate::wire::{Key, Meta, NodeId};
 
@@ -145,10 +146,30 @@ impl Flights {
         self.ahead.set_longest(bytes);
     }
 
-    /// A pull of these wire keys is about to begin, of all elements of each. Returns their values,
-    /// in that order, if all have come ahead: then nobody is to be asked.
-    pub fn pulled_ahead(&mut self, keys: &[Key]) -> Option<Vec<Brought>> {
-        self.ahead.pulled(keys)
+    /// A request is about to begin, cut for these ranges. If it only pulls, and all of its values
+    /// have come ahead, returns them, and nobody is to be asked.
+    pub fn pulled_ahead(
+        &mut self,
+        meta: &Meta,
+        slices: &Slices,
+        ranges: &[KeyRange],
+    ) -> Option<Vec<AheadSlice>> {
+        if meta.push {
+            return None;
+        }
+        let asked: Option<SmallVec<[(u32, Key); 4]>> = (0..)
+            .zip(slices.iter().zip(ranges))
+            .filter_map(|(rank, (kv, range))| Some((rank, kv.as_ref()?, range.begin)))
+            .map(|(rank, kv, first)| match form_of(meta, kv, first) {
+                (Form::Dense { .. }, key) => Some((rank, key)),
+                _ => None,
+            })
+            .collect();
+        let asked = asked?;
+        let keys: SmallVec<[Key; 4]> = asked.iter().map(|(_, key)| *key).collect();
+        let brought = self.ahead.pulled(&keys)?;
+        let slices = asked.into_iter().zip(brought);
+        Some(slices.map(|((rank, key), brought)| AheadSlice { rank, key, brought }).collect())
     }
 
     /// Other workers may go on without this one: values that have come ahead are not those that a

@@ -7,10 +7,11 @@
 //!
 //! The request says whether it pulls; the flags of the answer are not trusted.
 
+use super::flights::{AheadSlice, Brought};
 use super::{Assembled, KvError, PullAssembly, Received, State, Tracker};
 use crate::invariant::{Valid, require};
 use crate::values::KvPairs;
-use crate::wire::NodeId;
+use crate::wire::{NodeId, server_id};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -239,6 +240,16 @@ impl<D> WorkerRequests<D> {
             assembly.add(response.pairs, response.more);
         }
         self.finish_if_settled(ts)
+    }
+
+    /// Takes the values of a pull that came ahead, as the answers of their servers.
+    pub fn on_ahead(&mut self, ts: i32, all: Vec<AheadSlice>) -> Option<Finished<D>> {
+        let mut finished = None;
+        for AheadSlice { rank, brought: Brought { pairs, more }, .. } in all {
+            let response = Response { pairs, more, ..Response::default() };
+            finished = self.on_response(ts, server_id(rank as usize), response).or(finished);
+        }
+        finished
     }
 
     /// A server said no: the request as a whole has failed, whoever else answers.

@@ -3,22 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
-
 use super::{Requests, WorkerCustomer};
 use crate::delivery::Delivery;
 use crate::landing::LANDS_MIN;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Slices;
-use pslite_core::kv::flights::Brought;
-use pslite_core::kv::worker::Response;
-use pslite_core::values::Form;
-use pslite_core::values::kind::form_of;
-use pslite_core::wire::{Key, Meta, server_id};
+use pslite_core::kv::flights::AheadSlice;
+use pslite_core::wire::Meta;
 
-/// The values of pulls that have not ended yet: by timestamp those of each rank.
-pub(super) type Here = BTreeMap<i32, Vec<(u32, Brought)>>;
+/// The values of pulls whose turn has not come yet, by timestamp.
+pub(super) type EndedAhead = BTreeMap<i32, Vec<AheadSlice>>;
 
 /// The longest values that pushes ask for. Where every connection is fast, long values that are
 /// asked for by a pull are received into the application's memory; those that come ahead would be
@@ -31,21 +26,9 @@ pub(super) fn longest(node: &NodeRef) -> usize {
 impl Requests {
     /// Takes the values of a pull, if all came ahead. They are kept until its turn.
     pub(super) fn take_ahead(&mut self, meta: &Meta, slices: &Slices) -> bool {
-        let Some(flights) = &mut self.flights else { return false };
-        if meta.push {
-            return false;
-        }
-        let mut asked: SmallVec<[(u32, Key); 4]> = SmallVec::new();
-        for (rank, kv) in slices.iter().enumerate() {
-            let Some(kv) = kv else { continue };
-            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
-            let (Form::Dense { .. }, key) = form_of(meta, kv, first) else { return false };
-            asked.push((rank as u32, key));
-        }
-        let keys: SmallVec<[Key; 4]> = asked.iter().map(|(_, key)| *key).collect();
-        let Some(brought) = flights.pulled_ahead(&keys) else { return false };
-        let by_rank = asked.iter().map(|(rank, _)| *rank).zip(brought);
-        self.here.insert(meta.timestamp, by_rank.collect());
+        let Self { flights: Some(flights), ranges, ended_ahead, .. } = self else { return false };
+        let Some(all) = flights.pulled_ahead(meta, slices, ranges) else { return false };
+        ended_ahead.insert(meta.timestamp, all);
         true
     }
 }
@@ -60,13 +43,8 @@ impl WorkerCustomer {
     /// The turn of a pull whose values came ahead.
     pub(crate) fn ahead(&self, timestamp: i32) {
         let mut state = lock(&self.requests);
-        let brought = state.here.remove(&timestamp).unwrap_or_default();
-        let mut finished = None;
-        for (rank, Brought { pairs, more }) in brought {
-            let response = Response { pairs, more, ..Response::default() };
-            let from = server_id(rank as usize);
-            finished = state.requests.on_response(timestamp, from, response).or(finished);
-        }
+        let all = state.ended_ahead.remove(&timestamp).unwrap_or_default();
+        let finished = state.requests.on_ahead(timestamp, all);
         drop(state);
         if let Some(finished) = finished {
             self.finish(finished);

@@ -121,7 +121,7 @@ impl Requests {
     pub(super) fn bound_to(&self, server: NodeId) -> Vec<i32> {
         let waiting = self.requests.tracker().waiting_for(server);
         let moves = |ts: &i32| self.flights.as_ref().is_some_and(|flights| flights.has(*ts));
-        waiting.into_iter().filter(|ts| !moves(ts) && !self.here.contains_key(ts)).collect()
+        waiting.into_iter().filter(|ts| !moves(ts) && !self.ended_ahead.contains_key(ts)).collect()
     }
 }
 

@@ -36,7 +36,7 @@ impl WorkerCustomer {
                 if let Some(outcome) = requests.outcome(timestamp) {
                     return outcome;
                 }
-                if requests.here.contains_key(&timestamp) {
+                if requests.ended_ahead.contains_key(&timestamp) {
                     drop(requests);
                     self.end_here(timestamp, me);
                     return self.sleep(timestamp);

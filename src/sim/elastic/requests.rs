@@ -10,12 +10,12 @@ use super::sabotage::Sabotage;
 use crate::app::{APP, Output, pairs, with_data};
 use pslite_core::invariant::Valid;
 use pslite_core::kv::commands::{Again, Commands};
-use pslite_core::kv::flights::{Answered, Brought, Flights, Outgoing, Slice};
+use pslite_core::kv::flights::{AheadSlice, Answered, Brought, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Assembled, Finished, KvError, Pending, Slices, WorkerRequests, slice};
 use pslite_core::store::command::Head;
 use pslite_core::values::kind::form_of;
-use pslite_core::values::{Form, KeyRange, KvPairs, server_key_ranges};
+use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
 use pslite_core::wire::elastic::{Placed, SchedulerMessage};
 use pslite_core::wire::{Frames, Key, Message, Meta, NodeId, server_id};
 
@@ -30,8 +30,8 @@ pub(super) struct Requests<D> {
     /// Which wire key each slice of a request is about.
     keys: BTreeMap<(i32, u32), Key>,
     commands: Commands,
-    /// Pulls whose values have come ahead: by timestamp those of each rank.
-    here: BTreeMap<i32, Vec<(u32, Brought)>>,
+    /// The values of pulls whose turn has not come yet, by timestamp.
+    ended_ahead: BTreeMap<i32, Vec<AheadSlice>>,
     sabotage: Sabotage,
 }
 
@@ -46,7 +46,7 @@ impl<D> Requests<D> {
             flights,
             keys: BTreeMap::new(),
             commands: Commands::default(),
-            here: BTreeMap::new(),
+            ended_ahead: BTreeMap::new(),
             sabotage,
         }
     }
@@ -108,31 +108,17 @@ impl<D> Requests<D> {
 
     /// Takes the values of a pull, if all came ahead, as a real worker does.
     fn take_ahead(&mut self, meta: &Meta, slices: &Slices) -> bool {
-        let mut asked = Vec::new();
-        for (rank, kv) in slices.iter().enumerate() {
-            let Some(kv) = kv else { continue };
-            let first = self.ranges.get(rank).map_or(0, |range| range.begin);
-            let (Form::Dense { .. }, key) = form_of(meta, kv, first) else { return false };
-            asked.push((rank as u32, key));
-        }
-        let keys: Vec<Key> = asked.iter().map(|(_, key)| *key).collect();
-        let Some(mut brought) = self.flights.pulled_ahead(&keys) else { return false };
-        self.sabotage.ahead(&keys, &mut brought);
-        let by_rank = asked.iter().map(|(rank, _)| *rank).zip(brought);
-        self.here.insert(meta.timestamp, by_rank.collect());
+        let all = self.flights.pulled_ahead(meta, slices, &self.ranges);
+        let Some(mut all) = all else { return false };
+        self.sabotage.ahead(&mut all);
+        self.ended_ahead.insert(meta.timestamp, all);
         true
     }
 
     /// Ends one pull whose values came ahead.
     pub(super) fn end_ahead(&mut self) -> Option<Over<D>> {
-        let (timestamp, brought) = self.here.pop_first()?;
-        let mut finished = None;
-        for (rank, Brought { pairs, more }) in brought {
-            let response = Response { pairs, more, ..Response::default() };
-            let from = server_id(rank as usize);
-            finished = self.requests.on_response(timestamp, from, response).or(finished);
-        }
-        finished.map(|finished| self.over(finished))
+        let (timestamp, all) = self.ended_ahead.pop_first()?;
+        self.requests.on_ahead(timestamp, all).map(|finished| self.over(finished))
     }
 
     /// Others may go on without this worker.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
-use pslite_core::kv::flights::Brought;
+use pslite_core::kv::flights::{AheadSlice, Brought};
 use pslite_core::store::{Outbound, Outgoing};
 use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
@@ -292,11 +292,11 @@ impl Sabotage {
     }
 
     /// The values of a pull, which came ahead.
-    pub(super) fn ahead(&mut self, keys: &[Key], all: &mut [Brought]) {
+    pub(super) fn ahead(&mut self, all: &mut [AheadSlice]) {
         if !self.is(Plant::AheadOfAnEarlier) {
             return;
         }
-        for (key, brought) in keys.iter().zip(all) {
+        for AheadSlice { key, brought, .. } in all {
             if let Some(earlier) = self.brought.insert(*key, brought.clone()) {
                 *brought = earlier;
             }

@@ -38,6 +38,17 @@ pub struct Brought {
     pub more: Vec<Bytes>,
 }
 
+/// The values of one slice of a pull, which came ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AheadSlice {
+    /// The rank that would have been asked.
+    pub rank: u32,
+    /// The wire key.
+    pub key: Key,
+    /// The values.
+    pub brought: Brought,
+}
+
 /// What is left of a slice that is over.
 #[derive(Debug)]
 pub(super) struct Ended {
