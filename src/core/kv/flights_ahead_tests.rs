@@ -35,6 +35,20 @@ fn pulled(flights: &mut Flights) -> Option<Vec<Brought>> {
     Some(all.into_iter().map(|slice| slice.brought).collect())
 }
 
+/// After two pushes and a pull between them: the second one has brought its values.
+fn with_values() -> Flights {
+    let mut flights = halves();
+    flights.set_longest_ahead(8);
+    for timestamp in [1, 2] {
+        let out = begin(&mut flights, slice(timestamp, true, b"abcdefgh"));
+        out.iter().for_each(|message| _ = answer_ahead(&mut flights, message));
+        if timestamp == 1 {
+            pulled(&mut flights);
+        }
+    }
+    flights
+}
+
 #[test]
 fn values_that_came_with_the_answers_of_all_parts_are_what_is_pulled_next() {
     let mut flights = halves();
@@ -66,15 +80,7 @@ fn values_that_came_with_the_answers_of_all_parts_are_what_is_pulled_next() {
 /// They are of the round before.
 #[test]
 fn a_push_that_pulls_drops_what_came_ahead() {
-    let mut flights = halves();
-    flights.set_longest_ahead(8);
-    for timestamp in [1, 2] {
-        let out = begin(&mut flights, slice(timestamp, true, b"abcdefgh"));
-        out.iter().for_each(|message| _ = answer_ahead(&mut flights, message));
-        if timestamp == 1 {
-            pulled(&mut flights);
-        }
-    }
+    let mut flights = with_values();
     let mut both = slice(3, true, b"abcdefgh");
     both.meta.pull = true;
     let out = begin(&mut flights, both);
@@ -107,15 +113,7 @@ fn values_ahead_are_of_all_parts_or_none() {
 /// Its values are here all the same for who pulls the whole key.
 #[test]
 fn what_is_no_pull_of_whole_keys_finds_nothing_ahead() {
-    let mut flights = halves();
-    flights.set_longest_ahead(8);
-    for timestamp in [1, 2] {
-        let out = begin(&mut flights, slice(timestamp, true, b"abcdefgh"));
-        out.iter().for_each(|message| _ = answer_ahead(&mut flights, message));
-        if timestamp == 1 {
-            pulled(&mut flights);
-        }
-    }
+    let mut flights = with_values();
     let (meta, slices) = pull();
     let pushes = Meta { push: true, ..meta.clone() };
     assert_eq!(flights.pulled_ahead(&pushes, &slices, RANGES), None);

@@ -14,7 +14,7 @@ pub enum Elastic {
     Copies,
 }
 
-/// What else a node was told that decides whether its keys move where `PSLITE_ELASTIC` is not set.
+/// Other settings of a node. They decide whether its keys move where `PSLITE_ELASTIC` is not set.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside {
     /// The priority van: MXNet then cuts tensors and orders their messages by itself.
@@ -26,9 +26,9 @@ pub struct Beside {
 }
 
 impl Elastic {
-    /// What a node does that was told nothing: keys move, unless something else that it was told
-    /// wants them to stay. That is decided here and not by the scheduler: such a node says that it
-    /// cannot follow, so the whole job is static, and no node says a word of it.
+    /// What it means if `PSLITE_ELASTIC` is not set: keys move, unless another setting needs them
+    /// to stay. Each node decides for itself. One whose keys stay does not claim the ability, so
+    /// the whole job is static, and nobody logs anything.
     #[must_use]
     pub const fn unset(beside: Beside) -> Self {
         let Beside { priority_van, replaces_lost, foreign_store } = beside;

@@ -162,7 +162,12 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io
 /// What [`limit_unsent`] has set; 0: nothing has.
 #[cfg(test)]
 pub(crate) fn unsent_limit(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut limit = 0_u32;
+    tcp_option(socket, libc::TCP_NOTSENT_LOWAT)
+}
+
+#[cfg(test)]
+fn tcp_option(socket: BorrowedFd<'_>, option: i32) -> io::Result<u32> {
+    let mut value = 0_u32;
     let mut length = size_of::<u32>() as libc::socklen_t;
     // SAFETY: an open socket; the kernel writes at most `length` bytes, which is the number's
     // length.
@@ -170,19 +175,19 @@ pub(crate) fn unsent_limit(socket: BorrowedFd<'_>) -> io::Result<u32> {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw mut limit).cast(),
+            option,
+            (&raw mut value).cast(),
             &raw mut length,
         )
     };
-    if result == 0 { Ok(limit) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// All TCP sockets of this process, each with the limit of its window.
 #[cfg(test)]
 pub(crate) fn window_limits() -> io::Result<Vec<(std::os::fd::OwnedFd, u32)>> {
     use nix::fcntl::{FcntlArg, fcntl};
-    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -194,20 +199,7 @@ pub(crate) fn window_limits() -> io::Result<Vec<(std::os::fd::OwnedFd, u32)>> {
         let Ok(copy) = fcntl(descriptor, FcntlArg::F_DUPFD_CLOEXEC(0)) else { continue };
         // SAFETY: the kernel just made it for us.
         let copy = unsafe { OwnedFd::from_raw_fd(copy) };
-        let mut limit = 0_u32;
-        let mut length = size_of::<u32>() as libc::socklen_t;
-        // SAFETY: an open descriptor; the kernel writes at most `length` bytes, which is the
-        // number's length.
-        let result = unsafe {
-            libc::getsockopt(
-                copy.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_WINDOW_CLAMP,
-                (&raw mut limit).cast(),
-                &raw mut length,
-            )
-        };
-        if result == 0 {
+        if let Ok(limit) = tcp_option(copy.as_fd(), libc::TCP_WINDOW_CLAMP) {
             found.push((copy, limit));
         }
     }
