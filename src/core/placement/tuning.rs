@@ -436,6 +436,12 @@ pub(super) const UPS_TOGETHER: Duration = Duration::from_millis(1500);
 /// what both could give it with all links in use. Above, the cards explain it. From: ours.
 pub(super) const NARROW_PAIR: f64 = 0.5;
 
+/// Fraction of a server's card that is left to workers, at least, while copies use it too: of what
+/// may be under way to it workers have a third of what another server has with copies
+/// (`transport/native/receiver/windows`). Without it pushes that shared a slowed card with copies
+/// seemed narrow, and their server got a third less than its card can carry. From: lab (slowed).
+pub(super) const COPIES_LEAVE: f64 = 0.25;
+
 /// Factor. A link is held up at its server if its worker has one that is faster by it. From: ours.
 pub(super) const HELD_UP_SERVER: f64 = 1.2;
 

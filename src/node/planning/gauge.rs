@@ -15,7 +15,7 @@ use crate::threads;
 use pslite_core::kv::rounds::Round;
 use pslite_core::placement::links::Sent;
 use pslite_core::wire::{NodeId, Role};
-use pslite_transport::native::{NativeTransport, RateSample};
+use pslite_transport::native::{NativeTransport, RateSample, SentOverTcp};
 
 /// What a data plane counts, and what it is told of the node's card.
 pub(crate) trait Meter {
@@ -40,7 +40,8 @@ impl Meter for NativeTransport {
 
     fn sent(&self) -> BTreeMap<NodeId, Sent> {
         let sent = self.sent_over_tcp().into_iter();
-        sent.map(|to| (to.peer, Sent { bytes: to.bytes, busy: to.busy })).collect()
+        let of = |to: SentOverTcp| Sent { bytes: to.bytes, padding: to.padding, busy: to.busy };
+        sent.map(|to| (to.peer, of(to))).collect()
     }
 
     fn set_card(&self, inflow: u64, outflow: u64) {

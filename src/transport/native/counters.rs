@@ -18,6 +18,8 @@ pub(super) struct Counters {
     pub(super) connections: AtomicU64,
     pub(super) duplicates: AtomicU64,
     pub(super) probes: AtomicU64,
+    /// Bytes of probes that were sent, of those too that were ended.
+    pub(super) padding: AtomicU64,
     pub(super) waiting_max: AtomicU64,
     latency: [AtomicU64; BUCKETS],
 }

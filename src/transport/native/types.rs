@@ -116,6 +116,8 @@ pub struct SentOverTcp {
     pub peer: i32,
     /// Bytes that it has confirmed.
     pub bytes: u64,
+    /// Padding of probes that was sent there, in bytes, since there is a channel.
+    pub padding: u64,
     /// For how long something was on its way there, or waited for that.
     pub busy: Duration,
 }

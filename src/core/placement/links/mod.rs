@@ -20,6 +20,8 @@ mod sender;
 mod slots;
 
 #[cfg(test)]
+mod narrow_tests;
+#[cfg(test)]
 mod tests;
 
 pub use cpu_share::{CpuShare, Ran, Totals};

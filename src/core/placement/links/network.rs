@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+mod narrow;
+
 use super::rate_step::RateStep;
 use super::recent_best::RecentBest;
 use super::{Estimate, MOST_LINKS, MOST_PEERS, MOST_REPORTED, Pace, RateReport};
-use crate::placement::cost::PairCap;
 use crate::placement::tuning::{
-    HELD_UP_SERVER, HELD_UP_WORKER, LINKS_RISEN, MEMORY, NARROW_PAIR, TELLING_WINDOWS,
-    TRUSTED_CONFIDENCE, UPS_TOGETHER, WORKER_EXPLAINED,
+    HELD_UP_SERVER, HELD_UP_WORKER, LINKS_RISEN, MEMORY, TELLING_WINDOWS, TRUSTED_CONFIDENCE,
+    UPS_TOGETHER, WORKER_EXPLAINED,
 };
 use crate::wire::{NodeId, is_worker};
 
@@ -332,43 +333,6 @@ impl Network {
     fn sum_of_now(&self, server: NodeId) -> Option<f64> {
         let links = self.from(server).filter(|(to, _)| exchange(server, *to));
         links.map(|(to, _)| Some(self.link_of_now(server, to)?.rate)).sum()
-    }
-
-    /// The pairs whose link is narrower than the cards at its ends explain.
-    #[must_use]
-    pub fn narrow_pairs(&self, workers: &[NodeId], servers: &[NodeId]) -> Vec<PairCap> {
-        let rate = |estimate: Option<Estimate>, links: NodeLinks| {
-            estimate.or(links.fastest).map(|estimate| estimate.rate)
-        };
-        let card = |node: &NodeId| {
-            let up = rate(self.up(*node), self.links_out_of(*node, ALL));
-            (*node, up, rate(self.down(*node), self.links_into(*node, ALL)))
-        };
-        let cards = |nodes: &[NodeId]| nodes.iter().map(card).collect::<Vec<_>>();
-        #[allow(clippy::cast_precision_loss, reason = "counts of nodes")]
-        let (many_workers, many_servers) = (workers.len() as f64, servers.len() as f64);
-        let servers = cards(servers);
-        let mut pairs = Vec::new();
-        for (worker, worker_up, worker_down) in cards(workers) {
-            for (server, server_up, server_down) in &servers {
-                let cap = |from, to, up: Option<f64>, down: Option<f64>| {
-                    let link = self.link_of_now(from, to)?;
-                    let fair = up?.min(down?);
-                    (link.samples >= TELLING_WINDOWS && link.rate < NARROW_PAIR * fair)
-                        .then_some(link.lower)
-                };
-                let each = |rate: Option<f64>, of: f64| rate.map(|rate| rate / of);
-                let (many, few) = (many_servers, many_workers);
-                let push = cap(worker, *server, each(worker_up, many), each(*server_down, few));
-                let pull = cap(*server, worker, each(*server_up, few), each(worker_down, many));
-                if push.is_some() || pull.is_some() {
-                    let open = f64::INFINITY;
-                    let (push, pull) = (push.unwrap_or(open), pull.unwrap_or(open));
-                    pairs.push(PairCap { worker, server: *server, push, pull });
-                }
-            }
-        }
-        pairs
     }
 }
 

@@ -15,6 +15,8 @@ use crate::wire::{NodeId, is_worker};
 pub struct Sent {
     /// Bytes that the peer has confirmed.
     pub bytes: u64,
+    /// Bytes of probes that were sent; they may not be confirmed yet.
+    pub padding: u64,
     /// For how long something was on its way, or waited for that.
     pub busy: Duration,
 }
@@ -63,14 +65,14 @@ impl Sender {
         let (mut sum, mut full) = (0, 0);
         for (peer, now) in sent.iter().take(MOST_PEERS) {
             // Of one with new connections nothing is known yet.
-            let Some((more, busy)) = self.before.get(peer).and_then(|before| {
-                Some((now.bytes.checked_sub(before.bytes)?, now.busy.checked_sub(before.busy)?))
-            }) else {
-                continue;
-            };
+            let Some(before) = self.before.get(peer) else { continue };
+            let more = now.bytes.checked_sub(before.bytes);
+            let Some((more, busy)) = more.zip(now.busy.checked_sub(before.busy)) else { continue };
             sum += more;
             let counts = is_worker(*peer) != self.worker;
-            self.exchanged = self.exchanged.saturating_add(if counts { more } else { 0 });
+            let padding = before.padding.abs_diff(now.padding);
+            let data = if counts { more.saturating_sub(padding) } else { 0 };
+            self.exchanged = self.exchanged.saturating_add(data);
             full += usize::from(counts && busy >= passed.mul_f64(WINDOW_COVERED));
         }
         self.before = sent;
@@ -88,7 +90,7 @@ impl Sender {
         self.total
     }
 
-    /// Those of them that went from a worker to a server, or back.
+    /// Those of them that went from a worker to a server, or back, without probes.
     #[must_use]
     pub const fn exchanged(&self) -> u64 {
         self.exchanged
@@ -113,6 +115,26 @@ mod tests {
     use crate::placement::links::{Receiver, Sample};
 
     const BUSY: f64 = 0.25;
+
+    /// A server that is probed in a rest exchanges nothing, and what it gets of its processor then
+    /// says nothing.
+    #[test]
+    fn probes_are_not_exchanged() {
+        let mut sender = Sender::new(8, Duration::ZERO);
+        let mut sent = |quarter, bytes, padding| {
+            let to = Sent { bytes, padding, busy: Duration::ZERO };
+            sender.sent(WINDOW * quarter, [(9, to), (10, to)].into(), None);
+            (sender.total(), sender.exchanged())
+        };
+        assert_eq!(sent(0, 0, 0), (0, 0));
+        assert_eq!(sent(1, 700, 0), (1400, 700));
+        // Padding that is on its way.
+        assert_eq!(sent(2, 750, 100), (1500, 700));
+        assert_eq!(sent(3, 1250, 500), (2500, 800));
+        // Another connection: its counts begin anew.
+        assert_eq!(sent(4, 50, 50), (2500, 800));
+        assert_eq!(sent(5, 80, 50), (2560, 830));
+    }
 
     /// While a server answers pulls nothing comes to it, and what it tells of itself must not age.
     #[test]
@@ -177,7 +199,7 @@ mod tests {
                 busy += WINDOW.mul_f64(fraction);
                 sender.sent(
                     WINDOW * window,
-                    [9, 11].map(|peer| (peer, Sent { bytes, busy })).into(),
+                    [9, 11].map(|peer| (peer, Sent { bytes, busy, padding: 0 })).into(),
                     None,
                 );
             }
@@ -192,7 +214,7 @@ mod tests {
     fn new_connections_and_gaps_say_nothing() {
         let mut sender = Sender::new(8, Duration::ZERO);
         let sent = |bytes| {
-            let one = Sent { bytes, busy: Duration::from_micros(bytes) };
+            let one = Sent { bytes, busy: Duration::from_micros(bytes), padding: 0 };
             BTreeMap::from([(9, one), (11, one)])
         };
         sender.sent(WINDOW, sent(1_000_000), None);
@@ -218,7 +240,7 @@ mod tests {
                     window += 1;
                     bytes += (rate / 2.0 * WINDOW.as_secs_f64()) as u64;
                     busy += WINDOW;
-                    let sent = peers.map(|peer| (peer, Sent { bytes, busy }));
+                    let sent = peers.map(|peer| (peer, Sent { bytes, busy, padding: 0 }));
                     sender.sent(WINDOW * window, sent.into(), Some(down));
                 }
             };

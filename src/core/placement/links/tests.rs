@@ -10,7 +10,7 @@ use crate::wire::native::PROBE_BYTES;
 const MB: f64 = 1e6;
 const PART: u64 = 256 << 10;
 
-fn seconds(seconds: f64) -> Duration {
+pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
@@ -408,7 +408,7 @@ fn nonsense_does_no_harm() {
     network.report(seconds(1.0), &report.unwrap());
 }
 
-fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> RateReport {
+pub(super) fn report(node: NodeId, down: f64, links: &[(NodeId, f64, f64)]) -> RateReport {
     let sure = |rate: f64| Estimate { rate, lower: rate, confidence: 1.0, samples: 8 };
     let links = links.iter().map(|(peer, rate, recent)| LinkReport {
         peer: *peer,
@@ -519,71 +519,6 @@ fn what_is_old_is_trusted_less_unless_all_is_old() {
     network.report(seconds(50.0), &report(10, 40.0, &[(9, 10.0, 0.0)]));
     let (old, fresh) = (network.down(8).unwrap(), network.down(10).unwrap());
     assert!(old.lower < 0.85 * fresh.lower && fresh.confidence == 1.0, "{old:?}");
-}
-
-#[test]
-fn only_links_that_cards_do_not_explain_are_narrow() {
-    let mut network = Network::default();
-    let (workers, servers) = ([9, 11, 13], [8, 10]);
-    // Three workers with 60 each, servers with 90: each link gets 30, but the one from 9 to 10 gets
-    // 5.
-    for server in servers {
-        let rate = |worker| if (worker, server) == (9, 10) { 5.0 } else { 30.0 };
-        let links = workers.map(|worker| (worker, rate(worker), rate(worker)));
-        network.report(seconds(1.0), &report(server, 90.0, &links));
-    }
-    for worker in workers {
-        let links = servers.map(|server| (server, 30.0, 30.0));
-        network.report(seconds(1.0), &report(worker, 60.0, &links));
-    }
-    let pairs = network.narrow_pairs(&workers, &servers);
-    assert_eq!(pairs.len(), 1);
-    assert_eq!((pairs[0].worker, pairs[0].server, pairs[0].push), (9, 10, 5.0));
-    assert!(pairs[0].pull.is_infinite());
-}
-
-/// Found with rates that are drawn anew: two of four links into a server were probed when it had
-/// become four times as fast. The other two were not full any more, so nothing new was measured on
-/// them: what each had got of the slow card made them look narrow, and for three rounds the server
-/// got no more than before.
-#[test]
-fn what_links_had_of_a_slow_card_does_not_make_them_narrow() {
-    let mut network = Network::default();
-    let workers = [9, 11, 13, 15];
-    for worker in workers {
-        let links = [(8, 5.0, 0.0), (10, 20.0, 0.0)];
-        network.report(seconds(1.0), &report(worker, 100.0, &links));
-    }
-    let old = workers.map(|worker| (worker, 5.0, 5.0));
-    network.report(seconds(1.0), &report(8, 20.0, &old));
-    network.report(seconds(1.0), &report(10, 80.0, &workers.map(|worker| (worker, 20.0, 20.0))));
-    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
-    // All that is known of links out of workers 13 and 15, and of the ways back, is from before.
-    let aged = |seconds: f64, down: f64, links: &[(NodeId, f64, f64)]| {
-        let mut report = report(8, down, links);
-        report.links.iter_mut().for_each(|link| link.oldest = Duration::from_secs_f64(seconds));
-        report.up = report.down;
-        report
-    };
-    let mixed = [(9, 80.0, 0.0), (11, 80.0, 0.0), (13, 5.0, 0.0), (15, 5.0, 0.0)];
-    network.report(seconds(5.0), &aged(4.0, 80.0, &mixed));
-    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
-    // Once all of it is newer than what is known of the card, they are narrow.
-    network.report(seconds(6.0), &aged(2.0, 80.0, &mixed));
-    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
-    network.report(seconds(9.0), &aged(3.0, 80.0, &mixed));
-    let pairs = network.narrow_pairs(&workers, &[8, 10]);
-    assert_eq!(
-        pairs.iter().map(|pair| (pair.worker, pair.push)).collect::<Vec<_>>(),
-        [(13, 5.0), (15, 5.0)]
-    );
-    // A time that is none, from the wire.
-    let mut odd = report(8, 80.0, &mixed);
-    odd.links.iter_mut().for_each(|link| link.oldest = Duration::MAX);
-    network.report(seconds(10.0), &odd);
-    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
-    network.forget(8);
-    assert_eq!(network.narrow_pairs(&workers, &[8, 10]), []);
 }
 
 #[test]

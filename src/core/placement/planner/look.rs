@@ -106,7 +106,9 @@ impl Planner {
             Basis::Links => {
                 let sends = workers.iter().map(|worker| worker.id);
                 let holds = servers.iter().filter(|server| server.usable).map(|server| server.id);
-                self.network.narrow_pairs(&sends.collect::<Vec<_>>(), &holds.collect::<Vec<_>>())
+                let (sends, holds): (Vec<_>, Vec<_>) = (sends.collect(), holds.collect());
+                let copies = self.settings.replicas.ratio() > 0.0;
+                self.network.narrow_pairs(&sends, &holds, copies)
             }
             _ => Vec::new(),
         };

@@ -107,13 +107,15 @@ impl Channel {
         let peer = self.key.load(Ordering::Relaxed);
         let state = lock(&self.state);
         let paced = state.time_paced(Instant::now());
+        let padding = self.counters.padding.load(Ordering::Relaxed);
         let over_tcp = state.lanes.iter().filter(|lane| lane.pipe.carrier() == "tcp");
         let infos = over_tcp.filter_map(|lane| tcp_info(lane.pipe.socket.as_fd()));
         infos
             .fold(None, |sum, info| {
                 let (bytes, busy) =
                     sum.map_or_else(Default::default, |sum: SentOverTcp| (sum.bytes, sum.busy));
-                Some(SentOverTcp { peer, bytes: bytes + info.confirmed, busy: busy.max(info.busy) })
+                let (bytes, busy) = (bytes + info.confirmed, busy.max(info.busy));
+                Some(SentOverTcp { peer, bytes, padding, busy })
             })
             // While it was paced it could have sent more.
             .map(|sent| SentOverTcp { busy: sent.busy.saturating_sub(paced), ..sent })

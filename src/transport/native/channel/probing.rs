@@ -52,5 +52,6 @@ pub(super) fn next(probe: &mut Option<u64>, counters: &Counters) -> Option<Fragm
         return None;
     }
     *probe = Some(at + GRANULE as u64);
+    add(&counters.padding, GRANULE as u64);
     Some(Fragment::padding(at))
 }
