@@ -47,4 +47,4 @@ pub use operator::Operator;
 pub use postoffice::{NodeInfo, Postoffice};
 pub use pslite_transport::CallersMemory;
 pub use server::KeyState;
-pub use settings::{Asked, Beside, Elastic, Lookup, Settings};
+pub use settings::{Asked, Elastic, Lookup, Settings, StaticReasons};

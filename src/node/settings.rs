@@ -10,7 +10,7 @@ mod reader;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::elastic::{Beside, Elastic};
+pub use self::elastic::{Elastic, StaticReasons};
 use self::reader::Reader;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
@@ -276,7 +276,7 @@ impl Settings {
             planning: env.flag("PSLITE_PLANNING", true)?,
             share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
-            elastic: env.elastic(Beside {
+            elastic: env.elastic(StaticReasons {
                 priority_van: env.van_type()?,
                 replaces_lost: heartbeat_timeout.is_some(),
                 foreign_store: !env.native_store()?,

@@ -241,7 +241,7 @@ impl Flights {
             _ if !push => false,
             Some(bytes) if !pull => self.ahead.pushed(slice.key, (timestamp, slice.rank), bytes),
             _ => {
-                self.ahead.pushed_otherwise(slice.key);
+                self.ahead.dismiss(slice.key);
                 false
             }
         }

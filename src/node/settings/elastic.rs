@@ -14,9 +14,9 @@ pub enum Elastic {
     Copies,
 }
 
-/// Other settings of a node. They decide whether its keys move where `PSLITE_ELASTIC` is not set.
+/// Settings of a node that keep its keys where they are, if `PSLITE_ELASTIC` is not set.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside {
+pub struct StaticReasons {
     /// The priority van: MXNet then cuts tensors and orders their messages by itself.
     pub priority_van: bool,
     /// `PS_HEARTBEAT_TIMEOUT`: lost nodes are to be replaced as with stock.
@@ -30,8 +30,8 @@ impl Elastic {
     /// to stay. Each node decides for itself. One whose keys stay does not claim the ability, so
     /// the whole job is static, and nobody logs anything.
     #[must_use]
-    pub const fn unset(beside: Beside) -> Self {
-        let Beside { priority_van, replaces_lost, foreign_store } = beside;
+    pub const fn unset(reasons: StaticReasons) -> Self {
+        let StaticReasons { priority_van, replaces_lost, foreign_store } = reasons;
         if priority_van || replaces_lost || foreign_store { Self::Off } else { Self::Moves }
     }
 

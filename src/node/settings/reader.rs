@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Asked, Beside, Elastic, Lookup};
+use super::{Asked, Elastic, Lookup, StaticReasons};
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
 use pslite_core::wire::byteps::HOSTNAME_BYTES;
@@ -272,7 +272,7 @@ impl Reader<'_> {
     }
 
     /// A flag, as it was before there was a third answer.
-    pub(super) fn elastic(&self, beside: Beside) -> Result<Elastic> {
+    pub(super) fn elastic(&self, reasons: StaticReasons) -> Result<Elastic> {
         const NAME: &str = "PSLITE_ELASTIC";
         match self.text(NAME) {
             Some(text) if text == "moves" => Ok(Elastic::Moves),
@@ -281,7 +281,7 @@ impl Reader<'_> {
                 Ok(_) => Ok(Elastic::Copies),
                 Err(_) => Err(wrong(NAME, &text, "1, moves or 0")),
             },
-            None => Ok(Elastic::unset(beside)),
+            None => Ok(Elastic::unset(reasons)),
         }
     }
 

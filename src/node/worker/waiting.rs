@@ -38,7 +38,7 @@ impl WorkerCustomer {
                 }
                 if requests.ended_ahead.contains_key(&timestamp) {
                     drop(requests);
-                    self.end_here(timestamp, me);
+                    self.complete_here(timestamp, me);
                     return self.sleep(timestamp);
                 }
                 requests.requests.tracker().waiting_count() == 1
@@ -57,8 +57,8 @@ impl WorkerCustomer {
         }
     }
 
-    /// Ends a pull whose values came ahead, unless somebody else handles something now.
-    fn end_here(&self, timestamp: i32, me: &AnyMailbox) {
+    /// Completes a pull whose values came ahead, unless another thread handles a message now.
+    fn complete_here(&self, timestamp: i32, me: &AnyMailbox) {
         if let Some(turn) = me.queue.turn_if_free() {
             me.customer.handle(Delivery::Ahead(timestamp));
             drop(turn);

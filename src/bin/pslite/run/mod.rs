@@ -1,9 +1,11 @@
 //! `pslite run`: starts the processes of a job on this machine and stays with them to the end.
 //!
-//! `plan` decides what to start, `library` finds what to preload, `job` is the state machine that
-//! decides whom to end when, `children` does the I/O, `output` prints. Nothing here knows the wire.
+//! `plan` decides what to start, `library` finds what to preload, `importance` says what the job
+//! loses with a process, `job` is the state machine that decides whom to end when, `children` does
+//! the I/O, `output` prints. Nothing here knows the wire.
 
 mod children;
+mod importance;
 mod job;
 pub(crate) mod library;
 mod output;
@@ -17,7 +19,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use pslite::node::{Beside, Elastic};
 
 use crate::jobs;
 use crate::scheduler_address::Address;
@@ -106,9 +107,8 @@ const MAX_SECONDS: f64 = 1e9;
 /// The arguments contradict each other, or a process cannot be started.
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan::Plan::new(arguments)?;
-    let servers = plan.processes.iter().filter(|p| p.role == Role::Server).count();
     let job = job::Job::new(
-        plan.processes.iter().map(|p| (p.label.clone(), importance_of(p, servers))).collect(),
+        plan.processes.iter().map(|p| (p.label.clone(), importance::of(p))).collect(),
         arguments.grace,
         arguments.timeout,
     );
@@ -123,32 +123,4 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let ended = children::supervise(plan, job);
     drop(noted);
     ended
-}
-
-/// A server of a job with copies has a replica, and workers of an elastic job may go on without
-/// each other (docs/elastic.md).
-fn importance_of(process: &plan::Process, servers: usize) -> job::Importance {
-    let set = |name: &str| {
-        let own = process.variables.get(std::ffi::OsStr::new(name)).cloned();
-        own.or_else(|| std::env::var_os(name)).filter(|value| !value.is_empty())
-    };
-    let is = |name: &str, wanted: &str| set(name).is_some_and(|value| value == wanted);
-    let unset = Elastic::unset(Beside {
-        priority_van: is("DMLC_PS_VAN_TYPE", "p3"),
-        replaces_lost: set("PS_HEARTBEAT_TIMEOUT").is_some_and(|value| value != "0"),
-        foreign_store: is("PSLITE_STORE", "mxnet"),
-    });
-    let copies = is("PSLITE_ELASTIC", "1");
-    let moves = is("PSLITE_ELASTIC", "moves") || set("PSLITE_ELASTIC").is_none() && unset.moves();
-    let elastic = (copies || moves) && !is("PSLITE_LEVEL", "stock");
-    let kept = if copies { !is("PSLITE_REPLICAS", "0") } else { is("PSLITE_REPLICAS", "1") };
-    let replicated = servers > 1 && elastic && kept;
-    match process.role {
-        Role::Worker if elastic && is("PSLITE_ELASTIC_WORKERS", "1") => {
-            job::Importance::ReplaceableWorker
-        }
-        Role::Worker => job::Importance::Worker,
-        Role::Server if replicated => job::Importance::Replaceable,
-        Role::Server | Role::Scheduler => job::Importance::Needed,
-    }
 }

@@ -98,7 +98,7 @@ impl Ahead {
 
     /// A push begins that asks for nothing: it pulls too, or brings something else than all
     /// elements of one key. What is kept is of a round before it.
-    pub(super) fn pushed_otherwise(&mut self, key: Key) {
+    pub(super) fn dismiss(&mut self, key: Key) {
         if let Some(habit) = self.keys.get_mut(&key) {
             self.bytes -= habit.phase.bytes();
             habit.phase = Phase::Rest;
