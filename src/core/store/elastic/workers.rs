@@ -121,6 +121,13 @@ impl Store {
         self.elastic.as_ref().is_some_and(|elastic| elastic.is_former(request))
     }
 
+    /// True if no round ends without the customer that asked that. (Of a worker that came back that
+    /// is not so.)
+    pub(in crate::store) fn is_awaited(&self, request: &Meta) -> bool {
+        let workers = self.elastic.as_ref().and_then(|elastic| elastic.workers.as_ref());
+        workers.is_none_or(|workers| workers.awaits(Customer::of(request)))
+    }
+
     /// True if that request is to be left alone: whoever sent it is dead for the others, or another
     /// process has its id.
     pub(in crate::store) fn is_of_the_dead(&self, request: &Meta) -> bool {

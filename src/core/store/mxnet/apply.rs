@@ -187,7 +187,8 @@ impl Store {
         at: At,
         request: Meta,
     ) -> Result<Answer, StoreError> {
-        let ahead = self.sync && request.placed.as_ref().is_some_and(|placed| placed.ahead);
+        let asks = request.placed.as_ref().is_some_and(|placed| placed.ahead);
+        let ahead = asks && self.sync && self.is_awaited(&request);
         let is_dense = || self.piece(at).is_ok_and(|piece| piece.layout == Layout::Dense);
         if request.pull || ahead && is_dense() {
             self.pull(request, &Bytes::copy_from_slice(&at.key.to_ne_bytes()), at)
