@@ -7,9 +7,9 @@ use crate::placement::links::Estimate;
 use crate::placement::tuning::{COPIES_LEAVE, NARROW_PAIR, TELLING_WINDOWS};
 use crate::wire::NodeId;
 
-/// What a card can give one of its links, in bytes per second, if that is known.
+/// What a card can carry, or what of that is left for one link: bytes per second, if known.
 #[derive(Clone, Copy)]
-struct Share {
+struct CardRates {
     up: Option<f64>,
     down: Option<f64>,
 }
@@ -28,7 +28,7 @@ impl Network {
             let card = self.fastest_seen(*server);
             if copies { self.beside_copies(*server, card) } else { card }.of(workers.len())
         };
-        let servers: Vec<(NodeId, Share)> =
+        let servers: Vec<(NodeId, CardRates)> =
             servers.iter().map(|server| (*server, at_server(server))).collect();
         let mut pairs = Vec::new();
         for worker in workers.iter().copied() {
@@ -55,18 +55,18 @@ impl Network {
     }
 
     /// A node's card; where it is not known, its fastest link.
-    fn fastest_seen(&self, node: NodeId) -> Share {
+    fn fastest_seen(&self, node: NodeId) -> CardRates {
         let rate = |estimate: Option<Estimate>, links: NodeLinks| {
             estimate.or(links.fastest).map(|estimate| estimate.rate)
         };
-        Share {
+        CardRates {
             up: rate(self.up(node), self.links_out_of(node, ALL)),
             down: rate(self.down(node), self.links_into(node, ALL)),
         }
     }
 
     /// What copies leave of a server's card.
-    fn beside_copies(&self, server: NodeId, card: Share) -> Share {
+    fn beside_copies(&self, server: NodeId, card: CardRates) -> CardRates {
         let sum = |rates: &mut dyn Iterator<Item = Option<Estimate>>| -> f64 {
             rates.flatten().map(|link| link.rate).sum()
         };
@@ -78,11 +78,11 @@ impl Network {
         let left = |card: Option<f64>, copies: f64| {
             card.map(|card| (card - copies).max(card * COPIES_LEAVE))
         };
-        Share { up: left(card.up, sent), down: left(card.down, came) }
+        CardRates { up: left(card.up, sent), down: left(card.down, came) }
     }
 }
 
-impl Share {
+impl CardRates {
     /// For each of so many links.
     fn of(self, links: usize) -> Self {
         #[allow(clippy::cast_precision_loss, reason = "a count of nodes")]
