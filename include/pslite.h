@@ -30,7 +30,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 4
+#define PSLITE_ABI_VERSION 5
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -201,6 +201,29 @@ int pslite_server_key_ranges(pslite_node* node, pslite_range* ranges, size_t cap
 typedef void (*pslite_failed_fn)(void* arg, const char* reason);
 int pslite_on_failure(pslite_node* node, pslite_failed_fn failed, void* arg);
 
+/* ---- nodes without an application, and jobs seen from outside ------------------------------- */
+
+/* A node that was not started runs as `pslite scheduler` and `pslite server` do: without an
+ * application, until the job is over. Blocks; pslite_node_stop, from another thread, ends it. */
+int pslite_serve_scheduler(pslite_node* node);
+int pslite_serve_server(pslite_node* node);
+
+/* Where a job's scheduler is. own_host: the address of this machine to which it sends its answer;
+ * NULL: the one from which packets to it leave. */
+typedef struct pslite_job {
+  const char* host;
+  int32_t port;
+  int32_t timeout_ms;
+  const char* own_host;
+} pslite_job;
+/* What `pslite status --json` prints, as one JSON object. Writes at most `capacity` bytes, without
+ * an ending zero, and the full size to *size. The process needs no node. */
+int pslite_job_status(const pslite_job* job, char* text, size_t capacity, size_t* size);
+/* Asks to empty the server with that id and to release it (`pslite drain`). The scheduler's answer,
+ * written as above; emptying goes on afterwards. PSLITE_REMOTE: it refuses, and says why. */
+int pslite_job_drain(const pslite_job* job, int32_t server, char* text, size_t capacity,
+                     size_t* size);
+
 /* Prints through the library's log: level 0 error, 1 warning, 2 info. */
 void pslite_log(int level, const char* text);
 
@@ -254,6 +277,9 @@ void pslite_customer_free(pslite_customer* customer);
 int pslite_customer_new_request(pslite_customer* customer, int32_t recver, int32_t* timestamp);
 /* Blocks until all responses arrived or the request failed: then the reason is the last error. */
 int pslite_customer_wait(pslite_customer* customer, int32_t timestamp);
+/* The same, for at most so many milliseconds: then PSLITE_TIMEOUT, and the request goes on. 0: says
+ * at once whether it is over. */
+int pslite_customer_wait_for(pslite_customer* customer, int32_t timestamp, int32_t limit_ms);
 int pslite_customer_num_response(pslite_customer* customer, int32_t timestamp, int32_t* out);
 int pslite_customer_add_response(pslite_customer* customer, int32_t timestamp, int32_t count);
 /* Puts a message into the customer's own queue, as if meta->sender had sent it. At most 15
@@ -296,6 +322,20 @@ typedef struct pslite_destination {
   const int32_t* lens;
   size_t lens_count;
 } pslite_destination;
+
+/* For languages whose code had better not run on threads of the library: functions of the library
+ * to pass as place_vals and place_lens, and as release.
+ *
+ * The argument is a pslite_array: gives its data if exactly `bytes` bytes fit, and notes how many
+ * came. */
+typedef struct pslite_array {
+  void* data;
+  size_t bytes;
+  size_t filled;
+} pslite_array;
+void* pslite_place_array(void* array, size_t bytes);
+/* The argument is an int32_t, which is 0: makes it 1. What was lent is the caller's again then. */
+void pslite_release_flag(void* flag);
 
 /* Turns the customer into a KVWorker whose values are of `value_size` bytes. Responses then never
  * reach `receive`; other messages still do. */

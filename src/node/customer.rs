@@ -15,6 +15,7 @@ mod made;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -139,7 +140,16 @@ impl CustomerHandle {
     /// # Errors
     /// The request failed; the error says why.
     pub fn wait(&self, timestamp: i32) -> Result<()> {
-        self.shared().worker.wait(timestamp, &*self.mailbox)
+        self.shared().worker.wait(timestamp, None, &*self.mailbox)
+    }
+
+    /// The same, for at most so long.
+    ///
+    /// # Errors
+    /// As [`Self::wait`]; or [`NodeError::Timeout`]: the request is not over yet.
+    pub fn wait_for(&self, timestamp: i32, limit: Duration) -> Result<()> {
+        let until = Instant::now().checked_add(limit);
+        self.shared().worker.wait(timestamp, until, &*self.mailbox)
     }
 
     /// The number of responses to the request that have arrived.

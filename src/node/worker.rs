@@ -27,7 +27,7 @@ use pslite_core::kv::commands::Commands;
 use pslite_core::kv::flights::Flights;
 use pslite_core::kv::rounds::{Round, Rounds};
 use pslite_core::kv::worker::Response;
-use pslite_core::kv::{Finished, RequestError, WorkerRequests};
+use pslite_core::kv::{Failure, FailureKind, Finished, RequestError, WorkerRequests};
 use pslite_core::values::{KeyRange, KvPairs};
 use pslite_core::wire::{DataType, Devices, NodeId};
 use pslite_observe::{MessageKind, Traffic};
@@ -213,18 +213,28 @@ impl WorkerCustomer {
             Ok(None) => Ok(()),
             Err(error) => Err(request_error(&error)),
         };
-        let refused = result.as_ref().err().map(ToString::to_string);
+        let failure = result.as_ref().err().map(failure_of);
         (payload.done)(result);
         let mut state = lock(&self.requests);
         if let Some(flights) = &mut state.flights {
             flights.forget(ts); // Some of a request that failed may be under way.
         }
-        if let Some(text) = refused {
-            state.requests.fail(ts, text);
+        if let Some(failure) = failure {
+            state.requests.fail(ts, failure);
         }
         state.requests.complete(ts);
         self.tell_waiters(state);
     }
+}
+
+/// What who waits is told.
+fn failure_of(error: &NodeError) -> Failure {
+    let kind = match error {
+        NodeError::Remote(_) => FailureKind::Refused,
+        NodeError::Protocol(_) => FailureKind::Unfit,
+        _ => FailureKind::Unanswered,
+    };
+    Failure::new(kind, error.to_string())
 }
 
 fn request_error(error: &RequestError) -> NodeError {

@@ -48,6 +48,32 @@ pub struct CBuffer {
     pub release_arg: *mut c_void,
 }
 
+/// `pslite_job`: where a job's scheduler is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CJob {
+    /// Its host.
+    pub host: *const c_char,
+    /// Its port.
+    pub port: i32,
+    /// How long to wait for its answer.
+    pub timeout_ms: i32,
+    /// The address of this machine to which it answers, or null.
+    pub own_host: *const c_char,
+}
+
+/// `pslite_array`: an array of the caller that values are written to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CArray {
+    /// Start.
+    pub data: *mut c_void,
+    /// Bytes.
+    pub bytes: usize,
+    /// Bytes that came.
+    pub filled: usize,
+}
+
 /// `pslite_slice`: memory of the library.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

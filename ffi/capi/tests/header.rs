@@ -10,7 +10,8 @@ use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
 use ps::{
-    CBuffer, CDestination, CDevices, CFrame, CKv, CMeta, CMovable, CNodeInfo, CPart, CRange, CSlice,
+    CArray, CBuffer, CDestination, CDevices, CFrame, CJob, CKv, CMeta, CMovable, CNodeInfo, CPart,
+    CRange, CSlice,
 };
 
 fn root() -> PathBuf {
@@ -34,7 +35,10 @@ fn bindings() -> String {
 }
 
 fn exported() -> BTreeSet<String> {
-    let text = std::fs::read_to_string(root().join("ffi/capi/src/entry.rs")).expect("entry.rs");
+    let folder = root().join("ffi/capi/src");
+    let inside = std::fs::read_dir(folder.join("entry")).expect("entry");
+    let files = inside.map(|file| file.expect("a file").path()).chain([folder.join("entry.rs")]);
+    let text: String = files.map(|file| std::fs::read_to_string(file).expect("its text")).collect();
     text.lines()
         .filter_map(|line| line.strip_prefix("    fn pslite_"))
         .map(|rest| format!("pslite_{}", rest.split('(').next().unwrap_or_default()))
@@ -86,6 +90,8 @@ fn structs_have_the_headers_layout() {
     same!(found, "pslite_range", CRange { begin, end });
     same!(found, "pslite_buffer", CBuffer { data, size, release, release_arg });
     same!(found, "pslite_slice", CSlice { data, size });
+    same!(found, "pslite_job", CJob { host, port, timeout_ms, own_host });
+    same!(found, "pslite_array", CArray { data, bytes, filled });
     same!(found, "pslite_kv", CKv { keys, vals, lens });
     same!(found, "pslite_part", CPart { rank, kv });
     same!(found, "pslite_frame", CFrame { buffer, data_type });

@@ -17,7 +17,7 @@ pub mod worker;
 
 pub use assembly::{Assembled, PullAssembly};
 pub use slicer::{Slices, slice};
-pub use tracker::{Received, State, Tracker};
+pub use tracker::{Failure, FailureKind, Received, State, Tracker};
 pub use unanswered::{Stuck, Unanswered};
 pub use worker::{Finished, Pending, RequestError, WorkerRequests};
 

@@ -9,6 +9,7 @@ use crate::invariant::{Valid, require};
 use crate::wire::NodeId;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,59 @@ pub enum Received {
     Unknown,
 }
 
+/// What kind of failure it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureKind {
+    /// It will not be answered: a node is lost, or this one is closing.
+    #[default]
+    Unanswered,
+    /// A server refused it.
+    Refused,
+    /// The answers do not fit the request.
+    Unfit,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What is said of it.
+    pub text: Arc<str>,
+    /// What kind it is.
+    pub kind: FailureKind,
+}
+
+impl Failure {
+    /// Of that kind.
+    #[must_use]
+    pub fn new(kind: FailureKind, text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), kind }
+    }
+}
+
+impl From<Arc<str>> for Failure {
+    fn from(text: Arc<str>) -> Self {
+        Self::new(FailureKind::Unanswered, text)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        Self::new(FailureKind::Unanswered, text)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::new(FailureKind::Unanswered, text)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
 /// Where a request stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -42,7 +96,7 @@ pub enum State {
     /// Answered.
     Done,
     /// It will not be answered, for this reason.
-    Failed(Arc<str>),
+    Failed(Failure),
     /// There has never been such a request.
     Unknown,
 }
@@ -64,7 +118,7 @@ struct Request {
     /// Not done before [`Tracker::complete`]: a callback runs first (kv_app.h:616-640).
     held: bool,
     /// Held, and nothing more is awaited; the reason if it failed.
-    settled: Option<Result<(), Arc<str>>>,
+    settled: Option<Result<(), Failure>>,
     /// When it was sent, on the caller's clock.
     asked: Option<Duration>,
 }
@@ -115,7 +169,7 @@ impl Request {
 #[derive(Clone, Debug)]
 struct FailedRun {
     last: i32,
-    reason: Arc<str>,
+    reason: Failure,
 }
 
 /// The requests of one customer.
@@ -281,25 +335,25 @@ impl Tracker {
     }
 
     /// A held request is to end in failure once its callback has run, whatever it was before.
-    pub(super) fn resettle_failed(&mut self, ts: i32, reason: Arc<str>) {
+    pub(super) fn resettle_failed(&mut self, ts: i32, reason: Failure) {
         if let Some(request) = self.in_flight.get_mut(&ts) {
             request.settled = Some(Err(reason));
         }
     }
 
     /// Ends a request in failure now, held or not; nothing happens if it is not in flight.
-    pub fn fail(&mut self, ts: i32, reason: impl Into<Arc<str>>) {
+    pub fn fail(&mut self, ts: i32, reason: impl Into<Failure>) {
         self.close(ts, Err(reason.into()));
     }
 
     /// A node is lost: fails the requests that still wait for it, and returns them in order. A
     /// held request that awaits its callback only is left alone.
-    pub fn fail_node(&mut self, node: NodeId, reason: impl Into<Arc<str>>) -> Vec<i32> {
+    pub fn fail_node(&mut self, node: NodeId, reason: impl Into<Failure>) -> Vec<i32> {
         self.fail_those(&reason.into(), |request| request.waits_for(node))
     }
 
     /// Nothing will be answered any more: fails all that still wait, and returns them in order.
-    pub fn fail_all(&mut self, reason: impl Into<Arc<str>>) -> Vec<i32> {
+    pub fn fail_all(&mut self, reason: impl Into<Failure>) -> Vec<i32> {
         self.fail_those(&reason.into(), |request| request.settled.is_none())
     }
 
@@ -319,7 +373,7 @@ impl Tracker {
         self.in_flight.iter().filter(|(_, request)| which(request)).map(|(ts, _)| *ts).collect()
     }
 
-    fn fail_those(&mut self, reason: &Arc<str>, which: impl Fn(&Request) -> bool) -> Vec<i32> {
+    fn fail_those(&mut self, reason: &Failure, which: impl Fn(&Request) -> bool) -> Vec<i32> {
         let failed = self.select(which);
         for ts in &failed {
             self.close(*ts, Err(reason.clone()));
@@ -328,7 +382,7 @@ impl Tracker {
     }
 
     /// Takes a request out of flight.
-    fn close(&mut self, ts: i32, outcome: Result<(), Arc<str>>) {
+    fn close(&mut self, ts: i32, outcome: Result<(), Failure>) {
         let Some(request) = self.in_flight.remove(&ts) else { return };
         match outcome {
             // The waiter may look later: it sees as many answers as were awaited, as in stock.
@@ -435,12 +489,12 @@ impl Tracker {
         }
     }
 
-    fn failure(&self, ts: i32) -> Option<Arc<str>> {
+    fn failure(&self, ts: i32) -> Option<Failure> {
         let (_, run) = self.failed.range(..=ts).next_back()?;
         (ts <= run.last).then(|| run.reason.clone())
     }
 
-    fn remember_failure(&mut self, ts: i32, reason: Arc<str>) {
+    fn remember_failure(&mut self, ts: i32, reason: Failure) {
         if let Some((_, run)) = self.failed.range_mut(..ts).next_back()
             && run.last.checked_add(1) == Some(ts)
             && run.reason == reason

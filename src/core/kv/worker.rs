@@ -8,7 +8,7 @@
 //! The request says whether it pulls; the flags of the answer are not trusted.
 
 use super::flights::{AheadSlice, Brought};
-use super::{Assembled, KvError, PullAssembly, Received, State, Tracker};
+use super::{Assembled, Failure, FailureKind, KvError, PullAssembly, Received, State, Tracker};
 use crate::invariant::{Valid, require};
 use crate::values::KvPairs;
 use crate::wire::{NodeId, server_id};
@@ -258,7 +258,7 @@ impl<D> WorkerRequests<D> {
         let error = RequestError::Remote { timestamp: ts, node, reason };
         let finished = self.finish_failed(ts, error.clone());
         if finished.is_none() {
-            self.tracker.fail(ts, error.to_string()); // Nothing was expected: a bare request.
+            self.tracker.fail(ts, failure_of(&error)); // Nothing was expected: a bare request.
         }
         finished
     }
@@ -271,14 +271,14 @@ impl<D> WorkerRequests<D> {
         let assembled = pull.map(|(assembly, want_lens)| assembly.finish(want_lens)).transpose();
         let outcome = assembled.map_err(|source| RequestError::Answer { timestamp: ts, source });
         if let Err(error) = &outcome {
-            self.tracker.resettle_failed(ts, error.to_string().into());
+            self.tracker.resettle_failed(ts, failure_of(error));
         }
         Some(Finished { ts, payload, outcome })
     }
 
     fn finish_failed(&mut self, ts: i32, error: RequestError) -> Option<Finished<D>> {
         let open = self.open.remove(&ts)?;
-        self.tracker.resettle_failed(ts, error.to_string().into());
+        self.tracker.resettle_failed(ts, failure_of(&error));
         Some(Finished { ts, payload: open.payload, outcome: Err(error) })
     }
 
@@ -291,12 +291,12 @@ impl<D> WorkerRequests<D> {
     /// Ends a request in failure; `Some` if it has a callback, which the caller then runs before
     /// [`Self::complete`]. A request without one fails at once. If the callback itself failed,
     /// this takes the place of `complete`.
-    pub fn fail(&mut self, ts: i32, reason: impl Into<Arc<str>>) -> Option<Finished<D>> {
-        let reason = reason.into();
-        let error = RequestError::Unanswered { timestamp: ts, reason: reason.clone() };
-        let finished = self.finish_failed(ts, error);
+    pub fn fail(&mut self, ts: i32, reason: impl Into<Failure>) -> Option<Finished<D>> {
+        let failure = reason.into();
+        let reason = failure.text.clone();
+        let finished = self.finish_failed(ts, RequestError::Unanswered { timestamp: ts, reason });
         if finished.is_none() {
-            self.tracker.fail(ts, reason);
+            self.tracker.fail(ts, failure);
         }
         finished
     }
@@ -323,6 +323,16 @@ impl<D> WorkerRequests<D> {
     pub fn state(&self, ts: i32) -> State {
         self.tracker.state(ts)
     }
+}
+
+/// What who waits is told.
+fn failure_of(error: &RequestError) -> Failure {
+    let kind = match error {
+        RequestError::Answer { .. } => FailureKind::Unfit,
+        RequestError::Remote { .. } => FailureKind::Refused,
+        RequestError::Unanswered { .. } => FailureKind::Unanswered,
+    };
+    Failure::new(kind, error.to_string())
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ fn a_request_without_callback_is_done_when_answered() {
     let ts = requests.new_request(&[8, 10]);
     assert_eq!(requests.on_response(ts, 8, refusal("no")), None);
     let reason = format!("request {ts} failed at node 8: no");
-    assert_eq!(requests.state(ts), State::Failed(reason.into()));
+    assert_eq!(requests.state(ts), State::Failed(Failure::new(FailureKind::Refused, reason)));
 }
 
 #[test]
@@ -97,7 +97,8 @@ fn a_refusal_ends_the_whole_request_at_once() {
     assert_eq!(requests.state(ts), State::Waiting); // The callback has not run.
     assert_eq!(requests.on_response(ts, 8, answer(&[1], &[1])), None);
     requests.complete(ts);
-    assert_eq!(requests.state(ts), State::Failed(error.to_string().into()));
+    let failure = Failure::new(FailureKind::Refused, error.to_string());
+    assert_eq!(requests.state(ts), State::Failed(failure));
 }
 
 #[test]
@@ -111,7 +112,8 @@ fn a_bad_answer_fails_the_request() {
         Err(RequestError::Answer { source: KvError::LensMismatch { key: 1, .. }, .. })
     ));
     requests.complete(ts);
-    assert!(matches!(requests.state(ts), State::Failed(reason) if reason.contains("key 1")));
+    let State::Failed(Failure { text, kind }) = requests.state(ts) else { panic!("it failed") };
+    assert!(text.contains("key 1") && kind == FailureKind::Unfit);
     let ts = requests.new_request(&[8]);
     requests.expect(ts, Pending::pull(keys_frame(&[1]), true, "pull")).unwrap();
     let mut good = answer(&[1], &[1]);
@@ -185,7 +187,8 @@ fn the_last_answer_of_a_bare_request_can_refuse_it() {
             let response = Response { error, ..Response::default() };
             assert!(requests.on_response(ts, *server, response).is_none());
         }
-        assert!(matches!(requests.state(ts), State::Failed(reason) if reason.contains("no")));
+        let State::Failed(Failure { text, kind }) = requests.state(ts) else { panic!("it failed") };
+        assert!(text.contains("no") && kind == FailureKind::Refused);
     }
 }
 

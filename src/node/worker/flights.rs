@@ -14,7 +14,7 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::flights::{Answered, Brought, Flights, Outgoing, Slice};
 use pslite_core::kv::worker::Response;
-use pslite_core::kv::{Finished, KvError};
+use pslite_core::kv::{Failure, FailureKind, Finished, KvError};
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{Form, KvPairs};
 use pslite_core::wire::elastic::SchedulerMessage;
@@ -114,7 +114,7 @@ impl Requests {
         if let Some(flights) = &mut self.flights {
             flights.forget(timestamp);
         }
-        self.requests.fail(timestamp, error.to_string())
+        self.requests.fail(timestamp, Failure::new(FailureKind::Unfit, error.to_string()))
     }
 
     /// The requests that wait for a server which is gone, and no other one can answer them.

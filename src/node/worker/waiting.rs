@@ -5,6 +5,7 @@
 //! end of the request that it waits for; while that runs, another thread receives.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::{Requests, WorkerCustomer};
 use crate::delivery::Delivery;
@@ -13,7 +14,7 @@ use crate::recipient::{AnyMailbox, AtOnce};
 use crate::running::NodeRef;
 use crate::sync::lock;
 use crate::work_queue::Turn;
-use pslite_core::kv::State;
+use pslite_core::kv::{Failure, FailureKind, State};
 use pslite_transport::native::{NativeIncoming, NativeTransport, Stay};
 
 /// The threads that wait for requests of a customer.
@@ -25,11 +26,17 @@ pub(super) struct Waiters {
 }
 
 impl WorkerCustomer {
-    /// Blocks until the request is over. `me`: the customer whose side this is.
+    /// Blocks until the request is over, or that time has come. `me`: the customer whose side this
+    /// is.
     ///
     /// # Errors
-    /// Why it failed.
-    pub(crate) fn wait(&self, timestamp: i32, me: &AnyMailbox) -> Result<()> {
+    /// Why it failed; or [`NodeError::Timeout`]: it is not over yet.
+    pub(crate) fn wait(
+        &self,
+        timestamp: i32,
+        until: Option<Instant>,
+        me: &AnyMailbox,
+    ) -> Result<()> {
         loop {
             let alone = {
                 let requests = lock(&self.requests);
@@ -39,7 +46,10 @@ impl WorkerCustomer {
                 if requests.ended_ahead.contains_key(&timestamp) {
                     drop(requests);
                     self.complete_here(timestamp, me);
-                    return self.sleep(timestamp);
+                    return self.sleep(timestamp, until);
+                }
+                if is_over(until) {
+                    return Err(not_yet(timestamp));
                 }
                 requests.requests.tracker().waiting_count() == 1
             };
@@ -47,12 +57,13 @@ impl WorkerCustomer {
             let Some((node, native)) =
                 node.as_ref().and_then(|node| Some((node, node.lets_receive()?)))
             else {
-                return self.sleep(timestamp);
+                return self.sleep(timestamp, until);
             };
-            let stay = native.waits_for_answer(alone);
+            let mut stay = native.waits_for_answer(alone);
             if !stay.sits() {
-                return self.sleep(timestamp);
+                return self.sleep(timestamp, until);
             }
+            stay.until = until;
             self.receive((node, native), stay, timestamp, me);
         }
     }
@@ -65,17 +76,34 @@ impl WorkerCustomer {
         }
     }
 
-    /// Sleeps until the request is over.
-    fn sleep(&self, timestamp: i32) -> Result<()> {
+    /// Sleeps until the request is over, or that time has come.
+    fn sleep(&self, timestamp: i32, until: Option<Instant>) -> Result<()> {
         let mut requests = lock(&self.requests);
         loop {
             if let Some(outcome) = requests.outcome(timestamp) {
                 return outcome;
             }
+            if is_over(until) {
+                return Err(not_yet(timestamp));
+            }
             requests.waiters.asleep += 1;
-            requests = self.answered.wait(requests).unwrap_or_else(PoisonError::into_inner);
+            requests = self.sleep_once(requests, until);
             requests.waiters.asleep -= 1;
         }
+    }
+
+    /// Until something ended, or that time has come.
+    fn sleep_once<'a>(
+        &self,
+        requests: MutexGuard<'a, Requests>,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, Requests> {
+        let Some(until) = until else {
+            return self.answered.wait(requests).unwrap_or_else(PoisonError::into_inner);
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        let woken = self.answered.wait_timeout(requests, left);
+        woken.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Receives until the request is over, or nearly so.
@@ -97,6 +125,7 @@ impl WorkerCustomer {
             }
             let incoming = match native.recv_waiting(&mut stay) {
                 Ok(Some(incoming)) => incoming,
+                Ok(None) if is_over(stay.until) => break,
                 Ok(None) => continue,
                 Err(_) => break, // The receiving thread meets it too, and says so.
             };
@@ -133,6 +162,14 @@ impl WorkerCustomer {
     }
 }
 
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
+}
+
+fn not_yet(timestamp: i32) -> NodeError {
+    NodeError::Timeout(format!("request {timestamp} is not over yet"))
+}
+
 /// The answer and the right to handle it, if this message is one to that request of that customer
 /// and its turn has come. Anything else goes into the queue of its customer.
 fn own_answer<'a>(
@@ -154,7 +191,11 @@ impl Requests {
         match self.requests.state(timestamp) {
             State::Waiting => None,
             State::Done => Some(Ok(())),
-            State::Failed(reason) => Some(Err(NodeError::PeerLost(reason.to_string()))),
+            State::Failed(Failure { text, kind }) => Some(Err(match kind {
+                FailureKind::Unanswered => NodeError::PeerLost(text.to_string()),
+                FailureKind::Refused => NodeError::Remote(text.to_string()),
+                FailureKind::Unfit => NodeError::Protocol(text.to_string()),
+            })),
             State::Unknown => {
                 Some(Err(NodeError::Invalid(format!("there is no request {timestamp}"))))
             }

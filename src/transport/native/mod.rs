@@ -327,7 +327,7 @@ impl NativeTransport {
     pub fn recv(&self) -> Result<NativeIncoming, RecvError> {
         self.shared.handoff.make_way(|| self.shared.is_stopping());
         let incoming = loop {
-            if let Some(incoming) = lock(&self.receiver).next(&self.shared)? {
+            if let Some(incoming) = lock(&self.receiver).next(&self.shared, None)? {
                 break incoming;
             }
         };

@@ -40,6 +40,7 @@ const ACK_MESSAGES: u64 = 64;
 const ACK_BYTES: u64 = 2 << 20;
 /// The same after that time.
 const ACK_AFTER: Duration = Duration::from_millis(5);
+const MILLISECOND: Duration = Duration::from_millis(1);
 /// Reads from one connection before the others have their turn.
 const READS_MAX: usize = 16;
 /// Messages from rings before the sockets have their turn.
@@ -147,8 +148,12 @@ impl Receiver {
         })
     }
 
-    /// The next message; `None` if the bell rang.
-    pub(super) fn next(&mut self, shared: &Shared) -> Result<Option<NativeIncoming>, RecvError> {
+    /// The next message; `None` if the bell rang, or if that time has come.
+    pub(super) fn next(
+        &mut self,
+        shared: &Shared,
+        until: Option<Instant>,
+    ) -> Result<Option<NativeIncoming>, RecvError> {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 return Ok(Some(message));
@@ -169,7 +174,8 @@ impl Receiver {
                 Seen::Something => continue,
                 Seen::Bell => return Ok(None),
             }
-            if self.sleep(shared).map_err(RecvError::Zmq)? == Seen::Bell {
+            let seen = self.sleep(shared, until).map_err(RecvError::Zmq)?;
+            if seen == Seen::Bell || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(None);
             }
         }
@@ -214,17 +220,18 @@ impl Receiver {
         spin.until(|| shared.is_stopping() || pipes.iter().any(|ring| ring.has_bytes()))
     }
 
-    /// Waits until something can be read.
-    fn sleep(&mut self, shared: &Shared) -> io::Result<Seen> {
+    /// Waits until something can be read, or that time has come.
+    fn sleep(&mut self, shared: &Shared, until: Option<Instant>) -> io::Result<Seen> {
         let rings =
             || self.rings.iter().filter_map(|token| self.connections.get(token)?.pipe.ring());
         let all_asleep = rings().all(|ring| ring.sleep());
-        let timeout = if !all_asleep {
-            EpollTimeout::ZERO
-        } else if self.untold {
-            EpollTimeout::try_from(ACK_AFTER).unwrap_or(EpollTimeout::ZERO)
-        } else {
-            EpollTimeout::NONE
+        let longest = self.untold.then_some(ACK_AFTER);
+        // The kernel counts whole milliseconds. One more, or it would be asked again and again.
+        let left = |until: Instant| until.saturating_duration_since(Instant::now()) + MILLISECOND;
+        let timeout = match longest.into_iter().chain(until.map(left)).min() {
+            _ if !all_asleep => EpollTimeout::ZERO,
+            Some(time) => EpollTimeout::try_from(time).unwrap_or(EpollTimeout::MAX),
+            None => EpollTimeout::NONE,
         };
         let began = self.falls_asleep();
         let seen = self.poll(timeout, shared)?;

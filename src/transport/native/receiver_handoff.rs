@@ -217,7 +217,7 @@ impl ReceiverHandoff {
         let sits = state.begin(Instant::now(), alone);
         self.wanted.store(state.is_wanted(), Ordering::Relaxed);
         self.call_if_needed(&state);
-        Stay { handoff: self, sits, got: false, more: false }
+        Stay { handoff: self, sits, got: false, more: false, until: None }
     }
 
     /// Answers are under way that nobody waits for, or more than one: the receiving thread is to
@@ -247,6 +247,8 @@ pub struct Stay<'a> {
     pub got: bool,
     /// There is more to be received.
     pub(super) more: bool,
+    /// When the thread has to have something else to do, though nothing came.
+    pub until: Option<Instant>,
 }
 
 impl Stay<'_> {

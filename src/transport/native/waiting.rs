@@ -22,15 +22,15 @@ impl NativeTransport {
         self.shared.handoff.need_receiver();
     }
 
-    /// Waits for a message in the place of [`Self::recv`]; `None` after [`Self::call_waiting`], and
-    /// now and then besides.
+    /// Waits for a message in the place of [`Self::recv`]; `None` after [`Self::call_waiting`], at
+    /// the time that the stay ends, and now and then besides.
     ///
     /// # Errors
     /// As [`Self::recv`].
     pub fn recv_waiting(&self, stay: &mut Stay<'_>) -> Result<Option<NativeIncoming>, RecvError> {
         debug_assert!(stay.sits(), "somebody else receives");
         let mut receiver = lock(&self.receiver);
-        let incoming = receiver.next(&self.shared)?;
+        let incoming = receiver.next(&self.shared, stay.until)?;
         stay.more = receiver.has_more();
         drop(receiver);
         if let Some(incoming) = &incoming {
