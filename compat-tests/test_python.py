@@ -155,10 +155,13 @@ def test_loaded_locally_before():
     assert python(code).split() == [str(harness.LIBRARY), "True"]
 
 
-def test_it_has_no_program_of_its_own():
-    """`pslite` on the command line stays the program of this repository."""
+def test_its_program_is_that_of_this_repository():
+    """`pslite` on the command line is the program inside the wheel (test_wheel.py), and says what
+    is missing where there is none."""
     text = (PACKAGE / "pyproject.toml").read_text()
-    assert "scripts]" not in text and "entry-points" not in text
+    assert re.findall(r"^(\w+) = \"(\w+\.\w+:\w+)\"$", text, re.M) == [
+        ("pslite", "pslite._program:main")]
+    assert "install the wheel" in python("from pslite._program import main; main()")
     version = re.search(r'^version = "(.+)"', text, re.M)[1]
     assert f'__version__ = "{version}"' in (PACKAGE / "pslite/__init__.py").read_text()
     assert f'version = "{version}"' in (harness.ROOT / "Cargo.toml").read_text()

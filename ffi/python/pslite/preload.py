@@ -20,6 +20,7 @@ import mmap
 import os
 import struct
 from pathlib import Path
+from typing import List, Optional
 
 __all__ = ["library"]
 
@@ -28,7 +29,7 @@ NAME = "libpslite_mxnet.so"
 MARK = "_ZN2ps10Postoffice5StartEiPKcb"
 
 
-def _mapped(name):
+def _mapped(name: str) -> Optional[str]:
     """The path of a shared library in this process, or None."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
@@ -41,12 +42,12 @@ def _mapped(name):
     return None
 
 
-def _global():
+def _global() -> bool:
     """True if the global scope has the functions of ps-lite: of a library that was preloaded."""
     return hasattr(ctypes.CDLL(None), MARK)
 
 
-def _exports(path, name):
+def _exports(path: str, name: str) -> bool:
     """True if a 64-bit ELF file has a name in its dynamic symbols."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         start, = struct.unpack_from("<Q", data, 0x28)
@@ -60,7 +61,7 @@ def _exports(path, name):
     return False
 
 
-def _unfit():
+def _unfit() -> Optional[str]:
     """The libmxnet.so that would be imported, if it does not export what is to be replaced; or
     None.
 
@@ -69,6 +70,8 @@ def _unfit():
     """
     try:
         found = importlib.util.find_spec("mxnet")
+        if found is None or not found.origin:
+            return None
         path = os.path.join(os.path.dirname(found.origin), "libmxnet.so")
         with open(path, "rb"):
             pass
@@ -82,7 +85,7 @@ def _unfit():
         return path
 
 
-def _candidates():
+def _candidates() -> List[str]:
     """Where the library may be. What PSLITE_LIBRARY says is not second-guessed."""
     told = os.environ.get("PSLITE_LIBRARY")
     if told:
@@ -96,7 +99,7 @@ def _candidates():
     return paths + [NAME]
 
 
-def _load():
+def _load() -> str:
     loaded = _mapped(NAME)
     if loaded and _global():
         return loaded

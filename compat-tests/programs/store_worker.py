@@ -1,0 +1,93 @@
+"""pslite.store: a worker that trains on pslite's own servers, without MXNet.
+
+    store_worker.py CASE        prints one line of JSON with what it saw
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+from pslite import errors, job
+from pslite.node import Node
+from pslite.store import Store
+
+CASE = sys.argv[1]
+BIG = 1_000_001
+
+
+def refused(call):
+    try:
+        call()
+    except errors.PsliteError as error:
+        return [type(error).__name__, str(error)]
+    return None
+
+
+def sums(node, store):
+    """Without an optimizer servers sum; each type, and an array that is cut for both servers."""
+    found = {}
+    for dtype in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8"):
+        store.init(dtype, np.zeros(6, dtype))
+        out = np.full(6, 9, dtype)
+        store.push(dtype, np.arange(6, dtype=dtype) * (node.rank + 1)).wait()
+        store.pull(dtype, out).wait()
+        found[dtype] = out.tolist()
+    big = np.full(BIG, node.rank + 1, "float32")
+    store.init("big", big)
+    start = store.pull("big", np.zeros(BIG, "float32")).wait()
+    found["start"] = [float(start.min()), float(start.max())]
+    store.push_pull("big", big).wait()
+    found["big"] = [float(big.min()), float(big.max())]
+    found["names"] = store.names()
+    return found
+
+
+def optimizer(node, store):
+    """Adam at the servers, whose parameters are float32 as in MXNet, against Adam here."""
+    weight = np.linspace(-1, 1, 5)
+    store.init("weight", weight)
+    store.set_optimizer("adam", learning_rate=0.1, rescale_grad=0.5)
+    mine, mean, square = weight.copy(), np.zeros(5), np.zeros(5)
+    for step in range(1, 6):
+        gradient = np.sin(mine + node.rank)
+        both = (np.sin(mine) + np.sin(mine + 1)) * 0.5
+        store.push_pull("weight", gradient, weight).wait()
+        mean = 0.9 * mean + 0.1 * both
+        square = 0.999 * square + 0.001 * both * both
+        rate = 0.1 * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        mine = mine - rate * mean / (np.sqrt(square) + 1e-8)
+    return {"off": float(abs(weight - mine).max()), "weight": weight.tolist()}
+
+
+def bad_input(node, store):
+    store.init("there", np.zeros(4, "float32"))
+    good = np.zeros(4, "float32")
+    found = {
+        "twice": refused(lambda: store.init("there", good)),
+        "none": refused(lambda: store.push("elsewhere", good)),
+        "dtype": refused(lambda: store.push("there", np.zeros(4))),
+        "shape": refused(lambda: store.pull("there", np.zeros(5, "float32"))),
+        "kind": refused(lambda: store.init("odd", np.zeros(3, "uint16"))),
+        "empty": refused(lambda: store.init("empty", np.zeros(0, "float32"))),
+        "optimizer": refused(lambda: store.set_optimizer("adm")),
+        "parameter": refused(lambda: store.set_optimizer("sgd", momentun=0.9)),
+        "number": refused(lambda: store.set_optimizer("sgd", momentum="much")),
+    }
+    found["goes on"] = store.push_pull("there", good + 1, good).wait().tolist()
+    return found
+
+
+def main():
+    role = os.environ["DMLC_ROLE"]
+    if role != "worker":
+        return job.serve_scheduler() if role == "scheduler" else job.serve_server()
+    with Node() as node:
+        with Store(node) as store:
+            print(json.dumps(globals()[CASE](node, store)), flush=True)
+        store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Jobs from outside: their state, servers that are emptied, what happens in them; and schedulers
+and servers without an application.
+
+    from pslite import job
+
+    print(job.status("10.0.0.1:9091").eta)
+    for event in job.events("10.0.0.1:9091"):
+        print(event.text)
+
+No function here needs a node in this process.
+"""
+
+import ctypes
+import json
+import time
+from ctypes import byref, c_size_t
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from . import _blocking, _library, errors
+from .node import Node, _root
+
+__all__ = ["Event", "NodeStatus", "Status", "drain", "events", "join", "serve_scheduler",
+           "serve_server", "status"]
+
+#: Bytes of an answer: a line for each node and piece.
+_ANSWER = 1 << 20
+#: Seconds between two looks whether a server is empty.
+_LOOK = 0.2
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node of a job."""
+
+    #: "server" or "worker".
+    role: str
+    rank: int
+    #: Its number on the wire.
+    id: int
+    #: HOST:PORT.
+    address: str
+    #: live, joining, draining, fixed (its values do not move), dead, released, back (a worker that
+    #: took the place of a dead one), registered (before the job is complete).
+    state: str
+    #: Of a server: pieces that it owns, bytes of their values, and bytes of what belongs to these.
+    pieces: int
+    bytes: int
+    state_bytes: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A job, as its scheduler sees it. Times are in seconds; None: not known (yet)."""
+
+    scheduler: str
+    #: forming, running, changing (a policy is being made), failed.
+    phase: str
+    #: How many the job began with.
+    workers: int
+    servers: int
+    #: Servers come and go.
+    elastic: bool
+    #: The number of the newest policy.
+    epoch: int
+    #: Copies of each piece.
+    replicas: int
+    nodes: List[NodeStatus]
+    #: How long a round should take with the placement in force, and how long it took lately.
+    predicted: Optional[float]
+    measured: Optional[float]
+    #: No placement can be faster than that, and that by `measured`.
+    bound: Optional[float]
+    eta: Optional[float]
+    #: What limits a round; why nothing is moved; whether another number of servers would pay.
+    limit: str
+    no_plan: str
+    advice: str
+    #: Why the job cannot go on, or who is missing.
+    note: str
+    #: Who waits for whom, for long.
+    waits: List[str]
+    #: All that the scheduler said, also what this version does not know.
+    raw: Dict[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def by_id(self) -> Dict[int, NodeStatus]:
+        """The nodes by their numbers."""
+        return {node.id: node for node in self.nodes}
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a job."""
+
+    #: Seconds since the epoch, when it was seen.
+    time: float
+    #: node (its state changed), phase, policy, moved (a server owns other bytes), advice, note,
+    #: end.
+    kind: str
+    #: Plain English.
+    text: str
+    #: The node's number, if it is about one.
+    node: Optional[int] = None
+
+
+def status(root: str, timeout: float = 5.0, own_host: Optional[str] = None) -> Status:
+    """Asks the scheduler at "HOST:PORT". own_host: the address of this machine to which it answers;
+    None: the one from which packets to it leave.
+
+    Raises Timeout if no scheduler of pslite answers, InvalidArgument, AddressError.
+    """
+    library = _library.get()
+    raw = json.loads(_asked(root, timeout, own_host, library.pslite_job_status))
+    fields = NodeStatus.__dataclass_fields__
+    nodes = [NodeStatus(**{name: node[name] for name in fields})
+             for node in raw["nodes"]]
+    known = {name: raw.get(name) for name in Status.__dataclass_fields__}
+    known.update(nodes=nodes, raw=raw)
+    return Status(**known)
+
+
+def drain(root: str, rank: int, *, wait: Optional[float] = None, timeout: float = 5.0,
+          own_host: Optional[str] = None) -> str:
+    """Has a server emptied and released: its pieces go to the others while the job trains. Gives
+    the scheduler's answer; wait: returns when the server is released, within so many seconds.
+
+    Raises RemoteError (the scheduler refuses, and says why), Timeout, PeerLost (it died before).
+    """
+    if rank < 0:
+        raise errors.InvalidArgument(f"{rank} is no rank")
+    library = _library.get()
+    # Servers have the even numbers from 8 on (ps-lite's postoffice.h).
+    server = 8 + 2 * rank
+    answer = _asked(root, timeout, own_host, lambda job, text, size, got: library.pslite_job_drain(
+        job, server, text, size, got))
+    end = time.monotonic() + (wait or 0)
+    while wait is not None:
+        node = status(root, timeout, own_host).by_id.get(server)
+        if node is None or node.state == "released":
+            break
+        if node.state == "dead":
+            raise errors.PeerLost(f"server {rank} died before it was empty")
+        if time.monotonic() >= end:
+            raise errors.Timeout(f"server {rank} is not empty after {wait:g} s: {node.state}")
+        time.sleep(_LOOK)
+    return answer
+
+
+def _asked(root: str, timeout: float, own_host: Optional[str],
+           call: Callable[[Any, Any, int, Any], int]) -> str:
+    found = _root(root)
+    job = _library.Job(
+        found["DMLC_PS_ROOT_URI"].encode(), int(found["DMLC_PS_ROOT_PORT"]),
+        max(1, int(timeout * 1000)), own_host.encode() if own_host else None)
+    size, got = _ANSWER, c_size_t()
+    while True:
+        text = ctypes.create_string_buffer(size)
+
+        def ask() -> int:
+            return call(byref(job), text, size, byref(got))
+
+        # It ends by itself when the time is over.
+        _blocking.run(ask, lambda: None)
+        if got.value <= size:
+            return text.raw[: got.value].decode()
+        size = 2 * got.value
+
+
+def events(root: str, interval: float = 1.0, timeout: float = 5.0,
+           own_host: Optional[str] = None) -> Iterator[Event]:
+    """What happens in a job, as it is seen by asking the scheduler every `interval` seconds, until
+    the scheduler answers no more. The first events say how the job is now.
+
+    Raises Timeout if no scheduler answers the first time.
+    """
+    before = status(root, timeout, own_host)
+    yield from changes(None, before, time.time())
+    while True:
+        time.sleep(interval)
+        try:
+            now = status(root, timeout, own_host)
+        except errors.Timeout:
+            yield Event(time.time(), "end", f"the scheduler at {root} answers no more")
+            return
+        yield from changes(before, now, time.time())
+        before = now
+
+
+def changes(before: Optional[Status], now: Status, at: float) -> Iterator[Event]:
+    """What is different in `now`; None: all is new."""
+    if before is None or before.phase != now.phase:
+        yield Event(at, "phase", f"the job is {now.phase}")
+    if now.note and (before is None or before.note != now.note):
+        yield Event(at, "note", now.note)
+    if now.elastic and (before is None or before.epoch != now.epoch):
+        yield Event(at, "policy", f"policy {now.epoch} is in force")
+    old = before.by_id if before else {}
+    for node in now.nodes:
+        was = old.get(node.id)
+        name = f"{node.role} {node.rank}"
+        if was is None or was.state != node.state:
+            yield Event(at, "node", f"{name} at {node.address} is {node.state}", node.id)
+        if was is not None and was.bytes != node.bytes:
+            yield Event(at, "moved", f"{name} owns {node.bytes} bytes in {node.pieces} pieces, "
+                        f"before {was.bytes}", node.id)
+    for gone in sorted(set(old) - set(now.by_id)):
+        yield Event(at, "node", f"{old[gone].role} {old[gone].rank} is gone", gone)
+    if now.advice and (before is None or before.advice != now.advice):
+        yield Event(at, "advice", now.advice)
+
+
+def serve_scheduler(root: Optional[str] = None, *, workers: Optional[int] = None,
+                    servers: Optional[int] = None, **settings: Any) -> None:
+    """Is the scheduler of a job until all its nodes have come and left, as `pslite scheduler`. What
+    is not given is read from the environment.
+
+    Raises what ended the job early: PeerLost, ConfigError, AddressError.
+    """
+    node = Node("scheduler", root=root, workers=workers, servers=servers, **settings)
+    _serve(node, node._library.pslite_serve_scheduler)
+
+
+def serve_server(root: Optional[str] = None, *, workers: Optional[int] = None,
+                 servers: Optional[int] = None, **settings: Any) -> None:
+    """Is a server on pslite's own store, as `pslite server`: for MXNet's workers, and for
+    `pslite.store`. Returns when the workers have stopped it, or when it was emptied.
+
+    Raises as `serve_scheduler`.
+    """
+    node = Node("server", root=root, workers=workers, servers=servers, **settings)
+    _serve(node, node._library.pslite_serve_server)
+
+
+def join(root: str, timeout: float = 5.0, **settings: Any) -> None:
+    """Is one more server of a job that runs, as `pslite server --join`. Returns as `serve_server`.
+
+    Raises Timeout if no scheduler answers, ConfigError if servers of that job cannot come and go.
+    """
+    found = status(root, timeout)
+    if not found.elastic and found.phase != "forming":
+        raise errors.ConfigError(
+            f"servers of the job at {root} cannot come and go: a node of it does not follow keys "
+            "that move")
+    own: Dict[str, Any] = {"PSLITE_ELASTIC": "1", "PSLITE_ELASTIC_WORKERS": "1",
+                               "PSLITE_JOIN": "1", **settings}
+    serve_server(root, workers=found.workers, servers=found.servers, **own)
+
+
+def _serve(node: Node, call: Callable[[Any], int]) -> None:
+    handle = node.handle
+    try:
+        node._block(lambda: call(handle))
+    finally:
+        node.close(barrier=False)

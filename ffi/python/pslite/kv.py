@@ -1,0 +1,392 @@
+"""Workers and servers of a key-value store: ps-lite's KVWorker and KVServer.
+
+    node = Node("worker", root="10.0.0.1:9091", workers=2, servers=1).start()
+    worker = KVWorker(node)                              # values are float32
+    gradients = numpy.ones(1000, "float32")
+    worker.push_pull([7], gradients).wait()              # in place; the handler's answer is there
+    node.close()
+
+Arrays are used without a copy: numpy arrays and all that has Python's buffer protocol, torch
+tensors and MXNet NDArrays on the CPU. They must be contiguous, and the caller neither writes them
+nor (if they are pulled into) reads them until the request is over.
+"""
+
+import array
+import ctypes
+import time
+import weakref
+from collections import OrderedDict
+from ctypes import byref, c_int32, c_void_p
+from typing import Any, Callable, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
+
+from . import _arrays, _library, errors
+from ._arrays import View
+from .node import Node
+
+__all__ = ["Handle", "KVServer", "KVWorker", "Request"]
+
+#: Milliseconds after which a wait looks whether a signal came.
+_LOOK_MS = 50
+_ADDRESSES: Dict[str, int] = {}
+
+
+def _address(name: str) -> int:
+    if name not in _ADDRESSES:
+        _ADDRESSES[name] = _library.address_of(name)
+    return _ADDRESSES[name]
+
+
+class Handle:
+    """A request that is under way. It goes on whether anybody waits or not."""
+
+    __slots__ = ("__weakref__", "_error", "_over", "_place", "_result", "_views", "_worker",
+                 "timestamp")
+
+    def __init__(self, worker: "KVWorker", views: List[View], result: Any,
+                 place: Optional[_library.Array]) -> None:
+        self._worker = worker
+        self._views = views
+        self._result = result
+        self._place = place
+        self._over = False
+        self._error: Optional[errors.PsliteError] = None
+        #: The request's number, unique in its worker.
+        self.timestamp = -1
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Blocks until the request is over; gives the array that was pulled into, if any. May be
+        called again, and from other threads. timeout: in seconds; None: no limit.
+
+        Raises Timeout (the request goes on), PeerLost (a server is gone), RemoteError (a server
+        refused it, and says why), Stopped (the node was closed meanwhile), ProtocolError (what came
+        does not fit the array). KeyboardInterrupt leaves the wait within 0.1 s; the request goes
+        on.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._over:
+            left = _LOOK_MS
+            if end is not None:
+                left = min(left, max(0, int(1000 * (end - time.monotonic()) + 0.999)))
+            if self._look(left):
+                break
+            if end is not None and time.monotonic() >= end:
+                raise errors.Timeout(
+                    f"request {self.timestamp} is not over after {timeout:g} s; it goes on")
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    @property
+    def done(self) -> bool:
+        """True if it is over, whether it failed or not. Does not block."""
+        return self._over or self._look(0)
+
+    def _look(self, milliseconds: int) -> bool:
+        worker = self._worker
+        status = worker._library.pslite_customer_wait_for(
+            worker.handle, self.timestamp, milliseconds)
+        if status == -6:
+            return False
+        self._end(_library.error_of(status) if status != 0 else None)
+        return True
+
+    def _end(self, error: Optional[errors.PsliteError]) -> None:
+        if not self._over:
+            self._error = error
+            self._over = True
+            self._worker._open.pop(self.timestamp, None)
+            views, self._views, self._place = self._views, [], None
+            for view in views:
+                view.release()
+
+    def __repr__(self) -> str:
+        state = "under way" if not self._over else "failed" if self._error else "done"
+        return f"<pslite.kv.Handle {self.timestamp}, {state}>"
+
+
+class KVWorker:
+    """Pushes values to servers, and pulls from them. Of a node that is a worker.
+
+    dtype: of all values, "float32", "float64", "float16", "int64" and so on. app: which KVServer is
+    meant, if servers have several. customer: where a process has several workers, the number of
+    this one.
+
+    Keys are integers from 0 to 2**64 - 1, in ascending order. `Node.key_ranges` says which server
+    has which. Each key has equally many values, or `lens` says how many each has.
+
+    Raises InvalidArgument if there is a worker of that app and customer already.
+    """
+
+    def __init__(self, node: Node, dtype: str = "float32", *, app: int = 0,
+                 customer: int = 0) -> None:
+        if dtype not in _arrays.SIZES:
+            raise errors.DtypeError(
+                f"there is no dtype {dtype!r}; there are {', '.join(_arrays.SIZES)}")
+        self.dtype = dtype
+        self._library = node._library
+        self._open: "OrderedDict[int, Handle]" = OrderedDict()
+        self._handle: Optional[c_void_p] = None
+        self._receive = _library.RECEIVE(_nothing)
+        self._handle = _customer(node, app, customer, self._receive)
+        _library.check(self._library.pslite_worker_attach(self._handle, _arrays.SIZES[dtype]))
+        node._customers.append(self)
+
+    @property
+    def handle(self) -> c_void_p:
+        """`pslite_customer*`. Raises ClosedError."""
+        if self._handle is None:
+            raise errors.ClosedError("the worker's node is closed")
+        return self._handle
+
+    def push(self, keys: Any, values: Any, lens: Any = None, *, cmd: int = 0,
+             priority: int = 0) -> Handle:
+        """Sends values. keys: an integer, several, or an array of uint64. cmd: a number that the
+        servers' handler gets. priority: of requests that wait, those with more go first.
+
+        Raises an ArrayError before anything is sent; ClosedError, NotStarted, PeerLost.
+        """
+        key, vals, len_ = self._memory(keys, values, "values", lens)
+        return self._request(key, vals, None, len_, None, cmd, priority)
+
+    def pull(self, keys: Any, out: Any, lens: Any = None, *, cmd: int = 0,
+             priority: int = 0) -> Handle:
+        """Gets values into `out`, which must be as long as what comes. Otherwise as `push`."""
+        key, vals, len_ = self._memory(keys, out, "out", lens, writable=True)
+        return self._request(key, None, vals, len_, out, cmd, priority)
+
+    def push_pull(self, keys: Any, values: Any, out: Any = None, lens: Any = None, *, cmd: int = 0,
+                  priority: int = 0) -> Handle:
+        """Sends values, and gets what the servers answer into `out`; None: into `values`. Otherwise
+        as `push`."""
+        key, vals, len_ = self._memory(keys, values, "values", lens, writable=out is None)
+        if out is None:
+            return self._request(key, vals, vals, len_, values, cmd, priority)
+        target = self._values(out, "out", writable=True)
+        if len(target) != len(vals):
+            raise errors.ShapeError(
+                f"out has {len(target)} elements, and values {len(vals)}; both must have as many")
+        return self._request(key, vals, target, len_, out, cmd, priority)
+
+    def _request(self, keys: View, values: Optional[View], out: Optional[View],
+                 lens: Optional[View], result: Any, cmd: int, priority: int) -> Handle:
+        """A push, with values; a pull, with `out`; or both. `result`: what `wait` gives."""
+        library, customer, stamp = self._library, self.handle, c_int32()
+        views = [view for view in (keys, values, lens, out) if view is not None]
+        if out is None:
+            assert values is not None
+            status = library.pslite_worker_push(
+                customer, byref(_kv(keys, values, lens)), cmd, priority, None, None, byref(stamp))
+            return self._sent(Handle(self, views, None, None), status, stamp)
+        place, into = _into(out, lens)
+        if values is None:
+            status = library.pslite_worker_pull(
+                customer, _lent(keys), byref(into), cmd, priority, None, None, byref(stamp))
+        else:
+            status = library.pslite_worker_push_pull(
+                customer, byref(_kv(keys, values, lens)), byref(into), cmd, priority, None, None,
+                byref(stamp))
+        return self._sent(Handle(self, views, result, place), status, stamp)
+
+    def _sent(self, handle: Handle, status: int, stamp: c_int32) -> Handle:
+        _library.check(status)
+        handle.timestamp = stamp.value
+        self._open[stamp.value] = handle
+        # Requests for which nobody waits end as well: the oldest are looked after, one for each new
+        # one and one more.
+        for _ in range(2):
+            oldest = next(iter(self._open.values()))
+            if oldest is handle or not oldest.done:
+                break
+        return handle
+
+    def _memory(self, keys: Any, values: Any, what: str, lens: Any,
+                writable: bool = False) -> Tuple[View, View, Optional[View]]:
+        key = _arrays.integers(keys, "uint64", "keys")
+        if not len(key):
+            raise errors.ShapeError("there are no keys")
+        vals = self._values(values, what, writable)
+        if lens is None:
+            if len(vals) % len(key):
+                raise errors.ShapeError(
+                    f"{what} has {len(vals)} elements for {len(key)} keys; without lens each key "
+                    "has as many")
+            return key, vals, None
+        len_ = _arrays.integers(lens, "int32", "lens")
+        if len(len_) != len(key):
+            raise errors.ShapeError(f"there are {len(len_)} lens for {len(key)} keys")
+        total = sum((c_int32 * len(len_)).from_address(len_.address))
+        if total != len(vals):
+            raise errors.ShapeError(f"lens say {total} values, and {what} has {len(vals)} elements")
+        return key, vals, len_
+
+    def _values(self, values: Any, what: str, writable: bool) -> View:
+        found = _arrays.view(values, what, writable)
+        if found.dtype != self.dtype:
+            raise errors.DtypeError(
+                f"{what} has elements of {found.dtype}, and this worker's are {self.dtype}; "
+                f"convert the array, or make a worker with dtype={found.dtype!r}")
+        return found
+
+    def _free(self) -> None:
+        """The node has ended."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            for request in list(self._open.values()):
+                status = self._library.pslite_customer_wait_for(handle, request.timestamp, 0)
+                request._end(_library.error_of(status) if status not in (0, -6) else
+                             errors.Stopped("the node was closed") if status else None)
+            self._library.pslite_customer_free(handle)
+
+
+class Request(NamedTuple):
+    """What a server's handler gets of a request."""
+
+    #: Values came with it.
+    push: bool
+    #: Values are expected.
+    pull: bool
+    #: The number that the worker gave.
+    cmd: int
+    #: The worker's id, and the number of its customer.
+    sender: int
+    customer: int
+    #: The request's number there.
+    timestamp: int
+    #: Of uint64.
+    keys: memoryview
+    #: Bytes of the values; empty without a push. `numpy.frombuffer(request.values, "float32")`.
+    values: memoryview
+    #: Of int32: how many values each key has; empty: equally many.
+    lens: memoryview
+
+
+#: What a handler gives: nothing, the values of all keys, or these and how many each key has.
+Answer = Union[None, Any, Tuple[Any, Any]]
+
+
+class KVServer:
+    """Serves requests of workers with a function of yours. Of a node that is a server.
+
+    handler(request) is called for one request after the other, on a thread of the library. For a
+    pull it gives the values, in the order of the keys: an array, or an array and lens. An exception
+    that it raises becomes the worker's RemoteError. The memory of the request stays as long as its
+    memoryviews are kept; what the handler gives must not be changed until it was sent, so give a
+    copy of what the next push changes.
+
+    (`pslite server` is a server that sums as MXNet's does, with optimizers, and needs no handler.)
+    """
+
+    def __init__(self, node: Node, handler: Callable[[Request], Answer], *, app: int = 0) -> None:
+        self._library = node._library
+        self._handler = handler
+        #: Answers that are being sent: a flag that the library sets, and what has to stay.
+        self._lent: List[Tuple[c_int32, View]] = []
+        self._handle: Optional[c_void_p] = None
+        self._receive = _library.RECEIVE(self._received)
+        self._handle = _customer(node, app, app, self._receive)
+        _library.check(self._library.pslite_server_attach(self._handle))
+        node._customers.append(self)
+
+    def _received(self, _: Optional[int], message: int) -> None:
+        """On the customer's thread. Nothing may be raised here."""
+        meta = _library.Meta()
+        self._library.pslite_message_meta(message, byref(meta))
+        if not meta.request or self._handle is None:
+            return
+        if meta.simple_app:
+            self._library.pslite_simple_respond(self._handle, byref(meta), None, 0)
+            return
+        self._lent = [entry for entry in self._lent if not entry[0].value]
+        frames = _Frames(self._library, message)
+        try:
+            answer = self._handler(Request(
+                bool(meta.push), bool(meta.pull), meta.head, meta.sender, meta.customer_id,
+                meta.timestamp, frames.of(0, "Q"), frames.of(1, "B"), frames.of(2, "i")))
+            kv = self._answer(meta, answer, frames)
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+            meta.error = text.replace("\0", " ").encode("utf-8", "replace")[:4096]
+            kv = _library.Kv()
+        status = self._library.pslite_server_respond(self._handle, byref(meta), byref(kv))
+        if status != 0:
+            # The worker is gone: nobody else needs to know.
+            self._library.pslite_log(1, self._library.pslite_last_error())
+
+    def _answer(self, meta: _library.Meta, answer: Answer, frames: "_Frames") -> _library.Kv:
+        kv = _library.Kv()
+        if not meta.pull:
+            return kv
+        values, lens = answer if isinstance(answer, tuple) else (answer, None)
+        if values is None:
+            raise TypeError("the handler gave no values for a pull")
+        kv.vals = self._lend(_arrays.view(values, "what the handler gave"))
+        if lens is not None:
+            kv.lens = self._lend(_arrays.integers(lens, "int32", "lens"))
+        # Last, since what is retained here is released by the answer.
+        kv.keys = frames.again(0)
+        return kv
+
+    def _lend(self, view: View) -> _library.Buffer:
+        """Memory that stays until the library has set its flag."""
+        flag = c_int32()
+        self._lent.append((flag, view))
+        return _library.Buffer(view.address, view.nbytes, _address("pslite_release_flag"),
+                               ctypes.addressof(flag))
+
+    def _free(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._library.pslite_customer_free(handle)
+
+
+class _Frames:
+    """The arrays of a message, which stays as long as one of them does."""
+
+    def __init__(self, library: ctypes.CDLL, message: int) -> None:
+        self._library = library
+        self._message = message
+
+    def of(self, index: int, form: Literal["B", "Q", "i"]) -> memoryview:
+        """Frame number `index` as numbers of that format of the module struct."""
+        frame = self._library.pslite_message_frame(self._message, index)
+        if not frame.data or not frame.size:
+            return memoryview(array.array(form)).toreadonly()
+        memory = (ctypes.c_ubyte * frame.size).from_address(frame.data)
+        owner = self._library.pslite_message_retain(self._message)
+        weakref.finalize(memory, self._library.pslite_message_release, owner).atexit = False
+        return memoryview(memory).cast("B").cast(form).toreadonly()
+
+    def again(self, index: int) -> _library.Buffer:
+        """The same frame, to be sent back: the message stays until it was."""
+        frame = self._library.pslite_message_frame(self._message, index)
+        owner = self._library.pslite_message_retain(self._message)
+        return _library.Buffer(frame.data, frame.size, _address("pslite_message_release"), owner)
+
+
+def _nothing(_: Optional[int], __: int) -> None:
+    """Answers to requests do not come here."""
+
+
+def _customer(node: Node, app: int, number: int, receive: Any) -> c_void_p:
+    handle = c_void_p()
+    _library.check(node._library.pslite_customer_new(
+        node.handle, app, number, receive, None, byref(handle)))
+    return handle
+
+
+def _lent(view: Optional[View]) -> _library.Buffer:
+    """Memory that stays as it is until the request is over: no release."""
+    if view is None:
+        return _library.Buffer()
+    return _library.Buffer(view.address, view.nbytes, None, None)
+
+
+def _kv(keys: View, vals: View, lens: Optional[View]) -> _library.Kv:
+    return _library.Kv(_lent(keys), _lent(vals), _lent(lens))
+
+
+def _into(vals: View, lens: Optional[View]) -> Tuple[_library.Array, _library.Destination]:
+    place = _library.Array(vals.address, vals.nbytes, 0)
+    return place, _library.Destination(
+        _address("pslite_place_array"), None, ctypes.addressof(place), vals.address, vals.nbytes,
+        lens.address if lens else None, len(lens) if lens else 0)

@@ -1,0 +1,261 @@
+"""A node of a job: a scheduler, a server or a worker, with or without MXNet.
+
+    from pslite.node import Node
+
+    with Node("worker", root="10.0.0.1:9091", workers=2, servers=1) as node:
+        print(node.rank, "of", node.num_workers)
+        node.barrier("workers")
+
+Leaving the block waits until all nodes of the job have come to their end, as ps-lite does; after an
+exception it does not wait. `pslite.kv` has the workers and servers that run on a node.
+"""
+
+import atexit
+import ctypes
+import json
+import os
+import weakref
+from ctypes import byref, c_int32, c_size_t, c_void_p
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Tuple, Type, Union
+
+from . import _blocking, _library, errors
+
+__all__ = ["Node"]
+
+_ROLES = {0: "server", 1: "worker", 2: "scheduler"}
+_GROUPS = {"scheduler": 1, "servers": 2, "workers": 4, "all": 7}
+#: Every node that is not closed: a process that ends stops them.
+_open: "weakref.WeakSet[Node]" = weakref.WeakSet()
+
+Setting = Union[str, int, float, bool]
+
+
+class Node:
+    """One node of a job. It does nothing before `start`.
+
+    role: "scheduler", "server" or "worker". root: where the scheduler listens, "HOST:PORT".
+    workers, servers: how many the job has. host: the address of this machine that the others
+    connect to. Further settings by the names that they have in the environment (docs/env.md), such
+    as `PSLITE_ELASTIC="1"`. What is not given here is read from the environment when the node
+    starts, as every ps-lite program does: DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT,
+    DMLC_NUM_WORKER, DMLC_NUM_SERVER, DMLC_NODE_HOST.
+
+    A process may have several nodes. A child of fork() has none of its parent's.
+
+    Raises InvalidArgument for a root that is none.
+    """
+
+    def __init__(
+        self,
+        role: Optional[str] = None,
+        *,
+        root: Optional[str] = None,
+        workers: Optional[int] = None,
+        servers: Optional[int] = None,
+        host: Optional[str] = None,
+        **settings: Setting,
+    ) -> None:
+        self._settings = _texts(settings)
+        given = {"DMLC_ROLE": role, "DMLC_NUM_WORKER": workers, "DMLC_NUM_SERVER": servers,
+                 "DMLC_NODE_HOST": host}
+        self._settings.update(
+            _texts({name: value for name, value in given.items() if value is not None}))
+        if root is not None:
+            self._settings.update(_root(root))
+        # Texts that the library was given must live until it asks for the next one.
+        self._answer = ctypes.create_string_buffer(0)
+        self._lookup = _library.LOOKUP(self._look_up)
+        self._handle: Optional[c_void_p] = None
+        self._customers: List[Any] = []
+        self._started = False
+        self._library = _library.get()
+        handle = c_void_p()
+        _library.check(self._library.pslite_node_new(self._lookup, None, byref(handle)))
+        self._handle = handle
+        _open.add(self)
+
+    def _look_up(self, _: Optional[int], name: bytes) -> Optional[int]:
+        """Called by the library while the node starts."""
+        text = self._settings.get(name.decode())
+        if text is None:
+            text = os.environ.get(name.decode())
+        if text is None:
+            return None
+        self._answer = ctypes.create_string_buffer(text.encode("utf-8", "surrogateescape"))
+        return ctypes.addressof(self._answer)
+
+    # ---- beginning and end -----------------------------------------------------------------------
+
+    def start(self, barrier: bool = True) -> "Node":
+        """Registers with the scheduler; returns when the job is complete. barrier: and when all
+        nodes have come so far.
+
+        Raises ConfigError, AddressError, Timeout (PSLITE_START_TIMEOUT), PeerLost.
+        """
+        handle = self.handle
+        self._block(lambda: self._library.pslite_start(handle, 0, int(barrier)))
+        self._started = True
+        return self
+
+    def close(self, barrier: bool = True) -> None:
+        """Ends the node; a second call does nothing. barrier: waits until all nodes of the job are
+        at their end; a server serves until then.
+
+        Raises PeerLost if others are gone: the node is closed all the same.
+        """
+        if self._handle is None:
+            return
+        handle = self._handle
+        try:
+            if self._started and barrier:
+                self._block(lambda: self._library.pslite_finalize(handle, 0, 1))
+        finally:
+            self._end()
+
+    def stop(self) -> None:
+        """Ends the node at once: what waits in other threads ends with Stopped. May be called from
+        any thread; `close` is still to be called."""
+        if self._handle is not None:
+            self._library.pslite_node_stop(self._handle)
+
+    def _end(self) -> None:
+        handle, self._handle = self._handle, None
+        self._started = False
+        _open.discard(self)
+        if handle is not None:
+            self._library.pslite_node_stop(handle)
+            # Their threads end here, so no handler runs any more.
+            for customer in self._customers:
+                customer._free()
+            self._customers = []
+            self._library.pslite_node_free(handle)
+
+    def __enter__(self) -> "Node":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close(barrier=kind is None)
+
+    # ---- what it knows ---------------------------------------------------------------------------
+
+    @property
+    def handle(self) -> c_void_p:
+        """`pslite_node*`. Raises ClosedError."""
+        if self._handle is None:
+            raise errors.ClosedError("the node is closed; make a new one")
+        return self._handle
+
+    def _describe(self) -> _library.NodeInfo:
+        info = _library.NodeInfo()
+        _library.check(self._library.pslite_node_describe(self.handle, byref(info)))
+        return info
+
+    @property
+    def role(self) -> str:
+        """"scheduler", "server" or "worker"."""
+        return _ROLES[self._describe().role]
+
+    @property
+    def rank(self) -> int:
+        """Counts the nodes of this role from 0. Raises NotStarted."""
+        return self._known(self._describe().rank)
+
+    @property
+    def id(self) -> int:
+        """The node's number on the wire: 1 the scheduler, 8, 10, ... servers, 9, 11, ... workers.
+        Raises NotStarted."""
+        return self._known(self._describe().id)
+
+    def _known(self, number: int) -> int:
+        if not self._started or number == _library.EMPTY:
+            raise errors.NotStarted("the node has no place in a job yet; call start() first")
+        return number
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of the job. Raises NotStarted."""
+        return self._known(self._describe().num_workers)
+
+    @property
+    def num_servers(self) -> int:
+        """Servers of the job. Raises NotStarted."""
+        return self._known(self._describe().num_servers)
+
+    def key_ranges(self) -> List[Tuple[int, int]]:
+        """For each server, in the order of ranks, the first of its keys and the first one behind
+        them. Raises NotStarted."""
+        count = c_size_t()
+        _library.check(
+            self._library.pslite_server_key_ranges(self.handle, None, 0, byref(count)))
+        numbers = (ctypes.c_uint64 * (2 * count.value))()
+        _library.check(self._library.pslite_server_key_ranges(
+            self.handle, ctypes.cast(numbers, c_void_p), count.value, byref(count)))
+        return list(zip(numbers[::2], numbers[1::2]))
+
+    def dead_nodes(self, seconds: int = 60) -> List[int]:
+        """Ids of the nodes of which nothing was heard for so long. Raises NotStarted."""
+        ids, count = (c_int32 * 65536)(), c_size_t()
+        _library.check(self._library.pslite_dead_nodes(
+            self.handle, seconds, ids, len(ids), byref(count)))
+        return list(ids[: count.value])
+
+    def metrics(self) -> Dict[str, Any]:
+        """All that the node has counted (docs/metrics.md). Raises NotStarted."""
+        size = c_size_t()
+        _library.check(self._library.pslite_metrics(self.handle, None, 0, byref(size)))
+        while True:
+            # It may grow between two calls.
+            text = ctypes.create_string_buffer(size.value + 4096)
+            _library.check(
+                self._library.pslite_metrics(self.handle, text, len(text), byref(size)))
+            if size.value <= len(text):
+                found: Dict[str, Any] = json.loads(text.raw[: size.value])
+                return found
+
+    def barrier(self, group: str = "all", *, leaving: bool = False) -> None:
+        """Returns when every node of the group has called it: "all", "workers" or "servers". This
+        node must be in the group. leaving: this worker pushes no more, so rounds do not wait for
+        it.
+
+        Raises PeerLost, NotStarted, InvalidArgument.
+        """
+        number = _GROUPS.get(group)
+        if number is None:
+            raise errors.InvalidArgument(f"{group!r} is none of {', '.join(_GROUPS)}")
+        handle = self.handle
+        self._block(lambda: self._library.pslite_barrier(handle, 0, number, int(leaving)))
+
+    def _block(self, call: Any) -> None:
+        _blocking.run(call, self.stop)
+
+    def __repr__(self) -> str:
+        if self._handle is None:
+            return "<pslite.node.Node, closed>"
+        if not self._started:
+            return "<pslite.node.Node, not started>"
+        return f"<pslite.node.Node {self.role} {self.rank}>"
+
+
+def _texts(settings: Dict[str, Any]) -> Dict[str, str]:
+    return {name: str(int(value)) if isinstance(value, bool) else str(value)
+            for name, value in settings.items()}
+
+
+def _root(root: str) -> Dict[str, str]:
+    host, _, port = root.rpartition(":")
+    if not host or not port.isdigit():
+        raise errors.InvalidArgument(f"root must be HOST:PORT, not {root!r}")
+    return {"DMLC_PS_ROOT_URI": host.strip("[]"), "DMLC_PS_ROOT_PORT": port}
+
+
+@atexit.register
+def _stop_all() -> None:
+    """No thread of the library may call a handler of an interpreter that ends."""
+    for node in list(_open):
+        node._end()

@@ -1,0 +1,194 @@
+"""Arrays by name on pslite's own servers, which sum and run optimizers: a parameter server for any
+program, without MXNet and without a handler.
+
+    from pslite.node import Node
+    from pslite.store import Store
+
+    with Node() as node:                      # a worker; servers: pslite.job.serve_server
+        with Store(node) as store:
+            store.init("weight", weight)                  # every worker; rank 0's values count
+            store.set_optimizer("adam", learning_rate=1e-3)
+            for batch in batches:
+                ...
+                store.push_pull("weight", gradient, weight).wait()
+
+The servers are `pslite server`, `pslite.job.serve_server` or MXNet's own; the wire is that of
+MXNet's kvstore `dist_sync`, or with sync=False `dist_async`.
+"""
+
+from ctypes import byref, c_int32
+from types import TracebackType
+from typing import Any, Dict, List, NamedTuple, Optional, Type
+
+from . import _arrays, _library, _optimizers, errors
+from ._arrays import View
+from .kv import Handle, KVWorker
+from .node import Node
+
+__all__ = ["Store"]
+
+#: Numbers of MXNet's types (mshadow/base.h), by which servers know what they sum.
+_DTYPES = {"float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6}
+#: Commands (kvstore_dist_server.h), and the group of all servers.
+_CONTROLLER, _STOP, _SYNC_MODE, _SERVERS = 0, 2, 3, 2
+#: Elements from which MXNet cuts an array evenly over all servers.
+_BIG = 1_000_000
+
+
+class _Key(NamedTuple):
+    """An array at the servers."""
+
+    number: int
+    dtype: str
+    elements: int
+    #: Wire keys, and the bytes of each.
+    keys: View
+    lens: View
+
+
+class Store:
+    """Arrays by name. Of a node that is a worker.
+
+    sync: a push is over when those of all workers are summed and applied. False: each is applied as
+    it comes. Every worker must make the same calls of `init`, in the same order.
+    """
+
+    def __init__(self, node: Node, *, sync: bool = True) -> None:
+        if node.role != "worker":
+            raise errors.InvalidArgument(f"a Store is of a worker, and this node is a {node.role}")
+        self._node = node
+        self._worker = KVWorker(node, "uint8")
+        self._keys: Dict[str, _Key] = {}
+        self._ranges = node.key_ranges()
+        self._closed = False
+        if sync and node.rank == 0:
+            self._command(_SYNC_MODE, b"")
+        node.barrier("workers")
+
+    # ---- arrays ----------------------------------------------------------------------------------
+
+    def init(self, name: str, values: Any) -> None:
+        """Makes an array. Its values are those of the worker of rank 0; returns when they are at
+        the servers. Types: float16, float32, float64, int8, int32, int64, uint8.
+
+        Raises InvalidArgument if there is one of that name, and an ArrayError.
+        """
+        if name in self._keys:
+            raise errors.InvalidArgument(f"there is an array {name!r} already")
+        view = _arrays.view(values, name)
+        if view.dtype not in _DTYPES:
+            raise errors.DtypeError(
+                f"{name} has elements of {view.dtype}; servers know {', '.join(_DTYPES)}")
+        if not len(view):
+            raise errors.ShapeError(f"{name} has no elements")
+        key = self._placed(len(self._keys), view)
+        if self._node.rank == 0:
+            self._send(key, view, None, None, 0).wait()
+        self._keys[name] = key
+        self._node.barrier("workers")
+
+    def push(self, name: str, values: Any, *, priority: int = 0) -> Handle:
+        """Sends this worker's part of a sum, or its gradient if there is an optimizer."""
+        return self._send(self._key(name), self._fitting(name, values, False), None, None, priority)
+
+    def pull(self, name: str, out: Any, *, priority: int = 0) -> Handle:
+        """Gets the values into `out`: after a push the sum of all workers, or the new weights."""
+        return self._send(self._key(name), None, self._fitting(name, out, True), out, priority)
+
+    def push_pull(self, name: str, values: Any, out: Any = None, *, priority: int = 0) -> Handle:
+        """Both at once; out: None for `values`."""
+        where = values if out is None else out
+        came = self._fitting(name, values, out is None)
+        target = came if out is None else self._fitting(name, out, True)
+        return self._send(self._key(name), came, target, where, priority)
+
+    def names(self) -> List[str]:
+        """The arrays, in the order of their making."""
+        return list(self._keys)
+
+    # ---- optimizers ------------------------------------------------------------------------------
+
+    def set_optimizer(self, name: str, **parameters: _optimizers.Parameter) -> None:
+        """Servers apply what is pushed to the weights: "sgd", "adam" and so on, with MXNet's names
+        of parameters and its defaults (docs/optimizers.md). Call it on every worker, after `init`.
+        Returns when the servers have it.
+
+        Raises InvalidArgument for what there is not, RemoteError if a server does not know it.
+        """
+        self._command(_CONTROLLER, _optimizers.described(name, parameters))
+        self._node.barrier("workers")
+
+    # ---- end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """This worker sends no more; when all have said so, servers end. A second call does
+        nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._node.barrier("workers", leaving=True)
+        if self._node.rank == 0:
+            self._command(_STOP, b"")
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    # ---- the wire --------------------------------------------------------------------------------
+
+    def _placed(self, number: int, view: View) -> _Key:
+        """Which keys an array has: those that MXNet would give it (kvstore_dist.h:650-680)."""
+        servers = len(self._ranges)
+        if len(view) < _BIG:
+            placed = [(number * 9973 % servers, len(view))]
+        else:
+            ends = [int(len(view) / servers * (rank + 1) + 0.5) for rank in range(servers)]
+            ends[-1] = len(view)
+            placed = [(rank, end - begin)
+                      for rank, (begin, end) in enumerate(zip([0, *ends], ends))]
+        keys = [self._ranges[rank][0] + number for rank, _ in placed]
+        lens = [count * view.itemsize for _, count in placed]
+        if max(lens) > 2**31 - 1:
+            raise errors.ShapeError("an array has at most 2 GB at each server")
+        return _Key(number, view.dtype, len(view), _arrays.integers(keys, "uint64", "keys"),
+                    _arrays.integers(lens, "int32", "lens"))
+
+    def _key(self, name: str) -> _Key:
+        if name not in self._keys:
+            raise errors.InvalidArgument(
+                f"there is no array {name!r}; call init first. There are: "
+                f"{', '.join(self._keys) or 'none'}")
+        return self._keys[name]
+
+    def _fitting(self, name: str, values: Any, writable: bool) -> View:
+        key, view = self._key(name), _arrays.view(values, name, writable)
+        if view.dtype != key.dtype:
+            raise errors.DtypeError(f"{name} has elements of {key.dtype}, not {view.dtype}")
+        if len(view) != key.elements:
+            raise errors.ShapeError(f"{name} has {key.elements} elements, not {len(view)}")
+        return view
+
+    def _send(self, key: _Key, values: Optional[View], out: Optional[View], result: Any,
+              priority: int) -> Handle:
+        # Cantor's pairing of a plain push or pull, which is 0, and the type (kvstore_dist.h:65).
+        dtype = _DTYPES[key.dtype]
+        cmd = dtype * (dtype + 1) // 2 + dtype
+        return self._worker._request(key.keys, values, out, key.lens, result, cmd, priority)
+
+    def _command(self, head: int, body: bytes) -> None:
+        library, handle, stamp = self._node._library, self._worker.handle, c_int32()
+        _library.check(library.pslite_simple_request(
+            handle, head, body, len(body), _SERVERS, byref(stamp)))
+        wait = library.pslite_customer_wait_for
+        while True:
+            status = wait(handle, stamp.value, 50)
+            if status != -6:
+                return _library.check(status)
