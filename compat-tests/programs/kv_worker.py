@@ -206,6 +206,8 @@ def work(node):
 
 
 def main():
+    # Where a shell put the tests into the background, SIGINT is ignored from the beginning.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     node = Node().start()
     waits = CASE not in ("interrupted", "timeouts", "lost", "unclosed")
     worker = None
