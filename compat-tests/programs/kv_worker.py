@@ -15,9 +15,9 @@ import time
 
 import numpy as np
 
-from pslite import errors
 from pslite.kv import KVServer, KVWorker
 from pslite.node import Node
+from refused import refused
 
 CASE = sys.argv[1]
 LONG = 1 << 20
@@ -46,15 +46,6 @@ class Sums:
         found = [self.values[key] for key in keys]
         values = np.concatenate(found).astype("float32")
         return (values, [len(part) for part in found]) if len(request.lens) else values
-
-
-def refused(call):
-    """Which exception it raises, and its text."""
-    try:
-        call()
-    except errors.PsliteError as error:
-        return [type(error).__name__, str(error)]
-    return None
 
 
 def sums(node, worker):

@@ -9,20 +9,13 @@ import sys
 
 import numpy as np
 
-from pslite import errors, job
+from pslite import job
 from pslite.node import Node
 from pslite.store import Store
+from refused import refused
 
 CASE = sys.argv[1]
 BIG = 1_000_001
-
-
-def refused(call):
-    try:
-        call()
-    except errors.PsliteError as error:
-        return [type(error).__name__, str(error)]
-    return None
 
 
 def sums(node, store):

@@ -125,6 +125,8 @@ class NodeInfo(Structure):
 LOOKUP = CFUNCTYPE(c_void_p, c_void_p, c_char_p)
 RECEIVE = CFUNCTYPE(None, c_void_p, c_void_p)
 
+#: What every request of a worker ends with: cmd, priority, done and its argument, the timestamp.
+_REQUEST = [c_int32, c_int32, c_void_p, c_void_p, POINTER(c_int32)]
 _STATUS = {
     "pslite_node_new": [LOOKUP, c_void_p, POINTER(c_void_p)],
     "pslite_start": [c_void_p, c_int32, c_int],
@@ -137,35 +139,9 @@ _STATUS = {
     "pslite_customer_new": [c_void_p, c_int32, c_int32, RECEIVE, c_void_p, POINTER(c_void_p)],
     "pslite_customer_wait_for": [c_void_p, c_int32, c_int32],
     "pslite_worker_attach": [c_void_p, c_size_t],
-    "pslite_worker_push": [
-        c_void_p,
-        POINTER(Kv),
-        c_int32,
-        c_int32,
-        c_void_p,
-        c_void_p,
-        POINTER(c_int32),
-    ],
-    "pslite_worker_pull": [
-        c_void_p,
-        Buffer,
-        POINTER(Destination),
-        c_int32,
-        c_int32,
-        c_void_p,
-        c_void_p,
-        POINTER(c_int32),
-    ],
-    "pslite_worker_push_pull": [
-        c_void_p,
-        POINTER(Kv),
-        POINTER(Destination),
-        c_int32,
-        c_int32,
-        c_void_p,
-        c_void_p,
-        POINTER(c_int32),
-    ],
+    "pslite_worker_push": [c_void_p, POINTER(Kv), *_REQUEST],
+    "pslite_worker_pull": [c_void_p, Buffer, POINTER(Destination), *_REQUEST],
+    "pslite_worker_push_pull": [c_void_p, POINTER(Kv), POINTER(Destination), *_REQUEST],
     "pslite_serve_scheduler": [c_void_p],
     "pslite_serve_server": [c_void_p],
     "pslite_job_status": [POINTER(Job), c_char_p, c_size_t, POINTER(c_size_t)],

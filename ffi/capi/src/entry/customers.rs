@@ -5,7 +5,7 @@ use super::*;
 plain! {
     fn pslite_customer_free(customer: *mut CCustomer) -> (), else (), {
         if !customer.is_null() && !is_forked() {
-            // SAFETY: made by pslite_customer_new and not freed yet (top of this file).
+            // SAFETY: made by pslite_customer_new and not freed yet (top of entry.rs).
             drop(unsafe { Box::from_raw(customer) });
         }
     }

@@ -5,7 +5,7 @@ use super::*;
 plain! {
     fn pslite_node_free(node: *mut CNode) -> (), else (), {
         if !node.is_null() && !is_forked() {
-            // SAFETY: made by pslite_node_new and not freed yet (top of this file).
+            // SAFETY: made by pslite_node_new and not freed yet (top of entry.rs).
             drop(unsafe { Box::from_raw(node) });
         }
     }
@@ -17,7 +17,7 @@ plain! {
     fn pslite_log(level: c_int, text: *const c_char) -> (), else (), {
         if !text.is_null() {
             let level = match level { 0 => Level::Error, 1 => Level::Warning, _ => Level::Info };
-            // SAFETY: a C string (top of this file).
+            // SAFETY: a C string (top of entry.rs).
             log::write(level, &unsafe { CStr::from_ptr(text) }.to_string_lossy());
         }
     }
@@ -146,7 +146,7 @@ entry! {
         Ok(())
     }
     fn pslite_next_values(data_type: i32, devices: *const CDevices) {
-        // SAFETY: null or valid (top of this file).
+        // SAFETY: null or valid (top of entry.rs).
         set_next(data_type, unsafe { devices.as_ref() })
     }
     fn pslite_send(

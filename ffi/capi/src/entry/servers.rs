@@ -17,7 +17,7 @@ entry! {
     }
     fn pslite_server_respond(server: *mut CCustomer, request: *const CMeta, kv: *const CKv) {
         // The buffers are taken over first, so that they are released also if the call fails.
-        // SAFETY: null or valid (top of this file).
+        // SAFETY: null or valid (top of entry.rs).
         let kv = unsafe { kv.as_ref() }.map_or_else(KvPairs::default, pairs_of);
         let Values { data_type, devices } = take_next();
         let request =

@@ -7,7 +7,7 @@ plain! {
         else std::ptr::null_mut(),
     {
         let array = array.cast::<CArray>();
-        // SAFETY: null or a pslite_array that nobody else uses meanwhile (top of this file).
+        // SAFETY: null or a pslite_array that nobody else uses meanwhile (top of entry.rs).
         match unsafe { array.as_mut() } {
             Some(array) if array.bytes == bytes => {
                 array.filled = bytes;
