@@ -331,6 +331,8 @@ pub enum SchedulerMessageKind {
     Probe = 10,
     /// Scheduler to a server: the workers are done, and the one that would tell it to stop is dead.
     Stop = 11,
+    /// Between a worker and the scheduler, in every job of ours: `balance`, about batch sizes.
+    Balance = 12,
     /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in
     /// `stalled`; without it: none does any more.
     Stalled = 20,
@@ -476,6 +478,9 @@ pub struct SchedulerMessage {
     /// `Stalled`: that round.
     #[prost(message, optional, tag = "30")]
     pub stalled: Option<StalledRound>,
+    /// `Balance`: its own encoding ([`super::balance`]).
+    #[prost(bytes = "bytes", tag = "31")]
+    pub balance: Bytes,
 }
 
 /// Reads one of them; `None` if the bytes are none.

@@ -1,8 +1,9 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
 //! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps`
 //! those of bytedance's; `dialect` chooses. `native` has the frames between two of our own nodes,
-//! `elastic` what they say about pieces that move.
+//! `elastic` what they say about pieces that move, `balance` about batch sizes.
 
+pub mod balance;
 pub mod byteps;
 pub mod decode;
 pub mod dialect;

@@ -1,0 +1,140 @@
+//! How long a worker computes in each iteration, without what it waits for others: from the last
+//! answer of the iteration before until its last gradient is pushed. The application says nothing
+//! of it. It pushes each key once in an iteration, so a key that comes again begins the next one.
+//!
+//! Before it trains, worker 0 pushes the first values of each key, and meets the others in a barrier
+//! (kvstore_dist.h, `InitImpl`): such a push is no gradient.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::wire::Key;
+
+/// Keys of an iteration; a job with more is not measured.
+const KEYS_MAX: usize = 1 << 20;
+
+/// An iteration was computed; how long that took, if it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Computed(pub Option<Duration>);
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct ComputeClock {
+    /// Which iteration it is.
+    number: u64,
+    /// By key: the iteration in which it was pushed last.
+    keys: BTreeMap<Key, u64>,
+    /// Keys that were pushed in this iteration, and in the one before.
+    pushed: usize,
+    usual: usize,
+    /// Pushes of this iteration that a barrier shows to be first values.
+    doubtful: Vec<Key>,
+    /// The last answer before this iteration's first push.
+    begin: Option<Duration>,
+    answered: Option<Duration>,
+    last_push: Duration,
+    is_told: bool,
+}
+
+impl ComputeClock {
+    /// A push begins. `may_set`: it may set the key's first values. Returns the iteration that is
+    /// computed by that: this one if all keys were pushed that are usual, else the one before.
+    pub fn pushed(&mut self, now: Duration, key: Key, may_set: bool) -> Option<Computed> {
+        let last = self.keys.get(&key).copied();
+        let mut computed = None;
+        if last == Some(self.number) {
+            computed = self.tell(self.last_push);
+            self.number += 1;
+            self.usual = self.pushed;
+            self.pushed = 0;
+            self.is_told = false;
+            self.doubtful.clear();
+        }
+        if last.is_none() && self.keys.len() >= KEYS_MAX {
+            return computed;
+        }
+        if last.is_none() && may_set {
+            self.doubtful.push(key);
+        }
+        if self.pushed == 0 {
+            self.begin = self.answered.filter(|_| self.number > 0);
+        }
+        self.keys.insert(key, self.number);
+        self.pushed += 1;
+        self.last_push = now;
+        if self.pushed == self.usual { computed.or_else(|| self.tell(now)) } else { computed }
+    }
+
+    /// A request of this worker has ended.
+    pub fn answered(&mut self, now: Duration) {
+        self.answered = Some(now);
+    }
+
+    /// The worker meets others.
+    pub fn barrier(&mut self) {
+        for key in std::mem::take(&mut self.doubtful) {
+            self.keys.remove(&key);
+            self.pushed -= 1;
+        }
+    }
+
+    fn tell(&mut self, end: Duration) -> Option<Computed> {
+        if std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        let time = self.begin.map(|begin| end.saturating_sub(begin));
+        Some(Computed(time.filter(|time| !time.is_zero())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn took(millis: u64) -> Option<Computed> {
+        Some(Computed(Some(at(millis))))
+    }
+
+    #[test]
+    fn an_iteration_is_computed_when_all_its_keys_are_pushed() {
+        let mut clock = ComputeClock::default();
+        for (now, key) in [(0, 1), (10, 2), (20, 3)] {
+            assert_eq!(clock.pushed(at(now), key, false), None);
+        }
+        clock.answered(at(100));
+        // The first one: it is over with the next one's first push, and nobody knows its begin.
+        assert_eq!(clock.pushed(at(150), 3, false), Some(Computed(None)));
+        assert_eq!(clock.pushed(at(160), 2, false), None);
+        clock.answered(at(165)); // Of this iteration, while it goes on.
+        assert_eq!(clock.pushed(at(180), 1, false), took(80));
+        clock.answered(at(300));
+        assert_eq!(clock.pushed(at(310), 1, false), None);
+        // One key less from now on.
+        assert_eq!(clock.pushed(at(320), 2, false), None);
+        clock.answered(at(400));
+        assert_eq!(clock.pushed(at(500), 1, false), took(20));
+        assert_eq!(clock.pushed(at(510), 2, false), took(110));
+    }
+
+    #[test]
+    fn first_values_are_no_gradients() {
+        let mut clock = ComputeClock::default();
+        for key in 0..3 {
+            assert_eq!(clock.pushed(at(key), key, true), None);
+            clock.answered(at(key));
+            clock.barrier();
+        }
+        for (now, key) in [(10, 0), (11, 1), (12, 2)] {
+            assert_eq!(clock.pushed(at(now), key, false), None);
+        }
+        clock.answered(at(20));
+        clock.barrier();
+        assert_eq!(clock.pushed(at(30), 0, false), Some(Computed(None)));
+        assert_eq!(clock.pushed(at(31), 1, false), None);
+        assert_eq!(clock.pushed(at(32), 2, false), took(12));
+    }
+}

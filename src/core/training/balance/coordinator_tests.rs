@@ -1,0 +1,245 @@
+//! Who may take part, and what the others get when somebody does not any more.
+
+use super::*;
+use crate::wire::balance::{BalanceKind, BalanceOpen, BalanceReport, BalanceRule};
+use crate::wire::worker_id;
+
+fn settings(rank: u32) -> BalanceOpen {
+    BalanceOpen {
+        length: 1000,
+        total: 64,
+        members: 2,
+        quantum: 1,
+        rule: BalanceRule::CpuLast as i32,
+        lookahead: 1,
+        min: 1,
+        rank,
+        instance: 7,
+        ..BalanceOpen::default()
+    }
+}
+
+fn word(kind: BalanceKind, rank: u32, iteration: u64) -> BalanceMessage {
+    BalanceMessage {
+        kind: kind as i32,
+        session: "a".to_owned(),
+        rank,
+        instance: 7,
+        iteration,
+        ..BalanceMessage::default()
+    }
+}
+
+fn opening(open: BalanceOpen) -> BalanceMessage {
+    let (rank, instance) = (open.rank, open.instance);
+    BalanceMessage { open: Some(open), instance, ..word(BalanceKind::Open, rank, 0) }
+}
+
+fn report(rank: u32, iteration: u64, seconds: f64) -> BalanceMessage {
+    let reports = vec![BalanceReport { seconds, cpu: 1.0, memory: 1.0 }];
+    BalanceMessage { reports, ..word(BalanceKind::Report, rank, iteration) }
+}
+
+struct Desk(Coordinator);
+
+impl Desk {
+    fn new() -> Self {
+        Self(Coordinator::default())
+    }
+
+    /// What follows, as (rank, kind, iteration).
+    fn handle(&mut self, message: &BalanceMessage) -> Vec<BalanceMessage> {
+        let mut out = Vec::new();
+        self.0.handle(worker_id(message.rank as usize), message, &mut out);
+        self.0.validate().unwrap();
+        out.into_iter().map(|(_, message)| message).collect()
+    }
+
+    fn open(&mut self, open: BalanceOpen) -> Vec<BalanceMessage> {
+        self.handle(&opening(open))
+    }
+
+    fn lost(&mut self, rank: usize) -> Vec<BalanceMessage> {
+        let mut out = Vec::new();
+        self.0.lost(worker_id(rank), &mut out);
+        out.into_iter().map(|(_, message)| message).collect()
+    }
+}
+
+/// (rank, until, last share) of each grant.
+fn grants(words: &[BalanceMessage]) -> Vec<(u32, u64, u32, u32)> {
+    let grants = words.iter().filter(|word| word.kind == BalanceKind::Grant as i32);
+    grants
+        .map(|word| {
+            let share = word.shares.last().unwrap();
+            (word.rank, word.iteration, share.start, share.size)
+        })
+        .collect()
+}
+
+fn refusal(words: &[BalanceMessage]) -> &str {
+    let refused = words.iter().find(|word| word.kind == BalanceKind::Refused as i32);
+    &refused.expect("it was not refused").text
+}
+
+fn begun() -> Desk {
+    let mut desk = Desk::new();
+    assert_eq!(desk.open(settings(0))[0].text, "rank 1 to open it");
+    assert_eq!(grants(&desk.open(settings(1))), [(0, 1, 0, 32), (1, 1, 32, 32)]);
+    desk
+}
+
+#[test]
+fn sizes_follow_the_reports_one_iteration_later() {
+    let mut desk = begun();
+    assert_eq!(desk.handle(&report(0, 1, 3.0)), []);
+    let after = desk.handle(&report(1, 1, 1.0));
+    assert_eq!(grants(&after), [(0, 2, 0, 16), (1, 2, 16, 48)]);
+    // The same again is not counted again.
+    assert_eq!(desk.handle(&report(1, 1, 1.0)), []);
+    let asks = BalanceMessage { asks: true, ..report(1, 1, 1.0) };
+    let answer = desk.handle(&asks);
+    assert_eq!(grants(&answer), [(1, 2, 16, 48)]);
+    assert_eq!(answer[0].text, "rank 0, 1 to report iteration 1");
+    assert_eq!(desk.0.status()[0].largest, 48);
+}
+
+#[test]
+fn an_opening_that_came_twice_is_answered_twice() {
+    let mut desk = begun();
+    let again = desk.open(settings(1));
+    assert_eq!((again[0].kind, again[0].iteration), (BalanceKind::Opened as i32, 0));
+    assert_eq!(grants(&again), [(1, 1, 32, 32)]);
+}
+
+#[test]
+fn workers_must_agree_and_have_ranks_of_their_own() {
+    let mut desk = begun();
+    let other = BalanceOpen { total: 65, instance: 8, ..settings(1) };
+    assert!(refusal(&desk.open(other)).contains("rank 0 has total=64, rank 1 65"));
+    let other = BalanceOpen { rule: BalanceRule::Gpu as i32, instance: 8, ..settings(1) };
+    assert!(refusal(&desk.open(other)).contains("rank 0 has the rule Some(CpuLast)"));
+    let taken = BalanceOpen { instance: 8, ..settings(1) };
+    assert!(refusal(&desk.open(taken)).contains("rank 1 is taken: it is open at worker 1"));
+    let stranger = BalanceMessage { instance: 8, ..report(1, 1, 1.0) };
+    assert!(refusal(&desk.handle(&stranger)).contains("does not take part"));
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let bad = |change: fn(&mut BalanceOpen)| {
+        let mut open = settings(0);
+        change(&mut open);
+        let mut desk = Desk::new();
+        let text = refusal(&desk.open(open)).to_owned();
+        assert!(desk.0.is_empty());
+        text
+    };
+    assert!(bad(|open| open.members = 0).contains("0 workers"));
+    assert!(bad(|open| open.members = u32::MAX).contains("can share a session"));
+    assert!(bad(|open| open.rank = 2).contains("rank 2 is not below"));
+    assert!(bad(|open| open.total = 1).contains("too few for 2 workers"));
+    assert!(bad(|open| open.total = 0).contains("0 samples"));
+    assert!(bad(|open| open.length = 63).contains("the epoch has 63"));
+    assert!(bad(|open| open.lookahead = 0).contains("0 iterations ahead"));
+    assert!(bad(|open| open.min = 0).contains("1 sample at least"));
+    assert!(bad(|open| (open.min, open.max) = (9, 8)).contains("min 9 is above max 8"));
+    assert!(bad(|open| open.rule = 99).contains("does not know the rule"));
+    assert!(bad(|open| open.instance = 0).contains("number"));
+}
+
+#[test]
+fn bounds_that_cannot_hold_all_samples_are_told_to_all() {
+    let mut desk = Desk::new();
+    desk.open(BalanceOpen { max: 30, ..settings(0) });
+    let words = desk.open(BalanceOpen { max: 30, ..settings(1) });
+    let refused = words.iter().filter(|word| word.kind == BalanceKind::Refused as i32);
+    assert_eq!(refused.count(), 2);
+    assert!(refusal(&words).contains("cannot share 64 samples"));
+    assert!(desk.0.is_empty());
+    // And when one is left that cannot take all.
+    let mut desk = Desk::new();
+    desk.open(BalanceOpen { max: 40, ..settings(0) });
+    desk.open(BalanceOpen { max: 40, ..settings(1) });
+    desk.handle(&report(0, 1, 1.0));
+    assert!(refusal(&desk.lost(1)).contains("cannot share 64 samples"));
+}
+
+#[test]
+fn others_go_on_without_a_worker_that_is_gone() {
+    let mut desk = begun();
+    desk.handle(&report(0, 1, 1.0));
+    assert_eq!(grants(&desk.lost(1)), [(0, 2, 0, 64)]);
+    // Another process in its place begins with the iteration that is lent next.
+    let words = desk.open(BalanceOpen { instance: 9, ..settings(1) });
+    assert_eq!((words[0].kind, words[0].iteration), (BalanceKind::Opened as i32, 2));
+    let after = desk.handle(&report(0, 2, 2.0));
+    assert_eq!(grants(&after), [(0, 3, 0, 32), (1, 3, 32, 32)]);
+    // It closes; then the other one does, and nothing is left.
+    let close = BalanceMessage { instance: 9, ..word(BalanceKind::Close, 1, 0) };
+    desk.handle(&close);
+    assert_eq!(grants(&desk.handle(&report(0, 3, 1.0))), [(0, 4, 0, 64)]);
+    assert_eq!(desk.handle(&word(BalanceKind::Close, 0, 0)), []);
+    assert!(desk.0.is_empty());
+    assert_eq!(desk.handle(&word(BalanceKind::Close, 0, 0)), []);
+    assert!(refusal(&desk.handle(&report(0, 4, 1.0))).contains("open it again"));
+}
+
+#[test]
+fn no_report_goes_beyond_the_lease() {
+    let mut desk = begun();
+    assert!(refusal(&desk.handle(&report(0, 5, 1.0))).contains("lent until 1"));
+    let many = BalanceMessage {
+        reports: vec![BalanceReport::default(); 2000],
+        ..word(BalanceKind::Report, 0, 1)
+    };
+    assert!(refusal(&desk.handle(&many)).contains("another version"));
+    assert!(refusal(&desk.handle(&word(BalanceKind::Ask, 0, 0))).contains("nothing is dealt"));
+    assert!(refusal(&desk.handle(&word(BalanceKind::Unknown, 0, 0))).contains("another version"));
+}
+
+#[test]
+fn sessions_are_bounded() {
+    let mut desk = Desk::new();
+    for number in 0..=64 {
+        let name = format!("session {number}");
+        let message = BalanceMessage { session: name, ..opening(settings(0)) };
+        let words = desk.handle(&message);
+        assert_eq!(words[0].kind == BalanceKind::Refused as i32, number == 64);
+    }
+    let long = BalanceMessage { session: "x".repeat(129), ..opening(settings(0)) };
+    assert!(refusal(&desk.handle(&long)).contains("1 to 128 bytes"));
+}
+
+#[test]
+fn what_a_dead_worker_had_is_dealt_again() {
+    let rule = BalanceRule::Dealt as i32;
+    let open = |rank| BalanceOpen {
+        rule,
+        length: 100,
+        total: 40,
+        epochs: 1,
+        lookahead: 2,
+        ..settings(rank)
+    };
+    let mut desk = Desk::new();
+    (0..2).for_each(|rank| assert_eq!(desk.open(open(rank)).len(), 1));
+    let ask = |desk: &mut Desk, rank, number| {
+        let words = desk.handle(&word(BalanceKind::Ask, rank, number));
+        words.first().map(|word| (word.dealt.unwrap().place, word.dealt.unwrap().size))
+    };
+    assert_eq!(ask(&mut desk, 0, 0), Some((0, 40)));
+    assert_eq!(ask(&mut desk, 0, 0), Some((0, 40)), "the answer was lost");
+    assert_eq!(ask(&mut desk, 1, 0), Some((40, 40)));
+    assert_eq!(ask(&mut desk, 0, 1), Some((80, 20)));
+    // All is dealt, and worker 1 may still be lost with what it has.
+    assert_eq!(ask(&mut desk, 0, 2), None);
+    desk.handle(&word(BalanceKind::Report, 0, 2));
+    let words = desk.lost(1);
+    assert_eq!(words[0].dealt.unwrap().place, 40);
+    assert_eq!(words[0].iteration, 2);
+    assert_eq!(ask(&mut desk, 0, 3), None);
+    let words = desk.handle(&word(BalanceKind::Report, 0, 3));
+    assert_eq!(words[0].dealt.unwrap().size, 0, "there are no more");
+    assert!(refusal(&desk.handle(&word(BalanceKind::Ask, 0, 9))).contains("too many"));
+}

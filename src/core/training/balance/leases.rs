@@ -1,0 +1,259 @@
+//! Which iterations may begin, and with which sizes. Loaders take batches before they are computed,
+//! so an iteration's sizes are fixed as soon as anybody may take it: the *lease* goes to `until`,
+//! and a change of sizes begins there. The lease grows with the slowest worker, so nobody waits for
+//! an answer in the middle of an iteration.
+
+use std::collections::VecDeque;
+
+use super::sizing::{Look, Sizes, Sizing};
+use super::spec;
+use super::split::Bounds;
+use crate::invariant::{Valid, require};
+use crate::wire::balance::{BalanceOpen, BalanceReport, BalanceRule, BalanceShare};
+
+/// The sizes of all iterations from one on.
+#[derive(Clone, Debug)]
+struct Segment {
+    from: u64,
+    sizes: Vec<u32>,
+    /// The first sample of each worker, counted within the iteration.
+    starts: Vec<u32>,
+}
+
+impl Segment {
+    fn new(from: u64, sizes: Vec<u32>) -> Self {
+        let mut start = 0;
+        let starts = sizes.iter().map(|size| {
+            start += size;
+            start - size
+        });
+        Self { from, starts: starts.collect(), sizes }
+    }
+
+    fn share(&self, member: usize) -> BalanceShare {
+        BalanceShare { from: self.from, start: self.starts[member], size: self.sizes[member] }
+    }
+}
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// Nothing that anybody has to hear.
+    Nothing,
+    /// The lease: all are to be told.
+    Lease,
+    /// The workers that are left cannot take all samples.
+    Impossible,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Leases {
+    total: u32,
+    quantum: u32,
+    lookahead: u64,
+    sizing: Sizing,
+    /// The workers have come: iterations have begun.
+    begun: bool,
+    /// Iterations before it may begin.
+    until: u64,
+    segments: VecDeque<Segment>,
+    /// How many iterations each worker has computed.
+    computed: Vec<u64>,
+    bounds: Vec<Bounds>,
+    /// The fewest of those that are left, and how many of them have computed so few.
+    lowest: (u64, usize),
+}
+
+impl Leases {
+    pub(super) fn new(open: &BalanceOpen) -> Self {
+        let members = open.members as usize;
+        let rule = spec::rule_of(open).unwrap_or(BalanceRule::Fixed);
+        Self {
+            total: open.total,
+            quantum: open.quantum,
+            lookahead: u64::from(open.lookahead),
+            sizing: Sizing::new(rule, open.total, members),
+            begun: false,
+            until: 0,
+            segments: VecDeque::new(),
+            computed: vec![0; members],
+            bounds: vec![Bounds::NOTHING; members],
+            lowest: (0, 0),
+        }
+    }
+
+    /// A worker takes part. Returns from which iteration on.
+    pub(super) fn joined(&mut self, member: usize, bounds: Bounds) -> u64 {
+        self.bounds[member] = bounds;
+        self.computed[member] = self.until;
+        if self.begun {
+            self.sizing.changed(member);
+            self.find_lowest();
+        }
+        self.until
+    }
+
+    /// All workers are here. False: their bounds do not allow it.
+    pub(super) fn begin(&mut self) -> bool {
+        let Some(sizes) = Sizing::first(self.total, &self.bounds, self.quantum) else {
+            return false;
+        };
+        self.begun = true;
+        self.segments.push_back(Segment::new(0, sizes));
+        self.until = self.lookahead;
+        self.find_lowest();
+        true
+    }
+
+    pub(super) const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// A worker takes part no more. What it had in iterations that may have begun is lost.
+    pub(super) fn left(&mut self, member: usize) -> Moved {
+        self.bounds[member] = Bounds::NOTHING;
+        if !self.begun {
+            return Moved::Nothing;
+        }
+        self.sizing.changed(member);
+        self.find_lowest();
+        self.advance()
+    }
+
+    /// A worker has computed the iterations before `computed`; `reports` are of the last of them.
+    ///
+    /// # Errors
+    /// It cannot have; for people.
+    pub(super) fn computed(
+        &mut self,
+        member: usize,
+        computed: u64,
+        reports: &[BalanceReport],
+    ) -> Result<Moved, String> {
+        let before = self.computed[member];
+        if computed <= before || !self.begun {
+            return Ok(Moved::Nothing); // It came twice.
+        }
+        if computed > self.until {
+            let until = self.until;
+            return Err(format!("rank {member} reports iteration {computed}, lent until {until}"));
+        }
+        let newest = self.segments.back().map_or(0, |segment| segment.from);
+        for iteration in before..computed {
+            let behind = (computed - iteration) as usize;
+            let report = reports.len().checked_sub(behind).map(|at| reports[at]);
+            let size = self.size(member, iteration);
+            let newest = iteration >= newest;
+            self.sizing.observe(member, size, &report.unwrap_or_default(), newest);
+        }
+        self.computed[member] = computed;
+        if before != self.lowest.0 {
+            return Ok(Moved::Nothing);
+        }
+        self.lowest.1 -= 1;
+        if self.lowest.1 > 0 {
+            return Ok(Moved::Nothing);
+        }
+        self.find_lowest();
+        Ok(self.advance())
+    }
+
+    fn live(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.bounds.len()).filter(|member| self.bounds[*member].max > 0)
+    }
+
+    fn find_lowest(&mut self) {
+        let lowest = self.live().map(|member| self.computed[member]).min().unwrap_or(self.until);
+        let count = self.live().filter(|member| self.computed[*member] == lowest).count();
+        self.lowest = (lowest, count);
+    }
+
+    /// The slowest is further: so may be the others.
+    fn advance(&mut self) -> Moved {
+        let until = self.lowest.0 + self.lookahead;
+        if until <= self.until || self.live().next().is_none() {
+            return Moved::Nothing;
+        }
+        let Some(newest) = self.segments.back() else { return Moved::Nothing };
+        let look = Look {
+            total: self.total,
+            quantum: self.quantum,
+            sizes: &newest.sizes,
+            bounds: &self.bounds,
+            from: self.until,
+            computed: &self.computed,
+        };
+        match self.sizing.decide(&look) {
+            Sizes::Same => {}
+            Sizes::New(sizes) => self.segments.push_back(Segment::new(self.until, sizes)),
+            Sizes::Impossible => return Moved::Impossible,
+        }
+        self.until = until;
+        while self.segments.get(1).is_some_and(|next| next.from <= self.lowest.0) {
+            self.segments.pop_front();
+        }
+        Moved::Lease
+    }
+
+    fn segment(&self, iteration: u64) -> Option<&Segment> {
+        let behind = self.segments.partition_point(|segment| segment.from <= iteration);
+        self.segments.get(behind.checked_sub(1)?)
+    }
+
+    fn size(&self, member: usize, iteration: u64) -> u32 {
+        self.segment(iteration).map_or(0, |segment| segment.sizes[member])
+    }
+
+    /// What that worker may begin: until when, and its shares from where it is.
+    pub(super) fn grant(&self, member: usize) -> (u64, Vec<BalanceShare>) {
+        let at = self.computed[member];
+        let behind = self.segments.partition_point(|segment| segment.from <= at);
+        let ahead = self.segments.iter().skip(behind.saturating_sub(1));
+        (self.until, ahead.map(|segment| segment.share(member)).collect())
+    }
+
+    /// The newest sizes, the last seconds, and the iteration of the slowest worker.
+    pub(super) fn state(&self) -> (&[u32], &[f64], u64) {
+        let sizes = self.segments.back().map_or(&[][..], |segment| &segment.sizes);
+        (sizes, self.sizing.seconds(), self.lowest.0)
+    }
+
+    /// How many iterations a worker has computed, those before it came included.
+    pub(super) fn computed_by(&self, member: usize) -> u64 {
+        self.computed[member]
+    }
+
+    /// The workers that have computed the fewest iterations.
+    pub(super) fn slowest(&self) -> impl Iterator<Item = usize> + '_ {
+        self.live().filter(|member| self.computed[*member] == self.lowest.0)
+    }
+
+    /// What this promises: each iteration's samples are shared out without a gap, the lease is that
+    /// of the slowest, and no size is beyond a worker's bounds.
+    pub(super) fn validate(&self) -> Valid {
+        for segment in &self.segments {
+            let sum: u64 = segment.sizes.iter().map(|size| u64::from(*size)).sum();
+            require(sum == u64::from(self.total), || {
+                format!("the sizes from {} on add up to {sum}, not {}", segment.from, self.total)
+            })?;
+            require(segment.from < self.until, || {
+                format!("sizes begin at {}, lent until {}", segment.from, self.until)
+            })?;
+        }
+        let ascend = self.segments.iter().zip(self.segments.iter().skip(1));
+        for (one, next) in ascend {
+            require(one.from < next.from, || format!("two sizes from {} on", next.from))?;
+        }
+        if !self.begun || self.live().next().is_none() {
+            return Ok(());
+        }
+        let lowest = self.live().map(|member| self.computed[member]).min();
+        require(lowest == Some(self.lowest.0), || {
+            format!("the slowest is at {lowest:?}, not {}", self.lowest.0)
+        })?;
+        require(self.until >= self.lowest.0 && self.until <= self.lowest.0 + self.lookahead, || {
+            format!("lent until {}, the slowest is at {}", self.until, self.lowest.0)
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! A worker's side of a session: which batch is next, whether it may begin, and what has to be said
+//! to the scheduler. Whoever has one sends what it returns, gives it what the scheduler says, and
+//! calls `tick`, so that what got lost is said again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::spec;
+use crate::invariant::{Valid, require};
+use crate::wire::balance::{
+    BalanceDealt, BalanceKind, BalanceMessage, BalanceOpen, BalanceReport, BalanceRule,
+    BalanceShare,
+};
+
+/// After that long without an answer a worker that waits asks again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Reports that each message repeats, since the ones before may have been lost.
+const REPEATED: usize = 8;
+
+/// The samples that a worker computes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The iteration, counted over all epochs. Where batches are dealt: how many this worker had
+    /// before.
+    pub iteration: u64,
+    /// The epoch.
+    pub epoch: u64,
+    /// The place of the first sample in the epoch's order. Those behind the end of an epoch begin
+    /// again at its first one.
+    pub place: u64,
+    /// How many samples.
+    pub size: u32,
+}
+
+/// What a worker does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It computes this batch.
+    Batch(Batch),
+    /// It waits for others.
+    Wait,
+    /// There are no more batches.
+    End,
+    /// It does not take part; the text says why.
+    Refused(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Opening,
+    Open,
+    Refused(String),
+    Closed,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Participant {
+    name: String,
+    open: BalanceOpen,
+    state: State,
+    /// The next iteration to begin.
+    next: u64,
+    /// Iterations before it may begin.
+    until: u64,
+    shares: VecDeque<BalanceShare>,
+    /// Iterations whose batches were computed and reported.
+    computed: u64,
+    /// The last reports, the newest last.
+    reports: VecDeque<BalanceReport>,
+    /// Batches that were dealt and not begun, in order.
+    dealt: VecDeque<BalanceDealt>,
+    /// Batches that were dealt.
+    dealt_number: u64,
+    ended: bool,
+    /// When something was sent that is to be answered.
+    asked_at: Option<Duration>,
+    /// For people: whom it waits for.
+    waits_for: String,
+}
+
+impl Participant {
+    /// A worker that wants to take part, and what it says. The scheduler answers.
+    ///
+    /// # Errors
+    /// The settings make no sense; the text says what to change.
+    pub fn open(
+        name: &str,
+        open: BalanceOpen,
+        now: Duration,
+    ) -> Result<(Self, BalanceMessage), String> {
+        spec::check(name, &open)?;
+        let mut participant = Self {
+            name: name.to_owned(),
+            open,
+            state: State::Opening,
+            next: 0,
+            until: 0,
+            shares: VecDeque::new(),
+            computed: 0,
+            reports: VecDeque::new(),
+            dealt: VecDeque::new(),
+            dealt_number: 0,
+            ended: false,
+            asked_at: None,
+            waits_for: String::new(),
+        };
+        let message = participant.opening(now);
+        Ok((participant, message))
+    }
+
+    fn is_dealt(&self) -> bool {
+        self.open.rule == BalanceRule::Dealt as i32
+    }
+
+    /// Iterations of an epoch; 0 where batches are dealt.
+    #[must_use]
+    pub fn per_epoch(&self) -> u64 {
+        let total = u64::from(self.open.total);
+        match () {
+            () if self.is_dealt() => 0,
+            () if self.open.wraps => self.open.length.div_ceil(total),
+            () => self.open.length / total,
+        }
+    }
+
+    /// What the session was opened with.
+    #[must_use]
+    pub const fn settings(&self) -> &BalanceOpen {
+        &self.open
+    }
+
+    /// True once the scheduler has said whether it takes part.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.state != State::Opening
+    }
+
+    /// Why it does not take part, if so.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        if let State::Refused(why) = &self.state { Some(why) } else { None }
+    }
+
+    /// True if [`Self::next`] would say [`Turn::Wait`].
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        let has = if self.is_dealt() {
+            !self.dealt.is_empty() || self.ended
+        } else {
+            self.next < self.until
+        };
+        matches!(self.state, State::Opening | State::Open) && !has
+    }
+
+    /// For people: whom it waits for, as far as the scheduler has said.
+    #[must_use]
+    pub fn waits_for(&self) -> &str {
+        &self.waits_for
+    }
+
+    // ---- what the worker does -------------------------------------------------------------------
+
+    /// Takes the next batch. With [`Turn::Wait`], what is to be said goes to `out`.
+    pub fn next(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) -> Turn {
+        match &self.state {
+            State::Refused(why) => return Turn::Refused(why.clone()),
+            State::Closed => return Turn::Refused("the session was closed".to_owned()),
+            State::Opening | State::Open => {}
+        }
+        let batch = if self.is_dealt() { self.next_dealt() } else { self.next_leased() };
+        match batch {
+            Some(batch) => {
+                self.next += 1;
+                if !self.is_dealt() || !self.dealt.is_empty() || self.ended {
+                    self.asked_at = None;
+                }
+                if self.is_dealt() {
+                    self.ask_ahead(now, out);
+                }
+                Turn::Batch(batch)
+            }
+            None if self.ended => Turn::End,
+            None => {
+                if self.asked_at.is_none() && self.state == State::Open {
+                    self.ask(now, out);
+                }
+                Turn::Wait
+            }
+        }
+    }
+
+    fn next_leased(&mut self) -> Option<Batch> {
+        if self.next >= self.until {
+            return None;
+        }
+        while self.shares.get(1).is_some_and(|share| share.from <= self.next) {
+            self.shares.pop_front();
+        }
+        let share = self.shares.front().filter(|share| share.from <= self.next)?;
+        let (epoch, within) = (self.next / self.per_epoch(), self.next % self.per_epoch());
+        let place = within * u64::from(self.open.total) + u64::from(share.start);
+        Some(Batch { iteration: self.next, epoch, place, size: share.size })
+    }
+
+    fn next_dealt(&mut self) -> Option<Batch> {
+        let BalanceDealt { epoch, place, size } = self.dealt.pop_front()?;
+        Some(Batch { iteration: self.next, epoch, place, size })
+    }
+
+    /// Asks for batches before they are needed: one less than may be taken ahead.
+    fn ask_ahead(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) {
+        let wanted = usize::try_from(self.open.lookahead).unwrap_or(1).saturating_sub(1);
+        if !self.ended && self.dealt.len() < wanted && self.asked_at.is_none() {
+            self.ask(now, out);
+        }
+    }
+
+    /// The batches up to that iteration were computed; the report is of the last of them. Returns
+    /// what is to be said, if that is new.
+    ///
+    /// # Errors
+    /// That batch was not begun.
+    pub fn report(
+        &mut self,
+        iteration: u64,
+        report: BalanceReport,
+    ) -> Result<Option<BalanceMessage>, String> {
+        if iteration >= self.next {
+            return Err(format!("iteration {iteration} is reported and has not begun"));
+        }
+        if iteration < self.computed {
+            return Ok(None);
+        }
+        for _ in self.computed..iteration {
+            self.keep(BalanceReport::default());
+        }
+        self.keep(report);
+        self.computed = iteration + 1;
+        Ok(Some(self.said(false)))
+    }
+
+    /// The library has measured an iteration. As [`Self::report`], of the oldest batch that is not
+    /// reported; nothing if there is none.
+    pub fn measured(&mut self, report: BalanceReport) -> Option<BalanceMessage> {
+        if self.computed >= self.next {
+            return None;
+        }
+        self.report(self.computed, report).ok().flatten()
+    }
+
+    /// How many batches were begun, and how many of them reported.
+    #[must_use]
+    pub const fn progress(&self) -> (u64, u64) {
+        (self.next, self.computed)
+    }
+
+    fn keep(&mut self, report: BalanceReport) {
+        if self.reports.len() == REPEATED {
+            self.reports.pop_front();
+        }
+        self.reports.push_back(report);
+    }
+
+    /// The worker takes part no more. Returns what is to be said.
+    pub fn close(&mut self) -> Option<BalanceMessage> {
+        let was = std::mem::replace(&mut self.state, State::Closed);
+        matches!(was, State::Opening | State::Open).then(|| self.word(BalanceKind::Close))
+    }
+
+    /// The job is over for this worker.
+    pub fn fail(&mut self, why: &str) {
+        if matches!(self.state, State::Opening | State::Open) {
+            self.state = State::Refused(why.to_owned());
+        }
+    }
+
+    // ---- what the scheduler says ----------------------------------------------------------------
+
+    /// The scheduler says something. What follows goes to `out`.
+    pub fn received(
+        &mut self,
+        now: Duration,
+        message: &BalanceMessage,
+        out: &mut Vec<BalanceMessage>,
+    ) {
+        let mine = message.instance == self.open.instance && message.rank == self.open.rank;
+        if !mine || matches!(self.state, State::Refused(_) | State::Closed) {
+            return;
+        }
+        match BalanceKind::try_from(message.kind).unwrap_or(BalanceKind::Unknown) {
+            BalanceKind::Opened => {
+                if self.state == State::Opening {
+                    self.state = State::Open;
+                    (self.next, self.computed) = (message.iteration, message.iteration);
+                    self.asked_at = None;
+                    if self.is_dealt() {
+                        self.ask(now, out);
+                    }
+                }
+                self.waits_for.clone_from(&message.text);
+            }
+            BalanceKind::Refused => self.state = State::Refused(message.text.clone()),
+            // An opening that was answered by a grant alone: the answer before it was lost.
+            BalanceKind::Grant if self.state == State::Open => self.granted(message),
+            BalanceKind::Deal if self.state == State::Open => self.dealt(now, message, out),
+            _ => {}
+        }
+    }
+
+    fn granted(&mut self, message: &BalanceMessage) {
+        self.waits_for.clone_from(&message.text);
+        let ascend = message.shares.windows(2).all(|pair| pair[0].from < pair[1].from);
+        // Older ones come late, after a new connection.
+        if message.iteration < self.until || !ascend || message.shares.is_empty() {
+            return;
+        }
+        if message.iteration > self.until {
+            // Else it was answered that it has to wait: it asks again only after a while.
+            self.asked_at = None;
+        }
+        self.until = message.iteration;
+        self.shares = message.shares.iter().copied().collect();
+    }
+
+    fn dealt(&mut self, now: Duration, message: &BalanceMessage, out: &mut Vec<BalanceMessage>) {
+        let Some(dealt) = message.dealt.filter(|_| message.iteration == self.dealt_number) else {
+            return; // It came twice.
+        };
+        self.asked_at = None;
+        if dealt.size == 0 {
+            self.ended = true;
+            return;
+        }
+        self.dealt.push_back(dealt);
+        self.dealt_number += 1;
+        self.ask_ahead(now, out);
+    }
+
+    /// Time has passed: says again what was not answered.
+    pub fn tick(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) {
+        if self.asked_at.is_some_and(|at| now >= at.saturating_add(ASK_AGAIN)) {
+            match self.state {
+                State::Opening => {
+                    let message = self.opening(now);
+                    out.push(message);
+                }
+                State::Open => self.ask(now, out),
+                State::Refused(_) | State::Closed => self.asked_at = None,
+            }
+        }
+    }
+
+    // ---- what it says ---------------------------------------------------------------------------
+
+    fn word(&self, kind: BalanceKind) -> BalanceMessage {
+        BalanceMessage {
+            kind: kind as i32,
+            session: self.name.clone(),
+            rank: self.open.rank,
+            instance: self.open.instance,
+            ..BalanceMessage::default()
+        }
+    }
+
+    fn opening(&mut self, now: Duration) -> BalanceMessage {
+        self.asked_at = Some(now);
+        let open = Some(self.open.clone());
+        BalanceMessage { open, ..self.word(BalanceKind::Open) }
+    }
+
+    fn said(&self, asks: bool) -> BalanceMessage {
+        BalanceMessage {
+            iteration: self.computed,
+            reports: self.reports.iter().copied().collect(),
+            asks,
+            ..self.word(BalanceKind::Report)
+        }
+    }
+
+    /// Asks what it may do now.
+    fn ask(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) {
+        self.asked_at = Some(now);
+        if self.is_dealt() {
+            // A report may have been lost too, and the epoch may wait for it.
+            out.push(self.said(false));
+            let iteration = self.dealt_number;
+            out.push(BalanceMessage { iteration, ..self.word(BalanceKind::Ask) });
+        } else {
+            out.push(self.said(true));
+        }
+    }
+
+    /// What it promises: nothing is begun that was not lent, nor reported that was not begun.
+    ///
+    /// # Errors
+    /// The first promise that does not hold.
+    pub fn validate(&self) -> Valid {
+        let Self { next, until, computed, .. } = *self;
+        let lent = if self.is_dealt() { self.dealt_number } else { until.max(next) };
+        require(computed <= next, || format!("{computed} iterations reported of {next}"))?;
+        require(next <= lent, || format!("{next} iterations begun of {lent}"))?;
+        require(self.dealt.len() <= self.open.lookahead as usize, || {
+            format!("{} batches dealt ahead", self.dealt.len())
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! A worker's side, with answers that come late, twice or never.
+
+use super::*;
+use crate::wire::balance::{
+    BalanceDealt, BalanceKind, BalanceMessage, BalanceOpen, BalanceReport, BalanceRule,
+    BalanceShare,
+};
+use std::time::Duration;
+
+const NOW: Duration = Duration::from_secs(100);
+
+fn settings() -> BalanceOpen {
+    BalanceOpen {
+        length: 100,
+        total: 32,
+        members: 2,
+        quantum: 1,
+        rule: BalanceRule::Cpu as i32,
+        lookahead: 2,
+        min: 1,
+        rank: 1,
+        instance: 5,
+        ..BalanceOpen::default()
+    }
+}
+
+fn answer(kind: BalanceKind, iteration: u64) -> BalanceMessage {
+    let kind = kind as i32;
+    BalanceMessage { kind, rank: 1, instance: 5, iteration, ..BalanceMessage::default() }
+}
+
+fn grant(until: u64, shares: &[(u64, u32, u32)]) -> BalanceMessage {
+    let shares = shares.iter().map(|(from, start, size)| BalanceShare {
+        from: *from,
+        start: *start,
+        size: *size,
+    });
+    BalanceMessage { shares: shares.collect(), ..answer(BalanceKind::Grant, until) }
+}
+
+fn opened(settings: BalanceOpen) -> Participant {
+    let (mut worker, message) = Participant::open("a", settings, NOW).unwrap();
+    assert_eq!(message.kind, BalanceKind::Open as i32);
+    worker.received(NOW, &answer(BalanceKind::Opened, 0), &mut Vec::new());
+    worker
+}
+
+/// Takes the next one, which needs no asking.
+fn batch(worker: &mut Participant) -> (u64, u64, u64, u32) {
+    let mut out = Vec::new();
+    let Turn::Batch(batch) = worker.next(NOW, &mut out) else { panic!("nothing to do") };
+    assert_eq!(out, []);
+    worker.validate().unwrap();
+    (batch.iteration, batch.epoch, batch.place, batch.size)
+}
+
+#[test]
+fn batches_follow_the_shares_over_epochs() {
+    let mut worker = opened(settings());
+    worker.received(NOW, &grant(5, &[(0, 16, 16), (2, 20, 12), (4, 8, 24)]), &mut Vec::new());
+    // 3 iterations of 32 in an epoch of 100: 4 samples are left out.
+    assert_eq!(worker.per_epoch(), 3);
+    assert_eq!(batch(&mut worker), (0, 0, 16, 16));
+    assert_eq!(batch(&mut worker), (1, 0, 48, 16));
+    assert_eq!(batch(&mut worker), (2, 0, 84, 12));
+    assert_eq!(batch(&mut worker), (3, 1, 20, 12));
+    assert_eq!(batch(&mut worker), (4, 1, 40, 24));
+    assert_eq!(worker.next(NOW, &mut Vec::new()), Turn::Wait);
+    let wraps = opened(BalanceOpen { wraps: true, ..settings() });
+    assert_eq!(wraps.per_epoch(), 4);
+}
+
+#[test]
+fn who_waits_asks_once_a_second() {
+    let (mut worker, _) = Participant::open("a", settings(), NOW).unwrap();
+    let mut out = Vec::new();
+    assert_eq!(worker.next(NOW, &mut out), Turn::Wait);
+    assert_eq!(out, []);
+    // The opening is said again, too.
+    worker.tick(NOW + Duration::from_millis(999), &mut out);
+    assert_eq!(out, []);
+    worker.tick(NOW + Duration::from_secs(1), &mut out);
+    assert_eq!(out.pop().unwrap().kind, BalanceKind::Open as i32);
+    worker.received(NOW, &answer(BalanceKind::Opened, 0), &mut out);
+    assert_eq!(worker.next(NOW, &mut out), Turn::Wait);
+    assert!(out.pop().unwrap().asks && out.is_empty());
+    assert_eq!(worker.next(NOW, &mut out), Turn::Wait);
+    // An answer that it has to wait is no reason to ask again at once.
+    let mut wait = grant(0, &[(0, 0, 16)]);
+    wait.text = "rank 0".to_owned();
+    worker.received(NOW, &wait, &mut out);
+    assert_eq!((worker.next(NOW, &mut out), worker.waits_for()), (Turn::Wait, "rank 0"));
+    assert_eq!(out, []);
+    worker.tick(NOW + Duration::from_secs(1), &mut out);
+    assert!(out[0].asks && out.len() == 1);
+}
+
+#[test]
+fn older_and_foreign_words_change_nothing() {
+    let mut worker = opened(settings());
+    let mut out = Vec::new();
+    worker.received(NOW, &grant(4, &[(0, 0, 16)]), &mut out);
+    worker.received(NOW, &grant(2, &[(0, 0, 32)]), &mut out);
+    let foreign = BalanceMessage { instance: 6, ..answer(BalanceKind::Refused, 0) };
+    worker.received(NOW, &foreign, &mut out);
+    worker.received(NOW, &answer(BalanceKind::Opened, 7), &mut out);
+    worker.received(NOW, &grant(9, &[]), &mut out);
+    worker.received(NOW, &grant(9, &[(4, 0, 1), (4, 0, 2)]), &mut out);
+    assert_eq!(batch(&mut worker), (0, 0, 0, 16));
+    assert_eq!((worker.progress(), out), ((1, 0), vec![]));
+}
+
+#[test]
+fn reports_are_in_order_and_repeated() {
+    let seconds = |seconds| BalanceReport { seconds, ..BalanceReport::default() };
+    let mut worker = opened(settings());
+    worker.received(NOW, &grant(20, &[(0, 0, 16)]), &mut Vec::new());
+    assert!(worker.report(0, seconds(1.0)).is_err(), "it has not begun");
+    assert_eq!(worker.measured(seconds(1.0)), None);
+    (0..15).for_each(|_| _ = batch(&mut worker));
+    let said = worker.report(1, seconds(2.0)).unwrap().unwrap();
+    assert_eq!((said.iteration, said.reports), (2, vec![seconds(0.0), seconds(2.0)]));
+    assert_eq!(worker.report(1, seconds(9.0)), Ok(None));
+    let said = worker.measured(seconds(3.0)).unwrap();
+    assert_eq!((said.iteration, said.reports.len()), (3, 3));
+    let said = worker.report(14, seconds(4.0)).unwrap().unwrap();
+    assert_eq!((said.iteration, said.reports.len()), (15, 8));
+    assert_eq!(worker.progress(), (15, 15));
+}
+
+#[test]
+fn an_end_is_final() {
+    let mut worker = opened(settings());
+    let refused = BalanceMessage { text: "no".to_owned(), ..answer(BalanceKind::Refused, 0) };
+    let mut out = Vec::new();
+    worker.received(NOW, &refused, &mut out);
+    assert_eq!(worker.next(NOW, &mut out), Turn::Refused("no".to_owned()));
+    assert_eq!(worker.close(), None);
+    let mut worker = opened(settings());
+    assert_eq!(worker.close().unwrap().kind, BalanceKind::Close as i32);
+    worker.fail("the job is over");
+    worker.received(NOW, &refused, &mut out);
+    worker.tick(NOW + Duration::from_secs(9), &mut out);
+    assert_eq!(worker.next(NOW, &mut out), Turn::Refused("the session was closed".to_owned()));
+    assert_eq!(out, []);
+    let mut worker = opened(settings());
+    worker.fail("the job is over");
+    assert_eq!(worker.next(NOW, &mut out), Turn::Refused("the job is over".to_owned()));
+}
+
+#[test]
+fn dealt_batches_are_asked_for_ahead() {
+    let dealt = |number, place| BalanceMessage {
+        dealt: Some(BalanceDealt { epoch: 0, place, size: 32 * u32::from(place < 96) }),
+        ..answer(BalanceKind::Deal, number)
+    };
+    let rule = BalanceRule::Dealt as i32;
+    let (mut worker, _) =
+        Participant::open("a", BalanceOpen { rule, lookahead: 3, ..settings() }, NOW).unwrap();
+    let mut out = Vec::new();
+    worker.received(NOW, &answer(BalanceKind::Opened, 0), &mut out);
+    let asks = |out: &mut Vec<BalanceMessage>| {
+        let kinds = |message: &BalanceMessage| message.kind == BalanceKind::Ask as i32;
+        let asked: Vec<u64> = out.iter().filter(|m| kinds(m)).map(|m| m.iteration).collect();
+        out.clear();
+        asked
+    };
+    assert_eq!(asks(&mut out), [0]);
+    worker.received(NOW, &dealt(0, 0), &mut out);
+    worker.received(NOW, &dealt(0, 64), &mut out); // Twice.
+    assert_eq!(asks(&mut out), [1]);
+    let Turn::Batch(Batch { place: 0, size: 32, .. }) = worker.next(NOW, &mut out) else {
+        panic!("no batch");
+    };
+    worker.received(NOW, &dealt(1, 32), &mut out);
+    worker.received(NOW, &dealt(2, 64), &mut out);
+    assert_eq!(asks(&mut out), [2]);
+    worker.validate().unwrap();
+    assert!(matches!(worker.next(NOW, &mut out), Turn::Batch(Batch { place: 32, .. })));
+    worker.received(NOW, &dealt(3, 96), &mut out);
+    assert!(matches!(worker.next(NOW, &mut out), Turn::Batch(Batch { place: 64, .. })));
+    assert_eq!(worker.next(NOW, &mut out), Turn::End);
+    assert_eq!(asks(&mut out), [3]);
+}

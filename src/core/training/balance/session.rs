@@ -1,0 +1,353 @@
+//! The workers that share batches under one name, and what they are answered. Decides who takes
+//! part; what they get is decided in `leases` or by the `dealer`.
+
+use super::Outbox;
+use super::dealer::{Dealer, Dealing};
+use super::leases::{Leases, Moved};
+use super::spec;
+use super::status::{rule_name, with_sizes};
+use crate::invariant::Valid;
+use crate::text;
+use crate::wire::balance::{BalanceKind, BalanceMessage, BalanceOpen, BalanceRule, SessionStatus};
+use crate::wire::{NodeId, id_to_rank};
+
+/// A worker that takes part.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    node: NodeId,
+    instance: u64,
+}
+
+/// Where the batches come from.
+#[derive(Clone, Debug)]
+enum Work {
+    Leases(Leases),
+    Dealer(Dealer),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    name: String,
+    /// What the first worker opened it with.
+    spec: BalanceOpen,
+    members: Vec<Option<Member>>,
+    work: Work,
+}
+
+impl Session {
+    /// As the first worker wants it; it has yet to join.
+    pub(super) fn new(name: &str, open: &BalanceOpen) -> Self {
+        let work = match spec::rule_of(open) {
+            Some(BalanceRule::Dealt) => Work::Dealer(Dealer::new(open)),
+            _ => Work::Leases(Leases::new(open)),
+        };
+        let members = vec![None; open.members as usize];
+        Self { name: name.to_owned(), spec: open.clone(), members, work }
+    }
+
+    /// True if nobody takes part.
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.iter().all(Option::is_none)
+    }
+
+    /// A worker wants to take part.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) fn open(
+        &mut self,
+        from: NodeId,
+        open: &BalanceOpen,
+        out: &mut Outbox,
+    ) -> Result<(), String> {
+        if let Some(difference) = spec::difference(&self.spec, open) {
+            return Err(format!("its workers do not agree: {difference}"));
+        }
+        let rank = open.rank as usize;
+        let member = Member { node: from, instance: open.instance };
+        match self.members[rank] {
+            Some(old) if (old.node, old.instance) == (from, open.instance) => {
+                self.opened(rank, self.first_of(rank), out);
+                self.answer(rank, out);
+                return Ok(());
+            }
+            Some(old) => {
+                let of = format!("worker {}", id_to_rank(old.node));
+                return Err(format!("rank {rank} is taken: it is open at {of}"));
+            }
+            None => self.members[rank] = Some(member),
+        }
+        let first = match &mut self.work {
+            Work::Dealer(dealer) => {
+                dealer.joined(open.rank);
+                0
+            }
+            Work::Leases(leases) => leases.joined(rank, spec::bounds_of(open)),
+        };
+        self.opened(rank, first, out);
+        match &mut self.work {
+            Work::Leases(leases) if leases.has_begun() => self.answer(rank, out),
+            Work::Leases(leases) if self.members.iter().all(Option::is_some) => {
+                if leases.begin() {
+                    self.grant_all(out);
+                } else {
+                    self.give_up(&bounds_text(&self.spec), out);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// From which iteration on a worker that is here already takes part.
+    fn first_of(&self, rank: usize) -> u64 {
+        match &self.work {
+            Work::Leases(leases) => leases.computed_by(rank),
+            Work::Dealer(_) => 0,
+        }
+    }
+
+    /// A worker has computed some batches, or asks what it may do.
+    ///
+    /// # Errors
+    /// It does not take part, or cannot have computed them.
+    pub(super) fn report(
+        &mut self,
+        from: NodeId,
+        message: &BalanceMessage,
+        out: &mut Outbox,
+    ) -> Result<(), String> {
+        let rank = self.member(from, message)?;
+        let (computed, reports) = (message.iteration, &message.reports);
+        match &mut self.work {
+            Work::Dealer(dealer) => {
+                let called = dealer.computed(message.rank, computed);
+                self.deal_all(&called, out);
+                Ok(())
+            }
+            Work::Leases(leases) => match leases.computed(rank, computed, reports)? {
+                Moved::Lease => {
+                    self.grant_all(out);
+                    Ok(())
+                }
+                Moved::Nothing => {
+                    if message.asks {
+                        self.answer(rank, out);
+                    }
+                    Ok(())
+                }
+                Moved::Impossible => {
+                    self.give_up(&bounds_text(&self.spec), out);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// A worker wants the next batch.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn ask(
+        &mut self,
+        from: NodeId,
+        message: &BalanceMessage,
+        out: &mut Outbox,
+    ) -> Result<(), String> {
+        let rank = self.member(from, message)?;
+        let Work::Dealer(dealer) = &mut self.work else {
+            return Err("its rule is not `dealt`: nothing is dealt".to_owned());
+        };
+        match dealer.ask(message.rank, message.iteration) {
+            Dealing::Later => Ok(()),
+            Dealing::Never => Err(format!("rank {rank} has too many batches that it reported not")),
+            Dealing::Batch(dealt) => {
+                let message = BalanceMessage {
+                    iteration: message.iteration,
+                    dealt: Some(dealt),
+                    ..self.word(rank, BalanceKind::Deal)
+                };
+                out.push((from, message));
+                Ok(())
+            }
+        }
+    }
+
+    /// A worker takes part no more.
+    pub(super) fn close(&mut self, from: NodeId, message: &BalanceMessage, out: &mut Outbox) {
+        if let Ok(rank) = self.member(from, message) {
+            self.leave(rank, out);
+        }
+    }
+
+    /// A process is gone, with all that it took part as.
+    pub(super) fn lost(&mut self, node: NodeId, out: &mut Outbox) {
+        for rank in 0..self.members.len() {
+            if self.members[rank].is_some_and(|member| member.node == node) {
+                self.leave(rank, out);
+            }
+        }
+    }
+
+    fn leave(&mut self, rank: usize, out: &mut Outbox) {
+        self.members[rank] = None;
+        if self.is_empty() {
+            return;
+        }
+        match &mut self.work {
+            Work::Dealer(dealer) => {
+                let called = dealer.left(rank as u32);
+                self.deal_all(&called, out);
+            }
+            Work::Leases(leases) => match leases.left(rank) {
+                Moved::Lease => self.grant_all(out),
+                Moved::Nothing => {}
+                Moved::Impossible => self.give_up(&bounds_text(&self.spec), out),
+            },
+        }
+    }
+
+    /// Nobody can go on.
+    fn give_up(&mut self, why: &str, out: &mut Outbox) {
+        for (rank, member) in self.members.iter().enumerate() {
+            if let Some(member) = member {
+                out.push((member.node, self.refusal(rank as u32, member.instance, why)));
+            }
+        }
+        self.members.fill(None);
+    }
+
+    /// The rank of who sent it.
+    fn member(&self, from: NodeId, message: &BalanceMessage) -> Result<usize, String> {
+        let rank = message.rank as usize;
+        let member = self.members.get(rank).copied().flatten();
+        let same = member.is_some_and(|m| (m.node, m.instance) == (from, message.instance));
+        same.then_some(rank).ok_or_else(|| format!("rank {rank} does not take part any more"))
+    }
+
+    // ---- what they are told ---------------------------------------------------------------------
+
+    fn word(&self, rank: usize, kind: BalanceKind) -> BalanceMessage {
+        BalanceMessage {
+            kind: kind as i32,
+            session: self.name.clone(),
+            rank: rank as u32,
+            instance: self.members[rank].map_or(0, |member| member.instance),
+            ..BalanceMessage::default()
+        }
+    }
+
+    fn send(&self, rank: usize, message: BalanceMessage, out: &mut Outbox) {
+        if let Some(member) = &self.members[rank] {
+            out.push((member.node, message));
+        }
+    }
+
+    fn opened(&self, rank: usize, first: u64, out: &mut Outbox) {
+        let missing = self.members.iter().enumerate().filter(|(_, member)| member.is_none());
+        let missing = text::few(missing.map(|(rank, _)| rank.to_string()));
+        let word = BalanceMessage {
+            iteration: first,
+            text: if missing.is_empty() { missing } else { format!("rank {missing} to open it") },
+            ..self.word(rank, BalanceKind::Opened)
+        };
+        self.send(rank, word, out);
+    }
+
+    /// What a worker may do now; to one that asks, also whom it waits for.
+    fn answer(&self, rank: usize, out: &mut Outbox) {
+        let Work::Leases(leases) = &self.work else { return };
+        if !leases.has_begun() {
+            return self.opened(rank, 0, out);
+        }
+        let mut grant = self.grant(leases, rank);
+        let slowest = text::few(leases.slowest().map(|rank| rank.to_string()));
+        let (_, _, iteration) = leases.state();
+        grant.text = format!("rank {slowest} to report iteration {iteration}");
+        self.send(rank, grant, out);
+    }
+
+    fn grant(&self, leases: &Leases, rank: usize) -> BalanceMessage {
+        let (iteration, shares) = leases.grant(rank);
+        BalanceMessage { iteration, shares, ..self.word(rank, BalanceKind::Grant) }
+    }
+
+    fn grant_all(&self, out: &mut Outbox) {
+        let Work::Leases(leases) = &self.work else { return };
+        for rank in 0..self.members.len() {
+            if self.members[rank].is_some() {
+                self.send(rank, self.grant(leases, rank), out);
+            }
+        }
+    }
+
+    fn deal_all(&mut self, ranks: &[u32], out: &mut Outbox) {
+        for rank in ranks {
+            let Work::Dealer(dealer) = &mut self.work else { return };
+            let number = dealer.given(*rank);
+            let Dealing::Batch(dealt) = dealer.ask(*rank, number) else { continue };
+            let place = *rank as usize;
+            let word = self.word(place, BalanceKind::Deal);
+            let word = BalanceMessage { iteration: number, dealt: Some(dealt), ..word };
+            self.send(place, word, out);
+        }
+    }
+
+    /// That a worker does not take part.
+    fn refusal(&self, rank: u32, instance: u64, why: &str) -> BalanceMessage {
+        refusal(&self.name, rank, instance, why)
+    }
+
+    // ---- for people -----------------------------------------------------------------------------
+
+    pub(super) fn status(&self) -> SessionStatus {
+        let rule = spec::rule_of(&self.spec).unwrap_or(BalanceRule::Fixed);
+        let present = self.members.iter().filter(|member| member.is_some()).count();
+        let status = SessionStatus {
+            name: self.name.clone(),
+            rule: rule_name(rule).to_owned(),
+            members: self.members.len(),
+            present,
+            ..SessionStatus::default()
+        };
+        match &self.work {
+            Work::Leases(leases) => {
+                let (sizes, seconds, iteration) = leases.state();
+                with_sizes(status, iteration, sizes, seconds)
+            }
+            Work::Dealer(dealer) => {
+                let (epoch, place) = dealer.state();
+                let dealt = place as f64 / self.spec.length.max(1) as f64;
+                SessionStatus { epoch, dealt, ..status }
+            }
+        }
+    }
+
+    pub(super) fn validate(&self) -> Valid {
+        match &self.work {
+            Work::Leases(leases) => leases.validate(),
+            Work::Dealer(dealer) => dealer.validate(),
+        }
+    }
+}
+
+/// That a worker does not take part.
+pub(super) fn refusal(session: &str, rank: u32, instance: u64, why: &str) -> BalanceMessage {
+    BalanceMessage {
+        kind: BalanceKind::Refused as i32,
+        session: session.to_owned(),
+        rank,
+        instance,
+        text: format!("session {session:?}: {why}"),
+        ..BalanceMessage::default()
+    }
+}
+
+fn bounds_text(spec: &BalanceOpen) -> String {
+    format!(
+        "the workers that take part cannot share {} samples: the sum of their `max` is below it, or \
+         that of their `min` above",
+        spec.total
+    )
+}

@@ -1,0 +1,85 @@
+//! What a worker opens a session with: whether it makes sense, and whether it is the same as that
+//! of the others. No number from the wire is trusted.
+
+use super::split::Bounds;
+use crate::wire::balance::{BalanceOpen, BalanceRule};
+
+/// Workers of a session.
+pub const MEMBERS_MAX: u32 = 16_384;
+/// Iterations that a worker may be ahead of the slowest one.
+pub const LOOKAHEAD_MAX: u32 = 1024;
+/// Bytes of a session's name.
+pub const NAME_MAX: usize = 128;
+
+/// Why a session cannot be opened so, if it cannot. The text says what to change.
+///
+/// # Errors
+/// See above.
+pub fn check(name: &str, open: &BalanceOpen) -> Result<(), String> {
+    let require = |holds: bool, text: String| if holds { Ok(()) } else { Err(text) };
+    let named = !name.is_empty() && name.len() <= NAME_MAX;
+    require(named, format!("a session's name has 1 to {NAME_MAX} bytes"))?;
+    let BalanceOpen { length, total, members, rank, min, lookahead, .. } = *open;
+    require(
+        (1..=MEMBERS_MAX).contains(&members),
+        format!("{members} workers: 1 to {MEMBERS_MAX} can share a session"),
+    )?;
+    require(rank < members, format!("rank {rank} is not below the number of workers, {members}"))?;
+    require(open.instance != 0, "an opening has a number".to_owned())?;
+    let rule = rule_of(open).ok_or("this scheduler does not know the rule: it is older")?;
+    require(total > 0, "a batch of 0 samples".to_owned())?;
+    require(
+        u64::from(total) <= length || open.wraps || rule == BalanceRule::Dealt,
+        format!("{total} samples per iteration, and the epoch has {length}"),
+    )?;
+    require(length > 0, "an epoch of 0 samples".to_owned())?;
+    require(
+        (1..=LOOKAHEAD_MAX).contains(&lookahead),
+        format!("{lookahead} iterations ahead: 1 to {LOOKAHEAD_MAX} are possible"),
+    )?;
+    if rule == BalanceRule::Dealt {
+        return Ok(());
+    }
+    require(min > 0, "each worker takes 1 sample at least".to_owned())?;
+    let bounds = bounds_of(open);
+    require(bounds.min <= bounds.max, format!("min {min} is above max {}", bounds.max))?;
+    require(
+        u64::from(members) <= u64::from(total),
+        format!("{total} samples per iteration are too few for {members} workers"),
+    )
+}
+
+/// The rule, if this version knows it.
+#[must_use]
+pub fn rule_of(open: &BalanceOpen) -> Option<BalanceRule> {
+    BalanceRule::try_from(open.rule).ok()
+}
+
+/// How many samples that worker takes.
+#[must_use]
+pub const fn bounds_of(open: &BalanceOpen) -> Bounds {
+    Bounds { min: open.min, max: if open.max == 0 { u32::MAX } else { open.max } }
+}
+
+/// In which point the second one differs from the first, where all workers have to agree; for
+/// people.
+#[must_use]
+pub fn difference(first: &BalanceOpen, second: &BalanceOpen) -> Option<String> {
+    let pairs = [
+        ("length", first.length, second.length),
+        ("total", first.total.into(), second.total.into()),
+        ("members", first.members.into(), second.members.into()),
+        ("quantum", first.quantum.into(), second.quantum.into()),
+        ("lookahead", first.lookahead.into(), second.lookahead.into()),
+        ("seed", first.seed, second.seed),
+        ("epochs", first.epochs, second.epochs),
+        ("wraps", first.wraps.into(), second.wraps.into()),
+    ];
+    let (a, b) = (first.rank, second.rank);
+    if first.rule != second.rule {
+        let names = (rule_of(first), rule_of(second));
+        return Some(format!("rank {a} has the rule {:?}, rank {b} {:?}", names.0, names.1));
+    }
+    let other = pairs.into_iter().find(|(_, first, second)| first != second);
+    other.map(|(what, first, second)| format!("rank {a} has {what}={first}, rank {b} {second}"))
+}
