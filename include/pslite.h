@@ -30,7 +30,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 5
+#define PSLITE_ABI_VERSION 6
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -426,6 +426,69 @@ int pslite_server_attach_store(pslite_customer* customer);
  * thread, also after `receive` returned. With request->error the request fails at
  * its sender with that text; fails here if the sender is a stock node, which knows no errors. */
 int pslite_server_respond(pslite_customer* server, const pslite_meta* request, const pslite_kv* kv);
+
+/* ---- batch sizes ----------------------------------------------------------------------------- */
+
+/* Workers that share the batches of a training (docs/lbbsp.md). In each iteration all of them
+ * together compute `total` samples; the scheduler says how many each of them takes, so that all
+ * take the same time. */
+typedef struct pslite_session pslite_session;
+
+/* Which rule sets the sizes. */
+enum {
+  PSLITE_RULE_FIXED = 0,    /* all are equal */
+  PSLITE_RULE_CPU = 1,      /* in proportion to speeds, which a regression predicts */
+  PSLITE_RULE_CPU_LAST = 2, /* in proportion to the last speeds */
+  PSLITE_RULE_CPU_MEAN = 3, /* in proportion to averages of the last speeds */
+  PSLITE_RULE_GPU = 4,      /* by steps from the slowest worker to the fastest */
+  PSLITE_RULE_DEALT = 5     /* no iterations: whoever asks gets the next `total` samples */
+};
+
+/* All workers have the same, but for rank, min and max. */
+typedef struct pslite_session_settings {
+  const char* name;   /* of 1 to 128 bytes */
+  uint64_t length;    /* samples of an epoch */
+  uint32_t total;     /* samples of an iteration; PSLITE_RULE_DEALT: of a batch */
+  uint32_t members;   /* workers that take part: batches begin when all are here */
+  uint32_t rank;      /* of this one, from 0 on */
+  uint32_t min;       /* samples that it takes at least, 1 or more */
+  uint32_t max;       /* and at most; 0: no limit */
+  uint32_t quantum;   /* sizes are multiples of it, but for what is left over */
+  uint32_t lookahead; /* batches that may be taken before the slowest worker reports the first */
+  int32_t rule;
+  uint64_t seed;     /* of the order of samples */
+  uint64_t epochs;   /* PSLITE_RULE_DEALT: there are no more batches after that many; 0: no end */
+  uint8_t wraps;     /* 1: an epoch's last iteration is filled up from its beginning; 0: left out */
+  uint8_t measured;  /* 1: the library measures how long a batch takes, from the answer of the pull
+                      * before it until the last push of its gradients, and reports it */
+} pslite_session_settings;
+
+typedef struct pslite_batch {
+  uint64_t iteration; /* over all epochs; PSLITE_RULE_DEALT: batches that this worker had before */
+  uint64_t epoch;
+  uint64_t place;     /* of the first sample in the epoch's order */
+  uint32_t size;      /* samples; 0: there are no more batches */
+} pslite_batch;
+
+/* Takes part. Of a started node that is a worker. Returns when the scheduler has answered. */
+int pslite_session_open(pslite_node* node, const pslite_session_settings* settings,
+                        pslite_session** out);
+/* Takes part no more, and frees it; the others go on without this worker. NULL does nothing. */
+void pslite_session_close(pslite_session* session);
+/* The next batch. Waits for it at most so long (PSLITE_TIMEOUT, whose text says for whom), with -1
+ * as long as it takes. */
+int pslite_session_next(pslite_session* session, int32_t limit_ms, pslite_batch* out);
+/* The batches up to that one were computed; the numbers are of that one. 0 where a number is not
+ * known. seconds: of computing, without waiting for others. cpu, memory: the share of processors and
+ * memory that this worker can have, from 0 to 1. */
+int pslite_session_report(pslite_session* session, uint64_t iteration, double seconds, double cpu,
+                          double memory);
+/* How many batches were taken, and how many of them are reported. */
+int pslite_session_progress(pslite_session* session, uint64_t* taken, uint64_t* reported);
+/* The samples at the places from `place` on, as all workers order them: of an epoch of `length`
+ * samples. Places behind its end begin again at its first one. Needs no session. */
+int pslite_session_samples(uint64_t length, uint64_t seed, uint64_t epoch, uint64_t place,
+                           size_t count, uint64_t* samples);
 
 /* ---- BytePS ---------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 11] = [
+const ROOMS: [(&str, &[&str]); 12] = [
     ("random", &[]),
     ("fifo", &[]),
     ("invariant", &[]),
@@ -20,12 +20,13 @@ const ROOMS: [(&str, &[&str]); 11] = [
     ("delivery", &["wire"]),
     ("store", &["wire", "values", "invariant"]),
     ("placement", &["text", "wire"]),
+    ("training", &["text", "wire", "invariant", "random"]),
 ];
 
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
 /// a file and the folder of its name. Not looked at is what files of one room name of each other:
 /// all of `van` names `van::Van`, all of `worker` and `server` their customer.
-const NODE: [(&str, &[&str]); 23] = [
+const NODE: [(&str, &[&str]); 25] = [
     ("sync", &[]),
     ("error", &[]),
     ("idle", &[]),
@@ -41,8 +42,10 @@ const NODE: [(&str, &[&str]); 23] = [
     ("delivery", &["error"]),
     // `landing`: the memory is asked for while a message comes in, before it is an item.
     ("recipient", &["delivery", "landing", "work_queue"]),
+    ("training", &["error", "sync", "threads"]),
     // `recipient`: a thread that waits receives in the van's place, and needs to know for whom.
-    ("running", &["error", "recipient", "settings", "sync"]),
+    ("running", &["error", "recipient", "settings", "sync", "training"]),
+    ("session", &["error", "running", "training"]),
     ("customers", &["delivery", "error", "recipient", "sync"]),
     ("sink", &["customers", "landing"]),
     ("planning", &["running", "sync", "threads"]),
@@ -83,6 +86,7 @@ const NODE: [(&str, &[&str]); 23] = [
             "settings",
             "sink",
             "sync",
+            "training",
         ],
     ),
 ];

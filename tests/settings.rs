@@ -48,7 +48,7 @@ const HOST: Case = Refused(&[
 const CASES: &[(&str, Case)] = &[
     ("DMLC_ROLE", Refused(&["wroker", "Worker", "1"])),
     ("DMLC_NUM_WORKER", COUNT),
-    ("DMLC_NUM_SERVER", COUNT),
+    ("DMLC_NUM_SERVER", Refused(&["two", "-1", "1.5", "100001", "99999999999999999999"])),
     ("DMLC_PS_ROOT_URI", HOST),
     ("DMLC_PS_ROOT_PORT", PORT),
     ("DMLC_PS_VAN_TYPE", Refused(&["ibverbs", "rdma", "ZMQ"])),

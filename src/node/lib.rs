@@ -10,7 +10,7 @@
 //!
 //! `work_queue` holds what a customer is to handle (`delivery`); `landing` and `sink` put pulled
 //! values straight into the caller's memory; `planning` is what a node measures and what the
-//! scheduler moves; `journal` is the scheduler's file; `operator` asks the scheduler of a job from
+//! scheduler moves; `training` is who computes which batch, `session` a worker's part of it; `journal` is the scheduler's file; `operator` asks the scheduler of a job from
 //! outside. `threads` reads what the kernel says of this process, `idle` knows when a server rests,
 //! `descriptors` makes room for a node's files. Which room may name which is in `tests/layers.rs`.
 #![forbid(unsafe_code)]
@@ -32,10 +32,12 @@ pub mod postoffice;
 mod recipient;
 mod running;
 mod server;
+mod session;
 pub mod settings;
 mod sink;
 mod sync;
 mod threads;
+mod training;
 mod van;
 mod work_queue;
 mod worker;
@@ -45,6 +47,9 @@ pub use error::{NodeError, Result, refuse_forked};
 pub use landing::{Destination, PullSink};
 pub use operator::Operator;
 pub use postoffice::{NodeInfo, Postoffice};
+pub use pslite_core::training::balance::Batch;
+pub use pslite_core::wire::balance::{BalanceOpen, BalanceRule};
 pub use pslite_transport::CallersMemory;
 pub use server::KeyState;
+pub use session::{Session, SessionReport};
 pub use settings::{Asked, Elastic, Lookup, Settings, StaticReasons};

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
+use crate::address;
 use crate::customer::{Customer, Handler, check_frames};
 use crate::customers::Customers;
 use crate::delivery::Delivery;
@@ -12,6 +13,7 @@ use crate::idle::Idle;
 use crate::naming;
 use crate::running::{NodeRef, NodeSlot, RunningNode, running};
 use crate::server::StoreServer;
+use crate::session::Session;
 use crate::settings::{Asked, Lookup, Settings};
 use crate::sync::lock;
 use crate::threads;
@@ -19,6 +21,7 @@ pub use crate::van::OnFailure;
 use crate::van::{Meeting, Van};
 use pslite_core::cluster::Event;
 use pslite_core::values::{KeyRange, server_key_ranges};
+use pslite_core::wire::balance::BalanceOpen;
 use pslite_core::wire::{ALL_GROUP, EMPTY, Message, NodeId, Role, id_to_rank};
 use pslite_observe::log;
 use pslite_transport::fork;
@@ -270,7 +273,21 @@ impl Postoffice {
             van.leaving(customer_id);
         }
         self.customers.drop_ahead();
+        van.training().barrier();
         van.barrier(customer_id, group, Meeting::Between)
+    }
+
+    /// Takes part in the session of that name, which gives batches to the workers of this job
+    /// (`docs/lbbsp.md`). `open.instance` is chosen here. `measured`: the library measures how long
+    /// each batch takes.
+    ///
+    /// # Errors
+    /// The node is not started or no worker; the scheduler is not ours, refuses, or gives no
+    /// answer.
+    pub fn open_session(&self, name: &str, open: &BalanceOpen, measured: bool) -> Result<Session> {
+        let node: NodeRef = self.running()?;
+        let open = BalanceOpen { instance: address::incarnation() | 1, ..open.clone() };
+        Session::open(&node, name, open, measured)
     }
 
     /// Runs a scheduler without an application until every node has come and left.

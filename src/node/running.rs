@@ -1,7 +1,7 @@
 //! The running node as its customers know it. `NodeState` is what anybody may read at any time;
 //! through `RunningNode` customers send, and ask and tell the membership. The van is a
-//! `RunningNode`; tests have others. May name settings, state machines of `core` and the native
-//! transport; must not name the van or a customer.
+//! `RunningNode`; tests have others. May name settings, `training`, state machines of `core` and the
+//! native transport; must not name the van or a customer.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -11,9 +11,10 @@ use crate::error::{NodeError, Result, refuse_forked};
 use crate::recipient::AtOnce;
 use crate::settings::Settings;
 use crate::sync::lock;
+use crate::training::Training;
 use pslite_core::cluster::{Cluster, Event};
 use pslite_core::wire::elastic::SchedulerMessage;
-use pslite_core::wire::{self, Message, NodeId, id_to_rank};
+use pslite_core::wire::{self, Key, Message, NodeId, id_to_rank};
 use pslite_observe::Traffic;
 use pslite_observe::log::RateLimit;
 use pslite_transport::native::{LentMemory, NativeIncoming, NativeTransport};
@@ -40,6 +41,9 @@ pub(crate) trait RunningNode: Send + Sync {
 
     /// The native data plane, if this node has one.
     fn native(&self) -> Option<&NativeTransport>;
+
+    /// Batch sizes: this worker's sessions, or the scheduler's.
+    fn training(&self) -> &Training;
 
     /// Handles a message that a thread received while it waits. If it is for a customer, returns it
     /// with the customer.
@@ -207,6 +211,17 @@ impl dyn RunningNode + '_ {
     pub(crate) fn need_receiver(&self) {
         if let Some(native) = self.native() {
             native.need_receiver();
+        }
+    }
+
+    /// A worker pushes, and perhaps pulls by the same request: an iteration may be computed by that.
+    /// First values are pushed by worker 0, without a pull (kvstore_dist.h, `InitImpl`).
+    pub(crate) fn note_push(&self, keys: &[u8], pulls_too: bool) {
+        let Some(key) = keys.first_chunk().map(|key| Key::from_le_bytes(*key)) else { return };
+        let may_set = !pulls_too && self.my_id() == wire::worker_id(0);
+        let words = self.training().pushed(|| self.now(), key, may_set);
+        if !words.is_empty() {
+            self.event(Event::Balance(words));
         }
     }
 

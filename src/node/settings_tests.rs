@@ -148,16 +148,16 @@ fn the_program_says_what_the_environment_does_not() {
 
 /// Texts beside those of the table of all variables (`tests/settings.rs`).
 #[test]
-fn a_job_has_workers_and_servers_and_stars_are_the_schedulers() {
+fn a_job_has_workers_and_stars_are_the_schedulers() {
     let read = |extra: &[(&str, &str)]| Settings::read(&lookup(extra), &Asked::default());
     for zeros in [
         [("DMLC_NUM_WORKER", "0"), ("DMLC_ROLE", "scheduler")],
-        [("DMLC_NUM_SERVER", "0"), ("DMLC_ROLE", "worker")],
         [("DMLC_NUM_SERVER", "0"), ("DMLC_NUM_WORKER", "0")],
     ] {
         let error = read(&zeros).unwrap_err().to_string();
         assert!(error.contains("=0 is not a number from 1"), "{error}");
     }
+    assert_eq!(read(&[("DMLC_NUM_SERVER", "0")]).unwrap().num_servers, 0);
     let scheduler = ("DMLC_ROLE", "scheduler");
     let alone = [scheduler, ("DMLC_NUM_WORKER", "0"), ("DMLC_NUM_SERVER", "0")];
     assert_eq!(read(&alone).unwrap().num_servers, 0);

@@ -35,6 +35,7 @@ use crate::running::{NodeState, RunningNode};
 use crate::settings::Settings;
 use crate::sink::PullLanding;
 use crate::sync::lock;
+use crate::training::Training;
 use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
@@ -76,6 +77,8 @@ pub(crate) struct Van {
     gauge: Gauge,
     /// The scheduler's planner.
     desk: Desk,
+    /// Batch sizes.
+    training: Training,
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<DataPlane>,
     /// The warning that the metrics file cannot be written was logged.
@@ -131,6 +134,7 @@ impl Van {
             random: AtomicU64::new(incarnation | 1),
             gauge: Gauge::default(),
             desk: Desk::default(),
+            training: Training::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
             inline_handler: InlineHandler::default(),
             metrics_failed: Mutex::default(),
@@ -346,6 +350,10 @@ impl RunningNode for Van {
 
     fn native(&self) -> Option<&NativeTransport> {
         self.native.as_ref().map(|native| &native.transport)
+    }
+
+    fn training(&self) -> &Training {
+        &self.training
     }
 
     fn sort(&self, incoming: NativeIncoming) -> Option<AtOnce> {

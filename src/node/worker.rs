@@ -214,6 +214,9 @@ impl WorkerCustomer {
             Err(error) => Err(request_error(&error)),
         };
         let failure = result.as_ref().err().map(failure_of);
+        if let Ok(node) = self.node() {
+            node.training().answered(|| node.now());
+        }
         (payload.done)(result);
         let mut state = lock(&self.requests);
         if let Some(flights) = &mut state.flights {

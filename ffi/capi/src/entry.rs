@@ -27,8 +27,9 @@ use crate::movable::Movable;
 use crate::sink::Destination;
 use crate::status::{border, c_text, code, last, quiet};
 use crate::types::{
-    CArray, CBuffer, CCustomer, CDestination, CDevices, CFrame, CJob, CKv, CMessage, CMeta,
-    CMovable, CNode, CNodeInfo, CPart, CRange, CSlice, DoneFn, FailedFn, LookupFn, ReceiveFn,
+    CArray, CBatch, CBuffer, CCustomer, CDestination, CDevices, CFrame, CJob, CKv, CMessage, CMeta,
+    CMovable, CNode, CNodeInfo, CPart, CRange, CSessionSettings, CSlice, DoneFn, FailedFn,
+    LookupFn, ReceiveFn,
 };
 use crate::values::{set_next, take_next};
 
@@ -202,12 +203,13 @@ mod jobs;
 mod messages;
 mod nodes;
 mod servers;
+mod sessions;
 mod workers;
 
-pub use self::{customers::*, jobs::*, messages::*, nodes::*, servers::*, workers::*};
+pub use self::{customers::*, jobs::*, messages::*, nodes::*, servers::*, sessions::*, workers::*};
 
 plain! {
-    fn pslite_abi_version() -> u32, else 0, { 5 }
+    fn pslite_abi_version() -> u32, else 0, { 6 }
     fn pslite_version() -> *const c_char, else std::ptr::null(), {
         concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
     }

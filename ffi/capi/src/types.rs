@@ -62,6 +62,54 @@ pub struct CJob {
     pub own_host: *const c_char,
 }
 
+/// `pslite_session_settings`: what a worker opens a session with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CSessionSettings {
+    /// The session's name.
+    pub name: *const c_char,
+    /// Samples of an epoch.
+    pub length: u64,
+    /// Samples of an iteration, or of a batch that is dealt.
+    pub total: u32,
+    /// Workers that take part.
+    pub members: u32,
+    /// The rank of this one.
+    pub rank: u32,
+    /// Samples that it takes at least.
+    pub min: u32,
+    /// Samples that it takes at most; 0: no limit.
+    pub max: u32,
+    /// Sizes are multiples of it.
+    pub quantum: u32,
+    /// Batches that may be taken ahead.
+    pub lookahead: u32,
+    /// The rule.
+    pub rule: i32,
+    /// Of the order of samples.
+    pub seed: u64,
+    /// Epochs that are dealt; 0: no end.
+    pub epochs: u64,
+    /// An epoch's last iteration is filled up.
+    pub wraps: u8,
+    /// The library measures batches.
+    pub measured: u8,
+}
+
+/// `pslite_batch`: the samples that a worker computes at once.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CBatch {
+    /// Which iteration.
+    pub iteration: u64,
+    /// Which epoch.
+    pub epoch: u64,
+    /// The first sample's place.
+    pub place: u64,
+    /// How many samples; 0: there are no more.
+    pub size: u32,
+}
+
 /// `pslite_array`: an array of the caller that values are written to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,8 @@ use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
 use ps::{
-    CArray, CBuffer, CDestination, CDevices, CFrame, CJob, CKv, CMeta, CMovable, CNodeInfo, CPart,
-    CRange, CSlice,
+    CArray, CBatch, CBuffer, CDestination, CDevices, CFrame, CJob, CKv, CMeta, CMovable, CNodeInfo,
+    CPart, CRange, CSessionSettings, CSlice,
 };
 
 fn root() -> PathBuf {
@@ -92,6 +92,27 @@ fn structs_have_the_headers_layout() {
     same!(found, "pslite_slice", CSlice { data, size });
     same!(found, "pslite_job", CJob { host, port, timeout_ms, own_host });
     same!(found, "pslite_array", CArray { data, bytes, filled });
+    same!(found, "pslite_batch", CBatch { iteration, epoch, place, size });
+    same!(
+        found,
+        "pslite_session_settings",
+        CSessionSettings {
+            name,
+            length,
+            total,
+            members,
+            rank,
+            min,
+            max,
+            quantum,
+            lookahead,
+            rule,
+            seed,
+            epochs,
+            wraps,
+            measured
+        }
+    );
     same!(found, "pslite_kv", CKv { keys, vals, lens });
     same!(found, "pslite_part", CPart { rank, kv });
     same!(found, "pslite_frame", CFrame { buffer, data_type });

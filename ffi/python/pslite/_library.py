@@ -11,11 +11,13 @@ from ctypes import (
     POINTER,
     Structure,
     c_char_p,
+    c_double,
     c_int,
     c_int32,
     c_size_t,
     c_uint8,
     c_uint32,
+    c_uint64,
     c_void_p,
 )
 from pathlib import Path
@@ -24,7 +26,7 @@ from typing import List, Optional
 from . import errors
 
 #: `PSLITE_ABI_VERSION` that this package was written for. Newer ones only add.
-ABI = 5
+ABI = 6
 NAMES = ("libps.so.1", "libps.so")
 #: The value of an int field that is not set.
 EMPTY = 2147483647
@@ -105,6 +107,38 @@ class Meta(Structure):
     ]
 
 
+class SessionSettings(Structure):
+    """`pslite_session_settings`."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("length", c_uint64),
+        ("total", c_uint32),
+        ("members", c_uint32),
+        ("rank", c_uint32),
+        ("min", c_uint32),
+        ("max", c_uint32),
+        ("quantum", c_uint32),
+        ("lookahead", c_uint32),
+        ("rule", c_int32),
+        ("seed", c_uint64),
+        ("epochs", c_uint64),
+        ("wraps", c_uint8),
+        ("measured", c_uint8),
+    ]
+
+
+class Batch(Structure):
+    """`pslite_batch`."""
+
+    _fields_ = [
+        ("iteration", c_uint64),
+        ("epoch", c_uint64),
+        ("place", c_uint64),
+        ("size", c_uint32),
+    ]
+
+
 class NodeInfo(Structure):
     """`pslite_node_info`."""
 
@@ -146,6 +180,11 @@ _STATUS = {
     "pslite_serve_server": [c_void_p],
     "pslite_job_status": [POINTER(Job), c_char_p, c_size_t, POINTER(c_size_t)],
     "pslite_job_drain": [POINTER(Job), c_int32, c_char_p, c_size_t, POINTER(c_size_t)],
+    "pslite_session_open": [c_void_p, POINTER(SessionSettings), POINTER(c_void_p)],
+    "pslite_session_next": [c_void_p, c_int32, POINTER(Batch)],
+    "pslite_session_report": [c_void_p, c_uint64, c_double, c_double, c_double],
+    "pslite_session_progress": [c_void_p, POINTER(c_uint64), POINTER(c_uint64)],
+    "pslite_session_samples": [c_uint64, c_uint64, c_uint64, c_uint64, c_size_t, c_void_p],
     "pslite_simple_request": [
         c_void_p,
         c_int32,
@@ -170,6 +209,7 @@ _PLAIN = {
     "pslite_message_frame": ([c_void_p, c_size_t], Slice),
     "pslite_message_retain": ([c_void_p], c_void_p),
     "pslite_message_release": ([c_void_p], None),
+    "pslite_session_close": ([c_void_p], None),
     "pslite_log": ([c_int, c_char_p], None),
 }
 _loaded: Optional[ctypes.CDLL] = None

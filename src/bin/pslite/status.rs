@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pslite::cluster::{NodeStatus, Status};
+use pslite::wire::balance::SessionStatus;
 
 use crate::scheduler_address::SchedulerArguments;
 
@@ -92,7 +93,31 @@ fn table(status: &Status) -> String {
     if !status.advice.is_empty() {
         let _ = writeln!(text, "advice: {}", status.advice);
     }
+    for session in &status.sessions {
+        let _ = writeln!(text, "{}", line_of(session));
+    }
     text
+}
+
+/// Workers that share batches.
+fn line_of(session: &SessionStatus) -> String {
+    let SessionStatus { name, rule, members, present, .. } = session;
+    let mut line = format!("session {name:?}: rule {rule}, {present} of {members} workers");
+    if rule == "dealt" {
+        let percent = 100.0 * session.dealt;
+        let _ = write!(line, ", {percent:.0} % of epoch {} is dealt", session.epoch);
+        return line;
+    }
+    let SessionStatus { iteration, smallest, largest, .. } = session;
+    let _ = write!(line, ", iteration {iteration}, {smallest} to {largest} samples");
+    if let (Some(spread), Some(gain)) = (session.spread, session.gain) {
+        let spread = 100.0 * spread;
+        let _ = write!(
+            line,
+            ", times differ by {spread:.0} %, {gain:.2} times as fast as equal batches"
+        );
+    }
+    line
 }
 
 fn row(node: &NodeStatus, total: u64) -> [String; 8] {
@@ -166,10 +191,22 @@ mod tests {
             advice: "one server more".to_owned(),
             note: String::new(),
             waits: vec!["a barrier waits".to_owned()],
+            sessions: vec![SessionStatus {
+                name: "a".to_owned(),
+                rule: "cpu".to_owned(),
+                members: 3,
+                present: 3,
+                iteration: 120,
+                smallest: 12,
+                largest: 40,
+                spread: Some(0.04),
+                gain: Some(1.8),
+                ..SessionStatus::default()
+            }],
         };
         let text = table(&status);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 9, "{text}");
+        assert_eq!(lines.len(), 10, "{text}");
         assert_eq!(lines[1], "a barrier waits");
         assert!(lines[0].contains("policy 4") && lines[0].contains("running"), "{text}");
         assert!(lines[3].contains("server 0") && lines[3].contains("75.0 %"), "{text}");
@@ -178,7 +215,11 @@ mod tests {
         assert!(lines[6].contains("predicted -") && lines[6].contains("eta 0.80"), "{text}");
         assert_eq!(lines[7], "nothing is moved: rounds are as short as can be");
         assert_eq!(lines[8], "advice: one server more");
-        let silent = Status { advice: String::new(), no_plan: String::new(), ..status };
+        let session = "session \"a\": rule cpu, 3 of 3 workers, iteration 120, 12 to 40 samples, times \
+                       differ by 4 %, 1.80 times as fast as equal batches";
+        assert_eq!(lines[9], session);
+        let sessions = Vec::new();
+        let silent = Status { sessions, advice: String::new(), no_plan: String::new(), ..status };
         assert_eq!(table(&silent).lines().count(), 7);
     }
 }

@@ -14,7 +14,7 @@ use super::claims::Pieces;
 use super::collect::Collection;
 use super::order_book::OrderBook;
 use super::tenures::Tenures;
-use super::types::{Difference, Policy, RoundTimes};
+use super::types::{BalanceWord, Difference, Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
@@ -198,6 +198,9 @@ impl Cluster {
         if kind == SchedulerMessageKind::Stalled {
             return self.stalled_came(now, from, word.stalled.as_ref(), out);
         }
+        if kind == SchedulerMessageKind::Balance {
+            return self.balance_came(from, word, out);
+        }
         if !self.elastic.on || self.failure.is_some() {
             return;
         }
@@ -248,6 +251,29 @@ impl Cluster {
                 ..SchedulerMessage::default()
             };
             self.word(SCHEDULER, word, out);
+        }
+    }
+
+    /// Sends words about batch sizes.
+    pub(super) fn tell_balance(&mut self, words: Vec<BalanceWord>, out: &mut Vec<Action>) {
+        if !self.ready || self.failure.is_some() {
+            return;
+        }
+        for BalanceWord { to, word } in words {
+            if self.members.contains_key(&to) && !self.is_gone(to) {
+                let kind = SchedulerMessageKind::Balance as i32;
+                let word = SchedulerMessage { kind, balance: word, ..SchedulerMessage::default() };
+                self.word(to, word, out);
+            }
+        }
+    }
+
+    /// A word about batch sizes: its owner knows what it means.
+    fn balance_came(&self, from: NodeId, word: &SchedulerMessage, out: &mut Vec<Action>) {
+        let known = self.members.contains_key(&from) && !self.is_gone(from);
+        let expected = self.is_scheduler() || from == SCHEDULER;
+        if self.ready && self.failure.is_none() && known && expected {
+            out.push(Action::Balance { from, word: word.balance.clone() });
         }
     }
 

@@ -45,9 +45,11 @@ use std::time::Duration;
 pub use ranking::RankOrder;
 pub use status::{NodeStatus, Status};
 pub use types::{
-    Action, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy, RoundTimes,
+    Action, BalanceWord, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy,
+    RoundTimes,
 };
 
+use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::StalledRound;
 use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
@@ -105,6 +107,8 @@ pub struct Cluster {
     elastic: Elastic,
     /// Scheduler: channels to those who have no place here.
     guests: Guests,
+    /// Scheduler: how the sessions of workers that share batches are.
+    sessions: Vec<SessionStatus>,
 }
 
 impl Cluster {
@@ -146,6 +150,7 @@ impl Cluster {
             passed: BTreeMap::new(),
             elastic: Elastic::default(),
             guests: Guests::default(),
+            sessions: Vec::new(),
             config,
         }
     }
@@ -188,6 +193,8 @@ impl Cluster {
             }
             Event::Stalled(round) => self.tell_stalled(round, out),
             Event::RoundTimes(times) => self.elastic.books.times = times,
+            Event::Sessions(sessions) => self.sessions = sessions,
+            Event::Balance(words) => self.tell_balance(words, out),
             Event::ChannelDown { id: SCHEDULER } if self.scheduler_may_return() => {
                 self.scheduler_in_doubt(now);
             }

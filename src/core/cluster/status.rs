@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Cluster;
+use crate::wire::balance::SessionStatus;
 use crate::wire::{Node, NodeId, Role, id_to_rank};
 
 /// What `pslite status` shows.
@@ -49,6 +50,9 @@ pub struct Status {
     /// for each other: a line for each.
     #[serde(default)]
     pub waits: Vec<String>,
+    /// Workers that share batches.
+    #[serde(default)]
+    pub sessions: Vec<SessionStatus>,
 }
 
 /// One node of it.
@@ -117,6 +121,7 @@ impl Cluster {
             advice: times.advice.clone(),
             note,
             waits: self.waits(now),
+            sessions: self.sessions.clone(),
         }
     }
 

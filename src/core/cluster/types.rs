@@ -5,6 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::ranking::RankOrder;
+use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
 use crate::wire::{Key, Message, Node, NodeId, Role};
 
@@ -106,6 +107,15 @@ impl RoundTimes {
         let measured = self.measured.filter(|time| !time.is_zero())?;
         Some(self.bound?.as_secs_f64() / measured.as_secs_f64())
     }
+}
+
+/// Something to be said about batch sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BalanceWord {
+    /// To whom.
+    pub to: NodeId,
+    /// In the encoding of `wire::balance`.
+    pub word: bytes::Bytes,
 }
 
 /// How a server's claims follow on those before ([`said::Said`](super::said::Said)).
@@ -215,6 +225,10 @@ pub enum Event {
     Stalled(Option<StalledRound>),
     /// Scheduler: what `pslite status` shows of the time of a round.
     RoundTimes(RoundTimes),
+    /// Scheduler: what `pslite status` shows of batch sizes.
+    Sessions(Vec<SessionStatus>),
+    /// What this node says about batch sizes: a worker to the scheduler, or that to workers.
+    Balance(Vec<BalanceWord>),
 }
 
 /// What a node has to do.
@@ -326,6 +340,13 @@ pub enum Action {
         from: NodeId,
         /// In the encoding of [`Event::Report`].
         report: bytes::Bytes,
+    },
+    /// Scheduler: what a worker says about batch sizes. Worker: what the scheduler says of them.
+    Balance {
+        /// Who.
+        from: NodeId,
+        /// In the encoding of [`BalanceWord`].
+        word: bytes::Bytes,
     },
     /// Scheduler: to be in the journal before the actions that follow.
     Record(super::journal::Record),

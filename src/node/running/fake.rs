@@ -38,6 +38,7 @@ pub(crate) fn scheduler() -> Node {
 /// See the module.
 pub(crate) struct FakeNode {
     state: NodeState,
+    training: Training,
     /// What customers sent.
     pub(crate) sent: Mutex<Vec<Message>>,
     /// Who is lost: nothing can be sent there.
@@ -50,6 +51,7 @@ impl FakeNode {
     pub(crate) fn new(role: &str, id: NodeId) -> Arc<Self> {
         Arc::new(Self {
             state: NodeState::new(settings(role, &[]), id),
+            training: Training::default(),
             sent: Mutex::default(),
             lost: Mutex::default(),
             events: Mutex::default(),
@@ -95,6 +97,10 @@ impl RunningNode for FakeNode {
 
     fn native(&self) -> Option<&NativeTransport> {
         None
+    }
+
+    fn training(&self) -> &Training {
+        &self.training
     }
 
     fn sort(&self, _: NativeIncoming) -> Option<AtOnce> {

@@ -71,15 +71,14 @@ impl Reader<'_> {
         number.map(|number| number != 0).map_err(|_| wrong(name, &text, "a flag: 1 or 0"))
     }
 
-    /// How many workers and servers. A job without either is none, but for a scheduler that is
-    /// alone in it.
+    /// How many workers and servers. A job has workers, but for a scheduler that is alone in it.
+    /// Without servers its workers share batches, and barriers (`docs/lbbsp.md`).
     pub(super) fn counts(&self, role: Role) -> Result<(usize, usize)> {
         let [workers, servers] = ["DMLC_NUM_WORKER", "DMLC_NUM_SERVER"];
         let counts = (self.count(workers)?, self.count(servers)?);
         match counts {
             (0, 0) if role == Role::Scheduler => Ok(counts),
             (0, _) => Err(wrong(workers, "0", COUNTS)),
-            (_, 0) => Err(wrong(servers, "0", COUNTS)),
             _ => Ok(counts),
         }
     }

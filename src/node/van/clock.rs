@@ -35,6 +35,7 @@ impl Van {
                 self.measure();
                 self.plan();
             }
+            self.balance();
             self.event(Event::Tick);
             let sleep = self.sleep();
             std::thread::park_timeout(sleep);

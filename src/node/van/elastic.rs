@@ -11,8 +11,8 @@ use crate::delivery::Delivery;
 use crate::running::RunningNode;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
-use pslite_core::wire::Role;
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log::{self, Level};
 
 /// Why values stay where they are at a server that has no store of ours and whose application does
@@ -60,6 +60,13 @@ impl Van {
             Action::Report { from, report } => {
                 self.desk.report(&self.state, from, &report);
             }
+            Action::Balance { from, word } => {
+                let words = match self.state.settings.role {
+                    Role::Scheduler => self.training.asked(from, &word),
+                    _ => self.training.told(self.now(), &word),
+                };
+                return (!words.is_empty()).then_some(Event::Balance(words));
+            }
             _ => {}
         }
         None
@@ -82,6 +89,24 @@ impl Van {
         let seed = self.random.load(Ordering::Relaxed);
         let events = self.desk.look(&self.state, &self.job.lock().cluster, seed);
         events.into_iter().for_each(|event| self.event(event));
+    }
+
+    /// Says again what was not answered, and what `pslite status` shows of batch sizes. Called by
+    /// the clock.
+    pub(super) fn balance(&self) {
+        let words = self.training.tick(self.now());
+        if !words.is_empty() {
+            self.event(Event::Balance(words));
+        }
+        if let Some(sessions) = self.training.status() {
+            self.event(Event::Sessions(sessions));
+        }
+    }
+
+    /// A worker is gone, or sends no more: others compute what it did. Returns what they are told.
+    pub(super) fn balance_without(&self, id: NodeId) -> Option<Event> {
+        let words = self.training.lost(id);
+        (!words.is_empty()).then_some(Event::Balance(words))
     }
 
     fn new_policy(&self, core: &Core, policy: Policy, routes: Vec<KeyRoute>) {

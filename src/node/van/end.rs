@@ -47,6 +47,7 @@ impl Van {
     /// Ends both threads and closes every socket. Flushes what was sent, for at most a second.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        self.training.fail("the node was finalized");
         {
             let _core = self.job.lock();
             self.job.tell();

@@ -86,10 +86,16 @@ impl Van {
                 }
                 self.job.tell();
             }
-            Action::NodeLost { id, reason } => self.lost(core, id, reason),
+            Action::NodeLost { id, reason } => {
+                self.lost(core, id, reason);
+                return self.balance_without(id);
+            }
             Action::NodeReplaced { node } => self.replaced(core, &node),
             Action::CustomerLeft { id, customer_id } => {
                 self.customers.broadcast(&Delivery::CustomerLeft { id, customer_id });
+                if customer_id == 0 {
+                    return self.balance_without(id);
+                }
             }
             Action::Failed(failure) => self.failed(core, &failure),
             Action::Log { level, text } => log::write(log_level(level), &text),
@@ -101,6 +107,7 @@ impl Van {
             | Action::Stop
             | Action::Probe { .. }
             | Action::Report { .. }
+            | Action::Balance { .. }
             | Action::Record(_) => return self.elastic(core, action),
         }
         None
@@ -183,6 +190,7 @@ impl Van {
     fn failed(&self, core: &mut Core, failure: &Failure) {
         log::write(Level::Error, &failure.text);
         self.job.fail(core, failure);
+        self.training.fail(&failure.text);
         self.customers.broadcast(&Delivery::Failed(error_of(failure)));
     }
 

@@ -104,6 +104,7 @@ impl WorkerCustomer {
     ) -> Result<i32> {
         let node = self.node()?;
         let timestamp = self.begin(&node, request.kv.keys.clone(), sink, done)?;
+        note_push(&node, request, &request.kv.keys);
         self.failing(timestamp, self.try_send(&node, timestamp, request))?;
         Ok(timestamp)
     }
@@ -113,7 +114,10 @@ impl WorkerCustomer {
     /// # Errors
     /// As [`Self::request`]; the request has failed then.
     pub(crate) fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
-        let sent = self.node().and_then(|node| self.try_send(&node, timestamp, request));
+        let sent = self.node().and_then(|node| {
+            note_push(&node, request, &request.kv.keys);
+            self.try_send(&node, timestamp, request)
+        });
         self.failing(timestamp, sent)
     }
 
@@ -242,6 +246,13 @@ impl WorkerCustomer {
             devices: request.values.devices,
             ..Meta::default()
         }
+    }
+}
+
+/// Before a push is sent, and before the customer is locked: who hears of it may lock the node.
+pub(super) fn note_push(node: &NodeRef, request: &Request, keys: &[u8]) {
+    if request.push {
+        node.note_push(keys, request.pull);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests that the application cuts itself (a slicer of its own). May touch the customer.
 
+use super::asking::note_push;
 use super::{Request, WorkerCustomer};
 use crate::error::{NodeError, Result};
 use crate::sync::lock;
@@ -29,6 +30,9 @@ impl WorkerCustomer {
         parts: Vec<(usize, KvPairs)>,
     ) -> Result<()> {
         let node = self.node()?;
+        if let Some((_, kv)) = parts.first() {
+            note_push(&node, request, &kv.keys);
+        }
         let slices = slices_of(node.settings().server_groups(), parts)?;
         self.send_slices(&node, lock(&self.requests), (timestamp, request), slices)
     }

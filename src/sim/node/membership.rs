@@ -70,6 +70,8 @@ impl<A: Application> Node<A> {
                 self.inbox.push_back(Input::CustomerLeft { id, customer_id });
             }
             Action::Failed(failure) => self.inbox.push_back(Input::Failed(failure.text)),
+            // Nobody in the simulation shares batches: `training/balance/world_tests` plays that.
+            Action::Balance { .. } => {}
             Action::Log { level, text } if level != Level::Verbose => {
                 world.trace.line(world.now, format_args!("p{} says {text}", self.process));
             }

@@ -1,0 +1,486 @@
+"""LB-BSP: workers of one training share each iteration's samples so that all take the same time.
+
+    from pslite import lbbsp
+
+    session = lbbsp.Session(node, length=len(dataset), total=256)
+    for _ in range(epochs):
+        for batch in session:                      # one epoch; the sizes follow the workers' speeds
+            with session.compute():                # measures, and reports
+                gradient = step(data[batch.indices]) * batch.scale
+            ...
+
+The scheduler of the node's job says how many samples each worker takes. Which samples an iteration
+has does not depend on that, so a training takes the same course as with equal batches. docs/lbbsp.md
+says when it pays. `BatchSampler` is for the loaders of gluon and torch, `DataIter` for mxnet's
+Module, `attach` for torch's DistributedDataParallel.
+
+Neither numpy nor torch nor mxnet is imported at import.
+"""
+
+import array
+import time
+from collections import deque
+from contextlib import contextmanager
+from ctypes import byref, c_uint64, c_void_p
+from types import TracebackType
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Type
+
+from . import _library, errors
+from .node import Node
+
+__all__ = ["Batch", "BatchSampler", "DataIter", "Session", "attach"]
+
+_RULES = {"fixed": 0, "cpu": 1, "cpu-last": 2, "cpu-mean": 3, "gpu": 4, "dealt": 5}
+_LAST = {"drop": 0, "wrap": 1}
+#: Milliseconds after which a wait looks whether a signal came.
+_LOOK_MS = 50
+#: Batches that are remembered before it is asked which of them were reported.
+_TAKEN_MAX = 64
+#: Seconds after which a wait is said.
+_LONG = 10.0
+
+#: Gives the order of an epoch's samples.
+Order = Callable[[int], Sequence[int]]
+
+
+class Batch:
+    """The samples that a worker computes at once."""
+
+    __slots__ = ("_indices", "_session", "epoch", "iteration", "place", "size")
+
+    def __init__(self, session: "Session", found: _library.Batch) -> None:
+        self._session = session
+        self._indices: Optional[Sequence[int]] = None
+        #: The iteration, over all epochs. Where batches are dealt: how many this worker had before.
+        self.iteration: int = found.iteration
+        #: The epoch.
+        self.epoch: int = found.epoch
+        #: The place of the first sample in the epoch's order.
+        self.place: int = found.place
+        #: How many samples.
+        self.size: int = found.size
+
+    @property
+    def total(self) -> int:
+        """Samples of all workers in this iteration."""
+        return self.size if self._session.rule == "dealt" else self._session.total
+
+    @property
+    def weight(self) -> float:
+        """The part of the iteration's samples that this batch has."""
+        return self.size / self.total
+
+    @property
+    def scale(self) -> float:
+        """What a mean over this batch is to be multiplied by, so that the mean of all workers'
+        results is that of all samples: workers * size / total."""
+        return 1.0 if self._session.rule == "dealt" else self._session.members * self.weight
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The samples, as numbers below the session's length."""
+        if self._indices is None:
+            self._indices = self._session._samples(self.epoch, self.place, self.size)
+        return self._indices
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.iteration} of epoch {self.epoch}: {self.size} samples>"
+
+
+class Session:
+    """This worker's part of a training. All workers open it with the same arguments, but for rank,
+    min and max. Iterating over it gives the batches of one epoch.
+
+    node: a started worker; None: that of this process (`pslite.node.current`), as a preloaded
+    mxnet has one. length: samples of an epoch. total: samples of an iteration, all workers
+    together. rank, members: which worker this is, and how many there are; None: as the node says.
+
+    rule: "cpu" (sizes in proportion to speeds, which a regression predicts), "cpu-last" (to the last
+    speeds), "cpu-mean" (to averages), "gpu" (steps from the slowest worker to the fastest, within
+    min and max), "fixed" (all are equal), or "dealt" (no iterations: whoever asks gets the next
+    `total` samples, each sample once in an epoch).
+    quantum: sizes are multiples of it. min, max: of this worker; max=None: no limit.
+
+    prefetch: batches that a loader takes before they are computed; 2 * num_workers for those of
+    gluon and torch. measure: "pushes": the library measures how long a batch takes, from the last
+    answer before it until the last of its gradients is pushed; "reports": `report` or `compute`
+    says it. None: "pushes" if the job has servers.
+
+    shuffle: samples come in another order in each epoch, which `seed` decides. order: gives the
+    order of an epoch in place of that; the same for all workers. last: what is done with samples
+    that do not fill an iteration: "drop", or "wrap": the epoch's first ones fill it up. epochs: of
+    rule "dealt", how many; None: no end.
+
+    Raises InvalidArgument, NotStarted, ConfigError (the scheduler is not pslite's), RemoteError (it
+    refuses, and says why).
+    """
+
+    def __init__(
+        self,
+        node: Optional[Node] = None,
+        *,
+        length: int,
+        total: int,
+        rank: Optional[int] = None,
+        members: Optional[int] = None,
+        rule: str = "cpu",
+        quantum: int = 1,
+        min: int = 1,
+        max: Optional[int] = None,
+        prefetch: int = 0,
+        measure: Optional[str] = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        order: Optional[Order] = None,
+        last: str = "drop",
+        epochs: Optional[int] = None,
+        name: str = "default",
+    ) -> None:
+        self._handle: Optional[c_void_p] = None
+        node = _current() if node is None else node
+        self.rule, self.total, self.length = rule, total, length
+        self.rank = node.rank if rank is None else rank
+        self.members = node.num_workers if members is None else members
+        if measure is None:
+            measure = "pushes" if node.num_servers > 0 else "reports"
+        self._seed, self._shuffle, self._order = seed, shuffle, order
+        self._last = _choice(_LAST, last, "last")
+        self._ordered: "tuple[int, Sequence[int]]" = (-1, ())
+        self._library = node._library
+        #: The first batch of the next epoch, where batches are dealt.
+        self._held: Optional[Batch] = None
+        self._epoch, self._ended = 0, False
+        self._taken: "deque[Batch]" = deque()
+        settings = _library.SessionSettings(
+            name=name.encode(), length=_number(length, "length"), total=_number(total, "total"),
+            members=_number(self.members, "members"), rank=_number(self.rank, "rank"),
+            min=_number(min, "min"), max=_number(max or 0, "max"),
+            quantum=_number(quantum, "quantum"), lookahead=_number(prefetch, "prefetch") + 2,
+            rule=_choice(_RULES, rule, "rule"), seed=seed & (2**64 - 1),
+            epochs=_number(epochs or 0, "epochs"), wraps=self._last,
+            measured=_choice({"reports": 0, "pushes": 1}, measure, "measure"))
+        handle = c_void_p()
+        _library.check(self._library.pslite_session_open(
+            node.handle, byref(settings), byref(handle)))
+        self._handle = handle
+        node._customers.append(self)
+
+    # ---- batches ---------------------------------------------------------------------------------
+
+    def next(self, timeout: Optional[float] = None) -> Batch:
+        """The next batch. timeout: seconds to wait for it; None: no limit.
+
+        Raises Timeout, whose text says for whom it waits; StopIteration if there are no more (rule
+        "dealt"); RemoteError, PeerLost, Stopped. KeyboardInterrupt leaves the wait within 0.1 s.
+        """
+        batch = self._next(timeout)
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def _next(self, timeout: Optional[float]) -> Optional[Batch]:
+        found, begin, said = _library.Batch(), time.monotonic(), False
+        while True:
+            passed = time.monotonic() - begin
+            left = _LOOK_MS if timeout is None else min_ms(timeout - passed)
+            status = self._library.pslite_session_next(self.handle, left, byref(found))
+            if status == 0:
+                break
+            error = _library.error_of(status)
+            over = timeout is not None and time.monotonic() - begin >= timeout
+            if over or not isinstance(error, errors.Timeout):
+                raise error
+            if passed >= _LONG and not said:
+                said = True
+                self._library.pslite_log(1, str(error).encode())
+        if found.size == 0:
+            self._ended = True
+            return None
+        batch = Batch(self, found)
+        self._taken.append(batch)
+        if len(self._taken) > _TAKEN_MAX:
+            self._forget_reported()
+        return batch
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of one epoch; the next call goes on with the next one."""
+        if self.rule == "dealt":
+            yield from self._dealt()
+            return
+        for _ in range(len(self)):
+            yield self.next()
+
+    def _dealt(self) -> Iterator[Batch]:
+        while not self._ended:
+            batch, self._held = self._held, None
+            if batch is None:
+                batch = self._next(None)
+            if batch is None:
+                return
+            # What a worker that died had may come after an epoch's end: it belongs to this one too.
+            if batch.epoch > self._epoch:
+                self._epoch, self._held = batch.epoch, batch
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        """Iterations of an epoch. Raises TypeError where batches are dealt: nobody knows how many
+        a worker gets."""
+        if self.rule == "dealt":
+            raise TypeError("where batches are dealt, nobody knows how many a worker gets")
+        return self._per_epoch
+
+    @property
+    def _per_epoch(self) -> int:
+        whole = self.length // self.total
+        return whole if self._last == 0 else -(-self.length // self.total)
+
+    def batches(self) -> "BatchSampler":
+        """The indices of the batches, for a loader: `DataLoader(..., batch_sampler=...)`."""
+        return BatchSampler(self)
+
+    def _samples(self, epoch: int, place: int, count: int) -> Sequence[int]:
+        if self._order is not None:
+            if self._ordered[0] != epoch:
+                self._ordered = (epoch, self._order(epoch))
+            order = self._ordered[1]
+            return [int(order[at % self.length]) for at in range(place, place + count)]
+        if not self._shuffle:
+            return [at % self.length for at in range(place, place + count)]
+        numbers = (c_uint64 * count)()
+        _library.check(self._library.pslite_session_samples(
+            self.length, self._seed & (2**64 - 1), epoch, place, count, numbers))
+        return array.array("q", numbers)
+
+    # ---- how long they take ----------------------------------------------------------------------
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that is being computed: the oldest one that is not reported. Raises
+        InvalidArgument if there is none."""
+        self._forget_reported()
+        if not self._taken:
+            raise errors.InvalidArgument("no batch was taken that is not reported")
+        return self._taken[0]
+
+    def _forget_reported(self) -> None:
+        _, reported = self.progress
+        while self._taken and self._taken[0].iteration < reported:
+            self._taken.popleft()
+
+    @property
+    def progress(self) -> "tuple[int, int]":
+        """How many batches were taken, and how many of them reported."""
+        taken, reported = c_uint64(), c_uint64()
+        _library.check(self._library.pslite_session_progress(
+            self.handle, byref(taken), byref(reported)))
+        return taken.value, reported.value
+
+    def report(self, seconds: Optional[float] = None, *, iteration: Optional[int] = None,
+               cpu: float = 0.0, memory: float = 0.0) -> None:
+        """A batch was computed: that iteration's, or the oldest one that is not reported.
+
+        seconds: of computing, without waiting for others; None: not known. cpu, memory: the share of
+        processors and memory that this worker can have, from 0 to 1; 0: as the library sees it.
+        """
+        if iteration is None:
+            iteration = self.batch.iteration
+        _library.check(self._library.pslite_session_report(
+            self.handle, iteration, seconds or 0.0, cpu, memory))
+
+    @contextmanager
+    def compute(self) -> Iterator[Batch]:
+        """Measures the time of the block, in which the oldest batch is computed, and reports it.
+        Nothing is to be waited for in it but the computing itself."""
+        batch, begin = self.batch, time.monotonic()
+        yield batch
+        self.report(time.monotonic() - begin, iteration=batch.iteration)
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Takes part no more; the others go on without this worker. A second call does nothing."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._library.pslite_session_close(handle)
+
+    _free = close
+
+    @property
+    def handle(self) -> c_void_p:
+        """`pslite_session*`. Raises ClosedError."""
+        if self._handle is None:
+            raise errors.ClosedError("the session is closed")
+        return self._handle
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.close()
+
+
+class BatchSampler:
+    """The indices of a session's batches, as the loaders of gluon and torch take them
+    (`batch_sampler`). Each iteration over it is an epoch."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __iter__(self) -> Iterator[List[int]]:
+        for batch in self.session:
+            yield list(batch.indices)
+
+    def __len__(self) -> int:
+        return len(self.session)
+
+
+class DataIter:
+    """Batches of arrays for mxnet's Module: in place of `mx.io.NDArrayIter`.
+
+        module.fit(lbbsp.DataIter(session, images, labels), ...)
+
+    data, label: numpy arrays with as many rows as the session has samples. The first batch's size,
+    total / workers, is what Module divides gradients by; so `total` must be a multiple of it.
+    """
+
+    def __init__(self, session: Session, data: Any, label: Any, data_name: str = "data",
+                 label_name: str = "softmax_label") -> None:
+        for what, rows in (("data", data), ("label", label)):
+            if len(rows) != session.length:
+                raise errors.ShapeError(
+                    f"{what} has {len(rows)} rows, and the session {session.length} samples")
+        if session.total % session.members:
+            raise errors.InvalidArgument(
+                f"total={session.total} is no multiple of the {session.members} workers: Module "
+                "would divide gradients by another number")
+        self._session, self._data, self._label = session, data, label
+        self._names = (data_name, label_name)
+        self.batch_size = session.total // session.members
+        self._batches = iter(session)
+
+    @property
+    def provide_data(self) -> List[Any]:
+        """Name and shape of the data."""
+        return self._describe(0, self._data, self.batch_size)
+
+    @property
+    def provide_label(self) -> List[Any]:
+        """Name and shape of the labels."""
+        return self._describe(1, self._label, self.batch_size)
+
+    def _describe(self, which: int, rows: Any, size: int) -> List[Any]:
+        import mxnet  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        return [mxnet.io.DataDesc(self._names[which], (size, *rows.shape[1:]), rows.dtype)]
+
+    def reset(self) -> None:
+        """The next epoch."""
+        self._batches = iter(self._session)
+
+    def __iter__(self) -> "DataIter":
+        return self
+
+    def __next__(self) -> Any:
+        import mxnet
+
+        batch = next(self._batches)
+        at = list(batch.indices)
+        data, label = self._data[at], self._label[at]
+        return mxnet.io.DataBatch(
+            [mxnet.nd.array(data, dtype=data.dtype)], [mxnet.nd.array(label, dtype=label.dtype)],
+            pad=0, provide_data=self._describe(0, self._data, batch.size),
+            provide_label=self._describe(1, self._label, batch.size))
+
+    next = __next__
+
+
+def attach(model: Any, session: Session) -> None:
+    """Lets a session follow torch's DistributedDataParallel: measures how long each batch takes
+    until its last gradient is there, reports that, and weights gradients, so that their mean over
+    workers is the mean over all samples. Losses are means over a worker's batch, as usual.
+
+    To be called once, before the first iteration. Sessions of a job without servers suffice:
+    `Node("worker", root=..., workers=N, servers=0)` beside `pslite scheduler -n N -s 0`.
+    """
+    import torch  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    import torch.distributed as dist  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    clock = _Clock(session)
+    workers = dist.get_world_size()
+
+    def hook(_: object, bucket: Any) -> Any:
+        batch = session.batch
+        buffer = bucket.buffer()
+        buffer.mul_(batch.weight)
+        is_last = bucket.is_last()
+        if is_last:
+            clock.computed(batch, buffer.device)
+        future = dist.all_reduce(buffer, async_op=True).get_future()
+
+        def done(found: Any) -> Any:
+            if is_last:
+                clock.begin(buffer.device)
+            return found.value()[0]
+
+        return future.then(done)
+
+    if workers != session.members:
+        raise errors.InvalidArgument(
+            f"the session has {session.members} workers, and torch.distributed {workers}")
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise errors.InvalidArgument("model is to be a torch.nn.parallel.DistributedDataParallel")
+    model.register_comm_hook(None, hook)
+
+
+class _Clock:
+    """How long a batch takes at this worker: from the end of one exchange until the last gradient
+    of the next one."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._begun: Optional[float] = None
+
+    def begin(self, device: Any) -> None:
+        self._begun = self._now(device)
+
+    def computed(self, batch: Batch, device: Any) -> None:
+        begun, self._begun = self._begun, None
+        seconds = None if begun is None else self._now(device) - begun
+        self._session.report(seconds, iteration=batch.iteration)
+
+    @staticmethod
+    def _now(device: Any) -> float:
+        if device.type == "cuda":
+            import torch
+
+            torch.cuda.current_stream(device).synchronize()
+        return time.monotonic()
+
+
+def min_ms(seconds: float) -> int:
+    """Milliseconds of one wait, with a look at signals in between."""
+    return min(_LOOK_MS, max(0, int(1000 * seconds + 0.999)))
+
+
+def _current() -> Node:
+    from .node import current
+
+    return current()
+
+
+def _number(value: int, what: str) -> int:
+    if not 0 <= value < (2**63 if what == "length" else 2**31):
+        raise errors.InvalidArgument(f"{what}={value} is out of range")
+    return value
+
+
+def _choice(choices: "dict[str, int]", value: str, what: str) -> int:
+    found = choices.get(value)
+    if found is None:
+        raise errors.InvalidArgument(f"{what}={value!r} is none of {', '.join(choices)}")
+    return found

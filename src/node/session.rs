@@ -1,0 +1,233 @@
+//! A worker's session, as its application has it: the next batch, and how long the last one took. May
+//! name the running node and its `training`; must not name the van or a customer.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::error::{NodeError, Result, refuse_forked};
+use crate::running::{NodeRef, RunningNode};
+use crate::training::said;
+use pslite_core::cluster::{BalanceWord, Event};
+use pslite_core::training::balance::{Batch, Turn};
+use pslite_core::wire::balance::{BalanceOpen, BalanceReport};
+use pslite_core::wire::{Role, SCHEDULER};
+use pslite_observe::log::{self, Level};
+
+/// How long the scheduler may take to say whether a worker takes part.
+const ANSWER: Duration = Duration::from_secs(30);
+/// A wait that is as long is said, once.
+const LONG: Duration = Duration::from_secs(10);
+/// The longest wait without a look at what happens.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What a worker says of a batch. A number that is 0 is not known: the library's own is taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SessionReport {
+    /// Seconds of computing, without waiting for others.
+    pub seconds: f64,
+    /// The share of processors that it can have.
+    pub cpu: f64,
+    /// The share of memory that it can have.
+    pub memory: f64,
+}
+
+/// See the module. Closes when it is dropped.
+pub struct Session {
+    node: Weak<dyn RunningNode>,
+    name: String,
+    open: BalanceOpen,
+    per_epoch: u64,
+}
+
+impl Session {
+    /// Takes part in the session of that name. Returns when the scheduler has answered.
+    /// `measured`: the library measures how long each batch takes, from pushes and answers.
+    ///
+    /// # Errors
+    /// This node is no worker, the scheduler is not ours, it refuses, or the settings make no
+    /// sense.
+    pub(crate) fn open(
+        node: &NodeRef,
+        name: &str,
+        open: BalanceOpen,
+        measured: bool,
+    ) -> Result<Self> {
+        refuse_forked()?;
+        if node.settings().role != Role::Worker {
+            return Err(NodeError::Invalid("only workers have batches".to_owned()));
+        }
+        if !node.is_ours(SCHEDULER) {
+            return Err(NodeError::Config(
+                "the scheduler of this job is not pslite's: it has no batch sizes to give"
+                    .to_owned(),
+            ));
+        }
+        let words = node.training().open(node.now(), name, open.clone(), measured)?;
+        node.event(Event::Balance(words));
+        let mut session =
+            Self { node: Arc::downgrade(node), name: name.to_owned(), open, per_epoch: 0 };
+        session.per_epoch = session.wait_for_answer(node)?;
+        Ok(session)
+    }
+
+    /// Returns the iterations of an epoch.
+    fn wait_for_answer(&self, node: &NodeRef) -> Result<u64> {
+        let (training, until) = (node.training(), Instant::now() + ANSWER);
+        let mut sessions = training.sessions();
+        loop {
+            let Some(held) = sessions.get_mut(&self.name) else { return Err(closed(&self.name)) };
+            if let Some(why) = held.participant.refusal() {
+                return Err(node.failure().unwrap_or_else(|| NodeError::Remote(why.to_owned())));
+            }
+            if held.participant.is_answered() {
+                return Ok(held.participant.per_epoch());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(NodeError::Timeout(format!(
+                    "session {:?}: the scheduler gives no answer; is it an older version?",
+                    self.name
+                )));
+            }
+            sessions = training.wait(sessions, left);
+        }
+    }
+
+    /// What it was opened with.
+    #[must_use]
+    pub const fn settings(&self) -> &BalanceOpen {
+        &self.open
+    }
+
+    /// Iterations of an epoch; 0 where batches are dealt.
+    #[must_use]
+    pub const fn per_epoch(&self) -> u64 {
+        self.per_epoch
+    }
+
+    /// The next batch; waits for it, at most so long. `None`: there are no more.
+    ///
+    /// # Errors
+    /// [`NodeError::Timeout`]: not yet; the text says for whom it waits. Others: this worker does
+    /// not take part any more.
+    pub fn next(&self, limit: Option<Duration>) -> Result<Option<Batch>> {
+        let node = self.node()?;
+        let begin = Instant::now();
+        let mut said = false;
+        loop {
+            let (turn, words) = self.turn(&node)?;
+            tell(&node, words);
+            match turn {
+                Turn::Batch(batch) => return Ok(Some(batch)),
+                Turn::End => return Ok(None),
+                Turn::Refused(why) => {
+                    return Err(node.failure().unwrap_or(NodeError::Remote(why)));
+                }
+                Turn::Wait => {}
+            }
+            let passed = begin.elapsed();
+            if limit.is_some_and(|limit| passed >= limit) {
+                return Err(NodeError::Timeout(self.waiting_text(&node)));
+            }
+            if passed >= LONG && !std::mem::replace(&mut said, true) {
+                log::write(Level::Warning, &self.waiting_text(&node));
+            }
+            let left = limit.map_or(LOOK, |limit| (limit - passed).min(LOOK));
+            let training = node.training();
+            let mut sessions = training.sessions();
+            let waits = sessions.get_mut(&self.name).is_some_and(|held| held.participant.waits());
+            if waits {
+                drop(training.wait(sessions, left));
+            }
+        }
+    }
+
+    fn turn(&self, node: &NodeRef) -> Result<(Turn, Vec<BalanceWord>)> {
+        let mut out = Vec::new();
+        let mut sessions = node.training().sessions();
+        let held = sessions.get_mut(&self.name).ok_or_else(|| closed(&self.name))?;
+        let turn = held.participant.next(node.now(), &mut out);
+        Ok((turn, said(out)))
+    }
+
+    fn waiting_text(&self, node: &NodeRef) -> String {
+        let sessions = node.training().sessions();
+        let held = sessions.get(&self.name);
+        let (next, computed) = held.map_or((0, 0), |held| held.participant.progress());
+        let whom = held.map_or("", |held| held.participant.waits_for());
+        let whom = if whom.is_empty() { "the scheduler" } else { whom };
+        let (rank, lookahead) = (self.open.rank, self.open.lookahead);
+        format!(
+            "session {:?}: rank {rank} waits for {whom}. It has begun {next} batches and reported \
+             {computed}; {lookahead} may be begun ahead of the slowest worker's reports",
+            self.name
+        )
+    }
+
+    /// The batches up to that one were computed.
+    ///
+    /// # Errors
+    /// It was not begun, or the session is closed.
+    pub fn report(&self, iteration: u64, report: SessionReport) -> Result<()> {
+        let node = self.node()?;
+        let SessionReport { seconds, cpu, memory } = report;
+        let report = BalanceReport { seconds, cpu, memory };
+        let report = node.training().complete(node.now(), report);
+        let message = {
+            let mut sessions = node.training().sessions();
+            let held = sessions.get_mut(&self.name).ok_or_else(|| closed(&self.name))?;
+            held.participant.report(iteration, report).map_err(NodeError::Invalid)?
+        };
+        tell(&node, said(message.into_iter().collect()));
+        Ok(())
+    }
+
+    /// How many batches were begun, and how many of them reported.
+    ///
+    /// # Errors
+    /// The session is closed.
+    pub fn progress(&self) -> Result<(u64, u64)> {
+        let node = self.node()?;
+        let sessions = node.training().sessions();
+        let held = sessions.get(&self.name).ok_or_else(|| closed(&self.name))?;
+        Ok(held.participant.progress())
+    }
+
+    /// Takes part no more. The others go on without this worker.
+    pub fn close(&self) {
+        if let Some(node) = self.node.upgrade() {
+            tell(&node, node.training().close(&self.name));
+        }
+    }
+
+    fn node(&self) -> Result<NodeRef> {
+        refuse_forked()?;
+        self.node.upgrade().ok_or_else(|| {
+            NodeError::NotStarted("the node of this session was finalized".to_owned())
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if refuse_forked().is_ok() {
+            self.close();
+        }
+    }
+}
+
+fn tell(node: &NodeRef, words: Vec<BalanceWord>) {
+    if !words.is_empty() {
+        node.event(Event::Balance(words));
+    }
+}
+
+fn closed(name: &str) -> NodeError {
+    NodeError::Invalid(format!("session {name:?} was closed"))
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("name", &self.name).finish_non_exhaustive()
+    }
+}
