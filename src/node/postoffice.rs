@@ -354,6 +354,9 @@ impl Postoffice {
                 Ok(Err(text)) => return Err(NodeError::Invalid(text)),
                 Err(_) => van.failure().map_or(Ok(()), Err)?,
             }
+            if self.running().is_err() {
+                return Err(NodeError::Stopped("the node was stopped while it served".to_owned()));
+            }
         }
     }
 
