@@ -42,10 +42,14 @@ def uses(wheel):
     return table.Uses(wheel, table.exports())
 
 
-def test_the_library_exports_what_the_map_says_and_nothing_else():
-    exports = table.exports()
-    assert len(exports) >= 20
-    assert table.Elf(harness.LIBRARY).exported() == exports
+def test_the_library_exports_the_map_and_the_c_abi_and_nothing_else():
+    exports, functions = table.exports(), table.c_functions()
+    assert len(exports) == 21 and len(functions) > 60
+    assert table.Elf(harness.LIBRARY).exported() == exports | functions
+
+
+def test_no_function_of_the_c_abi_takes_the_place_of_something(wheel):
+    assert not {name for name in wheel.exported() if name.startswith("pslite_")}
 
 
 def test_every_export_takes_the_place_of_something(wheel):

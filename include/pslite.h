@@ -152,6 +152,13 @@ void pslite_node_free(pslite_node* node);
 /* The same without freeing it: what other threads wait for ends with PSLITE_STOPPED. */
 void pslite_node_stop(pslite_node* node);
 
+/* The node of this process: the one that MXNet uses under the preload library, the first one of
+ * ps::Postoffice in a C++ program, or what pslite_set_process_node said. It is lent: never free it,
+ * and let its owner start and finalize it. PSLITE_NOT_STARTED: there is none (yet). */
+int pslite_process_node(pslite_node** node);
+/* Says which node that is. NULL, or pslite_node_free of it: there is none any more. */
+int pslite_set_process_node(pslite_node* node);
+
 /* Registers a customer with the scheduler and returns when the job is complete.
  * do_barrier: wait for all nodes in a barrier of group 7 afterwards. Blocks. */
 int pslite_start(pslite_node* node, int32_t customer_id, int do_barrier);

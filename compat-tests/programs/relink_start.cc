@@ -19,8 +19,17 @@ std::unordered_map<std::string, std::string> other_settings() {
   return settings;
 }
 
+void look_at_the_node_of_the_process() {
+  pslite_node* node = nullptr;
+  require_equal(pslite_process_node(&node), static_cast<int>(PSLITE_OK), "it has one");
+  pslite_node_info info;
+  require_equal(pslite_node_describe(node, &info), static_cast<int>(PSLITE_OK), "it knows itself");
+  require_equal(info.id, ps::Postoffice::Get()->van()->my_node().id, "the postoffice's");
+}
+
 void look_at_the_job(int workers, int servers) {
   ps::Postoffice* const office = ps::Postoffice::Get();
+  look_at_the_node_of_the_process();
   require(office->van()->IsReady(), "the job is complete");
   require_equal(ps::NumWorkers(), workers, "workers");
   require_equal(ps::NumServers(), servers, "servers");
@@ -89,6 +98,10 @@ void barriers() {
 }  // namespace
 
 int main(int, char** argv) {
+  pslite_node* none = nullptr;
+  require_equal(pslite_process_node(&none), static_cast<int>(PSLITE_NOT_STARTED), "no node yet");
+  require_text(pslite_last_error(), "ps::Start", "what makes one");
+
   int ends = 0;
   ps::RegisterExitCallback([&ends] { ++ends; });
 

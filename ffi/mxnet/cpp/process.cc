@@ -25,6 +25,8 @@ pslite_node* process_node() {
       throw std::runtime_error(pslite_last_error());
     }
     owner = getpid();
+    // For other code in this process, such as Python beside MXNet.
+    pslite_set_process_node(node);
   }
   return node;
 }

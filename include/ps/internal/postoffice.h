@@ -208,6 +208,8 @@ class Postoffice {
     Offices* all = new Offices();
     all->main = new Postoffice();
     all->all.push_back(all->main);
+    // For code in this process that knows the C ABI alone.
+    pslite_set_process_node(all->main->node_);
     return all;
   }
   struct AtExit {

@@ -1,10 +1,20 @@
-//! Nodes: beginning, end, and what they know.
+//! Nodes: beginning, end, and what they know; and which one is the process's.
 
 use super::*;
+
+/// The node of this process, or null. Whoever made it says so, and frees it.
+static PROCESS: AtomicPtr<CNode> = AtomicPtr::new(std::ptr::null_mut());
+
+const NO_NODE: &str = "this process has no node of its own: none was made by MXNet under the \
+                       preload library (mx.kv.create(\"dist_sync\")), by ps::Start in C++, or \
+                       named by pslite_set_process_node";
 
 plain! {
     fn pslite_node_free(node: *mut CNode) -> (), else (), {
         if !node.is_null() && !is_forked() {
+            let nobody = std::ptr::null_mut();
+            // It fails if another one is the process's: then there is nothing to forget.
+            let _ = PROCESS.compare_exchange(node, nobody, Ordering::AcqRel, Ordering::Relaxed);
             // SAFETY: made by pslite_node_new and not freed yet (top of entry.rs).
             drop(unsafe { Box::from_raw(node) });
         }
@@ -32,6 +42,23 @@ entry! {
         let postoffice = Postoffice::new(lookup_of(lookup, Argument(lookup_arg)));
         let hostname = Mutex::new(CString::default());
         put(out, Box::into_raw(Box::new(CNode { postoffice, hostname })));
+        Ok(())
+    }
+    fn pslite_process_node(node: *mut *mut CNode) {
+        if node.is_null() {
+            return Err(invalid("node is NULL"));
+        }
+        refuse_forked()?;
+        let found = PROCESS.load(Ordering::Acquire);
+        if found.is_null() {
+            return Err(NodeError::NotStarted(NO_NODE.to_owned()));
+        }
+        put(node, found);
+        Ok(())
+    }
+    fn pslite_set_process_node(node: *mut CNode) {
+        refuse_forked()?;
+        PROCESS.store(node, Ordering::Release);
         Ok(())
     }
     fn pslite_node_set_wire(node: *mut CNode, wire: i32) {
