@@ -34,6 +34,11 @@ def test_an_optimizer_at_the_servers():
     assert first["off"] < 1e-5 and first["weight"] == second["weight"]
 
 
+def test_multi_precision():
+    for found in run("half"):
+        assert found["first"] == [-(2.0**-11)] * 4 and found["weight"] == [-(2.0**-10)] * 4, found
+
+
 WRONG = {
     "twice": ("InvalidArgument", "already"),
     "none": ("InvalidArgument", "there"),

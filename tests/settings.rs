@@ -103,6 +103,7 @@ const CASES: &[(&str, Case)] = &[
     ("PSLITE_LOG", Refused(&["debug", "INFO"])),
     ("PSLITE_METRICS", Refused(&["m.jsonl:0", "m.jsonl:-1", ":10"])),
     ("PSLITE_LIBRARY", Run("/nowhere/lib.so")),
+    ("PSLITE_LIBPS", NotRead),
     ("LD_PRELOAD", NotRead),
     ("XDG_RUNTIME_DIR", NotRead),
     ("PYTHON", NotRead),

@@ -54,6 +54,18 @@ def optimizer(node, store):
     return {"off": float(abs(weight - mine).max()), "weight": weight.tolist()}
 
 
+def half(node, store):
+    """A sum, and then a step, that a float16 of this size does not show."""
+    weight = np.ones(4, "float16")
+    store.init("half", weight)
+    store.set_optimizer("sgd", learning_rate=2.0**-11, multi_precision=True)
+    store.push_pull("half", np.full(4, 1 if node.rank else 2048, "float16"), weight).wait()
+    first = weight.tolist()
+    for _ in range(64):
+        store.push_pull("half", np.full(4, 1 / 128, "float16"), weight).wait()
+    return {"first": first, "weight": weight.tolist()}
+
+
 def bad_input(node, store):
     store.init("there", np.zeros(4, "float32"))
     good = np.zeros(4, "float32")

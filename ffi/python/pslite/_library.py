@@ -1,7 +1,8 @@
-"""The C ABI (pslite.h) by ctypes: finds libps.so and declares what this package calls.
+"""The C ABI (pslite.h) by ctypes: finds its library and declares what this package calls.
 
-Nothing happens at import. The library is loaded by the first call of `get()`; no code of it runs
-before a function is called.
+That is the preload library, where MXNet runs on it: one process has one library, and one node for
+all of it. Everywhere else it is libps.so. Nothing happens at import: the library is loaded by the
+first call of `get()`; no code of it runs before a function is called.
 """
 
 import ctypes
@@ -24,10 +25,12 @@ from pathlib import Path
 from typing import List, Optional
 
 from . import errors
+from ._mapped import mapped
 
 #: `PSLITE_ABI_VERSION` that this package was written for. Newer ones only add.
 ABI = 6
 NAMES = ("libps.so.1", "libps.so")
+PRELOADED = "libpslite_mxnet.so"
 #: The value of an int field that is not set.
 EMPTY = 2147483647
 
@@ -163,6 +166,8 @@ RECEIVE = CFUNCTYPE(None, c_void_p, c_void_p)
 _REQUEST = [c_int32, c_int32, c_void_p, c_void_p, POINTER(c_int32)]
 _STATUS = {
     "pslite_node_new": [LOOKUP, c_void_p, POINTER(c_void_p)],
+    "pslite_process_node": [POINTER(c_void_p)],
+    "pslite_set_process_node": [c_void_p],
     "pslite_start": [c_void_p, c_int32, c_int],
     "pslite_finalize": [c_void_p, c_int32, c_int],
     "pslite_barrier": [c_void_p, c_int32, c_int32, c_uint32],
@@ -230,6 +235,9 @@ def candidates() -> List[str]:
 
 
 def _load() -> ctypes.CDLL:
+    preloaded = mapped(PRELOADED)
+    if preloaded:
+        return _declared(ctypes.CDLL(preloaded), preloaded)
     tried = []
     for path in candidates():
         if "/" in path and not os.path.isfile(path):
@@ -257,7 +265,7 @@ def _declared(library: ctypes.CDLL, path: str) -> ctypes.CDLL:
             function.argtypes, function.restype = arguments, result
     except AttributeError as error:
         raise errors.LibraryNotFound(
-            f"{path} is too old for this package, or not libps.so of pslite: {error}"
+            f"{path} is too old for this package, or no library of pslite: {error}"
         ) from None
     version = library.pslite_abi_version()
     if version < ABI:

@@ -25,6 +25,7 @@ __all__ = [
     "ShapeError",
     "Stopped",
     "Timeout",
+    "Unsupported",
 ]
 
 
@@ -78,6 +79,11 @@ class Panic(PsliteError, RuntimeError):
 
 class ClosedError(PsliteError, RuntimeError):
     """The node, worker or server was closed before the call."""
+
+
+class Unsupported(PsliteError, NotImplementedError):
+    """Something that MXNet has and pslite has not, or not in this state; the text says what to do
+    instead."""
 
 
 class ArrayError(PsliteError):

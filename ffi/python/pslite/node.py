@@ -8,6 +8,8 @@
 
 Leaving the block waits until all nodes of the job have come to their end, as ps-lite does; after an
 exception it does not wait. `pslite.kv` has the workers and servers that run on a node.
+
+Where MXNet runs on the preload library, `current()` is the node that it uses.
 """
 
 import atexit
@@ -16,22 +18,24 @@ import json
 import os
 import weakref
 from ctypes import byref, c_int32, c_size_t, c_void_p
-from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 from . import _blocking, _library, errors
+from ._closing import Closing
 
-__all__ = ["Node"]
+__all__ = ["Node", "current"]
 
 _ROLES = {0: "server", 1: "worker", 2: "scheduler"}
 _GROUPS = {"scheduler": 1, "servers": 2, "workers": 4, "all": 7}
 #: Every node that is not closed: a process that ends stops them.
 _open: "weakref.WeakSet[Node]" = weakref.WeakSet()
+#: Those of `current` that others made: they stay, as what was made of them does.
+_lent: Set["Node"] = set()
 
 Setting = Union[str, int, float, bool]
 
 
-class Node:
+class Node(Closing):
     """One node of a job. It does nothing before `start`.
 
     role: "scheduler", "server" or "worker". root: where the scheduler listens, "HOST:PORT".
@@ -66,13 +70,16 @@ class Node:
         # Texts that the library was given must live until it asks for the next one.
         self._answer = ctypes.create_string_buffer(0)
         self._lookup = _library.LOOKUP(self._look_up)
-        self._handle: Optional[c_void_p] = None
-        self._customers: List[Any] = []
-        self._started = False
-        self._library = _library.get()
         handle = c_void_p()
-        _library.check(self._library.pslite_node_new(self._lookup, None, byref(handle)))
-        self._handle = handle
+        _library.check(_library.get().pslite_node_new(self._lookup, None, byref(handle)))
+        self._have(handle, lent=False)
+
+    def _have(self, handle: c_void_p, lent: bool) -> None:
+        """lent: somebody else starts the node and ends it."""
+        self._library = _library.get()
+        self._handle: Optional[c_void_p] = handle
+        self._customers: List[Any] = []
+        self._lent = self._started = lent
         _open.add(self)
 
     def _look_up(self, _: Optional[int], name: bytes) -> Optional[int]:
@@ -94,13 +101,16 @@ class Node:
         Raises ConfigError, AddressError, Timeout (PSLITE_START_TIMEOUT), PeerLost.
         """
         handle = self.handle
+        if self._lent:
+            return self
         self._block(lambda: self._library.pslite_start(handle, 0, int(barrier)))
         self._started = True
         return self
 
     def close(self, barrier: bool = True) -> None:
         """Ends the node; a second call does nothing. barrier: waits until all nodes of the job are
-        at their end; a server serves until then.
+        at their end; a server serves until then. A node of `current` goes on: this ends the workers
+        and servers that were made of it here.
 
         Raises PeerLost if others are gone: the node is closed all the same.
         """
@@ -108,7 +118,7 @@ class Node:
             return
         handle = self._handle
         try:
-            if self._started and barrier:
+            if self._started and barrier and not self._lent:
                 self._block(lambda: self._library.pslite_finalize(handle, 0, 1))
         finally:
             self._end()
@@ -123,24 +133,23 @@ class Node:
         handle, self._handle = self._handle, None
         self._started = False
         _open.discard(self)
-        if handle is not None:
+        _lent.discard(self)
+        if handle is None:
+            return
+        if not self._lent:
             self._library.pslite_node_stop(handle)
-            # Their threads end here, so no handler runs any more.
-            for customer in self._customers:
-                customer._free()
-            self._customers = []
+        # Their threads end here, so no handler runs any more.
+        for customer in self._customers:
+            customer._free()
+        self._customers = []
+        if not self._lent:
             self._library.pslite_node_free(handle)
 
     def __enter__(self) -> "Node":
         return self.start()
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close(barrier=kind is None)
+    def _leave(self, failed: bool) -> None:
+        self.close(barrier=not failed)
 
     # ---- what it knows ---------------------------------------------------------------------------
 
@@ -154,6 +163,8 @@ class Node:
     def _describe(self) -> _library.NodeInfo:
         info = _library.NodeInfo()
         _library.check(self._library.pslite_node_describe(self.handle, byref(info)))
+        if self._lent and not info.is_ready:
+            raise errors.NotStarted("the node of this process was ended by its owner")
         return info
 
     @property
@@ -240,6 +251,39 @@ class Node:
         if not self._started:
             return "<pslite.node.Node, not started>"
         return f"<pslite.node.Node {self.role} {self.rank}>"
+
+
+def current() -> Node:
+    """The node of this process: the one that MXNet uses, if it runs on the preload library; that of
+    `pslite.mxnet.init`; in a program in C++, that of ps::Postoffice.
+
+    Who made it ends it. `close` of a node that MXNet or C++ made does not.
+
+    Raises NotStarted if there is none; the text says what makes one.
+    """
+    library, handle = _library.get(), c_void_p()
+    _library.check(library.pslite_process_node(byref(handle)))
+    known = [node for node in list(_open)
+             if node._handle is not None and node._handle.value == handle.value]
+    if known and not known[0]._lent:
+        return known[0]
+    info = _library.NodeInfo()
+    _library.check(library.pslite_node_describe(handle, byref(info)))
+    if not info.is_ready:
+        raise errors.NotStarted(
+            "the node of this process is not in a job: MXNet starts it when its first kvstore is "
+            "made (mx.kv.create), and ends it with the last one")
+    if known:
+        return known[0]
+    node = Node.__new__(Node)
+    node._have(handle, lent=True)
+    _lent.add(node)
+    return node
+
+
+def _make_current(node: Node) -> None:
+    """`current` gives this one, until it is closed."""
+    _library.check(node._library.pslite_set_process_node(node.handle))
 
 
 def _texts(settings: Dict[str, Any]) -> Dict[str, str]:

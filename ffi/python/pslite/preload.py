@@ -22,24 +22,13 @@ import struct
 from pathlib import Path
 from typing import List, Optional
 
+from ._mapped import mapped
+
 __all__ = ["library"]
 
 NAME = "libpslite_mxnet.so"
 # A function that libmxnet.so has too, but never in the global scope: Python loads it locally.
 MARK = "_ZN2ps10Postoffice5StartEiPKcb"
-
-
-def _mapped(name: str) -> Optional[str]:
-    """The path of a shared library in this process, or None."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-            for line in maps:
-                path = line.rstrip("\n").partition("/")[1:]
-                if path[0] and path[1].rpartition("/")[2] == name:
-                    return "".join(path)
-    except OSError:
-        pass
-    return None
 
 
 def _global() -> bool:
@@ -100,10 +89,10 @@ def _candidates() -> List[str]:
 
 
 def _load() -> str:
-    loaded = _mapped(NAME)
+    loaded = mapped(NAME)
     if loaded and _global():
         return loaded
-    wheel = _mapped("libmxnet.so")
+    wheel = mapped("libmxnet.so")
     if wheel:
         raise ImportError(
             f"pslite.preload comes too late: {wheel} is loaded, and its calls are bound to its own "
@@ -129,7 +118,7 @@ def _load() -> str:
         if not _global():
             tried.append(f"{candidate}: it has no functions of ps-lite")
             continue
-        return _mapped(NAME) or candidate
+        return mapped(NAME) or candidate
     raise ImportError(
         f"pslite.preload finds no {NAME}. Build it with `cargo build --release`, or say in "
         "PSLITE_LIBRARY where it is. Tried:\n  " + "\n  ".join(tried), name=__name__)

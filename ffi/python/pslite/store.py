@@ -17,11 +17,11 @@ MXNet's kvstore `dist_sync`, or with sync=False `dist_async`.
 """
 
 from ctypes import byref, c_int32
-from types import TracebackType
-from typing import Any, Dict, List, NamedTuple, Optional, Type
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from . import _arrays, _library, _optimizers, errors
 from ._arrays import View
+from ._closing import Closing
 from .kv import Handle, KVWorker
 from .node import Node
 
@@ -30,7 +30,7 @@ __all__ = ["Store"]
 #: Numbers of MXNet's types (mshadow/base.h), by which servers know what they sum.
 _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6}
 #: Commands (kvstore_dist_server.h), and the group of all servers.
-_CONTROLLER, _STOP, _SYNC_MODE, _SERVERS = 0, 2, 3, 2
+_CONTROLLER, _MULTI_PRECISION, _STOP, _SYNC_MODE, _SERVERS = 0, 1, 2, 3, 2
 #: Elements from which MXNet cuts an array evenly over all servers.
 _BIG = 1_000_000
 
@@ -46,8 +46,9 @@ class _Key(NamedTuple):
     lens: View
 
 
-class Store:
-    """Arrays by name. Of a node that is a worker.
+class Store(Closing):
+    """Arrays by name. Of a node that is a worker, and has no other Store and no KVWorker of app 0
+    and customer 0.
 
     sync: a push is over when those of all workers are summed and applied. False: each is applied as
     it comes. Every worker must make the same calls of `init`, in the same order.
@@ -73,6 +74,10 @@ class Store:
 
         Raises InvalidArgument if there is one of that name, and an ArrayError.
         """
+        self._make(name, values, len(self._keys))
+
+    def _make(self, name: str, values: Any, number: int) -> None:
+        """`init`, for an array of that number: servers know arrays by numbers alone."""
         if name in self._keys:
             raise errors.InvalidArgument(f"there is an array {name!r} already")
         view = _arrays.view(values, name)
@@ -81,7 +86,7 @@ class Store:
                 f"{name} has elements of {view.dtype}; servers know {', '.join(_DTYPES)}")
         if not len(view):
             raise errors.ShapeError(f"{name} has no elements")
-        key = self._placed(len(self._keys), view)
+        key = self._placed(number, view)
         if self._node.rank == 0:
             self._send(key, view, None, None, 0).wait()
         self._keys[name] = key
@@ -115,7 +120,13 @@ class Store:
 
         Raises InvalidArgument for what there is not, RemoteError if a server does not know it.
         """
-        self._command(_CONTROLLER, _optimizers.described(name, parameters))
+        self._run(_optimizers.described(name, parameters), bool(parameters.get("multi_precision")))
+
+    def _run(self, optimizer: bytes, multi_precision: bool) -> None:
+        """Servers run this one: the pickle of an optimizer of MXNet's."""
+        self._command(_CONTROLLER, optimizer)
+        if multi_precision:
+            self._command(_MULTI_PRECISION, b"")
         self._node.barrier("workers")
 
     # ---- end -------------------------------------------------------------------------------------
@@ -133,13 +144,8 @@ class Store:
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        if kind is None:
+    def _leave(self, failed: bool) -> None:
+        if not failed:
             self.close()
 
     # ---- the wire --------------------------------------------------------------------------------

@@ -1,0 +1,190 @@
+"""The one worker of this process, for `pslite.mxnet`: its node, its store, and its place among the
+workers of this host.
+
+It knows nothing of MXNet. At the exit of the process it leaves the job, as MXNet's own kvstore
+does: it waits for the others, unless an exception ended the program.
+"""
+
+import array
+import atexit
+import hashlib
+import os
+import sys
+import threading
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from . import errors, job
+from .kv import Handle
+from .node import Node, _make_current, current
+from .store import Store
+
+__all__ = ["Worker", "init", "shutdown", "worker"]
+
+#: Arrays have numbers. Below are those of the kvstore's keys, from here on all others.
+NAMED = 1 << 30
+_HOSTS = "pslite.hosts"
+
+
+class Worker:
+    """This process in its job. own: the store on its own node; None: the node is MXNet's."""
+
+    def __init__(self, node: Node, own: Optional[Store]) -> None:
+        self.node = node
+        self.process = os.getpid()
+        #: The kvstore's keys, in the order of their making: all integers, or all texts.
+        self.keys: List[Union[int, str]] = []
+        #: Other arrays.
+        self.named = 0
+        #: Servers run an optimizer: what is pushed is a gradient.
+        self.updates = False
+        #: The last push of each array, if nobody waited for it yet.
+        self.pending: Dict[str, Handle] = {}
+        self._own = own
+        self._place: Optional[Tuple[int, int]] = None
+
+    @property
+    def store(self) -> Store:
+        """Raises InvalidArgument in a process whose node is MXNet's."""
+        if self._own is None:
+            raise errors.InvalidArgument(
+                "MXNet's own kvstore has this process's place in the job, and its keys at the "
+                "servers: use either mx.kv.create('dist_...') or pslite.mxnet, not both")
+        return self._own
+
+    @property
+    def is_lent(self) -> bool:
+        """The node is MXNet's."""
+        return self._own is None
+
+    def declare(self, name: str, values: Any) -> bool:
+        """Makes an array that is no key of the kvstore; False: it was there. All workers make the
+        same ones in the same order; the values are those of rank 0."""
+        if name in self.store._keys:
+            return False
+        self.store._make(name, values, NAMED + self.named)
+        self.named += 1
+        return True
+
+    def settle(self, *names: str) -> None:
+        """Waits for the last pushes of these arrays; of all, if none is named."""
+        for name in names or list(self.pending):
+            handle = self.pending.pop(name, None)
+            if handle is not None:
+                handle.wait()
+
+    @property
+    def place(self) -> Tuple[int, int]:
+        """Which of the workers of this host this one is, and how many there are."""
+        if self._place is None:
+            self._place = self._asked()
+        return self._place
+
+    def meet(self) -> None:
+        """All workers tell each other where they are. One that takes the place of a dead one cannot
+        ask for that."""
+        if not self.node._describe().is_recovery:
+            self._place = self._met()
+
+    def _met(self) -> Tuple[int, int]:
+        count, rank = self.node.num_workers, self.node.rank
+        if count == 1:
+            return 0, 1
+        # Floats, because servers of MXNet's own sum nothing else.
+        hosts = array.array("d", bytes(8 * count))
+        hosts[rank] = _number(self.node._describe().hostname)
+        self.declare(_HOSTS, hosts)
+        self.store.push_pull(_HOSTS, hosts).wait()
+        return hosts[:rank].count(hosts[rank]), hosts.count(hosts[rank])
+
+    def _asked(self) -> Tuple[int, int]:
+        names = ("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT")
+        found = job.status(":".join(os.environ.get(name, "") for name in names))
+        hosts = {node.rank: node.address.rpartition(":")[0]
+                 for node in found.nodes if node.role == "worker"}
+        rank = self.node.rank
+        here = [other for other, host in sorted(hosts.items()) if host == hosts.get(rank)]
+        return here.index(rank), len(here)
+
+
+def _number(host: bytes) -> float:
+    """A number for a host, which a float64 holds exactly."""
+    return float(int.from_bytes(hashlib.sha256(host).digest()[:6], "big") + 1)
+
+
+_worker: Optional[Worker] = None
+_lock = threading.Lock()
+
+
+def init(root: Optional[str] = None, *, workers: Optional[int] = None,
+         servers: Optional[int] = None, **settings: Any) -> None:
+    """Makes this process a worker of its job; returns when the job is complete. What is not given
+    is read from the environment, as by `pslite.node.Node`. A second call does nothing.
+
+    Raises as `Node.start`.
+    """
+    global _worker
+    with _lock:
+        if _worker is None:
+            _worker = _lent_worker() or _own_worker(root, workers, servers, settings)
+
+
+def _lent_worker() -> Optional[Worker]:
+    try:
+        return Worker(current(), None)
+    except errors.NotStarted:
+        return None
+
+
+def _own_worker(root: Optional[str], workers: Optional[int], servers: Optional[int],
+                settings: Dict[str, Any]) -> Worker:
+    node = Node("worker", root=root, workers=workers, servers=servers, **settings)
+    try:
+        node.start()
+        _make_current(node)
+        made = Worker(node, Store(node))
+        made.meet()
+    except BaseException:
+        node.close(barrier=False)
+        raise
+    return made
+
+
+def worker() -> Worker:
+    """This process's. Raises NotStarted before `init`."""
+    if _worker is None:
+        raise errors.NotStarted(
+            "this process is in no job yet: call pslite.mxnet.init(), or make a kvstore "
+            "(mx.kv.create('pslite')), first")
+    return _worker
+
+
+def shutdown() -> None:
+    """Leaves the job; returns when all its nodes are at their end. A second call does nothing, and
+    the end of the program does it, too.
+
+    Raises PeerLost if others are gone: this worker has left all the same.
+    """
+    _leave(True)
+
+
+def _leave(waits: bool) -> None:
+    global _worker
+    with _lock:
+        left, _worker = _worker, None
+    # A child of fork() has no node of its parent's.
+    if left is None or left.is_lent or left.process != os.getpid():
+        return
+    done = False
+    try:
+        if waits:
+            left.settle()
+            left.store.close()
+            done = True
+    finally:
+        left.node.close(barrier=done)
+
+
+@atexit.register
+def _at_exit() -> None:
+    # Python keeps the exception that ended the program there.
+    _leave(not hasattr(sys, "last_value"))
