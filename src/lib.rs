@@ -6,7 +6,9 @@
 //! them to a running node; `sim` runs the state machines on virtual time.
 #![forbid(unsafe_code)]
 
-pub use pslite_core::{cluster, delivery, fifo, kv, placement, random, store, values, wire};
+pub use pslite_core::{
+    cluster, delivery, fifo, kv, placement, random, store, training, values, wire,
+};
 pub use pslite_node as node;
 pub use pslite_observe as observe;
 pub use pslite_sim as sim;

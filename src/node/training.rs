@@ -143,7 +143,14 @@ impl Training {
         for held in self.sessions().values_mut() {
             held.participant.tick(now, &mut out);
         }
-        said(out)
+        let mut words = said(out);
+        if self.measures.load(Ordering::Relaxed) {
+            let computed = lock(&self.clock).rest(now);
+            words.extend(
+                computed.map(|computed| self.measured(now, computed)).into_iter().flatten(),
+            );
+        }
+        words
     }
 
     /// The job is over for this worker.

@@ -158,7 +158,7 @@ class Session:
             name=name.encode(), length=_number(length, "length"), total=_number(total, "total"),
             members=_number(self.members, "members"), rank=_number(self.rank, "rank"),
             min=_number(min, "min"), max=_number(max or 0, "max"),
-            quantum=_number(quantum, "quantum"), lookahead=_number(prefetch, "prefetch") + 2,
+            quantum=_number(quantum, "quantum"), lookahead=_number(prefetch, "prefetch") + 1,
             rule=_choice(_RULES, rule, "rule"), seed=seed & (2**64 - 1),
             epochs=_number(epochs or 0, "epochs"), wraps=self._last,
             measured=_choice({"reports": 0, "pushes": 1}, measure, "measure"))

@@ -12,6 +12,8 @@ use crate::wire::Key;
 
 /// Keys of an iteration; a job with more is not measured.
 const KEYS_MAX: usize = 1 << 20;
+/// After that long without a push an iteration is over.
+const REST: Duration = Duration::from_secs(1);
 
 /// An iteration was computed; how long that took, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,15 @@ impl ComputeClock {
         }
     }
 
+    /// Time has passed. If nothing was pushed for long and all was answered, the iteration is over:
+    /// it had fewer keys than the one before.
+    pub fn rest(&mut self, now: Duration) -> Option<Computed> {
+        let rests = now >= self.last_push.saturating_add(REST);
+        let answered = self.answered.is_some_and(|at| at > self.last_push);
+        let some = self.number > 0 && self.pushed > 0;
+        if rests && answered && some { self.tell(self.last_push) } else { None }
+    }
+
     fn tell(&mut self, end: Duration) -> Option<Computed> {
         if std::mem::replace(&mut self.is_told, true) {
             return None;
@@ -118,6 +129,21 @@ mod tests {
         clock.answered(at(400));
         assert_eq!(clock.pushed(at(500), 1, false), took(20));
         assert_eq!(clock.pushed(at(510), 2, false), took(110));
+    }
+
+    #[test]
+    fn an_iteration_with_fewer_keys_is_over_after_a_rest() {
+        let mut clock = ComputeClock::default();
+        for (now, key) in [(0, 1), (10, 2), (20, 1), (30, 2)] {
+            clock.pushed(at(now), key, false);
+            clock.answered(at(now + 1));
+        }
+        assert_eq!(clock.rest(at(9_000)), None, "it was told");
+        assert_eq!(clock.pushed(at(9_050), 1, false), None);
+        assert_eq!(clock.rest(at(99_000)), None, "nothing was answered");
+        clock.answered(at(9_060));
+        assert_eq!((clock.rest(at(10_049)), clock.rest(at(10_050))), (None, took(9_019)));
+        assert_eq!(clock.rest(at(99_000)), None);
     }
 
     #[test]

@@ -85,22 +85,24 @@ fn refusal(words: &[BalanceMessage]) -> &str {
 fn begun() -> Desk {
     let mut desk = Desk::new();
     assert_eq!(desk.open(settings(0))[0].text, "rank 1 to open it");
-    assert_eq!(grants(&desk.open(settings(1))), [(0, 1, 0, 32), (1, 1, 32, 32)]);
+    assert_eq!(grants(&desk.open(settings(1))), [(0, 2, 0, 32), (1, 2, 32, 32)]);
+    // Two iterations may begin at once; from here on one is lent at a time.
+    (0..2).for_each(|rank| assert_eq!(desk.handle(&report(rank, 1, 1.0)), []));
     desk
 }
 
 #[test]
 fn sizes_follow_the_reports_one_iteration_later() {
     let mut desk = begun();
-    assert_eq!(desk.handle(&report(0, 1, 3.0)), []);
-    let after = desk.handle(&report(1, 1, 1.0));
-    assert_eq!(grants(&after), [(0, 2, 0, 16), (1, 2, 16, 48)]);
+    assert_eq!(desk.handle(&report(0, 2, 3.0)), []);
+    let after = desk.handle(&report(1, 2, 1.0));
+    assert_eq!(grants(&after), [(0, 3, 0, 16), (1, 3, 16, 48)]);
     // The same again is not counted again.
-    assert_eq!(desk.handle(&report(1, 1, 1.0)), []);
-    let asks = BalanceMessage { asks: true, ..report(1, 1, 1.0) };
+    assert_eq!(desk.handle(&report(1, 2, 1.0)), []);
+    let asks = BalanceMessage { asks: true, ..report(1, 2, 1.0) };
     let answer = desk.handle(&asks);
-    assert_eq!(grants(&answer), [(1, 2, 16, 48)]);
-    assert_eq!(answer[0].text, "rank 0, 1 to report iteration 1");
+    assert_eq!(grants(&answer), [(1, 3, 16, 48)]);
+    assert_eq!(answer[0].text, "rank 0, 1 to report iteration 2");
     assert_eq!(desk.0.status()[0].largest, 48);
 }
 
@@ -108,8 +110,8 @@ fn sizes_follow_the_reports_one_iteration_later() {
 fn an_opening_that_came_twice_is_answered_twice() {
     let mut desk = begun();
     let again = desk.open(settings(1));
-    assert_eq!((again[0].kind, again[0].iteration), (BalanceKind::Opened as i32, 0));
-    assert_eq!(grants(&again), [(1, 1, 32, 32)]);
+    assert_eq!((again[0].kind, again[0].iteration), (BalanceKind::Opened as i32, 1));
+    assert_eq!(grants(&again), [(1, 2, 32, 32)]);
 }
 
 #[test]
@@ -161,24 +163,24 @@ fn bounds_that_cannot_hold_all_samples_are_told_to_all() {
     let mut desk = Desk::new();
     desk.open(BalanceOpen { max: 40, ..settings(0) });
     desk.open(BalanceOpen { max: 40, ..settings(1) });
-    desk.handle(&report(0, 1, 1.0));
+    desk.handle(&report(0, 2, 1.0));
     assert!(refusal(&desk.lost(1)).contains("cannot share 64 samples"));
 }
 
 #[test]
 fn others_go_on_without_a_worker_that_is_gone() {
     let mut desk = begun();
-    desk.handle(&report(0, 1, 1.0));
-    assert_eq!(grants(&desk.lost(1)), [(0, 2, 0, 64)]);
+    desk.handle(&report(0, 2, 1.0));
+    assert_eq!(grants(&desk.lost(1)), [(0, 3, 0, 64)]);
     // Another process in its place begins with the iteration that is lent next.
     let words = desk.open(BalanceOpen { instance: 9, ..settings(1) });
-    assert_eq!((words[0].kind, words[0].iteration), (BalanceKind::Opened as i32, 2));
-    let after = desk.handle(&report(0, 2, 2.0));
-    assert_eq!(grants(&after), [(0, 3, 0, 32), (1, 3, 32, 32)]);
+    assert_eq!((words[0].kind, words[0].iteration), (BalanceKind::Opened as i32, 3));
+    let after = desk.handle(&report(0, 3, 2.0));
+    assert_eq!(grants(&after), [(0, 4, 0, 32), (1, 4, 32, 32)]);
     // It closes; then the other one does, and nothing is left.
     let close = BalanceMessage { instance: 9, ..word(BalanceKind::Close, 1, 0) };
     desk.handle(&close);
-    assert_eq!(grants(&desk.handle(&report(0, 3, 1.0))), [(0, 4, 0, 64)]);
+    assert_eq!(grants(&desk.handle(&report(0, 4, 1.0))), [(0, 5, 0, 64)]);
     assert_eq!(desk.handle(&word(BalanceKind::Close, 0, 0)), []);
     assert!(desk.0.is_empty());
     assert_eq!(desk.handle(&word(BalanceKind::Close, 0, 0)), []);
@@ -188,10 +190,10 @@ fn others_go_on_without_a_worker_that_is_gone() {
 #[test]
 fn no_report_goes_beyond_the_lease() {
     let mut desk = begun();
-    assert!(refusal(&desk.handle(&report(0, 5, 1.0))).contains("lent until 1"));
+    assert!(refusal(&desk.handle(&report(0, 5, 1.0))).contains("lent until 2"));
     let many = BalanceMessage {
         reports: vec![BalanceReport::default(); 2000],
-        ..word(BalanceKind::Report, 0, 1)
+        ..word(BalanceKind::Report, 0, 2)
     };
     assert!(refusal(&desk.handle(&many)).contains("another version"));
     assert!(refusal(&desk.handle(&word(BalanceKind::Ask, 0, 0))).contains("nothing is dealt"));

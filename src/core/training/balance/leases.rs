@@ -11,6 +11,10 @@ use super::split::Bounds;
 use crate::invariant::{Valid, require};
 use crate::wire::balance::{BalanceOpen, BalanceReport, BalanceRule, BalanceShare};
 
+/// Iterations that may begin at once. A worker whose first iteration is measured by its pushes knows
+/// only with the second one which push was the first one's last.
+const FIRST: u64 = 2;
+
 /// The sizes of all iterations from one on.
 #[derive(Clone, Debug)]
 struct Segment {
@@ -101,7 +105,7 @@ impl Leases {
         };
         self.begun = true;
         self.segments.push_back(Segment::new(0, sizes));
-        self.until = self.lookahead;
+        self.until = self.lookahead.max(FIRST);
         self.find_lowest();
         true
     }
@@ -252,7 +256,8 @@ impl Leases {
         require(lowest == Some(self.lowest.0), || {
             format!("the slowest is at {lowest:?}, not {}", self.lowest.0)
         })?;
-        require(self.until >= self.lowest.0 && self.until <= self.lowest.0 + self.lookahead, || {
+        let most = (self.lowest.0 + self.lookahead).max(FIRST);
+        require((self.lowest.0..=most).contains(&self.until), || {
             format!("lent until {}, the slowest is at {}", self.until, self.lowest.0)
         })
     }

@@ -1,0 +1,121 @@
+"""pslite.lbbsp: workers that share batches, in real jobs, with and without servers."""
+
+import json
+
+import pytest
+
+import harness
+from harness import STOCK, Cluster
+from test_python_kv import ENVIRONMENT
+
+WORKERS = 3
+
+
+def run(case, workers=WORKERS, servers=0, excused=(), program="lbbsp_worker.py", **options):
+    """What each worker saw, in the order of ranks."""
+    env = {**ENVIRONMENT, **options.pop("env", {})}
+    job = Cluster(program, args=[case], library=STOCK, whole=True, workers=workers,
+                  servers=servers, timeout=60, env=env, **options).run()
+    for name, node in job.nodes.items():
+        assert not node.hung and (node.returncode == 0 or name in excused), job.describe()
+    found = sorted(json.loads(worker.out.splitlines()[-1]) for worker in job.workers)
+    return [seen for _, seen in found]
+
+
+def test_losses_are_those_of_equal_batches():
+    found = run("losses", servers=2)
+    for dtype, close in (("float64", 1e-10), ("float32", 1e-5)):
+        equal, sizes = found[0][f"{dtype} fixed"]
+        assert set(sizes) == {16} and equal[-1] < 0.9 * equal[0]
+        for rule in ("cpu", "cpu-last", "gpu"):
+            name = f"{dtype} {rule}"
+            losses, _ = found[0][name]
+            assert len(losses) == len(equal) == 12
+            assert max(abs(a - b) for a, b in zip(losses, equal)) < close, (name, losses, equal)
+            sizes = [worker[name][1] for worker in found]
+            assert all(sum(of) == 48 for of in zip(*sizes)), sizes
+            if rule != "gpu":
+                # The speeds are 1, 3 and 2.
+                assert [of[-1] for of in sizes] == [8, 24, 16], sizes
+            else:
+                assert len({of[-1] for of in sizes}) > 1, sizes
+
+
+def test_the_library_measures_what_is_computed():
+    found = run("pushes", servers=1)
+    sizes = [worker["sizes"] for worker in found]
+    assert all(of[:2] == [20, 20] for of in sizes)
+    assert [of[-1] for of in sizes] == pytest.approx([10, 30, 20], abs=2), sizes
+    assert all(sum(of) == 60 for of in zip(*sizes))
+    assert all(worker["progress"] == [15, 15] for worker in found), found
+
+
+def test_loaders_orders_and_epochs():
+    found = run("loaders", workers=2)
+    for epoch in range(2):
+        samples = [sample for worker in found for batch in worker["epochs"][epoch]
+                   for sample in batch]
+        # The last iteration has ten of the first one's.
+        assert len(samples) == 60 and set(samples) == set(range(50))
+    assert found[0]["epochs"][0] != found[0]["epochs"][1]
+    assert [worker["plain"][1] for worker in found] == [[*range(20, 30)], [*range(30, 40)]]
+    assert found[0]["order"][0] == [*range(49, 39, -1)] and len(found[0]["order"]) == 2
+
+
+WRONG = {
+    "rule": ("InvalidArgument", "'fast' is none of"),
+    "last": ("InvalidArgument", "'keep' is none of"),
+    "total": ("InvalidArgument", "the epoch has 100"),
+    "few": ("InvalidArgument", "too few for 2 workers"),
+    "negative": ("InvalidArgument", "out of range"),
+    "rank": ("InvalidArgument", "rank 9 is not below"),
+    "name": ("InvalidArgument", "1 to 128 bytes"),
+    "early": ("InvalidArgument", "no batch was taken"),
+    "future": ("InvalidArgument", "has not begun"),
+    "after": ("ShapeError", "3 rows"),
+}
+
+
+def test_bad_input():
+    found = run("bad_input", workers=2)
+    for worker in found:
+        for name, (kind, text) in WRONG.items():
+            assert worker[name] and worker[name][0] == kind and text in worker[name][1], \
+                (name, worker[name])
+    assert found[0]["agree"] is None
+    assert found[1]["agree"][0] == "RemoteError" and "total=20, rank 1 21" in found[1]["agree"][1]
+    assert found[0]["alone"][0] == "Timeout" and "rank 1 to open it" in found[0]["alone"][1]
+    assert "open here already" in found[0]["twice"][1]
+    assert found[0]["closed"][0] == "ClosedError"
+
+
+def test_ctrl_c_is_heard_in_a_wait():
+    for worker in run("interrupted", workers=2):
+        assert worker["late"] < 0.1 and worker["next"] == 2
+
+
+def test_what_a_dead_worker_had_is_dealt_again():
+    found = run("dealt", workers=2, excused=("worker0", "worker1"),
+                env={"PSLITE_ELASTIC": "1", "PSLITE_ELASTIC_WORKERS": "1",
+                     "PSLITE_PEER_TIMEOUT": "1"})
+    long, short = found
+    assert len(short) == 3
+    for epoch in range(2):
+        samples = [sample for batch in long + short if batch[0] == epoch for sample in batch[1:]]
+        assert sorted(samples) == list(range(100)), (epoch, sorted(samples))
+
+
+def test_status_shows_sessions():
+    for found in run("status"):
+        assert (found["rule"], found["members"], found["present"]) == ("cpu-last", 3, 3)
+        assert (found["smallest"], found["largest"]) == (8, 24)
+        assert found["spread"] < 0.01 and found["gain"] == pytest.approx(2.0)
+
+
+def test_a_stock_scheduler_has_no_batches():
+    program = harness.PROGRAMS / "lbbsp_stock.py"
+    job = Cluster(program, workers=1, servers=1, timeout=60,
+                  library=STOCK, env={"PYTHONPATH": f"{harness.PROGRAMS}:{ENVIRONMENT['PYTHONPATH']}",
+                                      "PSLITE_LIBPS": ENVIRONMENT["PSLITE_LIBPS"]}).run()
+    assert not any(node.hung for node in job.nodes.values()), job.describe()
+    assert "ConfigError" in job.workers[0].out and "not pslite's" in job.workers[0].out
