@@ -434,6 +434,7 @@ def attach(model: Any, session: Session) -> None:
             f"the session has {session.members} workers, and torch.distributed {workers}")
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise errors.InvalidArgument("model is to be a torch.nn.parallel.DistributedDataParallel")
+    hook.__annotations__.clear()  # torch takes none but its own.
     model.register_comm_hook(None, hook)
 
 

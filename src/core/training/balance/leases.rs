@@ -11,9 +11,9 @@ use super::split::Bounds;
 use crate::invariant::{Valid, require};
 use crate::wire::balance::{BalanceOpen, BalanceReport, BalanceRule, BalanceShare};
 
-/// Iterations that may begin at once. A worker whose first iteration is measured by its pushes knows
-/// only with the second one which push was the first one's last.
-const FIRST: u64 = 2;
+/// So many iterations more may begin at first. A worker whose first iteration is measured by its
+/// pushes knows only with the second one which push was the first one's last.
+const FIRST: u64 = 1;
 
 /// The sizes of all iterations from one on.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl Leases {
         };
         self.begun = true;
         self.segments.push_back(Segment::new(0, sizes));
-        self.until = self.lookahead.max(FIRST);
+        self.until = self.lookahead + FIRST;
         self.find_lowest();
         true
     }
@@ -256,7 +256,7 @@ impl Leases {
         require(lowest == Some(self.lowest.0), || {
             format!("the slowest is at {lowest:?}, not {}", self.lowest.0)
         })?;
-        let most = (self.lowest.0 + self.lookahead).max(FIRST);
+        let most = self.lookahead + self.lowest.0.max(FIRST);
         require((self.lowest.0..=most).contains(&self.until), || {
             format!("lent until {}, the slowest is at {}", self.until, self.lowest.0)
         })
