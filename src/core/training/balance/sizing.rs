@@ -1,13 +1,16 @@
 //! The sizes of a session's next iterations: asks its rule, and keeps what is as it is unless a
-//! change pays. A change costs something: MXNet's executors are bound again for each new size.
+//! change pays. A change may cost something: MXNet's Module binds its executors again for each new
+//! size.
 
 use super::pairwise::Pairwise;
 use super::speed::{Predictor, Sample, Speeds};
 use super::split::{Bounds, split};
 use crate::wire::balance::{BalanceReport, BalanceRule};
 
-/// Sizes change if the slowest worker is expected to be faster by that part.
-const GAIN_MIN: f64 = 0.03;
+/// Sizes change if the slowest worker is expected to be faster by that part, and by a larger one
+/// where a change costs something: who wants multiples says so.
+const GAIN_MIN: f64 = 0.01;
+const GAIN_MIN_OF_MULTIPLES: f64 = 0.03;
 /// After that many decisions they change for any gain: small ones add up.
 const PATIENCE: u32 = 20;
 /// Iterations that a prediction reaches ahead.
@@ -162,7 +165,8 @@ impl Sizing {
             sizes.iter().zip(speeds).map(time).fold(0.0, f64::max)
         };
         self.kept += 1;
-        let pays = slowest(look.sizes) > slowest(&next) * (1.0 + GAIN_MIN);
+        let gain = if look.quantum > 1 { GAIN_MIN_OF_MULTIPLES } else { GAIN_MIN };
+        let pays = slowest(look.sizes) > slowest(&next) * (1.0 + gain);
         let due = self.kept >= PATIENCE;
         if next == look.sizes || !(pays || due) {
             return Sizes::Same;
@@ -202,8 +206,8 @@ mod tests {
         }
         assert_eq!(sizing.decide(&look(&[32, 32], &bounds)), Sizes::New(vec![48, 16]));
         assert_eq!(sizing.seconds(), [1.0, 3.0]);
-        // A gain of 2 % is taken with the 20th look.
-        for (member, size, seconds) in [(0, 48, 1.55), (1, 16, 1.42)] {
+        // A gain of half a percent is taken with the 20th look.
+        for (member, size, seconds) in [(0, 48, 1.55), (1, 16, 1.45)] {
             sizing.observe(member, size, &report(seconds), true);
         }
         let looks = |sizing: &mut Sizing| sizing.decide(&look(&[48, 16], &bounds));
