@@ -113,9 +113,7 @@ def test_status_shows_sessions():
 
 
 def test_a_stock_scheduler_has_no_batches():
-    program = harness.PROGRAMS / "lbbsp_stock.py"
-    job = Cluster(program, workers=1, servers=1, timeout=60,
-                  library=STOCK, env={"PYTHONPATH": f"{harness.PROGRAMS}:{ENVIRONMENT['PYTHONPATH']}",
-                                      "PSLITE_LIBPS": ENVIRONMENT["PSLITE_LIBPS"]}).run()
+    env = {**ENVIRONMENT, "PYTHONPATH": f"{harness.PROGRAMS}:{ENVIRONMENT['PYTHONPATH']}"}
+    job = Cluster("lbbsp_stock.py", workers=1, servers=1, timeout=60, library=STOCK, env=env).run()
     assert not any(node.hung for node in job.nodes.values()), job.describe()
     assert "ConfigError" in job.workers[0].out and "not pslite's" in job.workers[0].out

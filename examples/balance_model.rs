@@ -3,10 +3,12 @@
 //!     cargo run --release --example balance_model            tables
 //!     cargo run --release --example balance_model -- --gate  exit code 1 if a bar does not hold
 //!
-//! The workers and the coordinator are those of the library; the network delivers at once. The first
-//! model: 8 workers whose base speeds differ by up to 3 times; the processor that each can have
-//! wanders and jumps, is seen with noise before each iteration, and each speed has 5 % of noise
-//! beside it that nobody can know. The second: the same without noise.
+//! The workers and the coordinator are those of the library; the network delivers at once. The
+//! first model: 8 workers whose base speeds differ by up to 3 times; the processor that each can
+//! have wanders and jumps, is seen with noise before each iteration, and each speed has 5 % of
+//! noise beside it that nobody can know. The second: the same without noise.
+
+#![allow(clippy::expect_used, reason = "a model that cannot go on has failed")]
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

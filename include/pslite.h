@@ -486,8 +486,8 @@ void pslite_session_close(pslite_session* session);
  * as long as it takes. */
 int pslite_session_next(pslite_session* session, int32_t limit_ms, pslite_batch* out);
 /* The batches up to that one were computed; the numbers are of that one. 0 where a number is not
- * known. seconds: of computing, without waiting for others. cpu, memory: the share of processors and
- * memory that this worker can have, from 0 to 1. */
+ * known. seconds: of computing, without waiting for others. cpu, memory: the share of processors
+ * and memory that this worker can have, from 0 to 1. */
 int pslite_session_report(pslite_session* session, uint64_t iteration, double seconds, double cpu,
                           double memory);
 /* How many batches were taken, and how many of them are reported. */

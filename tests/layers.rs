@@ -45,7 +45,7 @@ const NODE: [(&str, &[&str]); 25] = [
     ("training", &["error", "sync", "threads"]),
     // `recipient`: a thread that waits receives in the van's place, and needs to know for whom.
     ("running", &["error", "recipient", "settings", "sync", "training"]),
-    ("session", &["error", "running", "training"]),
+    ("batch_session", &["error", "running", "training"]),
     ("customers", &["delivery", "error", "recipient", "sync"]),
     ("sink", &["customers", "landing"]),
     ("planning", &["running", "sync", "threads"]),

@@ -10,8 +10,8 @@ model: the rules on the workers of a model, beside an oracle, and what the coord
 (examples/balance_model.rs). emulated: eight workers in a real job, whose computing is sleeping; the
 fastest is four times as fast as the slowest, and their speeds drift. mxnet: three workers of the
 stock wheel, preloaded, with one server, each in a control group with a quota of processor time;
-quotas go round at each third. torch: the same as DistributedDataParallel over gloo, without servers.
-Environment: as compat-tests/harness.py.
+quotas go round at each third. torch: the same as DistributedDataParallel over gloo, without
+servers. Environment: as compat-tests/harness.py.
 """
 
 import argparse
@@ -54,7 +54,8 @@ class Bars:
         self.rows, self.failed = [], []
 
     def add(self, what, bar, measured, holds):
-        self.rows.append(f"| {what} | {bar} | {measured} | {'' if holds else '**does not hold**'} |")
+        mark = "" if holds else "**does not hold**"
+        self.rows.append(f"| {what} | {bar} | {measured} | {mark} |")
         if not holds:
             self.failed.append(f"{what}: {measured}, {bar}")
 

@@ -28,7 +28,7 @@ def problem():
 
 
 def gluon(kv, session):
-    """A stock script, but for three lines: the session, its batch sampler, and the step's number."""
+    """A stock script, but for the session, its batch sampler, and the number in step()."""
     rows, labels = problem()
     dataset = mx.gluon.data.ArrayDataset(rows, labels)
     loader = mx.gluon.data.DataLoader(dataset, batch_sampler=session.batches(), num_workers=2,

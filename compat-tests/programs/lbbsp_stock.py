@@ -1,4 +1,4 @@
-"""A worker of ours asks a stock scheduler for batches; scheduler and server are the stock wheel's."""
+"""A worker of ours asks a stock scheduler for batches; scheduler and server are the wheel's."""
 
 import os
 

@@ -5,8 +5,8 @@
 //! - `random` (numbers that a seed decides), `fifo` (a queue by priority) and `invariant` (promises
 //!   as code) know nothing of a job;
 //! - `wire` knows bytes, `values` what keys and values are made of and how they are summed;
-//! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside each
-//!   other.
+//! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
+//!   each other.
 //!
 //! No clock, socket, file, thread or random source: time, chance and what arrived are arguments.
 //! `clippy.toml` beside this file has the list of what must not be called.

@@ -10,13 +10,15 @@
 //!
 //! `work_queue` holds what a customer is to handle (`delivery`); `landing` and `sink` put pulled
 //! values straight into the caller's memory; `planning` is what a node measures and what the
-//! scheduler moves; `training` is who computes which batch, `session` a worker's part of it; `journal` is the scheduler's file; `operator` asks the scheduler of a job from
-//! outside. `threads` reads what the kernel says of this process, `idle` knows when a server rests,
+//! scheduler moves; `training` is who computes which batch, `batch_session` a worker's part of it;
+//! `journal` is the scheduler's file; `operator` asks the scheduler of a job from outside.
+//! `threads` reads what the kernel says of this process, `idle` knows when a server rests,
 //! `descriptors` makes room for a node's files. Which room may name which is in `tests/layers.rs`.
 #![forbid(unsafe_code)]
 
 mod address;
 mod base;
+mod batch_session;
 pub mod customer;
 mod customers;
 mod delivery;
@@ -32,7 +34,6 @@ pub mod postoffice;
 mod recipient;
 mod running;
 mod server;
-mod session;
 pub mod settings;
 mod sink;
 mod sync;
@@ -42,6 +43,7 @@ mod van;
 mod work_queue;
 mod worker;
 
+pub use batch_session::{BatchReport, BatchSession};
 pub use customer::{Customer, CustomerHandle, Handler, Request, Values};
 pub use error::{NodeError, Result, refuse_forked};
 pub use landing::{Destination, PullSink};
@@ -51,5 +53,5 @@ pub use pslite_core::training::balance::Batch;
 pub use pslite_core::wire::balance::{BalanceOpen, BalanceRule};
 pub use pslite_transport::CallersMemory;
 pub use server::KeyState;
-pub use session::{Session, SessionReport};
+
 pub use settings::{Asked, Elastic, Lookup, Settings, StaticReasons};

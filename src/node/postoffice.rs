@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use crate::address;
+use crate::batch_session::BatchSession;
 use crate::customer::{Customer, Handler, check_frames};
 use crate::customers::Customers;
 use crate::delivery::Delivery;
@@ -13,7 +14,6 @@ use crate::idle::Idle;
 use crate::naming;
 use crate::running::{NodeRef, NodeSlot, RunningNode, running};
 use crate::server::StoreServer;
-use crate::session::Session;
 use crate::settings::{Asked, Lookup, Settings};
 use crate::sync::lock;
 use crate::threads;
@@ -284,10 +284,15 @@ impl Postoffice {
     /// # Errors
     /// The node is not started or no worker; the scheduler is not ours, refuses, or gives no
     /// answer.
-    pub fn open_session(&self, name: &str, open: &BalanceOpen, measured: bool) -> Result<Session> {
+    pub fn open_batch_session(
+        &self,
+        name: &str,
+        open: &BalanceOpen,
+        measured: bool,
+    ) -> Result<BatchSession> {
         let node: NodeRef = self.running()?;
         let open = BalanceOpen { instance: address::incarnation() | 1, ..open.clone() };
-        Session::open(&node, name, open, measured)
+        BatchSession::open(&node, name, open, measured)
     }
 
     /// Runs a scheduler without an application until every node has come and left.

@@ -1,7 +1,7 @@
 //! The running node as its customers know it. `NodeState` is what anybody may read at any time;
 //! through `RunningNode` customers send, and ask and tell the membership. The van is a
-//! `RunningNode`; tests have others. May name settings, `training`, state machines of `core` and the
-//! native transport; must not name the van or a customer.
+//! `RunningNode`; tests have others. May name settings, `training`, state machines of `core` and
+//! the native transport; must not name the van or a customer.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -214,8 +214,8 @@ impl dyn RunningNode + '_ {
         }
     }
 
-    /// A worker pushes, and perhaps pulls by the same request: an iteration may be computed by that.
-    /// First values are pushed by worker 0, without a pull (kvstore_dist.h, `InitImpl`).
+    /// A worker pushes, and perhaps pulls by the same request: an iteration may be computed by
+    /// that. First values are pushed by worker 0, without a pull (kvstore_dist.h, `InitImpl`).
     pub(crate) fn note_push(&self, keys: &[u8], pulls_too: bool) {
         let Some(key) = keys.first_chunk().map(|key| Key::from_le_bytes(*key)) else { return };
         let may_set = !pulls_too && self.my_id() == wire::worker_id(0);

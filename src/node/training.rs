@@ -1,7 +1,7 @@
-//! Batch sizes, as a running node has them: the scheduler's coordinator, a worker's sessions, and the
-//! clock by which a worker's computing is measured. The rules are in `core::training`; here are the
-//! locks, and who waits. The van brings what others say and sends what is said. Must not name the
-//! van or a customer.
+//! Batch sizes, as a running node has them: the scheduler's coordinator, a worker's sessions, and
+//! the clock by which a worker's computing is measured. The rules are in `core::training`; here are
+//! the locks, and who waits. The van brings what others say and sends what is said. Must not name
+//! the van or a customer.
 
 mod available;
 

@@ -10,9 +10,9 @@
             ...
 
 The scheduler of the node's job says how many samples each worker takes. Which samples an iteration
-has does not depend on that, so a training takes the same course as with equal batches. docs/lbbsp.md
-says when it pays. `BatchSampler` is for the loaders of gluon and torch, `DataIter` for mxnet's
-Module, `attach` for torch's DistributedDataParallel.
+has does not depend on that, so a training takes the same course as with equal batches.
+docs/lbbsp.md says when it pays. `BatchSampler` is for loaders of gluon and torch, `DataIter` for
+mxnet's Module, `attach` for torch's DistributedDataParallel.
 
 Neither numpy nor torch nor mxnet is imported at import.
 """
@@ -98,8 +98,8 @@ class Session:
     mxnet has one. length: samples of an epoch. total: samples of an iteration, all workers
     together. rank, members: which worker this is, and how many there are; None: as the node says.
 
-    rule: "cpu" (sizes in proportion to speeds, which a regression predicts), "cpu-last" (to the last
-    speeds), "cpu-mean" (to averages), "gpu" (steps from the slowest worker to the fastest, within
+    rule: "cpu" (sizes in proportion to speeds, which a regression predicts), "cpu-last" (to the
+    last speeds), "cpu-mean" (to averages), "gpu" (steps from the slowest worker to the fastest, within
     min and max), "fixed" (all are equal), or "dealt" (no iterations: whoever asks gets the next
     `total` samples, each sample once in an epoch).
     quantum: sizes are multiples of it. min, max: of this worker; max=None: no limit.
@@ -283,8 +283,8 @@ class Session:
                cpu: float = 0.0, memory: float = 0.0) -> None:
         """A batch was computed: that iteration's, or the oldest one that is not reported.
 
-        seconds: of computing, without waiting for others; None: not known. cpu, memory: the share of
-        processors and memory that this worker can have, from 0 to 1; 0: as the library sees it.
+        seconds: of computing, without waiting for others; None: not known. cpu, memory: the share
+        of processors and memory that this worker can have, from 0 to 1; 0: as the library sees it.
         """
         if iteration is None:
             iteration = self.batch.iteration
@@ -408,7 +408,7 @@ def attach(model: Any, session: Session) -> None:
     `Node("worker", root=..., workers=N, servers=0)` beside `pslite scheduler -n N -s 0`.
     """
     import torch  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    import torch.distributed as dist  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from torch import distributed as dist
 
     clock = _Clock(session)
     workers = dist.get_world_size()

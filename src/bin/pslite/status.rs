@@ -215,8 +215,8 @@ mod tests {
         assert!(lines[6].contains("predicted -") && lines[6].contains("eta 0.80"), "{text}");
         assert_eq!(lines[7], "nothing is moved: rounds are as short as can be");
         assert_eq!(lines[8], "advice: one server more");
-        let session = "session \"a\": rule cpu, 3 of 3 workers, iteration 120, 12 to 40 samples, times \
-                       differ by 4 %, 1.80 times as fast as equal batches";
+        let session = "session \"a\": rule cpu, 3 of 3 workers, iteration 120, 12 to 40 samples, \
+                       times differ by 4 %, 1.80 times as fast as equal batches";
         assert_eq!(lines[9], session);
         let sessions = Vec::new();
         let silent = Status { sessions, advice: String::new(), no_plan: String::new(), ..status };

@@ -1,12 +1,12 @@
 //! Batch sizes: the sessions of a worker.
 
 use pslite_core::training::balance::permutation::Order;
-use pslite_node::{BalanceOpen, Session, SessionReport};
+use pslite_node::{BalanceOpen, BatchReport, BatchSession};
 
 use super::*;
 
 plain! {
-    fn pslite_session_close(session: *mut Session) -> (), else (), {
+    fn pslite_session_close(session: *mut BatchSession) -> (), else (), {
         if !session.is_null() && !is_forked() {
             // SAFETY: made by pslite_session_open and not closed yet (top of entry.rs).
             drop(unsafe { Box::from_raw(session) });
@@ -16,7 +16,7 @@ plain! {
 
 entry! {
     fn pslite_session_open(
-        node: *mut CNode, settings: *const CSessionSettings, out: *mut *mut Session,
+        node: *mut CNode, settings: *const CSessionSettings, out: *mut *mut BatchSession,
     ) {
         if out.is_null() {
             return Err(invalid("out is NULL"));
@@ -24,11 +24,11 @@ entry! {
         let settings = get(settings, "the settings")?;
         let postoffice = &live(node, "the node")?.postoffice;
         let (name, measured) = (text_of(settings.name), settings.measured != 0);
-        let session = postoffice.open_session(&name, &open_of(settings), measured)?;
+        let session = postoffice.open_batch_session(&name, &open_of(settings), measured)?;
         put(out, Box::into_raw(Box::new(session)));
         Ok(())
     }
-    fn pslite_session_next(session: *mut Session, limit_ms: i32, out: *mut CBatch) {
+    fn pslite_session_next(session: *mut BatchSession, limit_ms: i32, out: *mut CBatch) {
         let limit = u64::try_from(limit_ms).ok().map(Duration::from_millis);
         let batch = match live(session, "the session")?.next(limit)? {
             Some(batch) => CBatch {
@@ -43,12 +43,12 @@ entry! {
         Ok(())
     }
     fn pslite_session_report(
-        session: *mut Session, iteration: u64, seconds: f64, cpu: f64, memory: f64,
+        session: *mut BatchSession, iteration: u64, seconds: f64, cpu: f64, memory: f64,
     ) {
-        let report = SessionReport { seconds, cpu, memory };
+        let report = BatchReport { seconds, cpu, memory };
         live(session, "the session")?.report(iteration, report)
     }
-    fn pslite_session_progress(session: *mut Session, taken: *mut u64, reported: *mut u64) {
+    fn pslite_session_progress(session: *mut BatchSession, taken: *mut u64, reported: *mut u64) {
         let (begun, computed) = live(session, "the session")?.progress()?;
         put(taken, begun);
         put(reported, computed);

@@ -2,8 +2,8 @@
 //! answer of the iteration before until its last gradient is pushed. The application says nothing
 //! of it. It pushes each key once in an iteration, so a key that comes again begins the next one.
 //!
-//! Before it trains, worker 0 pushes the first values of each key, and meets the others in a barrier
-//! (kvstore_dist.h, `InitImpl`): such a push is no gradient.
+//! Before it trains, worker 0 pushes the first values of each key, and meets the others in a
+//! barrier (kvstore_dist.h, `InitImpl`): such a push is no gradient.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! LB-BSP: batch sizes that follow what each worker can do (docs/algorithms.md 3). The iterations of
-//! a session are the same for all workers; only who computes how many of an iteration's samples
+//! LB-BSP: batch sizes that follow what each worker can do (docs/algorithms.md 3). The iterations
+//! of a session are the same for all workers; only who computes how many of an iteration's samples
 //! changes, and only between iterations.
 //!
-//! - [`Coordinator`] is at the scheduler: it has the sessions of the job. A `session` is the workers
-//!   that take part, and either `leases` (sizes and which iterations may begin) or the `dealer`,
-//!   which gives the next batch to whoever asks.
+//! - [`Coordinator`] is at the scheduler: it has the sessions of the job. A `session` is the
+//!   workers that take part, and either `leases` (sizes and which iterations may begin) or the
+//!   `dealer`, which gives the next batch to whoever asks.
 //! - The rules that set sizes: `speed` predicts how fast each worker is, `split` shares an
 //!   iteration in proportion to it, `pairwise` moves samples step by step where time is not in
 //!   proportion to the size. `sizing` chooses among them.

@@ -1,7 +1,7 @@
-//! The rule for workers whose time is not in proportion to their samples (docs/algorithms.md 3.5): a
-//! GPU takes the same time for every small batch, more for larger ones, and has a limit of memory.
-//! So nothing is predicted. After each window of iterations the slowest worker gives a step of
-//! samples to the fastest one that has memory left. When samples go back and forth, steps become
+//! The rule for workers whose time is not in proportion to their samples (docs/algorithms.md 3.5):
+//! a GPU takes the same time for every small batch, more for larger ones, and has a limit of
+//! memory. So nothing is predicted. After each window of iterations the slowest worker gives a step
+//! of samples to the fastest one that has memory left. When samples go back and forth, steps become
 //! smaller and windows longer. When a worker is not what it was, all begins again.
 
 use super::split::Bounds;

@@ -346,8 +346,8 @@ pub(super) fn refusal(session: &str, rank: u32, instance: u64, why: &str) -> Bal
 
 fn bounds_text(spec: &BalanceOpen) -> String {
     format!(
-        "the workers that take part cannot share {} samples: the sum of their `max` is below it, or \
-         that of their `min` above",
+        "the workers that take part cannot share {} samples: the sum of their `max` is below it, \
+         or that of their `min` above",
         spec.total
     )
 }

@@ -103,8 +103,8 @@ fn bound(size: f64, bounds: &Bounds) -> f64 {
     size.clamp(f64::from(bounds.min), f64::from(bounds.max))
 }
 
-/// Gives out what is left in portions of `quantum`, each to the worker that would be done first with
-/// it.
+/// Gives out what is left in portions of `quantum`, each to the worker that would be done first
+/// with it.
 fn hand_out(mut rest: u32, quantum: u32, speeds: &[f64], bounds: &[Bounds], sizes: &mut [u32]) {
     let next = |member: usize, size: u32, portion: u32| {
         (size < bounds[member].max).then(|| {

@@ -1,5 +1,5 @@
-//! A worker's session, as its application has it: the next batch, and how long the last one took. May
-//! name the running node and its `training`; must not name the van or a customer.
+//! A worker's session, as its application has it: the next batch, and how long the last one took.
+//! May name the running node and its `training`; must not name the van or a customer.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// What a worker says of a batch. A number that is 0 is not known: the library's own is taken.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SessionReport {
+pub struct BatchReport {
     /// Seconds of computing, without waiting for others.
     pub seconds: f64,
     /// The share of processors that it can have.
@@ -32,14 +32,14 @@ pub struct SessionReport {
 }
 
 /// See the module. Closes when it is dropped.
-pub struct Session {
+pub struct BatchSession {
     node: Weak<dyn RunningNode>,
     name: String,
     open: BalanceOpen,
     per_epoch: u64,
 }
 
-impl Session {
+impl BatchSession {
     /// Takes part in the session of that name. Returns when the scheduler has answered.
     /// `measured`: the library measures how long each batch takes, from pushes and answers.
     ///
@@ -168,9 +168,9 @@ impl Session {
     ///
     /// # Errors
     /// It was not begun, or the session is closed.
-    pub fn report(&self, iteration: u64, report: SessionReport) -> Result<()> {
+    pub fn report(&self, iteration: u64, report: BatchReport) -> Result<()> {
         let node = self.node()?;
-        let SessionReport { seconds, cpu, memory } = report;
+        let BatchReport { seconds, cpu, memory } = report;
         let report = BalanceReport { seconds, cpu, memory };
         let report = node.training().complete(node.now(), report);
         let message = {
@@ -208,7 +208,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for BatchSession {
     fn drop(&mut self) {
         if refuse_forked().is_ok() {
             self.close();
@@ -226,8 +226,8 @@ fn closed(name: &str) -> NodeError {
     NodeError::Invalid(format!("session {name:?} was closed"))
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for BatchSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("BatchSession").field("name", &self.name).finish_non_exhaustive()
     }
 }
