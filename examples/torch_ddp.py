@@ -13,7 +13,6 @@ The rest is a small net on data that it makes itself; `--rule fixed` is plain DD
 
 import argparse
 import json
-import os
 import time
 
 import torch

@@ -99,9 +99,9 @@ class Session:
     together. rank, members: which worker this is, and how many there are; None: as the node says.
 
     rule: "cpu" (sizes in proportion to speeds, which a regression predicts), "cpu-last" (to the
-    last speeds), "cpu-mean" (to averages), "gpu" (steps from the slowest worker to the fastest, within
-    min and max), "fixed" (all are equal), or "dealt" (no iterations: whoever asks gets the next
-    `total` samples, each sample once in an epoch).
+    last speeds), "cpu-mean" (to averages), "gpu" (steps from the slowest worker to the fastest,
+    within min and max), "fixed" (all are equal), or "dealt" (no iterations: whoever asks gets the
+    next `total` samples, each sample once in an epoch).
     quantum: sizes are multiples of it. min, max: of this worker; max=None: no limit.
 
     prefetch: batches that a loader takes before they are computed; 2 * num_workers for those of
