@@ -260,7 +260,8 @@ impl Cluster {
             return;
         }
         for BalanceWord { to, word } in words {
-            if self.members.contains_key(&to) && !self.is_gone(to) {
+            let connected = self.is_scheduler() || to == SCHEDULER;
+            if connected && self.members.contains_key(&to) && !self.is_gone(to) {
                 let kind = SchedulerMessageKind::Balance as i32;
                 let word = SchedulerMessage { kind, balance: word, ..SchedulerMessage::default() };
                 self.word(to, word, out);

@@ -2,6 +2,7 @@
 //! of the channels. No sockets, no clock.
 
 mod barriers;
+mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Workers and the scheduler over connections that break, with workers that die, come back and
 //! leave: whatever happens, no sample of an iteration is computed by two, and where nobody was lost
-//! none is left out. Seeds decide what happens; `PSLITE_SEEDS` says how many are played.
+//! none is left out. Seeds decide what happens; `PSLITE_TEST_SEEDS` says how many are played.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -229,8 +229,10 @@ impl Ledger {
     }
 }
 
-fn seeds() -> u64 {
-    std::env::var("PSLITE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    first..first + number("PSLITE_TEST_SEEDS").unwrap_or(300)
 }
 
 const RULES: [BalanceRule; 4] =
@@ -296,10 +298,10 @@ fn epochs_are_dealt(seed: u64) {
 
 #[test]
 fn each_sample_of_an_iteration_has_one_worker() {
-    (0..seeds()).for_each(iterations_are_shared_out);
+    seeds().for_each(iterations_are_shared_out);
 }
 
 #[test]
 fn each_sample_of_an_epoch_is_dealt_once() {
-    (0..seeds()).for_each(epochs_are_dealt);
+    seeds().for_each(epochs_are_dealt);
 }
