@@ -21,7 +21,7 @@ def run(case, **options):
     """What each worker saw, in the order of ranks."""
     env = {**ENVIRONMENT, **options.pop("env", {})}
     excused = options.pop("excused", ())
-    job = Cluster("kv_worker.py", args=[case], library=STOCK, whole=True, env=env,
+    job = Cluster("kv_worker.py", args=case.split(), library=STOCK, whole=True, env=env,
                   timeout=60, **options).run()
     for name, node in job.nodes.items():
         assert not node.hung, job.describe()
@@ -87,11 +87,26 @@ def test_ctrl_c_in_a_barrier():
     assert heard < 0.5
 
 
-def test_memory_stays_flat():
-    found, _ = run("memory")
+@pytest.mark.parametrize("requests", (20_000, pytest.param(100_000, marks=pytest.mark.full)))
+def test_memory_stays_flat(requests):
+    found, _ = run(f"memory {requests}")
     for worker in found:
         assert worker["sizes"][-1] - worker["sizes"][0] < 1 << 20, worker
+        # Python's objects are counted: one that stays of each 100 requests is seen.
+        assert worker["blocks"][-1] - worker["blocks"][0] < requests // 100, worker
         assert worker["open"] <= 2
+
+
+def test_what_is_kept_for_the_next_requests():
+    found, job = run("kept")
+    for worker in found:
+        assert 100 <= worker["arrays"] <= 1024 and 0 < worker["calls"] <= 64, worker
+        assert worker["open"] <= 2, worker
+        assert worker["float"][0] == worker["nested"][0] == "DtypeError", worker
+        assert worker["lent"] and worker["shrunk"], worker
+        assert worker["grown"][0] == "ProtocolError", worker
+        # The first key was pushed to once more for each of those at a time.
+        assert worker["sums"] == [1 + 3 * 64] + 19 * [1], worker
 
 
 def test_a_child_of_fork_has_no_node():
@@ -100,12 +115,14 @@ def test_a_child_of_fork_has_no_node():
     assert found[0]["out"] == found[1]["out"] == [3, 3]
 
 
+@pytest.mark.waits
 def test_a_server_that_dies_in_a_wait():
     found, _ = run("lost", env={"PSLITE_PEER_TIMEOUT": "1"}, excused=("server0", "server1"))
     for worker in found:
         assert worker["text"][0] == "PeerLost" and worker["took"] < 10, worker
 
 
+@pytest.mark.waits
 def test_a_process_that_ends_with_something_under_way():
     run("unclosed", excused=())
 

@@ -1,6 +1,6 @@
 """pslite.kv without MXNet: a server that sums, in Python, and workers that use it.
 
-    kv_worker.py CASE
+    kv_worker.py CASE [NUMBER]
 
 Each worker prints one line of JSON with what it saw. DMLC_ROLE says what this process is.
 """
@@ -15,6 +15,7 @@ import time
 
 import numpy as np
 
+from pslite import _calls
 from pslite.kv import KVServer, KVWorker
 from pslite.node import Node
 from refused import refused
@@ -139,19 +140,60 @@ def resident():
 
 
 def memory(node, worker):
-    """Resident memory stays flat, with handles that are waited for and handles that are dropped."""
+    """Memory stays flat, with handles that are waited for and handles that are dropped. NUMBER of
+    requests; looked at after each fifth of them."""
     values = np.ones(64, "float32")
     key = node.key_ranges()[0][0] + 100 + node.rank
-    sizes = []
-    for number in range(1, 100_001):
+    count = int(sys.argv[2])
+    sizes, blocks = [], []
+    for number in range(1, count + 1):
         handle = worker.push_pull([key], values) if number % 2 else worker.push([key], values)
         if number % 10:
             handle.wait()
-        if number % 20_000 == 0:
+        if number % (count // 5) == 0:
             handle.wait()
             gc.collect()
             sizes.append(resident())
-    return {"sizes": sizes, "open": len(worker._open)}
+            blocks.append(sys.getallocatedblocks())
+    return {"sizes": sizes, "blocks": blocks, "open": len(worker._open)}
+
+
+def kept(node, worker):
+    """What is kept for the next requests is bounded, and nothing of an array that has changed."""
+    begin = node.key_ranges()[node.rank][0] + 10_000
+    # More keys than are kept, and more requests at a time.
+    values = np.ones(2, "float32")
+    for number in range(_calls.ARRAYS_KEPT + 100):
+        worker.push([begin + number], values).wait()
+    handles = [worker.push([begin], np.ones(2, "float32")) for _ in range(3 * _calls.CALLS_KEPT)]
+    for handle in handles:
+        handle.wait()
+    found = {"arrays": len(worker._keys), "calls": len(worker._calls), "open": len(worker._open)}
+    # An equal number that is no integer does not find the array of the integer.
+    worker.pull([begin], values).wait()
+    found["float"] = refused(lambda: worker.pull([float(begin)], values))
+    found["nested"] = refused(lambda: worker.pull([[begin]], values))
+    # The same array twice, which has moved in between; while it is lent it may not.
+    moves = bytearray(4 * values.itemsize)
+    own = KVWorker(node, "uint8", customer=1)
+    far = [begin + 5000]
+    handle = own.push(far, moves, cmd=2)
+    try:
+        moves.extend(bytes(1 << 20))
+    except BufferError:
+        found["lent"] = True
+    handle.wait()
+    moves.extend(bytes(1 << 20))
+    found["grown"] = refused(lambda: own.pull(far, moves).wait())
+    del moves[16:]
+    found["shrunk"] = own.pull(far, moves).wait() is moves
+    # Answers go to their own requests, whichever ends first.
+    outs = [np.zeros(2, "float32") for _ in range(20)]
+    handles = [worker.pull([begin + number], out) for number, out in enumerate(outs)]
+    for handle in reversed(handles):
+        handle.wait()
+    found["sums"] = [float(out[0]) for out in outs]
+    return found
 
 
 def forked(node, worker):

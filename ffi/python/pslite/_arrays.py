@@ -5,7 +5,8 @@ Neither numpy nor torch nor mxnet is imported here.
 """
 
 import ctypes
-from ctypes import POINTER, Structure, c_char_p, c_int, c_ssize_t, c_void_p, py_object
+import functools
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
 from typing import Any, Dict, Optional, Sequence, Union
 
 from . import errors
@@ -34,6 +35,7 @@ _INTEGERS = {"h": 2, "i": 4, "l": ctypes.sizeof(ctypes.c_long), "q": 8, "n": 8}
 
 _SIMPLE, _WRITABLE, _ND, _FORMAT = 0, 1, 8, 4
 _C_CONTIGUOUS = 0x20 | 0x10 | _ND
+_WANTED = _C_CONTIGUOUS | _FORMAT
 
 
 class _PyBuffer(Structure):
@@ -63,27 +65,24 @@ _release_buffer.argtypes, _release_buffer.restype = [POINTER(_PyBuffer)], None
 class View:
     """Elements next to each other in memory that stays where it is as long as this lives."""
 
-    __slots__ = ("_buffer", "_owner", "address", "dtype", "itemsize", "nbytes")
+    __slots__ = ("_buffer", "_owner", "address", "count", "dtype", "nbytes")
 
     def __init__(self, address: int, nbytes: int, dtype: str, owner: object,
                  buffer: Optional[_PyBuffer] = None) -> None:
         self.address = address
         self.nbytes = nbytes
         self.dtype = dtype
-        self.itemsize = SIZES[dtype]
+        #: Elements.
+        self.count = nbytes // SIZES[dtype]
         self._owner = owner
         self._buffer = buffer
-
-    def __len__(self) -> int:
-        """Elements."""
-        return self.nbytes // self.itemsize
 
     def release(self) -> None:
         """What has a buffer may change its size again. Other memory stays as long as this does."""
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             self._owner = None
-            _release_buffer(ctypes.byref(buffer))
+            _release_buffer(byref(buffer))
 
     def __del__(self) -> None:
         if self._buffer is not None:
@@ -95,57 +94,63 @@ def view(array: Any, what: str, writable: bool = False) -> View:
 
     Raises DtypeError, NonContiguousError, ReadOnlyError.
     """
-    kind = type(array)
-    module = kind.__module__.partition(".")[0]
+    buffer, has_one = _PyBuffer(), True
+    try:
+        _get_buffer(array, byref(buffer), _WANTED)
+    except TypeError:
+        has_one = False
+    except (BufferError, ValueError) as error:
+        raise _refused(str(error), what) from None
+    if not has_one:
+        return _without_buffer(array, what, writable)
+    dtype = _name(buffer.format, buffer.itemsize)
+    if dtype is not None and not (writable and buffer.readonly):
+        return View(buffer.buf or 0, buffer.len, dtype, array, buffer)
+    form = (buffer.format or b"B").decode("latin-1")
+    _release_buffer(byref(buffer))
+    raise _unfit(form, what) if dtype is None else errors.ReadOnlyError(
+        f"{what} is read-only, and values are to be written to it; pass an array that can be "
+        "written"
+    )
+
+
+def _refused(text: str, what: str) -> errors.PsliteError:
+    # numpy raises ValueError for both, and has no buffer of datetime64, for example.
+    if "contiguous" not in text:
+        return errors.DtypeError(f"{what} has elements that cannot be sent: {text}")
+    return errors.NonContiguousError(
+        f"{what} is not contiguous in the order of C ({text}); pass a copy, such as "
+        "numpy.ascontiguousarray(x)"
+    )
+
+
+def _unfit(form: str, what: str) -> errors.DtypeError:
+    return errors.DtypeError(
+        f"{what} has elements of the format {form!r}; supported are {', '.join(SIZES)}, in the "
+        "order of bytes of this machine"
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _name(form: Optional[bytes], itemsize: int) -> Optional[str]:
+    """The type of elements of that format; None: there is none."""
+    letter = (form or b"B").decode("latin-1").lstrip("@=<|")
+    dtype = _NAMES.get(letter)
+    if dtype is None and letter.lower() in _INTEGERS and len(letter) == 1:
+        dtype = f"{'int' if letter.islower() else 'uint'}{8 * itemsize}"
+    return dtype if dtype is not None and SIZES.get(dtype) == itemsize else None
+
+
+def _without_buffer(array: Any, what: str, writable: bool) -> View:
+    module = type(array).__module__.partition(".")[0]
     if module == "torch" and hasattr(array, "data_ptr"):
         return _torch(array, what, writable)
     if module == "mxnet" and hasattr(array, "wait_to_read"):
         return _mxnet(array, what, writable)
-    return _buffer(array, what, writable)
-
-
-def _buffer(array: Any, what: str, writable: bool) -> View:
-    buffer = _PyBuffer()
-    try:
-        _get_buffer(array, ctypes.byref(buffer), _C_CONTIGUOUS | _FORMAT)
-    except TypeError:
-        raise errors.DtypeError(
-            f"{what} is {_article(array)}; it must be an array with the buffer protocol (such as "
-            "numpy.ndarray), a torch tensor on the CPU, or an NDArray of MXNet on the CPU"
-        ) from None
-    except (BufferError, ValueError) as error:
-        # numpy raises ValueError for both, and has no buffer of datetime64, for example.
-        if "contiguous" not in str(error):
-            text = f"{what} has elements that cannot be sent: {error}"
-            raise errors.DtypeError(text) from None
-        raise errors.NonContiguousError(
-            f"{what} is not contiguous in the order of C ({error}); pass a copy, such as "
-            "numpy.ascontiguousarray(x)"
-        ) from None
-    try:
-        if writable and buffer.readonly:
-            raise errors.ReadOnlyError(
-                f"{what} is read-only, and values are to be written to it; pass an array that can "
-                "be written"
-            )
-        dtype = _name((buffer.format or b"B").decode("latin-1"), int(buffer.itemsize), what)
-    except BaseException:
-        _release_buffer(ctypes.byref(buffer))
-        raise
-    return View(int(buffer.buf or 0), int(buffer.len), dtype, array, buffer)
-
-
-def _name(form: str, itemsize: int, what: str) -> str:
-    letter = form.lstrip("@=<|")
-    dtype = _NAMES.get(letter)
-    if dtype is None and letter.lower() in _INTEGERS and len(letter) == 1:
-        dtype = f"{'int' if letter.islower() else 'uint'}{8 * itemsize}"
-    if dtype is None or SIZES.get(dtype) != itemsize:
-        raise errors.DtypeError(
-            f"{what} has elements of the format {form!r}; supported are {', '.join(SIZES)}, in the "
-            "order of bytes of this machine"
-        )
-    return dtype
+    raise errors.DtypeError(
+        f"{what} is {_article(array)}; it must be an array with the buffer protocol (such as "
+        "numpy.ndarray), a torch tensor on the CPU, or an NDArray of MXNet on the CPU"
+    )
 
 
 def _torch(tensor: Any, what: str, writable: bool) -> View:
@@ -188,7 +193,7 @@ def _mxnet(array: Any, what: str, writable: bool) -> View:
     else:
         array.wait_to_read()
     address = c_void_p()
-    base.check_call(base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(address)))
+    base.check_call(base._LIB.MXNDArrayGetData(array.handle, byref(address)))
     dtype = getattr(array.dtype, "__name__", str(array.dtype))
     if dtype not in SIZES:
         raise errors.DtypeError(f"{what} is of the type {dtype}; supported are {', '.join(SIZES)}")
@@ -226,13 +231,3 @@ def _listed(values: Any, found: View, what: str) -> Sequence[int]:
     listed: Sequence[int] = [int(value) for value in (
         values.tolist() if hasattr(values, "tolist") else memoryview(values).tolist())]
     return listed
-
-
-def readonly_bytes(address: Optional[int], size: int) -> memoryview:
-    """Bytes at an address; the caller sees to it that they stay."""
-    if not address or not size:
-        return memoryview(b"")
-    array = (ctypes.c_ubyte * size).from_address(address)
-    return memoryview(array).cast("B").toreadonly()
-
-

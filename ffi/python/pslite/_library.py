@@ -6,6 +6,7 @@ first call of `get()`; no code of it runs before a function is called.
 """
 
 import ctypes
+import functools
 import os
 from ctypes import (
     CFUNCTYPE,
@@ -283,6 +284,7 @@ def get() -> ctypes.CDLL:
     return _loaded
 
 
+@functools.lru_cache(maxsize=None)
 def address_of(name: str) -> int:
     """The address of a function of the library, to be passed to it."""
     address = ctypes.cast(getattr(get(), name), c_void_p).value

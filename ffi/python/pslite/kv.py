@@ -17,9 +17,9 @@ import time
 import weakref
 from collections import OrderedDict
 from ctypes import byref, c_int32, c_void_p
-from typing import Any, Callable, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, List, Literal, NamedTuple, Optional, Tuple, Union
 
-from . import _arrays, _library, errors
+from . import _arrays, _calls, _library, errors
 from ._arrays import View
 from .node import Node
 
@@ -27,31 +27,26 @@ __all__ = ["Handle", "KVServer", "KVWorker", "Request"]
 
 #: Milliseconds after which a wait looks whether a signal came.
 _LOOK_MS = 50
-_ADDRESSES: Dict[str, int] = {}
-
-
-def _address(name: str) -> int:
-    if name not in _ADDRESSES:
-        _ADDRESSES[name] = _library.address_of(name)
-    return _ADDRESSES[name]
+#: What a library says of a request that is not over yet.
+_TIMEOUT = -6
 
 
 class Handle:
     """A request that is under way. It goes on whether anybody waits or not."""
 
-    __slots__ = ("__weakref__", "_error", "_over", "_place", "_result", "_views", "_worker",
+    __slots__ = ("__weakref__", "_call", "_error", "_over", "_result", "_views", "_worker",
                  "timestamp")
 
-    def __init__(self, worker: "KVWorker", views: List[View], result: Any,
-                 place: Optional[_library.Array]) -> None:
+    def __init__(self, worker: "KVWorker", call: _calls.Call, views: Tuple[Optional[View], ...],
+                 result: Any) -> None:
         self._worker = worker
+        self._call = call
         self._views = views
         self._result = result
-        self._place = place
         self._over = False
         self._error: Optional[errors.PsliteError] = None
         #: The request's number, unique in its worker.
-        self.timestamp = -1
+        self.timestamp: int = call.stamp.value
 
     def wait(self, timeout: Optional[float] = None) -> Any:
         """Blocks until the request is over; gives the array that was pulled into, if any. May be
@@ -62,19 +57,24 @@ class Handle:
         does not fit the array). KeyboardInterrupt leaves the wait within 0.1 s; the request goes
         on.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        while not self._over:
-            left = _LOOK_MS
-            if end is not None:
-                left = min(left, max(0, int(1000 * (end - time.monotonic()) + 0.999)))
-            if self._look(left):
-                break
-            if end is not None and time.monotonic() >= end:
-                raise errors.Timeout(
-                    f"request {self.timestamp} is not over after {timeout:g} s; it goes on")
+        if timeout is not None:
+            self._wait_for(timeout)
+        else:
+            while not self._over and not self._look(_LOOK_MS):
+                pass
         if self._error is not None:
             raise self._error
         return self._result
+
+    def _wait_for(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while not self._over:
+            left = max(0, int(1000 * (end - time.monotonic()) + 0.999))
+            if self._look(min(left, _LOOK_MS)):
+                break
+            if time.monotonic() >= end:
+                raise errors.Timeout(
+                    f"request {self.timestamp} is not over after {timeout:g} s; it goes on")
 
     @property
     def done(self) -> bool:
@@ -85,7 +85,7 @@ class Handle:
         worker = self._worker
         status = worker._library.pslite_customer_wait_for(
             worker.handle, self.timestamp, milliseconds)
-        if status == -6:
+        if status == _TIMEOUT:
             return False
         self._end(_library.error_of(status) if status != 0 else None)
         return True
@@ -94,10 +94,14 @@ class Handle:
         if not self._over:
             self._error = error
             self._over = True
-            self._worker._open.pop(self.timestamp, None)
-            views, self._views, self._place = self._views, [], None
-            for view in views:
-                view.release()
+        worker = self._worker
+        # Of threads that come here at once, one takes it out.
+        if worker._open.pop(self.timestamp, None) is not None:
+            for view in self._views:
+                if view is not None:
+                    view.release()
+            self._views = ()
+            worker._calls.append(self._call)
 
     def __repr__(self) -> str:
         state = "under way" if not self._over else "failed" if self._error else "done"
@@ -125,6 +129,7 @@ class KVWorker:
         self.dtype = dtype
         self._library = node._library
         self._open: "OrderedDict[int, Handle]" = OrderedDict()
+        self._calls, self._keys = _calls.free(), _calls.Keys()
         self._handle: Optional[c_void_p] = None
         self._receive = _library.RECEIVE(_nothing)
         self._handle = _customer(node, app, customer, self._receive)
@@ -161,71 +166,75 @@ class KVWorker:
         key, vals, len_ = self._memory(keys, values, "values", lens, writable=out is None)
         if out is None:
             return self._request(key, vals, vals, len_, values, cmd, priority)
-        target = self._values(out, "out", writable=True)
-        if len(target) != len(vals):
+        target = _arrays.view(out, "out", True)
+        if target.dtype != self.dtype:
+            raise self._other_type(target.dtype, "out")
+        if target.count != vals.count:
             raise errors.ShapeError(
-                f"out has {len(target)} elements, and values {len(vals)}; both must have as many")
+                f"out has {target.count} elements, and values {vals.count}; both must have as many")
         return self._request(key, vals, target, len_, out, cmd, priority)
 
     def _request(self, keys: View, values: Optional[View], out: Optional[View],
                  lens: Optional[View], result: Any, cmd: int, priority: int) -> Handle:
         """A push, with values; a pull, with `out`; or both. `result`: what `wait` gives."""
-        library, customer, stamp = self._library, self.handle, c_int32()
-        views = [view for view in (keys, values, lens, out) if view is not None]
+        library, customer = self._library, self.handle
+        try:
+            call = self._calls.pop()
+        except IndexError:
+            call = _calls.Call()
+        call.fill(keys, values, out, lens)
         if out is None:
-            assert values is not None
             status = library.pslite_worker_push(
-                customer, byref(_kv(keys, values, lens)), cmd, priority, None, None, byref(stamp))
-            return self._sent(Handle(self, views, None, None), status, stamp)
-        place, into = _into(out, lens)
-        if values is None:
+                customer, call.at_kv, cmd, priority, None, None, call.at_stamp)
+        elif values is None:
             status = library.pslite_worker_pull(
-                customer, _lent(keys), byref(into), cmd, priority, None, None, byref(stamp))
+                customer, call.keys, call.at_into, cmd, priority, None, None, call.at_stamp)
         else:
             status = library.pslite_worker_push_pull(
-                customer, byref(_kv(keys, values, lens)), byref(into), cmd, priority, None, None,
-                byref(stamp))
-        return self._sent(Handle(self, views, result, place), status, stamp)
-
-    def _sent(self, handle: Handle, status: int, stamp: c_int32) -> Handle:
-        _library.check(status)
-        handle.timestamp = stamp.value
-        self._open[stamp.value] = handle
-        # Requests for which nobody waits end as well: the oldest are looked after, one for each new
-        # one and one more.
-        for _ in range(2):
-            oldest = next(iter(self._open.values()))
-            if oldest is handle or not oldest.done:
-                break
+                customer, call.at_kv, call.at_into, cmd, priority, None, None, call.at_stamp)
+        if status != 0:
+            raise _library.error_of(status)
+        handle = Handle(self, call, (keys, values, lens, out), result)
+        self._open[handle.timestamp] = handle
+        self._look_after(handle)
         return handle
+
+    def _look_after(self, newest: Handle) -> None:
+        """Requests for which nobody waits end as well: the oldest are looked after, one for each
+        new one and one more."""
+        for _ in range(2):
+            # Other threads may end any of them meanwhile.
+            oldest = next(iter(self._open.values()), newest)
+            if oldest is newest or not oldest.done:
+                break
 
     def _memory(self, keys: Any, values: Any, what: str, lens: Any,
                 writable: bool = False) -> Tuple[View, View, Optional[View]]:
-        key = _arrays.integers(keys, "uint64", "keys")
-        if not len(key):
+        key = self._keys.view(keys)
+        if not key.count:
             raise errors.ShapeError("there are no keys")
-        vals = self._values(values, what, writable)
+        vals = _arrays.view(values, what, writable)
+        if vals.dtype != self.dtype:
+            raise self._other_type(vals.dtype, what)
         if lens is None:
-            if len(vals) % len(key):
+            if vals.count % key.count:
                 raise errors.ShapeError(
-                    f"{what} has {len(vals)} elements for {len(key)} keys; without lens each key "
+                    f"{what} has {vals.count} elements for {key.count} keys; without lens each key "
                     "has as many")
             return key, vals, None
         len_ = _arrays.integers(lens, "int32", "lens")
-        if len(len_) != len(key):
-            raise errors.ShapeError(f"there are {len(len_)} lens for {len(key)} keys")
-        total = sum((c_int32 * len(len_)).from_address(len_.address))
-        if total != len(vals):
-            raise errors.ShapeError(f"lens say {total} values, and {what} has {len(vals)} elements")
+        if len_.count != key.count:
+            raise errors.ShapeError(f"there are {len_.count} lens for {key.count} keys")
+        total = sum((c_int32 * len_.count).from_address(len_.address))
+        if total != vals.count:
+            raise errors.ShapeError(
+                f"lens say {total} values, and {what} has {vals.count} elements")
         return key, vals, len_
 
-    def _values(self, values: Any, what: str, writable: bool) -> View:
-        found = _arrays.view(values, what, writable)
-        if found.dtype != self.dtype:
-            raise errors.DtypeError(
-                f"{what} has elements of {found.dtype}, and this worker's are {self.dtype}; "
-                f"convert the array, or make a worker with dtype={found.dtype!r}")
-        return found
+    def _other_type(self, dtype: str, what: str) -> errors.DtypeError:
+        return errors.DtypeError(
+            f"{what} has elements of {dtype}, and this worker's are {self.dtype}; convert the "
+            f"array, or make a worker with dtype={dtype!r}")
 
     def _free(self) -> None:
         """The node has ended."""
@@ -233,7 +242,7 @@ class KVWorker:
         if handle is not None:
             for request in list(self._open.values()):
                 status = self._library.pslite_customer_wait_for(handle, request.timestamp, 0)
-                request._end(_library.error_of(status) if status not in (0, -6) else
+                request._end(_library.error_of(status) if status not in (0, _TIMEOUT) else
                              errors.Stopped("the node was closed") if status else None)
             self._library.pslite_customer_free(handle)
 
@@ -330,8 +339,8 @@ class KVServer:
         """Memory that stays until the library has set its flag."""
         flag = c_int32()
         self._lent.append((flag, view))
-        return _library.Buffer(view.address, view.nbytes, _address("pslite_release_flag"),
-                               ctypes.addressof(flag))
+        release = _library.address_of("pslite_release_flag")
+        return _library.Buffer(view.address, view.nbytes, release, ctypes.addressof(flag))
 
     def _free(self) -> None:
         handle, self._handle = self._handle, None
@@ -360,7 +369,8 @@ class _Frames:
         """The same frame, to be sent back: the message stays until it was."""
         frame = self._library.pslite_message_frame(self._message, index)
         owner = self._library.pslite_message_retain(self._message)
-        return _library.Buffer(frame.data, frame.size, _address("pslite_message_release"), owner)
+        release = _library.address_of("pslite_message_release")
+        return _library.Buffer(frame.data, frame.size, release, owner)
 
 
 def _nothing(_: Optional[int], __: int) -> None:
@@ -372,21 +382,3 @@ def _customer(node: Node, app: int, number: int, receive: Any) -> c_void_p:
     _library.check(node._library.pslite_customer_new(
         node.handle, app, number, receive, None, byref(handle)))
     return handle
-
-
-def _lent(view: Optional[View]) -> _library.Buffer:
-    """Memory that stays as it is until the request is over: no release."""
-    if view is None:
-        return _library.Buffer()
-    return _library.Buffer(view.address, view.nbytes, None, None)
-
-
-def _kv(keys: View, vals: View, lens: Optional[View]) -> _library.Kv:
-    return _library.Kv(_lent(keys), _lent(vals), _lent(lens))
-
-
-def _into(vals: View, lens: Optional[View]) -> Tuple[_library.Array, _library.Destination]:
-    place = _library.Array(vals.address, vals.nbytes, 0)
-    return place, _library.Destination(
-        _address("pslite_place_array"), None, ctypes.addressof(place), vals.address, vals.nbytes,
-        lens.address if lens else None, len(lens) if lens else 0)

@@ -84,7 +84,7 @@ class Store(Closing):
         if view.dtype not in _DTYPES:
             raise errors.DtypeError(
                 f"{name} has elements of {view.dtype}; servers know {', '.join(_DTYPES)}")
-        if not len(view):
+        if not view.count:
             raise errors.ShapeError(f"{name} has no elements")
         key = self._placed(number, view)
         if self._node.rank == 0:
@@ -153,18 +153,18 @@ class Store(Closing):
     def _placed(self, number: int, view: View) -> _Key:
         """Which keys an array has: those that MXNet would give it (kvstore_dist.h:650-680)."""
         servers = len(self._ranges)
-        if len(view) < _BIG:
-            placed = [(number * 9973 % servers, len(view))]
+        if view.count < _BIG:
+            placed = [(number * 9973 % servers, view.count)]
         else:
-            ends = [int(len(view) / servers * (rank + 1) + 0.5) for rank in range(servers)]
-            ends[-1] = len(view)
+            ends = [int(view.count / servers * (rank + 1) + 0.5) for rank in range(servers)]
+            ends[-1] = view.count
             placed = [(rank, end - begin)
                       for rank, (begin, end) in enumerate(zip([0, *ends], ends))]
         keys = [self._ranges[rank][0] + number for rank, _ in placed]
-        lens = [count * view.itemsize for _, count in placed]
+        lens = [count * _arrays.SIZES[view.dtype] for _, count in placed]
         if max(lens) > 2**31 - 1:
             raise errors.ShapeError("an array has at most 2 GB at each server")
-        return _Key(number, view.dtype, len(view), _arrays.integers(keys, "uint64", "keys"),
+        return _Key(number, view.dtype, view.count, _arrays.integers(keys, "uint64", "keys"),
                     _arrays.integers(lens, "int32", "lens"))
 
     def _key(self, name: str) -> _Key:
@@ -178,8 +178,8 @@ class Store(Closing):
         key, view = self._key(name), _arrays.view(values, name, writable)
         if view.dtype != key.dtype:
             raise errors.DtypeError(f"{name} has elements of {key.dtype}, not {view.dtype}")
-        if len(view) != key.elements:
-            raise errors.ShapeError(f"{name} has {key.elements} elements, not {len(view)}")
+        if view.count != key.elements:
+            raise errors.ShapeError(f"{name} has {key.elements} elements, not {view.count}")
         return view
 
     def _send(self, key: _Key, values: Optional[View], out: Optional[View], result: Any,
