@@ -112,11 +112,32 @@ def test_what_is_in_it(wheel):
     assert not [name for name in names if name.endswith(".pyc")]
 
 
+def newest(binary, prefix):
+    """The newest version of these symbols that it needs: 34 for GLIBC_2.34."""
+    said = subprocess.run(["objdump", "-T", binary], capture_output=True, text=True, check=True,
+                          timeout=60).stdout
+    return max(map(int, re.findall(rf"\b{re.escape(prefix)}\.(\d+)\b", said)))
+
+
+def test_its_name_promises_no_more_than_it_holds(wheel, tmp_path):
+    """glibc and libstdc++ both: of the latter RHEL 9, which is 2_34, has GLIBCXX_3.4.29."""
+    promised = int(re.search(r"manylinux_2_(\d+)_", wheel.name)[1])
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    for name in ("libps.so.1", "libpslite_mxnet.so", "pslite"):
+        binary = tmp_path / "pslite" / name
+        assert newest(binary, "GLIBC_2") <= promised, name
+        assert newest(binary, "GLIBCXX_3.4") <= 29 or promised >= 35, name
+
+
 def test_the_newest_python_without_mxnet(wheel, tmp_path):
+    """And the wheel's program. One test, since it is one environment."""
     version, python = max(pythons().items())
     folder = environment(python, f"bare-3.{version[1]}")
     text = run(folder, installed(folder, wheel), ECHO, tmp_path)
     assert text.count("echo [0, 1, 2, 3, 4, 5, 6, 7]") == 2, text
+    done = subprocess.run([folder / "bin/pslite", "--version"], capture_output=True, text=True,
+                          timeout=30, env=CLEAN)
+    assert done.returncode == 0 and done.stdout.startswith("pslite "), done
 
 
 def test_the_oldest_python_under_the_stock_wheel(wheel, tmp_path):
@@ -124,12 +145,3 @@ def test_the_oldest_python_under_the_stock_wheel(wheel, tmp_path):
     folder = environment(python, f"mxnet-3.{version[1]}", "mxnet==1.9.1", "numpy<1.24")
     text = run(folder, installed(folder, wheel), SUMS, tmp_path)
     assert len(re.findall(r"sum 3\.0 by \S*/site-packages/pslite/libpslite_mxnet\.so", text)) == 2
-
-
-def test_the_program_of_the_wheel(wheel):
-    version, python = max(pythons().items())
-    folder = environment(python, f"bare-3.{version[1]}")
-    installed(folder, wheel)
-    done = subprocess.run([folder / "bin/pslite", "--version"], capture_output=True, text=True,
-                          timeout=30, env=CLEAN)
-    assert done.returncode == 0 and done.stdout.startswith("pslite "), done
