@@ -2,6 +2,7 @@
 bench/kills.py share."""
 
 import os
+import re
 import subprocess
 
 import harness
@@ -38,6 +39,23 @@ def reach(job, round_number):
     """Waits until a worker has done that round."""
     worker = job.nodes["worker0"]
     assert worker.wait_for(f"round {round_number}\n", 60), job.describe()
+
+
+#: Within so many rounds every worker learns of an earlier end: two seconds at least.
+NOTICE = 40
+
+
+def end_early(job, rounds, every):
+    """What was to happen has happened: a job of `rounds` ends with the next round that is a
+    multiple of `every`, of which there are few, since a result on stock is needed of each. Gives
+    its number."""
+    done = max(int(number) for worker in job.workers
+               for number in re.findall(r"^round (\d+)$", worker.output, re.M))
+    last = min(rounds, -(-(done + NOTICE) // every) * every)
+    part = job.folder / "last.part"
+    part.write_text(str(last))
+    part.rename(job.folder / "last")
+    return last
 
 
 def ended_well(job, gone=()):

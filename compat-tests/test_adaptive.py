@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cases import P3
-from elastic_job import cluster, ended_well, pslite, reach, server_of_rank, undisturbed
+from elastic_job import cluster, end_early, ended_well, pslite, reach, server_of_rank, undisturbed
 from harness import NATIVE, OURS, STOCK, Cluster
 from test_elastic import has_pieces, join
 
@@ -25,6 +25,9 @@ def status(job):
     return json.loads(asked.stdout)
 
 
+# Most of the time passes in waiting.
+@pytest.mark.waits
+@pytest.mark.long
 @SAID
 def test_a_server_joins_and_another_is_emptied_without_copies(said):
     rounds = 500
@@ -42,6 +45,7 @@ def test_a_server_joins_and_another_is_emptied_without_copies(said):
         assert status(job)["replicas"] == 0, job.describe()
         assert f"round {rounds}\n" not in job.nodes["worker0"].output, (
             "all of it was to happen while it trains")
+        rounds = end_early(job, rounds, every=200)
         ended_well(job)
     assert job.digests == undisturbed("sgd", rounds=rounds), job.describe()
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 import harness
-from elastic_job import (cluster, ended_well, pslite, reach, server_of_rank, start_scheduler_again,
-                         undisturbed, with_journal)
+from elastic_job import (cluster, end_early, ended_well, pslite, reach, server_of_rank,
+                         start_scheduler_again, undisturbed, with_journal)
 from harness import NATIVE, OURS
 
 #: Most of the time passes in waiting (pytest.ini).
@@ -51,6 +51,7 @@ def test_keys_without_an_element_are_not_missed_either(victim):
     assert job.digests == undisturbed("sgd"), job.describe()
 
 
+@pytest.mark.long
 def test_a_server_that_is_stopped_is_not_missed_and_does_not_come_back():
     """Its connections stay, so only its silence tells; when it wakes up it is told that it is
     out."""
@@ -128,6 +129,7 @@ def has_pieces(job, number):
         time.sleep(0.5)
 
 
+@pytest.mark.long
 def test_servers_join_and_leave_while_it_trains():
     rounds = 900
     with cluster(rounds=rounds) as job:
@@ -143,6 +145,7 @@ def test_servers_join_and_leave_while_it_trains():
             assert job.wait(20, [node.name]) and node.returncode == 0, job.describe()
         assert f"round {rounds}\n" not in job.nodes["worker0"].output, (
             "all of it was to happen while it trains")
+        rounds = end_early(job, rounds, every=200)
         ended_well(job)
     assert job.digests == undisturbed("sgd", rounds=rounds), job.describe()
 
@@ -176,6 +179,7 @@ def lose_scheduler(job):
     assert job.nodes["worker0"].wait_for("the scheduler is back", 30), job.describe()
 
 
+@pytest.mark.long
 def test_the_scheduler_is_killed_and_started_again():
     with with_journal() as job:
         job.start()
@@ -185,6 +189,7 @@ def test_the_scheduler_is_killed_and_started_again():
     assert job.digests == undisturbed("sgd", rounds=300), job.describe()
 
 
+@pytest.mark.long
 def test_a_server_dies_while_there_is_no_scheduler():
     """Its replica takes over when the scheduler is back."""
     with with_journal(optimizer="adam") as job:

@@ -114,6 +114,7 @@ def rounds_with(one, other, rank, job):
     return counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", (0, 1))
 def test_one_comes_back(rank):
     """All its gradients count, each in one round, and nothing else: not the initial values that
@@ -127,6 +128,7 @@ def test_one_comes_back(rank):
         assert rounds_with(one, other, rank, job) == [20, 20, 20], job.describe()
 
 
+@pytest.mark.long
 def test_one_that_comes_back_ends_alone():
     with cluster(rounds=110) as job:
         job.start()
@@ -137,6 +139,7 @@ def test_one_that_comes_back_ends_alone():
         assert back.result["digest"] != one.result["digest"], "it has trained on"
 
 
+@pytest.mark.long
 def test_a_server_dies_while_one_is_back():
     """What it pushed is where its pieces go: none of it is lost or counted twice."""
     with cluster(rounds=240) as job:
@@ -149,6 +152,7 @@ def test_a_server_dies_while_one_is_back():
         assert rounds_with(one, other, 2, job) == [50, 50, 50], job.describe()
 
 
+@pytest.mark.long
 def test_a_scheduler_that_is_started_again_without_the_variable():
     """What the job began with counts: the others go on without a worker that dies then."""
     with cluster(rounds=200) as job:

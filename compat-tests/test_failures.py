@@ -23,6 +23,14 @@ pytestmark = pytest.mark.waits
 STOCK_LIMIT = 20
 
 
+def times(quick, all_of_them):
+    """A test that is run so often: by the quick run, and by `--full`. What goes wrong now and then
+    is met by many runs, or by many runs of all tests."""
+    return pytest.mark.parametrize("time_", [
+        pytest.param(number, marks=[] if number <= quick else pytest.mark.full)
+        for number in range(1, all_of_them + 1)])
+
+
 def failed(cluster):
     """True if a run hung or a process of it ended with an error."""
     return any(n.hung or n.returncode != 0 for n in cluster.nodes.values())
@@ -43,27 +51,27 @@ def test_stock_swaps_messages_of_equal_priority():
     assert cluster.results[0]["swapped"] > 0, "stock kept the order this time"
 
 
-def test_messages_of_equal_priority_keep_their_order():
-    for _ in range(3):
-        cluster = harness.run("order.py", workers=1, servers=1, library=OURS,
-                              env={"MXNET_KVSTORE_BIGARRAY_BOUND": "10000000"})
-        assert cluster.results[0]["swapped"] == 0, cluster.describe()
+@times(2, 3)
+def test_messages_of_equal_priority_keep_their_order(time_):
+    cluster = harness.run("order.py", workers=1, servers=1, library=OURS,
+                          env={"MXNET_KVSTORE_BIGARRAY_BOUND": "10000000"})
+    assert cluster.results[0]["swapped"] == 0, cluster.describe()
 
 
-def test_compression_without_waiting():
+@times(1, 2)
+def test_compression_without_waiting(time_):
     """Pull, then push of the same key without waiting (the 2-bit test of MXNet itself)."""
-    for _ in range(2):
-        cluster = harness.run("compression.py", "dist_sync", "nowait", 40, library=OURS,
-                              env=SMALL_BOUND)
-        expected = harness.run("compression.py", "dist_sync", "wait", 40, library=OURS,
-                               env=SMALL_BOUND)
-        assert cluster.digests == expected.digests, cluster.describe()
+    cluster = harness.run("compression.py", "dist_sync", "nowait", 40, library=OURS,
+                          env=SMALL_BOUND)
+    expected = harness.run("compression.py", "dist_sync", "wait", 40, library=OURS,
+                           env=SMALL_BOUND)
+    assert cluster.digests == expected.digests, cluster.describe()
 
 
-def test_gluon_start_gives_all_workers_the_same_weights():
-    for _ in range(3):
-        cluster = harness.run("trainer_start.py", library=OURS, servers=1)
-        assert len(set(cluster.digests.values())) == 1, cluster.describe()
+@times(2, 3)
+def test_gluon_start_gives_all_workers_the_same_weights(time_):
+    cluster = harness.run("trainer_start.py", library=OURS, servers=1)
+    assert len(set(cluster.digests.values())) == 1, cluster.describe()
 
 
 # ---- start ---------------------------------------------------------------------------------------
@@ -412,6 +420,7 @@ def test_stock_recovers_no_second_time():
     assert not recovered(recover(STOCK, 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("resend", [{}, {"PS_RESEND": "1"}], ids=["plain", "resend"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_worker_is_restarted(times, resend):
@@ -427,6 +436,8 @@ def test_a_worker_is_restarted(times, resend):
 # ---- loss ----------------------------------------------------------------------------------------
 
 LOSS = {"PS_RESEND": "1", "PS_RESEND_TIMEOUT": "200", "PS_DROP_MSG": "30"}
+#: Nearly all of the time passes in waiting for the timeout.
+SOON = {**LOSS, "PS_RESEND_TIMEOUT": "60"}
 
 
 @pytest.mark.full
@@ -440,16 +451,17 @@ def test_stock_fails_with_loss():
     pytest.fail("stock completed three runs with 30 % loss")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["dist_sync", "server_sgd_momentum", "p3"])
 def test_thirty_percent_loss(name):
     """Completes, and nothing was counted twice: the results are exact."""
-    assert run_case(name, OURS, env=LOSS).digests == stock_digests(name)
+    assert run_case(name, OURS, env=SOON).digests == stock_digests(name)
 
 
-def test_resend_without_loss_for_several_runs():
-    for _ in range(5):
-        assert run_case("dist_sync", OURS, env={"PS_RESEND": "1"}).digests == (
-            stock_digests("dist_sync"))
+@times(2, 5)
+def test_resend_without_loss(time_):
+    assert run_case("dist_sync", OURS, env={"PS_RESEND": "1"}).digests == (
+        stock_digests("dist_sync"))
 
 
 def two_threads(library, env, limit):

@@ -94,6 +94,6 @@ def test_a_child_that_outlives_its_parent_hides_no_death(transport):
             assert node.returncode > 0 and "worker" in node.err, cluster.describe()
 
 
-def test_children_of_programs_over_the_headers_and_the_c_abi(tmp_path):
-    program = test_relink.build(tmp_path, "gcc-c++11", "relink_fork.cc")
+def test_children_of_programs_over_the_headers_and_the_c_abi():
+    program = test_relink.build("gcc-c++11", "relink_fork.cc")
     test_relink.run(program, workers=1, servers=1)

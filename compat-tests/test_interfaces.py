@@ -63,6 +63,7 @@ def cluster_on(hosts, library, env=None, **options):
                    env={"DMLC_NODE_HOST": None, "PS_VERBOSE": "1", **(env or {})}, **options)
 
 
+@pytest.mark.full
 def test_stock_advertises_an_address_that_nobody_reaches(hosts):
     cluster = cluster_on(hosts, STOCK, timeout=STOCK_LIMIT).run()
     assert any(node.hung or node.returncode != 0 for node in cluster.nodes.values()), (

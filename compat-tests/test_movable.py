@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+import built
 import harness
+from elastic_job import end_early
 from harness import NATIVE, ROOT, STOCK, Cluster
 from test_elastic import has_pieces, pieces, pslite
 
@@ -26,14 +28,16 @@ MODES = ("sums", "rounds", "unaware")
 def program():
     """programs/movable.cc, built."""
     library = harness.LIBRARY.with_name("libps.so")
-    target = harness.scratch("pslite-movable-") / "movable"
-    # By that name it is looked for.
-    target.with_name("libps.so.1").symlink_to(library)
-    command = ["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
-               f"-I{ROOT / 'include'}", "-o", str(target), str(harness.PROGRAMS / "movable.cc"),
-               str(library), "-Wl,-rpath,$ORIGIN", "-pthread"]
-    subprocess.run(command, check=True, timeout=120)
-    return target
+
+    def make(target):
+        command = ["g++", "-std=c++11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                   f"-I{ROOT / 'include'}", "-o", str(target),
+                   str(harness.PROGRAMS / "movable.cc"), str(library), "-Wl,-rpath,$ORIGIN",
+                   "-pthread"]
+        subprocess.run(command, check=True, timeout=120)
+        # By that name it is looked for.
+        target.with_name("libps.so.1").symlink_to(library)
+    return built.once(make, "movable")
 
 
 def cluster(mode, rounds, env=None, pace=20, **more):
@@ -90,6 +94,7 @@ def test_nothing_happens(mode, elastic):
         ended_well(job)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_servers_join_and_are_emptied_while_it_runs(mode):
     rounds = 500
@@ -107,6 +112,7 @@ def test_servers_join_and_are_emptied_while_it_runs(mode):
         drain(job, 2)
         assert f"round {rounds}\n" not in job.nodes["worker0"].output, (
             "all of it was to happen while it runs")
+        end_early(job, rounds, every=1)
         ended_well(job, 120)
 
 

@@ -25,6 +25,7 @@ VALGRIND = ["valgrind", "--num-callers=40"]
 LIMIT = 400
 
 
+@pytest.mark.long
 def test_all_roles_are_clean(tmp_path, monkeypatch):
     import cluster
     import parts as bench
@@ -59,6 +60,7 @@ def findings(report):
     return [text for text in re.split(r"\n\s*\n", lines) if re.search(r"^ +(at|by) 0x", text, re.M)]
 
 
+@pytest.mark.long
 def test_a_python_worker_has_no_finding_of_ours(tmp_path):
     log = tmp_path / "worker.log"
 

@@ -3,11 +3,12 @@ and seconds that a round takes at least.
 
 Values have fixed gradients, so the result is the same to the bit however often servers come and go.
 A line "round N" is printed by each worker when it has pulled round N; the times of rounds are in
-the result.
+the result. An earlier last round may be written into the file "last", before any worker is there.
 """
 
 import sys
 import time
+from pathlib import Path
 
 import mxnet as mx
 from common import Gradients, data, finish, note
@@ -35,7 +36,17 @@ steps = [{key: mx.nd.array(data(shape, 100 * kv.rank + step)) for key, shape in 
          for step in range(4)]
 buffers = {key: mx.nd.zeros(shape) for key, shape in SHAPES.items()}
 took = []
+
+
+def last_round():
+    """The test says that all it wanted has happened (elastic_job.py)."""
+    told = Path("last")
+    return min(rounds, int(told.read_text())) if told.exists() else rounds
+
+
 for step in range(rounds):
+    if step >= last_round():
+        break
     begin = time.monotonic()
     for priority, key in enumerate(SHAPES):
         steps[step % 4][key].copyto(buffers[key])
