@@ -22,7 +22,7 @@ def run(case, **options):
     env = {**ENVIRONMENT, **options.pop("env", {})}
     excused = options.pop("excused", ())
     job = Cluster("kv_worker.py", args=case.split(), library=STOCK, whole=True, env=env,
-                  timeout=60, **options).run()
+                  **{"timeout": 60, **options}).run()
     for name, node in job.nodes.items():
         assert not node.hung, job.describe()
         assert node.returncode == 0 or name in excused, job.describe()
@@ -89,7 +89,8 @@ def test_ctrl_c_in_a_barrier():
 
 @pytest.mark.parametrize("requests", (20_000, pytest.param(100_000, marks=pytest.mark.full)))
 def test_memory_stays_flat(requests):
-    found, _ = run(f"memory {requests}")
+    # Beside other tests 100,000 took a minute.
+    found, _ = run(f"memory {requests}", timeout=180)
     for worker in found:
         assert worker["sizes"][-1] - worker["sizes"][0] < 1 << 20, worker
         # Python's objects are counted: one that stays of each 100 requests is seen.
