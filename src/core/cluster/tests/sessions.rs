@@ -1,5 +1,5 @@
-//! Words about batch sizes: in every job of ours, with and without servers, and between a worker and
-//! the scheduler only.
+//! Words about batch sizes: in every job of ours, with and without servers, and between a worker
+//! and the scheduler only.
 
 use super::*;
 use crate::wire::balance::SessionStatus;
