@@ -13,6 +13,7 @@ use crate::settings::Settings;
 use crate::sync::lock;
 use crate::training::Training;
 use pslite_core::cluster::{Cluster, Event};
+use pslite_core::training::balance::clock::Pushed;
 use pslite_core::wire::elastic::SchedulerMessage;
 use pslite_core::wire::{self, Key, Message, NodeId, id_to_rank};
 use pslite_observe::Traffic;
@@ -216,10 +217,11 @@ impl dyn RunningNode + '_ {
 
     /// A worker pushes, and perhaps pulls by the same request: an iteration may be computed by
     /// that. First values are pushed by worker 0, without a pull (kvstore_dist.h, `InitImpl`).
-    pub(crate) fn note_push(&self, keys: &[u8], pulls_too: bool) {
+    pub(crate) fn note_push(&self, customer_id: i32, keys: &[u8], pulls_too: bool) {
         let Some(key) = keys.first_chunk().map(|key| Key::from_le_bytes(*key)) else { return };
         let may_set = !pulls_too && self.my_id() == wire::worker_id(0);
-        let words = self.training().pushed(|| self.now(), key, may_set);
+        let push = Pushed { customer_id, key };
+        let words = self.training().pushed(|| self.now(), push, may_set);
         if !words.is_empty() {
             self.event(Event::Balance(words));
         }

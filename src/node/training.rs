@@ -14,10 +14,10 @@ use crate::error::{NodeError, Result};
 use crate::sync::lock;
 use available::Available;
 use pslite_core::cluster::BalanceWord;
-use pslite_core::training::balance::clock::{ComputeClock, Computed};
+use pslite_core::training::balance::clock::{ComputeClock, Computed, Pushed};
 use pslite_core::training::balance::{Coordinator, Outbox, Participant};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
-use pslite_core::wire::{Key, NodeId, SCHEDULER};
+use pslite_core::wire::{NodeId, SCHEDULER};
 
 /// See the module. No lock of it is held while another one of the node is taken.
 #[derive(Default)]
@@ -165,14 +165,14 @@ impl Training {
     pub(crate) fn pushed(
         &self,
         now: impl FnOnce() -> Duration,
-        key: Key,
+        push: Pushed,
         may_set: bool,
     ) -> Vec<BalanceWord> {
         if !self.measures.load(Ordering::Relaxed) {
             return Vec::new();
         }
         let now = now();
-        let computed = lock(&self.clock).pushed(now, key, may_set);
+        let computed = lock(&self.clock).pushed(now, push, may_set);
         computed.map_or_else(Vec::new, |computed| self.measured(now, computed))
     }
 

@@ -104,7 +104,7 @@ impl WorkerCustomer {
     ) -> Result<i32> {
         let node = self.node()?;
         let timestamp = self.begin(&node, request.kv.keys.clone(), sink, done)?;
-        note_push(&node, request, &request.kv.keys);
+        self.note_push(&node, request, &request.kv.keys);
         self.failing(timestamp, self.try_send(&node, timestamp, request))?;
         Ok(timestamp)
     }
@@ -115,7 +115,7 @@ impl WorkerCustomer {
     /// As [`Self::request`]; the request has failed then.
     pub(crate) fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
         let sent = self.node().and_then(|node| {
-            note_push(&node, request, &request.kv.keys);
+            self.note_push(&node, request, &request.kv.keys);
             self.try_send(&node, timestamp, request)
         });
         self.failing(timestamp, sent)
@@ -232,6 +232,13 @@ impl WorkerCustomer {
         Ok(())
     }
 
+    /// Before a push is sent, and before the customer is locked: who hears of it may lock the node.
+    pub(super) fn note_push(&self, node: &NodeRef, request: &Request, keys: &[u8]) {
+        if request.push {
+            node.note_push(self.base.customer_id, keys, request.pull);
+        }
+    }
+
     fn request_meta(&self, timestamp: i32, request: &Request) -> Meta {
         Meta {
             head: request.cmd,
@@ -246,13 +253,6 @@ impl WorkerCustomer {
             devices: request.values.devices,
             ..Meta::default()
         }
-    }
-}
-
-/// Before a push is sent, and before the customer is locked: who hears of it may lock the node.
-pub(super) fn note_push(node: &NodeRef, request: &Request, keys: &[u8]) {
-    if request.push {
-        node.note_push(keys, request.pull);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Requests that the application cuts itself (a slicer of its own). May touch the customer.
 
-use super::asking::note_push;
 use super::{Request, WorkerCustomer};
 use crate::error::{NodeError, Result};
 use crate::sync::lock;
@@ -31,7 +30,7 @@ impl WorkerCustomer {
     ) -> Result<()> {
         let node = self.node()?;
         if let Some((_, kv)) = parts.first() {
-            note_push(&node, request, &kv.keys);
+            self.note_push(&node, request, &kv.keys);
         }
         let slices = slices_of(node.settings().server_groups(), parts)?;
         self.send_slices(&node, lock(&self.requests), (timestamp, request), slices)

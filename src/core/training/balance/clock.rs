@@ -15,6 +15,16 @@ const KEYS_MAX: usize = 1 << 20;
 /// After that long without a push an iteration is over.
 const REST: Duration = Duration::from_secs(1);
 
+/// What an application pushes in each iteration: a key of one of its customers. Each kvstore is
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pushed {
+    /// The number of the customer.
+    pub customer_id: i32,
+    /// The first key of the push.
+    pub key: Key,
+}
+
 /// An iteration was computed; how long that took, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Computed(pub Option<Duration>);
@@ -25,12 +35,12 @@ pub struct ComputeClock {
     /// Which iteration it is.
     number: u64,
     /// By key: the iteration in which it was pushed last.
-    keys: BTreeMap<Key, u64>,
+    keys: BTreeMap<Pushed, u64>,
     /// Keys that were pushed in this iteration, and in the one before.
     pushed: usize,
     usual: usize,
     /// Pushes of this iteration that a barrier shows to be first values.
-    doubtful: Vec<Key>,
+    doubtful: Vec<Pushed>,
     /// The last answer before this iteration's first push.
     begin: Option<Duration>,
     answered: Option<Duration>,
@@ -41,7 +51,7 @@ pub struct ComputeClock {
 impl ComputeClock {
     /// A push begins. `may_set`: it may set the key's first values. Returns the iteration that is
     /// computed by that: this one if all keys were pushed that are usual, else the one before.
-    pub fn pushed(&mut self, now: Duration, key: Key, may_set: bool) -> Option<Computed> {
+    pub fn pushed(&mut self, now: Duration, key: Pushed, may_set: bool) -> Option<Computed> {
         let last = self.keys.get(&key).copied();
         let mut computed = None;
         if last == Some(self.number) {
@@ -106,6 +116,13 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    impl ComputeClock {
+        /// Of the first customer.
+        fn push(&mut self, now: Duration, key: Key, may_set: bool) -> Option<Computed> {
+            self.pushed(now, Pushed { customer_id: 0, key }, may_set)
+        }
+    }
+
     fn took(millis: u64) -> Option<Computed> {
         Some(Computed(Some(at(millis))))
     }
@@ -114,32 +131,32 @@ mod tests {
     fn an_iteration_is_computed_when_all_its_keys_are_pushed() {
         let mut clock = ComputeClock::default();
         for (now, key) in [(0, 1), (10, 2), (20, 3)] {
-            assert_eq!(clock.pushed(at(now), key, false), None);
+            assert_eq!(clock.push(at(now), key, false), None);
         }
         clock.answered(at(100));
         // The first one: it is over with the next one's first push, and nobody knows its begin.
-        assert_eq!(clock.pushed(at(150), 3, false), Some(Computed(None)));
-        assert_eq!(clock.pushed(at(160), 2, false), None);
+        assert_eq!(clock.push(at(150), 3, false), Some(Computed(None)));
+        assert_eq!(clock.push(at(160), 2, false), None);
         clock.answered(at(165)); // Of this iteration, while it goes on.
-        assert_eq!(clock.pushed(at(180), 1, false), took(80));
+        assert_eq!(clock.push(at(180), 1, false), took(80));
         clock.answered(at(300));
-        assert_eq!(clock.pushed(at(310), 1, false), None);
+        assert_eq!(clock.push(at(310), 1, false), None);
         // One key less from now on.
-        assert_eq!(clock.pushed(at(320), 2, false), None);
+        assert_eq!(clock.push(at(320), 2, false), None);
         clock.answered(at(400));
-        assert_eq!(clock.pushed(at(500), 1, false), took(20));
-        assert_eq!(clock.pushed(at(510), 2, false), took(110));
+        assert_eq!(clock.push(at(500), 1, false), took(20));
+        assert_eq!(clock.push(at(510), 2, false), took(110));
     }
 
     #[test]
     fn an_iteration_with_fewer_keys_is_over_after_a_rest() {
         let mut clock = ComputeClock::default();
         for (now, key) in [(0, 1), (10, 2), (20, 1), (30, 2)] {
-            clock.pushed(at(now), key, false);
+            clock.push(at(now), key, false);
             clock.answered(at(now + 1));
         }
         assert_eq!(clock.rest(at(9_000)), None, "it was told");
-        assert_eq!(clock.pushed(at(9_050), 1, false), None);
+        assert_eq!(clock.push(at(9_050), 1, false), None);
         assert_eq!(clock.rest(at(99_000)), None, "nothing was answered");
         clock.answered(at(9_060));
         assert_eq!((clock.rest(at(10_049)), clock.rest(at(10_050))), (None, took(9_019)));
@@ -150,17 +167,32 @@ mod tests {
     fn first_values_are_no_gradients() {
         let mut clock = ComputeClock::default();
         for key in 0..3 {
-            assert_eq!(clock.pushed(at(key), key, true), None);
+            assert_eq!(clock.push(at(key), key, true), None);
             clock.answered(at(key));
             clock.barrier();
         }
         for (now, key) in [(10, 0), (11, 1), (12, 2)] {
-            assert_eq!(clock.pushed(at(now), key, false), None);
+            assert_eq!(clock.push(at(now), key, false), None);
         }
         clock.answered(at(20));
         clock.barrier();
-        assert_eq!(clock.pushed(at(30), 0, false), Some(Computed(None)));
-        assert_eq!(clock.pushed(at(31), 1, false), None);
-        assert_eq!(clock.pushed(at(32), 2, false), took(12));
+        assert_eq!(clock.push(at(30), 0, false), Some(Computed(None)));
+        assert_eq!(clock.push(at(31), 1, false), None);
+        assert_eq!(clock.push(at(32), 2, false), took(12));
+    }
+
+    /// Two kvstores, as GANs have, use the same keys.
+    #[test]
+    fn keys_of_two_customers_are_two() {
+        let mut clock = ComputeClock::default();
+        for now in [0, 100, 200] {
+            for customer_id in 0..2 {
+                let push = Pushed { customer_id, key: 7 };
+                let computed = clock.pushed(at(now + 10 * customer_id as u64), push, false);
+                let is_last = customer_id == 1;
+                assert_eq!(computed.is_some(), now > 0 && (is_last || now == 100), "{now}");
+            }
+            clock.answered(at(now + 50));
+        }
     }
 }

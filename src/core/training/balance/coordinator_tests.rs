@@ -143,6 +143,8 @@ fn settings_that_make_no_sense_are_refused() {
     assert!(bad(|open| open.total = 1).contains("too few for 2 workers"));
     assert!(bad(|open| open.total = 0).contains("0 samples"));
     assert!(bad(|open| open.length = 63).contains("the epoch has 63"));
+    assert!(bad(|open| open.length = u64::MAX).contains("are possible"));
+    assert!(bad(|open| (open.length, open.wraps) = (0, true)).contains("an epoch of 0 samples"));
     assert!(bad(|open| open.lookahead = 0).contains("0 iterations ahead"));
     assert!(bad(|open| open.min = 0).contains("1 sample at least"));
     assert!(bad(|open| (open.min, open.max) = (9, 8)).contains("min 9 is above max 8"));

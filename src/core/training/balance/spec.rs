@@ -8,6 +8,8 @@ use crate::wire::balance::{BalanceOpen, BalanceRule};
 pub const MEMBERS_MAX: u32 = 16_384;
 /// Iterations that a worker may be ahead of the slowest one.
 pub const LOOKAHEAD_MAX: u32 = 1024;
+/// Samples of an epoch: sums of places must not overflow.
+pub const LENGTH_MAX: u64 = 1 << 62;
 /// Bytes of a session's name.
 pub const NAME_MAX: usize = 128;
 
@@ -32,7 +34,10 @@ pub fn check(name: &str, open: &BalanceOpen) -> Result<(), String> {
         u64::from(total) <= length || open.wraps || rule == BalanceRule::Dealt,
         format!("{total} samples per iteration, and the epoch has {length}"),
     )?;
-    require(length > 0, "an epoch of 0 samples".to_owned())?;
+    require(
+        (1..=LENGTH_MAX).contains(&length),
+        format!("an epoch of {length} samples: 1 to {LENGTH_MAX} are possible"),
+    )?;
     require(
         (1..=LOOKAHEAD_MAX).contains(&lookahead),
         format!("{lookahead} iterations ahead: 1 to {LOOKAHEAD_MAX} are possible"),
