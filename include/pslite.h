@@ -480,7 +480,8 @@ typedef struct pslite_batch {
 /* Takes part. Of a started node that is a worker. Returns when the scheduler has answered. */
 int pslite_session_open(pslite_node* node, const pslite_session_settings* settings,
                         pslite_session** out);
-/* Takes part no more, and frees it; the others go on without this worker. NULL does nothing. */
+/* Takes part no more, and frees it; the others go on without this worker. Not while another call
+ * with it runs. NULL does nothing. */
 void pslite_session_close(pslite_session* session);
 /* The next batch. Waits for it at most so long (PSLITE_TIMEOUT, whose text says for whom), with -1
  * as long as it takes. */

@@ -158,7 +158,14 @@ def bad_input(node):
         node.barrier("workers")
     node.barrier("workers")
     if session:
+        # A thread that waits hears of it.
+        waiting = []
+        thread = threading.Thread(target=lambda: waiting.append(refused(session.next)))
+        thread.start()
+        time.sleep(0.2)
         session.close()
+        thread.join(10)
+        found["waiting"] = waiting[0]
         found["closed"] = refused(session.next)
         session.close()
     with lbbsp.Session(node, **good, name="order") as session:

@@ -77,7 +77,10 @@ impl BatchSession {
         loop {
             let Some(held) = sessions.get_mut(&self.name) else { return Err(closed(&self.name)) };
             if let Some(why) = held.participant.refusal() {
-                return Err(node.failure().unwrap_or_else(|| NodeError::Remote(why.to_owned())));
+                let why = why.to_owned();
+                // The membership's lock is never asked for with this one held.
+                drop(sessions);
+                return Err(node.failure().unwrap_or(NodeError::Remote(why)));
             }
             if held.participant.is_answered() {
                 return Ok(held.participant.per_epoch());

@@ -18,6 +18,7 @@ Neither numpy nor torch nor mxnet is imported at import.
 """
 
 import array
+import threading
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -140,6 +141,8 @@ class Session:
         name: str = "default",
     ) -> None:
         self._handle: Optional[c_void_p] = None
+        #: Calls of the library that have the handle, on all threads.
+        self._calls, self._guard = 0, threading.Condition()
         node = _current() if node is None else node
         self.rule, self.total, self.length = rule, total, length
         self.rank = node.rank if rank is None else rank
@@ -186,10 +189,11 @@ class Session:
         while True:
             passed = time.monotonic() - begin
             left = _LOOK_MS if timeout is None else min_ms(timeout - passed)
-            status = self._library.pslite_session_next(self.handle, left, byref(found))
-            if status == 0:
+            with self._call() as handle:
+                status = self._library.pslite_session_next(handle, left, byref(found))
+                error = None if status == 0 else _library.error_of(status)
+            if error is None:
                 break
-            error = _library.error_of(status)
             over = timeout is not None and time.monotonic() - begin >= timeout
             if over or not isinstance(error, errors.Timeout):
                 raise error
@@ -275,8 +279,9 @@ class Session:
     def progress(self) -> "tuple[int, int]":
         """How many batches were taken, and how many of them reported."""
         taken, reported = c_uint64(), c_uint64()
-        _library.check(self._library.pslite_session_progress(
-            self.handle, byref(taken), byref(reported)))
+        with self._call() as handle:
+            _library.check(self._library.pslite_session_progress(
+                handle, byref(taken), byref(reported)))
         return taken.value, reported.value
 
     def report(self, seconds: Optional[float] = None, *, iteration: Optional[int] = None,
@@ -288,8 +293,9 @@ class Session:
         """
         if iteration is None:
             iteration = self.batch.iteration
-        _library.check(self._library.pslite_session_report(
-            self.handle, iteration, seconds or 0.0, cpu, memory))
+        with self._call() as handle:
+            _library.check(self._library.pslite_session_report(
+                handle, iteration, seconds or 0.0, cpu, memory))
 
     @contextmanager
     def compute(self) -> Iterator[Batch]:
@@ -302,19 +308,31 @@ class Session:
     # ---- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Takes part no more; the others go on without this worker. A second call does nothing."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
+        """Takes part no more; the others go on without this worker. A second call does nothing.
+        A thread that waits in `next` gets ClosedError."""
+        with self._guard:
+            handle, self._handle = self._handle, None
+            # No call waits for longer than a look; a signal's handler may have interrupted one.
+            over = self._guard.wait_for(lambda: self._calls == 0, timeout=20 * _LOOK_MS / 1000)
+        if handle is not None and over:
             self._library.pslite_session_close(handle)
 
     _free = close
 
-    @property
-    def handle(self) -> c_void_p:
-        """`pslite_session*`. Raises ClosedError."""
-        if self._handle is None:
-            raise errors.ClosedError("the session is closed")
-        return self._handle
+    @contextmanager
+    def _call(self) -> Iterator[c_void_p]:
+        """The handle, which stays while the block runs. Raises ClosedError."""
+        with self._guard:
+            if self._handle is None:
+                raise errors.ClosedError("the session is closed")
+            handle = self._handle
+            self._calls += 1
+        try:
+            yield handle
+        finally:
+            with self._guard:
+                self._calls -= 1
+                self._guard.notify_all()
 
     def __enter__(self) -> "Session":
         return self
