@@ -1,6 +1,7 @@
 """pslite.lbbsp: workers that share batches, in real jobs, with and without servers."""
 
 import json
+from statistics import median
 
 import pytest
 
@@ -45,7 +46,9 @@ def test_the_library_measures_what_is_computed():
     found = run("pushes", servers=1)
     sizes = [worker["sizes"] for worker in found]
     assert all(of[:2] == [20, 20] for of in sizes)
-    assert [of[-1] for of in sizes] == pytest.approx([10, 30, 20], abs=2), sizes
+    # The speeds are 1, 3 and 2; other tests take processor time too.
+    slow, fast, middle = (median(of[-6:]) for of in sizes)
+    assert slow < 14 and fast > 25 and slow < middle < fast, sizes
     assert all(sum(of) == 60 for of in zip(*sizes))
     assert all(worker["progress"] == [15, 15] for worker in found), found
 

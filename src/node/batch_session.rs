@@ -162,7 +162,8 @@ impl BatchSession {
         let (rank, lookahead) = (self.open.rank, self.open.lookahead);
         format!(
             "session {:?}: rank {rank} waits for {whom}. It has begun {next} batches and reported \
-             {computed}; {lookahead} may be begun ahead of the slowest worker's reports",
+             {computed}; {lookahead} may be begun ahead of the slowest worker's reports. A loader \
+             that takes batches ahead needs `prefetch`",
             self.name
         )
     }
@@ -179,6 +180,8 @@ impl BatchSession {
         let message = {
             let mut sessions = node.training().sessions();
             let held = sessions.get_mut(&self.name).ok_or_else(|| closed(&self.name))?;
+            // Who says it itself is not measured besides.
+            held.measured = false;
             held.participant.report(iteration, report).map_err(NodeError::Invalid)?
         };
         tell(&node, said(message.into_iter().collect()));

@@ -40,7 +40,7 @@ pub(crate) struct Training {
 pub(crate) struct Held {
     pub(crate) participant: Participant,
     /// The library measures the time of computing.
-    measured: bool,
+    pub(crate) measured: bool,
 }
 
 pub(crate) type Sessions = BTreeMap<String, Held>;

@@ -141,9 +141,11 @@ class Session:
         name: str = "default",
     ) -> None:
         self._handle: Optional[c_void_p] = None
+        self._closing: Optional[c_void_p] = None
         #: Calls of the library that have the handle, on all threads.
         self._calls, self._guard = 0, threading.Condition()
         node = _current() if node is None else node
+        self._node = node
         self.rule, self.total, self.length = rule, total, length
         self.rank = node.rank if rank is None else rank
         self.members = node.num_workers if members is None else members
@@ -210,12 +212,15 @@ class Session:
         return batch
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of one epoch; the next call goes on with the next one."""
+        """The batches of one epoch, or what is left of it; the next call goes on from there."""
         if self.rule == "dealt":
             yield from self._dealt()
             return
-        for _ in range(len(self)):
-            yield self.next()
+        while True:
+            batch = self.next()
+            yield batch
+            if batch.iteration % self._per_epoch == self._per_epoch - 1:
+                return
 
     def _dealt(self) -> Iterator[Batch]:
         while not self._ended:
@@ -229,6 +234,9 @@ class Session:
                 self._epoch, self._held = batch.epoch, batch
                 return
             yield batch
+
+    def __bool__(self) -> bool:
+        return True
 
     def __len__(self) -> int:
         """Iterations of an epoch. Raises TypeError where batches are dealt: nobody knows how many
@@ -308,16 +316,22 @@ class Session:
     # ---- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Takes part no more; the others go on without this worker. A second call does nothing.
-        A thread that waits in `next` gets ClosedError."""
+        """Leaves the session; the others go on without this worker. A second call does nothing. A
+        thread that waits in `next` gets ClosedError."""
+        self._free()
+        if self in self._node._customers:
+            self._node._customers.remove(self)
+
+    def _free(self) -> None:
+        """Called by the node, too, when it ends."""
         with self._guard:
             handle, self._handle = self._handle, None
-            # No call waits for longer than a look; a signal's handler may have interrupted one.
-            over = self._guard.wait_for(lambda: self._calls == 0, timeout=20 * _LOOK_MS / 1000)
-        if handle is not None and over:
+            # No call waits for longer than a look. A signal's handler may have interrupted one:
+            # then that one closes.
+            if not self._guard.wait_for(lambda: self._calls == 0, timeout=20 * _LOOK_MS / 1000):
+                self._closing, handle = handle, None
+        if handle is not None:
             self._library.pslite_session_close(handle)
-
-    _free = close
 
     @contextmanager
     def _call(self) -> Iterator[c_void_p]:
@@ -333,6 +347,11 @@ class Session:
             with self._guard:
                 self._calls -= 1
                 self._guard.notify_all()
+                left = self._closing if self._calls == 0 else None
+                if left is not None:
+                    self._closing = None
+            if left is not None:
+                self._library.pslite_session_close(left)
 
     def __enter__(self) -> "Session":
         return self

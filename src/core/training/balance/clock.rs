@@ -5,14 +5,14 @@
 //! Before it trains, worker 0 pushes the first values of each key, and meets the others in a
 //! barrier (kvstore_dist.h, `InitImpl`): such a push is no gradient.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::wire::Key;
 
 /// Keys of an iteration; a job with more is not measured.
 const KEYS_MAX: usize = 1 << 20;
-/// After that long without a push an iteration is over.
+/// After that long without a push, or twice the time of an iteration, an iteration is over.
 const REST: Duration = Duration::from_secs(1);
 
 /// What an application pushes in each iteration: a key of one of its customers. Each kvstore is
@@ -41,6 +41,12 @@ pub struct ComputeClock {
     usual: usize,
     /// Pushes of this iteration that a barrier shows to be first values.
     doubtful: Vec<Pushed>,
+    /// Keys whose first values were seen: what is pushed of them from then on are gradients.
+    set: BTreeSet<Pushed>,
+    /// How long the last iteration took, waiting included.
+    usual_time: Duration,
+    /// When this iteration's first push was.
+    first_push: Duration,
     /// The last answer before this iteration's first push.
     begin: Option<Duration>,
     answered: Option<Duration>,
@@ -65,10 +71,12 @@ impl ComputeClock {
         if last.is_none() && self.keys.len() >= KEYS_MAX {
             return computed;
         }
-        if last.is_none() && may_set {
+        if last.is_none() && may_set && !self.set.contains(&key) {
             self.doubtful.push(key);
         }
         if self.pushed == 0 {
+            self.usual_time = now.saturating_sub(self.first_push);
+            self.first_push = now;
             self.begin = self.answered.filter(|_| self.number > 0);
         }
         self.keys.insert(key, self.number);
@@ -86,6 +94,7 @@ impl ComputeClock {
     pub fn barrier(&mut self) {
         for key in std::mem::take(&mut self.doubtful) {
             self.keys.remove(&key);
+            self.set.insert(key);
             self.pushed -= 1;
         }
     }
@@ -93,9 +102,10 @@ impl ComputeClock {
     /// Time has passed. If nothing was pushed for long and all was answered, the iteration is over:
     /// it had fewer keys than the one before.
     pub fn rest(&mut self, now: Duration) -> Option<Computed> {
-        let rests = now >= self.last_push.saturating_add(REST);
+        let rest = REST.max(self.usual_time.saturating_mul(2));
+        let rests = now >= self.last_push.saturating_add(rest);
         let answered = self.answered.is_some_and(|at| at > self.last_push);
-        let some = self.number > 0 && self.pushed > 0;
+        let some = self.pushed > 0 && self.doubtful.is_empty();
         if rests && answered && some { self.tell(self.last_push) } else { None }
     }
 
@@ -159,7 +169,8 @@ mod tests {
         assert_eq!(clock.push(at(9_050), 1, false), None);
         assert_eq!(clock.rest(at(99_000)), None, "nothing was answered");
         clock.answered(at(9_060));
-        assert_eq!((clock.rest(at(10_049)), clock.rest(at(10_050))), (None, took(9_019)));
+        // The one before took 9.03 s.
+        assert_eq!((clock.rest(at(27_109)), clock.rest(at(27_110))), (None, took(9_019)));
         assert_eq!(clock.rest(at(99_000)), None);
     }
 
@@ -171,14 +182,15 @@ mod tests {
             clock.answered(at(key));
             clock.barrier();
         }
+        // Worker 0 pushes gradients as it pushed the first values, and a barrier changes nothing.
         for (now, key) in [(10, 0), (11, 1), (12, 2)] {
-            assert_eq!(clock.push(at(now), key, false), None);
+            assert_eq!(clock.push(at(now), key, true), None);
         }
         clock.answered(at(20));
         clock.barrier();
-        assert_eq!(clock.push(at(30), 0, false), Some(Computed(None)));
-        assert_eq!(clock.push(at(31), 1, false), None);
-        assert_eq!(clock.push(at(32), 2, false), took(12));
+        assert_eq!(clock.push(at(30), 0, true), Some(Computed(None)));
+        assert_eq!(clock.push(at(31), 1, true), None);
+        assert_eq!(clock.push(at(32), 2, true), took(12));
     }
 
     /// Two kvstores, as GANs have, use the same keys.

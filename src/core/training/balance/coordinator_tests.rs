@@ -121,10 +121,35 @@ fn workers_must_agree_and_have_ranks_of_their_own() {
     assert!(refusal(&desk.open(other)).contains("rank 0 has total=64, rank 1 65"));
     let other = BalanceOpen { rule: BalanceRule::Gpu as i32, instance: 8, ..settings(1) };
     assert!(refusal(&desk.open(other)).contains("rank 0 has the rule Some(CpuLast)"));
-    let taken = BalanceOpen { instance: 8, ..settings(1) };
-    assert!(refusal(&desk.open(taken)).contains("rank 1 is taken: it is open at worker 1"));
+    let taken = opening(BalanceOpen { instance: 8, ..settings(1) });
+    let mut out = Vec::new();
+    desk.0.handle(worker_id(5), &taken, &mut out);
+    assert!(refusal(&[out.remove(0).1]).contains("rank 1 is taken: it is open at worker 1"));
     let stranger = BalanceMessage { instance: 8, ..report(1, 1, 1.0) };
     assert!(refusal(&desk.handle(&stranger)).contains("does not take part"));
+}
+
+/// The closing of the process before was lost.
+#[test]
+fn a_node_takes_the_place_that_it_had() {
+    let mut desk = begun();
+    let words = desk.open(BalanceOpen { instance: 8, ..settings(1) });
+    let opened = words.iter().find(|word| word.kind == BalanceKind::Opened as i32).unwrap();
+    assert_eq!((opened.instance, opened.iteration), (8, 2));
+    assert!(refusal(&desk.handle(&report(1, 2, 1.0))).contains("does not take part"));
+}
+
+/// A session for each phase: nobody begins the next one while others are in the one before.
+#[test]
+fn who_opens_again_waits_until_all_have_closed() {
+    let mut desk = begun();
+    desk.handle(&word(BalanceKind::Close, 0, 0));
+    let again = BalanceOpen { instance: 8, ..settings(0) };
+    assert_eq!(desk.open(again.clone()), []);
+    desk.handle(&word(BalanceKind::Close, 1, 0));
+    assert_eq!(desk.open(again)[0].kind, BalanceKind::Opened as i32);
+    let words = desk.open(BalanceOpen { instance: 9, ..settings(1) });
+    assert_eq!(grants(&words), [(0, 2, 0, 32), (1, 2, 32, 32)]);
 }
 
 #[test]
@@ -146,6 +171,12 @@ fn settings_that_make_no_sense_are_refused() {
     assert!(bad(|open| open.length = u64::MAX).contains("are possible"));
     assert!(bad(|open| (open.length, open.wraps) = (0, true)).contains("an epoch of 0 samples"));
     assert!(bad(|open| open.lookahead = 0).contains("0 iterations ahead"));
+    assert!(bad(|open| open.quantum = 0).contains("quantum 0: 1 to 32"));
+    assert!(bad(|open| open.quantum = 33).contains("quantum 33: 1 to 32"));
+    assert!(
+        bad(|open| (open.total, open.length, open.quantum) = (u32::MAX, 1 << 40, 5000))
+            .contains("1 to 4096")
+    );
     assert!(bad(|open| open.min = 0).contains("1 sample at least"));
     assert!(bad(|open| (open.min, open.max) = (9, 8)).contains("min 9 is above max 8"));
     assert!(bad(|open| open.rule = 99).contains("does not know the rule"));

@@ -14,6 +14,10 @@ use crate::wire::balance::{
 
 /// After that long without an answer a worker that waits asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Shares in one grant: one for each iteration that is lent, at most.
+const SHARES_MAX: usize = spec::LOOKAHEAD_MAX as usize + 2;
+/// Iterations of a session.
+const ITERATIONS_MAX: u64 = 1 << 62;
 /// Reports that each message repeats, since the ones before may have been lost.
 const REPEATED: usize = 8;
 
@@ -290,7 +294,7 @@ impl Participant {
         }
         match BalanceKind::try_from(message.kind).unwrap_or(BalanceKind::Unknown) {
             BalanceKind::Opened => {
-                if self.state == State::Opening {
+                if self.state == State::Opening && message.iteration <= ITERATIONS_MAX {
                     self.state = State::Open;
                     (self.next, self.computed) = (message.iteration, message.iteration);
                     self.asked_at = None;
@@ -311,8 +315,10 @@ impl Participant {
     fn granted(&mut self, message: &BalanceMessage) {
         self.waits_for.clone_from(&message.text);
         let ascend = message.shares.windows(2).all(|pair| pair[0].from < pair[1].from);
+        let first = message.shares.first().is_some_and(|share| share.from <= self.next);
+        let sound = ascend && first && message.shares.len() <= SHARES_MAX;
         // Older ones come late, after a new connection.
-        if message.iteration < self.until || !ascend || message.shares.is_empty() {
+        if message.iteration < self.until || message.iteration > ITERATIONS_MAX || !sound {
             return;
         }
         if message.iteration > self.until {

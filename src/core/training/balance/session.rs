@@ -33,6 +33,8 @@ pub(super) struct Session {
     spec: BalanceOpen,
     members: Vec<Option<Member>>,
     work: Work,
+    /// A worker has closed it: who opens it again waits until all have, and a new one begins.
+    is_ending: bool,
 }
 
 impl Session {
@@ -43,7 +45,7 @@ impl Session {
             _ => Work::Leases(Leases::new(open)),
         };
         let members = vec![None; open.members as usize];
-        Self { name: name.to_owned(), spec: open.clone(), members, work }
+        Self { name: name.to_owned(), spec: open.clone(), members, work, is_ending: false }
     }
 
     /// True if nobody takes part.
@@ -66,11 +68,20 @@ impl Session {
         }
         let rank = open.rank as usize;
         let member = Member { node: from, instance: open.instance };
+        let known = |m: &Member| (m.node, m.instance) == (from, open.instance);
+        if self.is_ending && !self.members[rank].as_ref().is_some_and(known) {
+            return Ok(()); // It asks again every second.
+        }
         match self.members[rank] {
             Some(old) if (old.node, old.instance) == (from, open.instance) => {
                 self.opened(rank, self.first_of(rank), out);
                 self.answer(rank, out);
                 return Ok(());
+            }
+            // Its closing was lost, or its process is another one.
+            Some(old) if old.node == from => {
+                self.leave(rank, out);
+                self.members[rank] = Some(member);
             }
             Some(old) => {
                 let of = format!("worker {}", id_to_rank(old.node));
@@ -177,6 +188,7 @@ impl Session {
     /// A worker takes part no more.
     pub(super) fn close(&mut self, from: NodeId, message: &BalanceMessage, out: &mut Outbox) {
         if let Ok(rank) = self.member(from, message) {
+            self.is_ending = true;
             self.leave(rank, out);
         }
     }

@@ -10,6 +10,8 @@ pub const MEMBERS_MAX: u32 = 16_384;
 pub const LOOKAHEAD_MAX: u32 = 1024;
 /// Samples of an epoch: sums of places must not overflow.
 pub const LENGTH_MAX: u64 = 1 << 62;
+/// What sizes may be multiples of: sharing out a rest takes a step for each of its samples.
+pub const QUANTUM_MAX: u32 = 4096;
 /// Bytes of a session's name.
 pub const NAME_MAX: usize = 128;
 
@@ -46,6 +48,11 @@ pub fn check(name: &str, open: &BalanceOpen) -> Result<(), String> {
         return Ok(());
     }
     require(min > 0, "each worker takes 1 sample at least".to_owned())?;
+    let most = (total / members).clamp(1, QUANTUM_MAX);
+    require(
+        (1..=most).contains(&open.quantum),
+        format!("quantum {}: 1 to {most} are possible with {total} samples", open.quantum),
+    )?;
     let bounds = bounds_of(open);
     require(bounds.min <= bounds.max, format!("min {min} is above max {}", bounds.max))?;
     require(
