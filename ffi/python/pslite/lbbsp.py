@@ -37,7 +37,7 @@ _LAST = {"drop": 0, "wrap": 1}
 _LOOK_MS = 50
 #: Batches that are remembered before it is asked which of them were reported.
 _TAKEN_MAX = 64
-#: Seconds after which a wait is said.
+#: Seconds after which a wait is logged.
 _LONG = 10.0
 
 #: Gives the order of an epoch's samples.
@@ -190,7 +190,7 @@ class Session:
         found, begin, said = _library.Batch(), time.monotonic(), False
         while True:
             passed = time.monotonic() - begin
-            left = _LOOK_MS if timeout is None else min_ms(timeout - passed)
+            left = _LOOK_MS if timeout is None else _wait_ms(timeout - passed)
             with self._call() as handle:
                 status = self._library.pslite_session_next(handle, left, byref(found))
                 error = None if status == 0 else _library.error_of(status)
@@ -308,7 +308,7 @@ class Session:
     @contextmanager
     def compute(self) -> Iterator[Batch]:
         """Measures the time of the block, in which the oldest batch is computed, and reports it.
-        Nothing is to be waited for in it but the computing itself."""
+        Do not wait for other workers inside the block."""
         batch, begin = self.batch, time.monotonic()
         yield batch
         self.report(time.monotonic() - begin, iteration=batch.iteration)
@@ -500,7 +500,7 @@ class _Clock:
         return time.monotonic()
 
 
-def min_ms(seconds: float) -> int:
+def _wait_ms(seconds: float) -> int:
     """Milliseconds of one wait, with a look at signals in between."""
     return min(_LOOK_MS, max(0, int(1000 * seconds + 0.999)))
 

@@ -1,6 +1,6 @@
-//! How long a worker computes in each iteration, without what it waits for others: from the last
-//! answer of the iteration before until its last gradient is pushed. The application says nothing
-//! of it. It pushes each key once in an iteration, so a key that comes again begins the next one.
+//! How long a worker computes in each iteration, without the time it waits for others: from the
+//! last answer of the iteration before until its last gradient is pushed. The application does not
+//! say so. It pushes each key once in an iteration, so a key that comes again begins the next one.
 //!
 //! Before it trains, worker 0 pushes the first values of each key, and meets the others in a
 //! barrier (kvstore_dist.h, `InitImpl`): such a push is no gradient.
@@ -42,7 +42,7 @@ pub struct ComputeClock {
     /// Pushes of this iteration that a barrier shows to be first values.
     doubtful: Vec<Pushed>,
     /// Keys whose first values were seen: what is pushed of them from then on are gradients.
-    set: BTreeSet<Pushed>,
+    initialized: BTreeSet<Pushed>,
     /// How long the last iteration took, waiting included.
     usual_time: Duration,
     /// When this iteration's first push was.
@@ -71,11 +71,13 @@ impl ComputeClock {
         if last.is_none() && self.keys.len() >= KEYS_MAX {
             return computed;
         }
-        if last.is_none() && may_set && !self.set.contains(&key) {
+        if last.is_none() && may_set && !self.initialized.contains(&key) {
             self.doubtful.push(key);
         }
         if self.pushed == 0 {
-            self.usual_time = now.saturating_sub(self.first_push);
+            if self.number > 0 {
+                self.usual_time = now.saturating_sub(self.first_push);
+            }
             self.first_push = now;
             self.begin = self.answered.filter(|_| self.number > 0);
         }
@@ -94,7 +96,7 @@ impl ComputeClock {
     pub fn barrier(&mut self) {
         for key in std::mem::take(&mut self.doubtful) {
             self.keys.remove(&key);
-            self.set.insert(key);
+            self.initialized.insert(key);
             self.pushed -= 1;
         }
     }

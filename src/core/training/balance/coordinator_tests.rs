@@ -139,6 +139,16 @@ fn a_node_takes_the_place_that_it_had() {
     assert!(refusal(&desk.handle(&report(1, 2, 1.0))).contains("does not take part"));
 }
 
+/// Nobody else is left: nothing would ever lend it the next iteration.
+#[test]
+fn the_only_worker_that_opens_again_begins_anew() {
+    let mut desk = Desk::new();
+    let alone = |instance| BalanceOpen { members: 1, instance, ..settings(0) };
+    assert_eq!(grants(&desk.open(alone(7))), [(0, 2, 0, 64)]);
+    desk.handle(&report(0, 2, 1.0));
+    assert_eq!(grants(&desk.open(alone(8))), [(0, 2, 0, 64)]);
+}
+
 /// A session for each phase: nobody begins the next one while others are in the one before.
 #[test]
 fn who_opens_again_waits_until_all_have_closed() {

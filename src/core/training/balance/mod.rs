@@ -8,7 +8,8 @@
 //! - The rules that set sizes: `speed` predicts how fast each worker is, `split` shares an
 //!   iteration in proportion to it, `pairwise` moves samples step by step where time is not in
 //!   proportion to the size. `sizing` chooses among them.
-//! - [`Participant`] is a worker's side: what it may begin, and what it has to repeat.
+//! - [`Participant`] is a worker's side: which batches it may
+//!   begin, and which messages it sends again.
 //! - [`clock`] measures a worker's time of computing from what it pushes.
 //! - [`permutation`] says which sample is at which place of an epoch.
 

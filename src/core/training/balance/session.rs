@@ -81,6 +81,10 @@ impl Session {
             // Its closing was lost, or its process is another one.
             Some(old) if old.node == from => {
                 self.leave(rank, out);
+                if self.is_empty() {
+                    // Nobody is left to go on with.
+                    *self = Self::new(&self.name, open);
+                }
                 self.members[rank] = Some(member);
             }
             Some(old) => {
