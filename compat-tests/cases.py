@@ -47,35 +47,50 @@ def stock_digests(name, **sizes):
     """The digests of a case on stock alone: run once, and kept (kept.py). sizes: as Cluster's."""
     chosen = CASES[name]
     return kept_digests(chosen.script, chosen.args, chosen.env, sizes,
-                        lambda: run_case(name, harness.STOCK, **sizes))
+                        lambda: case_cluster(name, harness.STOCK, **sizes))
 
 
 def stock_run(script, *args, env=None, **sizes):
     """The digests of any program on stock alone, likewise."""
-    return kept_digests(script, args, env or {}, sizes, lambda: harness.run(
-        script, *args, library=harness.STOCK, env=env, **sizes))
+    return kept_digests(script, args, env or {}, sizes, lambda: harness.Cluster(
+        script, args=args, env=env, **sizes).run())
 
 
-def kept_digests(script, args, env, sizes, run):
-    """Of a run that does nothing but what these say."""
+def kept_digests(script, args, env, sizes, job):
+    """Of a job of stock that does nothing but what these say."""
     # The scheduler, and a server, may run server.py.
     texts = kept.texts(harness.PROGRAMS / script, harness.PROGRAMS / "server.py")
     harness_texts = kept.texts(harness.__file__, __file__)
     key = kept.key("stock's digests", texts=texts, harness=harness_texts, args=args, env=env,
                    sizes=sizes, machine=kept.machine())
-    value = kept.of_stock().value(key, lambda: json.dumps(sorted(run().digests.items())).encode())
-    return dict(json.loads(value))
+
+    def digests():
+        found = harness.until_none_hangs(job, excused).check(excused=excused)
+        return json.dumps(sorted(found.digests.items())).encode()
+    return dict(json.loads(kept.of_stock().value(key, digests)))
 
 
 def run_case(name, library, **options):
+    """A case, checked."""
+    def job():
+        return case_cluster(name, library, **options)
+    found = harness.until_none_hangs(job, excused) if library == harness.STOCK else job()
+    return found.check(excused=excused)
+
+
+def case_cluster(name, library, **options):
+    """A case's cluster at its end, whatever came of it."""
     chosen = CASES[name]
     env = {**chosen.env, **options.pop("env", {})}
     if name in PLAIN:
         options = {"light": (harness.STOCK, harness.OURS), **options}
-    cluster = harness.Cluster(chosen.script, args=chosen.args, library=library, env=env, **options)
-    cluster.run()
-    is_p3 = env.get("DMLC_PS_VAN_TYPE") == "p3"
-    return cluster.check(excused=left_by_their_scheduler(cluster) if is_p3 else ())
+    return harness.Cluster(chosen.script, args=chosen.args, library=library, env=env,
+                           **options).run()
+
+
+def excused(cluster):
+    """The names of nodes that may hang in such a case."""
+    return left_by_their_scheduler(cluster) if cluster.env.get("DMLC_PS_VAN_TYPE") == "p3" else ()
 
 
 def left_by_their_scheduler(cluster):

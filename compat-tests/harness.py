@@ -416,11 +416,13 @@ class Cluster:
         head = f"{self.script.name} library={self.library} env={self.env} seconds={self.seconds}"
         return "\n".join([head] + [node.describe() for node in self.nodes.values()])
 
-    def check(self, excused=()):
-        """Fails unless every process, but for those that are excused by name, ended by itself with
-        exit 0, and every worker has a result."""
+    def check(self, excused=lambda cluster: ()):
+        """Fails unless every process ended by itself with exit 0, and every worker has a result.
+
+        excused: the names of the processes of a cluster that may end otherwise."""
+        names = excused(self)
         for node in self.nodes.values():
-            assert node.name in excused or (not node.hung and node.returncode == 0), self.describe()
+            assert node.name in names or (not node.hung and node.returncode == 0), self.describe()
             assert_library(node)
         for node in self.workers:
             assert node.result is not None, self.describe()
@@ -458,8 +460,29 @@ def assert_library(node):
 
 
 def run(script, *args, **options):
-    """Runs a cluster to its end and checks it."""
-    return Cluster(script, args=args, **options).run().check()
+    """Runs a cluster to its end and checks it. Stock alone is asked again if it hangs."""
+    def job():
+        return Cluster(script, args=args, **options).run()
+    stock_alone = options.get("library", STOCK) == STOCK
+    return (until_none_hangs(job) if stock_alone else job()).check()
+
+
+def until_none_hangs(job, excused=lambda cluster: (), tries=3):
+    """The first job of stock alone, which `job()` runs and returns, that does not hang.
+
+    Stock has races: of `two_threads.py` one job in forty waits for ever. Such a job says nothing
+    of what stock computes, which is what is asked for. Whatever else is wrong stays in the job;
+    so do processes that are excused (`Cluster.check`).
+    """
+    for _ in range(tries):
+        found = job()
+        nodes = found.nodes.values()
+        assert all(node.library == STOCK for node in nodes), "only stock's hangs are excused"
+        names = excused(found)
+        if not any(node.hung and node.name not in names for node in nodes):
+            break
+        print(f"stock hangs:\n{found.describe()}")
+    return found
 
 
 def main():

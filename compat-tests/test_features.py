@@ -61,19 +61,28 @@ def test_server_profiler(library):
     assert expected <= names, sorted(names)[:50]
 
 
-def test_several_kvstores_in_two_threads():
+def two_kvstores(library, limit):
     """Two workers in one process: each thread has its kvstore, the job counts two workers."""
-    digests = []
-    for library in (STOCK, OURS):
-        cluster = harness.Cluster("two_threads.py", library=library, workers=2)
-        with cluster:
-            for role, count in (("scheduler", 1), ("server", 2), ("worker", 1)):
-                for index in range(count):
-                    cluster.spawn(role, index)
-            cluster.wait(60)
-        cluster.check()
-        digests.append(cluster.results[0]["digest"])
-    assert digests[0] == digests[1]
+    cluster = harness.Cluster("two_threads.py", library=library, workers=2)
+    with cluster:
+        for role, count in (("scheduler", 1), ("server", 2), ("worker", 1)):
+            for index in range(count):
+                cluster.spawn(role, index)
+        cluster.wait(limit)
+    return cluster
+
+
+def test_several_kvstores_in_two_threads():
+    """The program itself compares what each thread pulls with the sums that it must be."""
+    two_kvstores(OURS, 60).check()
+
+
+@pytest.mark.full
+def test_stock_gives_the_same_to_two_threads():
+    """One in forty of these jobs of stock hangs: the next one is asked then."""
+    stock = harness.until_none_hangs(lambda: two_kvstores(STOCK, 25))
+    ours = two_kvstores(OURS, 60)
+    assert stock.check().results[0]["digest"] == ours.check().results[0]["digest"]
 
 
 def test_our_library_says_that_it_serves():

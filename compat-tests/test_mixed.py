@@ -71,6 +71,28 @@ def test_only_stock_nodes_of_a_job_that_is_done_are_excused():
     assert stuck(STOCK, results=({}, None)) == []
 
 
+def test_only_a_hang_of_stock_alone_is_asked_again():
+    def jobs(*hung, library=STOCK):
+        left = list(hung)
+
+        def job():
+            node = SimpleNamespace(name="server0", library=library, hung=left.pop(0))
+            return SimpleNamespace(nodes={"server0": node}, describe=lambda: "a job")
+        return job, left
+
+    def asked(*hung, **options):
+        job, left = jobs(*hung)
+        found = harness.until_none_hangs(job, **options)
+        return found.nodes["server0"].hung, len(hung) - len(left)
+
+    assert asked(False, False) == (False, 1)
+    assert asked(True, False, False) == (False, 2)
+    assert asked(True, True, True, False) == (True, 3)
+    assert asked(True, False, excused=lambda job: ["server0"]) == (True, 1)
+    with pytest.raises(AssertionError, match="only stock's"):
+        harness.until_none_hangs(jobs(True, library=OURS)[0])
+
+
 @pytest.mark.parametrize("name", ["dist_sync", "compression"])
 @pytest.mark.parametrize("choice", WITHIN_A_ROLE, ids=label)
 def test_within_a_role(choice, name):

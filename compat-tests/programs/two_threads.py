@@ -21,6 +21,8 @@ def work(number):
             kv.pull("a", out=out)
             out.wait_to_read()
             outs[number, step] = out.asnumpy()
+            # What thread 0 and thread 1 pushed in this step.
+            assert (outs[number, step] == 2.0 ** step + 2.0 ** (step + 1)).all(), outs
         kv._barrier()
         # Both threads must be in the destructor's barrier together.
         del kv
