@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::NodeError;
-use pslite_core::wire::elastic::{Order, SchedulerMessage};
+use pslite_core::wire::elastic::{KeyRoute, Order, SchedulerMessage};
 use pslite_core::wire::{Message, NodeId};
 
 /// What reaches a customer.
@@ -22,6 +22,8 @@ pub(crate) enum Delivery {
     },
     /// A policy: where pieces are.
     Policy(Arc<SchedulerMessage>),
+    /// Where pieces are that have moved.
+    Routes(Arc<[KeyRoute]>),
     /// The scheduler asks a server what it holds.
     Collect(Arc<SchedulerMessage>),
     /// The scheduler orders moves.

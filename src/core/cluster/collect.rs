@@ -199,7 +199,8 @@ impl Cluster {
         let claims = claims.flat_map(|(id, claimed)| claimed.iter().map(move |claim| (*id, claim)));
         let placed = place(claims, books.pieces.iter());
         self.set_pieces(placed, None, out);
-        self.forget_done_orders(None, out);
+        let done = self.forget_done_orders(None, out);
+        self.tell_routes(&done, out);
     }
 
     /// As [`Self::replace_pieces`], where claims of no other keys are new.
@@ -215,7 +216,8 @@ impl Cluster {
         }
         books.pieces.extend(placed);
         self.note_tenures(changed, out);
-        self.forget_done_orders(Some(keys), out);
+        let done = self.forget_done_orders(Some(keys), out);
+        self.tell_routes(&done, out);
         self.look_at(keys);
     }
 

@@ -217,6 +217,9 @@ impl Cluster {
                 SchedulerMessageKind::Orders => {
                     out.push(Action::Orders { moves: word.moves.clone() })
                 }
+                SchedulerMessageKind::Routes => {
+                    out.push(Action::Routes { routes: word.routes.clone() })
+                }
                 SchedulerMessageKind::Leave => out.push(Action::Leave),
                 SchedulerMessageKind::Stop => out.push(Action::Stop),
                 SchedulerMessageKind::Probe if self.members.contains_key(&word.node) => {

@@ -151,21 +151,27 @@ impl OrderBook {
         changed
     }
 
-    /// Forgets the orders about a key of which `may_be_open` says no. True if there were any.
+    /// Forgets the orders about a key of which `may_be_open` says no. Returns those that stood;
+    /// none if nothing is forgotten.
     pub(super) fn retain(
         &mut self,
         key: Key,
         may_be_open: impl Fn(NodeId, &Order) -> bool,
-    ) -> bool {
-        let Some(before) = self.keys.get(&key) else { return false };
+    ) -> Option<Vec<Order>> {
+        let before = self.keys.get(&key)?;
         let mut now = before.clone();
-        now.open.retain(|(owner, order)| may_be_open(*owner, order));
+        let mut done = Vec::new();
+        now.open.retain(|(owner, order)| {
+            let open = may_be_open(*owner, order);
+            done.extend((!open).then_some(*order));
+            open
+        });
         now.replaced.retain(|known| may_be_open(known.giver, &known.order));
-        let changed = now != *before;
-        if changed {
-            self.set(key, now);
+        if now == *before {
+            return None;
         }
-        changed
+        self.set(key, now);
+        Some(done)
     }
 
     /// What `giver` was to give away, and does not know of any more as it knows a policy of that

@@ -16,11 +16,18 @@ use super::claims::Piece;
 use super::journal::{Change, OrdersOf, Record};
 use super::{Action, Cluster};
 use crate::wire::elastic::{Order, SchedulerMessage, SchedulerMessageKind};
-use crate::wire::{Key, NodeId};
+use crate::wire::{Key, Node, NodeId, Role};
 
 /// With that many replaced orders since the last policy there is another one, with which servers
 /// forget them.
 pub(super) const REPLACED_MAX: usize = 1024;
+
+/// Bytes of a piece about which workers are told when it has moved. To push less than that in vain
+/// costs little, and a word about very many keys would be long.
+const ROUTE_BYTES_MIN: u64 = 16 * 1024;
+
+/// Routes in one such word.
+const ROUTES_MAX: usize = 4096;
 
 impl Cluster {
     /// Scheduler: true if orders are taken now: a policy is in force, and no other is being made.
@@ -118,12 +125,12 @@ impl Cluster {
     }
 
     /// An order is done once its server has nothing more of what it was to give away. Looks at
-    /// those about some keys; about all, if none are named.
+    /// those about some keys; about all, if none are named. Returns the orders that are done.
     pub(super) fn forget_done_orders(
         &mut self,
         keys: Option<&BTreeSet<Key>>,
         out: &mut Vec<Action>,
-    ) {
+    ) -> Vec<Order> {
         let books = &mut self.elastic.books;
         let (lost, pieces) = (&self.lost, &books.pieces);
         let may_be_open = |owner: NodeId, order: &Order| {
@@ -136,8 +143,48 @@ impl Cluster {
         let all = if keys.is_none() { books.orders.keys() } else { BTreeSet::new() };
         let keys = keys.unwrap_or(&all).iter().copied();
         let orders = &mut books.orders;
-        let changed = keys.filter(|key| orders.retain(*key, may_be_open)).collect();
+        let (mut changed, mut done) = (BTreeSet::new(), Vec::new());
+        for key in keys {
+            let forgotten = orders.retain(key, may_be_open);
+            if let Some(forgotten) = forgotten {
+                changed.insert(key);
+                done.extend(forgotten);
+            }
+        }
         self.record_orders(&changed, out);
+        done
+    }
+
+    /// Tells the workers where the pieces of orders that are done are now. A worker that does not
+    /// know it pushes to the former owner first, and what it pushes crosses that one's card in
+    /// vain: in the first round after a plan, all that has moved, for each worker. Small pieces are
+    /// not worth that. Workers are told in any case that something has moved: the round in which
+    /// it did says nothing of either layout.
+    pub(super) fn tell_routes(&mut self, done: &[Order], out: &mut Vec<Action>) {
+        let pieces = &self.elastic.books.pieces;
+        let mut routes = Vec::new();
+        for order in done {
+            let of_key = pieces.get(&order.key).map_or(&[][..], |key| &key.pieces);
+            let moved = of_key.iter().filter(|piece| {
+                piece.owner == order.owner
+                    && order.from < piece.to
+                    && piece.from < order.to
+                    && piece.bytes >= ROUTE_BYTES_MIN
+            });
+            routes.extend(moved.map(Piece::route));
+        }
+        routes.truncate(ROUTES_MAX);
+        if done.is_empty() {
+            return;
+        }
+        let (kind, epoch) = (SchedulerMessageKind::Routes as i32, self.elastic.policy.epoch);
+        let word = SchedulerMessage { kind, epoch, routes, ..SchedulerMessage::default() };
+        let lives = |node: &&Node| node.role == Role::Worker && !self.is_gone(node.id);
+        let workers: Vec<NodeId> =
+            self.members.values().filter(lives).map(|node| node.id).collect();
+        for worker in workers {
+            self.word(worker, word.clone(), out);
+        }
     }
 
     /// A server says what it holds. If it knows the policy in force, it has none of the orders any

@@ -316,6 +316,11 @@ pub enum Action {
         /// To be said in the answer.
         epoch: u64,
     },
+    /// Worker: pieces that have moved are there now.
+    Routes {
+        /// Where. They may be known already.
+        routes: Vec<KeyRoute>,
+    },
     /// Server: these parts of its pieces are to move. An order takes the place of an earlier one
     /// for the same elements that is not begun; one that names the server itself only takes it
     /// back.

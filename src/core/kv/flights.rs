@@ -30,7 +30,7 @@ use super::routes::Routes;
 use super::{KvError, Slices};
 use crate::values::kind::form_of;
 use crate::values::{Form, KeyRange, KeyRoutes, KvPairs};
-use crate::wire::elastic::{Placed, Route, SchedulerMessage};
+use crate::wire::elastic::{KeyRoute, Placed, Route, SchedulerMessage};
 use crate::wire::{Key, Meta, NodeId};
 
 /// How long a part waits for better news before it is sent again as things are known.
@@ -450,6 +450,14 @@ impl Flights {
         let sent = self.retry(now, out);
         self.look_at_all();
         sent
+    }
+
+    /// Learns where pieces are: requests from now on go there. What is under way, or waits, is
+    /// answered or cut anew as ever.
+    pub fn learn(&mut self, routes: &[KeyRoute]) {
+        for KeyRoute { key, route } in routes {
+            self.routes.learn(*key, &[*route]);
+        }
     }
 
     /// Cuts anew what waits.

@@ -154,7 +154,7 @@ fn what_a_dead_server_had_waits_for_a_policy() {
     let mut out = Vec::new();
     flights.retry(NOW + RETRY, &mut out).unwrap();
     assert!(out.is_empty());
-    let taken = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
+    let taken = KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
     let word = SchedulerMessage {
         epoch: 1,
         homes: vec![A, A],
@@ -175,7 +175,7 @@ fn what_a_dead_server_had_waits_for_a_policy() {
 fn what_a_released_server_had_goes_where_the_policy_says() {
     let mut flights = halves();
     begin(&mut flights, slice(1, true, b"abcdefgh"));
-    let now = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 9, A) };
+    let now = KeyRoute { key: 7, route: route(4, 8, 9, A) };
     let homes = vec![A, A];
     let word = SchedulerMessage {
         epoch: 1,
@@ -187,6 +187,23 @@ fn what_a_released_server_had_goes_where_the_policy_says() {
     let mut out = Vec::new();
     flights.policy(NOW, &word, &mut out).unwrap();
     assert_eq!(parts(&out), [(A, 4, 8, &b"efgh"[..])]);
+}
+
+#[test]
+fn a_request_goes_where_pieces_have_moved_to() {
+    let mut flights = halves();
+    let first = begin(&mut flights, slice(1, true, b"abcdefgh"));
+    let told = |from, to, term| KeyRoute { key: 7, route: route(from, to, term, A) };
+    flights.learn(&[told(4, 8, 9)]);
+    check(&flights);
+    // What is under way is answered by the former owner, whatever it says.
+    let (_, again) = answer(&mut flights, &first[1], &[], true);
+    assert_eq!(parts(&again), [(A, 4, 8, &b"efgh"[..])]);
+    let second = begin(&mut flights, slice(2, true, b"ABCDEFGH"));
+    assert_eq!(parts(&second), [(A, 0, 4, &b"ABCD"[..]), (A, 4, 8, &b"EFGH"[..])]);
+    // An older one is not believed.
+    flights.learn(&[KeyRoute { key: 7, route: route(4, 8, 1, B) }]);
+    assert_eq!(begin(&mut flights, slice(3, true, b"ABCDEFGH"))[1].meta.recver, A);
 }
 
 #[test]
@@ -416,7 +433,7 @@ fn a_push_does_not_overtake_one_that_went_another_way_to_the_same_owner() {
 fn an_answer_of_a_server_that_was_given_up_is_none() {
     let mut flights = halves();
     let sent = begin(&mut flights, slice(1, false, b""));
-    let taken = crate::wire::elastic::KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
+    let taken = KeyRoute { key: 7, route: route(4, 8, 1 << 32, A) };
     let word = SchedulerMessage {
         epoch: 1,
         homes: vec![A, A],

@@ -19,6 +19,8 @@ const SERVERS_MAX: usize = 16_384;
 pub struct Round {
     /// Its number, from 1.
     pub number: u64,
+    /// When it began.
+    pub begun: Duration,
     /// Seconds from the first push to the last answer.
     pub seconds: f64,
     /// For each server: seconds from the first message to it to its last answer.
@@ -63,8 +65,9 @@ impl Rounds {
         let servers = std::mem::take(&mut self.servers).into_iter();
         let servers = servers.filter_map(|(id, span)| Some((id, seconds(span)?))).collect();
         self.number += 1;
-        let seconds = self.whole.take().and_then(seconds)?;
-        Some(Round { number: self.number, seconds, servers })
+        let whole = self.whole.take()?;
+        let (begun, seconds) = (whole.first, seconds(whole)?);
+        Some(Round { number: self.number, begun, seconds, servers })
     }
 
     /// A message goes to a server.
@@ -101,12 +104,13 @@ mod tests {
             rounds.answered(at(now), server);
         }
         let round = rounds.pushed(at(500), 2).unwrap();
-        assert_eq!((round.number, round.seconds), (1, 0.1));
+        assert_eq!((round.number, round.begun, round.seconds), (1, at(0), 0.1));
         assert_eq!(round.servers, [(8, 0.09), (10, 0.09)]);
         rounds.sent(at(500), 10);
         rounds.answered(at(600), 10);
         let round = rounds.pushed(at(700), 2).unwrap();
-        assert_eq!((round.number, round.servers), (2, vec![(10, 0.1)]));
+        assert_eq!((round.number, round.begun), (2, at(500)));
+        assert_eq!(round.servers, [(10, 0.1)]);
     }
 
     #[test]

@@ -333,6 +333,9 @@ pub enum SchedulerMessageKind {
     Stop = 11,
     /// Between a worker and the scheduler, in every job of ours: `balance`, about batch sizes.
     Balance = 12,
+    /// Scheduler to workers: pieces that have moved are where `routes` say. Who does not get it
+    /// learns the same from its next request.
+    Routes = 13,
     /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in
     /// `stalled`; without it: none does any more.
     Stalled = 20,

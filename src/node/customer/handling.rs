@@ -28,6 +28,7 @@ impl Recipient for Shared {
                 self.server.policy(&word);
                 self.worker.released(&word);
             }
+            Delivery::Routes(routes) => self.worker.routes(&routes),
             Delivery::Collect(word) => self.server.collect(&word),
             Delivery::Orders(orders) => self.server.orders(&orders),
             Delivery::Leave => self.server.leave(),

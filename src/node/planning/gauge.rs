@@ -63,9 +63,9 @@ impl Gauge {
     }
 
     /// Pieces have moved.
-    pub(crate) fn switched(&self) {
+    pub(crate) fn switched(&self, now: Duration) {
         if let Some(measuring) = &mut *lock(&self.0) {
-            measuring.switched();
+            measuring.switched(now);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pslite_core::kv::rounds::Round;
 use pslite_core::placement::links::{CpuShare, Ran, Receiver, Sample, Sender, Sent, Totals};
 use pslite_core::placement::measured::Measured;
-use pslite_core::placement::stragglers::{Profile, ServerTime};
+use pslite_core::placement::stragglers::{Profile, ServerTime, TimedRound};
 use pslite_core::wire::{NodeId, is_worker};
 use pslite_transport::native::RateSample;
 
@@ -68,8 +68,8 @@ impl Measuring {
     }
 
     /// Pieces have moved.
-    pub(crate) fn switched(&mut self) {
-        self.profile.switched();
+    pub(crate) fn switched(&mut self, now: Duration) {
+        self.profile.switched(now);
     }
 
     /// Parts of messages came in; `started`: the time 0 of the van.
@@ -170,9 +170,11 @@ impl Measuring {
                 .iter()
                 .map(|(server, seconds)| ServerTime { server: *server, seconds: *seconds })
                 .collect();
-            let report = self.profile.round(now, round.number, round.seconds, &servers);
+            let Round { number, begun, seconds, .. } = *round;
+            let round = TimedRound { number, begun, seconds, servers: &servers };
+            let report = self.profile.round(now, &round);
             measured.rounds = report.or(measured.rounds);
-            self.last_round = Some(round.number);
+            self.last_round = Some(number);
         }
         if now.saturating_sub(self.told) >= TELL_EVERY {
             measured.progress = self.last_round.take();

@@ -34,6 +34,10 @@ impl Van {
                 let word = SchedulerMessage { epoch, lost, ..SchedulerMessage::default() };
                 self.customers.broadcast(&Delivery::Collect(Arc::new(word)));
             }
+            Action::Routes { routes } => {
+                self.gauge.switched(self.now());
+                self.customers.broadcast(&Delivery::Routes(routes.into()));
+            }
             Action::Orders { moves } => {
                 self.customers.broadcast(&Delivery::Orders(moves.into()));
             }
@@ -148,7 +152,7 @@ impl Van {
             ..SchedulerMessage::default()
         };
         let word = Arc::new(word);
-        self.gauge.switched();
+        self.gauge.switched(self.now());
         self.state.set_policy(Arc::clone(&word));
         self.customers.broadcast(&Delivery::Policy(word));
     }

@@ -101,6 +101,7 @@ impl Van {
             Action::Log { level, text } => log::write(log_level(level), &text),
             Action::NodeJoined { .. }
             | Action::Policy { .. }
+            | Action::Routes { .. }
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave

@@ -17,7 +17,7 @@ use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Failure, FailureKind, Finished, KvError};
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{Form, KvPairs};
-use pslite_core::wire::elastic::SchedulerMessage;
+use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage};
 use pslite_core::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 use pslite_observe::MessageKind;
 
@@ -189,6 +189,16 @@ impl WorkerCustomer {
             return;
         }
         self.flights_step(|flights, now, out| flights.policy(now, word, out));
+    }
+
+    /// Where pieces are that have moved.
+    pub(crate) fn routes(&self, routes: &[KeyRoute]) {
+        if self.is_attached() {
+            self.flights_step(|flights, _, _| {
+                flights.learn(routes);
+                Ok(())
+            });
+        }
     }
 
     /// What waits may go now.

@@ -16,7 +16,7 @@ use pslite_core::kv::{Assembled, Finished, KvError, Pending, Slices, WorkerReque
 use pslite_core::store::command::Head;
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
-use pslite_core::wire::elastic::{Placed, SchedulerMessage};
+use pslite_core::wire::elastic::{KeyRoute, Placed, SchedulerMessage};
 use pslite_core::wire::{Frames, Key, Message, Meta, NodeId, server_id};
 
 /// What is over: whose, and with what values or error.
@@ -279,6 +279,11 @@ impl<D> Requests<D> {
         let done = self.flights.policy(now, word, &mut messages);
         send(messages, out);
         done
+    }
+
+    /// Pieces have moved.
+    pub(super) fn learn(&mut self, routes: &[KeyRoute]) {
+        self.flights.learn(routes);
     }
 
     /// What waits may go now.

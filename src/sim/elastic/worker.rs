@@ -176,7 +176,14 @@ impl Worker {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        let Action::Policy { policy, routes } = action else { return };
+        let (policy, routes) = match action {
+            Action::Policy { policy, routes } => (policy, routes),
+            Action::Routes { routes } => {
+                routes.iter().for_each(|route| ledger.route(route));
+                return self.requests.learn(&routes);
+            }
+            _ => return,
+        };
         ledger.policy(view.process, &policy);
         routes.iter().for_each(|route| ledger.route(route));
         if let Err(error) = self.requests.policy(view.now, &word_of(&policy, routes), out) {

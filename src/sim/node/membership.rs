@@ -79,6 +79,7 @@ impl<A: Application> Node<A> {
             Action::Record(record) => world.disk.write(record.to_bytes()),
             Action::NodeJoined { .. }
             | Action::Policy { .. }
+            | Action::Routes { .. }
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave

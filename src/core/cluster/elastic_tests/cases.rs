@@ -1,5 +1,6 @@
 //! Elastic jobs, one thing at a time.
 
+use super::store::{BYTES, LENGTH};
 use super::world::{SECOND, World, config};
 use crate::cluster::{Action, Difference, Event, Failure, Status};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
@@ -376,7 +377,7 @@ fn operators_see_the_job() {
     let state = |id: NodeId| status.nodes.iter().find(|n| n.id == id).unwrap().state.clone();
     assert_eq!([8, 9, 10, 12, 14].map(state), ["live", "live", "dead", "draining", "live"]);
     let bytes: u64 = status.nodes.iter().map(|node| node.bytes).sum();
-    assert_eq!(bytes, 10, "each element of the array once");
+    assert_eq!(bytes, BYTES * LENGTH, "each element of the array once");
     assert_eq!((status.eta, status.predicted), (None, None));
     world.pass(10 * SECOND);
     let status = Status::from_json(&world.ask(SchedulerMessageKind::Status, 0).text).unwrap();

@@ -4,9 +4,9 @@ use super::store::{KEY, LENGTH};
 use super::world::{SECOND, World};
 use crate::cluster::claims::KeyPieces;
 use crate::cluster::orders::REPLACED_MAX;
-use crate::cluster::{Difference, Event};
-use crate::wire::elastic::{Claim, Holding, OPAQUE_END, Order};
-use crate::wire::{NodeId, server_id};
+use crate::cluster::{Action, Difference, Event};
+use crate::wire::elastic::{Claim, Holding, KeyRoute, OPAQUE_END, Order};
+use crate::wire::{NodeId, server_id, worker_id};
 
 fn order(from: u64, to: u64, owner: NodeId) -> Order {
     Order { key: KEY, from, to, owner }
@@ -64,6 +64,40 @@ fn with_two_joiners() -> World {
     assert_eq!(world.nodes[0].policy().servers, [8, 10, 12, 14]);
     world.check();
     world
+}
+
+/// All that workers were told of pieces that have moved: of each word, from where to where and who.
+fn told(world: &World) -> Vec<Vec<(u64, u64, NodeId)>> {
+    let worker = world.index(worker_id(0));
+    let routes = world.actions[worker].iter().filter_map(|action| match action {
+        Action::Routes { routes } => Some(routes),
+        _ => None,
+    });
+    let of = |known: &KeyRoute| {
+        assert!(known.key == KEY && known.route.term > 0);
+        (known.route.from, known.route.to, known.route.owner)
+    };
+    routes.map(|routes| routes.iter().map(of).collect()).collect()
+}
+
+#[test]
+fn workers_are_told_where_pieces_are_that_have_moved() {
+    let mut world = with_two_joiners();
+    assert_eq!(told(&world), Vec::<Vec<_>>::new());
+    world.orders(8, order(0, 6, 12));
+    assert!(told(&world).is_empty(), "it has not moved yet");
+    world.pass(SECOND);
+    assert_eq!(told(&world), [vec![(0, 6, 12)]]);
+    // An order that is taken back moves nothing.
+    world.orders_in_vain(8, order(6, 8, 14));
+    world.orders(8, order(6, 8, 8));
+    world.pass(SECOND);
+    assert_eq!(told(&world).len(), 1);
+    // What is small is found by the next request.
+    world.orders(8, order(9, LENGTH, 14));
+    world.pass(SECOND);
+    assert_eq!(told(&world), [vec![(0, 6, 12)], vec![]]);
+    world.check();
 }
 
 /// 8 gives its key to 12, which makes it safe at 14 and answers a push. The scheduler hears nothing

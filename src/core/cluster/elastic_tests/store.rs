@@ -11,6 +11,8 @@ use crate::wire::elastic::{Claim, Holding, KeyRoute, Order};
 
 pub(super) const KEY: u64 = 3;
 pub(super) const LENGTH: u64 = 10;
+/// Of an element.
+pub(super) const BYTES: u64 = 4096;
 
 /// What one server says to another. Each copy has a number, which its parts keep.
 #[derive(Clone, Debug)]
@@ -436,7 +438,7 @@ impl Store {
             version: piece.version,
             holding: holding as i32,
             length: LENGTH,
-            bytes: piece.to - piece.from,
+            bytes: BYTES * (piece.to - piece.from),
             state_bytes: 0,
             align: 1,
             safe,

@@ -148,14 +148,20 @@ fn a_profile_reports_medians() {
     let mut profile = Profile::new(9);
     let time = |seconds| [ServerTime { server: 8, seconds }];
     let mut reports = Vec::new();
-    for (round, seconds) in [1.0, 1.2, 9.0, 1.1, 1.0, 2.0, 2.0].into_iter().enumerate() {
-        reports.extend(profile.round(at(round as u64), round as u64, seconds, &time(seconds)));
+    for (number, seconds) in (0..).zip([1.0, 1.2, 9.0, 1.1, 1.0, 2.0, 2.0]) {
+        let servers = &time(seconds);
+        let round = TimedRound { number, begun: at(number), seconds, servers };
+        reports.extend(profile.round(at(number), &round));
     }
     assert_eq!(reports.len(), 1);
     assert_eq!((reports[0].first_round, reports[0].last_round), (0, 4));
     assert_eq!((reports[0].round_seconds, reports[0].servers[0].seconds), (1.1, 1.1));
-    // Long rounds do not wait for five of them; those before a switch do not count.
-    profile.switched();
-    let report = profile.round(at(11), 7, 5.0, &time(4.0)).unwrap();
-    assert_eq!((report.first_round, report.last_round, report.round_seconds), (7, 7, 5.0));
+    // Long rounds do not wait for five of them; those before a switch, and the one in which it
+    // came, do not count.
+    profile.switched(at(8));
+    let servers = &time(4.0);
+    let round = |number, begun| TimedRound { number, begun: at(begun), seconds: 5.0, servers };
+    assert_eq!(profile.round(at(12), &round(7, 7)), None);
+    let report = profile.round(at(17), &round(8, 12)).unwrap();
+    assert_eq!((report.first_round, report.last_round, report.round_seconds), (8, 8, 5.0));
 }

@@ -34,12 +34,27 @@ pub struct WorkerReport {
     pub servers: Vec<ServerTime>,
 }
 
+/// One round of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct TimedRound<'a> {
+    /// Its number.
+    pub number: u64,
+    /// When it began, by the worker's clock.
+    pub begun: Duration,
+    /// Seconds from the first push to the last answer.
+    pub seconds: f64,
+    /// Those of each server.
+    pub servers: &'a [ServerTime],
+}
+
 /// Collects the times of a worker's rounds until a report is due.
 #[derive(Clone, Debug)]
 pub struct Profile {
     worker: NodeId,
     first_round: u64,
     since: Option<Duration>,
+    /// When pieces last moved.
+    switched: Duration,
     rounds: Vec<f64>,
     servers: BTreeMap<NodeId, Vec<f64>>,
 }
@@ -49,34 +64,33 @@ impl Profile {
     #[must_use]
     pub fn new(worker: NodeId) -> Self {
         let (rounds, servers) = (Vec::new(), BTreeMap::new());
-        Self { worker, first_round: 0, since: None, rounds, servers }
+        let switched = Duration::ZERO;
+        Self { worker, first_round: 0, since: None, switched, rounds, servers }
     }
 
-    /// A round is over. Gives a report if one is due.
-    pub fn round(
-        &mut self,
-        now: Duration,
-        round: u64,
-        seconds: f64,
-        servers: &[ServerTime],
-    ) -> Option<WorkerReport> {
-        if self.rounds.is_empty() {
-            self.first_round = round;
+    /// A round is over. Gives a report if one is due. The round in which pieces moved is left out:
+    /// it is neither of the old layout nor of the new one, and what moves uses the cards as well.
+    pub fn round(&mut self, now: Duration, round: &TimedRound<'_>) -> Option<WorkerReport> {
+        if round.begun < self.switched {
+            return None;
         }
-        self.rounds.push(seconds);
-        for time in servers {
+        if self.rounds.is_empty() {
+            self.first_round = round.number;
+        }
+        self.rounds.push(round.seconds);
+        for time in round.servers {
             if self.servers.len() < MOST_NODES || self.servers.contains_key(&time.server) {
                 self.servers.entry(time.server).or_default().push(time.seconds);
             }
         }
-        let begun = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let since = *self.since.get_or_insert(now.saturating_sub(begun));
+        let since = *self.since.get_or_insert(round.begun);
         let due = self.rounds.len() >= REPORT_ROUNDS || now.saturating_sub(since) >= REPORT_AFTER;
-        due.then(|| self.take(now, round))
+        due.then(|| self.take(now, round.number))
     }
 
     /// Pieces have moved: times from before would be mixed with those after.
-    pub fn switched(&mut self) {
+    pub fn switched(&mut self, now: Duration) {
+        self.switched = now;
         self.rounds.clear();
         self.servers.clear();
     }

@@ -12,7 +12,7 @@ use crate::placement::links::{Pace, Receiver, Sample};
 use crate::placement::planner::{
     CopyPairs, Duty, Members, Planner, Report, ServerMember, Settings, WorkerMember,
 };
-use crate::placement::stragglers::{Profile, ServerTime};
+use crate::placement::stragglers::{Profile, ServerTime, TimedRound};
 use crate::random::Random;
 use crate::wire::NodeId;
 
@@ -374,7 +374,8 @@ impl Lab {
                 self.make_divisible();
             }
             self.planner.set_layout(self.layout.clone()).unwrap();
-            self.profiles.values_mut().for_each(Profile::switched);
+            let now = Duration::from_secs_f64(self.now);
+            self.profiles.values_mut().for_each(|profile| profile.switched(now));
             self.plans.push(plan);
         }
         let round = self.measure();
@@ -480,7 +481,10 @@ impl Lab {
                 .collect();
             let seconds = self.noisy(round.seconds);
             let profile = self.profiles.get_mut(&worker).unwrap();
-            if let Some(report) = profile.round(now, number, seconds, &times) {
+            // A microsecond later: numbers are rounded.
+            let begun = Duration::from_secs_f64(self.now - round.seconds + 1e-6);
+            let timed = TimedRound { number, begun, seconds, servers: &times };
+            if let Some(report) = profile.round(now, &timed) {
                 self.planner.report(now, report.into());
             }
         }
