@@ -18,7 +18,8 @@ import pytest
 
 import harness
 from harness import LIBRARY, OURS, ROOT, STOCK
-from netlab import FREE, Lab, LabError, Rates, Unavailable, changes, cpu, model, names, network
+from netlab import (FREE, Lab, LabError, Rates, Unavailable, changes, cpu, links, model, names,
+                    network)
 from netlab.cluster import Place, hosts
 
 # Rates and shares of the processor are measured, and a lab removes what a lab that was killed has
@@ -227,7 +228,7 @@ def test_a_full_link_that_becomes_slow_goes_on():
 
 
 @needs_lab
-@pytest.mark.parametrize("name", network.PREFERRED)
+@pytest.mark.parametrize("name", links.PREFERRED)
 def test_both_ends_have_the_algorithm_of_the_lab(name):
     """Also where the machine's own is another one, and does not allow it to namespaces."""
     with Lab({"a": FREE, "b": FREE}, name) as lab:
@@ -465,7 +466,7 @@ def start(*words):
     process = subprocess.Popen([SCRIPT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True)
     line = process.stderr.readline()
-    found = re.search(r"lab: (\S+): \d+ hosts", line)
+    found = re.search(r"lab: (\S+): \d+ (hosts|sites)", line)
     assert found, line + process.stderr.read()
     return process, found[1]
 

@@ -35,7 +35,7 @@ from cluster import LIBRARY, STOCK, TCP, Cluster, Failed  # noqa: E402
 from harness import PYTHON  # noqa: E402
 from netlab import Lab, LabError, Rates, Unavailable, changes, model  # noqa: E402
 from netlab.cluster import Place, hosts  # noqa: E402
-from netlab.network import CONGESTION  # noqa: E402
+from netlab.links import CONGESTION  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402

@@ -27,7 +27,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import lab  # noqa: E402
 from netlab import Unavailable  # noqa: E402
-from netlab.network import CONGESTION  # noqa: E402
+from netlab.links import CONGESTION  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 
 #: Rates of workers and servers, as in lab.py; of `slowed` as it begins.

@@ -7,6 +7,12 @@
     cut worker0 and server3    both ways
     mend ...               as cut;  mend all
 
+In a lab of sites a rate is that of a link, and cuts are of links:
+
+    site1-site4=20/35      20 Mbit/s from site1 to site4, 35 back
+    cut site1              all its links
+    redraw 7               all rates drawn anew by that seed;  redraw 7 1.0: not a quarter of them
+
 Several of the first two may stand side by side. `at=60 server3=200` is for 60 seconds after the
 start.
 """
@@ -15,8 +21,12 @@ import threading
 import time
 from typing import NamedTuple, Optional
 
-from .network import FREE, Rates
-from .tools import LabError
+from .links import FREE, Rates
+from .tools import LabError, Misuse
+
+#: What drawn rates are multiplied by: what all links of a lab carry together must not be more than
+#: one machine's kernel can move.
+SCALE = 0.25
 
 
 def rate(text):
@@ -50,14 +60,16 @@ def rate_list(text):
 
 
 class Rate(NamedTuple):
+    """host: in a lab of sites, a link."""
+
     host: str
     rates: Rates
 
     def apply(self, lab):
-        lab.host(self.host).rates = self.rates
+        lab.shaped(self.host).rates = self.rates
 
     def check(self, lab):
-        lab.host(self.host)
+        lab.shaped(self.host)
 
 
 class Cores(NamedTuple):
@@ -72,8 +84,22 @@ class Cores(NamedTuple):
             raise LabError(f"{self.host} has no share of the processor: {lab.no_cpu}")
 
 
+class Redraw(NamedTuple):
+    """Rates of all links, drawn anew."""
+
+    seed: int
+    scale: float
+
+    def apply(self, lab):
+        lab.redraw(self.seed, self.scale)
+
+    def check(self, lab):
+        lab.drawable()
+
+
 class Ways(NamedTuple):
-    """Cuts or mends. one: None is every host; other: None is every other host."""
+    """Cuts or mends. one: None is every host; other: None is every other host that it has a link
+    to."""
 
     is_cut: bool
     one: Optional[str]
@@ -88,12 +114,13 @@ class Ways(NamedTuple):
     def pairs(self, lab):
         ones = [self.one] if self.one else list(lab.hosts)
         found = [(lab.host(one).name, lab.host(other).name)
-                 for one in ones for other in ([self.other] if self.other else lab.hosts)]
+                 for one in ones for other in ([self.other] if self.other else lab.peers(one))]
         found = [pair for pair in found if pair[0] != pair[1]]
         return found if self.one_way else found + [(b, a) for a, b in found]
 
     def check(self, lab):
-        self.pairs(lab)
+        for source, target in self.pairs(lab):
+            lab.joined(source, target)
 
 
 def parse(text):
@@ -103,7 +130,26 @@ def parse(text):
         raise LabError("nothing to change")
     if words[0] in ("cut", "mend"):
         return [_ways(words)]
+    if words[0] == "redraw":
+        return [_redraw(words)]
     return [_assignment(word) for word in words]
+
+
+def _redraw(words):
+    if not (2 <= len(words) <= 3 and words[1].isdigit()):
+        raise Misuse(f"{' '.join(words)!r} is not: redraw SEED, redraw SEED SCALE")
+    return Redraw(int(words[1]), scale(words[2]) if words[2:] else SCALE)
+
+
+def scale(text):
+    """What drawn rates are multiplied by."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e3:
+        raise Misuse(f"{text!r} is no scale: a number above 0, as 0.25")
+    return value
 
 
 def _ways(words):

@@ -2,6 +2,7 @@
 
     lab run --workers 4x500 --servers 500,500,500,50 [--library ours]
             [--change 'at=60 server3=200'] -- COMMAND
+    lab run --graph netstorm --servers-at best -- COMMAND    sites joined by the links of a graph
     lab hold --workers 2x500 --servers 2x100        the hosts alone, until Ctrl-C
     lab list                                        labs, their hosts, rates, cuts, processes
     lab exec HOST -- COMMAND                        a command on a host;  lab shell HOST
@@ -11,7 +12,7 @@
 
 Rates are Mbit/s: 500, up/down as 200/50, free for no limit; 4x500 is four hosts. Changes:
 server3=200, server3.cpu=0.3 (of one core), cut server3, cut worker0 to server3, cut worker0 and
-server3, mend ..., mend all.
+server3, mend ..., mend all; in a lab of sites site1-site4=20/35, cut site1 and site4, redraw SEED.
 """
 
 import argparse
@@ -22,10 +23,13 @@ import sys
 import time
 from pathlib import Path
 
-from . import changes, names
-from .cluster import OURS, PORT, STOCK, Job, Options, hosts
-from .network import CONGESTION, Lab, all_labs, remove_stale
-from .tools import Interrupted, LabError, Unavailable, raise_on_signals, require
+from . import changes, names, open_lab
+from .cluster import OURS, PORT, STOCK, Job, Options
+from .layout import layout
+from .links import CONGESTION
+from .mesh import Mesh
+from .network import all_labs, remove_stale
+from .tools import Interrupted, LabError, Misuse, Unavailable, raise_on_signals, require
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Exit codes: a wrong call or an impossible wish, as of argparse; a lab that failed.
@@ -50,26 +54,19 @@ def settings(pairs):
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def make(options):
-    """The lab that the options describe."""
-    workers, servers = changes.rate_list(options.workers), changes.rate_list(options.servers)
-    spares = changes.rate_list(options.spare) if options.spare else []
-    named = hosts(workers, servers, spares, changes.rates(options.scheduler))
-    return Lab(named, options.congestion), len(workers), len(servers)
-
-
 def run(options):
     timed = [changes.parse_timed(text) for text in options.change]
     native = [role for role, wanted in (("scheduler", options.native_scheduler),
                                         ("server", options.native_servers)) if wanted]
-    chosen = {"workers": len(changes.rate_list(options.workers)),
-              "servers": len(changes.rate_list(options.servers))}
-    job = Options(options.command, **chosen, library=options.library,
+    wanted = layout(options)
+    job = Options(options.command, wanted.workers, wanted.servers, library=options.library,
                   settings=settings(options.set), native=native, port=options.port, ours=library())
-    with make(options)[0] as lab:
+    with wanted.make() as lab:
         timeline = changes.Timeline(lab, timed, told)
-        say(f"{lab.name}: {len(lab.hosts)} hosts")
-        cluster = Job(lab, job)
+        say(f"{lab.name}: {len(lab.hosts)} {wanted.what}")
+        if wanted.about:
+            say(wanted.about)
+        cluster = Job(wanted.place(lab), job)
         try:
             cluster.start()
             timeline.start()
@@ -86,7 +83,7 @@ def told(timed, error):
 
 
 def hold(options):
-    with make(options)[0] as lab:
+    with layout(options).make() as lab:
         describe(lab)
         say("Ctrl-C removes it")
         while True:
@@ -94,24 +91,44 @@ def hold(options):
 
 
 def describe(lab):
-    """A table of the hosts."""
+    """Tables of the hosts, and of the links between sites."""
     pid = names.owner(lab.name)
     print(f"{lab.name} " + (f"(of process {pid})" if pid else "(its owner is gone: lab clean)"))
-    rows = [("host", "address", "up Mbit/s", "down Mbit/s", "cores", "processes", "cut to")]
-    for host in lab.hosts.values():
-        up, down = ("free" if rate is None else f"{rate:g}" for rate in host.rates)
-        cores = "-" if host.cores is None else f"{host.cores:g}"
-        rows.append((host.name, host.address, up, down, cores, str(len(host.pids())),
-                     ",".join(host.unreachable()) or "-"))
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    for row in rows:
+    if isinstance(lab, Mesh):
+        table(("site", "address", "cores", "processes"),
+              [(site.name, site.address, _cores(site), str(len(site.pids())))
+               for site in lab.hosts.values()])
+        lost = {site.name: site.unreachable() for site in lab.hosts.values()}
+        table(("link", "there Mbit/s", "back Mbit/s", "cut"),
+              [(link.name, *map(_mbit, link.rates), ", ".join(
+                  f"{one.name} to {other.name}"
+                  for one, other in ((link.one, link.other), (link.other, link.one))
+                  if other.name in lost[one.name]) or "-") for link in lab.links])
+    else:
+        table(("host", "address", "up Mbit/s", "down Mbit/s", "cores", "processes", "cut to"),
+              [(host.name, host.address, *map(_mbit, host.rates), _cores(host),
+                str(len(host.pids())), ",".join(host.unreachable()) or "-")
+               for host in lab.hosts.values()])
+
+
+def _mbit(rate):
+    return "free" if rate is None else f"{rate:g}"
+
+
+def _cores(host):
+    return "-" if host.cores is None else f"{host.cores:g}"
+
+
+def table(head, rows):
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    for row in [head, *rows]:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip(),
               flush=True)
 
 
 def show(_options):
     for name in all_labs():
-        describe(Lab.open(name))
+        describe(open_lab(name))
     return 0
 
 
@@ -123,7 +140,7 @@ def the_lab(options):
     if len(alive) != 1:
         raise LabError(f"which lab? --lab must name one by name or pid of its owner; there are: "
                        f"{', '.join(alive) or 'none'}")
-    return Lab.open(alive[0])
+    return open_lab(alive[0])
 
 
 def execute(options):
@@ -163,11 +180,8 @@ def parser():
            ("run", "hold", "list", "exec", "shell", "change", "clean")}
     for name in ("run", "hold"):
         one = add[name]
-        one.add_argument("--workers", default="2x500", metavar="RATES", help="default: %(default)s")
-        one.add_argument("--servers", default="2x500", metavar="RATES", help="default: %(default)s")
-        one.add_argument("--spare", metavar="RATES",
-                         help="more hosts, spare0 and up, on which nothing is started")
-        one.add_argument("--scheduler", default="free", metavar="RATE", help="default: %(default)s")
+        _star_options(one.add_argument_group("hosts around a switch"))
+        _graph_options(one.add_argument_group("sites joined by links"))
         one.add_argument("--congestion", default=CONGESTION, metavar="NAME",
                          help="TCP's algorithm on all hosts, default: %(default)s")
     _run_options(add["run"])
@@ -184,6 +198,30 @@ def parser():
                            ("shell", execute), ("change", change), ("clean", clean)):
         add[name].set_defaults(function=function)
     return main_parser
+
+
+def _star_options(one):
+    # What has a default here has it in layout.py, which must know what was given.
+    one.add_argument("--workers", metavar="RATES", help="default: 2x500")
+    one.add_argument("--servers", metavar="RATES", help="default: 2x500")
+    one.add_argument("--spare", metavar="RATES",
+                     help="more hosts, spare0 and up, on which nothing is started")
+    one.add_argument("--scheduler", metavar="RATE", help="default: free")
+
+
+def _graph_options(one):
+    one.add_argument("--graph", metavar="GRAPH",
+                     help="netstorm, a file with a line `a b 40/25` for each link, or such lines "
+                          "with commas between")
+    one.add_argument("--seed", type=int, metavar="N",
+                     help="draws the rates that the graph does not give; default: 1")
+    one.add_argument("--scale", metavar="X",
+                     help="drawn rates are U(20, 155) Mbit/s times that; default: 0.25")
+    one.add_argument("--scheduler-at", metavar="SITE", help="default: with the first server")
+    one.add_argument("--servers-at", metavar="SITES",
+                     help="site1,site5, all, or best for one where rounds are shortest; default: "
+                          "the first site")
+    one.add_argument("--workers-at", metavar="SITES", help="default: all, one at each")
 
 
 def _run_options(one):
@@ -212,7 +250,7 @@ def main():
         return options.function(options)
     except Interrupted as interrupted:
         return interrupted.code
-    except Unavailable as error:
+    except (Misuse, Unavailable) as error:
         say(error)
         return USAGE
     except LabError as error:

@@ -1,9 +1,10 @@
-"""Runs one command as scheduler, servers and workers, each on a host of its own.
+"""Runs one command as scheduler, servers and workers, each on a host of its own, or where it is
+said.
 
 The hosts are `scheduler`, `server0`, `server1`, ..., `worker0`, ...; a process is called as its
-host. Whose number is whose rank is the scheduler's choice. What the processes print comes line by
-line, with the name in front, as from `pslite run`; and as there, a failure of one, or the end of
-all workers, gives the others some time to end by themselves.
+host, also where several are at one site. Whose number is whose rank is the scheduler's choice. What
+the processes print comes line by line, with the name in front, as from `pslite run`; and as there,
+a failure of one, or the end of all workers, gives the others some time to end by themselves.
 """
 
 import os
@@ -14,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from .network import FREE
+from .links import FREE
 from .tools import LabError
 
 ROLES = ("scheduler", "server", "worker")
@@ -62,6 +63,17 @@ class Place:
         """Where the process and its scheduler are."""
         return {"DMLC_PS_ROOT_URI": self.address("scheduler", 0),
                 "DMLC_NODE_HOST": self.address(role, index)}
+
+
+class Sites(Place):
+    """Processes at sites that are named. servers, workers: of each index, its site."""
+
+    def __init__(self, lab, scheduler, servers, workers):
+        super().__init__(lab)
+        self.sites = {"scheduler": [scheduler], "server": list(servers), "worker": list(workers)}
+
+    def host(self, role, index):
+        return self.lab.host(self.sites[role][index])
 
 
 class Options:
@@ -139,8 +151,8 @@ class Process:
 class Job:
     """The processes of a cluster, from `start` to `end`."""
 
-    def __init__(self, lab, options, write=None):
-        self._place = Place(lab)
+    def __init__(self, place, options, write=None):
+        self._place = place
         self._options = options
         self._lock = threading.Lock()
         self._sink = write or (lambda line: print(line, flush=True))

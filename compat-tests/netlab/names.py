@@ -19,6 +19,8 @@ FOLDERS = Path("/dev/shm")
 SWITCH = "switch"
 #: What a host may be called; also its name in the system (RFC 1123: no underscore, no dot).
 HOST = re.compile(r"[a-z][a-z0-9-]{0,30}")
+#: Hosts of a lab: tables of neighbours or routes grow with the square of their number.
+HOSTS_MAX = 200
 
 _LAB = re.compile(rf"({PREFIX}-(\d+)-(\d+)-\d+)(?:\.({HOST.pattern}))?")
 _count = itertools.count()

@@ -1,16 +1,15 @@
-"""The lab and its hosts: made, changed while things run, removed.
+"""What all labs have: hosts that are made and removed, and what runs on them.
 
-A host is a network namespace with one interface, `eth0`, whose other end is a port of a bridge in a
-namespace of its own. What a host sends is slowed down at its end, what it receives at the bridge's,
-both by a token bucket (tbf, tc-tbf(8)), so up and down are independent and a change hits the
-traffic under way. Addresses, neighbours and the bridge's table are fixed: no broadcast, nothing to
-learn, nothing to expire.
+A host is a network namespace. How hosts are joined is for the kinds of labs: `star` and `mesh`.
+Both use this module, which knows neither. Addresses and neighbours are fixed: no broadcast, nothing
+to learn, nothing to expire.
 
-A cut of the way from A to B: A's table of neighbours gets for B an address that no port has, and
-the bridge drops the frames without a word, as a broken cable does.
+A cut of the way from A to B: A's table of neighbours gets for B an address that no device has, and
+the frames are dropped without a word, as a broken cable does.
 
 A process of a host has also a host name, a folder /dev/shm and a boot id of its own: two hosts
-cannot share memory, and cannot take each other for the same machine.
+cannot share memory, and cannot take each other for the same machine. All processes of one host
+share these.
 
 Nothing of this is kept in memory or in files: it is read from the kernel, so that several processes
 may look at a lab and change it.
@@ -25,35 +24,17 @@ import threading
 import time
 import uuid
 from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple, Optional
 
 from . import cpu, names
-from .names import FOLDERS, NAMESPACES, SWITCH
-from .tools import SIGNALS, LabError, Unavailable, batch, require, run
+from .names import FOLDERS, HOSTS_MAX, NAMESPACES, SWITCH
+from .tools import SIGNALS, LabError, Misuse, Unavailable, batch, require, run
 
-# The hosts have the addresses .1 and up; the table of neighbours grows with the square of their
-# number.
-ADDRESS, MAC, HOSTS_MAX = "10.77.0.{}", "02:00:0a:4d:00:{:02x}", 200
-#: The address that no port has.
+# The hosts have the addresses .1 and up.
+ADDRESS = "10.77.0.{}"
+#: The address that no device has.
 NOWHERE = "02:00:0a:4d:ff:ff"
-# The bucket: what may be sent at once, in seconds of the rate and in bytes. The largest segment
-# that TCP makes, 64 KB as 45 packets of 1514 bytes, must fit. Else the kernel has to cut it, which
-# costs the processor several times as much; and one that waited in a faster link's queue, when that
-# became slow, would never be sent, nor what is behind it.
-BURST_SECONDS, BURST_LEAST = 0.002, 72_000
-# What may wait for the bucket, in seconds of the rate and in bytes; what is more gets lost, as in a
-# switch.
-QUEUE_SECONDS, QUEUE_LEAST = 0.05, 256 * 1024
-# Slower than that, a queue of QUEUE_LEAST is seconds long, which TCP takes for a dead host.
-MBIT_LEAST = 0.5
 # Seconds for killed processes to be gone.
 GONE = 5
-AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-#: What hosts have by default, the first that the kernel has. CUBIC is what nearly all hosts have;
-#: every kernel has Reno. Both fill a link while the other direction is full too. (BBR took 40 of
-#: 60 Mbit/s there: it counts the time that its confirmations wait for the length of the way.)
-PREFERRED = ("cubic", "reno")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 # Run in a host's network namespace, with mounts and a host name of its own. $1: the file of the
@@ -69,50 +50,14 @@ exec "$@"
 """
 
 
-class Rates(NamedTuple):
-    """What a host may send and receive, in Mbit/s on the wire; None: as fast as the machine can."""
-
-    up: Optional[float]
-    down: Optional[float]
-
-    @classmethod
-    def both(cls, rate):
-        return cls(rate, rate)
-
-    def __str__(self):
-        up, down = ("free" if rate is None else f"{rate:g}" for rate in self)
-        return up if up == down else f"{up}/{down}"
-
-
-FREE = Rates(None, None)
-
-
-def _available():
-    """TCP's algorithms that this kernel has loaded."""
-    try:
-        return AVAILABLE.read_text().split()
-    except OSError:
-        return []
-
-
-def preferred():
-    available = _available()
-    return next((name for name in PREFERRED if name in available), PREFERRED[-1])
-
-
-#: TCP's algorithm where none is named.
-CONGESTION = preferred()
-
-
-class Host:
-    """One host of a lab."""
+class Machine:
+    """One host of a lab: where processes run. group: its control group; None: there are none."""
 
     def __init__(self, lab, name, index, group):
         self.lab = lab
         self.name = name
         self.index = index
         self.address = ADDRESS.format(index)
-        self.mac = MAC.format(index)
         self.namespace = names.of(lab.name, name)
         self.group = group
 
@@ -133,20 +78,18 @@ class Host:
         """The processes that are there."""
         return [int(pid) for pid in run("ip", "netns", "pids", self.namespace).split()]
 
-    # ---- its links and its processor
+    def _create(self, settings=()):
+        """Makes it, without any link. settings: more of what _settings sets."""
+        run("ip", "netns", "add", self.namespace)
+        _settings(self.namespace, settings)
+        folder = self.lab.folder / self.name
+        (folder / "shm").mkdir(parents=True)
+        (folder / "shm").chmod(0o1777)
+        (folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        if self.group:
+            self.group.create()
 
-    @property
-    def rates(self):
-        return Rates(_rate(self.namespace, "eth0"), _rate(self.lab.switch, self._port))
-
-    @rates.setter
-    def rates(self, rates):
-        _shape(self.namespace, "eth0", rates.up)
-        _shape(self.lab.switch, self._port, rates.down)
-
-    @property
-    def _port(self):
-        return f"port{self.index}"
+    # ---- its processor
 
     @property
     def cores(self):
@@ -159,22 +102,21 @@ class Host:
             raise Unavailable(f"{self.name} has no share of the processor: {self.lab.no_cpu}")
         self.group.limit(cores)
 
-    def unreachable(self):
-        """The names of the hosts to which what it sends does not arrive."""
-        table = json.loads(run("ip", "-n", self.namespace, "-j", "neigh", "show", "dev", "eth0"))
-        lost = {entry["dst"] for entry in table if entry.get("lladdr") == NOWHERE}
-        return [host.name for host in self.lab.hosts.values() if host.address in lost]
 
-
-class Lab:
+class Network:
     """A set of hosts. Use it with `with`, or call `close`: it must be removed by the one who made
     it.
 
-    hosts: a dictionary from name to Rates. congestion: TCP's algorithm in all of them.
-    Raises Unavailable if this machine or user cannot have it.
+    A kind of lab says what its hosts are (`Host`), makes what joins them (`_make`), and says who
+    may be cut from whom (`joined`, `peers`, `_way`) and what has rates (`shaped`). Raises
+    Unavailable if this machine or user cannot have it.
     """
 
-    def __init__(self, hosts, congestion=CONGESTION):
+    #: The class of its hosts.
+    Host = Machine
+
+    def __init__(self, hosts, *how):
+        """hosts: their names, in the order of their addresses. how: what `_make` needs."""
         require()
         bad = [name for name in hosts if not names.HOST.fullmatch(name) or name == SWITCH]
         if bad or not 1 <= len(hosts) <= HOSTS_MAX:
@@ -182,9 +124,7 @@ class Lab:
         remove_stale()
         self._start(names.new(), {name: index for index, name in enumerate(hosts, 1)})
         try:
-            self._make(congestion)
-            for name, rates in hosts.items():
-                self.hosts[name].rates = rates
+            self._make(*how)
         except BaseException:
             self.close()
             raise
@@ -200,7 +140,6 @@ class Lab:
 
     def _start(self, name, indices):
         self.name = name
-        self.switch = names.of(name, SWITCH)
         self.folder = FOLDERS / name
         #: Why there are no shares of the processor; None: there are.
         self.no_cpu = None
@@ -209,52 +148,9 @@ class Lab:
             controller = cpu.controller()
         except Unavailable as error:
             self.no_cpu = str(error)
-        self.hosts = {host: Host(self, host, index, controller and controller.group(name, host))
-                      for host, index in indices.items()}
-
-    # ---- made and removed
-
-    def _make(self, congestion):
-        self._make_switch()
-        for host in self.hosts.values():
-            self._make_host(host, congestion)
-        # The bridge's table: who is where. With it, nothing is sent to those whom it does not
-        # concern.
-        batch("bridge", self.switch, [line for host in self.hosts.values() for line in (
-            f"link set dev port{host.index} learning off flood off mcast_flood off bcast_flood off",
-            f"fdb replace {host.mac} dev port{host.index} master static")])
-
-    def _make_switch(self):
-        # A machine that lacks one of these cannot have a lab; what fails later is a fault.
-        try:
-            run("ip", "netns", "add", self.switch)
-            batch("ip", self.switch, ["link add name bridge type bridge", "link set bridge up",
-                                      "link add port0 type veth peer name probe"])
-            batch("tc", self.switch,
-                  ["qdisc add dev port0 root tbf rate 1mbit burst 66000 limit 66000"])
-            batch("ip", self.switch, ["link del port0"])
-        except LabError as error:
-            raise Unavailable(
-                f"this machine has no namespaces, bridges or rates: {error}") from None
-
-    def _make_host(self, host, congestion):
-        run("ip", "netns", "add", host.namespace)
-        _settings(host.namespace)
-        port = f"port{host.index}"
-        batch("ip", self.switch, [
-            f"link add {port} type veth peer name eth0 address {host.mac} netns {host.namespace}",
-            f"link set {port} master bridge up"])
-        peers = [peer for peer in self.hosts.values() if peer is not host]
-        batch("ip", host.namespace, [
-            "link set lo up", f"addr add {host.address}/24 dev eth0", "link set eth0 up",
-            *(_neighbour(peer, peer.mac) for peer in peers)])
-        _congestion(host, congestion)
-        folder = self.folder / host.name
-        (folder / "shm").mkdir(parents=True)
-        (folder / "shm").chmod(0o1777)
-        (folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
-        if host.group:
-            host.group.create()
+        self.hosts = {
+            host: self.Host(self, host, index, controller and controller.group(name, host))
+            for host, index in indices.items()}
 
     def close(self):
         """Ends every process of the hosts and removes everything."""
@@ -267,7 +163,7 @@ class Lab:
     def __exit__(self, *exc):
         self.close()
 
-    # ---- its ways
+    # ---- its hosts and ways
 
     def host(self, name):
         """A host by its name; a colon in it does not count, so that `server:3` is server3."""
@@ -276,71 +172,81 @@ class Lab:
         except KeyError:
             raise LabError(f"no host {name}; there are {', '.join(self.hosts)}") from None
 
+    def peers(self, name):
+        """The names of those to whom a host sends without a third one between."""
+        raise NotImplementedError
+
+    def joined(self, source, target):
+        """Raises unless the second host is a peer of the first."""
+        if target not in self.peers(source):
+            raise Misuse(f"no link joins {source} and {target}; {source} has links to "
+                         f"{', '.join(self.peers(source))}")
+
+    def shaped(self, name):
+        """What has the attribute `rates` by that name."""
+        raise NotImplementedError
+
+    def drawable(self):
+        """Raises unless it has links whose rates can be drawn."""
+        raise Misuse("only the links of a graph have rates that are drawn (--graph)")
+
+    def redraw(self, seed, scale):
+        """Draws the rates of all links anew."""
+        self.drawable()
+
     def cut(self, source, target):
         """From now on nothing that `source` sends arrives at `target`. The other way stays as it
         is."""
-        self._way(source, target, NOWHERE)
+        self._way(self.host(source), self.host(target), False)
 
     def mend(self, source, target):
-        self._way(source, target, self.host(target).mac)
-
-    def _way(self, source, target, mac):
-        batch("ip", self.host(source).namespace, [_neighbour(self.host(target), mac)])
+        self._way(self.host(source), self.host(target), True)
 
 
-def _neighbour(host, mac):
-    return f"neigh replace {host.address} lladdr {mac} dev eth0 nud permanent"
+def neighbour(host, mac, device):
+    """The line for `ip` that says at which address of Ethernet a host is."""
+    return f"neigh replace {host.address} lladdr {mac} dev {device} nud permanent"
 
 
-def _settings(namespace):
-    """What a namespace does not have as the machine has it."""
+def lost(namespace, device):
+    """The addresses to which what a device sends does not arrive."""
+    table = json.loads(run("ip", "-n", namespace, "-j", "neigh", "show", "dev", device))
+    return {entry["dst"] for entry in table if entry.get("lladdr") == NOWHERE}
+
+
+def probe(namespace, *more):
+    """Raises Unavailable if there can be no veth pairs with rates, as seen in a namespace that is
+    there; what fails later is a fault. more: further lines for `ip` that must work."""
+    try:
+        batch("ip", namespace, [*more, "link add port0 type veth peer name probe"])
+        batch("tc", namespace, ["qdisc add dev port0 root tbf rate 1mbit burst 66000 limit 66000"])
+        batch("ip", namespace, ["link del port0"])
+    except LabError as error:
+        raise no_networks(error) from None
+
+
+def no_networks(error):
+    return Unavailable(f"this machine has no namespaces, bridges or rates: {error}")
+
+
+def _settings(namespace, more):
+    """What a namespace does not have as the machine has it. more: (file below /proc/sys/net,
+    value)."""
     # What TCP learnt on a link of another rate is worth nothing.
     run("nsenter", f"--net={NAMESPACES / namespace}", "sh", "-c",
         "cd /proc/sys/net && echo 1 >ipv4/tcp_no_metrics_save && "
-        "{ [ ! -d ipv6 ] || echo 1 >ipv6/conf/all/disable_ipv6; }")
-
-
-def _congestion(host, name):
-    """Every connection over the host's interface has that algorithm of TCP, whichever end began it.
-
-    It is set on the route: a namespace's own default may only be one that the machine allows to
-    everybody (`net.ipv4.tcp_allowed_congestion_control`), and a lab leaves the machine as it is.
-    """
-    try:
-        run("ip", "-n", host.namespace, "route", "replace", ADDRESS.format("0/24"), "dev", "eth0",
-            "proto", "kernel", "scope", "link", "src", host.address, "congctl", name)
-    except LabError:
-        raise Unavailable(f"this kernel has no TCP algorithm {name}; loaded are "
-                          f"{', '.join(_available())} ({AVAILABLE})") from None
-
-
-def _shape(namespace, device, mbit):
-    """Sets what a device may send; also while it sends."""
-    if mbit is None:
-        # It has no bucket if it never had a rate, and then there is nothing to remove.
-        run("tc", "-n", namespace, "qdisc", "del", "dev", device, "root", check=False)
-        return
-    if not mbit >= MBIT_LEAST:
-        raise LabError(f"{mbit:g} Mbit/s is too slow for {device}: at least {MBIT_LEAST}")
-    bytes_per_second = mbit * 1e6 / 8
-    burst = max(BURST_LEAST, round(bytes_per_second * BURST_SECONDS))
-    queue = max(QUEUE_LEAST, round(bytes_per_second * QUEUE_SECONDS))
-    run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf",
-        "rate", f"{round(mbit * 1e6)}bit", "burst", burst, "limit", burst + queue)
-
-
-def _rate(namespace, device):
-    """What _shape set, in Mbit/s."""
-    for entry in json.loads(run("tc", "-n", namespace, "-j", "qdisc", "show", "dev", device)):
-        if entry["kind"] == "tbf":
-            return entry["options"]["rate"] * 8 / 1e6
-    return None
+        "{ [ ! -d ipv6 ] || echo 1 >ipv6/conf/all/disable_ipv6; }"
+        + "".join(f" && echo {value} >{file}" for file, value in more))
 
 
 def _index(namespace):
     """The number of a host, by its address."""
-    entry, = json.loads(run("ip", "-n", namespace, "-j", "-4", "addr", "show", "dev", "eth0"))
-    return int(entry["addr_info"][0]["local"].rpartition(".")[2])
+    devices = json.loads(run("ip", "-n", namespace, "-j", "-4", "addr", "show", "to",
+                             ADDRESS.format("0/24")))
+    # Devices without such an address are there too, with nothing in them.
+    address, = (info["local"] for device in devices for info in device.get("addr_info", ())
+                if info)
+    return int(address.rpartition(".")[2])
 
 
 # ---- removing, by name alone: the one who made it may be gone

@@ -18,6 +18,10 @@ class Unavailable(LabError):
     """This machine, or this user, cannot have what was asked for."""
 
 
+class Misuse(LabError):
+    """What was asked for cannot be, on any machine."""
+
+
 class Interrupted(Exception):
     """SIGTERM or SIGHUP, which otherwise would leave everything behind; Ctrl-C likewise."""
 
