@@ -180,6 +180,23 @@ def test_links_are_shared_max_min():
                    for link in each.links)
 
 
+def test_unequal_shares():
+    one = graph.parse("a b 30")
+    found = [graph_model.Connection([("a", "b")], weight) for weight in (2, 1)]
+    graph_model.share(one, found)
+    assert [each.rate for each in found] == [pytest.approx(20), pytest.approx(10)]
+    # By hand: two workers push 100 tensors each over a link of 10. As equals they are through
+    # together, after 2, and pull together. If one has three quarters of the link, it is through
+    # after 4/3, and has pulled two thirds when the other one is through, after 2. They share the
+    # link back until 8/3, and the other one pulls what it lacks, two thirds, alone.
+    up = model.seconds(1e6, 10)
+    many = [[("a", 1e4)]] * 100
+    weights = iter([3, 1, 1, 1])  # up and down of each worker
+    equal = seconds("a b 10, b c 1000", many, ["b", "c"])
+    ahead = seconds("a b 10, b c 1000", many, ["b", "c"], weigh=lambda: next(weights))
+    assert (equal, ahead) == (pytest.approx(4 * up), pytest.approx(10 / 3 * up, rel=0.02))
+
+
 def test_the_best_site():
     one = graph.parse("a b 10, b c 10, b d 10, d e 10")
     assert graph_model.best_site(one, graph.next_hops(one), one.sites) == "b"

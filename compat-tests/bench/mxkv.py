@@ -1,14 +1,16 @@
 """Seconds of one step of data-parallel training as the kvstore sees it: push and pull every tensor.
 
-Five sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, those of four ResNet-50, ResNet-50
-with one more that is half as large as all of it, and ResNet-50 at a fifth. `dist_sync`. Without an
-optimizer the servers replace the stored value by the workers' sum; with SGD they apply it. After
-every command all that was pulled last is compared with what the arithmetic says.
+Sets of tensors: the 161 of ResNet-50, 1000 keys of 4 KB, those of four ResNet-50, ResNet-50 with
+one more that is half as large as all of it, and ResNet-50 at a quarter, a fifth and a fiftieth.
+`dist_sync`. Without an optimizer the servers replace the stored value by the workers' sum; with SGD
+they apply it. After every command all that was pulled last is compared with what the arithmetic
+says.
 
 A worker reads lines from standard input and answers each with a line of JSON; every worker of a job
 must be given the same:
 
-    NAME STEPS          resnet50, keys, large, huge or fifth: that many steps, begun together
+    NAME STEPS          resnet50, keys, large, huge, quarter, fifth or fiftieth: that many steps,
+                        begun together
     NAME STEPS late     each worker begins some seconds after the one before: what the first ones
                         push waits
     sgd                 from now on the servers have an optimizer
@@ -28,7 +30,7 @@ signal.alarm(int(sys.argv[1]))
 import mxnet as mx  # noqa: E402
 import numpy as np  # noqa: E402
 
-from tensors import fifth, huge, resnet50  # noqa: E402
+from tensors import fifth, huge, part, resnet50  # noqa: E402
 
 # Powers of two: each step of the arithmetic rounds at most once, whoever computes it in which way.
 LEARNING_RATE, MOMENTUM = 0.5, 0.5
@@ -112,7 +114,8 @@ class Job:
         self.sgd = False
         self.workloads = {}
         self.sizes = {"resnet50": resnet50(), "keys": [1024] * 1000, "large": resnet50() * 4,
-                      "huge": huge(), "fifth": fifth()}
+                      "huge": huge(), "quarter": part(4), "fifth": fifth(),
+                      "fiftieth": part(50)}
         assert len(self.sizes["resnet50"]) == 161 and sum(self.sizes["resnet50"]) == 25_557_032
 
     def set_sgd(self):

@@ -26,9 +26,14 @@ def resnet50():
     return sizes + [2048 * 1000, 1000]
 
 
+def part(divisor):
+    """The same, each tensor so many times smaller."""
+    return [max(16, size // divisor) for size in resnet50()]
+
+
 def fifth():
     """The same at a fifth of their size: none of them is so large that MXNet cuts it."""
-    return [max(16, size // 5) for size in resnet50()]
+    return part(5)
 
 
 def huge():

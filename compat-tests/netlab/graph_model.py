@@ -7,8 +7,8 @@ model of that:
 - A connection leads from a worker to a server, or back. What is in it comes out in the order in
   which it was put in. Nothing else is on the links.
 - Connections with something in them share links fairly: rates are max-min (Bertsekas and Gallager,
-  Data Networks, 6.5.2), as long connections of TCP have them, about. 0.955 of a rate is payload
-  (model.GOODPUT). There is no delay, and nobody computes.
+  Data Networks, 6.5.2), as long connections of TCP have them, about; or in proportion to weights
+  (`unequal`). 0.955 of a rate is payload (model.GOODPUT). There is no delay, and nobody computes.
 - A worker puts the pushes of all tensors into its connections at once, in their order. A server
   answers the pushes of a tensor when all workers' have come, since the round is synchronous
   (MXNet's `dist_sync`). A worker asks for a tensor when its pushes are answered. The server then
@@ -21,8 +21,11 @@ model of that:
 Sites are names; sizes are bytes; rates are Mbit/s; results are seconds.
 """
 
+import random
 from collections import deque
 from math import inf
+from statistics import mean
+from typing import NamedTuple
 
 from .graph import way
 from .model import GOODPUT
@@ -31,13 +34,18 @@ from .model import GOODPUT
 PUSH, ANSWER, QUESTION, DATA = range(4)
 # Bytes: less than that is nothing (rounding).
 NOTHING = 1e-3
+# Of `unequal`: a connection's weight is between 1 / SPREAD and SPREAD; how often it is drawn. In a
+# trace of five connections of stock on one link the fastest had 2.5 times the slowest one's rate.
+SPREAD, DRAWS = 2.0, 12
 
 
 class Connection:
-    """What goes from one process to another; the first in `waiting` is under way."""
+    """What goes from one process to another; the first in `waiting` is under way. Of a full link
+    it gets a part in proportion to its weight."""
 
-    def __init__(self, links):
+    def __init__(self, links, weight=1.0):
         self.links = links
+        self.weight = weight
         self.waiting = deque()
         self.left = 0.0
         self.rate = 0.0
@@ -56,7 +64,7 @@ class Connection:
 
 def share(graph, connections):
     """Sets the rates of connections, in Mbit/s, max-min: the link that gives each of its
-    connections the least decides for these; then the next one, with what is left."""
+    connections the least, by weight, decides for these; then the next one, with what is left."""
     free = {link: rate for link, rate in graph.rates.items() if rate is not None}
     users = {link: [] for link in free}
     for one in connections:
@@ -64,26 +72,24 @@ def share(graph, connections):
         for link in one.links:
             if link in users:
                 users[link].append(one)
-    count = {link: len(found) for link, found in users.items() if found}
-    while count:
-        tight = min(count, key=lambda link: free[link] / count[link])
-        rate = free[tight] / count[tight]
+    users = {link: found for link, found in users.items() if found}
+    while users:
+        each = {link: free[link] / sum(one.weight for one in found)
+                for link, found in users.items()}
+        tight = min(each, key=each.get)
         for one in users[tight]:
-            if one.rate < inf:
-                continue
-            one.rate = rate
+            one.rate = each[tight] * one.weight
             for link in one.links:
-                if link in count:
-                    free[link] = max(0.0, free[link] - rate)
-                    count[link] -= 1
-                    if not count[link]:
-                        del count[link]
+                if link in free:
+                    free[link] = max(0.0, free[link] - one.rate)
+        users = {link: [one for one in found if one.rate == inf] for link, found in users.items()}
+        users = {link: found for link, found in users.items() if found}
 
 
 class _Round:
     """The state of a round. tensors: of each, its parts as (site of its server, bytes)."""
 
-    def __init__(self, graph, hops, tensors, workers, in_order):
+    def __init__(self, graph, hops, tensors, workers, in_order, weigh):
         self.graph = graph
         self.tensors = tensors
         self.workers = workers
@@ -92,8 +98,8 @@ class _Round:
         self.up, self.down = {}, {}
         for worker, site in enumerate(workers):
             for server in servers:
-                self.up[worker, server] = Connection(way(hops, site, server))
-                self.down[worker, server] = Connection(way(hops, server, site))
+                self.up[worker, server] = Connection(way(hops, site, server), weigh())
+                self.down[worker, server] = Connection(way(hops, server, site), weigh())
         self.connections = [*self.up.values(), *self.down.values()]
         # What a part lacks: pushes; what a worker lacks of a tensor: answers, and values.
         self.pushes = {(tensor, part): len(workers) for tensor, parts in enumerate(tensors)
@@ -164,13 +170,31 @@ class _Round:
         return now
 
 
-def round_seconds(graph, hops, tensors, workers, in_order=True):
+def round_seconds(graph, hops, tensors, workers, in_order=True, weigh=lambda: 1.0):
     """Seconds until the last worker has pulled everything.
 
     tensors: in the order in which they are pushed, each a list of parts (site of the server,
-    bytes). workers: their sites.
+    bytes). workers: their sites. weigh: gives the weight of each connection.
     """
-    return _Round(graph, hops, tensors, workers, in_order).run()
+    return _Round(graph, hops, tensors, workers, in_order, weigh).run()
+
+
+class Spread(NamedTuple):
+    """Seconds, of several draws."""
+
+    least: float
+    mean: float
+    most: float
+
+
+def unequal(graph, hops, tensors, workers, seed=1):
+    """Rounds in which connections do not share links as equals, as those of TCP with other ways:
+    weights are drawn. Who is ahead gets values while others still push. So such rounds are mostly
+    shorter than that of equals, in which all are through with their pushes at once."""
+    numbers = random.Random(seed)
+    drawn = [round_seconds(graph, hops, tensors, workers,
+                           weigh=lambda: SPREAD ** numbers.uniform(-1, 1)) for _ in range(DRAWS)]
+    return Spread(min(drawn), mean(drawn), max(drawn))
 
 
 def best_site(graph, hops, workers):
