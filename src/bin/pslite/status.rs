@@ -55,7 +55,7 @@ fn table(status: &Status) -> String {
     };
     let _ = writeln!(
         text,
-        "job at {}: {}, {} workers, {} servers at its begin; {what}",
+        "job at {}: {}, {} workers, {} servers at the start; {what}",
         status.scheduler, status.phase, status.workers, status.servers
     );
     if !status.note.is_empty() {
@@ -85,7 +85,7 @@ fn table(status: &Status) -> String {
         status.eta.map_or_else(|| "-".to_owned(), |eta| format!("{eta:.2}"))
     );
     if !status.limit.is_empty() {
-        let _ = writeln!(text, "limited by {}", status.limit);
+        let _ = writeln!(text, "limit: {}", status.limit);
     }
     if !status.no_plan.is_empty() {
         let _ = writeln!(text, "nothing is moved: {}", status.no_plan);
