@@ -148,8 +148,11 @@ def test_no_other_module_needs_mxnet():
     names = sorted(path.stem for path in (PACKAGE / "pslite").glob("*.py")
                    if "mxnet" not in path.stem and path.stem not in ("__init__", "preload"))
     assert {"store", "node", "_process"} <= set(names)
+    names += [f"lbbsp.{path.stem}" for path in (PACKAGE / "pslite/lbbsp").glob("[a-z]*.py")]
+    assert {"lbbsp.mxnet", "lbbsp.torch"} <= set(names)
     code = "".join(f"import pslite.{name}\n" for name in names)
-    done = python(f"import sys\n{code}assert 'mxnet' not in sys.modules")
+    done = python(f"import sys\n{code}assert not {{'mxnet', 'torch'}} & set(sys.modules)\n"
+                  "from pslite.lbbsp import Batch, BatchSampler, DataIter, Session, attach")
     assert done.returncode == 0, done.stderr
 
 

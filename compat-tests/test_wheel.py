@@ -106,8 +106,10 @@ def run(folder, python, text, tmp_path):
 def test_what_is_in_it(wheel):
     assert re.fullmatch(r"pslite-[\d.]+-py3-none-manylinux_2_\d+_x86_64\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("preload.py", "node.py", "kv.py", "job.py", "py.typed", "libps.so.1",
-                 "libpslite_mxnet.so", "pslite"):
+    package = harness.ROOT / "ffi/python"
+    sources = {str(path.relative_to(package)) for path in package.glob("pslite/**/*.py")}
+    assert {"pslite/preload.py", "pslite/lbbsp/torch.py"} <= sources <= set(names)
+    for name in ("py.typed", "libps.so.1", "libpslite_mxnet.so", "pslite"):
         assert f"pslite/{name}" in names
     assert not [name for name in names if name.endswith(".pyc")]
 

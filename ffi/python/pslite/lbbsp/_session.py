@@ -1,21 +1,4 @@
-"""LB-BSP: workers of one training share each iteration's samples so that all take the same time.
-
-    from pslite import lbbsp
-
-    session = lbbsp.Session(node, length=len(dataset), total=256)
-    for _ in range(epochs):
-        for batch in session:                      # one epoch; the sizes follow the workers' speeds
-            with session.compute():                # measures, and reports
-                gradient = step(data[batch.indices]) * batch.scale
-            ...
-
-The scheduler of the node's job says how many samples each worker takes. Which samples an iteration
-has does not depend on that, so a training takes the same course as with equal batches.
-docs/lbbsp.md says when it pays. `BatchSampler` is for loaders of gluon and torch, `DataIter` for
-mxnet's Module, `attach` for torch's DistributedDataParallel.
-
-Neither numpy nor torch nor mxnet is imported at import.
-"""
+"""A worker's part of a training: `pslite.lbbsp.Session`."""
 
 import array
 import threading
@@ -24,15 +7,16 @@ from collections import deque
 from contextlib import contextmanager
 from ctypes import byref, c_uint64, c_void_p
 from types import TracebackType
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Type
+from typing import Callable, Iterator, Optional, Sequence, Type
 
-from . import _library, errors
-from .node import Node
+from .. import _library, errors
+from ..node import Node, current
+from ._batch import Batch
+from ._sampler import BatchSampler
+from ._settings import LAST, MEASURES, RULES, choice, number
 
-__all__ = ["Batch", "BatchSampler", "DataIter", "Session", "attach"]
+__all__ = ["Session"]
 
-_RULES = {"fixed": 0, "cpu": 1, "cpu-last": 2, "cpu-mean": 3, "gpu": 4, "dealt": 5}
-_LAST = {"drop": 0, "wrap": 1}
 #: Milliseconds after which a wait looks whether a signal came.
 _LOOK_MS = 50
 #: Batches that are remembered before it is asked which of them were reported.
@@ -42,53 +26,6 @@ _LONG = 10.0
 
 #: Gives the order of an epoch's samples.
 Order = Callable[[int], Sequence[int]]
-
-
-class Batch:
-    """The samples that a worker computes at once."""
-
-    __slots__ = ("_indices", "_session", "epoch", "iteration", "place", "size")
-
-    def __init__(self, session: "Session", found: _library.Batch) -> None:
-        self._session = session
-        self._indices: Optional[Sequence[int]] = None
-        #: The iteration, over all epochs. Where batches are dealt: how many this worker had before.
-        self.iteration: int = found.iteration
-        #: The epoch.
-        self.epoch: int = found.epoch
-        #: The place of the first sample in the epoch's order.
-        self.place: int = found.place
-        #: How many samples.
-        self.size: int = found.size
-
-    @property
-    def total(self) -> int:
-        """Samples of all workers in this iteration."""
-        return self.size if self._session.rule == "dealt" else self._session.total
-
-    @property
-    def weight(self) -> float:
-        """The part of the iteration's samples that this batch has."""
-        return self.size / self.total
-
-    @property
-    def scale(self) -> float:
-        """What a mean over this batch is to be multiplied by, so that the mean of all workers'
-        results is that of all samples: workers * size / total."""
-        return 1.0 if self._session.rule == "dealt" else self._session.members * self.weight
-
-    @property
-    def indices(self) -> Sequence[int]:
-        """The samples, as numbers below the session's length."""
-        if self._indices is None:
-            self._indices = self._session._samples(self.epoch, self.place, self.size)
-        return self._indices
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __repr__(self) -> str:
-        return f"<Batch {self.iteration} of epoch {self.epoch}: {self.size} samples>"
 
 
 class Session:
@@ -144,7 +81,7 @@ class Session:
         self._closing: Optional[c_void_p] = None
         #: Calls of the library that have the handle, on all threads.
         self._calls, self._guard = 0, threading.Condition()
-        node = _current() if node is None else node
+        node = current() if node is None else node
         self._node = node
         self.rule, self.total, self.length = rule, total, length
         self.rank = node.rank if rank is None else rank
@@ -152,7 +89,7 @@ class Session:
         if measure is None:
             measure = "pushes" if node.num_servers > 0 else "reports"
         self._seed, self._shuffle, self._order = seed, shuffle, order
-        self._last = _choice(_LAST, last, "last")
+        self._last = choice(LAST, last, "last")
         self._ordered: "tuple[int, Sequence[int]]" = (-1, ())
         self._library = node._library
         #: The first batch of the next epoch, where batches are dealt.
@@ -160,13 +97,13 @@ class Session:
         self._epoch, self._ended = 0, False
         self._taken: "deque[Batch]" = deque()
         settings = _library.SessionSettings(
-            name=name.encode(), length=_number(length, "length"), total=_number(total, "total"),
-            members=_number(self.members, "members"), rank=_number(self.rank, "rank"),
-            min=_number(min, "min"), max=_number(max or 0, "max"),
-            quantum=_number(quantum, "quantum"), lookahead=_number(prefetch, "prefetch") + 1,
-            rule=_choice(_RULES, rule, "rule"), seed=seed & (2**64 - 1),
-            epochs=_number(epochs or 0, "epochs"), wraps=self._last,
-            measured=_choice({"reports": 0, "pushes": 1}, measure, "measure"))
+            name=name.encode(), length=number(length, "length"), total=number(total, "total"),
+            members=number(self.members, "members"), rank=number(self.rank, "rank"),
+            min=number(min, "min"), max=number(max or 0, "max"),
+            quantum=number(quantum, "quantum"), lookahead=number(prefetch, "prefetch") + 1,
+            rule=choice(RULES, rule, "rule"), seed=seed & (2**64 - 1),
+            epochs=number(epochs or 0, "epochs"), wraps=self._last,
+            measured=choice(MEASURES, measure, "measure"))
         handle = c_void_p()
         _library.check(self._library.pslite_session_open(
             node.handle, byref(settings), byref(handle)))
@@ -361,164 +298,6 @@ class Session:
         self.close()
 
 
-class BatchSampler:
-    """The indices of a session's batches, as the loaders of gluon and torch take them
-    (`batch_sampler`). Each iteration over it is an epoch."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def __iter__(self) -> Iterator[List[int]]:
-        for batch in self.session:
-            yield list(batch.indices)
-
-    def __len__(self) -> int:
-        return len(self.session)
-
-
-class DataIter:
-    """Batches of arrays for mxnet's Module: in place of `mx.io.NDArrayIter`.
-
-        module.fit(lbbsp.DataIter(session, images, labels), ...)
-
-    data, label: numpy arrays with as many rows as the session has samples. The first batch's size,
-    total / workers, is what Module divides gradients by; so `total` must be a multiple of it.
-    """
-
-    def __init__(self, session: Session, data: Any, label: Any, data_name: str = "data",
-                 label_name: str = "softmax_label") -> None:
-        for what, rows in (("data", data), ("label", label)):
-            if len(rows) != session.length:
-                raise errors.ShapeError(
-                    f"{what} has {len(rows)} rows, and the session {session.length} samples")
-        if session.total % session.members:
-            raise errors.InvalidArgument(
-                f"total={session.total} is no multiple of the {session.members} workers: Module "
-                "would divide gradients by another number")
-        self._session, self._data, self._label = session, data, label
-        self._names = (data_name, label_name)
-        self.batch_size = session.total // session.members
-        self._batches = iter(session)
-
-    @property
-    def provide_data(self) -> List[Any]:
-        """Name and shape of the data."""
-        return self._describe(0, self._data, self.batch_size)
-
-    @property
-    def provide_label(self) -> List[Any]:
-        """Name and shape of the labels."""
-        return self._describe(1, self._label, self.batch_size)
-
-    def _describe(self, which: int, rows: Any, size: int) -> List[Any]:
-        import mxnet  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-        return [mxnet.io.DataDesc(self._names[which], (size, *rows.shape[1:]), rows.dtype)]
-
-    def reset(self) -> None:
-        """The next epoch."""
-        self._batches = iter(self._session)
-
-    def __iter__(self) -> "DataIter":
-        return self
-
-    def __next__(self) -> Any:
-        import mxnet
-
-        batch = next(self._batches)
-        at = list(batch.indices)
-        data, label = self._data[at], self._label[at]
-        return mxnet.io.DataBatch(
-            [mxnet.nd.array(data, dtype=data.dtype)], [mxnet.nd.array(label, dtype=label.dtype)],
-            pad=0, provide_data=self._describe(0, self._data, batch.size),
-            provide_label=self._describe(1, self._label, batch.size))
-
-    next = __next__
-
-
-def attach(model: Any, session: Session) -> None:
-    """Lets a session follow torch's DistributedDataParallel: measures how long each batch takes
-    until its last gradient is there, reports that, and weights gradients, so that their mean over
-    workers is the mean over all samples. Losses are means over a worker's batch, as usual.
-
-    To be called once, before the first iteration. Sessions of a job without servers suffice:
-    `Node("worker", root=..., workers=N, servers=0)` beside `pslite scheduler -n N -s 0`.
-    """
-    import torch  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    from torch import distributed as dist
-
-    clock = _Clock(session)
-    workers = dist.get_world_size()
-
-    def hook(_: object, bucket: Any) -> Any:
-        batch = session.batch
-        buffer = bucket.buffer()
-        buffer.mul_(batch.weight)
-        is_last = bucket.is_last()
-        if is_last:
-            clock.computed(batch, buffer.device)
-        future = dist.all_reduce(buffer, async_op=True).get_future()
-
-        def done(found: Any) -> Any:
-            if is_last:
-                clock.begin(buffer.device)
-            return found.value()[0]
-
-        return future.then(done)
-
-    if workers != session.members:
-        raise errors.InvalidArgument(
-            f"the session has {session.members} workers, and torch.distributed {workers}")
-    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        raise errors.InvalidArgument("model is to be a torch.nn.parallel.DistributedDataParallel")
-    hook.__annotations__.clear()  # torch takes none but its own.
-    model.register_comm_hook(None, hook)
-
-
-class _Clock:
-    """How long a batch takes at this worker: from the end of one exchange until the last gradient
-    of the next one."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._begun: Optional[float] = None
-
-    def begin(self, device: Any) -> None:
-        self._begun = self._now(device)
-
-    def computed(self, batch: Batch, device: Any) -> None:
-        begun, self._begun = self._begun, None
-        seconds = None if begun is None else self._now(device) - begun
-        self._session.report(seconds, iteration=batch.iteration)
-
-    @staticmethod
-    def _now(device: Any) -> float:
-        if device.type == "cuda":
-            import torch
-
-            torch.cuda.current_stream(device).synchronize()
-        return time.monotonic()
-
-
 def _wait_ms(seconds: float) -> int:
     """Milliseconds of one wait, with a look at signals in between."""
     return min(_LOOK_MS, max(0, int(1000 * seconds + 0.999)))
-
-
-def _current() -> Node:
-    from .node import current
-
-    return current()
-
-
-def _number(value: int, what: str) -> int:
-    if not 0 <= value < (2**63 if what == "length" else 2**31):
-        raise errors.InvalidArgument(f"{what}={value} is out of range")
-    return value
-
-
-def _choice(choices: "dict[str, int]", value: str, what: str) -> int:
-    found = choices.get(value)
-    if found is None:
-        raise errors.InvalidArgument(f"{what}={value!r} is none of {', '.join(choices)}")
-    return found

@@ -1,0 +1,20 @@
+"""What a session may be opened with: the names of choices, and the range of numbers."""
+
+from .. import errors
+
+RULES = {"fixed": 0, "cpu": 1, "cpu-last": 2, "cpu-mean": 3, "gpu": 4, "dealt": 5}
+LAST = {"drop": 0, "wrap": 1}
+MEASURES = {"reports": 0, "pushes": 1}
+
+
+def number(value: int, what: str) -> int:
+    if not 0 <= value < (2**63 if what == "length" else 2**31):
+        raise errors.InvalidArgument(f"{what}={value} is out of range")
+    return value
+
+
+def choice(choices: "dict[str, int]", value: str, what: str) -> int:
+    found = choices.get(value)
+    if found is None:
+        raise errors.InvalidArgument(f"{what}={value!r} is none of {', '.join(choices)}")
+    return found
