@@ -40,8 +40,9 @@ pub struct BatchSession {
 }
 
 impl BatchSession {
-    /// Takes part in the session of that name. Returns when the scheduler has answered.
-    /// `measured`: the library measures how long each batch takes, from pushes and answers.
+    /// Takes part in the session of that name. Returns when this worker has a place in it: at once,
+    /// unless it has closed a session of that name that others are still in. `measured`: the
+    /// library measures how long each batch takes, from pushes and answers.
     ///
     /// # Errors
     /// This node is no worker, the scheduler is not ours, it refuses, or the settings make no
@@ -72,7 +73,8 @@ impl BatchSession {
 
     /// Returns the iterations of an epoch.
     fn wait_for_answer(&self, node: &NodeRef) -> Result<u64> {
-        let (training, until) = (node.training(), Instant::now() + ANSWER);
+        let (training, begin) = (node.training(), Instant::now());
+        let mut said = false;
         let mut sessions = training.sessions();
         loop {
             let Some(held) = sessions.get_mut(&self.name) else { return Err(closed(&self.name)) };
@@ -85,14 +87,19 @@ impl BatchSession {
             if held.participant.is_answered() {
                 return Ok(held.participant.per_epoch());
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let (passed, whom) = (begin.elapsed(), held.participant.waits_for());
+            if passed >= ANSWER && whom.is_empty() {
                 return Err(NodeError::Timeout(format!(
                     "session {:?}: the scheduler gives no answer; is it an older version?",
                     self.name
                 )));
             }
-            sessions = training.wait(sessions, left);
+            if passed >= LONG && !whom.is_empty() && !std::mem::replace(&mut said, true) {
+                let (name, rank) = (&self.name, self.open.rank);
+                let text = format!("session {name:?}: rank {rank} opens it again, and waits for");
+                log::write(Level::Warning, &format!("{text} {whom}"));
+            }
+            sessions = training.wait(sessions, LOOK);
         }
     }
 

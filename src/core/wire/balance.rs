@@ -29,6 +29,9 @@ pub enum BalanceKind {
     Grant = 7,
     /// Scheduler: the batch after `iteration` others of this worker is `dealt`.
     Deal = 8,
+    /// Scheduler: the worker has closed this session and opens it again. It has to wait until the
+    /// others have closed it too; `text` says who they are.
+    Wait = 9,
 }
 
 /// Which rule sets the sizes.

@@ -116,11 +116,13 @@ fn an_opening_that_came_twice_is_answered_twice() {
 
 #[test]
 fn workers_must_agree_and_have_ranks_of_their_own() {
-    let mut desk = begun();
+    let mut desk = Desk::new();
+    desk.open(settings(0));
     let other = BalanceOpen { total: 65, instance: 8, ..settings(1) };
     assert!(refusal(&desk.open(other)).contains("rank 0 has total=64, rank 1 65"));
     let other = BalanceOpen { rule: BalanceRule::Gpu as i32, instance: 8, ..settings(1) };
     assert!(refusal(&desk.open(other)).contains("rank 0 has the rule Some(CpuLast)"));
+    let mut desk = begun();
     let taken = opening(BalanceOpen { instance: 8, ..settings(1) });
     let mut out = Vec::new();
     desk.0.handle(worker_id(5), &taken, &mut out);
@@ -129,14 +131,20 @@ fn workers_must_agree_and_have_ranks_of_their_own() {
     assert!(refusal(&desk.handle(&stranger)).contains("does not take part"));
 }
 
-/// The closing of the process before was lost.
+/// The word that it has closed the session was lost.
 #[test]
-fn a_node_takes_the_place_that_it_had() {
+fn a_node_that_opens_again_has_closed_what_it_had() {
     let mut desk = begun();
     let words = desk.open(BalanceOpen { instance: 8, ..settings(1) });
-    let opened = words.iter().find(|word| word.kind == BalanceKind::Opened as i32).unwrap();
-    assert_eq!((opened.instance, opened.iteration), (8, 2));
+    let waits = words.iter().find(|word| word.kind == BalanceKind::Wait as i32).unwrap();
+    assert_eq!((waits.instance, waits.text.as_str()), (8, "rank 0 to close it"));
     assert!(refusal(&desk.handle(&report(1, 2, 1.0))).contains("does not take part"));
+    // Before batches have begun it has its place at once.
+    let mut desk = Desk::new();
+    desk.open(settings(1));
+    let words = desk.open(BalanceOpen { instance: 8, ..settings(1) });
+    assert_eq!((words[0].kind, words[0].instance), (BalanceKind::Opened as i32, 8));
+    assert_eq!(grants(&desk.open(settings(0))), [(0, 2, 0, 32), (1, 2, 32, 32)]);
 }
 
 /// Nobody else is left: nothing would ever lend it the next iteration.
@@ -154,12 +162,61 @@ fn the_only_worker_that_opens_again_begins_anew() {
 fn who_opens_again_waits_until_all_have_closed() {
     let mut desk = begun();
     desk.handle(&word(BalanceKind::Close, 0, 0));
-    let again = BalanceOpen { instance: 8, ..settings(0) };
-    assert_eq!(desk.open(again.clone()), []);
+    // The next session is not this one: it may have another total.
+    let again = BalanceOpen { instance: 8, total: 128, ..settings(0) };
+    let words = desk.open(again.clone());
+    assert_eq!((words[0].kind, words.len()), (BalanceKind::Wait as i32, 1));
+    assert_eq!((words[0].text.as_str(), words[0].instance), ("rank 1 to close it", 8));
     desk.handle(&word(BalanceKind::Close, 1, 0));
     assert_eq!(desk.open(again)[0].kind, BalanceKind::Opened as i32);
-    let words = desk.open(BalanceOpen { instance: 9, ..settings(1) });
+    let words = desk.open(BalanceOpen { instance: 9, total: 128, ..settings(1) });
+    assert_eq!(grants(&words), [(0, 2, 0, 64), (1, 2, 64, 64)]);
+}
+
+/// It would share iterations that the others never begin.
+#[test]
+fn nobody_joins_a_session_that_a_worker_has_closed() {
+    let three = |rank| BalanceOpen { members: 3, ..settings(rank) };
+    let mut desk = Desk::new();
+    (0..3).for_each(|rank| _ = desk.open(three(rank)));
+    desk.lost(2);
+    desk.handle(&word(BalanceKind::Close, 0, 0));
+    let new = BalanceOpen { instance: 8, ..three(2) };
+    assert!(refusal(&desk.open(new.clone())).contains("Open a session of another name"));
+    // A process in the place of the one that closed it is another one, too.
+    let again = BalanceOpen { instance: 8, ..three(0) };
+    assert_eq!(desk.open(again.clone())[0].kind, BalanceKind::Wait as i32);
+    desk.lost(0);
+    assert!(refusal(&desk.open(again)).contains("a worker has closed it"));
+    // When all have closed it, the name is free.
+    desk.handle(&word(BalanceKind::Close, 1, 0));
+    assert_eq!(desk.open(new)[0].text, "rank 0, 1 to open it");
+}
+
+/// Nobody has missed anything yet.
+#[test]
+fn a_place_is_free_again_that_was_closed_before_batches_began() {
+    let mut desk = Desk::new();
+    desk.open(settings(0));
+    desk.handle(&word(BalanceKind::Close, 0, 0));
+    desk.open(settings(1));
+    let words = desk.open(BalanceOpen { instance: 8, ..settings(0) });
     assert_eq!(grants(&words), [(0, 2, 0, 32), (1, 2, 32, 32)]);
+}
+
+/// Where batches are dealt, a process takes what is left.
+#[test]
+fn batches_are_dealt_to_who_comes_when_others_have_closed() {
+    let rule = BalanceRule::Dealt as i32;
+    let dealt = |rank| BalanceOpen { rule, members: 3, ..settings(rank) };
+    let mut desk = Desk::new();
+    (0..3).for_each(|rank| _ = desk.open(dealt(rank)));
+    desk.lost(2);
+    desk.handle(&word(BalanceKind::Close, 0, 0));
+    let again = BalanceOpen { instance: 8, ..dealt(0) };
+    assert_eq!(desk.open(again)[0].text, "rank 1 to close it");
+    let words = desk.open(BalanceOpen { instance: 8, ..dealt(2) });
+    assert_eq!((words[0].kind, words[0].instance), (BalanceKind::Opened as i32, 8));
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl Participant {
         matches!(self.state, State::Opening | State::Open) && !has
     }
 
-    /// For people: whom it waits for, as far as the scheduler has said.
+    /// For people: whom it waits for, as far as the scheduler has said. Empty: it has said nothing.
     #[must_use]
     pub fn waits_for(&self) -> &str {
         &self.waits_for
@@ -302,6 +302,9 @@ impl Participant {
                         self.ask(now, out);
                     }
                 }
+                self.waits_for.clone_from(&message.text);
+            }
+            BalanceKind::Wait if self.state == State::Opening => {
                 self.waits_for.clone_from(&message.text);
             }
             BalanceKind::Refused => self.state = State::Refused(message.text.clone()),

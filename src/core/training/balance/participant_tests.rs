@@ -81,6 +81,11 @@ fn who_waits_asks_once_a_second() {
     assert_eq!(out, []);
     worker.tick(NOW + Duration::from_secs(1), &mut out);
     assert_eq!(out.pop().unwrap().kind, BalanceKind::Open as i32);
+    let text = "rank 0 to close it".to_owned();
+    worker.received(NOW, &BalanceMessage { text, ..answer(BalanceKind::Wait, 0) }, &mut out);
+    assert_eq!((worker.is_answered(), worker.waits_for()), (false, "rank 0 to close it"));
+    worker.tick(NOW + Duration::from_secs(2), &mut out);
+    assert_eq!(out.pop().unwrap().kind, BalanceKind::Open as i32);
     worker.received(NOW, &answer(BalanceKind::Opened, 0), &mut out);
     assert_eq!(worker.next(NOW, &mut out), Turn::Wait);
     assert!(out.pop().unwrap().asks && out.is_empty());

@@ -1,6 +1,8 @@
 //! The workers that share batches under one name, and what they are answered. Decides who takes
 //! part; what they get is decided in `leases` or by the `dealer`.
 
+use std::collections::BTreeSet;
+
 use super::Outbox;
 use super::dealer::{Dealer, Dealing};
 use super::leases::{Leases, Moved};
@@ -33,9 +35,17 @@ pub(super) struct Session {
     spec: BalanceOpen,
     members: Vec<Option<Member>>,
     work: Work,
-    /// A worker has closed it: who opens it again waits until all have, and a new one begins.
+    /// A worker has closed it after batches had begun. It takes nobody in any more, unless batches
+    /// are dealt.
     is_ending: bool,
+    /// The nodes that have closed it. If one of them opens it again, it wants the next session of
+    /// that name: it waits until all have closed this one.
+    closed: BTreeSet<NodeId>,
 }
+
+/// Why a process that was not here before cannot take part.
+const ENDING: &str = "a worker has closed it, so nobody may join it any more. Open a session of \
+                      another name, or this one again when all its workers have closed it";
 
 impl Session {
     /// As the first worker wants it; it has yet to join.
@@ -45,7 +55,8 @@ impl Session {
             _ => Work::Leases(Leases::new(open)),
         };
         let members = vec![None; open.members as usize];
-        Self { name: name.to_owned(), spec: open.clone(), members, work, is_ending: false }
+        let closed = BTreeSet::new();
+        Self { name: name.to_owned(), spec: open.clone(), members, work, is_ending: false, closed }
     }
 
     /// True if nobody takes part.
@@ -53,7 +64,7 @@ impl Session {
         self.members.iter().all(Option::is_none)
     }
 
-    /// A worker wants to take part.
+    /// A worker wants to take part, or says so again.
     ///
     /// # Errors
     /// Why it does not.
@@ -63,36 +74,49 @@ impl Session {
         open: &BalanceOpen,
         out: &mut Outbox,
     ) -> Result<(), String> {
+        self.close_former(from, open, out);
+        if self.closed.contains(&from) {
+            out.push((from, self.waiting(open)));
+            return Ok(()); // It asks again every second.
+        }
         if let Some(difference) = spec::difference(&self.spec, open) {
             return Err(format!("its workers do not agree: {difference}"));
         }
         let rank = open.rank as usize;
-        let member = Member { node: from, instance: open.instance };
-        let known = |m: &Member| (m.node, m.instance) == (from, open.instance);
-        if self.is_ending && !self.members[rank].as_ref().is_some_and(known) {
-            return Ok(()); // It asks again every second.
-        }
         match self.members[rank] {
             Some(old) if (old.node, old.instance) == (from, open.instance) => {
                 self.opened(rank, self.first_of(rank), out);
                 self.answer(rank, out);
                 return Ok(());
             }
-            // Its closing was lost, or its process is another one.
-            Some(old) if old.node == from => {
-                self.leave(rank, out);
-                if self.is_empty() {
-                    // Nobody is left to go on with.
-                    *self = Self::new(&self.name, open);
-                }
-                self.members[rank] = Some(member);
-            }
             Some(old) => {
                 let of = format!("worker {}", id_to_rank(old.node));
                 return Err(format!("rank {rank} is taken: it is open at {of}"));
             }
-            None => self.members[rank] = Some(member),
+            None if self.is_ending && matches!(self.work, Work::Leases(_)) => {
+                return Err(ENDING.to_owned());
+            }
+            None => self.members[rank] = Some(Member { node: from, instance: open.instance }),
         }
+        self.join(rank, open, out);
+        Ok(())
+    }
+
+    /// A process has each session once. So if it opens one again in which it takes part, it has
+    /// closed the former one, and its word got lost.
+    fn close_former(&mut self, from: NodeId, open: &BalanceOpen, out: &mut Outbox) {
+        let former =
+            |m: &Option<Member>| m.is_some_and(|m| m.node == from && m.instance != open.instance);
+        let Some(rank) = self.members.iter().position(former) else { return };
+        self.closed_by(rank, from, out);
+        if self.is_empty() {
+            // Nobody is left to wait for.
+            *self = Self::new(&self.name, open);
+        }
+    }
+
+    /// A worker has its place: it hears from where on, and the others if batches begin.
+    fn join(&mut self, rank: usize, open: &BalanceOpen, out: &mut Outbox) {
         let first = match &mut self.work {
             Work::Dealer(dealer) => {
                 dealer.joined(open.rank);
@@ -112,7 +136,6 @@ impl Session {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// From which iteration on a worker that is here already takes part.
@@ -192,13 +215,29 @@ impl Session {
     /// A worker takes part no more.
     pub(super) fn close(&mut self, from: NodeId, message: &BalanceMessage, out: &mut Outbox) {
         if let Ok(rank) = self.member(from, message) {
-            self.is_ending = true;
-            self.leave(rank, out);
+            self.closed_by(rank, from, out);
         }
     }
 
-    /// A process is gone, with all that it took part as.
+    fn closed_by(&mut self, rank: usize, node: NodeId, out: &mut Outbox) {
+        // Before batches have begun, nobody has missed anything: its place is free again.
+        if self.has_begun() {
+            self.is_ending = true;
+            self.closed.insert(node);
+        }
+        self.leave(rank, out);
+    }
+
+    const fn has_begun(&self) -> bool {
+        match &self.work {
+            Work::Leases(leases) => leases.has_begun(),
+            Work::Dealer(_) => true,
+        }
+    }
+
+    /// A process is gone, with all that it took part as. Who has its id next is another one.
     pub(super) fn lost(&mut self, node: NodeId, out: &mut Outbox) {
+        self.closed.remove(&node);
         for rank in 0..self.members.len() {
             if self.members[rank].is_some_and(|member| member.node == node) {
                 self.leave(rank, out);
@@ -250,6 +289,20 @@ impl Session {
             session: self.name.clone(),
             rank: rank as u32,
             instance: self.members[rank].map_or(0, |member| member.instance),
+            ..BalanceMessage::default()
+        }
+    }
+
+    /// To a worker that has closed this session and opens it again.
+    fn waiting(&self, open: &BalanceOpen) -> BalanceMessage {
+        let present = self.members.iter().enumerate().filter(|(_, member)| member.is_some());
+        let present = text::few(present.map(|(rank, _)| rank.to_string()));
+        BalanceMessage {
+            kind: BalanceKind::Wait as i32,
+            session: self.name.clone(),
+            rank: open.rank,
+            instance: open.instance,
+            text: format!("rank {present} to close it"),
             ..BalanceMessage::default()
         }
     }

@@ -1,6 +1,7 @@
-//! Workers and the scheduler over connections that break, with workers that die, come back and
-//! leave: whatever happens, no sample of an iteration is computed by two, and where nobody was lost
-//! none is left out. Seeds decide what happens; `PSLITE_TEST_SEEDS` says how many are played.
+//! Workers and the scheduler over connections that break, with workers that die, come back, leave
+//! and open the next session of the same name. Whatever happens, no sample of an iteration is
+//! computed by two, and where nobody was lost none is left out. Seeds decide what happens;
+//! `PSLITE_TEST_SEEDS` says how many are played.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,6 +13,10 @@ use crate::wire::worker_id;
 
 const TOTAL: u32 = 40;
 const LENGTH: u64 = 130;
+/// Iterations of a phase, where each phase of a training has a session of its own.
+const PHASE: u64 = 5;
+/// Between the numbers of the iterations of two phases.
+const APART: u64 = 1 << 32;
 
 /// One worker's process, its two directions to the scheduler, and what it has begun.
 struct Process {
@@ -42,6 +47,9 @@ struct World {
     dead: Vec<Owner>,
     /// Workers that have ended by themselves.
     over: Vec<bool>,
+    /// Iterations that a worker begins in one session, and how many sessions it has closed.
+    limit: u64,
+    phases: Vec<u64>,
 }
 
 impl World {
@@ -57,6 +65,8 @@ impl World {
             ledger: Ledger::default(),
             dead: Vec::new(),
             over: vec![false; members],
+            limit: u64::MAX,
+            phases: vec![0; members],
         };
         (0..members).for_each(|rank| world.start(rank));
         world
@@ -116,6 +126,9 @@ impl World {
     /// Takes a batch, as a loader does ahead of time.
     fn take(&mut self, rank: usize) {
         let Some(process) = &mut self.processes[rank] else { return };
+        if process.worker.progress().0 >= self.limit {
+            return;
+        }
         let mut out = Vec::new();
         let turn = process.worker.next(self.now, &mut out);
         process.worker.validate().unwrap();
@@ -126,7 +139,7 @@ impl World {
                 let owner = (rank, process.worker.settings().instance);
                 let of =
                     if self.rule == BalanceRule::Dealt { batch.epoch } else { batch.iteration };
-                self.ledger.0.entry(of).or_default().push((
+                self.ledger.0.entry(of + self.phases[rank] * APART).or_default().push((
                     batch.place,
                     u64::from(batch.size),
                     owner,
@@ -153,6 +166,18 @@ impl World {
             process.up.clear();
             process.down.clear();
         }
+    }
+
+    /// Closes the session, and opens the next one of that name over the same connection.
+    fn go_on(&mut self, rank: usize) {
+        let Some(mut old) = self.processes[rank].take() else { return };
+        old.up.extend(old.worker.close());
+        self.phases[rank] += 1;
+        self.start(rank);
+        let process = self.processes[rank].as_mut().unwrap();
+        let opening = std::mem::replace(&mut process.up, old.up);
+        process.up.extend(opening);
+        process.down = old.down;
     }
 
     fn die(&mut self, rank: usize) {
@@ -294,6 +319,40 @@ fn epochs_are_dealt(seed: u64) {
     }
     world.ledger.is_disjoint(&world.dead);
     (0..3).for_each(|epoch| world.ledger.is_whole(epoch, 0, LENGTH));
+}
+
+/// Nobody begins the next session while others are in the one before, and all come to it, though
+/// the word that a worker has closed one may be lost.
+fn phases_follow_each_other(seed: u64) {
+    let mut random = Random::new(seed);
+    let members = 1 + random.below(4) as usize;
+    let mut world = World::new(seed, members, RULES[random.below(4) as usize]);
+    world.limit = PHASE;
+    let mut steps = 0;
+    while world.phases.iter().any(|phase| *phase < 4) {
+        world.step(false);
+        let rank = world.random.below(members as u64) as usize;
+        let worker = world.processes[rank].as_ref().map(|process| &process.worker);
+        if world.phases[rank] < 4 && worker.is_some_and(|w| w.progress() == (PHASE, PHASE)) {
+            world.go_on(rank);
+        }
+        if world.random.percent(2) {
+            world.cut(rank);
+        }
+        steps += 1;
+        assert!(steps < 200_000, "seed {seed}: stuck in {:?}", world.phases);
+    }
+    world.ledger.is_disjoint(&[]);
+    let per_epoch = LENGTH / u64::from(TOTAL);
+    for (phase, iteration) in (0..4).flat_map(|phase| (0..PHASE).map(move |i| (phase, i))) {
+        let from = iteration % per_epoch * u64::from(TOTAL);
+        world.ledger.is_whole(phase * APART + iteration, from, u64::from(TOTAL));
+    }
+}
+
+#[test]
+fn one_session_follows_the_other() {
+    seeds().for_each(phases_follow_each_other);
 }
 
 #[test]
