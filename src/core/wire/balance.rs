@@ -124,6 +124,9 @@ pub struct BalanceShare {
     /// How many.
     #[prost(uint32, tag = "3")]
     pub size: u32,
+    /// How many workers share the iteration. 0: an older scheduler does not say so.
+    #[prost(uint32, tag = "4")]
+    pub workers: u32,
 }
 
 /// A batch that was dealt.

@@ -271,12 +271,15 @@ fn bounds_that_cannot_hold_all_samples_are_told_to_all() {
 fn others_go_on_without_a_worker_that_is_gone() {
     let mut desk = begun();
     desk.handle(&report(0, 2, 1.0));
-    assert_eq!(grants(&desk.lost(1)), [(0, 3, 0, 64)]);
+    let words = desk.lost(1);
+    assert_eq!(grants(&words), [(0, 3, 0, 64)]);
+    assert_eq!(words[0].shares.last().unwrap().workers, 1);
     // Another process in its place begins with the iteration that is lent next.
     let words = desk.open(BalanceOpen { instance: 9, ..settings(1) });
     assert_eq!((words[0].kind, words[0].iteration), (BalanceKind::Opened as i32, 3));
     let after = desk.handle(&report(0, 3, 2.0));
     assert_eq!(grants(&after), [(0, 4, 0, 32), (1, 4, 32, 32)]);
+    assert!(after.iter().all(|word| word.shares.last().unwrap().workers == 2));
     // It closes; then the other one does, and nothing is left.
     let close = BalanceMessage { instance: 9, ..word(BalanceKind::Close, 1, 0) };
     desk.handle(&close);

@@ -22,6 +22,8 @@ struct Segment {
     sizes: Vec<u32>,
     /// The first sample of each worker, counted within the iteration.
     starts: Vec<u32>,
+    /// How many workers have samples: all but those that were gone when the sizes were set.
+    workers: u32,
 }
 
 impl Segment {
@@ -31,11 +33,14 @@ impl Segment {
             start += size;
             start - size
         });
-        Self { from, starts: starts.collect(), sizes }
+        let starts = starts.collect();
+        let workers = sizes.iter().filter(|size| **size > 0).count() as u32;
+        Self { from, sizes, starts, workers }
     }
 
     fn share(&self, member: usize) -> BalanceShare {
-        BalanceShare { from: self.from, start: self.starts[member], size: self.sizes[member] }
+        let (start, size) = (self.starts[member], self.sizes[member]);
+        BalanceShare { from: self.from, start, size, workers: self.workers }
     }
 }
 

@@ -34,6 +34,9 @@ pub struct Batch {
     pub place: u64,
     /// How many samples.
     pub size: u32,
+    /// How many workers share the iteration, as it was lent: one that is lost afterwards counts. 1
+    /// where batches are dealt.
+    pub workers: u32,
 }
 
 /// What a worker does next.
@@ -204,12 +207,14 @@ impl Participant {
         let share = self.shares.front().filter(|share| share.from <= self.next)?;
         let (epoch, within) = (self.next / self.per_epoch(), self.next % self.per_epoch());
         let place = within * u64::from(self.open.total) + u64::from(share.start);
-        Some(Batch { iteration: self.next, epoch, place, size: share.size })
+        // An older scheduler does not say how many.
+        let workers = if share.workers == 0 { self.open.members } else { share.workers };
+        Some(Batch { iteration: self.next, epoch, place, size: share.size, workers })
     }
 
     fn next_dealt(&mut self) -> Option<Batch> {
         let BalanceDealt { epoch, place, size } = self.dealt.pop_front()?;
-        Some(Batch { iteration: self.next, epoch, place, size })
+        Some(Batch { iteration: self.next, epoch, place, size, workers: 1 })
     }
 
     /// Asks for batches before they are needed: one less than may be taken ahead.

@@ -34,6 +34,7 @@ fn grant(until: u64, shares: &[(u64, u32, u32)]) -> BalanceMessage {
         from: *from,
         start: *start,
         size: *size,
+        workers: 0,
     });
     BalanceMessage { shares: shares.collect(), ..answer(BalanceKind::Grant, until) }
 }
@@ -68,6 +69,20 @@ fn batches_follow_the_shares_over_epochs() {
     assert_eq!(worker.next(NOW, &mut Vec::new()), Turn::Wait);
     let wraps = opened(BalanceOpen { wraps: true, ..settings() });
     assert_eq!(wraps.per_epoch(), 4);
+}
+
+#[test]
+fn a_batch_says_how_many_workers_share_its_iteration() {
+    let mut worker = opened(settings());
+    let mut shares = grant(3, &[(0, 16, 16), (1, 0, 32)]);
+    shares.shares[1].workers = 1;
+    worker.received(NOW, &shares, &mut Vec::new());
+    let mut workers = || match worker.next(NOW, &mut Vec::new()) {
+        Turn::Batch(batch) => batch.workers,
+        turn => panic!("{turn:?}"),
+    };
+    // An older scheduler does not say so: then it is as many as the session is for.
+    assert_eq!((workers(), workers(), workers()), (2, 1, 1));
 }
 
 #[test]
