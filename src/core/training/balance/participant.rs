@@ -251,11 +251,17 @@ impl Participant {
 
     /// The library has measured an iteration. As [`Self::report`], of the oldest batch that is not
     /// reported; nothing if there is none.
+    ///
+    /// What it measures begins with the end of the batch before. Between two epochs a worker may
+    /// validate, or write a checkpoint. So the time of an epoch's first batch is not known.
     pub fn measured(&mut self, report: BalanceReport) -> Option<BalanceMessage> {
         if self.computed >= self.next {
             return None;
         }
-        self.report(self.computed, report).ok().flatten()
+        // If each batch is the first one of its epoch, its time is better than none.
+        let is_first = self.per_epoch() > 1 && self.computed.is_multiple_of(self.per_epoch());
+        let seconds = if is_first { 0.0 } else { report.seconds };
+        self.report(self.computed, BalanceReport { seconds, ..report }).ok().flatten()
     }
 
     /// How many batches were begun, and how many of them reported.

@@ -148,6 +148,29 @@ fn reports_are_in_order_and_repeated() {
     assert_eq!(worker.progress(), (15, 15));
 }
 
+/// Three iterations of 32 are an epoch.
+#[test]
+fn what_is_measured_of_an_epochs_first_batch_does_not_count() {
+    let report = BalanceReport { seconds: 2.0, cpu: 0.5, memory: 0.0 };
+    let measured = |settings: BalanceOpen, batches: u32| {
+        let mut worker = opened(settings);
+        worker.received(NOW, &grant(9, &[(0, 16, 16)]), &mut Vec::new());
+        (0..batches).for_each(|_| _ = batch(&mut worker));
+        let said = (0..batches).map(|_| worker.measured(report).unwrap().reports);
+        said.map(|reports| reports.last().unwrap().seconds).collect::<Vec<_>>()
+    };
+    assert_eq!(measured(settings(), 7), [0.0, 2.0, 2.0, 0.0, 2.0, 2.0, 0.0]);
+    let wraps = BalanceOpen { wraps: true, ..settings() };
+    assert_eq!(measured(wraps, 6), [0.0, 2.0, 2.0, 2.0, 0.0, 2.0]);
+    // An epoch of one iteration has no other.
+    assert_eq!(measured(BalanceOpen { length: 33, ..settings() }, 2), [2.0, 2.0]);
+    // What the worker says itself counts.
+    let mut worker = opened(settings());
+    worker.received(NOW, &grant(9, &[(0, 16, 16)]), &mut Vec::new());
+    batch(&mut worker);
+    assert_eq!(worker.report(0, report).unwrap().unwrap().reports, [report]);
+}
+
 #[test]
 fn an_end_is_final() {
     let mut worker = opened(settings());
