@@ -475,11 +475,16 @@ typedef struct pslite_batch {
   uint64_t epoch;
   uint64_t place;     /* of the first sample in the epoch's order */
   uint32_t size;      /* samples; 0: there are no more batches */
+  uint32_t workers;   /* that share the iteration; PSLITE_RULE_DEALT: 1 */
 } pslite_batch;
 
-/* Takes part. Of a started node that is a worker. Returns when the scheduler has answered. */
+/* Takes part. Of a started node that is a worker. Returns when this worker has a place. A worker
+ * that has closed a session of that name waits until the others have closed it too. */
 int pslite_session_open(pslite_node* node, const pslite_session_settings* settings,
                         pslite_session** out);
+/* Ends the pslite_session_open of that name for which another thread waits: it returns
+ * PSLITE_STOPPED. Does nothing if none waits. */
+int pslite_session_cancel(pslite_node* node, const char* name);
 /* Takes part no more, and frees it; the others go on without this worker. Not while another call
  * with it runs. NULL does nothing. */
 void pslite_session_close(pslite_session* session);

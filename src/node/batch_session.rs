@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::error::{NodeError, Result, refuse_forked};
 use crate::running::{NodeRef, RunningNode};
-use crate::training::said;
+use crate::training::{SessionId, said};
 use pslite_core::cluster::{BalanceWord, Event};
 use pslite_core::training::balance::{Batch, Turn};
 use pslite_core::wire::balance::{BalanceOpen, BalanceReport};
 use pslite_core::wire::{Role, SCHEDULER};
 use pslite_observe::log::{self, Level};
 
-/// How long the scheduler may take to say whether a worker takes part.
+/// How long the scheduler may take to answer an opening.
 const ANSWER: Duration = Duration::from_secs(30);
 /// A wait that is as long is said, once.
 const LONG: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub struct BatchReport {
 /// See the module. Closes when it is dropped.
 pub struct BatchSession {
     node: Weak<dyn RunningNode>,
-    name: String,
+    id: SessionId,
     open: BalanceOpen,
     per_epoch: u64,
 }
@@ -63,10 +63,10 @@ impl BatchSession {
                     .to_owned(),
             ));
         }
-        let words = node.training().open(node.now(), name, open.clone(), measured)?;
+        let id = SessionId { name: name.to_owned(), instance: open.instance };
+        let words = node.training().open(node.now(), &id, open.clone(), measured)?;
         node.event(Event::Balance(words));
-        let mut session =
-            Self { node: Arc::downgrade(node), name: name.to_owned(), open, per_epoch: 0 };
+        let mut session = Self { node: Arc::downgrade(node), id, open, per_epoch: 0 };
         session.per_epoch = session.wait_for_answer(node)?;
         Ok(session)
     }
@@ -77,7 +77,12 @@ impl BatchSession {
         let mut said = false;
         let mut sessions = training.sessions();
         loop {
-            let Some(held) = sessions.get_mut(&self.name) else { return Err(closed(&self.name)) };
+            let Some(held) = sessions.get_mut(&self.id) else {
+                return Err(NodeError::Stopped(format!(
+                    "session {:?}: the opening was cancelled",
+                    self.id.name
+                )));
+            };
             if let Some(why) = held.participant.refusal() {
                 let why = why.to_owned();
                 // The membership's lock is never asked for with this one held.
@@ -91,16 +96,21 @@ impl BatchSession {
             if passed >= ANSWER && whom.is_empty() {
                 return Err(NodeError::Timeout(format!(
                     "session {:?}: the scheduler gives no answer; is it an older version?",
-                    self.name
+                    self.id.name
                 )));
             }
             if passed >= LONG && !whom.is_empty() && !std::mem::replace(&mut said, true) {
-                let (name, rank) = (&self.name, self.open.rank);
+                let (name, rank) = (&self.id.name, self.open.rank);
                 let text = format!("session {name:?}: rank {rank} opens it again, and waits for");
                 log::write(Level::Warning, &format!("{text} {whom}"));
             }
             sessions = training.wait(sessions, LOOK);
         }
+    }
+
+    /// Ends the opening of that name which another thread waits for.
+    pub(crate) fn cancel(node: &NodeRef, name: &str) {
+        tell(node, node.training().cancel(name));
     }
 
     /// What it was opened with.
@@ -145,7 +155,7 @@ impl BatchSession {
             let left = limit.map_or(LOOK, |limit| (limit - passed).min(LOOK));
             let training = node.training();
             let mut sessions = training.sessions();
-            let waits = sessions.get_mut(&self.name).is_some_and(|held| held.participant.waits());
+            let waits = sessions.get_mut(&self.id).is_some_and(|held| held.participant.waits());
             if waits {
                 drop(training.wait(sessions, left));
             }
@@ -155,23 +165,23 @@ impl BatchSession {
     fn turn(&self, node: &NodeRef) -> Result<(Turn, Vec<BalanceWord>)> {
         let mut out = Vec::new();
         let mut sessions = node.training().sessions();
-        let held = sessions.get_mut(&self.name).ok_or_else(|| closed(&self.name))?;
+        let held = sessions.get_mut(&self.id).ok_or_else(|| self.id.closed())?;
         let turn = held.participant.next(node.now(), &mut out);
         Ok((turn, said(out)))
     }
 
     fn waiting_text(&self, node: &NodeRef) -> String {
-        let sessions = node.training().sessions();
-        let held = sessions.get(&self.name);
-        let (next, computed) = held.map_or((0, 0), |held| held.participant.progress());
-        let whom = held.map_or("", |held| held.participant.waits_for());
+        let mut sessions = node.training().sessions();
+        let held = sessions.get_mut(&self.id).map(|held| &held.participant);
+        let (next, computed) = held.map_or((0, 0), |participant| participant.progress());
+        let whom = held.map_or("", |participant| participant.waits_for());
         let whom = if whom.is_empty() { "the scheduler" } else { whom };
         let (rank, lookahead) = (self.open.rank, self.open.lookahead);
         format!(
             "session {:?}: rank {rank} waits for {whom}. It has begun {next} batches and reported \
              {computed}; {lookahead} may be begun ahead of the slowest worker's reports. A loader \
              that takes batches ahead needs `prefetch`",
-            self.name
+            self.id.name
         )
     }
 
@@ -184,14 +194,7 @@ impl BatchSession {
         let BatchReport { seconds, cpu, memory } = report;
         let report = BalanceReport { seconds, cpu, memory };
         let report = node.training().complete(node.now(), report);
-        let message = {
-            let mut sessions = node.training().sessions();
-            let held = sessions.get_mut(&self.name).ok_or_else(|| closed(&self.name))?;
-            // Who says it itself is not measured besides.
-            held.measured = false;
-            held.participant.report(iteration, report).map_err(NodeError::Invalid)?
-        };
-        tell(&node, said(message.into_iter().collect()));
+        tell(&node, node.training().report(&self.id, iteration, report)?);
         Ok(())
     }
 
@@ -201,15 +204,15 @@ impl BatchSession {
     /// The session is closed.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let node = self.node()?;
-        let sessions = node.training().sessions();
-        let held = sessions.get(&self.name).ok_or_else(|| closed(&self.name))?;
+        let mut sessions = node.training().sessions();
+        let held = sessions.get_mut(&self.id).ok_or_else(|| self.id.closed())?;
         Ok(held.participant.progress())
     }
 
     /// Takes part no more. The others go on without this worker.
     pub fn close(&self) {
         if let Some(node) = self.node.upgrade() {
-            tell(&node, node.training().close(&self.name));
+            tell(&node, node.training().close(&self.id));
         }
     }
 
@@ -235,12 +238,8 @@ fn tell(node: &NodeRef, words: Vec<BalanceWord>) {
     }
 }
 
-fn closed(name: &str) -> NodeError {
-    NodeError::Invalid(format!("session {name:?} was closed"))
-}
-
 impl std::fmt::Debug for BatchSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BatchSession").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("BatchSession").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -295,6 +295,15 @@ impl Postoffice {
         BatchSession::open(&node, name, open, measured)
     }
 
+    /// Ends the opening of the session of that name for which another thread waits, if there is
+    /// one: it fails with [`NodeError::Stopped`].
+    pub fn cancel_batch_session(&self, name: &str) {
+        if let Ok(van) = self.running() {
+            let node: NodeRef = van;
+            BatchSession::cancel(&node, name);
+        }
+    }
+
     /// Runs a scheduler without an application until every node has come and left.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 //! the van or a customer.
 
 mod available;
+mod sessions;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,9 +15,10 @@ use crate::sync::lock;
 use available::Available;
 use pslite_core::cluster::BalanceWord;
 use pslite_core::training::balance::clock::{ComputeClock, Computed, Pushed};
-use pslite_core::training::balance::{Coordinator, Outbox, Participant};
+use pslite_core::training::balance::{Coordinator, Outbox};
 use pslite_core::wire::balance::{BalanceMessage, BalanceOpen, BalanceReport, SessionStatus};
 use pslite_core::wire::{NodeId, SCHEDULER};
+pub(crate) use sessions::{SessionId, Sessions};
 
 /// See the module. No lock of it is held while another one of the node is taken.
 #[derive(Default)]
@@ -26,8 +27,8 @@ pub(crate) struct Training {
     coordinator: Mutex<Coordinator>,
     /// Sessions were open when the status was read last.
     had_sessions: AtomicBool,
-    /// A worker's, by name.
-    sessions: Mutex<BTreeMap<String, Held>>,
+    /// A worker's.
+    sessions: Mutex<Sessions>,
     /// Signalled when a session has changed.
     changed: Condvar,
     /// Some session wants the times that the library measures.
@@ -35,15 +36,6 @@ pub(crate) struct Training {
     clock: Mutex<ComputeClock>,
     available: Mutex<Available>,
 }
-
-/// A session of this worker.
-pub(crate) struct Held {
-    pub(crate) participant: Participant,
-    /// The library measures the time of computing.
-    pub(crate) measured: bool,
-}
-
-pub(crate) type Sessions = BTreeMap<String, Held>;
 
 impl Training {
     // ---- the scheduler --------------------------------------------------------------------------
@@ -94,33 +86,56 @@ impl Training {
     pub(crate) fn open(
         &self,
         now: Duration,
-        name: &str,
+        id: &SessionId,
         open: BalanceOpen,
         measured: bool,
     ) -> Result<Vec<BalanceWord>> {
         let mut sessions = self.sessions();
-        if sessions.contains_key(name) {
-            return Err(NodeError::Invalid(format!("session {name:?} is open here already")));
-        }
-        let opened = Participant::open(name, open, now);
-        let (participant, message) = opened.map_err(NodeError::Invalid)?;
-        sessions.insert(name.to_owned(), Held { participant, measured });
+        let message = sessions.open(now, id, open, measured)?;
         self.note_measured(&sessions);
         Ok(said(vec![message]))
     }
 
-    /// Ends a session. Returns what is to be said.
-    pub(crate) fn close(&self, name: &str) -> Vec<BalanceWord> {
+    /// Ends a session, if it has not ended. Returns what is to be said.
+    pub(crate) fn close(&self, id: &SessionId) -> Vec<BalanceWord> {
         let mut sessions = self.sessions();
-        let message = sessions.remove(name).and_then(|mut held| held.participant.close());
+        let message = sessions.close(id);
         self.note_measured(&sessions);
         drop(sessions);
         self.changed.notify_all();
         said(message.into_iter().collect())
     }
 
+    /// Ends the session of that name whose opening has not been answered yet, if there is one.
+    /// Returns what is to be said.
+    pub(crate) fn cancel(&self, name: &str) -> Vec<BalanceWord> {
+        let opening = self.sessions().opening(name);
+        opening.map_or_else(Vec::new, |id| self.close(&id))
+    }
+
+    /// The application says what a batch took, of which `report` is complete. From now on the
+    /// library measures that session no more. Returns what is to be said.
+    ///
+    /// # Errors
+    /// The session is closed, or that batch was not begun.
+    pub(crate) fn report(
+        &self,
+        id: &SessionId,
+        iteration: u64,
+        report: BalanceReport,
+    ) -> Result<Vec<BalanceWord>> {
+        let mut sessions = self.sessions();
+        let held = sessions.get_mut(id).ok_or_else(|| id.closed())?;
+        let was_measured = std::mem::replace(&mut held.measured, false);
+        let message = held.participant.report(iteration, report).map_err(NodeError::Invalid)?;
+        if was_measured {
+            self.note_measured(&sessions);
+        }
+        Ok(said(message.into_iter().collect()))
+    }
+
     fn note_measured(&self, sessions: &Sessions) {
-        let measures = sessions.values().any(|held| held.measured);
+        let measures = sessions.any_is_measured();
         if !self.measures.swap(measures, Ordering::Relaxed) && measures {
             *lock(&self.clock) = ComputeClock::default();
         }
@@ -130,9 +145,7 @@ impl Training {
     pub(crate) fn told(&self, now: Duration, word: &[u8]) -> Vec<BalanceWord> {
         let Some(message) = BalanceMessage::read(word) else { return Vec::new() };
         let mut out = Vec::new();
-        if let Some(held) = self.sessions().get_mut(&message.session) {
-            held.participant.received(now, &message, &mut out);
-        }
+        self.sessions().received(now, &message, &mut out);
         self.changed.notify_all();
         said(out)
     }
@@ -140,9 +153,7 @@ impl Training {
     /// Time has passed. Returns what is to be said again.
     pub(crate) fn tick(&self, now: Duration) -> Vec<BalanceWord> {
         let mut out = Vec::new();
-        for held in self.sessions().values_mut() {
-            held.participant.tick(now, &mut out);
-        }
+        self.sessions().all().for_each(|held| held.participant.tick(now, &mut out));
         let mut words = said(out);
         if self.measures.load(Ordering::Relaxed) {
             let computed = lock(&self.clock).rest(now);
@@ -155,7 +166,7 @@ impl Training {
 
     /// The job is over for this worker.
     pub(crate) fn fail(&self, why: &str) {
-        self.sessions().values_mut().for_each(|held| held.participant.fail(why));
+        self.sessions().all().for_each(|held| held.participant.fail(why));
         self.changed.notify_all();
     }
 
@@ -194,7 +205,7 @@ impl Training {
         let seconds = time.map_or(0.0, |time| time.as_secs_f64());
         let report = self.complete(now, BalanceReport { seconds, ..BalanceReport::default() });
         let mut sessions = self.sessions();
-        let measured = sessions.values_mut().filter(|held| held.measured);
+        let measured = sessions.all().filter(|held| held.measured);
         said(measured.filter_map(|held| held.participant.measured(report)).collect())
     }
 
@@ -218,4 +229,105 @@ fn words(out: Outbox) -> Vec<BalanceWord> {
 /// To be sent to the scheduler.
 pub(crate) fn said(messages: Vec<BalanceMessage>) -> Vec<BalanceWord> {
     words(messages.into_iter().map(|message| (SCHEDULER, message)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pslite_core::wire::Key;
+    use pslite_core::wire::balance::{BalanceKind, BalanceShare};
+
+    const NOW: Duration = Duration::from_secs(5);
+
+    fn id(name: &str, instance: u64) -> SessionId {
+        SessionId { name: name.to_owned(), instance }
+    }
+
+    /// Opens a session of one worker, which has its first 5 batches.
+    fn opened(training: &Training, id: &SessionId, measured: bool) {
+        let open = BalanceOpen {
+            length: 100,
+            total: 2,
+            members: 1,
+            quantum: 1,
+            lookahead: 4,
+            min: 1,
+            ..BalanceOpen::default()
+        };
+        training.open(NOW, id, open, measured).unwrap();
+        let answer = |kind: BalanceKind, iteration, shares| BalanceMessage {
+            kind: kind as i32,
+            session: id.name.clone(),
+            instance: id.instance,
+            iteration,
+            shares,
+            ..BalanceMessage::default()
+        };
+        let share = BalanceShare { size: 2, ..BalanceShare::default() };
+        training.told(NOW, &answer(BalanceKind::Opened, 0, Vec::new()).bytes());
+        training.told(NOW, &answer(BalanceKind::Grant, 5, vec![share]).bytes());
+        let mut sessions = training.sessions();
+        let participant = &mut sessions.get_mut(id).unwrap().participant;
+        (0..5).for_each(|_| _ = participant.next(NOW, &mut Vec::new()));
+    }
+
+    fn reported(training: &Training, id: &SessionId) -> u64 {
+        training.sessions().get_mut(id).unwrap().participant.progress().1
+    }
+
+    fn push(training: &Training, key: Key) {
+        training.pushed(|| NOW, Pushed { customer_id: 0, key }, false);
+        training.answered(|| NOW);
+    }
+
+    #[test]
+    fn a_name_that_is_opened_again_is_another_session() {
+        let training = Training::default();
+        let (one, other) = (id("a", 1), id("a", 3));
+        opened(&training, &one, false);
+        assert!(training.open(NOW, &other, BalanceOpen::default(), false).is_err());
+        assert_eq!(training.close(&one).len(), 1);
+        opened(&training, &other, false);
+        // Who still has the first one neither ends the second one nor reports in it.
+        assert_eq!(training.close(&one), []);
+        let report = training.report(&one, 0, BalanceReport::default());
+        assert!(report.unwrap_err().to_string().contains("was closed"));
+        assert!(training.sessions().get_mut(&one).is_none());
+        assert_eq!(reported(&training, &other), 0);
+    }
+
+    #[test]
+    fn who_reports_is_measured_no_more() {
+        let training = Training::default();
+        let (one, other) = (id("a", 1), id("b", 3));
+        opened(&training, &one, true);
+        opened(&training, &other, true);
+        (0..3).for_each(|_| push(&training, 7));
+        assert_eq!((reported(&training, &one), reported(&training, &other)), (2, 2));
+        training.report(&one, 2, BalanceReport::default()).unwrap();
+        push(&training, 7);
+        assert_eq!((reported(&training, &one), reported(&training, &other)), (3, 3));
+        assert!(training.measures.load(Ordering::Relaxed), "the other one is measured");
+        training.report(&other, 3, BalanceReport::default()).unwrap();
+        // Nobody wants the clock any more: pushes cost nothing.
+        assert!(!training.measures.load(Ordering::Relaxed));
+        push(&training, 7);
+        assert_eq!((reported(&training, &one), reported(&training, &other)), (3, 4));
+    }
+
+    #[test]
+    fn only_an_opening_without_an_answer_is_cancelled() {
+        let training = Training::default();
+        let (one, other) = (id("a", 1), id("b", 3));
+        opened(&training, &one, true);
+        let open = training.sessions().get_mut(&one).unwrap().participant.settings().clone();
+        training.open(NOW, &other, open, true).unwrap();
+        assert_eq!(training.cancel("a"), []);
+        assert_eq!(training.cancel("c"), []);
+        let words = training.cancel("b");
+        let word = BalanceMessage::read(&words[0].word).unwrap();
+        assert_eq!((word.kind, word.instance), (BalanceKind::Close as i32, 3));
+        assert!(training.sessions().get_mut(&other).is_none());
+        assert!(training.sessions().get_mut(&one).is_some());
+    }
 }

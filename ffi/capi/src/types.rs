@@ -82,7 +82,7 @@ pub struct CSessionSettings {
     pub max: u32,
     /// Sizes are multiples of it.
     pub quantum: u32,
-    /// Batches that may be taken ahead.
+    /// How many iterations a worker may begin before the slowest one has reported the first.
     pub lookahead: u32,
     /// The rule.
     pub rule: i32,
@@ -108,6 +108,8 @@ pub struct CBatch {
     pub place: u64,
     /// How many samples; 0: there are no more.
     pub size: u32,
+    /// How many workers share the iteration.
+    pub workers: u32,
 }
 
 /// `pslite_array`: an array of the caller that values are written to.

@@ -92,7 +92,7 @@ fn structs_have_the_headers_layout() {
     same!(found, "pslite_slice", CSlice { data, size });
     same!(found, "pslite_job", CJob { host, port, timeout_ms, own_host });
     same!(found, "pslite_array", CArray { data, bytes, filled });
-    same!(found, "pslite_batch", CBatch { iteration, epoch, place, size });
+    same!(found, "pslite_batch", CBatch { iteration, epoch, place, size, workers });
     same!(
         found,
         "pslite_session_settings",

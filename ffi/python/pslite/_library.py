@@ -140,6 +140,7 @@ class Batch(Structure):
         ("epoch", c_uint64),
         ("place", c_uint64),
         ("size", c_uint32),
+        ("workers", c_uint32),
     ]
 
 
@@ -187,6 +188,7 @@ _STATUS = {
     "pslite_job_status": [POINTER(Job), c_char_p, c_size_t, POINTER(c_size_t)],
     "pslite_job_drain": [POINTER(Job), c_int32, c_char_p, c_size_t, POINTER(c_size_t)],
     "pslite_session_open": [c_void_p, POINTER(SessionSettings), POINTER(c_void_p)],
+    "pslite_session_cancel": [c_void_p, c_char_p],
     "pslite_session_next": [c_void_p, c_int32, POINTER(Batch)],
     "pslite_session_report": [c_void_p, c_uint64, c_double, c_double, c_double],
     "pslite_session_progress": [c_void_p, POINTER(c_uint64), POINTER(c_uint64)],

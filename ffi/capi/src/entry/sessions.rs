@@ -28,6 +28,10 @@ entry! {
         put(out, Box::into_raw(Box::new(session)));
         Ok(())
     }
+    fn pslite_session_cancel(node: *mut CNode, name: *const c_char) {
+        live(node, "the node")?.postoffice.cancel_batch_session(&text_of(name));
+        Ok(())
+    }
     fn pslite_session_next(session: *mut BatchSession, limit_ms: i32, out: *mut CBatch) {
         let limit = u64::try_from(limit_ms).ok().map(Duration::from_millis);
         let batch = match live(session, "the session")?.next(limit)? {
@@ -36,8 +40,9 @@ entry! {
                 epoch: batch.epoch,
                 place: batch.place,
                 size: batch.size,
+                workers: batch.workers,
             },
-            None => CBatch { iteration: 0, epoch: 0, place: 0, size: 0 },
+            None => CBatch { iteration: 0, epoch: 0, place: 0, size: 0, workers: 0 },
         };
         put(out, batch);
         Ok(())
