@@ -1,6 +1,7 @@
 """pslite.lbbsp: workers that share batches, in real jobs, with and without servers."""
 
 import json
+import time
 from statistics import median
 
 import pytest
@@ -73,6 +74,9 @@ WRONG = {
     "negative": ("InvalidArgument", "out of range"),
     "rank": ("InvalidArgument", "rank 9 is not below"),
     "name": ("InvalidArgument", "1 to 128 bytes"),
+    "nul": ("InvalidArgument", "has a NUL character"),
+    "max": ("InvalidArgument", "max=0 leaves no batch"),
+    "epochs": ("InvalidArgument", "epochs=0 leaves no batch"),
     "early": ("InvalidArgument", "no batch was taken"),
     "future": ("InvalidArgument", "has not begun"),
     "after": ("ShapeError", "3 rows"),
@@ -95,6 +99,89 @@ def test_bad_input():
 def test_ctrl_c_is_heard_in_a_wait():
     for worker in run("interrupted", workers=2):
         assert worker["late"] < 0.1 and worker["next"] == 2
+
+
+def test_ctrl_c_is_heard_while_a_session_opens():
+    first, second = run("interrupted_opening", workers=2)
+    assert first["late"] < 0.1 and second["others"] == 1
+    assert first["next"] == second["next"] == 0
+
+
+def test_the_end_of_what_is_dealt():
+    found, = run("ended", workers=1)
+    assert found["sizes"] == [8, 8, 4, 8, 8, 4] and found["over"] and found["left"] == 0
+    assert found["again"][0] == "NoMoreBatches"
+
+
+def test_who_reports_is_not_measured_besides():
+    """One push in each iteration: the library knows of its end with the next one. The worker
+    reports the iterations 4 and 9."""
+    found, = run("own_reports", workers=1, servers=1)
+    assert found == [0, 1, 2, 3, 5, 5, 5, 5, 5, 10]
+
+
+def test_validation_between_epochs_is_no_computing():
+    for sizes in run("epochs", workers=2, servers=1):
+        # Other tests take processor time too. With that second and a half it would be 4 to 56.
+        assert len(sizes) == 20 and min(sizes) > 12, sizes
+
+
+ELASTIC = {"PSLITE_ELASTIC": "1", "PSLITE_ELASTIC_WORKERS": "1", "PSLITE_PEER_TIMEOUT": "2"}
+
+
+def with_a_new_process(case, ready, new_case):
+    """What each worker saw, the last one that of the process in the place of one that died."""
+    with Cluster("lbbsp_worker.py", args=[case], library=STOCK, whole=True, workers=WORKERS,
+                 servers=0, timeout=60, env={**ENVIRONMENT, **ELASTIC}) as job:
+        job.start()
+        scheduler = job.nodes["scheduler"]
+        assert scheduler.wait_for("goes on without worker", 30), job.describe()
+        if ready:
+            assert waits_for_any(job.workers, ready), job.describe()
+        job.command = [*job.command[:-1], new_case]
+        job.spawn("worker", name="new")
+        job.nodes["new"].wait_for("[2, ", 40)
+        (job.folder / "done").touch()
+        assert job.wait(), job.describe()
+        job._read_all()
+        new = job.nodes["new"]
+        lost = [worker for worker in job.workers if worker.returncode == -9]
+        assert len(lost) == 1, job.describe()
+        ended = [worker for worker in job.workers if worker not in (*lost, new)]
+        assert all(worker.returncode == 0 for worker in (*ended, new)), job.describe()
+        return [json.loads(worker.out.splitlines()[-1])[1] for worker in (*ended, new)]
+
+
+def waits_for_any(nodes, text):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if any(node.wait_for(text, 0.1) for node in nodes):
+            return True
+    return False
+
+
+@pytest.mark.waits
+def test_a_process_in_the_place_of_a_dead_one_shares_epochs():
+    *others, new = with_a_new_process("one_dies", None, "takes_its_place")
+    for seen in others:
+        counts = [workers for _, _, workers, _ in seen]
+        changes = [at for at in range(1, len(counts)) if counts[at] != counts[at - 1]]
+        assert [counts[0], *(counts[at] for at in changes)] == [3, 2, 3], counts
+        for iteration, size, workers, scale in seen:
+            assert scale == pytest.approx(workers * size / 20), (iteration, size, workers, scale)
+            # 20 samples: of two workers each has 10.
+            assert workers == 3 or size == 10 and scale == pytest.approx(1.0)
+    for epoch in new:
+        assert epoch[-1] % 5 == 4 and epoch == [*range(epoch[0], epoch[-1] + 1)], new
+    assert all(len(epoch) == 5 for epoch in new[1:]) and len(new[0]) <= 5, new
+
+
+@pytest.mark.waits
+def test_nobody_joins_a_session_that_a_worker_has_closed():
+    *_, new = with_a_new_process("one_closes", "closed", "comes_too_late")
+    kind, text = new["refused"]
+    assert kind == "RemoteError" and "Open a session of another name" in text, new
+    assert new["seconds"] < 5 and new["size"] == 20
 
 
 def test_what_a_dead_worker_had_is_dealt_again():

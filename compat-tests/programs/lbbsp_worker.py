@@ -141,6 +141,9 @@ def bad_input(node):
         "negative": opened(total=-1),
         "rank": opened(rank=9),
         "name": opened(name="x" * 200),
+        "nul": opened(name="a\0b"),
+        "max": opened(max=0),
+        "epochs": opened(rule="dealt", epochs=0),
     }
     node.barrier("workers")
     # Two workers that do not agree: the second one is told.
@@ -201,6 +204,161 @@ def interrupted(node):
         for batch in first:
             session.report(0.1, iteration=batch.iteration)
         return {"late": late, "next": session.next(10).iteration}
+
+
+def interrupted_opening(node):
+    """Worker 0 has closed the session and opens it again, while worker 1 is in it: it waits, and
+    Ctrl-C leaves that wait."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    good = {"length": 100, "total": 20, "rule": "fixed"}
+    session = lbbsp.Session(node, **good)
+    session.next()
+    found = {}
+    node.barrier("workers")
+    if node.rank == 0:
+        session.close()
+        begin = []
+
+        def interrupt():
+            time.sleep(0.5)
+            begin.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        try:
+            lbbsp.Session(node, **good)
+            raise AssertionError("it did not wait")
+        except KeyboardInterrupt:
+            found["late"] = time.monotonic() - begin[0]
+        node.barrier("workers")
+    else:
+        node.barrier("workers")
+        session.report(0.1)
+        time.sleep(0.5)  # The other one opens it again meanwhile, and waits for this.
+        found["others"] = session.next(10).iteration
+        session.close()
+    with lbbsp.Session(node, **good) as session:
+        found["next"] = session.next(10).iteration
+        node.barrier("workers")
+    return found
+
+
+def ended(node):
+    """All batches were dealt: a loop ends, and so does a generator of the user's."""
+
+    def mine():
+        while True:
+            yield session.next()
+
+    found = {"sizes": []}
+    with lbbsp.Session(node, length=20, total=8, rule="dealt", epochs=2) as session:
+        try:
+            for batch in mine():
+                found["sizes"].append(batch.size)
+                assert (batch.workers, batch.weight, batch.scale) == (1, 1.0, 1.0)
+                session.report()
+        except errors.NoMoreBatches:
+            found["over"] = True
+        found["again"] = refused(session.next)
+        found["left"] = len(list(session))
+    return found
+
+
+def own_reports(node):
+    """What the worker reports is not measured besides, though it pushes."""
+    with Store(node) as store:
+        array = np.zeros(5, "float32")
+        store.init("a", array)
+        with lbbsp.Session(node, length=600, total=60, prefetch=7) as session:
+            found = []
+            for batch in session:
+                store.push_pull("a", array).wait()
+                if batch.iteration in (4, 9):
+                    session.report(0.1, iteration=batch.iteration)
+                found.append(session.progress[1])
+            return found
+
+
+def epochs(node):
+    """The library measures. Worker 0 validates between two epochs, and nothing else takes time
+    that differs."""
+    with Store(node) as store:
+        array = np.zeros(5, "float32")
+        store.init("a", array)
+        sizes = []
+        with lbbsp.Session(node, length=300, total=60, rule="cpu-last") as session:
+            for _ in range(4):
+                for batch in session:
+                    time.sleep(0.1)
+                    store.push_pull("a", array).wait()
+                    sizes.append(batch.size)
+                if node.rank == 0:
+                    time.sleep(1.5)
+        return sizes
+
+
+def one_dies(node):
+    """Worker 2 dies, and another process takes its place. The others go on until they have shared
+    iterations with that."""
+    seen, workers = [], []
+    with lbbsp.Session(node, length=100, total=20, rule="fixed") as session:
+        while 2 not in workers or workers[-10:] != 10 * [3]:
+            for batch in session:
+                seen.append([batch.iteration, batch.size, batch.workers, batch.scale])
+                workers.append(batch.workers)
+                computed(node, session, batch)
+    return seen
+
+
+def computed(node, session, batch):
+    """Worker 2 dies after its fourth batch."""
+    time.sleep(0.05)
+    session.report(0.05)
+    if node.rank == 2 and batch.iteration == 3:
+        time.sleep(0.5)  # What it has said reaches the scheduler.
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def takes_its_place(node):
+    """The epoch of a process that comes later ends with that of the others."""
+    seen = []
+    with lbbsp.Session(node, length=100, total=20, rule="fixed") as session:
+        for _ in range(6):
+            epoch = []
+            for batch in session:
+                epoch.append(batch.iteration)
+                time.sleep(0.05)
+                session.report(0.05)
+            seen.append(epoch)
+    return seen
+
+
+def one_closes(node):
+    """Worker 2 dies, worker 0 closes the session, and worker 1 stays in it until all is done."""
+    with lbbsp.Session(node, length=100, total=20, rule="fixed") as session:
+        while True:
+            batch = session.next()
+            computed(node, session, batch)
+            if node.rank == 0 and batch.workers == 2 or is_done():
+                break
+    print("closed", flush=True)
+    while not is_done():
+        time.sleep(0.05)
+
+
+def is_done():
+    """The test has seen enough."""
+    return os.path.exists("done")
+
+
+def comes_too_late(node):
+    """A worker has closed the session."""
+    good = {"length": 100, "total": 20, "rule": "fixed"}
+    begin = time.monotonic()
+    found = refused(lambda: lbbsp.Session(node, **good))
+    seconds = time.monotonic() - begin
+    with lbbsp.Session(node, name="another", members=1, rank=0, **good) as session:
+        return {"refused": found, "seconds": seconds, "size": session.next(10).size}
 
 
 def dealt(node):

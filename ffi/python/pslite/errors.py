@@ -14,6 +14,7 @@ __all__ = [
     "DtypeError",
     "InvalidArgument",
     "LibraryNotFound",
+    "NoMoreBatches",
     "NonContiguousError",
     "NotStarted",
     "Panic",
@@ -79,6 +80,10 @@ class Panic(PsliteError, RuntimeError):
 
 class ClosedError(PsliteError, RuntimeError):
     """The node, worker or server was closed before the call."""
+
+
+class NoMoreBatches(PsliteError):
+    """`Session.next` of pslite.lbbsp: all batches of all epochs were dealt."""
 
 
 class Unsupported(PsliteError, NotImplementedError):

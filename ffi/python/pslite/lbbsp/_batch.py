@@ -13,7 +13,7 @@ __all__ = ["Batch"]
 class Batch:
     """The samples that a worker computes at once."""
 
-    __slots__ = ("_indices", "_session", "epoch", "iteration", "place", "size")
+    __slots__ = ("_indices", "_session", "epoch", "iteration", "place", "size", "workers")
 
     def __init__(self, session: "Session", found: _library.Batch) -> None:
         self._session = session
@@ -26,6 +26,9 @@ class Batch:
         self.place: int = found.place
         #: How many samples.
         self.size: int = found.size
+        #: How many workers share the iteration. One that was lost counts in the iterations that had
+        #: been lent before, as it may have computed its part of them. 1 where batches are dealt.
+        self.workers: int = found.workers
 
     @property
     def total(self) -> int:
@@ -34,14 +37,19 @@ class Batch:
 
     @property
     def weight(self) -> float:
-        """The part of the iteration's samples that this batch has."""
+        """The part of the iteration's samples that this batch has: size / total. If means over
+        batches are multiplied by it, the sum of all workers' results is the mean over all samples.
+        """
         return self.size / self.total
 
     @property
     def scale(self) -> float:
-        """What a mean over this batch is to be multiplied by, so that the mean of all workers'
-        results is that of all samples: workers * size / total."""
-        return 1.0 if self._session.rule == "dealt" else self._session.members * self.weight
+        """workers * size / total. If means over batches are multiplied by it, the mean of the
+        results of those workers that share the iteration is the mean over all samples.
+
+        Whoever divides by another number, such as `node.num_workers`, which stays as it is when a
+        worker is lost, multiplies by that number and by `weight`."""
+        return self.workers * self.weight
 
     @property
     def indices(self) -> Sequence[int]:

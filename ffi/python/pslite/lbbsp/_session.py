@@ -9,11 +9,11 @@ from ctypes import byref, c_uint64, c_void_p
 from types import TracebackType
 from typing import Callable, Iterator, Optional, Sequence, Type
 
-from .. import _library, errors
+from .. import _blocking, _library, errors
 from ..node import Node, current
 from ._batch import Batch
 from ._sampler import BatchSampler
-from ._settings import LAST, MEASURES, RULES, choice, number
+from ._settings import LAST, MEASURES, RULES, choice, number, some, text
 
 __all__ = ["Session"]
 
@@ -40,7 +40,8 @@ class Session:
     last speeds), "cpu-mean" (to averages), "gpu" (steps from the slowest worker to the fastest,
     within min and max), "fixed" (all are equal), or "dealt" (no iterations: whoever asks gets the
     next `total` samples, each sample once in an epoch).
-    quantum: sizes are multiples of it. min, max: of this worker; max=None: no limit.
+    quantum: sizes are multiples of it. min, max: the fewest and the most samples that this worker
+    takes, 1 or more; max=None: no limit.
 
     prefetch: batches that a loader takes before they are computed; 2 * num_workers for those of
     gluon and torch. measure: "pushes": the library measures how long a batch takes, from the last
@@ -50,10 +51,14 @@ class Session:
     shuffle: samples come in another order in each epoch, which `seed` decides. order: gives the
     order of an epoch in place of that; the same for all workers. last: what is done with samples
     that do not fill an iteration: "drop", or "wrap": the epoch's first ones fill it up. epochs: of
-    rule "dealt", how many; None: no end.
+    rule "dealt", how many, 1 or more; None: no end.
+
+    A worker that has closed a session and opens one of that name again waits until the others have
+    closed it too. Ctrl-C leaves that wait within 0.1 s.
 
     Raises InvalidArgument, NotStarted, ConfigError (the scheduler is not pslite's), RemoteError (it
-    refuses, and says why).
+    refuses, and says why: workers do not agree, or another worker has closed the session, so that
+    nobody joins it any more).
     """
 
     def __init__(
@@ -96,31 +101,57 @@ class Session:
         self._held: Optional[Batch] = None
         self._epoch, self._ended = 0, False
         self._taken: "deque[Batch]" = deque()
+        self._lookahead = number(prefetch, "prefetch") + 1
+        #: The thread that both takes batches and reports them, if that is known.
+        self._reporter: Optional[int] = None
         settings = _library.SessionSettings(
-            name=name.encode(), length=number(length, "length"), total=number(total, "total"),
+            name=text(name, "name"), length=number(length, "length"), total=number(total, "total"),
             members=number(self.members, "members"), rank=number(self.rank, "rank"),
-            min=number(min, "min"), max=number(max or 0, "max"),
-            quantum=number(quantum, "quantum"), lookahead=number(prefetch, "prefetch") + 1,
+            min=number(min, "min"), max=some(max, "max"),
+            quantum=number(quantum, "quantum"), lookahead=self._lookahead,
             rule=choice(RULES, rule, "rule"), seed=seed & (2**64 - 1),
-            epochs=number(epochs or 0, "epochs"), wraps=self._last,
+            epochs=some(epochs, "epochs"), wraps=self._last,
             measured=choice(MEASURES, measure, "measure"))
-        handle = c_void_p()
-        _library.check(self._library.pslite_session_open(
-            node.handle, byref(settings), byref(handle)))
-        self._handle = handle
+        self._handle = self._open(node.handle, settings)
         node._customers.append(self)
+
+    def _open(self, node: c_void_p, settings: _library.SessionSettings) -> c_void_p:
+        handle, over = c_void_p(), threading.Event()
+
+        def opening() -> int:
+            try:
+                status: int = self._library.pslite_session_open(
+                    node, byref(settings), byref(handle))
+                return status
+            finally:
+                over.set()
+
+        def cancel() -> None:
+            # Again and again: the first time may be before the library waits.
+            while not over.wait(0.01):
+                self._library.pslite_session_cancel(node, settings.name)
+
+        try:
+            _blocking.run(opening, cancel)
+        except BaseException:
+            # It may have got its place just before the signal came.
+            self._library.pslite_session_close(handle)
+            raise
+        return handle
 
     # ---- batches ---------------------------------------------------------------------------------
 
     def next(self, timeout: Optional[float] = None) -> Batch:
         """The next batch. timeout: seconds to wait for it; None: no limit.
 
-        Raises Timeout, whose text says for whom it waits; StopIteration if there are no more (rule
-        "dealt"); RemoteError, PeerLost, Stopped. KeyboardInterrupt leaves the wait within 0.1 s.
+        Raises Timeout, whose text says for whom it waits; NoMoreBatches where all were dealt (rule
+        "dealt"); RemoteError, PeerLost, Stopped; InvalidArgument if `attach` follows the session
+        and the next batch would never come. KeyboardInterrupt leaves the wait within 0.1 s.
         """
         batch = self._next(timeout)
         if batch is None:
-            raise StopIteration
+            raise errors.NoMoreBatches(
+                "all batches were dealt; `for batch in session` ends without an exception")
         return batch
 
     def _next(self, timeout: Optional[float]) -> Optional[Batch]:
@@ -136,6 +167,7 @@ class Session:
             over = timeout is not None and time.monotonic() - begin >= timeout
             if over or not isinstance(error, errors.Timeout):
                 raise error
+            self._check_that_it_may_come()
             if passed >= _LONG and not said:
                 said = True
                 self._library.pslite_log(1, str(error).encode())
@@ -147,6 +179,20 @@ class Session:
         if len(self._taken) > _TAKEN_MAX:
             self._forget_reported()
         return batch
+
+    def _check_that_it_may_come(self) -> None:
+        """The next batch comes when the oldest that was taken is reported. If this thread is to do
+        that, it must not wait."""
+        if self._reporter != threading.get_ident():
+            return
+        taken, reported = self.progress
+        if taken - reported >= self._lookahead:
+            raise errors.InvalidArgument(
+                f"{taken - reported} batches were taken, and gradients of none of them were "
+                "exchanged since: the next one never comes. `attach` reports one batch for each "
+                "exchange. If a loader takes batches ahead, give the session `prefetch` (2 * "
+                "num_workers). If gradients of several batches are summed up (no_sync), use parts "
+                "of one batch instead (docs/lbbsp.md, \"Several backward passes for a step\")")
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of one epoch, or what is left of it; the next call goes on from there."""

@@ -1,5 +1,6 @@
 """A session beside torch's DistributedDataParallel. torch is imported by `attach`."""
 
+import threading
 import time
 from typing import Any, Optional
 
@@ -15,8 +16,12 @@ def attach(model: Any, session: Session) -> None:
     until its last gradient is there, reports that, and weights gradients, so that their mean over
     workers is the mean over all samples. Losses are means over a worker's batch, as usual.
 
-    To be called once, before the first iteration. Sessions of a job without servers suffice:
-    `Node("worker", root=..., workers=N, servers=0)` beside `pslite scheduler -n N -s 0`.
+    To be called once, before the first iteration, on the thread that trains. Sessions of a job
+    without servers suffice: `Node("worker", root=..., workers=N, servers=0)` beside
+    `pslite scheduler -n N -s 0`.
+
+    Gradients are exchanged once for each batch. Under `no_sync` parts of a batch may be computed
+    one after the other, but not several batches: the session's `next` raises InvalidArgument.
     """
     import torch  # type: ignore[import-not-found, import-untyped, unused-ignore]
     from torch import distributed as dist
@@ -45,24 +50,36 @@ def attach(model: Any, session: Session) -> None:
             f"the session has {session.members} workers, and torch.distributed {workers}")
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise errors.InvalidArgument("model is to be a torch.nn.parallel.DistributedDataParallel")
+    if session.rule == "dealt":
+        raise errors.InvalidArgument(
+            "where batches are dealt, workers have different numbers of them, and torch waits for "
+            "ever for one that has none; choose another rule")
     hook.__annotations__.clear()  # torch takes none but its own.
     model.register_comm_hook(None, hook)
+    session._reporter = threading.get_ident()
 
 
 class _Clock:
     """How long a batch takes at this worker: from the end of one exchange until the last gradient
-    of the next one."""
+    of the next one. Between two epochs a worker may validate, or write a checkpoint: the time of
+    an epoch's first batch is not known."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._begun: Optional[float] = None
+        self._epoch: Optional[int] = None
 
     def begin(self, device: Any) -> None:
         self._begun = self._now(device)
 
     def computed(self, batch: Batch, device: Any) -> None:
         begun, self._begun = self._begun, None
-        seconds = None if begun is None else self._now(device) - begun
+        is_first, self._epoch = batch.epoch != self._epoch, batch.epoch
+        # If each batch is the first one of its epoch, its time is better than none.
+        if begun is None or is_first and len(self._session) > 1:
+            seconds = None
+        else:
+            seconds = self._now(device) - begun
         self._session.report(seconds, iteration=batch.iteration)
 
     @staticmethod

@@ -34,12 +34,12 @@ pub(crate) struct RunArguments {
         value_parser = clap::value_parser!(u32).range(1..=MAX_PROCESSES)
     )]
     pub(crate) workers: u32,
-    /// Servers of the whole job (DMLC_NUM_SERVER)
+    /// Servers of the whole job (DMLC_NUM_SERVER); 0: its workers only share batches and barriers
     #[arg(
         short = 's',
         long = "servers",
         value_name = "S",
-        value_parser = clap::value_parser!(u32).range(1..=MAX_PROCESSES)
+        value_parser = clap::value_parser!(u32).range(0..=MAX_PROCESSES)
     )]
     pub(crate) servers: u32,
     /// Start only these roles here; the others run elsewhere
