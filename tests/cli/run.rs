@@ -54,6 +54,18 @@ fn each_process_has_its_name_and_its_environment() {
     assert_eq!(sorted_lines(&output.stderr), names.map(|name| format!("[{name}] to stderr")));
 }
 
+/// Its workers share batches (docs/lbbsp.md).
+#[test]
+fn a_job_may_have_no_servers() {
+    let script = "echo $DMLC_ROLE $DMLC_NUM_WORKER/$DMLC_NUM_SERVER";
+    let output = run(&["-n", "2", "-s", "0", "--stock"], script);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = ["[scheduler] scheduler 2/0", "[worker 0] worker 2/0", "[worker 1] worker 2/0"];
+    assert_eq!(sorted_lines(&output.stdout), lines);
+    let output = run(&["-n", "0", "-s", "0", "--stock"], script);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
 #[test]
 fn all_processes_are_told_one_free_port() {
     let output = run(&["-n", "2", "-s", "2", "--stock"], "echo $DMLC_PS_ROOT_PORT");
