@@ -451,55 +451,61 @@ enum {
   PSLITE_RULE_DEALT = 5     /* no iterations: whoever asks gets the next `total` samples */
 };
 
-/* All workers have the same, but for rank, min and max. */
+/* All workers give the same values, but for rank, min and max. */
 typedef struct pslite_session_settings {
-  const char* name;   /* of 1 to 128 bytes */
-  uint64_t length;    /* samples of an epoch */
-  uint32_t total;     /* samples of an iteration; PSLITE_RULE_DEALT: of a batch */
-  uint32_t members;   /* workers that take part: batches begin when all are here */
-  uint32_t rank;      /* of this one, from 0 on */
-  uint32_t min;       /* samples that it takes at least, 1 or more */
-  uint32_t max;       /* and at most; 0: no limit */
-  uint32_t quantum;   /* sizes are multiples of it, but for what is left over */
-  uint32_t lookahead; /* batches that may be taken before the slowest worker reports the first */
-  int32_t rule;
-  uint64_t seed;     /* of the order of samples */
-  uint64_t epochs;   /* PSLITE_RULE_DEALT: there are no more batches after that many; 0: no end */
-  uint8_t wraps;     /* 1: an epoch's last iteration is filled up from its beginning; 0: left out */
-  uint8_t measured;  /* 1: the library measures how long a batch takes, from the answer of the pull
-                      * before it until the last push of its gradients, and reports it */
+  const char* name;   /* of the session, 1 to 128 bytes */
+  uint64_t length;    /* how many samples an epoch has */
+  uint32_t total;     /* how many samples an iteration has; PSLITE_RULE_DEALT: a batch */
+  uint32_t members;   /* how many workers take part; batches begin when all are here */
+  uint32_t rank;      /* of this worker, from 0 on */
+  uint32_t min;       /* the fewest samples that this worker takes, 1 or more */
+  uint32_t max;       /* the most samples that it takes; 0: there is no limit */
+  uint32_t quantum;   /* sizes are multiples of it; one worker takes what is left over besides */
+  uint32_t lookahead; /* how many iterations a worker may have begun that the slowest worker has not
+                       * reported; 1 or more */
+  int32_t rule;       /* PSLITE_RULE_... */
+  uint64_t seed;      /* the order of samples follows from it */
+  uint64_t epochs;    /* PSLITE_RULE_DEALT: how many there are; 0: they never end */
+  uint8_t wraps;      /* samples at the end of an epoch may not fill an iteration. 1: the epoch's
+                       * first samples fill it up; 0: they are left out */
+  uint8_t measured;   /* 1: the library measures how long a batch takes, and reports it: from the
+                       * answer of the last pull until the last gradient is pushed. It does not
+                       * measure the first batch of an epoch */
 } pslite_session_settings;
 
 typedef struct pslite_batch {
-  uint64_t iteration; /* over all epochs; PSLITE_RULE_DEALT: batches that this worker had before */
+  uint64_t iteration; /* counted over all epochs; PSLITE_RULE_DEALT: how many batches this worker
+                       * had before */
   uint64_t epoch;
   uint64_t place;     /* of the first sample in the epoch's order */
-  uint32_t size;      /* samples; 0: there are no more batches */
-  uint32_t workers;   /* that share the iteration; PSLITE_RULE_DEALT: 1 */
+  uint32_t size;      /* how many samples; 0: there are no more batches */
+  uint32_t workers;   /* how many workers share the iteration; PSLITE_RULE_DEALT: 1 */
 } pslite_batch;
 
-/* Takes part. Of a started node that is a worker. Returns when this worker has a place. A worker
- * that has closed a session of that name waits until the others have closed it too. */
+/* Lets a worker take part; its node must be started. Returns when it has a place. If it has closed
+ * a session of that name before, it waits until the others have closed that too. */
 int pslite_session_open(pslite_node* node, const pslite_session_settings* settings,
                         pslite_session** out);
 /* Ends the pslite_session_open of that name for which another thread waits: it returns
  * PSLITE_STOPPED. Does nothing if none waits. */
 int pslite_session_cancel(pslite_node* node, const char* name);
-/* Takes part no more, and frees it; the others go on without this worker. Not while another call
- * with it runs. NULL does nothing. */
+/* Leaves the session and frees it. The others go on without this worker. No other call with it may
+ * run meanwhile. NULL does nothing. */
 void pslite_session_close(pslite_session* session);
-/* The next batch. Waits for it at most so long (PSLITE_TIMEOUT, whose text says for whom), with -1
- * as long as it takes. */
+/* Takes the next batch. Waits at most so many milliseconds for it; with -1 as long as it takes.
+ * PSLITE_TIMEOUT: it has not come. The text says for whom this worker waits. */
 int pslite_session_next(pslite_session* session, int32_t limit_ms, pslite_batch* out);
-/* The batches up to that one were computed; the numbers are of that one. 0 where a number is not
- * known. seconds: of computing, without waiting for others. cpu, memory: the share of processors
- * and memory that this worker can have, from 0 to 1. */
+/* This worker has computed that batch and all before it. The numbers are about that one; 0: not
+ * known. seconds: how long it computed, without waiting for others. cpu, memory: the share of
+ * processors and memory that this worker can have, from 0 to 1. From the first call on, the library
+ * does not measure this session any more. */
 int pslite_session_report(pslite_session* session, uint64_t iteration, double seconds, double cpu,
                           double memory);
-/* How many batches were taken, and how many of them are reported. */
+/* How many batches this worker has taken, and how many of them were reported. */
 int pslite_session_progress(pslite_session* session, uint64_t* taken, uint64_t* reported);
-/* The samples at the places from `place` on, as all workers order them: of an epoch of `length`
- * samples. Places behind its end begin again at its first one. Needs no session. */
+/* The samples at `count` places of an epoch, from `place` on. All workers order them in the same
+ * way. The epoch has `length` samples; after its last place comes its first one again. Needs no
+ * session. */
 int pslite_session_samples(uint64_t length, uint64_t seed, uint64_t epoch, uint64_t place,
                            size_t count, uint64_t* samples);
 

@@ -1,33 +1,34 @@
-//! What a worker and the scheduler say to each other of batch sizes: rides in a
-//! [`SchedulerMessage`](super::elastic::SchedulerMessage) of the kind `Balance`. Bytes to types and
-//! back; what it means is in `training/balance` and `docs/lbbsp.md`.
+//! What a worker and the scheduler say to each other about batch sizes. It travels in a
+//! [`SchedulerMessage`](super::elastic::SchedulerMessage) of the kind `Balance`. This module turns
+//! bytes into types and back; `training/balance` and `docs/lbbsp.md` say what they mean.
 //!
-//! Each of them may be lost with its connection, and each may come twice: both sides repeat what
-//! is not answered, and take nothing twice.
+//! A message may be lost with its connection, and it may come twice. So both sides repeat what is
+//! not answered, and count nothing twice.
 
 use serde::{Deserialize, Serialize};
 
-/// What it says.
+/// What a message says, and who sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum BalanceKind {
-    /// Nothing: a kind that this version does not know.
+    /// This version does not know the kind.
     Unknown = 0,
-    /// Worker: it takes part, as `open` says.
+    /// Worker: it wants to take part. `open` has its settings.
     Open = 1,
-    /// Worker: it has computed the batches before `iteration`; `reports` are those that may be new.
+    /// Worker: it has computed all batches before `iteration`. `reports` are about the last of
+    /// them; the scheduler may know some already.
     Report = 2,
-    /// Worker: it takes no batch any more.
+    /// Worker: it takes no more batches.
     Close = 3,
-    /// Worker, where batches are dealt: it wants one more, the one after `iteration` others.
+    /// Worker, where batches are dealt: it wants one more batch. It has had `iteration` others.
     Ask = 4,
-    /// Scheduler: the worker takes part from `iteration` on.
+    /// Scheduler: the worker takes part. Its first iteration is `iteration`.
     Opened = 5,
-    /// Scheduler: the worker does not take part, or not any more; `text` says why.
+    /// Scheduler: the worker does not take part, or not any more. `text` says why.
     Refused = 6,
-    /// Scheduler: the worker may begin the iterations before `iteration`, with `shares`.
+    /// Scheduler: the worker may begin all iterations before `iteration`. `shares` are its parts.
     Grant = 7,
-    /// Scheduler: the batch after `iteration` others of this worker is `dealt`.
+    /// Scheduler: the worker gets the batch `dealt`. It has had `iteration` others.
     Deal = 8,
     /// Scheduler: the worker has closed this session and opens it again. It has to wait until the
     /// others have closed it too; `text` says who they are.
@@ -38,81 +39,82 @@ pub enum BalanceKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum BalanceRule {
-    /// None: all workers have equal batches, as BSP has.
+    /// All workers have equal batches, as in BSP.
     Fixed = 0,
-    /// In proportion to each worker's speed, predicted by a regression on its last speeds and on
-    /// the processor and memory that it had.
+    /// Sizes are in proportion to speeds. A regression predicts each worker's speed from its last
+    /// speeds, and from the processor and memory that it could have.
     Cpu = 1,
-    /// In proportion to the last speed.
+    /// Sizes are in proportion to the last speeds.
     CpuLast = 2,
-    /// In proportion to an exponential average of the last speeds.
+    /// Sizes are in proportion to exponential averages of the last speeds.
     CpuMean = 3,
-    /// Steps from the slowest worker to the fastest one that has memory left.
+    /// The slowest worker gives samples to the fastest one that has memory left, step by step.
     Gpu = 4,
-    /// Whoever asks gets the next batch; no iterations.
+    /// There are no iterations. Whoever asks gets the next batch.
     Dealt = 5,
 }
 
 /// What a worker opens a session with.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct BalanceOpen {
-    /// Samples of an epoch.
+    /// How many samples an epoch has.
     #[prost(uint64, tag = "1")]
     pub length: u64,
-    /// Samples of an iteration, all workers together; of one batch where batches are dealt.
+    /// How many samples all workers together compute in an iteration. Where batches are dealt: how
+    /// many a batch has.
     #[prost(uint32, tag = "2")]
     pub total: u32,
-    /// Workers that take part.
+    /// How many workers take part.
     #[prost(uint32, tag = "3")]
     pub members: u32,
-    /// Sizes are multiples of it, but for what is left over.
+    /// Sizes are multiples of it. One worker takes what is left over besides.
     #[prost(uint32, tag = "4")]
     pub quantum: u32,
     /// The rule.
     #[prost(enumeration = "BalanceRule", tag = "5")]
     pub rule: i32,
-    /// Iterations that a worker may begin before the slowest one has computed the first of them.
+    /// How many iterations a worker may have begun that the slowest worker has not reported.
     #[prost(uint32, tag = "6")]
     pub lookahead: u32,
-    /// Of the order of samples.
+    /// The order of samples follows from it.
     #[prost(uint64, tag = "7")]
     pub seed: u64,
-    /// Where batches are dealt: after that many epochs there are no more; 0: no end.
+    /// Where batches are dealt: how many epochs there are. 0: they never end.
     #[prost(uint64, tag = "8")]
     pub epochs: u64,
     /// The fewest samples that this worker takes.
     #[prost(uint32, tag = "9")]
     pub min: u32,
-    /// The most, as its memory allows; 0: no limit.
+    /// The most samples that its memory allows. 0: there is no limit.
     #[prost(uint32, tag = "10")]
     pub max: u32,
-    /// The worker's place among the members: the order in which they share an iteration.
+    /// The worker's place among the members. Each takes the samples after those of lower ranks.
     #[prost(uint32, tag = "11")]
     pub rank: u32,
-    /// Another number for each opening, never 0.
+    /// The number of this opening. No other one has it, and it is never 0.
     #[prost(uint64, tag = "12")]
     pub instance: u64,
-    /// True: what does not fill the last iteration of an epoch is filled up from its beginning.
-    /// False: it is left out.
+    /// What happens to samples at the end of an epoch that do not fill an iteration. True: the
+    /// first samples of the epoch fill it up. False: they are left out.
     #[prost(bool, tag = "13")]
     pub wraps: bool,
 }
 
-/// What a worker says of one batch.
+/// What a worker says about one batch.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct BalanceReport {
-    /// Seconds that its samples took to compute, without waiting for others; 0: not known.
+    /// How many seconds it computed, without waiting for others. 0: it does not know.
     #[prost(double, tag = "1")]
     pub seconds: f64,
-    /// The share of its processors that it could have, from 0 to 1 or more; 0: not known.
+    /// The share of its processors that it could have, from 0 to 1 or more. 0: it does not know.
     #[prost(double, tag = "2")]
     pub cpu: f64,
-    /// The share of its memory that is free, likewise.
+    /// The share of its memory that is free, from 0 to 1. 0: it does not know.
     #[prost(double, tag = "3")]
     pub memory: f64,
 }
 
-/// A worker's part of all iterations from `from` on, until another one takes its place.
+/// A worker's part of the iteration `from` and of those after it, until the next share begins.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct BalanceShare {
     /// The first iteration.
@@ -121,7 +123,7 @@ pub struct BalanceShare {
     /// The first sample, counted within the iteration.
     #[prost(uint32, tag = "2")]
     pub start: u32,
-    /// How many.
+    /// How many samples.
     #[prost(uint32, tag = "3")]
     pub size: u32,
     /// How many workers share the iteration. 0: an older scheduler does not say so.
@@ -138,12 +140,12 @@ pub struct BalanceDealt {
     /// The first sample, counted within the epoch.
     #[prost(uint64, tag = "2")]
     pub place: u64,
-    /// How many; 0: there are no more.
+    /// How many samples. 0: there are no more.
     #[prost(uint32, tag = "3")]
     pub size: u32,
 }
 
-/// One word.
+/// One message. Which fields it has depends on its kind.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct BalanceMessage {
     /// What it says.
@@ -152,31 +154,31 @@ pub struct BalanceMessage {
     /// The session's name.
     #[prost(string, tag = "2")]
     pub session: String,
-    /// The sender's, or receiver's, place among the members.
+    /// The worker's place among the members.
     #[prost(uint32, tag = "3")]
     pub rank: u32,
-    /// Which opening of the session it belongs to.
+    /// The number of the worker's opening.
     #[prost(uint64, tag = "4")]
     pub instance: u64,
-    /// See [`BalanceKind`].
+    /// A number of iterations, or of batches; [`BalanceKind`] says which.
     #[prost(uint64, tag = "5")]
     pub iteration: u64,
-    /// `Open`.
+    /// `Open`: the settings.
     #[prost(message, optional, tag = "6")]
     pub open: Option<BalanceOpen>,
-    /// `Report`: of the batches just before `iteration`, the oldest first.
+    /// `Report`: about the last batches before `iteration`, the oldest first.
     #[prost(message, repeated, tag = "7")]
     pub reports: Vec<BalanceReport>,
-    /// `Grant`: ascending.
+    /// `Grant`: the worker's parts, in the order of iterations.
     #[prost(message, repeated, tag = "8")]
     pub shares: Vec<BalanceShare>,
-    /// `Deal`.
+    /// `Deal`: the batch.
     #[prost(message, optional, tag = "9")]
     pub dealt: Option<BalanceDealt>,
     /// For people.
     #[prost(string, tag = "10")]
     pub text: String,
-    /// `Report`: the worker waits, and wants to hear what it may do.
+    /// `Report`: the worker waits. The scheduler answers even if nothing has changed.
     #[prost(bool, tag = "11")]
     pub asks: bool,
 }
@@ -202,9 +204,9 @@ pub struct SessionStatus {
     pub name: String,
     /// Its rule: `fixed`, `cpu`, `cpu-last`, `cpu-mean`, `gpu` or `dealt`.
     pub rule: String,
-    /// Workers that it is for.
+    /// How many workers it is for.
     pub members: usize,
-    /// Workers that take part.
+    /// How many workers take part now.
     pub present: usize,
     /// The iteration of the slowest worker.
     pub iteration: u64,
@@ -212,13 +214,14 @@ pub struct SessionStatus {
     pub smallest: u32,
     /// The largest batch.
     pub largest: u32,
-    /// How far the last seconds of computing lie apart: largest less smallest, by their mean.
+    /// How far the last times of computing lie apart: the longest less the shortest, divided by
+    /// their mean.
     pub spread: Option<f64>,
-    /// How much longer the slowest worker would take with a batch as large as all others', by the
-    /// last seconds and in proportion.
+    /// How many times as long an iteration would take with equal batches, if times are in
+    /// proportion to sizes.
     pub gain: Option<f64>,
     /// Where batches are dealt: the epoch.
     pub epoch: u64,
-    /// Where batches are dealt: the part of the epoch that was dealt.
+    /// Where batches are dealt: which part of the epoch was dealt, from 0 to 1.
     pub dealt: f64,
 }

@@ -1,22 +1,23 @@
-//! How long a worker computes in each iteration, without the time it waits for others: from the
-//! last answer of the iteration before until its last gradient is pushed. The application does not
-//! say so. It pushes each key once in an iteration, so a key that comes again begins the next one.
+//! How long a worker computes in each iteration, without the time in which it waits for others.
+//! That is from the last answer of the iteration before until the last gradient is pushed.
 //!
-//! Before it trains, worker 0 pushes the first values of each key, and meets the others in a
-//! barrier (kvstore_dist.h, `InitImpl`): such a push is no gradient.
+//! The application does not say where an iteration ends. But it pushes each key once in an
+//! iteration. So when a key comes again, the next iteration has begun.
+//!
+//! Before worker 0 trains, it pushes the first values of each key. Then it meets the others in a
+//! barrier (kvstore_dist.h, `InitImpl`). Such a push is no gradient.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::wire::Key;
 
-/// Keys of an iteration; a job with more is not measured.
+/// The most keys of an iteration. A job with more is not measured.
 const KEYS_MAX: usize = 1 << 20;
-/// After that long without a push, or twice the time of an iteration, an iteration is over.
+/// An iteration is over after that long without a push, and twice as long as the last one took.
 const REST: Duration = Duration::from_secs(1);
 
-/// What an application pushes in each iteration: a key of one of its customers. Each kvstore is
-/// one.
+/// What an application pushes: a key of one of its customers. Each kvstore is a customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pushed {
     /// The number of the customer.
@@ -25,38 +26,43 @@ pub struct Pushed {
     pub key: Key,
 }
 
-/// An iteration was computed; how long that took, if it is known.
+/// An iteration was computed. Says how long that took, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Computed(pub Option<Duration>);
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct ComputeClock {
-    /// Which iteration it is.
+    /// The number of the iteration.
     number: u64,
-    /// By key: the iteration in which it was pushed last.
+    /// For each key the iteration in which it was pushed last.
     keys: BTreeMap<Pushed, u64>,
-    /// Keys that were pushed in this iteration, and in the one before.
+    /// How many keys were pushed in this iteration.
     pushed: usize,
+    /// How many keys were pushed in the iteration before.
     usual: usize,
-    /// Pushes of this iteration that a barrier shows to be first values.
+    /// Pushes of this iteration that may be first values. If a barrier follows, they are.
     doubtful: Vec<Pushed>,
-    /// Keys whose first values were seen: what is pushed of them from then on are gradients.
+    /// Keys whose first values were pushed. All later pushes of them are gradients.
     initialized: BTreeSet<Pushed>,
     /// How long the last iteration took, waiting included.
     usual_time: Duration,
-    /// When this iteration's first push was.
+    /// When the first push of this iteration was.
     first_push: Duration,
-    /// The last answer before this iteration's first push.
+    /// When the last answer before that push came.
     begin: Option<Duration>,
+    /// When the last answer came.
     answered: Option<Duration>,
+    /// When the last push was.
     last_push: Duration,
+    /// The end of this iteration was told.
     is_told: bool,
 }
 
 impl ComputeClock {
-    /// A push begins. `may_set`: it may set the key's first values. Returns the iteration that is
-    /// computed by that: this one if all keys were pushed that are usual, else the one before.
+    /// A push begins. `may_set`: it may set the key's first values. Says so if an iteration ends
+    /// with it: this one, if it has as many keys as the one before, or the one before, if this push
+    /// begins the next one.
     pub fn pushed(&mut self, now: Duration, key: Pushed, may_set: bool) -> Option<Computed> {
         let last = self.keys.get(&key).copied();
         let mut computed = None;
@@ -101,8 +107,8 @@ impl ComputeClock {
         }
     }
 
-    /// Time has passed. If nothing was pushed for long and all was answered, the iteration is over:
-    /// it had fewer keys than the one before.
+    /// Time has passed. If nothing was pushed for long, and all was answered, the iteration is
+    /// over. Then it had fewer keys than the one before.
     pub fn rest(&mut self, now: Duration) -> Option<Computed> {
         let rest = REST.max(self.usual_time.saturating_mul(2));
         let rests = now >= self.last_push.saturating_add(rest);

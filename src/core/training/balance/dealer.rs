@@ -1,25 +1,26 @@
-//! Deals batches to whoever asks: each sample of an epoch once. What a worker that is gone had not
-//! reported is dealt again, before anything else. For training without common iterations.
+//! Deals batches to whoever asks, for training without common iterations. Each sample of an epoch
+//! is dealt once. If a worker is lost, the batches that it had not reported are dealt again, before
+//! any other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::invariant::{Valid, require};
 use crate::wire::balance::{BalanceDealt, BalanceOpen};
 
-/// Batches that a worker may have without having reported them.
+/// How many batches a worker may have that it has not reported.
 pub(super) const UNREPORTED_MAX: u64 = 1024;
 
-/// What is dealt where there is no more.
+/// The answer when there are no more batches.
 const END: BalanceDealt = BalanceDealt { epoch: 0, place: 0, size: 0 };
 
-/// What a worker gets that asks.
+/// The answer to a worker that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dealing {
-    /// That batch; of size 0: there are no more.
+    /// It gets that batch. If the size is 0, there are no more.
     Batch(BalanceDealt),
-    /// Nothing yet: all is dealt, and what others have may be dealt again.
+    /// It has to wait. All is dealt, but if another worker is lost, its batches are dealt again.
     Later,
-    /// It asked for what it cannot get.
+    /// It asks for a batch that it cannot have.
     Never,
 }
 
@@ -32,11 +33,11 @@ pub(super) struct Dealer {
     epoch: u64,
     place: u64,
     again: VecDeque<BalanceDealt>,
-    /// By worker: the batches that it has, by their numbers at that worker.
+    /// For each worker the batches that it has not reported. Each worker counts its batches from 0.
     out: BTreeMap<u32, BTreeMap<u64, BalanceDealt>>,
-    /// By worker: how many it was dealt.
+    /// For each worker how many batches it got.
     given: BTreeMap<u32, u64>,
-    /// Workers that asked and got nothing yet.
+    /// Workers that have to wait.
     waiting: BTreeSet<u32>,
 }
 
@@ -55,17 +56,17 @@ impl Dealer {
         }
     }
 
-    /// A worker comes, perhaps again: its numbers begin at 0.
+    /// A worker takes part. It may have been here before: it counts its batches from 0 again.
     pub(super) fn joined(&mut self, rank: u32) {
         self.given.insert(rank, 0);
     }
 
-    /// A worker wants the batch after `number` others.
+    /// A worker wants a batch. It has had `number` others.
     pub(super) fn ask(&mut self, rank: u32, number: u64) -> Dealing {
         let given = self.given.get(&rank).copied().unwrap_or(0);
         let out = self.out.entry(rank).or_default();
         if number < given {
-            // It asks again; what it has reported since is of no use to it.
+            // It asks again, since it has not got the answer. A batch that it has reported it has.
             return out.get(&number).map_or(Dealing::Later, |dealt| Dealing::Batch(*dealt));
         }
         if number > given || out.len() as u64 >= UNREPORTED_MAX {
@@ -82,7 +83,7 @@ impl Dealer {
         Dealing::Batch(dealt)
     }
 
-    /// The next batch of the epoch, or of the next one.
+    /// The next batch of the epoch. After the last one begins the next epoch.
     fn draw(&mut self) -> Option<BalanceDealt> {
         if self.place >= self.length {
             self.epoch += 1;
@@ -99,7 +100,7 @@ impl Dealer {
         Some(dealt)
     }
 
-    /// A worker has computed its first `number` batches. Returns who may ask again.
+    /// A worker has computed its first `number` batches. Returns the workers whose waiting ends.
     pub(super) fn computed(&mut self, rank: u32, number: u64) -> Vec<u32> {
         if let Some(out) = self.out.get_mut(&rank) {
             let rest = out.split_off(&number);
@@ -108,7 +109,7 @@ impl Dealer {
         self.call()
     }
 
-    /// A worker is gone: what it had is dealt again. Returns who may ask again.
+    /// A worker is lost, and what it had is dealt again. Returns the workers whose waiting ends.
     pub(super) fn left(&mut self, rank: u32) -> Vec<u32> {
         self.waiting.remove(&rank);
         self.given.remove(&rank);
@@ -124,7 +125,7 @@ impl Dealer {
         std::mem::take(&mut self.waiting).into_iter().collect()
     }
 
-    /// Which batch of a worker it would ask for next.
+    /// How many batches a worker got.
     pub(super) fn given(&self, rank: u32) -> u64 {
         self.given.get(&rank).copied().unwrap_or(0)
     }
@@ -134,7 +135,8 @@ impl Dealer {
         (self.epoch, self.place)
     }
 
-    /// What this promises: no sample is with two workers, or with one and to be dealt again.
+    /// What this promises: no two workers have the same sample, and no sample is to be dealt again
+    /// that a worker has.
     pub(super) fn validate(&self) -> Valid {
         let out = self.out.values().flat_map(BTreeMap::values).chain(&self.again);
         let mut all: Vec<(u64, u64, u32)> = out.map(|b| (b.epoch, b.place, b.size)).collect();

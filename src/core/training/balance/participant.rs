@@ -1,6 +1,6 @@
-//! A worker's side of a session: which batch is next, whether it may begin, and what has to be said
-//! to the scheduler. Whoever has one sends what it returns, gives it what the scheduler says, and
-//! calls `tick`, so that what got lost is said again.
+//! A worker's side of a session. It knows which batch is next, whether that may begin, and what the
+//! scheduler has to hear. Its owner sends the messages that it returns, and gives it those of the
+//! scheduler. The owner also calls `tick`: then it repeats what was not answered.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use crate::wire::balance::{
     BalanceShare,
 };
 
-/// After that long without an answer a worker that waits asks again.
+/// A worker that waits asks again after that long without an answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Shares in one grant: one for each iteration that is lent, at most.
+/// The most shares in one grant: one for each iteration that is lent.
 const SHARES_MAX: usize = spec::LOOKAHEAD_MAX as usize + 2;
-/// Iterations of a session.
+/// The most iterations of a session.
 const ITERATIONS_MAX: u64 = 1 << 62;
-/// Reports that each message repeats, since the ones before may have been lost.
+/// How many reports a message has at most. Former ones are among them, since they may be lost.
 const REPEATED: usize = 8;
 
 /// The samples that a worker computes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The iteration, counted over all epochs. Where batches are dealt: how many this worker had
-    /// before.
+    /// The iteration, counted over all epochs. Where batches are dealt: how many batches this
+    /// worker had before.
     pub iteration: u64,
     /// The epoch.
     pub epoch: u64,
-    /// The place of the first sample in the epoch's order. Those behind the end of an epoch begin
-    /// again at its first one.
+    /// The place of the first sample in the epoch's order. After the last place of an epoch comes
+    /// its first one again.
     pub place: u64,
     /// How many samples.
     pub size: u32,
@@ -48,7 +48,7 @@ pub enum Turn {
     Wait,
     /// There are no more batches.
     End,
-    /// It does not take part; the text says why.
+    /// It does not take part. The text says why.
     Refused(String),
 }
 
@@ -71,23 +71,23 @@ pub struct Participant {
     /// Iterations before it may begin.
     until: u64,
     shares: VecDeque<BalanceShare>,
-    /// Iterations whose batches were computed and reported.
+    /// The first iteration that was not reported.
     computed: u64,
     /// The last reports, the newest last.
     reports: VecDeque<BalanceReport>,
-    /// Batches that were dealt and not begun, in order.
+    /// Batches that were dealt to this worker and have not begun, in order.
     dealt: VecDeque<BalanceDealt>,
-    /// Batches that were dealt.
+    /// How many batches were dealt to this worker.
     dealt_number: u64,
     ended: bool,
-    /// When something was sent that is to be answered.
+    /// When it asked for something, if the scheduler has not answered that.
     asked_at: Option<Duration>,
     /// For people: whom it waits for.
     waits_for: String,
 }
 
 impl Participant {
-    /// A worker that wants to take part, and what it says. The scheduler answers.
+    /// A worker that wants to take part, and the message by which it says so.
     ///
     /// # Errors
     /// The settings make no sense; the text says what to change.
@@ -137,7 +137,7 @@ impl Participant {
         &self.open
     }
 
-    /// True once the scheduler has said whether it takes part.
+    /// True once the scheduler has said whether this worker takes part.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.state != State::Opening
@@ -168,7 +168,7 @@ impl Participant {
 
     // ---- what the worker does -------------------------------------------------------------------
 
-    /// Takes the next batch. With [`Turn::Wait`], what is to be said goes to `out`.
+    /// Takes the next batch. If there is none, it asks for one: the message goes to `out`.
     pub fn next(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) -> Turn {
         match &self.state {
             State::Refused(why) => return Turn::Refused(why.clone()),
@@ -217,7 +217,7 @@ impl Participant {
         Some(Batch { iteration: self.next, epoch, place, size, workers: 1 })
     }
 
-    /// Asks for batches before they are needed: one less than may be taken ahead.
+    /// Asks for a batch before it is needed. It keeps one less than `lookahead` in stock.
     fn ask_ahead(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) {
         let wanted = usize::try_from(self.open.lookahead).unwrap_or(1).saturating_sub(1);
         if !self.ended && self.dealt.len() < wanted && self.asked_at.is_none() {
@@ -225,8 +225,8 @@ impl Participant {
         }
     }
 
-    /// The batches up to that iteration were computed; the report is of the last of them. Returns
-    /// what is to be said, if that is new.
+    /// The worker has computed that iteration and all before it. The report is about that one.
+    /// Returns the message for the scheduler; none if that iteration was reported before.
     ///
     /// # Errors
     /// That batch was not begun.
@@ -249,8 +249,8 @@ impl Participant {
         Ok(Some(self.said(false)))
     }
 
-    /// The library has measured an iteration. As [`Self::report`], of the oldest batch that is not
-    /// reported; nothing if there is none.
+    /// The library has measured an iteration. Reports that of the oldest batch that has begun and
+    /// is not reported. Returns the message for the scheduler; none if there is no such batch.
     ///
     /// What it measures begins with the end of the batch before. Between two epochs a worker may
     /// validate, or write a checkpoint. So the time of an epoch's first batch is not known.
@@ -264,7 +264,7 @@ impl Participant {
         self.report(self.computed, BalanceReport { seconds, ..report }).ok().flatten()
     }
 
-    /// How many batches were begun, and how many of them reported.
+    /// How many batches have begun, and how many of them were reported.
     #[must_use]
     pub const fn progress(&self) -> (u64, u64) {
         (self.next, self.computed)
@@ -277,7 +277,7 @@ impl Participant {
         self.reports.push_back(report);
     }
 
-    /// The worker takes part no more. Returns what is to be said.
+    /// The worker leaves the session. Returns the message for the scheduler.
     pub fn close(&mut self) -> Option<BalanceMessage> {
         let was = std::mem::replace(&mut self.state, State::Closed);
         matches!(was, State::Opening | State::Open).then(|| self.word(BalanceKind::Close))
@@ -292,7 +292,7 @@ impl Participant {
 
     // ---- what the scheduler says ----------------------------------------------------------------
 
-    /// The scheduler says something. What follows goes to `out`.
+    /// A message of the scheduler has come. What this worker answers goes to `out`.
     pub fn received(
         &mut self,
         now: Duration,
@@ -319,7 +319,7 @@ impl Participant {
                 self.waits_for.clone_from(&message.text);
             }
             BalanceKind::Refused => self.state = State::Refused(message.text.clone()),
-            // An opening that was answered by a grant alone: the answer before it was lost.
+            // Before `Opened` has come, a grant says too little.
             BalanceKind::Grant if self.state == State::Open => self.granted(message),
             BalanceKind::Deal if self.state == State::Open => self.dealt(now, message, out),
             _ => {}
@@ -331,12 +331,12 @@ impl Participant {
         let ascend = message.shares.windows(2).all(|pair| pair[0].from < pair[1].from);
         let first = message.shares.first().is_some_and(|share| share.from <= self.next);
         let sound = ascend && first && message.shares.len() <= SHARES_MAX;
-        // Older ones come late, after a new connection.
+        // An older grant may come late, after a new connection.
         if message.iteration < self.until || message.iteration > ITERATIONS_MAX || !sound {
             return;
         }
         if message.iteration > self.until {
-            // Else it was answered that it has to wait: it asks again only after a while.
+            // Otherwise the answer was that it has to wait. Then it asks again after a while.
             self.asked_at = None;
         }
         self.until = message.iteration;
@@ -357,7 +357,7 @@ impl Participant {
         self.ask_ahead(now, out);
     }
 
-    /// Time has passed: says again what was not answered.
+    /// Time has passed. Repeats what was not answered.
     pub fn tick(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) {
         if self.asked_at.is_some_and(|at| now >= at.saturating_add(ASK_AGAIN)) {
             match self.state {
@@ -402,7 +402,7 @@ impl Participant {
     fn ask(&mut self, now: Duration, out: &mut Vec<BalanceMessage>) {
         self.asked_at = Some(now);
         if self.is_dealt() {
-            // A report may have been lost too, and the epoch may wait for it.
+            // The last report may have been lost, and others may wait for it.
             out.push(self.said(false));
             let iteration = self.dealt_number;
             out.push(BalanceMessage { iteration, ..self.word(BalanceKind::Ask) });
@@ -411,7 +411,8 @@ impl Participant {
         }
     }
 
-    /// What it promises: nothing is begun that was not lent, nor reported that was not begun.
+    /// What it promises: no batch begins that was not lent, and none is reported that has not
+    /// begun.
     ///
     /// # Errors
     /// The first promise that does not hold.

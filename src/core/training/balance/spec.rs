@@ -1,24 +1,24 @@
-//! What a worker opens a session with: whether it makes sense, and whether it is the same as that
-//! of the others. No number from the wire is trusted.
+//! The settings with which a worker opens a session. This module checks whether they make sense,
+//! and whether workers agree. It trusts no number from the wire.
 
 use super::split::Bounds;
 use crate::wire::balance::{BalanceOpen, BalanceRule};
 
-/// Workers of a session.
+/// The most workers of a session.
 pub const MEMBERS_MAX: u32 = 16_384;
-/// Iterations that a worker may be ahead of the slowest one.
+/// The most iterations that a worker may be ahead of the slowest one.
 pub const LOOKAHEAD_MAX: u32 = 1024;
-/// Samples of an epoch: sums of places must not overflow.
+/// The most samples of an epoch. Sums of places must not overflow.
 pub const LENGTH_MAX: u64 = 1 << 62;
-/// What sizes may be multiples of: sharing out a rest takes a step for each of its samples.
+/// The largest quantum. What is left over is shared out sample by sample, so it must be small.
 pub const QUANTUM_MAX: u32 = 4096;
-/// Bytes of a session's name.
+/// The most bytes of a session's name.
 pub const NAME_MAX: usize = 128;
 
-/// Why a session cannot be opened so, if it cannot. The text says what to change.
+/// Checks whether a session can be opened with these settings.
 ///
 /// # Errors
-/// See above.
+/// It cannot. The text says what to change.
 pub fn check(name: &str, open: &BalanceOpen) -> Result<(), String> {
     let require = |holds: bool, text: String| if holds { Ok(()) } else { Err(text) };
     let named = !name.is_empty() && name.len() <= NAME_MAX;
@@ -67,14 +67,14 @@ pub fn rule_of(open: &BalanceOpen) -> Option<BalanceRule> {
     BalanceRule::try_from(open.rule).ok()
 }
 
-/// How many samples that worker takes.
+/// How many samples that worker takes at least and at most.
 #[must_use]
 pub const fn bounds_of(open: &BalanceOpen) -> Bounds {
     Bounds { min: open.min, max: if open.max == 0 { u32::MAX } else { open.max } }
 }
 
-/// In which point the second one differs from the first, where all workers have to agree; for
-/// people.
+/// All workers have to agree, but for rank, min and max. Returns a text with the first point in
+/// which these two do not.
 #[must_use]
 pub fn difference(first: &BalanceOpen, second: &BalanceOpen) -> Option<String> {
     let pairs = [
