@@ -117,8 +117,12 @@ mod tests {
         assert_eq!(needed(&settings("worker", 100, 4, "")), 48 + 2 + 4 * 8);
         assert_eq!(needed(&settings("server", 4, 100, "PS_HEARTBEAT_TIMEOUT")), 48 + 2 + 4 * 8);
         assert_eq!(needed(&settings("server", 4, 3, "")), 48 + 2 + 4 * 8 + 2 * 8);
-        let copies = needed(&settings("server", 4, 3, "PSLITE_ELASTIC"));
-        assert_eq!(copies, 48 + 2 + 4 * 8 + 2 * 12);
+        // The two connections of copies have as many as memory that both share.
+        let copies = settings("server", 4, 3, "PSLITE_ELASTIC");
+        assert_eq!((copies.connections_between_servers(), copies.connections), (2, 1));
+        assert_eq!(needed(&copies), 48 + 2 + 4 * 8 + 2 * 8);
+        let more = Settings { connections: 4, ..copies };
+        assert_eq!(needed(&more), 48 + 2 + 4 * 12 + 2 * 12);
     }
 
     #[test]

@@ -177,10 +177,12 @@ impl Settings {
     /// TCP connections from one server to another, at least [`Self::connections`]. Copies, for
     /// which every worker waits, go through queues that pushes fill. One connection whose first
     /// packets met full queues, or that lost some, sends little, and more only over seconds (RFC
-    /// 9438, HyStart): rounds of 6 s were rounds of 8 s until then.
+    /// 9438, HyStart): rounds of 6 s were rounds of 8 s until then. More than two make it worse in
+    /// short rounds: they share what may be under way, and those that the first part of a round
+    /// does not need have rested, so TCP begins anew with each of them (docs/placement.md).
     #[must_use]
     pub fn connections_between_servers(&self) -> u8 {
-        const OF_COPIES: u8 = 4;
+        const OF_COPIES: u8 = 2;
         let copies = self.elastic.insists() || self.copies() == Some(1);
         if copies { self.connections.max(OF_COPIES) } else { self.connections }
     }

@@ -129,8 +129,8 @@ events! {
          itself.";
     Connections: "connections", "times", Counter, [Peer, Direction, Carrier],
         "How often connections were made. More than the sender's `PSLITE_CONNECTIONS` (1; between \
-         servers 4 at least): they broke, and came again. Of `zmq` those that this node made: \
-         `sent`.";
+         servers that keep copies 2 at least): they broke, and came again. Of `zmq` those that \
+         this node made: `sent`.";
     Duplicates: "duplicates", "messages", Counter, [Peer, Direction, Carrier],
         "Messages that came twice after a connection broke; the second was dropped.";
     Probes: "probes", "probes", Counter, [Peer, Direction, Carrier],
