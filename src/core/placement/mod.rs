@@ -8,6 +8,7 @@
 //! | [`cost`] | the time of a round, and the bound T* |
 //! | [`shares`] | planner A: shares that follow the network |
 //! | [`stragglers`] | planner C (PSLD): what workers see of servers |
+//! | [`graph`] | trees through a network that is no switch; a model, which no planner asks yet |
 //! | [`planner`] | both together, as one state machine |
 //! | `tuning` | the numbers of all rules, with what they rest on |
 //! | [`measured`] | what nodes tell the planner, as bytes |
@@ -17,6 +18,7 @@
 //! values, messages, or how pieces travel.
 
 pub mod cost;
+pub mod graph;
 pub mod layout;
 pub mod links;
 pub mod measured;
