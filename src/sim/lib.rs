@@ -6,8 +6,8 @@
 //! May touch `core` and nothing else; no clock, no socket, no thread, and no chance but that of
 //! [`Random`](pslite_core::random::Random). `network` carries bytes, `node` joins the state
 //! machines as the van does, `worker` and `server` are the applications, `ledger` is the oracle
-//! that knows which sums are right, `job` runs it all. `planning` is beside them: no job, only
-//! where keys would be.
+//! that knows which sums are right, `job` runs it all. `planning` and `trees` are beside them: no
+//! job, only where keys would be, and by which ways sums and values would go.
 #![forbid(unsafe_code)]
 
 mod app;
@@ -24,6 +24,7 @@ mod server;
 mod steps;
 mod telling;
 pub mod trace;
+pub mod trees;
 mod worker;
 
 pub use app::Program;

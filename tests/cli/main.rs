@@ -8,6 +8,7 @@ mod doctor;
 mod ports;
 mod run;
 mod scheduler;
+mod sim_graph;
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -15,6 +15,7 @@ mod scheduler;
 mod scheduler_address;
 mod server;
 mod sim;
+mod sim_graph;
 mod status;
 
 use std::process::ExitCode;

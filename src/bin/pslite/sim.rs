@@ -2,6 +2,7 @@
 //! the one command that shows it again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -11,15 +12,17 @@ use pslite::placement::cost::MOST_SERVERS;
 use pslite::sim::elastic::{ElasticReport, Fixed, Plant, Scenario, job, run};
 use pslite::sim::planning::{Planned, PlanningConfig, planned};
 
+use crate::sim_graph::{GraphArguments, sim_graph};
+
 /// Jobs that play on virtual time, and what to play.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimArguments {
     /// The seed of one job
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Seeds, the last one not included: 0..1000
-    #[arg(long, value_name = "A..B", default_value = "0..100")]
-    seeds: String,
+    /// Seeds, the last one not included [default: 0..100]
+    #[arg(long, value_name = "A..B")]
+    seeds: Option<String>,
     /// What the jobs are to show; else each seed takes its turn
     #[arg(long, value_parser = scenario)]
     scenario: Option<Scenario>,
@@ -59,6 +62,8 @@ pub(crate) struct SimArguments {
     /// With --plan: each piece has a copy
     #[arg(long, requires = "plan")]
     copies: bool,
+    #[command(flatten)]
+    graph: GraphArguments,
     /// Plant a mistake (for tests of the simulation)
     #[arg(long, hide = true, value_parser = plant)]
     plant: Option<Plant>,
@@ -80,12 +85,11 @@ pub(crate) fn sim(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
     if arguments.plan {
         return plan(arguments);
     }
-    let (from, to) = match arguments.seed {
-        Some(seed) => (seed, seed.saturating_add(1)),
-        None => seeds(&arguments.seeds)?,
-    };
+    if let Some(name) = arguments.graph.graph() {
+        return sim_graph(&arguments.graph, name, from_to(arguments, "0..1")?);
+    }
     let mut summary = Summary::default();
-    for seed in from..to {
+    for seed in from_to(arguments, "0..100")? {
         play(arguments, seed, &mut summary);
     }
     println!("{summary}");
@@ -149,13 +153,18 @@ fn print_plan(config: &PlanningConfig, planned: &Planned, took: f64) {
     }
 }
 
-fn seeds(text: &str) -> anyhow::Result<(u64, u64)> {
+/// The seeds that are asked for; those of the text if none are.
+fn from_to(arguments: &SimArguments, unless: &str) -> anyhow::Result<Range<u64>> {
+    if let Some(seed) = arguments.seed {
+        return Ok(seed..seed.saturating_add(1));
+    }
+    let text = arguments.seeds.as_deref().unwrap_or(unless);
     let (from, to) = text.split_once("..").context("--seeds wants A..B")?;
     let (from, to) = (from.parse()?, to.parse()?);
     if from >= to {
         bail!("--seeds {text} are none");
     }
-    Ok((from, to))
+    Ok(from..to)
 }
 
 fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
