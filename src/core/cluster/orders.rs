@@ -26,7 +26,7 @@ pub(super) const REPLACED_MAX: usize = 1024;
 /// costs little, and a word about very many keys would be long.
 const ROUTE_BYTES_MIN: u64 = 16 * 1024;
 
-/// Routes in one such word.
+/// The most routes in one such word. Workers learn of all others by their next requests.
 const ROUTES_MAX: usize = 4096;
 
 impl Cluster {
@@ -145,8 +145,7 @@ impl Cluster {
         let orders = &mut books.orders;
         let (mut changed, mut done) = (BTreeSet::new(), Vec::new());
         for key in keys {
-            let forgotten = orders.retain(key, may_be_open);
-            if let Some(forgotten) = forgotten {
+            if let Some(forgotten) = orders.retain(key, may_be_open) {
                 changed.insert(key);
                 done.extend(forgotten);
             }
@@ -155,12 +154,16 @@ impl Cluster {
         done
     }
 
-    /// Tells the workers where the pieces of orders that are done are now. A worker that does not
-    /// know it pushes to the former owner first, and what it pushes crosses that one's card in
-    /// vain: in the first round after a plan, all that has moved, for each worker. Small pieces are
-    /// not worth that. Workers are told in any case that something has moved: the round in which
-    /// it did says nothing of either layout.
+    /// Tells the workers where pieces are whose orders are done. A worker that does not know it
+    /// pushes to the former owner first, and again to the new one. So in the first round after a
+    /// plan, all that has moved crosses the card of the former owner once more, for each worker.
+    ///
+    /// Small pieces are left out. The word goes out all the same, since workers do not report the
+    /// round in which pieces moved.
     pub(super) fn tell_routes(&mut self, done: &[Order], out: &mut Vec<Action>) {
+        if done.is_empty() {
+            return;
+        }
         let pieces = &self.elastic.books.pieces;
         let mut routes = Vec::new();
         for order in done {
@@ -174,9 +177,6 @@ impl Cluster {
             routes.extend(moved.map(Piece::route));
         }
         routes.truncate(ROUTES_MAX);
-        if done.is_empty() {
-            return;
-        }
         let (kind, epoch) = (SchedulerMessageKind::Routes as i32, self.elastic.policy.epoch);
         let word = SchedulerMessage { kind, epoch, routes, ..SchedulerMessage::default() };
         let lives = |node: &&Node| node.role == Role::Worker && !self.is_gone(node.id);
