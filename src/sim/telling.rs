@@ -3,6 +3,7 @@
 use std::fmt;
 
 use pslite_core::wire::elastic::{Claim, Placed, Route, SchedulerMessage, Transfer, TransferKind};
+use pslite_core::wire::trees::{Hop, TreeNode};
 use pslite_core::wire::{Control, Message, Meta};
 
 /// A message, for people.
@@ -43,8 +44,8 @@ fn tell_values(f: &mut fmt::Formatter<'_>, meta: &Meta) -> fmt::Result {
     let pull = if meta.pull { "pull" } else { "" };
     write!(f, "{push}{pull} ts {}", meta.timestamp)?;
     if let Some(placed) = &meta.placed {
-        let Placed { slice, from, to, term, epoch, again, routes, after, life, init, ahead } =
-            placed;
+        let Placed { slice, from, to, term, epoch, again, routes, after, life, init, .. } = placed;
+        let Placed { ahead, ticket, overlay, asks, .. } = placed;
         write!(f, " slice {slice} {from}..{to} term {} epoch {epoch}", Term(*term))?;
         if *after > 0 {
             write!(f, " after {}", after - 1)?;
@@ -55,7 +56,19 @@ fn tell_values(f: &mut fmt::Formatter<'_>, meta: &Meta) -> fmt::Result {
         f.write_str(if *init { " init" } else { "" })?;
         f.write_str(if *ahead { " ahead" } else { "" })?;
         f.write_str(if *again { " AGAIN" } else { "" })?;
+        f.write_str(if *asks { " ASKS" } else { "" })?;
         routes.iter().try_for_each(|route| tell_route(f, route))?;
+        if let Some(ticket) = ticket {
+            write!(f, " ticket {}.{}/{}", ticket.overlay, ticket.tree, ticket.round)?;
+        }
+        if *overlay > 0 {
+            write!(f, " overlay {overlay}")?;
+        }
+    }
+    if let Some(Hop { ticket, names, key, .. }) = meta.hop.as_deref() {
+        let kind = meta.hop.as_ref().map(|hop| hop.kind());
+        write!(f, " {kind:?} key {key} by {}.{}/{}", ticket.overlay, ticket.tree, ticket.round)?;
+        names.iter().try_for_each(|name| write!(f, " {}@{}", name.worker, name.timestamp))?;
     }
     tell_rest(f, meta)
 }
@@ -105,6 +118,15 @@ fn tell_word(f: &mut fmt::Formatter<'_>, word: &SchedulerMessage) -> fmt::Result
     }
     for order in &word.moves {
         write!(f, " key {} {}..{} to {}", order.key, order.from, order.to, order.owner)?;
+    }
+    if let Some(overlay) = &word.overlay {
+        write!(f, " overlay {} floor {}", overlay.number, overlay.floor)?;
+        for tree in &overlay.trees {
+            write!(f, " [root {}", tree.root)?;
+            let node = |node: &TreeNode| format!(" {}^{}v{}", node.node, node.up, node.down);
+            tree.nodes.iter().try_for_each(|it| f.write_str(&node(it)))?;
+            f.write_str("]")?;
+        }
     }
     word.claims.iter().try_for_each(|claim| tell_claim(f, claim))
 }

@@ -83,6 +83,7 @@ pub fn decode_meta(bytes: &[u8]) -> Result<Meta> {
             102 => meta.placed = Some(elastic(field.bytes()?)?),
             103 => meta.transfer = Some(Box::new(elastic(field.bytes()?)?)),
             104 => meta.devices = devices(field.bytes()?)?.if_told(),
+            105 => meta.hop = Some(Box::new(elastic(field.bytes()?)?)),
             _ => {}
         }
     }

@@ -9,6 +9,7 @@
 use bytes::Bytes;
 
 use super::message::{Key, NodeId};
+use super::trees::{Overlay, Ticket};
 
 /// Where an opaque key ends: one whose values an application's own handler keeps. Nobody but that
 /// knows how long they are, so such a key is one piece from 0 to here, and is never cut.
@@ -57,6 +58,17 @@ pub struct Placed {
     /// them with the answer.
     #[prost(bool, tag = "11")]
     pub ahead: bool,
+    /// Of a push that goes by a tree, or could: its ticket. In an answer to a push: the one for the
+    /// next round of this part, if that is to go by a tree.
+    #[prost(message, optional, boxed, tag = "12")]
+    pub ticket: Option<Box<Ticket>>,
+    /// The newest overlay that the sender knows; 0: none.
+    #[prost(uint64, tag = "13")]
+    pub overlay: u64,
+    /// Of a push: it brings nothing and only asks whether the push of that name has counted. The
+    /// answer is *again* if it has not.
+    #[prost(bool, tag = "14")]
+    pub asks: bool,
 }
 
 /// Who owns a part of a key. Of two routes for an element, that with the higher term is right.
@@ -336,6 +348,8 @@ pub enum SchedulerMessageKind {
     /// Scheduler to workers: pieces that have moved are where `routes` say. Who does not get it
     /// learns the same from its next request.
     Routes = 13,
+    /// Scheduler to all: the trees of `overlay` are in force.
+    Overlay = 14,
     /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in
     /// `stalled`; without it: none does any more.
     Stalled = 20,
@@ -484,6 +498,9 @@ pub struct SchedulerMessage {
     /// `Balance`: its own encoding ([`super::balance`]).
     #[prost(bytes = "bytes", tag = "31")]
     pub balance: Bytes,
+    /// `Overlay`: that one.
+    #[prost(message, optional, tag = "32")]
+    pub overlay: Option<Overlay>,
 }
 
 /// Reads one of them; `None` if the bytes are none.

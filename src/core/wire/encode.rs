@@ -48,6 +48,10 @@ pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
     if let Some(devices) = &meta.devices {
         nested(out, 104, |out| encode_devices(devices, out));
     }
+    if let Some(hop) = &meta.hop {
+        tag(out, 105, 2);
+        elastic::write(&**hop, out);
+    }
 }
 
 fn encode_devices(devices: &Devices, out: &mut Vec<u8>) {

@@ -5,6 +5,7 @@
 //! must survive a round trip.
 
 use super::elastic::{Placed, SchedulerMessage, Transfer};
+use super::trees::Hop;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -194,6 +195,8 @@ pub mod ability {
     /// The node goes on without workers that die, and takes them back (`docs/elastic.md`,
     /// "Workers").
     pub const ELASTIC_WORKERS: u64 = 32;
+    /// The node sums what goes through it, and passes values on (`docs/trees.md`).
+    pub const TREES: u64 = 64;
 }
 
 /// One node as the wire describes it.
@@ -394,6 +397,8 @@ pub struct Meta {
     pub placed: Option<Placed>,
     /// Extension 103: it is no request of a worker, but goes from server to server.
     pub transfer: Option<Box<Transfer>>,
+    /// Extension 105: it goes along a tree.
+    pub hop: Option<Box<Hop>>,
 }
 
 impl Default for Meta {
@@ -420,6 +425,7 @@ impl Default for Meta {
             error: String::new(),
             placed: None,
             transfer: None,
+            hop: None,
         }
     }
 }

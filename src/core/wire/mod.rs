@@ -15,6 +15,7 @@ pub mod native;
 mod reference_tests;
 #[cfg(test)]
 mod tests;
+pub mod trees;
 
 pub use decode::{DecodeError, decode_meta};
 pub use dialect::Dialect;

@@ -8,8 +8,12 @@ use proptest::prelude::*;
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key, encode_key, encode_varint, skip_field};
 
+use self::pieces::{hop, overlay, placed, route};
 use super::decode::DATA_TYPES_MAX;
 use super::*;
+
+#[path = "reference_pieces.rs"]
+mod pieces;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct PbNode {
@@ -105,6 +109,8 @@ struct PbMeta {
     transfer: Option<elastic::Transfer>,
     #[prost(message, optional, tag = "104")]
     devices: Option<PbDevices>,
+    #[prost(message, optional, tag = "105")]
+    hop: Option<trees::Hop>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -191,6 +197,7 @@ fn pb_meta(meta: &Meta) -> PbMeta {
             target_kind: Some(devices.target.kind),
             target_id: Some(devices.target.id),
         }),
+        hop: meta.hop.as_deref().cloned(),
     }
 }
 
@@ -268,6 +275,7 @@ fn read_meta(meta: PbMeta) -> Meta {
         error: meta.error.unwrap_or_default(),
         placed: meta.placed,
         transfer: meta.transfer.map(Box::new),
+        hop: meta.hop.map(Box::new),
     }
 }
 
@@ -323,34 +331,6 @@ fn notice() -> impl Strategy<Value = PbNotice> {
     )
 }
 
-fn route() -> impl Strategy<Value = elastic::Route> {
-    (long(), long(), long(), number()).prop_map(|(from, to, term, owner)| elastic::Route {
-        from,
-        to,
-        term,
-        owner,
-    })
-}
-
-fn placed() -> impl Strategy<Value = elastic::Placed> {
-    use proptest::collection::vec;
-    (any::<u32>(), long(), long(), long(), long(), any::<bool>(), vec(route(), 0..4)).prop_map(
-        |(slice, from, to, term, epoch, again, routes)| elastic::Placed {
-            slice,
-            from,
-            to,
-            term,
-            epoch,
-            again,
-            routes,
-            after: slice ^ 1,
-            life: from,
-            init: again,
-            ahead: !again,
-        },
-    )
-}
-
 fn transfer() -> impl Strategy<Value = elastic::Transfer> {
     use proptest::collection::vec;
     let mark = (number(), number(), number());
@@ -376,7 +356,7 @@ fn transfer() -> impl Strategy<Value = elastic::Transfer> {
 fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {
     use proptest::collection::vec;
     let route = (long(), route()).prop_map(|(key, route)| elastic::KeyRoute { key, route });
-    (0..12_i32, long(), vec(number(), 0..4), vec(route, 0..4), words()).prop_map(
+    (0..16_i32, long(), vec(number(), 0..4), vec(route, 0..4), words()).prop_map(
         |(kind, epoch, servers, routes, text)| elastic::SchedulerMessage {
             kind,
             epoch,
@@ -392,6 +372,7 @@ fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {
             servers,
             routes,
             text,
+            overlay: (kind == 14).then(|| overlay(epoch)),
             ..elastic::SchedulerMessage::default()
         },
     )
@@ -429,12 +410,13 @@ fn meta() -> impl Strategy<Value = PbMeta> {
             target_id,
         },
     );
-    let own = (of(long()), of(words()), of(number()), of(placed()), of(transfer()), of(devices));
+    let ours = (of(placed()), of(transfer()), of(devices), of(hop()));
+    let own = (of(long()), of(words()), of(number()), ours);
     (numbers, flags, rest, own).prop_map(|(numbers, flags, rest, own)| {
         let (head, app_id, timestamp, customer_id, priority) = numbers;
         let (request, push, simple_app, pull) = flags;
         let (body, control, data_type) = rest;
-        let (sequence, error, data_size, placed, transfer, devices) = own;
+        let (sequence, error, data_size, (placed, transfer, devices, hop)) = own;
         PbMeta {
             head,
             body,
@@ -454,6 +436,7 @@ fn meta() -> impl Strategy<Value = PbMeta> {
             placed,
             transfer,
             devices,
+            hop,
         }
     })
 }
@@ -479,7 +462,7 @@ fn valid_meta() -> impl Strategy<Value = Meta> {
 /// A field that neither stock nor we have at any place: in the gaps of the numbers that are in use,
 /// or above our own. 11 is stock's `data_size`, which the zmq van never sends or reads.
 fn unknown_field() -> impl Strategy<Value = Vec<u8>> {
-    let number = prop_oneof![Just(11_u32), 14..100_u32, 105..200_u32, 105..536_870_912_u32];
+    let number = prop_oneof![Just(11_u32), 14..100_u32, 106..200_u32, 106..536_870_912_u32];
     let content = proptest::collection::vec(any::<u8>(), 0..200);
     (number, 0..4_u8, any::<u64>(), content).prop_map(|(number, kind, value, content)| {
         let mut out = Vec::new();

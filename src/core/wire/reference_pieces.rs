@@ -1,0 +1,64 @@
+//! What messages say about pieces and trees, drawn for the tests beside prost.
+
+use super::*;
+
+pub(super) fn route() -> impl Strategy<Value = elastic::Route> {
+    (long(), long(), long(), number()).prop_map(|(from, to, term, owner)| elastic::Route {
+        from,
+        to,
+        term,
+        owner,
+    })
+}
+
+pub(super) fn placed() -> impl Strategy<Value = elastic::Placed> {
+    use proptest::collection::vec;
+    (any::<u32>(), long(), long(), long(), long(), any::<bool>(), vec(route(), 0..4)).prop_map(
+        |(slice, from, to, term, epoch, again, routes)| elastic::Placed {
+            slice,
+            from,
+            to,
+            term,
+            epoch,
+            again,
+            routes,
+            after: slice ^ 1,
+            life: from,
+            init: again,
+            ahead: !again,
+            ticket: again.then(|| Box::new(ticket(term))),
+            overlay: epoch,
+            asks: again,
+        },
+    )
+}
+
+fn ticket(round: u64) -> trees::Ticket {
+    trees::Ticket { overlay: round / 2, tree: 3, round }
+}
+
+pub(super) fn hop() -> impl Strategy<Value = trees::Hop> {
+    use proptest::collection::vec;
+    let name = (number(), number(), long(), number(), any::<bool>());
+    let name = name.prop_map(|(worker, customer, life, timestamp, wants)| trees::PushName {
+        worker,
+        customer,
+        life,
+        timestamp,
+        after: timestamp as u32,
+        slice: customer as u32,
+        wants,
+    });
+    (0..5_i32, long(), long(), vec(name, 0..4)).prop_map(|(kind, round, key, names)| trees::Hop {
+        kind,
+        ticket: ticket(round),
+        names,
+        key,
+    })
+}
+
+pub(super) fn overlay(number: u64) -> trees::Overlay {
+    let nodes = vec![trees::TreeNode { node: 9, up: 8, down: 11 }];
+    let trees = vec![trees::TreeTable { root: 8, nodes, weight: 3 }];
+    trees::Overlay { number, floor: number / 2, trees }
+}
