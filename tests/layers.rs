@@ -8,17 +8,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `core`, and what each may name.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 13] = [
     ("random", &[]),
     ("fifo", &[]),
     ("invariant", &[]),
     ("text", &[]),
     ("wire", &[]),
     ("values", &["wire", "invariant"]),
+    ("trees", &["wire", "values", "invariant"]),
     ("cluster", &["text", "wire", "invariant"]),
-    ("kv", &["wire", "values", "invariant"]),
+    ("kv", &["wire", "values", "trees", "invariant"]),
     ("delivery", &["wire"]),
-    ("store", &["wire", "values", "invariant"]),
+    ("store", &["wire", "values", "trees", "invariant"]),
     ("placement", &["text", "wire"]),
     ("training", &["text", "wire", "invariant", "random"]),
 ];

@@ -4,7 +4,8 @@
 //!
 //! - `random` (numbers that a seed decides), `fifo` (a queue by priority) and `invariant` (promises
 //!   as code) know nothing of a job;
-//! - `wire` knows bytes, `values` what keys and values are made of and how they are summed;
+//! - `wire` knows bytes, `values` what keys and values are made of and how they are summed, `trees`
+//!   which way sums and values take;
 //! - `cluster`, `kv`, `delivery`, `store`, `placement` and `training` are state machines beside
 //!   each other.
 //!
@@ -22,5 +23,6 @@ pub mod random;
 pub mod store;
 pub mod text;
 pub mod training;
+pub mod trees;
 pub mod values;
 pub mod wire;

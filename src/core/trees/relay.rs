@@ -1,0 +1,356 @@
+//! What a worker does with what goes through it: sums what its children send with its own push, and
+//! passes values on. Pure.
+//!
+//! A relay keeps one open sum for each part, that of the part's newest ticket, and its worker's own
+//! push until that is answered: both are at most as large as a model. What it has sent it forgets.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::names::{is_of, name_of};
+use super::{Found, Table, Trees};
+use crate::values::kind::kind_of;
+use crate::values::sum::{Addend, Sum, SumError};
+use crate::values::{Buffer, Dtype, KvPairs, key_at, precision};
+use crate::wire::elastic::Placed;
+use crate::wire::trees::{Hop, HopKind, Overlay, PushName, Ticket};
+use crate::wire::{Key, Meta, NodeId};
+
+/// Messages that wait for their overlay; of more the oldest are forgotten. Their workers ask once
+/// that overlay is below the floor.
+const EARLY_MAX: usize = 1 << 12;
+
+/// Why pushes cannot be summed.
+const UNLIKE: &str = "they have different types or lengths";
+
+/// What a relay does next, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// It sends a message.
+    Send(Meta, KvPairs),
+    /// Its own worker's request is answered: metadata as if they had come from `recver`.
+    Answer(Meta, KvPairs),
+    /// A ticket means nothing any more: a push of its worker that has not begun does not go by it.
+    Void(Part, Ticket),
+}
+
+/// A part of a key: the key, the first element, one past the last.
+pub type Part = (Key, u64, u64);
+
+/// A sum that lacks somebody.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) ticket: Ticket,
+    pub(super) names: Vec<PushName>,
+    /// Whose they are.
+    pub(super) workers: BTreeSet<NodeId>,
+    sum: Sum<SumError>,
+    key: Key,
+    /// What the message upwards says, but for the names.
+    meta: Meta,
+    keys: Bytes,
+}
+
+/// A push of the worker itself that awaits its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) ticket: Ticket,
+    request: Meta,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Relay {
+    pub(super) me: NodeId,
+    pub(super) trees: Arc<Trees>,
+    pub(super) sums: BTreeMap<Part, Open>,
+    pub(super) own: BTreeMap<Part, Own>,
+    pub(super) early: VecDeque<(Meta, KvPairs)>,
+}
+
+impl Relay {
+    /// That of a worker, which knows no tree yet.
+    #[must_use]
+    pub fn new(me: NodeId) -> Self {
+        Self { me, ..Self::default() }
+    }
+
+    /// The trees that it knows.
+    #[must_use]
+    pub const fn trees(&self) -> &Arc<Trees> {
+        &self.trees
+    }
+
+    /// An overlay came. What went by one below the floor is forgotten: whoever waits for it asks.
+    /// False if a newer one is known.
+    pub fn overlay(&mut self, overlay: &Overlay, out: &mut Vec<Step>) -> bool {
+        if !Arc::make_mut(&mut self.trees).learn(overlay) {
+            return false;
+        }
+        let floor = self.trees.floor();
+        self.sums.retain(|_, open| open.ticket.overlay >= floor);
+        self.own.retain(|_, own| own.ticket.overlay >= floor);
+        for (meta, kv) in std::mem::take(&mut self.early) {
+            self.came(meta, kv, out);
+        }
+        true
+    }
+
+    /// A push of this worker goes by the ticket that it names.
+    pub fn push(&mut self, request: Meta, kv: KvPairs, out: &mut Vec<Step>) {
+        let Some((ticket, part)) = own_part(&request, &kv) else { return };
+        let name = name_of(&request);
+        self.own.insert(part, Own { ticket, request: request.clone() });
+        self.add(part, ticket, vec![name], (request, kv), out);
+    }
+
+    /// A message of another node of the tree.
+    pub fn came(&mut self, meta: Meta, kv: KvPairs, out: &mut Vec<Step>) {
+        let (Some(hop), Some(placed)) = (&meta.hop, &meta.placed) else { return };
+        let (part, ticket) = ((hop.key, placed.from, placed.to), hop.ticket);
+        let kind = hop.kind();
+        let trees = Arc::clone(&self.trees);
+        let table = match trees.find(&ticket) {
+            Found::Here(table) => table,
+            Found::Gone | Found::Strange => return,
+            Found::NotYet => {
+                if self.early.len() >= EARLY_MAX {
+                    self.early.pop_front();
+                }
+                return self.early.push_back((meta, kv));
+            }
+        };
+        match kind {
+            HopKind::Up => {
+                let names = hop.names.clone();
+                self.add(part, ticket, names, (meta, kv), out);
+            }
+            HopKind::Down | HopKind::Void => {
+                // First to the others: they may have others behind them.
+                out.extend(pass_on(table, self.me, &meta, &kv));
+                if kind == HopKind::Void {
+                    self.void(part, ticket, out);
+                }
+                self.answer(part, &meta, kv, out);
+            }
+            HopKind::Unknown => {}
+        }
+    }
+
+    /// Adds to the sum of a part, and sends that if it lacks nobody any more.
+    fn add(
+        &mut self,
+        part: Part,
+        ticket: Ticket,
+        names: Vec<PushName>,
+        (meta, kv): (Meta, KvPairs),
+        out: &mut Vec<Step>,
+    ) {
+        let trees = Arc::clone(&self.trees);
+        let Some(table) = trees.get(&ticket) else { return };
+        let Some(parent) = table.parent(self.me) else { return };
+        if let Some(open) = self.sums.get(&part) {
+            if ticket.is_before(&open.ticket) {
+                return;
+            }
+            if open.ticket != ticket {
+                // Nobody pushes to a round before the one that has begun.
+                self.sums.remove(&part);
+            }
+        }
+        let open =
+            self.sums.entry(part).or_insert_with(|| Open::new(ticket, part, &meta, &kv.keys));
+        // What is in a sum cannot be taken out of it again.
+        let mut workers: BTreeSet<NodeId> = names.iter().map(|name| name.worker).collect();
+        let is_known = |worker: &NodeId| open.workers.contains(worker);
+        let goes_elsewhere = |worker: &NodeId| !table.goes_through(*worker, self.me);
+        if workers.is_empty()
+            || workers.len() < names.len()
+            || workers.iter().any(|worker| is_known(worker) || goes_elsewhere(worker))
+        {
+            return;
+        }
+        open.workers.append(&mut workers);
+        open.add(names, &meta, kv.vals);
+        if open.names.len() == table.through(self.me)
+            && let Some(open) = self.sums.remove(&part)
+        {
+            let (meta, kv) = open.send(parent);
+            out.push(Step::Send(Meta { sender: self.me, ..meta }, kv));
+        }
+    }
+
+    /// Nothing goes by a ticket any more.
+    fn void(&mut self, part: Part, ticket: Ticket, out: &mut Vec<Step>) {
+        if self.sums.get(&part).is_some_and(|open| open.ticket == ticket) {
+            self.sums.remove(&part);
+        }
+        out.push(Step::Void(part, ticket));
+    }
+
+    /// What came down answers the own push, if it is about that.
+    fn answer(&mut self, part: Part, meta: &Meta, kv: KvPairs, out: &mut Vec<Step>) {
+        let (Some(hop), Some(told)) = (&meta.hop, &meta.placed) else { return };
+        let is_void = hop.kind() == HopKind::Void;
+        let Some(own) = self.own.get(&part).filter(|own| own.ticket == hop.ticket) else { return };
+        let named = hop.names.iter().find(|name| is_of(name, &own.request));
+        if !is_void && named.is_none() {
+            return;
+        }
+        let wants = named.is_some_and(|name| name.wants);
+        let Some(Own { request, .. }) = self.own.remove(&part) else { return };
+        let asked = request.placed.clone().unwrap_or_default();
+        let Placed { epoch, again, ticket, routes, overlay, .. } = told.clone();
+        let placed = Placed { epoch, again, ticket, routes, overlay, ..asked };
+        let answer = Meta {
+            request: false,
+            sender: self.me,
+            recver: self.me,
+            error: meta.error.clone(),
+            placed: Some(placed),
+            ..request
+        };
+        let kv = if wants { kv } else { KvPairs::default() };
+        out.push(Step::Answer(answer, kv));
+    }
+}
+
+impl Open {
+    fn new(ticket: Ticket, (key, from, to): Part, first: &Meta, keys: &Bytes) -> Self {
+        let term = first.placed.as_ref().map_or(0, |placed| placed.term);
+        let meta = Meta {
+            head: first.head,
+            app_id: first.app_id,
+            customer_id: first.customer_id,
+            priority: first.priority,
+            request: true,
+            push: true,
+            placed: Some(Placed { from, to, term, ..Placed::default() }),
+            ..Meta::default()
+        };
+        let (names, workers) = (Vec::new(), BTreeSet::new());
+        Self { key, ticket, names, workers, sum: Sum::Nothing, meta, keys: keys.clone() }
+    }
+
+    /// The type of a push's elements, and the one in which they are summed.
+    fn dtypes(&self) -> (Dtype, Dtype) {
+        let pushed = kind_of(self.meta.head).map_or(Dtype::F32, |(_, dtype)| dtype);
+        (pushed, if pushed == Dtype::F16 { Dtype::F32 } else { pushed })
+    }
+
+    fn add(&mut self, names: Vec<PushName>, meta: &Meta, vals: Bytes) {
+        let (pushed, summed) = self.dtypes();
+        let worker = names.first().map_or(0, |name| name.worker);
+        let told = meta.placed.as_ref();
+        if let (Some(placed), Some(told)) = (&mut self.meta.placed, told) {
+            placed.epoch = placed.epoch.max(told.epoch);
+            placed.overlay = placed.overlay.max(told.overlay);
+        }
+        self.names.extend(names);
+        if self.meta.error.is_empty() {
+            let fits = meta.error.is_empty() && meta.head == self.meta.head;
+            let addend = Addend::Dense(vals);
+            let addend = if pushed == summed { addend } else { addend.into_f32(pushed) };
+            let added = self.sum.add(worker, addend, summed, false, &Buffer::default());
+            match added {
+                Ok(()) if fits => {}
+                _ if !meta.error.is_empty() => self.meta.error.clone_from(&meta.error),
+                _ => UNLIKE.clone_into(&mut self.meta.error),
+            }
+        }
+    }
+
+    /// As it goes up.
+    fn send(mut self, parent: NodeId) -> (Meta, KvPairs) {
+        let (pushed, summed) = self.dtypes();
+        let shared = std::mem::take(&mut self.sum).share(summed, None);
+        let vals = match shared {
+            Ok((_, _, vals)) if self.meta.error.is_empty() => vals,
+            Ok(_) => Bytes::new(),
+            Err(_) => {
+                if self.meta.error.is_empty() {
+                    UNLIKE.clone_into(&mut self.meta.error);
+                }
+                Bytes::new()
+            }
+        };
+        let vals = if pushed == summed || vals.is_empty() {
+            vals
+        } else {
+            let mut narrow = Buffer::zeroed(vals.len() / summed.size() * pushed.size());
+            precision::from_f32(&Buffer::copy_of(&vals), pushed, &mut narrow);
+            narrow.into_bytes()
+        };
+        let Self { key, ticket, mut names, mut meta, keys, .. } = self;
+        names.sort_unstable_by_key(|name| (name.worker, name.customer));
+        if let Some(placed) = &mut meta.placed {
+            placed.ahead = names.iter().any(|name| name.wants);
+        }
+        let hop = Hop { kind: HopKind::Up.into(), ticket, names, key };
+        (meta.hop, meta.recver) = (Some(Box::new(hop)), parent);
+        let lens = Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes());
+        (meta, KvPairs { keys, vals, lens })
+    }
+}
+
+/// The part that a worker's push is about, and its ticket.
+fn own_part(request: &Meta, kv: &KvPairs) -> Option<(Ticket, Part)> {
+    let placed = request.placed.as_ref()?;
+    Some((*placed.ticket.clone()?, (key_at(&kv.keys, 0)?, placed.from, placed.to)))
+}
+
+/// What a node sends to its children of what comes down. `kv`: its keys always, and the values of
+/// the round, if somebody wants them.
+fn pass_on(table: &Table, me: NodeId, meta: &Meta, kv: &KvPairs) -> Vec<Step> {
+    let Some(hop) = &meta.hop else { return Vec::new() };
+    let is_void = hop.kind() == HopKind::Void;
+    let mut sent = Vec::new();
+    for child in table.children(me) {
+        let behind =
+            |name: &&PushName| table.child_towards(me, name.worker).as_ref() == Some(child);
+        let names: Vec<PushName> = hop.names.iter().filter(behind).copied().collect();
+        if names.is_empty() && !is_void {
+            continue;
+        }
+        let wants = names.iter().any(|name| name.wants);
+        let kv = if wants {
+            kv.clone()
+        } else {
+            KvPairs { keys: kv.keys.clone(), ..KvPairs::default() }
+        };
+        let hop = Hop { names, ..**hop };
+        let (sender, recver, hop) = (me, *child, Some(Box::new(hop)));
+        let data_type = SmallVec::new();
+        sent.push(Step::Send(Meta { sender, recver, hop, data_type, ..meta.clone() }, kv));
+    }
+    sent
+}
+
+/// What an owner sends down of an answer to a sum. `answered`: the sum's metadata, with what the
+/// store says: an error, the routes, the next ticket; *again* if the ticket is void.
+#[must_use]
+pub fn down_from_root(
+    trees: &Trees,
+    root: NodeId,
+    answered: &Meta,
+    kv: &KvPairs,
+) -> Vec<(Meta, KvPairs)> {
+    let Some(hop) = &answered.hop else { return Vec::new() };
+    let Some(table) = trees.get(&hop.ticket) else { return Vec::new() };
+    let again = answered.placed.as_ref().is_some_and(|placed| placed.again);
+    let kind = if again { HopKind::Void } else { HopKind::Down };
+    let names = if again { Vec::new() } else { hop.names.clone() };
+    let keys = Bytes::copy_from_slice(&hop.key.to_ne_bytes());
+    let hop = Hop { kind: kind.into(), names, ..**hop };
+    let meta = Meta { request: false, hop: Some(Box::new(hop)), ..answered.clone() };
+    let kv = KvPairs { keys, vals: kv.vals.clone(), lens: kv.lens.clone() };
+    let down = pass_on(table, root, &meta, &kv).into_iter();
+    let sent = down.filter_map(|step| match step {
+        Step::Send(meta, kv) => Some((meta, kv)),
+        Step::Answer(..) | Step::Void(..) => None,
+    });
+    sent.collect()
+}

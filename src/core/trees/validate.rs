@@ -1,0 +1,40 @@
+//! What a relay promises of itself, as code (`crate::invariant`).
+
+use std::collections::BTreeSet;
+
+use super::Relay;
+use crate::invariant::{Valid, require};
+use crate::wire::NodeId;
+
+impl Relay {
+    /// Every open sum is of a tree that is known and that this worker is in, names workers that
+    /// push through it, each once, and lacks somebody. What waits for an overlay waits for one that
+    /// is not here.
+    ///
+    /// # Errors
+    /// The first promise that does not hold.
+    pub fn validate(&self) -> Valid {
+        for (part, open) in &self.sums {
+            let table = self.trees.get(&open.ticket);
+            let table = table.ok_or_else(|| format!("the sum of {part:?} is of no known tree"))?;
+            let through = table.through(self.me);
+            require(open.names.len() < through, || {
+                format!("the sum of {part:?} has all of its {through} pushes and was not sent")
+            })?;
+            let named: BTreeSet<NodeId> = open.names.iter().map(|name| name.worker).collect();
+            require(open.workers == named && named.len() == open.names.len(), || {
+                format!("the sum of {part:?} names {named:?}, counted are {:?}", open.workers)
+            })?;
+            let strange = named.iter().find(|worker| !table.goes_through(**worker, self.me));
+            require(strange.is_none(), || {
+                format!("the sum of {part:?} has worker {strange:?}, who pushes elsewhere")
+            })?;
+        }
+        let floor = self.trees.floor();
+        let old = self.own.iter().find(|(_, own)| own.ticket.overlay < floor);
+        require(old.is_none(), || format!("a push waits below the floor {floor}: {old:?}"))?;
+        let here = self.early.iter().filter_map(|(meta, _)| meta.hop.as_ref());
+        let here = here.map(|hop| hop.ticket.overlay).find(|number| *number <= self.trees.number());
+        require(here.is_none(), || format!("something waits for overlay {here:?}, which is here"))
+    }
+}
