@@ -17,6 +17,7 @@ use super::tenures::Tenures;
 use super::types::{BalanceWord, Difference, Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
+use crate::wire::trees::Overlay;
 use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
 
 /// What a node knows of an elastic job.
@@ -37,6 +38,10 @@ pub(super) struct Elastic {
     /// Since when nothing was heard of a scheduler that may be lost and come back, and whether that
     /// was said.
     pub(super) scheduler_gone: Option<(Duration, bool)>,
+    /// The trees in force; number 0: there never were any.
+    pub(super) overlay: Overlay,
+    /// The nodes of my role that I have connected to for the sake of a tree, and their processes.
+    pub(super) relays: BTreeMap<NodeId, u64>,
     /// A scheduler that has yet to go on with the job of its journal.
     pub(super) resumes: bool,
 }
@@ -220,6 +225,7 @@ impl Cluster {
                 SchedulerMessageKind::Routes => {
                     out.push(Action::Routes { routes: word.routes.clone() })
                 }
+                SchedulerMessageKind::Overlay => self.overlay_came(word, out),
                 SchedulerMessageKind::Leave => out.push(Action::Leave),
                 SchedulerMessageKind::Stop => out.push(Action::Stop),
                 SchedulerMessageKind::Probe if self.members.contains_key(&word.node) => {
@@ -363,6 +369,7 @@ impl Cluster {
         self.tell_who_joined(to, &self.who_joined(), out);
         let word = self.policy_word();
         self.word(to, word, out);
+        self.tell_overlay(to, out);
         self.repeat_orders(to, out);
     }
 

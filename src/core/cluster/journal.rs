@@ -203,6 +203,9 @@ pub struct State {
     /// Orders that may still be carried out, or were, by key. No key has none.
     #[prost(btree_map = "uint64, message", tag = "26")]
     pub orders: BTreeMap<u64, KeyOrders>,
+    /// The newest overlay that was given to anybody.
+    #[prost(uint64, tag = "27")]
+    pub overlay: u64,
 }
 
 /// A policy came into force, with a given epoch and given homes.
@@ -336,13 +339,16 @@ pub enum Change {
     /// What is ordered at the moment, of some keys.
     #[prost(message, tag = "15")]
     OrdersOf(OrdersOf),
+    /// An overlay has that number.
+    #[prost(uint64, tag = "16")]
+    Overlay(u64),
 }
 
 /// One record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Record {
     /// What changed; none in a record of a kind that this version does not know.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     pub change: Option<Change>,
 }
 

@@ -52,6 +52,7 @@ impl Cluster {
         for id in self.others().into_iter().filter(|id| !but.contains(id)) {
             self.tell_who_joined(id, &joined, out);
             self.word(id, word.clone(), out);
+            self.tell_overlay(id, out);
         }
         let policy = self.elastic.policy.clone();
         out.push(Action::Policy { policy, routes: word.routes });
@@ -84,6 +85,7 @@ impl Cluster {
         self.forget_done_orders(None, out);
         let (joined, released) = (self.let_in(), self.let_out_empty());
         let back = self.let_back(epoch);
+        let former = self.elastic.policy.clone();
         self.new_policy(epoch, &joined, &released);
         let homes = self.elastic.policy.homes.clone();
         let change = Homes {
@@ -96,6 +98,7 @@ impl Cluster {
         out.push(Action::Record(Record::new(Change::Homes(change))));
         self.log_policy(&joined, &released, &back, out);
         self.tell_policy(&released, out);
+        self.lose_trees(&former, out);
         // With the former policy the servers have forgotten what waited for the end of a round.
         for id in self.elastic.policy.servers.clone() {
             self.repeat_orders(id, out);

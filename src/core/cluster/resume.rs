@@ -9,6 +9,7 @@ use super::journal::{Change, Member, Record, State};
 use super::order_book::OrderBook;
 use super::types::Policy;
 use super::{Action, Cluster, ClusterConfig, Level};
+use crate::wire::trees::Overlay;
 use crate::wire::{Node, NodeId, Role, SCHEDULER, ability, id_to_rank};
 
 impl Cluster {
@@ -86,6 +87,11 @@ impl Cluster {
             ..Policy::default()
         };
         cluster.fill_books(state);
+        if state.overlay > 0 {
+            // Which trees had that number is known no more, and who has heard of them.
+            let number = state.overlay + 1;
+            cluster.elastic.overlay = Overlay { number, floor: number, trees: Vec::new() };
+        }
         // Who does not answer is dead: nobody would say so otherwise.
         let live = cluster.others();
         cluster.down = live.into_iter().map(|id| (id, now)).collect();

@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::ranking::RankOrder;
 use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
+use crate::wire::trees::{Overlay, TreeTable};
 use crate::wire::{Key, Message, Node, NodeId, Role};
 
 /// What a node was told about itself and the job.
@@ -209,6 +210,13 @@ pub enum Event {
     Orders(Vec<(NodeId, Order)>),
     /// Scheduler: which server is to keep the copies of which. Ignored as `Orders` are.
     Copies(Vec<CopyPlace>),
+    /// Scheduler: rounds are to go by these trees.
+    Overlay {
+        /// In the order of their numbers.
+        trees: Vec<TreeTable>,
+        /// What went along the former ones may be lost: a link is cut, for instance.
+        lossy: bool,
+    },
     /// Scheduler: an idle link is to be probed.
     Probe {
         /// Who sends the padding.
@@ -321,6 +329,8 @@ pub enum Action {
         /// Where. They may be known already.
         routes: Vec<KeyRoute>,
     },
+    /// Every node: these trees are in force. What went along those below the floor may be lost.
+    Overlay(Overlay),
     /// Server: these parts of its pieces are to move. An order takes the place of an earlier one
     /// for the same elements that is not begun; one that names the server itself only takes it
     /// back.

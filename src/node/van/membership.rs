@@ -102,6 +102,7 @@ impl Van {
             Action::NodeJoined { .. }
             | Action::Policy { .. }
             | Action::Routes { .. }
+            | Action::Overlay(_)
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave

@@ -80,6 +80,7 @@ impl<A: Application> Node<A> {
             Action::NodeJoined { .. }
             | Action::Policy { .. }
             | Action::Routes { .. }
+            | Action::Overlay(_)
             | Action::Collect { .. }
             | Action::Orders { .. }
             | Action::Leave

@@ -77,6 +77,7 @@ impl State {
             }
             Change::Passed(passed) => self.pass(passed),
             Change::Ended(ended) => self.ended = *ended,
+            Change::Overlay(number) => self.overlay = self.overlay.max(*number),
             Change::Taken(taken) => tenures::note(&mut self.tenures, &taken.keys),
         }
     }

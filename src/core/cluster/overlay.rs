@@ -1,0 +1,106 @@
+//! Which trees are in force (`docs/trees.md`): the scheduler gives each set of trees, an *overlay*,
+//! a number, and tells everybody. Its owner plans them; a death takes them away at once, with a
+//! floor: what went along them may be lost.
+//!
+//! An overlay needs no policy: owners stay where they are, and each of them says round by round
+//! which tree a piece takes. The number is in the journal before anybody hears of it, so that a
+//! scheduler that is started again never gives the same number to other trees.
+
+use std::collections::BTreeSet;
+
+use super::journal::{Change, Record};
+use super::types::Policy;
+use super::{Action, Cluster, Level};
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::wire::trees::{Overlay, TreeTable};
+use crate::wire::{Node, NodeId, ability};
+
+impl Cluster {
+    /// The newest overlay that this node knows: of the scheduler, the one in force.
+    #[must_use]
+    pub const fn overlay(&self) -> &Overlay {
+        &self.elastic.overlay
+    }
+
+    /// Scheduler: its owner has other trees. `lossy`: what went along the former ones may be lost.
+    pub(super) fn plant(&mut self, trees: Vec<TreeTable>, lossy: bool, out: &mut Vec<Action>) {
+        if !self.is_scheduler() || !self.elastic.on || !self.ready || self.failure.is_some() {
+            return;
+        }
+        let able = |node: &Node| node.abilities & ability::TREES != 0;
+        if let Some(unable) = self.members.values().find(|node| !able(node)) {
+            let text = format!("no trees: {} does not know them", unable.describe());
+            return Self::log(out, Level::Warning, text);
+        }
+        let number = self.elastic.overlay.number + 1;
+        let floor = if lossy { number } else { self.elastic.overlay.floor };
+        out.push(Action::Record(Record::new(Change::Overlay(number))));
+        self.elastic.overlay = Overlay { number, floor, trees };
+        for id in self.others() {
+            self.tell_overlay(id, out);
+        }
+        out.push(Action::Overlay(self.elastic.overlay.clone()));
+    }
+
+    /// Scheduler: tells a node the overlay in force, if there ever was one.
+    pub(super) fn tell_overlay(&mut self, to: NodeId, out: &mut Vec<Action>) {
+        let overlay = &self.elastic.overlay;
+        if overlay.number == 0 {
+            return;
+        }
+        let (kind, epoch) = (SchedulerMessageKind::Overlay as i32, self.elastic.policy.epoch);
+        let overlay = Some(overlay.clone());
+        self.word(
+            to,
+            SchedulerMessage { kind, epoch, overlay, ..SchedulerMessage::default() },
+            out,
+        );
+    }
+
+    /// Scheduler: a policy came into force in the place of that one. If somebody is not in it any
+    /// more all rounds go without trees until there are new ones.
+    pub(super) fn lose_trees(&mut self, former: &Policy, out: &mut Vec<Action>) {
+        if self.elastic.overlay.number == 0 {
+            return;
+        }
+        let policy = &self.elastic.policy;
+        let lives = |worker| policy.live.contains(worker);
+        let all_live = former.live.iter().all(lives);
+        let all_serve = former.servers.iter().all(|server| policy.servers.contains(server));
+        if !all_live || !all_serve {
+            self.plant(Vec::new(), true, out);
+        }
+    }
+
+    /// Not the scheduler: its word that these trees are in force.
+    pub(super) fn overlay_came(&mut self, word: &SchedulerMessage, out: &mut Vec<Action>) {
+        let Some(overlay) = &word.overlay else { return };
+        if self.ready && overlay.number > self.elastic.overlay.number {
+            self.elastic.overlay = overlay.clone();
+            self.connect_relays(out);
+            out.push(Action::Overlay(overlay.clone()));
+        }
+    }
+
+    /// Workers send to workers along a tree; no worker has a connection to another one otherwise.
+    fn connect_relays(&mut self, out: &mut Vec<Action>) {
+        let me = self.me.id;
+        let trees = &self.elastic.overlay.trees;
+        let parents = trees
+            .iter()
+            .flat_map(|tree| tree.nodes.iter().filter(|node| node.node == me).map(|node| node.up));
+        let children = trees.iter().flat_map(|tree| {
+            tree.nodes.iter().filter(|node| node.down == me).map(|node| node.node)
+        });
+        let peers: BTreeSet<NodeId> = parents.chain(children).collect();
+        for id in peers {
+            let Some(node) = self.members.get(&id) else { continue };
+            let known = self.elastic.relays.get(&id) == Some(&node.incarnation);
+            if node.role != self.me.role || known || self.is_gone(id) {
+                continue;
+            }
+            self.elastic.relays.insert(id, node.incarnation);
+            out.push(Action::Connect { node: node.clone(), identity: Some(me) });
+        }
+    }
+}
