@@ -12,6 +12,8 @@ mod answer;
 mod life;
 mod order;
 mod part;
+mod send;
+mod tickets;
 mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +26,9 @@ use self::ahead::Ahead;
 use self::answer::Ended;
 pub use self::answer::{AheadSlice, Answered, Brought};
 use self::life::Life;
-use self::order::{Order, Pushes};
+use self::order::Order;
 use self::part::{Part, PartState};
+use self::tickets::Tickets;
 use super::routes::Routes;
 use super::{KvError, Slices};
 use crate::values::kind::form_of;
@@ -99,6 +102,8 @@ pub struct Flights {
     /// The slices with a part that waits to be sent, by number. Most answers find none here,
     /// however many slices are open.
     waiting: BTreeMap<u64, SliceName>,
+    /// In a job whose rounds go along trees.
+    tickets: Option<Box<Tickets>>,
 }
 
 impl Flights {
@@ -260,7 +265,10 @@ impl Flights {
             Some(known) if known.covers(from, to) => known.within(from, to),
             _ => SmallVec::<[Route; 2]>::new(),
         };
-        let part = |from, to, term, owner| Part { from, to, term, owner, state: state.clone() };
+        let part = |from, to, term, owner| {
+            let (asks, state) = (false, state.clone());
+            Part { from, to, term, owner, asks, state }
+        };
         if routes.is_empty() {
             let home = self.routes.home(slice.rank as usize).unwrap_or_default();
             return SmallVec::from_iter([part(from, to, 0, home)]);
@@ -302,6 +310,18 @@ impl Flights {
         let (key, rank) = (flight.slice.key, flight.slice.rank);
         if let Some(placed) = placed {
             self.routes.learn(key, &placed.routes);
+            // Who is told *again* without a ticket may be told of an earlier push with one.
+            let tells = flight.slice.meta.push && (placed.ticket.is_some() || !placed.again);
+            if let (Some(tickets), Some(part)) = (&mut self.tickets, flight.parts.get(at))
+                && tells
+            {
+                // Who pushed a whole key is told how long it is.
+                let range = match (part.to, &placed.routes[..]) {
+                    (0, [route]) => (route.from, route.to),
+                    _ => (part.from, part.to),
+                };
+                tickets.told(key, range, placed.ticket.as_deref().copied());
+            }
         }
         let again = placed.is_some_and(|placed| placed.again);
         if refused {
@@ -469,7 +489,8 @@ impl Flights {
             for part in &flight.parts {
                 if part.waits() {
                     let (range, wait) = ((part.from, part.to), PartState::Waiting(now));
-                    parts.extend(self.places(known, &flight.slice, range, &wait));
+                    let placed = self.places(known, &flight.slice, range, &wait).into_iter();
+                    parts.extend(placed.map(|new| Part { asks: part.asks, ..new }));
                 } else {
                     parts.push(part.clone());
                 }
@@ -501,75 +522,6 @@ impl Flights {
     /// Something was answered: what waited for that may go.
     fn send_freed(&mut self, now: Duration, out: &mut Vec<Outgoing>) -> Result<(), KvError> {
         if self.waits() { self.retry(now, out) } else { Ok(()) }
-    }
-
-    /// Sends the parts of a slice that wait and may go. The caller has taken the slice out of the
-    /// open ones.
-    fn send_parts(
-        &mut self,
-        now: Duration,
-        flight: &mut Flight,
-        out: &mut Vec<Outgoing>,
-    ) -> Result<(), KvError> {
-        let (name, number, slice) = (flight.name(), flight.number, &flight.slice);
-        let (push, key) = (slice.meta.push, slice.key);
-        let pushes = self.order.of(key);
-        let mut go: SmallVec<[usize; 4]> = SmallVec::new();
-        let mut waits = false;
-        for (at, part) in flight.parts.iter().enumerate() {
-            let PartState::Waiting(since) = part.state else { continue };
-            let blocked = || push && pushes.is_some_and(|all| self.is_blocked(all, name, part));
-            if since > now || !self.may_send_to(part.way().next) || blocked() {
-                waits = true;
-            } else {
-                go.push(at);
-            }
-        }
-        // A pull need not wait behind the values of other keys that are pushed. It stays behind
-        // those of its own.
-        let overtakes = !push && !pushes.is_some_and(Pushes::is_open);
-        // One more than the timestamp of the push of the same key before this one; 0: none was.
-        let before = pushes.filter(|_| push).and_then(|all| all.previous(name));
-        let after = before.map_or(0, |timestamp| (timestamp as u32).wrapping_add(1));
-        let (life, init) = (self.life.number(), push && after == 0 && self.life.makes(key));
-        if waits {
-            self.waiting.insert(number, name);
-        } else {
-            self.waiting.remove(&number);
-        }
-        for at in go {
-            let Some(part) = flight.parts.get_mut(at) else { continue };
-            let cut = slice.form.cut(&slice.kv, push, part.from, part.to);
-            let kv = cut.inspect_err(|_| _ = self.waiting.insert(number, name))?;
-            let way = part.way();
-            part.state = PartState::Sent(way);
-            let placed = Placed {
-                slice: slice.rank,
-                from: part.from,
-                to: part.to,
-                term: part.term,
-                epoch: self.routes.epoch(),
-                after,
-                life,
-                init,
-                ahead: flight.asks_ahead,
-                ..Placed::default()
-            };
-            let meta =
-                Meta { recver: way.next, placed: Some(placed), overtakes, ..slice.meta.clone() };
-            out.push(Outgoing { meta, kv });
-        }
-        Ok(())
-    }
-
-    fn may_send_to(&self, server: NodeId) -> bool {
-        self.known.contains(&server) && !self.lost.contains(&server)
-    }
-
-    /// True if a part of a push would overtake an earlier push of the same elements.
-    fn is_blocked(&self, pushes: &Pushes, name: SliceName, part: &Part) -> bool {
-        let earlier = pushes.before(name).filter_map(|other| self.open.get(&other));
-        earlier.flat_map(|flight| &flight.parts).any(|other| part.overtakes(other))
     }
 }
 

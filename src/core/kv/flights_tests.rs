@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use super::part::Way;
+use super::part::{By, Way};
 use super::*;
 use crate::values::form::one_len;
 use crate::values::key_at;
@@ -379,7 +379,7 @@ fn send_by(flights: &mut Flights, timestamp: i32, at: usize, next: NodeId) {
     flights.known.insert(next);
     let part = &mut flights.open.get_mut(&(timestamp, 0)).unwrap().parts[at];
     assert!(part.sent().is_some());
-    part.state = PartState::Sent(Way { next });
+    part.state = PartState::Sent(Way { next, by: By::Itself });
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use super::error::StoreError;
 use super::name::{Customer, Name};
 use crate::store::Addend;
+use crate::wire::trees::PushName;
 use crate::wire::{Meta, NodeId};
 
 /// Names of one contribution; more are refused.
@@ -34,40 +35,33 @@ impl Contribution {
 pub(super) enum Pushes {
     /// The request is the push.
     One(Meta),
-    /// The request hands in a sum.
-    Several(Box<Several>),
-}
-
-/// See [`Pushes::Several`].
-#[derive(Debug)]
-pub(super) struct Several {
-    request: Meta,
-    /// In the order of their customers, of each one.
-    names: Vec<Name>,
+    /// The request hands in the sum of the pushes that its `hop` names, in the order of their
+    /// customers, of each one.
+    Several(Box<Meta>),
 }
 
 impl Pushes {
-    /// A request that hands in a sum of these pushes.
+    /// Those of a request that hands in a sum.
     ///
     /// # Errors
     /// They are none, too many, or two of one customer.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no node sums for others yet"))]
-    pub(super) fn several(request: Meta, mut names: Vec<Name>) -> Result<Self, StoreError> {
-        names.sort_unstable_by_key(|name| name.who);
-        let twice = names.windows(2).any(|pair| pair[0].who == pair[1].who);
-        if names.is_empty() || names.len() > NAMES_MAX || twice {
+    pub(super) fn several(mut request: Meta) -> Result<Self, StoreError> {
+        let hop = request.hop.get_or_insert_default();
+        hop.names.sort_unstable_by_key(who);
+        let twice = hop.names.windows(2).any(|pair| who(&pair[0]) == who(&pair[1]));
+        if hop.names.is_empty() || hop.names.len() > NAMES_MAX || twice {
             return Err(StoreError::Malformed(
                 "the names of a sum are none, too many, or repeated",
             ));
         }
-        Ok(Self::Several(Box::new(Several { request, names })))
+        Ok(Self::Several(Box::new(request)))
     }
 
     /// The request that awaits the answer.
     pub(super) fn request(&self) -> &Meta {
         match self {
             Self::One(push) => push,
-            Self::Several(several) => &several.request,
+            Self::Several(request) => request,
         }
     }
 
@@ -75,7 +69,24 @@ impl Pushes {
     pub(super) fn into_request(self) -> Meta {
         match self {
             Self::One(push) => push,
-            Self::Several(several) => several.request,
+            Self::Several(request) => *request,
+        }
+    }
+
+    /// True if another sum has its answer with this one's: both came by one ticket.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        let (Self::Several(request), Self::Several(more)) = (self, other) else { return false };
+        let ticket = |request: &Meta| request.hop.as_ref().map(|hop| hop.ticket);
+        ticket(request) == ticket(more)
+    }
+
+    /// Takes in the names of another sum that goes with this one, of other customers.
+    pub(super) fn join(&mut self, other: Self) {
+        if let (Self::Several(request), Self::Several(more)) = (self, other)
+            && let (Some(hop), Some(more)) = (&mut request.hop, more.hop)
+        {
+            hop.names.extend(more.names);
+            hop.names.sort_unstable_by_key(who);
         }
     }
 
@@ -83,9 +94,11 @@ impl Pushes {
     pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
         let (one, several) = match self {
             Self::One(push) => (Some(Name::of(push)), &[][..]),
-            Self::Several(several) => (None, &several.names[..]),
+            Self::Several(request) => {
+                (None, request.hop.as_ref().map_or(&[][..], |hop| &hop.names[..]))
+            }
         };
-        one.into_iter().chain(several.iter().copied())
+        one.into_iter().chain(several.iter().map(Name::in_sum))
     }
 
     /// Whose pushes they are.
@@ -97,7 +110,7 @@ impl Pushes {
     pub(super) fn count(&self) -> usize {
         match self {
             Self::One(_) => 1,
-            Self::Several(several) => several.names.len(),
+            Self::Several(request) => request.hop.as_ref().map_or(0, |hop| hop.names.len()),
         }
     }
 
@@ -105,6 +118,11 @@ impl Pushes {
     pub(super) fn first_worker(&self) -> NodeId {
         self.customers().next().map_or(0, |who| who.worker)
     }
+}
+
+/// Whose push that is.
+const fn who(name: &PushName) -> (NodeId, i32, u64) {
+    (name.worker, name.customer, name.life)
 }
 
 #[cfg(test)]

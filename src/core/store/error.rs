@@ -28,6 +28,9 @@ pub enum StoreError {
     /// The command of a request names no known kind or element type.
     #[error("the request's command {0} names no known kind and element type")]
     UnknownKind(i32),
+    /// A worker on the way could not sum what it was sent.
+    #[error("the pushes of a round were not summed on their way: {0}")]
+    Relay(String),
     /// A value of another size than the key's.
     #[error(
         "key {key} has {expected} bytes on this server where the push of worker {worker} has \

@@ -7,7 +7,7 @@
 //! pieces that move is in [`super::elastic`]. Where this differs from MXNet is said at the place,
 //! and in docs/divergences.md.
 
-mod apply;
+pub(super) mod apply;
 mod hand_over;
 mod mode;
 mod rows;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use self::apply::asks;
 use super::command::Generations;
 use super::elastic::{Elastic, Outbound, Place};
 use super::error::StoreError;
@@ -142,7 +143,7 @@ impl Store {
     /// Serves a push, a pull, or both in one, of a job whose pieces do not move. The answers that
     /// are due now, of earlier requests too.
     pub fn request(&mut self, request: Meta, frames: &[Bytes], answers: &mut Vec<Answer>) {
-        let mut out = Outbound { answers: std::mem::take(answers), transfers: Vec::new() };
+        let mut out = Outbound { answers: std::mem::take(answers), ..Outbound::default() };
         self.serve(request, frames, &mut out);
         *answers = out.answers;
     }
@@ -159,7 +160,7 @@ impl Store {
     pub(super) fn serve_now(&mut self, request: Meta, frames: &[Bytes], out: &mut Outbound) {
         let meta = request.clone();
         if let Err(error) = self.try_serve(request, frames, out) {
-            out.answers.push(refused(meta, &error));
+            self.answer(refused(meta, &error), out);
         }
     }
 
@@ -169,7 +170,7 @@ impl Store {
         raw: &[Bytes],
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
-        if self.is_of_the_dead(&request) {
+        if request.hop.is_none() && self.is_of_the_dead(&request) {
             return Ok(());
         }
         let (kind, dtype) = kind_of(request.head)?;
@@ -198,6 +199,17 @@ impl Store {
         if let Some(at) = at.filter(|_| makes_key(&request)) {
             // Somebody has made it, and what it is has been trained since.
             return self.answer_duplicate(at, request, out);
+        }
+        if asks(&request) {
+            match at {
+                Some(at) => return self.asked(at, request, out),
+                None => self.answer_again(request, Vec::new(), out),
+            }
+            return Ok(());
+        }
+        if at.is_none() && request.hop.is_some() {
+            self.answer_again(request, Vec::new(), out);
+            return Ok(());
         }
         let target = Target { key, at };
         match (kind, request.push) {

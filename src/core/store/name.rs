@@ -4,6 +4,7 @@
 //! the sum of several pushes brings several names.
 
 use crate::wire::elastic::Mark;
+use crate::wire::trees::PushName;
 use crate::wire::{Meta, NodeId};
 
 /// One customer of one process. A worker's id may become another process's, whose timestamps begin
@@ -48,6 +49,13 @@ impl Name {
             after: placed.map_or(0, |placed| placed.after),
             slice: placed.map(|placed| placed.slice),
         }
+    }
+
+    /// That of a push in a sum.
+    pub(super) const fn in_sum(name: &PushName) -> Self {
+        let PushName { worker, customer, life, timestamp, after, slice, .. } = *name;
+        let who = Customer { worker, customer, life };
+        Self { who, timestamp, after, slice: Some(slice) }
     }
 
     /// The timestamp of the push before this one, if there was one.

@@ -12,6 +12,7 @@ use crate::store::Sum;
 use crate::values::value::Value;
 use crate::values::{Allocator, Buffer, Dtype, precision};
 use crate::wire::NodeId;
+use crate::wire::trees::Ticket;
 
 /// Where a piece may be cut: a compressed word has that many elements, and a cut goes between
 /// words.
@@ -63,6 +64,8 @@ pub(super) struct Piece {
     pub(super) former_copy: Option<FormerCopy>,
     /// Who keeps a copy, as it was, until it has heard that this one is safe.
     pub(super) source: Option<Source>,
+    /// By which tree the open round goes, or the next one, if by any (`elastic::tickets`).
+    ticket: Option<Box<Ticket>>,
 }
 
 /// The former owner of a piece that has come.
@@ -150,6 +153,7 @@ impl Piece {
             copied: Copied::Not,
             former_copy: None,
             source: None,
+            ticket: None,
         }
     }
 
@@ -158,6 +162,16 @@ impl Piece {
         if self.dtype != Dtype::F32 && self.master.is_none() {
             self.master = Some(precision::to_f32(self.dtype, self.value.buffer().bytes()));
         }
+    }
+
+    /// By which tree the open round goes, or the next one, if by any.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        self.ticket.as_deref().copied()
+    }
+
+    /// It goes by that one.
+    pub(super) fn set_ticket(&mut self, ticket: Option<Ticket>) {
+        self.ticket = ticket.map(Box::new);
     }
 
     /// True if the replica has all that was answered.
@@ -272,6 +286,7 @@ impl Piece {
             copied: self.copied,
             former_copy: self.former_copy,
             source: self.source,
+            ticket: None,
         }
     }
 
@@ -382,6 +397,6 @@ mod tests {
     /// A server may hold very many small ones.
     #[test]
     fn a_piece_at_rest_takes_little_memory() {
-        assert!(size_of::<Piece>() <= 208, "{}", size_of::<Piece>());
+        assert!(size_of::<Piece>() <= 216, "{}", size_of::<Piece>());
     }
 }

@@ -43,6 +43,17 @@ pub enum Fault {
     Heal,
 }
 
+/// How the trees of a job change.
+#[derive(Clone, Copy, Debug)]
+pub struct Trees {
+    /// The longest time between two overlays.
+    pub every: Duration,
+    /// So many percent of the overlays say that what went along the former ones may be lost.
+    pub lossy: u32,
+    /// So many percent of what goes along a tree are lost.
+    pub hop_loss: u32,
+}
+
 /// A job and its fate.
 #[derive(Clone, Debug)]
 pub struct ElasticConfig {
@@ -77,6 +88,8 @@ pub struct ElasticConfig {
     pub resend: Option<Duration>,
     /// The longest time between two random moves; none: nothing moves but by need.
     pub move_every: Option<Duration>,
+    /// Rounds go along trees.
+    pub trees: Option<Trees>,
     /// When some server is to be emptied.
     pub drains: Vec<Duration>,
     /// Nobody dies for a worker's death: the others go on, and it may come back.

@@ -18,6 +18,7 @@ mod looks;
 mod nodes;
 mod optimizer;
 mod paces;
+mod relays;
 mod requests;
 mod sabotage;
 mod scenario;
@@ -26,10 +27,11 @@ mod script;
 mod server;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod worker;
 mod workload;
 
-pub use config::{ElasticConfig, Fault};
+pub use config::{ElasticConfig, Fault, Trees};
 pub use job::{ElasticReport, run};
 pub use ledger::{Fault as Found, Invariant, Ledger};
 pub use optimizer::Rule;

@@ -58,6 +58,9 @@ impl Maker {
                 until: config.heal,
                 drains: config.drains.clone(),
                 servers_min: 2,
+                trees_every: config.trees.map(|trees| trees.every),
+                lossy: config.trees.map_or(0, |trees| trees.lossy),
+                hop_loss: config.trees.map_or(0, |trees| trees.hop_loss),
             };
             return App::Scheduler(Scheduler::new(orders, random));
         }
@@ -78,6 +81,7 @@ impl Maker {
             compute: config.compute,
             pulls: config.pulls,
             may_leave_early: config.elastic_workers,
+            hop_loss: config.trees.map(|trees| (trees.hop_loss, config.heal)),
         };
         App::Worker(Worker::new(config, random, sabotage))
     }
@@ -98,7 +102,7 @@ fn describe(config: &ElasticConfig, process: Process, incarnation: u64, again: b
         Role::Server => ("server", 7000 + process as i32),
         Role::Worker => ("worker", 8000 + process as i32),
     };
-    let mut abilities = ability::PSLITE | ability::ELASTIC;
+    let mut abilities = ability::PSLITE | ability::ELASTIC | ability::TREES;
     if config.elastic_workers {
         abilities |= ability::ELASTIC_WORKERS;
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::ledger::Ledger;
 use super::sabotage::Sabotage;
 use crate::app::{APP, Output, pairs, with_data};
 use pslite_core::invariant::Valid;
@@ -14,10 +15,11 @@ use pslite_core::kv::flights::{AheadSlice, Answered, Brought, Flights, Outgoing,
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Assembled, Finished, KvError, Pending, Slices, WorkerRequests, slice};
 use pslite_core::store::command::Head;
+use pslite_core::trees::{Relay, Step};
 use pslite_core::values::kind::form_of;
 use pslite_core::values::{KeyRange, KvPairs, server_key_ranges};
 use pslite_core::wire::elastic::{KeyRoute, Placed, SchedulerMessage};
-use pslite_core::wire::{Frames, Key, Message, Meta, NodeId, server_id};
+use pslite_core::wire::{EMPTY, Frames, Key, Message, Meta, NodeId, server_id};
 
 /// What is over: whose, and with what values or error.
 pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
@@ -26,13 +28,17 @@ pub(super) type Over<D> = (i32, D, Result<Assembled, String>);
 pub(super) struct Requests<D> {
     ranges: Vec<KeyRange>,
     requests: WorkerRequests<D>,
-    flights: Flights,
+    pub(super) flights: Flights,
     /// Which wire key each slice of a request is about.
     keys: BTreeMap<(i32, u32), Key>,
     commands: Commands,
     /// The values of pulls whose turn has not come yet, by timestamp.
     ended_ahead: BTreeMap<i32, Vec<AheadSlice>>,
-    sabotage: Sabotage,
+    pub(super) sabotage: Sabotage,
+    pub(super) me: NodeId,
+    pub(super) relay: Relay,
+    /// What a planted mistake makes the relay do, at the next tick.
+    pub(super) later: Vec<Step>,
 }
 
 impl<D> Requests<D> {
@@ -48,6 +54,9 @@ impl<D> Requests<D> {
             commands: Commands::default(),
             ended_ahead: BTreeMap::new(),
             sabotage,
+            me: EMPTY,
+            relay: Relay::default(),
+            later: Vec::new(),
         }
     }
 
@@ -68,6 +77,7 @@ impl<D> Requests<D> {
         (head, push, pull): (i32, bool, bool),
         kv: &KvPairs,
         payload: D,
+        ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Result<i32, String> {
         let ranks: Vec<NodeId> = (0..self.ranges.len()).map(server_id).collect();
@@ -102,7 +112,7 @@ impl<D> Requests<D> {
             let begun = self.flights.begin(now, slice, &mut messages);
             begun.map_err(|error| error.to_string())?;
         }
-        send(messages, out);
+        self.dispatch(messages, ledger, out);
         Ok(timestamp)
     }
 
@@ -132,6 +142,7 @@ impl<D> Requests<D> {
     /// The first promise that does not hold.
     pub(super) fn validate(&self) -> Valid {
         self.flights.validate()?;
+        self.relay.validate()?;
         self.requests.validate()
     }
 
@@ -184,6 +195,7 @@ impl<D> Requests<D> {
         &mut self,
         now: Duration,
         message: Message,
+        ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Option<Over<D>> {
         let Message { mut meta, data } = message;
@@ -197,7 +209,7 @@ impl<D> Requests<D> {
                 let key = self.keys.get(&(meta.timestamp, placed.slice));
                 key.into_iter().for_each(|key| self.sabotage.taught(*key, placed));
             }
-            self.part_answered(now, &meta, pairs, out)
+            self.part_answered(now, &meta, pairs, ledger, out)
         } else {
             None // Said twice, or too late.
         };
@@ -209,6 +221,7 @@ impl<D> Requests<D> {
         now: Duration,
         meta: &Meta,
         pairs: KvPairs,
+        ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Option<Finished<D>> {
         let again = meta.placed.as_ref().is_some_and(|placed| placed.again);
@@ -220,7 +233,7 @@ impl<D> Requests<D> {
         let mut messages = Vec::new();
         let answered =
             self.flights.answered(now, who, meta.placed.as_ref(), brought, &mut messages);
-        send(messages, out);
+        self.dispatch(messages, ledger, out);
         let (rank, response) = match answered {
             Ok(Answered::Unknown | Answered::Open) => return None,
             Ok(Answered::Whole { rank, brought: Brought { pairs, more } }) => {
@@ -273,11 +286,12 @@ impl<D> Requests<D> {
         &mut self,
         now: Duration,
         word: &SchedulerMessage,
+        ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) -> Result<(), KvError> {
         let mut messages = Vec::new();
         let done = self.flights.policy(now, word, &mut messages);
-        send(messages, out);
+        self.dispatch(messages, ledger, out);
         done
     }
 
@@ -290,20 +304,24 @@ impl<D> Requests<D> {
     ///
     /// # Errors
     /// As [`Self::policy`].
-    pub(super) fn retry(&mut self, now: Duration, out: &mut Vec<Output>) -> Result<(), KvError> {
+    pub(super) fn retry(
+        &mut self,
+        now: Duration,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) -> Result<(), KvError> {
         if !self.flights.waits() {
             return Ok(());
         }
         let mut messages = Vec::new();
         let done = self.flights.retry(now, &mut messages);
-        send(messages, out);
+        self.dispatch(messages, ledger, out);
         done
     }
 }
 
-fn send(messages: Vec<Outgoing>, out: &mut Vec<Output>) {
-    let message = |Outgoing { meta, kv }| Output::Send(Box::new(with_data(meta, kv)));
-    out.extend(messages.into_iter().map(message));
+pub(super) fn send(Outgoing { meta, kv }: Outgoing, out: &mut Vec<Output>) {
+    out.push(Output::Send(Box::new(with_data(meta, kv))));
 }
 
 fn command(again: &Again, server: NodeId, life: u64) -> Output {

@@ -11,9 +11,12 @@ use pslite_core::cluster::Policy;
 use pslite_core::cluster::journal::Change;
 use pslite_core::kv::flights::{AheadSlice, Brought};
 use pslite_core::store::{Outbound, Outgoing};
+use pslite_core::trees::{Part, Step};
+use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::{
     Claim, Holding, KeyRoute, Mark, Placed, Route, SchedulerMessage, Transfer, TransferKind,
 };
+use pslite_core::wire::trees::{HopKind, Overlay, Ticket};
 use pslite_core::wire::{Frames, Key, Meta, NodeId};
 
 /// What is wrong.
@@ -61,11 +64,31 @@ pub enum Plant {
     DeadAwaited,
     /// A pull gets values that came ahead of an earlier one.
     AheadOfAnEarlier,
+    /// A relay leaves a push out of the names of its sum.
+    NameForgotten,
+    /// A relay names a push twice.
+    NameTwice,
+    /// A relay sends a sum once more, as one of the next round.
+    SumAgain,
+    /// A server does not hear the floor.
+    FloorNotHeard,
+    /// A relay takes what is for a round for one before.
+    RoundsMerged,
+    /// A relay answers its worker in the owner's place.
+    RelayAnswers,
+    /// A relay passes on the values of an earlier round.
+    EarlierValues,
+    /// A relay forgets what comes before its overlay.
+    EarlyHopLost,
+    /// An owner tells some workers another tree than others.
+    TreeChanged,
+    /// The scheduler does not note which overlays it gave out.
+    OverlaysNotNoted,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 31] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -87,6 +110,16 @@ impl Plant {
         Self::LivesMixed,
         Self::DeadAwaited,
         Self::AheadOfAnEarlier,
+        Self::NameForgotten,
+        Self::NameTwice,
+        Self::SumAgain,
+        Self::FloorNotHeard,
+        Self::RoundsMerged,
+        Self::RelayAnswers,
+        Self::EarlierValues,
+        Self::EarlyHopLost,
+        Self::TreeChanged,
+        Self::OverlaysNotNoted,
     ];
 }
 
@@ -105,6 +138,8 @@ pub(super) struct Sabotage {
     claims: Vec<Claim>,
     routes: BTreeMap<Key, Vec<Route>>,
     brought: BTreeMap<Key, Brought>,
+    tickets: BTreeMap<Part, Ticket>,
+    values: BTreeMap<Part, Bytes>,
 }
 
 impl Sabotage {
@@ -303,12 +338,92 @@ impl Sabotage {
         }
     }
 
+    // ---- along trees ----------------------------------------------------------------------------
+
+    /// An overlay as the store is given it.
+    pub(super) fn overlay(&self, overlay: Overlay) -> Overlay {
+        let floor = if self.is(Plant::FloorNotHeard) { 0 } else { overlay.floor };
+        Overlay { floor, ..overlay }
+    }
+
+    /// What came along a tree, as the relay is given it. `number`: the newest overlay that it
+    /// knows.
+    pub(super) fn hop_in(
+        &mut self,
+        (mut meta, mut kv): (Meta, KvPairs),
+        number: u64,
+    ) -> Option<(Meta, KvPairs)> {
+        let Some(hop) = &mut meta.hop else { return Some((meta, kv)) };
+        let part = meta.placed.as_ref().map_or((0, 0), |placed| (placed.from, placed.to));
+        let part = (hop.key, part.0, part.1);
+        if self.is(Plant::EarlyHopLost) && hop.ticket.overlay > number {
+            return None;
+        }
+        match hop.kind() {
+            HopKind::Up if self.is(Plant::RoundsMerged) => {
+                // As if it were of the round before.
+                let before = self.tickets.insert(part, hop.ticket);
+                hop.ticket = before.filter(|_| hop.ticket.round % 4 == 0).unwrap_or(hop.ticket);
+            }
+            HopKind::Down if self.is(Plant::EarlierValues) && !kv.vals.is_empty() => {
+                let before = self.values.insert(part, kv.vals.clone());
+                kv.vals = before.filter(|vals| vals.len() == kv.vals.len()).unwrap_or(kv.vals);
+            }
+            _ => {}
+        }
+        Some((meta, kv))
+    }
+
+    /// What a relay does, as it is done.
+    pub(super) fn steps(&mut self, steps: Vec<Step>) -> Vec<Step> {
+        let mut done = Vec::new();
+        for step in steps {
+            let Step::Send(mut meta, kv) = step else {
+                done.push(step);
+                continue;
+            };
+            let Some(hop) = meta.hop.as_mut().filter(|hop| hop.kind() == HopKind::Up) else {
+                done.push(Step::Send(meta, kv));
+                continue;
+            };
+            match self.plant {
+                Some(Plant::NameForgotten) if hop.names.len() > 1 => _ = hop.names.pop(),
+                Some(Plant::NameTwice) => hop.names.extend(hop.names.first().copied()),
+                Some(Plant::SumAgain) => {
+                    let again = Ticket { round: hop.ticket.round + 1, ..hop.ticket };
+                    let mut twice = meta.clone();
+                    twice.hop.iter_mut().for_each(|hop| hop.ticket = again);
+                    done.push(Step::Send(meta, kv.clone()));
+                    done.push(Step::Send(twice, kv));
+                    continue;
+                }
+                Some(Plant::RelayAnswers) => done.extend(acknowledge(&meta)),
+                _ => {}
+            }
+            done.push(Step::Send(meta, kv));
+        }
+        done
+    }
+
+    /// What goes down from an owner: to some, by another tree of the next round than to others.
+    pub(super) fn down(&mut self, sent: &mut [(Meta, KvPairs)]) {
+        if !self.is(Plant::TreeChanged) {
+            return;
+        }
+        for (meta, _) in sent.iter_mut().skip(1) {
+            if let Some(ticket) = meta.placed.as_mut().and_then(|placed| placed.ticket.as_mut()) {
+                ticket.tree ^= 1;
+            }
+        }
+    }
+
     // ---- at the scheduler -----------------------------------------------------------------------
 
     /// True if a record does not reach the journal.
     pub(super) const fn loses(plant: Option<Plant>, change: &Change) -> bool {
         match plant {
             Some(Plant::EpochsNotNoted) => matches!(change, Change::Epoch(_)),
+            Some(Plant::OverlaysNotNoted) => matches!(change, Change::Overlay(_)),
             Some(Plant::JoinsNotNoted) => matches!(change, Change::Joined(_)),
             _ => false,
         }
@@ -339,4 +454,22 @@ fn ship_early_pushes(sent: &mut Outbound) {
             transfer.marks.extend(&early);
         }
     }
+}
+
+/// The answer to the first push of a sum, as if it had counted.
+fn acknowledge(sum: &Meta) -> Option<Step> {
+    let hop = sum.hop.as_ref()?;
+    // The relay's own push is among them; others ignore what is not theirs.
+    let name = hop.names.iter().find(|name| name.worker == sum.sender)?;
+    let Placed { from, to, term, .. } = sum.placed.clone()?;
+    let placed = Placed { from, to, term, slice: name.slice, life: name.life, ..Placed::default() };
+    let meta = Meta {
+        request: false,
+        timestamp: name.timestamp,
+        recver: name.worker,
+        placed: Some(placed),
+        hop: None,
+        ..sum.clone()
+    };
+    Some(Step::Answer(meta, KvPairs::default()))
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::config::{ElasticConfig, Fault, UNNOTICED};
+use super::config::{ElasticConfig, Fault, Trees, UNNOTICED};
 use super::optimizer::Rule;
 use super::script::Program;
 use super::workload::{COUNTED_WORKERS_MAX, Tensors};
-use crate::network::{NetworkConfig, Process, Rates};
+use crate::network::{Edge, NetworkConfig, Process, Rates};
 use crate::steps::{DeathAt, Step};
 use pslite_core::random::Random;
 use pslite_core::wire::elastic::{SchedulerMessageKind, TransferKind};
@@ -63,11 +63,14 @@ pub enum Scenario {
     Workers,
     /// Everything at once.
     Storm,
+    /// Rounds go along trees, which change; some of what goes along them is lost; and servers,
+    /// workers and the scheduler die.
+    Trees,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Calm,
         Self::Moves,
         Self::Rates,
@@ -84,6 +87,7 @@ impl Scenario {
         Self::TooManyDeaths,
         Self::Workers,
         Self::Storm,
+        Self::Trees,
     ];
 
     /// Its name, as the command line has it.
@@ -106,6 +110,7 @@ impl Scenario {
             Self::TooManyDeaths => "too-many-deaths",
             Self::Workers => "workers",
             Self::Storm => "storm",
+            Self::Trees => "trees",
         }
     }
 
@@ -207,6 +212,7 @@ pub fn job(seed: u64, fixed: &Fixed) -> ElasticConfig {
                 _ => draw.false_deaths(&mut config),
             }
         }
+        Scenario::Trees => draw.trees(&mut config),
     }
     if let Some(keys) = fixed.keys {
         draw.widen(&mut config, keys as u64);
@@ -238,9 +244,11 @@ impl Draw {
         );
         let servers =
             fixed.servers.unwrap_or_else(|| self.between(if deadly { 2 } else { 1 }, 4) as usize);
-        let elastic_workers = scenario == Scenario::Workers;
-        let sync = self.0.percent(75) || elastic_workers;
-        let workers = fixed.workers.unwrap_or_else(|| self.between(1, 4) as usize);
+        let with_trees = scenario == Scenario::Trees;
+        let elastic_workers = scenario == Scenario::Workers || with_trees && self.0.percent(40);
+        let sync = self.0.percent(75) || elastic_workers || with_trees;
+        let most = if with_trees { 7 } else { 4 };
+        let workers = fixed.workers.unwrap_or_else(|| self.between(1, most) as usize);
         let counts = !sync || elastic_workers;
         let workers = if counts { workers.min(COUNTED_WORKERS_MAX) } else { workers };
         // One alone has nobody who goes on without it.
@@ -257,7 +265,7 @@ impl Draw {
             servers,
             joiners: 0,
             replicas,
-            deterministic: self.0.percent(50),
+            deterministic: self.0.percent(50) && !with_trees,
             tensors: self.tensors(sync, program.compressed),
             program,
             compute,
@@ -270,6 +278,7 @@ impl Draw {
             native: true,
             resend: None,
             move_every: Some(MS * self.of(&[20, 100, 400])),
+            trees: None,
             drains: Vec::new(),
             elastic_workers,
             journal: false,
@@ -319,6 +328,43 @@ impl Draw {
             empty_pushes: sync,
             both: self.0.percent(50),
             pipelined: self.0.percent(60),
+        }
+    }
+
+    /// What goes wrong is drawn beside what is lost along trees.
+    fn trees(&mut self, config: &mut ElasticConfig) {
+        config.trees = Some(Trees {
+            every: MS * self.of(&[30, 100, 400, 1500]),
+            lossy: self.of(&[0, 10, 50]),
+            hop_loss: self.of(&[0, 0, 1, 5]),
+        });
+        if self.0.percent(40) {
+            config.move_every = None;
+        }
+        if self.0.percent(40) {
+            // Some hear of new trees later than others push along them.
+            let latency = MS * self.of(&[30, 150]);
+            let first = 1 + config.servers;
+            for worker in first..first + config.workers {
+                if self.0.percent(50) {
+                    let edge = Edge { rate: None, latency, jitter: latency };
+                    let slow = Fault::Edge(0, worker, Some(edge));
+                    config.faults.extend([(BEGIN, slow), (config.heal + MS, slow)]);
+                }
+            }
+        }
+        if config.elastic_workers {
+            self.workers(config);
+        }
+        match self.0.below(6) {
+            0 => self.deaths(config, 2),
+            1 => self.scheduler(config),
+            2 => self.hiccups(config),
+            3 => {
+                self.joins(config);
+                self.drains(config);
+            }
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ledger::Ledger;
+use super::trees;
 use crate::app::{Input, Output, View};
 use pslite_core::cluster::claims::Piece;
 use pslite_core::cluster::{Action, Event};
@@ -36,6 +37,12 @@ pub(super) struct SchedulerConfig {
     pub(super) drains: Vec<Duration>,
     /// Servers that are left at least.
     pub(super) servers_min: usize,
+    /// The longest time between two overlays; none: no trees.
+    pub(super) trees_every: Option<Duration>,
+    /// So many percent of them say that what went along the former ones may be lost.
+    pub(super) lossy: u32,
+    /// So many percent of what goes along a tree are lost, while things go wrong.
+    pub(super) hop_loss: u32,
 }
 
 /// See the module.
@@ -43,13 +50,18 @@ pub(super) struct Scheduler {
     config: SchedulerConfig,
     random: Random,
     next_move: Duration,
+    next_trees: Duration,
+    /// What was lost until nothing is lost any more was made good.
+    settled: bool,
     /// Since when servers are being emptied under a policy.
     draining: BTreeMap<(NodeId, u64), Duration>,
 }
 
 impl Scheduler {
     pub(super) const fn new(config: SchedulerConfig, random: Random) -> Self {
-        Self { config, random, next_move: Duration::ZERO, draining: BTreeMap::new() }
+        let (next_move, next_trees) = (Duration::ZERO, Duration::ZERO);
+        let settled = false;
+        Self { config, random, next_move, next_trees, settled, draining: BTreeMap::new() }
     }
 
     pub(super) fn input(
@@ -74,18 +86,37 @@ impl Scheduler {
                 out.push(Output::End(Err(text)));
             }
             Input::NodeLost { id, .. } => ledger.gone(id),
-            Input::Elastic(action) => {
-                if let Action::Policy { policy, routes } = *action {
+            Input::Elastic(action) => match *action {
+                Action::Policy { policy, routes } => {
                     ledger.policy(view.process, &policy);
                     routes.iter().for_each(|route| ledger.route(route));
                 }
-            }
+                Action::Overlay(overlay) => ledger.overlay(&overlay),
+                _ => {}
+            },
             Input::Tick => {
                 self.look_at_drained(view, ledger);
+                self.plant(view, out);
                 self.tick(view, out);
             }
             _ => {}
         }
+    }
+
+    /// Other trees, now and then; and once nothing is lost any more, so that what was is noticed.
+    fn plant(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
+        let Some(every) = self.config.trees_every else { return };
+        let over = view.now >= self.config.until;
+        let due = if over { !self.settled } else { self.next_trees <= view.now };
+        if !due || !view.cluster.may_order() {
+            return;
+        }
+        self.settled = over;
+        self.next_trees = view.now + self.random.time(every);
+        let was_lost = over && self.config.hop_loss > 0;
+        let lossy = was_lost || self.random.percent(self.config.lossy);
+        let trees = trees::draw(view, &mut self.random);
+        out.push(Output::Elastic(Event::Overlay { trees, lossy }));
     }
 
     fn tick(&mut self, view: &View<'_>, out: &mut Vec<Output>) {

@@ -100,7 +100,7 @@ impl Server {
                 if let Some(store) = &mut self.store {
                     store.customer_left(id, customer_id, &mut sent);
                 }
-                self.send(sent, out);
+                self.send(sent, ledger, out);
             }
             Input::Barrier { .. } | Input::Unsent { .. } | Input::Wake => {}
         }
@@ -179,13 +179,17 @@ impl Server {
                 }));
             }
             Action::Orders { moves } => store.orders(&moves, &mut sent),
+            Action::Overlay(overlay) => {
+                ledger.overlay(&overlay);
+                store.overlay(&self.sabotage.overlay(overlay), &mut sent);
+            }
             Action::Leave => out.push(Output::End(Ok(()))),
             Action::Stop if !std::mem::replace(&mut self.leaving, true) => {
                 out.push(Output::Barrier { ticket: EXIT, group: ALL_GROUP, leaving: true });
             }
             _ => {}
         }
-        self.send(sent, out);
+        self.send(sent, ledger, out);
     }
 
     /// Says what it holds, if that has changed.
@@ -232,7 +236,7 @@ impl Server {
                 store.serve(meta, &data, &mut sent);
             }
         }
-        self.send(sent, out);
+        self.send(sent, ledger, out);
     }
 
     fn command(&mut self, meta: &Meta, sent: &mut Outbound, out: &mut Vec<Output>) {
@@ -253,8 +257,13 @@ impl Server {
     }
 
     /// Sends what the store says, in its order.
-    fn send(&mut self, sent: Outbound, out: &mut Vec<Output>) {
-        let Outbound { answers, transfers } = self.sabotage.outgoing(sent);
+    fn send(&mut self, sent: Outbound, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let Outbound { answers, mut downs, transfers } = self.sabotage.outgoing(sent);
+        self.sabotage.down(&mut downs);
+        out.extend(downs.into_iter().map(|(meta, kv)| {
+            ledger.sent_by_tree(&meta, &kv);
+            Output::Send(Box::new(with_data(meta, kv)))
+        }));
         for Answer { request, kv } in answers {
             let message = if request.simple_app {
                 command_answer(&request, request.error.clone())
@@ -270,7 +279,7 @@ impl Server {
         for (from, transfer) in forged {
             let _ = store.transfer(from, &transfer, &[], &mut sent);
         }
-        self.send(sent, out);
+        self.send(sent, ledger, out);
     }
 }
 

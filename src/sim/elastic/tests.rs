@@ -8,6 +8,8 @@ use crate::network::Edge;
 /// Seeds that every run of the tests plays: about 20 of each scenario. `PSLITE_TEST_SEEDS` and
 /// `PSLITE_TEST_SEED` say how many if they are to be others, and which is the first.
 const SEEDS: u64 = 300;
+/// Further seeds of jobs with trees.
+const TREE_SEEDS: u64 = 60;
 /// Tests that share them.
 const PARTS: u64 = 6;
 /// A mistake shows in one of so many jobs.
@@ -16,7 +18,10 @@ const PLANTED_MAX: u64 = 60;
 /// What is wrong with a seed's job, and the command that repeats it; `scenario` is that of the job
 /// if it is not the seed's.
 fn wrong(seed: u64, scenario: Option<Scenario>, config: &ElasticConfig) -> Option<String> {
-    let report = run(config);
+    fault(seed, scenario, &run(config))
+}
+
+fn fault(seed: u64, scenario: Option<Scenario>, report: &ElasticReport) -> Option<String> {
     let faults: Vec<String> = report.ledger.faults().iter().map(ToString::to_string).collect();
     let named = scenario.map_or_else(String::new, |named| format!(" --scenario {}", named.name()));
     let again = format!("again: pslite sim --trace --seed {seed}{named}");
@@ -53,6 +58,23 @@ fn seeds_that_were_wrong_once() {
         .filter_map(|(seed, scenario)| wrong(seed, Some(scenario), &job(seed, &of(scenario))))
         .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Rounds go along trees that change, are lost and whose nodes die.
+#[test]
+fn seeds_with_trees() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PSLITE_TEST_SEED").unwrap_or(0);
+    let fixed = Fixed { scenario: Some(Scenario::Trees), ..Fixed::default() };
+    let (mut found, mut opened) = (Vec::new(), 0);
+    let seeds = number("PSLITE_TEST_SEEDS").unwrap_or(TREE_SEEDS);
+    for seed in first..first + seeds {
+        let report = run(&job(seed, &fixed));
+        found.extend(fault(seed, fixed.scenario, &report));
+        opened += report.ledger.opened();
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(opened > 100 * seeds, "{opened} sums in {seeds} jobs");
 }
 
 /// Seeds play pulls that ask nobody, and others.
@@ -174,7 +196,7 @@ fn a_seed_always_goes_the_same_way() {
 }
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 21] = [
+const PLANTED: [(Plant, Scenario); 31] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -196,6 +218,16 @@ const PLANTED: [(Plant, Scenario); 21] = [
     (Plant::LivesMixed, Scenario::Workers),
     (Plant::DeadAwaited, Scenario::Workers),
     (Plant::AheadOfAnEarlier, Scenario::Moves),
+    (Plant::NameForgotten, Scenario::Trees),
+    (Plant::NameTwice, Scenario::Trees),
+    (Plant::SumAgain, Scenario::Trees),
+    (Plant::FloorNotHeard, Scenario::Trees),
+    (Plant::RoundsMerged, Scenario::Trees),
+    (Plant::RelayAnswers, Scenario::Trees),
+    (Plant::EarlierValues, Scenario::Trees),
+    (Plant::EarlyHopLost, Scenario::Trees),
+    (Plant::TreeChanged, Scenario::Trees),
+    (Plant::OverlaysNotNoted, Scenario::Trees),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {
@@ -221,10 +253,17 @@ fn planted_mistakes_are_all_caught_second_part() {
 
 #[test]
 fn planted_mistakes_are_all_caught_third_part() {
-    PLANTED[12..].iter().copied().for_each(is_caught);
+    PLANTED[12..21].iter().copied().for_each(is_caught);
     let mut plants: Vec<Plant> = PLANTED.iter().map(|(plant, _)| *plant).collect();
     plants.sort_unstable();
     assert_eq!(plants, Plant::ALL, "each has its job");
+}
+
+#[test]
+fn planted_mistakes_along_trees_are_all_caught() {
+    PLANTED[21..].iter().copied().for_each(is_caught);
+    // What comes down a tree waits for the replica too.
+    is_caught((Plant::AnswerBeforeReplica, Scenario::Trees));
 }
 
 /// A graph of links: a ring of narrow edges, and all others wide, slow ones. The job is right,

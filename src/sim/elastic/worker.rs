@@ -39,6 +39,8 @@ pub(super) struct WorkerConfig {
     pub(super) pulls: u32,
     /// It says when it has no more to push (`ElasticConfig::elastic_workers`).
     pub(super) may_leave_early: bool,
+    /// So many percent of what comes along a tree are lost, until then.
+    pub(super) hop_loss: Option<(u32, Duration)>,
 }
 
 /// What a request is for.
@@ -128,13 +130,14 @@ impl Worker {
         match input {
             Input::Ready => {
                 self.rank = usize::try_from(id_to_rank(view.cluster.me().id)).unwrap_or(0);
+                self.requests.set_id(view.cluster.me().id);
                 if view.cluster.me().is_recovery {
                     self.came_back = true;
                     self.requests.come_back(view.cluster.my_life(), self.rank == 0);
                     // Its first policy came before this word of it.
                     let policy = view.cluster.policy();
                     let word = word_of(policy, Vec::new());
-                    if let Err(error) = self.requests.policy(view.now, &word, out) {
+                    if let Err(error) = self.requests.policy(view.now, &word, ledger, out) {
                         out.push(Output::End(Err(error.to_string())));
                     }
                     return self.begin_stage(view, ledger, out);
@@ -147,6 +150,9 @@ impl Worker {
             }
             Input::Barrier { ticket: START, .. } => self.begin_stage(view, ledger, out),
             Input::Barrier { .. } => self.next_stage(view, ledger, out),
+            Input::Message(message) if message.meta.hop.is_some() => {
+                self.hop(view, message, ledger, out);
+            }
             Input::Message(message) if !message.meta.request => {
                 self.answered(view, message, ledger, out);
             }
@@ -161,7 +167,9 @@ impl Worker {
             Input::Elastic(action) => self.membership(view, *action, ledger, out),
             Input::Wake => self.train(view, ledger, out),
             Input::Tick => {
-                if let Err(error) = self.requests.retry(view.now, out) {
+                let over = self.requests.tick(view.now, ledger, out);
+                over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+                if let Err(error) = self.requests.retry(view.now, ledger, out) {
                     out.push(Output::End(Err(error.to_string())));
                 }
             }
@@ -182,11 +190,20 @@ impl Worker {
                 routes.iter().for_each(|route| ledger.route(route));
                 return self.requests.learn(&routes);
             }
+            Action::Overlay(overlay) => {
+                match self.requests.overlay(view.now, &overlay, ledger, out) {
+                    Ok(over) => {
+                        over.into_iter().for_each(|one| self.over(view, one, ledger, out));
+                    }
+                    Err(error) => out.push(Output::End(Err(error.to_string()))),
+                }
+                return;
+            }
             _ => return,
         };
         ledger.policy(view.process, &policy);
         routes.iter().for_each(|route| ledger.route(route));
-        if let Err(error) = self.requests.policy(view.now, &word_of(&policy, routes), out) {
+        if let Err(error) = self.requests.policy(view.now, &word_of(&policy, routes), ledger, out) {
             out.push(Output::End(Err(error.to_string())));
         }
         // Commands that they did not answer before they left are obeyed by the others.
@@ -213,9 +230,32 @@ impl Worker {
                 ledger.route(&KeyRoute { key, route: *route });
             }
         }
-        if let Some(over) = self.requests.answered(view.now, message, out) {
+        if let Some(over) = self.requests.answered(view.now, message, ledger, out) {
             self.over(view, over, ledger, out);
         }
+    }
+
+    /// Something came along a tree. Now and then it is lost, as when a link is cut.
+    fn hop(
+        &mut self,
+        view: &View<'_>,
+        message: pslite_core::wire::Message,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some((percent, until)) = self.config.hop_loss
+            && view.now < until
+            && self.random.percent(percent)
+        {
+            return;
+        }
+        if let (Some(hop), Some(placed)) = (&message.meta.hop, &message.meta.placed) {
+            for route in &placed.routes {
+                ledger.route(&KeyRoute { key: hop.key, route: *route });
+            }
+        }
+        let over = self.requests.hop(view.now, message, ledger, out);
+        over.into_iter().for_each(|one| self.over(view, one, ledger, out));
     }
 
     // ---- stages ---------------------------------------------------------------------------------
@@ -359,7 +399,7 @@ impl Worker {
         ledger: &mut Ledger,
         out: &mut Vec<Output>,
     ) {
-        match self.requests.values(view.now, kind, kv, purpose, out) {
+        match self.requests.values(view.now, kind, kv, purpose, ledger, out) {
             Ok(timestamp) => ledger.wait_begun(view.process, timestamp, what),
             Err(error) => out.push(Output::End(Err(error))),
         }

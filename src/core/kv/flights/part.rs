@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::wire::NodeId;
+use crate::wire::trees::Ticket;
 
 /// Elements of a slice's key that one piece has.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub(super) struct Part {
     pub(super) to: u64,
     pub(super) term: u64,
     pub(super) owner: NodeId,
+    /// It may have counted: its owner is asked before its values are sent again.
+    pub(super) asks: bool,
     pub(super) state: PartState,
 }
 
@@ -31,14 +34,27 @@ pub(super) enum PartState {
 /// Which way a part goes to its owner, and its answer back. What goes the same way keeps its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// The node that is given the part, and that gives the answer.
+    /// The node that is given the part, and that gives the answer. Of a tree it is this node: its
+    /// relay.
     pub(super) next: NodeId,
+    pub(super) by: By,
+}
+
+/// How a part goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Straight to its owner.
+    Itself,
+    /// As a question for its owner: has it counted?
+    Name,
+    /// Along a tree, in a sum.
+    Tree(Ticket),
 }
 
 impl Part {
-    /// Which way it goes if it is sent now: straight to its owner.
+    /// Which way it goes if it is sent now, and not along a tree.
     pub(super) const fn way(&self) -> Way {
-        Way { next: self.owner }
+        Way { next: self.owner, by: if self.asks { By::Name } else { By::Itself } }
     }
 
     /// On which way it is.
@@ -61,12 +77,12 @@ impl Part {
     }
 
     /// True if it would overtake what another push of the same elements brings, if it were sent
-    /// now.
-    pub(super) fn overtakes(&self, other: &Self) -> bool {
+    /// that way now. Along a tree, whose relays have one round at a time, it waits for the answer.
+    pub(super) fn overtakes(&self, way: Way, other: &Self) -> bool {
         let apart =
             self.to != 0 && other.to != 0 && (other.to <= self.from || self.to <= other.from);
         let under_way = match other.state {
-            PartState::Sent(way) => way != self.way(),
+            PartState::Sent(others) => others != way || matches!(way.by, By::Tree(_)),
             PartState::Waiting(_) => true,
             PartState::Done(_) => false,
         };

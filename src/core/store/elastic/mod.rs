@@ -24,13 +24,14 @@
 //! | [`Store::news`] | to report to the scheduler, when there are [`Store::changes`] |
 //! | [`Store::forget_node`] | a worker is gone, or another process has its id |
 //! | [`Store::customer_left`] | a worker's customer sends no more |
+//! | [`Store::overlay`] | the scheduler's word `Overlay` |
 //!
 //! `requests` has which piece a request is about, and what waits for one that is on its way;
 //! `orders` and `moves` moves, `parts` how long pieces are; `replicas` what an owner's replica gets
 //! and the answers that wait for it, `seeds` what a new one gets, `copies` the replica's side;
 //! `promotion` deaths and policies; `commands` what joiners are told; `travel` a piece as a
-//! transfer; `workers` whom rounds wait for; `marks` is small; `validate` is what all of this
-//! promises.
+//! transfer; `workers` whom rounds wait for; `tickets` by which trees rounds go; `marks` is small;
+//! `validate` is what all of this promises.
 
 mod commands;
 mod copies;
@@ -42,6 +43,7 @@ mod promotion;
 mod replicas;
 mod requests;
 mod seeds;
+mod tickets;
 mod travel;
 mod validate;
 pub(super) mod workers;
@@ -57,14 +59,16 @@ use self::moves::Leaving;
 use self::parts::Parts;
 use self::replicas::Waiting;
 use self::seeds::Seeds;
+use self::tickets::TreesHere;
 use self::workers::Workers;
 use super::changes::Changes;
 use super::mxnet::{Answer, TENSORS_MAX};
 use super::parked::Parked;
 use super::{Store, StoreConfig, StoreError};
-use crate::values::{Dtype, KeyRoutes};
-use crate::wire::elastic::{LiveWorker, Order, Route, Transfer, TransferKind};
-use crate::wire::{Key, NodeId, server_id};
+use crate::values::{Dtype, KeyRoutes, KvPairs};
+use crate::wire::elastic::{LiveWorker, Mark, Order, Route, Transfer, TransferKind};
+use crate::wire::trees::Ticket;
+use crate::wire::{Key, Meta, NodeId, server_id};
 
 pub use self::commands::Due;
 pub use super::parked::{PARKED_BYTES_MAX, PARKED_MAX};
@@ -85,6 +89,8 @@ pub const COMMANDS_MAX: usize = 1 << 12;
 pub struct Outbound {
     /// To workers.
     pub answers: Vec<Answer>,
+    /// Down the trees of this server: metadata with the receiver, and values.
+    pub downs: Vec<(Meta, KvPairs)>,
     /// To other servers.
     pub transfers: Vec<Outgoing>,
 }
@@ -120,6 +126,17 @@ pub(super) struct Shipped {
     pub(super) rows: Vec<i64>,
     /// `None`: nothing is applied, and pushes count.
     pub(super) values: Option<Bytes>,
+}
+
+/// What the end of a round brings.
+pub(super) struct RoundDone {
+    /// The pushes that count now.
+    pub(super) marks: Vec<Mark>,
+    pub(super) answers: Vec<Answer>,
+    /// What the replica gets, if there is one.
+    pub(super) shipped: Option<Shipped>,
+    /// By which tree the next round goes.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// A confirmation that waits: to whom, and of which elements of which key.
@@ -175,6 +192,7 @@ pub(super) struct Elastic {
     /// Of which keys claims say something new.
     changes: Changes,
     parts: Parts,
+    trees: TreesHere,
 }
 
 impl Elastic {
@@ -208,6 +226,7 @@ impl Elastic {
             left: BTreeSet::new(),
             changes: Changes::default(),
             parts: Parts::default(),
+            trees: TreesHere::default(),
         };
         elastic.choose_replica();
         elastic

@@ -9,7 +9,7 @@ use super::{Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{At, Store, TENSORS_MAX, refused};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
-use crate::wire::elastic::{Route, Transfer, TransferKind};
+use crate::wire::elastic::{Placed, Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId};
 
 /// The number of a `Confirmed` that answers a `Moved`.
@@ -107,9 +107,14 @@ impl Store {
         }
         self.stalls.end(piece.round.number());
         let pushes: Vec<_> = piece.round.give_up().collect();
+        let (from, to, term) = (piece.from, piece.to, piece.term);
+        let ticket = piece.ticket();
         self.tell_cut(at.key, &piece, parts, out);
         self.split(at.key, length, piece, parts, out);
-        for request in pushes {
+        if let Some(ticket) = ticket {
+            self.tell_void(at.key, Placed { from, to, term, ..Placed::default() }, ticket, out);
+        }
+        for request in pushes.into_iter().filter(|request| request.hop.is_none()) {
             match request.placed.clone() {
                 Some(placed) => {
                     let routes = self.routes(at.key, &placed);

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::travel::{about, key_frame};
-use super::{Elastic, Outbound, Outgoing, Shipped};
+use super::{Elastic, Outbound, Outgoing, RoundDone, Shipped};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
 use crate::store::name::Name;
@@ -76,9 +76,7 @@ impl Store {
     pub(in crate::store) fn round_done(
         &mut self,
         at: At,
-        marks: Vec<Mark>,
-        answers: Vec<Answer>,
-        shipped: Option<Shipped>,
+        RoundDone { marks, answers, shipped, ticket }: RoundDone,
         out: &mut Outbound,
     ) -> bool {
         let Ok(piece) = self.piece_mut(at) else { return false };
@@ -97,6 +95,9 @@ impl Store {
         }
         let waits = self.waits(at);
         let stays = !self.carry_out(at, out);
+        if let (true, Ok(piece)) = (stays, self.piece_mut(at)) {
+            piece.set_ticket(ticket);
+        }
         self.hold(at.key, range, waits.then_some(version), answers, out);
         stays
     }
@@ -120,7 +121,8 @@ impl Store {
             let nothing = Shipped { dtype, rows: Vec::new(), values: None };
             let shipped = self.is_copied(at).then_some(nothing);
             self.piece_mut(at)?.version += 1;
-            self.round_done(at, name.mark().into_iter().collect(), vec![answer], shipped, out);
+            let (marks, answers) = (name.mark().into_iter().collect(), vec![answer]);
+            self.round_done(at, RoundDone { marks, answers, shipped, ticket: None }, out);
         } else {
             self.answer_again(request, Vec::new(), out);
         }
@@ -135,6 +137,10 @@ impl Store {
         out: &mut Outbound,
     ) -> bool {
         let stays = !self.carry_out(at, out);
+        if let (true, Ok(piece)) = (stays, self.piece_mut(at)) {
+            // It was for this attempt.
+            piece.set_ticket(None);
+        }
         for answer in answers {
             self.deliver(at.key, answer, out);
         }

@@ -30,7 +30,8 @@ impl Store {
         if !whole && placed.from >= placed.to {
             return Err(StoreError::Malformed("a part that ends where it begins, or before"));
         }
-        if elastic.waits_for_commands() || elastic.epoch < placed.epoch {
+        let is_ahead = elastic.epoch < placed.epoch || elastic.overlay() < placed.overlay;
+        if elastic.waits_for_commands() || is_ahead {
             return Ok(Place::Later);
         }
         let here = tensor.and_then(|tensor| {
@@ -172,24 +173,34 @@ impl Store {
     /// Nothing was done: the worker shall send it again, as the routes say, once it has this
     /// policy.
     pub(in crate::store) fn answer_again(
-        &self,
+        &mut self,
         mut request: Meta,
         routes: Vec<Route>,
         out: &mut Outbound,
     ) {
+        if request.hop.is_some() {
+            return self.refuse_sum(request, routes, out);
+        }
         if self.is_former(&request) {
             return;
         }
+        self.mark_again(&mut request, routes);
+        out.answers.push(done(request));
+    }
+
+    /// Makes the answer *again* of a request.
+    pub(super) fn mark_again(&self, request: &mut Meta, routes: Vec<Route>) {
         let epoch = self.elastic.as_ref().map_or(0, |elastic| elastic.epoch);
         if let Some(placed) = &mut request.placed {
-            (placed.again, placed.routes, placed.epoch) = (true, routes, epoch);
+            (placed.again, placed.routes, placed.epoch, placed.ticket) =
+                (true, routes, epoch, None);
         }
-        out.answers.push(done(request));
     }
 
     /// Sends an answer, and with it what the worker does not know yet of where the key is.
     pub(in crate::store) fn deliver(&self, key: Key, mut answer: Answer, out: &mut Outbound) {
-        if self.is_former(&answer.request) {
+        let of_sum = answer.request.hop.is_some();
+        if !of_sum && self.is_former(&answer.request) {
             // Another process that has its id would take the answer for one of its own.
             return;
         }
@@ -198,8 +209,11 @@ impl Store {
             if placed.to == 0 || !self.owns_exactly(key, placed) {
                 placed.routes = self.routes(key, placed);
             }
+            if answer.request.push && elastic.overlay() > 0 {
+                self.tell_ticket(key, &mut answer.request);
+            }
         }
-        out.answers.push(answer);
+        self.answer(answer, out);
     }
 
     /// True if the worker knows all there is to know of the part that it asked for.

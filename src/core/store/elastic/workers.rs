@@ -62,7 +62,7 @@ impl Workers {
     }
 
     /// True if rounds wait for it.
-    fn awaits(&self, who: Customer) -> bool {
+    pub(super) fn awaits(&self, who: Customer) -> bool {
         self.has(who)
             && who.life == self.eldest
             && self.only.is_none_or(|only| only == who.worker)

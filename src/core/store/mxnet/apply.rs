@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{Answer, At, Store, done, refused};
 use crate::store::contribution::{Contribution, Pushes};
-use crate::store::elastic::{Outbound, Shipped};
+use crate::store::elastic::{Outbound, RoundDone, Shipped};
 use crate::store::error::StoreError;
 use crate::store::optimizer::{Gradient, Optimizer};
 use crate::store::round::{Complete, Quorum};
@@ -21,11 +21,38 @@ impl Store {
     pub(super) fn push(
         &mut self,
         at: At,
-        request: Meta,
+        mut request: Meta,
         addend: Addend,
         out: &mut Outbound,
     ) -> Result<(), StoreError> {
+        if request.hop.is_some() {
+            if !self.takes_sum(at, &request, out) {
+                return Ok(());
+            }
+            let refused = (!request.error.is_empty())
+                .then(|| Box::new(StoreError::Relay(std::mem::take(&mut request.error))));
+            let sum = refused.map_or(addend, Addend::Refused);
+            return self.contribute(
+                at,
+                Contribution { sum, pushes: Pushes::several(request)? },
+                out,
+            );
+        }
         self.contribute(at, Contribution::of(request, addend), out)
+    }
+
+    /// A question whose push is in the open round, or waits for the next one: it is answered when
+    /// that round is over.
+    pub(in crate::store) fn wait_for_round(
+        &mut self,
+        at: At,
+        request: Meta,
+    ) -> Result<(), StoreError> {
+        let quorum = self.quorum();
+        let piece = self.piece_mut(at)?;
+        let (dtype, nothing) = (piece.sum_dtype(), Addend::Dense(Bytes::new()));
+        let Piece { round, value, .. } = piece;
+        round.push(Contribution::of(request, nothing), dtype, &quorum, value.buffer())
     }
 
     /// The same of any contribution.
@@ -66,7 +93,10 @@ impl Store {
             let piece = self.piece_mut(at)?;
             if pushes.names().all(|name| piece.marks.count(&name)) {
                 self.answer_duplicate(at, pushes.into_request(), out)?;
-            } else {
+            } else if asks(pushes.request()) {
+                self.asked(at, pushes.into_request(), out)?;
+            } else if !self.is_sent_by_tree(at, &pushes, out) {
+                let piece = self.piece_mut(at)?;
                 // What came too early stays as it came until its round begins.
                 let counts_now = !piece.round.has(&pushes);
                 let widens = counts_now && piece.master.is_some();
@@ -114,7 +144,7 @@ impl Store {
             let meta = contribution.pushes.request().clone();
             match self.push_all(at, Some(contribution), out) {
                 Ok(()) => {}
-                Err(error) => out.answers.push(refused(meta, &error)),
+                Err(error) => self.answer(refused(meta, &error), out),
             }
         }
     }
@@ -139,12 +169,13 @@ impl Store {
         }
         let names = contributors.iter().flat_map(Pushes::names);
         let marks: Vec<Mark> = names.filter_map(|name| name.mark()).collect();
+        let ticket = if applied.is_ok() { self.next_ticket(at, &contributors) } else { None };
         let requests = contributors.into_iter().map(Pushes::into_request);
         let answers = requests
             .map(|request| self.answer_applied(at, request, applied.as_ref().err()))
             .collect();
         match applied {
-            Ok(shipped) => self.round_done(at, marks, answers, shipped, out),
+            Ok(shipped) => self.round_done(at, RoundDone { marks, answers, shipped, ticket }, out),
             Err(_) => self.round_failed(at, answers, out),
         }
     }
@@ -172,7 +203,8 @@ impl Store {
         applied
     }
 
-    fn answer_applied(&self, at: At, request: Meta, error: Option<&StoreError>) -> Answer {
+    fn answer_applied(&self, at: At, mut request: Meta, error: Option<&StoreError>) -> Answer {
+        self.clear_wants(&mut request);
         if let Some(error) = error {
             return refused(request, error);
         }
@@ -188,7 +220,11 @@ impl Store {
         request: Meta,
     ) -> Result<Answer, StoreError> {
         let asks = request.placed.as_ref().is_some_and(|placed| placed.ahead);
-        let ahead = asks && self.sync && self.is_awaited(&request);
+        let may_have = match &request.hop {
+            Some(hop) => hop.names.iter().any(|name| name.wants),
+            None => self.is_awaited(&request),
+        };
+        let ahead = asks && self.sync && may_have;
         let is_dense = || self.piece(at).is_ok_and(|piece| piece.layout == Layout::Dense);
         if request.pull || ahead && is_dense() {
             self.pull(request, &Bytes::copy_from_slice(&at.key.to_ne_bytes()), at)
@@ -196,6 +232,11 @@ impl Store {
             Ok(done(request))
         }
     }
+}
+
+/// True if a request only asks whether a push has counted.
+pub(in crate::store) fn asks(request: &Meta) -> bool {
+    request.push && request.placed.as_ref().is_some_and(|placed| placed.asks)
 }
 
 impl Piece {

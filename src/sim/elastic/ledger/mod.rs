@@ -1,7 +1,7 @@
 //! The oracle of elastic jobs. It knows what workers pushed and what they were told, what each
 //! server says that it owns, and which policies there were; it knows nothing of how servers move
 //! pieces. One file for each of what must hold: `once`, `durable`, `owners`, `versions`, `waits`,
-//! `epochs`. `reference` has the values that are right.
+//! `epochs`, `sums`. `reference` has the values that are right.
 
 mod durable;
 mod epochs;
@@ -9,6 +9,7 @@ mod once;
 mod owners;
 mod progress;
 pub(super) mod reference;
+mod sums;
 mod versions;
 mod waits;
 
@@ -18,13 +19,16 @@ use std::fmt;
 use self::epochs::Epochs;
 use self::owners::Owners;
 use self::reference::{Plan, Reference};
+use self::sums::Sums;
 use self::waits::Waits;
 use super::workload::{Slice, Tensor};
 use crate::app::Judge;
 use pslite_core::cluster::Policy;
 use pslite_core::invariant::Valid;
+use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::{Claim, KeyRoute};
-use pslite_core::wire::{Key, NodeId};
+use pslite_core::wire::trees::Overlay;
+use pslite_core::wire::{Key, Meta, NodeId};
 
 /// Faults of one kind that are kept; one is enough to fail.
 const FAULTS_KEPT: usize = 3;
@@ -42,6 +46,8 @@ pub enum Invariant {
     Version,
     /// Every wait ends, with an error only where one is due.
     Ends,
+    /// What goes along a tree is what it says, and goes where it may.
+    Sums,
     /// Epochs and terms grow, and name one thing each.
     Grows,
     /// The machines keep what they promise of themselves (`pslite_core::invariant`).
@@ -87,6 +93,7 @@ pub struct Ledger {
     owners: Owners,
     epochs: Epochs,
     waits: Waits,
+    sums: Sums,
     faults: Vec<Fault>,
     checked: u64,
     ahead: u64,
@@ -109,6 +116,7 @@ impl Ledger {
             owners: Owners::default(),
             epochs: Epochs::default(),
             waits: Waits::default(),
+            sums: Sums::default(),
             faults: Vec::new(),
             checked: 0,
             ahead: 0,
@@ -245,6 +253,31 @@ impl Ledger {
     /// The wait has ended.
     pub(super) fn wait_ended(&mut self, process: usize, timestamp: i32) {
         self.waits.ended(process, timestamp);
+    }
+
+    // ---- what goes along trees ------------------------------------------------------------------
+
+    /// Sums that were looked at.
+    #[must_use]
+    pub const fn opened(&self) -> u64 {
+        self.sums.opened()
+    }
+
+    /// Somebody has these trees in force.
+    pub(super) fn overlay(&mut self, overlay: &Overlay) {
+        let found = self.sums.overlay(overlay);
+        self.found(Invariant::Grows, found);
+    }
+
+    /// A worker pushes a part along a tree.
+    pub(super) fn pushed_by_tree(&mut self, push: &Meta, kv: &KvPairs, key: Key) {
+        self.sums.pushed(push, kv, key);
+    }
+
+    /// A message goes along a tree.
+    pub(super) fn sent_by_tree(&mut self, meta: &Meta, kv: &KvPairs) {
+        let found = self.sums.sent(meta, kv);
+        self.found(Invariant::Sums, found);
     }
 
     // ---- what servers hold ----------------------------------------------------------------------
