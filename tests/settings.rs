@@ -89,6 +89,7 @@ const CASES: &[(&str, Case)] = &[
     ("PSLITE_ELASTIC_WORKERS", FLAG),
     ("PSLITE_PLANNING", FLAG),
     ("PSLITE_PROBE_AFTER", SECONDS),
+    ("PSLITE_TOPOLOGY", Refused(&["packed", "auto", "tree", "balanced:0", "balanced"])),
     ("PSLITE_REPLICAS", Refused(&["2", "-1", "one"])),
     ("PSLITE_SHARE_INFLOW", FLAG),
     (
@@ -108,6 +109,9 @@ const CASES: &[(&str, Case)] = &[
     ("XDG_RUNTIME_DIR", NotRead),
     ("PYTHON", NotRead),
     ("PSLITE_VENV", NotRead),
+    ("PSLITE_PYTHON", NotRead),
+    ("PSLITE_CARGO_PROFILE", NotRead),
+    ("DMLC_GROUP_SIZE", NotRead),
     ("DMLC_TASK_ID", NotRead),
     ("DMLC_JOB_CLUSTER", NotRead),
     ("MXNET_KVSTORE_BIGARRAY_BOUND", NotRead),

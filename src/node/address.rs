@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{NodeError, Result};
 use crate::settings::Settings;
+use pslite_core::placement::graph::Topology;
 use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_core::wire::{EMPTY, Node, Role, SCHEDULER, ability};
 use pslite_observe::log::{self, Level};
@@ -78,7 +79,7 @@ fn abilities(settings: &Settings) -> u64 {
         );
     }
     if elastic {
-        all |= ability::ELASTIC;
+        all |= ability::ELASTIC | ability::TREES;
     }
     if elastic && settings.elastic_workers {
         all |= ability::ELASTIC_WORKERS;
@@ -87,6 +88,13 @@ fn abilities(settings: &Settings) -> u64 {
             Level::Warning,
             "PSLITE_ELASTIC_WORKERS=1 has no effect where keys do not move (PSLITE_ELASTIC): the \
              death of a worker ends the job",
+        );
+    }
+    if settings.role == Role::Scheduler && settings.topology != Topology::Star && !elastic {
+        log::write(
+            Level::Warning,
+            "PSLITE_TOPOLOGY has no effect where keys do not move (PSLITE_ELASTIC): rounds go \
+             straight to the servers",
         );
     }
     if elastic && settings.joins && settings.role == Role::Server {

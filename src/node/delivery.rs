@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::NodeError;
 use pslite_core::wire::elastic::{KeyRoute, Order, SchedulerMessage};
+use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Message, NodeId};
 
 /// What reaches a customer.
@@ -24,6 +25,8 @@ pub(crate) enum Delivery {
     Policy(Arc<SchedulerMessage>),
     /// Where pieces are that have moved.
     Routes(Arc<[KeyRoute]>),
+    /// These trees are in force.
+    Overlay(Arc<Overlay>),
     /// The scheduler asks a server what it holds.
     Collect(Arc<SchedulerMessage>),
     /// The scheduler orders moves.

@@ -3,6 +3,7 @@
 //! `RunningNode`; tests have others. May name settings, `training`, state machines of `core` and
 //! the native transport; must not name the van or a customer.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -14,7 +15,9 @@ use crate::sync::lock;
 use crate::training::Training;
 use pslite_core::cluster::{Cluster, Event};
 use pslite_core::training::balance::clock::Pushed;
+use pslite_core::trees::OVERLAYS_KEPT;
 use pslite_core::wire::elastic::SchedulerMessage;
+use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{self, Key, Message, NodeId, id_to_rank};
 use pslite_observe::Traffic;
 use pslite_observe::log::RateLimit;
@@ -80,6 +83,8 @@ pub(crate) struct NodeState {
     elastic: AtomicBool,
     /// The newest policy.
     policy: Mutex<Option<Arc<SchedulerMessage>>>,
+    /// The last overlays that came, as many as are remembered anywhere.
+    overlays: Mutex<VecDeque<Arc<Overlay>>>,
 }
 
 impl NodeState {
@@ -92,6 +97,7 @@ impl NodeState {
             my_id: AtomicI32::new(my_id),
             elastic: AtomicBool::new(false),
             policy: Mutex::default(),
+            overlays: Mutex::default(),
             settings,
         }
     }
@@ -124,6 +130,20 @@ impl NodeState {
     pub(crate) fn set_policy(&self, word: Arc<SchedulerMessage>) {
         *lock(&self.policy) = Some(word);
         self.elastic.store(true, Ordering::Relaxed);
+    }
+
+    /// The last overlays that came, in order: for those that begin now.
+    pub(crate) fn overlays(&self) -> Vec<Arc<Overlay>> {
+        lock(&self.overlays).iter().cloned().collect()
+    }
+
+    /// An overlay came.
+    pub(crate) fn add_overlay(&self, overlay: Arc<Overlay>) {
+        let mut overlays = lock(&self.overlays);
+        if overlays.len() as u64 >= OVERLAYS_KEPT {
+            overlays.pop_front();
+        }
+        overlays.push_back(overlay);
     }
 
     /// The server that a worker asks for keys of that range. If a process holds several servers:

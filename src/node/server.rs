@@ -25,6 +25,7 @@ use crate::sync::lock;
 use pslite_core::kv::Unanswered;
 use pslite_core::values::key_at;
 use pslite_core::wire::elastic::{Order, SchedulerMessage};
+use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Message, NodeId};
 
 /// See the module.
@@ -142,7 +143,8 @@ impl ServerCustomer {
             return;
         }
         let node = self.node();
-        if !message.meta.simple_app && message.meta.transfer.is_none() {
+        let of_worker = message.meta.transfer.is_none() && message.meta.hop.is_none();
+        if !message.meta.simple_app && of_worker {
             self.note_request(&node, &message);
         }
         if let Some(store) = self.store_server.get()
@@ -196,6 +198,11 @@ impl ServerCustomer {
         self.with_store_server(|store| store.policy(self, word));
         self.decide_movable();
         self.with_movable(|movable| movable.policy(self, word));
+    }
+
+    /// These trees are in force.
+    pub(crate) fn overlay(&self, overlay: &Overlay) {
+        self.with_store_server(|store| store.overlay(self, overlay));
     }
 
     /// The scheduler asks what is here.

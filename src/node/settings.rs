@@ -14,6 +14,7 @@ pub use self::elastic::{Elastic, StaticReasons};
 use self::reader::Reader;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
+use pslite_core::placement::graph::Topology;
 use pslite_core::placement::links::PROBE_AFTER;
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
@@ -121,6 +122,8 @@ pub struct Settings {
     pub stock_level: bool,
     /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
     pub planning: bool,
+    /// `PSLITE_TOPOLOGY`: the trees along which the rounds of a job of this scheduler go.
+    pub topology: Topology,
     /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same
     /// rate, and copies out of it before what workers get.
     pub share_inflow: bool,
@@ -275,7 +278,8 @@ impl Settings {
             native_store: env.native_store()?,
             deterministic: env.flag("PSLITE_DETERMINISTIC", false)?,
             stock_level: env.stock_level()?,
-            planning: env.flag("PSLITE_PLANNING", true)?,
+            planning: env.flag("PSLITE_PLANNING", true)? && env.topology()? == Topology::Star,
+            topology: env.topology()?,
             share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
             elastic: env.elastic(StaticReasons {

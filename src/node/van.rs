@@ -333,7 +333,7 @@ impl RunningNode for Van {
             self.wait_for_room(resender, to)?;
             lock(resender).outgoing(self.now(), to, &mut message, ours);
         }
-        self.post(to, &message, SendMode::Block)
+        self.post(to, &message, mode_of(&message))
     }
 
     fn event(&self, event: Event) {
@@ -359,6 +359,13 @@ impl RunningNode for Van {
     fn sort(&self, incoming: NativeIncoming) -> Option<AtOnce> {
         self.incoming(incoming)
     }
+}
+
+/// What goes along a tree is sent while messages are handled, so it must not wait for room: two
+/// relays could wait for each other. A round of each piece is under way at a time, so it is at most
+/// two models.
+pub(super) const fn mode_of(message: &Message) -> SendMode {
+    if message.meta.hop.is_some() { SendMode::Control } else { SendMode::Block }
 }
 
 /// The way that answers take.

@@ -10,6 +10,7 @@ mod landed;
 mod oldest;
 mod parts;
 mod responses;
+mod trees;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,7 @@ use pslite_core::kv::flights::Flights;
 use pslite_core::kv::rounds::{Round, Rounds};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Failure, FailureKind, Finished, RequestError, WorkerRequests};
+use pslite_core::trees::Relay;
 use pslite_core::values::{KeyRange, KvPairs};
 use pslite_core::wire::{DataType, Devices, NodeId};
 use pslite_observe::{MessageKind, Traffic};
@@ -90,6 +92,8 @@ struct Requests {
     traffic: Option<Arc<Traffic>>,
     /// Which parts of requests are where, if keys may move in this job.
     flights: Option<Flights>,
+    /// What this worker sums and passes on, where rounds go along trees.
+    relay: Option<Relay>,
     /// The values of pulls that came ahead, and whose turn has not come.
     ended_ahead: EndedAhead,
     /// What was commanded, if servers may come and go in this job.
@@ -141,6 +145,7 @@ impl WorkerCustomer {
                 ranges: Vec::new(),
                 traffic: None,
                 flights: None,
+                relay: None,
                 ended_ahead: EndedAhead::new(),
                 commands: Commands::default(),
                 rounds: Rounds::default(),

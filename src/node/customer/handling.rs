@@ -29,6 +29,10 @@ impl Recipient for Shared {
                 self.worker.released(&word);
             }
             Delivery::Routes(routes) => self.worker.routes(&routes),
+            Delivery::Overlay(overlay) => {
+                self.server.overlay(&overlay);
+                self.worker.overlay(&overlay);
+            }
             Delivery::Collect(word) => self.server.collect(&word),
             Delivery::Orders(orders) => self.server.orders(&orders),
             Delivery::Leave => self.server.leave(),
@@ -95,7 +99,9 @@ impl Shared {
         if self.is_odd(&message) {
             return;
         }
-        if message.meta.request {
+        if message.meta.hop.is_some() && self.worker.is_attached() {
+            self.worker.hop(message);
+        } else if message.meta.request {
             self.server.request(message);
         } else {
             self.worker.response(message);

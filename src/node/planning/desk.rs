@@ -4,20 +4,21 @@
 use std::sync::Mutex;
 
 use super::probes::Probe;
-use super::{Planning, Steps};
+use super::{Planning, Planting, Steps};
 use crate::running::NodeState;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
 use pslite_core::wire::{NodeId, Role};
+use pslite_observe::log::{self, Level};
 
 /// See the module. Locked within the membership's lock, never the other way round.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<Option<Planning>>);
+pub(crate) struct Desk(Mutex<Option<(Planning, Planting)>>);
 
 impl Desk {
     /// A node told what it measured.
     pub(crate) fn report(&self, state: &NodeState, from: NodeId, report: &[u8]) {
-        if let Some(planning) = &mut *lock(&self.0) {
+        if let Some((planning, _)) = &mut *lock(&self.0) {
             planning.report(state.now(), from, report);
         }
     }
@@ -31,10 +32,11 @@ impl Desk {
         }
         let mut planning = lock(&self.0);
         let now = state.now();
-        let planning = planning.get_or_insert_with(|| {
+        let (planning, planting) = planning.get_or_insert_with(|| {
             let replicas = cluster.policy().replicas;
             let (ranks, probe_after) = (settings.num_servers, settings.probe_after);
-            Planning::new(settings.planning, replicas, ranks, seed, probe_after)
+            let planning = Planning::new(settings.planning, replicas, ranks, seed, probe_after);
+            (planning, Planting::default())
         });
         let probes = planning.probes(now, cluster);
         let mut events = match planning.look(now, cluster) {
@@ -42,6 +44,13 @@ impl Desk {
             Steps::Orders(orders) => vec![Event::Orders(orders)],
             Steps::Copies(copies) => vec![Event::Copies(copies)],
         };
+        let planted = planting.look(cluster, settings.topology);
+        events.extend(planted.map(|trees| {
+            let text =
+                format!("rounds go along trees: {}, {} of them", settings.topology, trees.len());
+            log::write(Level::Info, &text);
+            Event::Overlay { trees, lossy: false }
+        }));
         events.extend(probes.into_iter().map(|Probe { from, to }| Event::Probe { from, to }));
         events.push(Event::RoundTimes(planning.times(now)));
         events

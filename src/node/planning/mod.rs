@@ -6,9 +6,11 @@ mod desk;
 mod gauge;
 mod measuring;
 mod plans;
+mod planting;
 mod probes;
 
 pub(super) use desk::Desk;
 pub(super) use gauge::Gauge;
 use measuring::Measuring;
 use plans::{Planning, Steps};
+use planting::Planting;

@@ -45,6 +45,8 @@ pub(crate) struct StoreServer {
     handed_over: AtomicBool,
     /// It was told to stop.
     stopped: AtomicBool,
+    /// It was said why no round goes along a tree.
+    says_in_order: AtomicBool,
     /// Called when the command to stop comes, or an error that nobody can be told of.
     on_stop: Box<dyn Fn(std::result::Result<(), String>) + Send + Sync>,
 }
@@ -85,6 +87,7 @@ impl StoreServer {
             has_application: true,
             handed_over: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            says_in_order: AtomicBool::new(false),
             on_stop: Box::new(|_| {}),
         }
     }
@@ -192,6 +195,9 @@ impl StoreServer {
         let mut store = Store::new(config);
         if let Some(memory) = node.lent_memory() {
             store.use_memory(Arc::new(Lending(memory)));
+        }
+        for overlay in node.state().overlays() {
+            store.overlay(&overlay, &mut Outbound::default());
         }
         Ok(self.served.get_or_init(|| Serving {
             rank,

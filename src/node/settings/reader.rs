@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Asked, Elastic, Lookup, StaticReasons};
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
+use pslite_core::placement::graph::Topology;
 use pslite_core::wire::byteps::HOSTNAME_BYTES;
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
@@ -286,6 +287,16 @@ impl Reader<'_> {
 
     pub(super) fn replicas(&self) -> Result<Option<u32>> {
         self.word("PSLITE_REPLICAS", &[("0", 0), ("1", 1)])
+    }
+
+    /// Trees that need no rates of links: jobs do not know those.
+    pub(super) fn topology(&self) -> Result<Topology> {
+        const NAME: &str = "PSLITE_TOPOLOGY";
+        let Some(text) = self.text(NAME) else { return Ok(Topology::Star) };
+        match text.parse() {
+            Ok(topology @ (Topology::Star | Topology::Balanced(_))) => Ok(topology),
+            _ => Err(wrong(NAME, &text, "star, or balanced:K with K children of each node")),
+        }
     }
 
     pub(super) fn metrics(&self) -> Result<Option<MetricsFile>> {

@@ -38,6 +38,11 @@ impl Van {
                 self.gauge.switched(self.now());
                 self.customers.broadcast(&Delivery::Routes(routes.into()));
             }
+            Action::Overlay(overlay) => {
+                let overlay = Arc::new(overlay);
+                self.state.add_overlay(Arc::clone(&overlay));
+                self.customers.broadcast(&Delivery::Overlay(overlay));
+            }
             Action::Orders { moves } => {
                 self.customers.broadcast(&Delivery::Orders(moves.into()));
             }

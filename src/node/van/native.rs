@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::Van;
 use super::inline_handler::InlineHandler;
 use super::job::Core;
+use super::{Van, mode_of};
 use crate::address;
 use crate::error::Result;
 use crate::running::NodeState;
@@ -105,7 +105,7 @@ impl Van {
                 meta,
                 &message.data,
                 self.class_of(&message.meta),
-                SendMode::Block,
+                mode_of(message),
             )
         });
         match sent {

@@ -41,6 +41,10 @@ impl Requests {
             debug_assert!(nothing_is_open.is_ok(), "no slice was begun");
         }
         self.flights = Some(flights);
+        for overlay in node.state().overlays() {
+            // Nothing is under way, and nothing has come: the relay has nothing to say.
+            self.set_trees(node, &overlay, &mut Vec::new());
+        }
     }
 
     /// Begins the slices of a request; what is to be sent.
@@ -55,7 +59,9 @@ impl Requests {
         let Some(flights) = &mut self.flights else { return Ok(messages) };
         let now = node.now();
         if meta.push {
-            flights.set_longest_ahead(longest(node));
+            // Values come down a tree with the end of the round, or not at all.
+            let by_tree = self.relay.as_ref().is_some_and(|relay| relay.trees().are_any());
+            flights.set_longest_ahead(if by_tree { usize::MAX } else { longest(node) });
         }
         for (rank, kv) in slices {
             let begun = messages.len();
@@ -76,11 +82,12 @@ impl Requests {
                 self.rounds.sent(now, message.meta.recver);
             }
         }
+        self.join_tree(node.my_id(), &mut messages);
         Ok(messages)
     }
 
     /// A part was answered. The end of the request, if that was all of it.
-    fn part_answered(
+    pub(super) fn part_answered(
         &mut self,
         now: Duration,
         meta: &Meta,
@@ -175,6 +182,7 @@ impl WorkerCustomer {
         } else {
             None // Said twice, or too late.
         };
+        state.join_tree(node.my_id(), &mut out);
         self.note_waits(&state);
         drop(state);
         self.send_again(&node, out);
@@ -206,7 +214,7 @@ impl WorkerCustomer {
         self.flights_step(|flights, now, out| flights.retry(now, out));
     }
 
-    fn flights_step(
+    pub(super) fn flights_step(
         &self,
         step: impl FnOnce(
             &mut Flights,
@@ -220,6 +228,7 @@ impl WorkerCustomer {
         state.follow_pieces(&node, self.base.customer_id);
         let Some(flights) = &mut state.flights else { return };
         let stepped = step(flights, node.now(), &mut out);
+        state.join_tree(node.my_id(), &mut out);
         self.note_waits(&state);
         drop(state);
         self.send_again(&node, out);
@@ -239,7 +248,7 @@ impl WorkerCustomer {
 
     /// Sends on the thread that handles answers. An error could only be told to threads that wait,
     /// and the failure of the job tells them.
-    fn send_again(&self, node: &NodeRef, messages: Vec<Outgoing>) {
+    pub(super) fn send_again(&self, node: &NodeRef, messages: Vec<Outgoing>) {
         if let Err(error) = self.send_outgoing(node, messages) {
             pslite_observe::log::write(pslite_observe::log::Level::Verbose, &error.to_string());
         }

@@ -42,7 +42,7 @@ use thiserror::Error;
 pub use bound::{Bound, MOST_PACKED, Roots, bound};
 pub use predict::{ServingOrder, Transfer, predict};
 pub use scheme::{Scheme, Tree};
-pub use topology::{Proposal, Topology, propose};
+pub use topology::{Proposal, Topology, blind, propose};
 
 /// Sites of a graph, at most: the routes of all pairs are kept.
 pub const MOST_SITES: usize = 256;

@@ -128,6 +128,22 @@ fn candidates(graph: &Graph, topology: Topology, shares: &[f64]) -> Vec<Scheme> 
     all.into_iter().map(|trees| Scheme { trees }).collect()
 }
 
+/// The scheme of a topology that needs no rates: star and balanced trees. `shares`: what each site
+/// owns. None of any other topology, or of shares of which none is positive.
+#[must_use]
+pub fn blind(topology: Topology, shares: &[f64]) -> Option<Scheme> {
+    let owners = (0..).zip(shares).filter(|(_, share)| **share > 0.0);
+    let tree = |(root, share): (usize, &f64)| match topology {
+        Topology::Star => Some(star::star(shares.len(), root, *share)),
+        Topology::Balanced(children) => {
+            Some(balanced::balanced(shares.len(), root, children, *share))
+        }
+        _ => None,
+    };
+    let trees = owners.map(tree).collect::<Option<Vec<Tree>>>()?;
+    (!trees.is_empty()).then_some(Scheme { trees })
+}
+
 impl Topology {
     /// What `auto` compares with the star, the dearest to compute last: of two that promise the
     /// same the first is taken.

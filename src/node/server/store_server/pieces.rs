@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Head, Serving, StoreServer, respond};
+use crate::base::with_data;
 use crate::running::NodeRef;
 use crate::server::ServerCustomer;
 use crate::sync::lock;
@@ -11,7 +12,9 @@ use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
 use pslite_core::store::elastic::{Due, Outbound, Outgoing};
 use pslite_core::store::{News, Store, StoreError};
+use pslite_core::values::KvPairs;
 use pslite_core::wire::elastic::{Claim, Order, SchedulerMessage, Transfer};
+use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Frames, Message, Meta, NodeId};
 use pslite_observe::log::{self, Level};
 
@@ -43,6 +46,20 @@ impl StoreServer {
     pub(crate) fn policy(&self, customer: &ServerCustomer, word: &SchedulerMessage) {
         self.with_store(customer, |store, out| store.policy(word, out));
         self.claim_changes(customer);
+    }
+
+    /// These trees are in force.
+    pub(crate) fn overlay(&self, customer: &ServerCustomer, overlay: &Overlay) {
+        let in_order = customer.node().is_ok_and(|node| node.settings().deterministic);
+        if in_order
+            && !overlay.trees.is_empty()
+            && !self.says_in_order.swap(true, Ordering::Relaxed)
+        {
+            let text = "PSLITE_DETERMINISTIC: this server sums in the order of ranks, so no round \
+                        goes along a tree";
+            log::write(Level::Info, text);
+        }
+        self.with_store(customer, |store, out| store.overlay(overlay, out));
     }
 
     /// A worker's customer sends no more. Rounds that waited for it alone may end.
@@ -151,8 +168,19 @@ pub(super) fn send(customer: &ServerCustomer, node: &crate::error::Result<NodeRe
     for answer in out.answers {
         respond(customer, node, answer);
     }
+    for (meta, kv) in out.downs {
+        send_down(customer, meta, kv);
+    }
     for transfer in out.transfers {
         send_transfer(customer, transfer);
+    }
+}
+
+/// Sends values down a tree. A worker that is gone: the scheduler says what follows from that.
+fn send_down(customer: &ServerCustomer, meta: Meta, kv: KvPairs) {
+    let sent = customer.node().and_then(|node| node.send(with_data(meta, kv)));
+    if let Err(error) = sent {
+        log::write(Level::Verbose, &error.to_string());
     }
 }
 

@@ -1,0 +1,22 @@
+"""Pushes and pulls whose sums are whole numbers, and checks each of them. Argument: rounds."""
+
+import sys
+
+import mxnet as mx
+from common import finish
+
+SHAPES = {"one": (1,), "small": (40,), "middle": (300, 100), "long": (900, 600)}
+
+kv = mx.kv.create("dist_sync")
+for key, shape in SHAPES.items():
+    kv.init(key, mx.nd.zeros(shape))
+ranks = range(1, kv.num_workers + 1)
+for number in range(1, int(sys.argv[1]) + 1):
+    outs = {key: mx.nd.zeros(shape) for key, shape in SHAPES.items()}
+    for place, (key, shape) in enumerate(SHAPES.items()):
+        kv.push(key, mx.nd.full(shape, (kv.rank + 1) * number), priority=-place)
+        kv.pull(key, out=outs[key], priority=-place)
+    for key, out in outs.items():
+        values = out.asnumpy()
+        assert (values == sum(ranks) * number).all(), (number, key, values)
+finish(kv, list(outs.values()))

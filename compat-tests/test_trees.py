@@ -1,0 +1,112 @@
+"""Rounds that go along trees on the wheel (docs/trees.md): every sum is exact, the bytes take the
+tree's edges, and who dies is not missed."""
+
+import json
+import signal
+from collections import Counter
+
+import pytest
+
+import elastic_job
+import test_elastic_workers
+from elastic_job import ended_well, reach, undisturbed
+from harness import NATIVE, OURS, Cluster
+
+#: Most of the time passes in waiting (pytest.ini).
+pytestmark = pytest.mark.waits
+
+ROUNDS = 12
+#: Bytes of all values that a worker pushes in a round.
+MODEL = 4 * (1 + 40 + 300 * 100 + 900 * 600)
+
+
+def trees(topology, workers, servers, **env):
+    library = {"scheduler": OURS, "server": NATIVE, "worker": OURS}
+    env = {"PSLITE_TOPOLOGY": topology, "PSLITE_METRICS": "metrics.jsonl", **env}
+    return Cluster("trees.py", (ROUNDS,), workers=workers, servers=servers, library=library,
+                   env=env)
+
+
+def models(job):
+    """Between which nodes how many models of values went: the last numbers of each node."""
+    last = {}
+    for line in (job.folder / "metrics.jsonl").read_text().splitlines():
+        told = json.loads(line)
+        last[told["role"], told["rank"]] = told["metrics"]
+    sent = Counter()
+    for (role, rank), metrics in last.items():
+        for metric in metrics:
+            is_data = metric["name"] == "bytes" and metric.get("kind") in ("push", "response")
+            if is_data and metric["direction"] == "sent":
+                sent[f"{role}{rank}", metric["peer"]] += metric["value"] / MODEL
+    return sent
+
+
+@pytest.mark.parametrize("servers", (1, 2))
+def test_a_chain_carries_each_sum_once(servers):
+    """Every worker sends its sum to the one before it, and values back; the first round tells the
+    way, and goes straight."""
+    with trees("balanced:1", 4, servers) as job:
+        job.start()
+        ended_well(job)
+        sent = models(job)
+    assert len(set(job.digests.values())) == 1, job.describe()
+    rounds = ROUNDS - 1
+    for rank in range(1, 4):
+        up, down = f"worker{rank}", f"worker{rank - 1}"
+        assert sent[up, down] == pytest.approx(rounds, rel=0.02), (sent, job.describe())
+        assert sent[down, up] == pytest.approx(rounds, rel=0.02), (sent, job.describe())
+        to_servers = sum(sent[up, f"server{server}"] for server in range(servers))
+        assert to_servers < 1.5, (sent, job.describe())
+    assert sum(sent["worker0", f"server{server}"] for server in range(servers)) < ROUNDS + 1.5
+    assert sent["worker0", "worker2"] == sent["worker3", "worker0"] == 0
+
+
+def test_a_star_has_no_ways_between_workers():
+    with trees("star", 3, 1) as job:
+        job.start()
+        ended_well(job)
+        sent = models(job)
+    assert not any(a.startswith("worker") and b.startswith("worker") for a, b in sent), sent
+
+
+@pytest.mark.parametrize("carriers", ("tcp", "zmq"))
+def test_sums_are_exact_over_every_wire(carriers):
+    with trees("balanced:2", 5, 1, PSLITE_TRANSPORT=carriers) as job:
+        job.start()
+        ended_well(job)
+    assert len(set(job.digests.values())) == 1, job.describe()
+
+
+def test_a_topology_that_needs_rates_is_refused():
+    with trees("packed", 1, 1) as job:
+        job.start()
+        assert job.wait(), job.describe()
+        assert "PSLITE_TOPOLOGY=packed is not star" in job.nodes["scheduler"].output, job.describe()
+
+
+@pytest.mark.parametrize("victim", ("server0", "server1"))
+def test_a_server_that_dies_is_not_missed(victim):
+    """Two workers: their sum has the same bits whoever adds."""
+    with elastic_job.cluster(env={"PSLITE_TOPOLOGY": "balanced:1"}) as job:
+        job.start()
+        reach(job, 10)
+        job.nodes[victim].signal(signal.SIGKILL)
+        ended_well(job, gone=(victim,))
+        assert "rounds go along trees" in job.nodes["scheduler"].output, job.describe()
+    assert job.digests == undisturbed("sgd"), job.describe()
+
+
+@pytest.mark.parametrize("rank", (0, 2))
+def test_a_relay_that_dies_is_not_missed(rank):
+    """Each gradient counts once or not at all, and the others go on along other trees."""
+    with test_elastic_workers.cluster(rounds=80, env={"PSLITE_TOPOLOGY": "balanced:1"}) as job:
+        job.start()
+        victim, others = test_elastic_workers.kill(job, rank, 10)
+        ended_well(job, gone=("lost worker",))
+        one, other = others
+        assert one.result["digest"] == other.result["digest"], job.describe()
+        for place in range(3):
+            before, after = test_elastic_workers.history(one, place)
+            assert before[0] == test_elastic_workers.ALL and before[1] >= 10, job.describe()
+            assert after[0] == test_elastic_workers.ALL - 2 ** rank, job.describe()
