@@ -6,7 +6,6 @@
 
 mod draw;
 mod drawing;
-mod text;
 
 use pslite_core::placement::graph::{
     Bound, Graph, GraphError, Proposal, Roots, Topology, Transfer, bound, propose,
@@ -14,54 +13,8 @@ use pslite_core::placement::graph::{
 
 pub use draw::{DrawnGraph, LARGEST};
 pub use drawing::drawing;
-pub use text::{TextError, parse};
-
-/// A graph whose sites have names.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamedGraph {
-    /// The graph.
-    pub graph: Graph,
-    /// The name of each site: its number from 1, unless a text gave another.
-    pub names: Vec<String>,
-}
-
-impl NamedGraph {
-    fn numbered(graph: Graph) -> Self {
-        let names = (1..=graph.sites()).map(|number| number.to_string()).collect();
-        Self { graph, names }
-    }
-
-    /// What is wrong, with the names of sites.
-    #[must_use]
-    pub fn explain(&self, wrong: &GraphError) -> String {
-        let name = |site: usize| self.names.get(site).map_or("?", String::as_str);
-        match wrong {
-            GraphError::Apart { from, to } => format!(
-                "no way leads from site {} to site {}: add a link, give one a rate above 0, or \
-                 leave the site out",
-                name(*from),
-                name(*to)
-            ),
-            wrong => wrong.to_string(),
-        }
-    }
-
-    /// Equal shares for those sites, by name; for all if none is named.
-    ///
-    /// # Errors
-    /// There is no site of such a name.
-    pub fn owners(&self, named: &[String]) -> Result<Vec<f64>, String> {
-        let owns = |name: &String| named.is_empty() || named.contains(name);
-        if let Some(unknown) = named.iter().find(|name| !self.names.contains(name)) {
-            let known = self.names.join(", ");
-            return Err(format!("there is no site {unknown}: the sites are {known}"));
-        }
-        let owners: Vec<f64> =
-            self.names.iter().map(|name| if owns(name) { 1.0 } else { 0.0 }).collect();
-        let count: f64 = owners.iter().sum();
-        Ok(owners.into_iter().map(|owner| owner / count).collect())
-    }
-}
+pub use pslite_core::placement::graph::NamedGraph;
+pub use pslite_core::placement::graph::text::{TextError, parse};
 
 /// What is to be planned.
 #[derive(Clone, Debug)]
@@ -131,14 +84,5 @@ mod tests {
         assert!(planned.bound.seconds <= planned.with_owners.seconds);
         assert!(planned.with_owners.seconds <= planned.proposal.seconds);
         assert!(planned.proposal.seconds < 0.4 * planned.star, "{planned:?}");
-    }
-
-    #[test]
-    fn owners_are_named() {
-        let drawn = DrawnGraph::Switch(4).draw(0).unwrap();
-        assert_eq!(drawn.owners(&[]).unwrap(), [0.25; 4]);
-        assert_eq!(drawn.owners(&["2".into(), "4".into()]).unwrap(), [0.0, 0.5, 0.0, 0.5]);
-        let wrong = drawn.owners(&["5".into()]).unwrap_err();
-        assert_eq!(wrong, "there is no site 5: the sites are 1, 2, 3, 4");
     }
 }

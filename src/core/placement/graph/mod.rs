@@ -11,6 +11,7 @@
 //! | [`topology`] | the schemes by name, and the choice among them |
 //! | `star`, `balanced`, `tsengine`, `fapt`, `packed` | one kind of scheme each |
 //! | [`netstorm`] | NetStorm's nine sites |
+//! | `named`, [`text`] | names of sites, and a graph as people write it |
 //! | `pack`, `weighted`, `master`, `arborescence`, `routes` | what they are computed with |
 //!
 //! Pure: rates in bytes per second, sizes in bytes, times in seconds; the same input gives the same
@@ -22,6 +23,7 @@ mod bound;
 mod cells;
 mod fapt;
 mod master;
+mod named;
 pub mod netstorm;
 mod pack;
 mod packed;
@@ -31,6 +33,7 @@ pub mod scheme;
 mod star;
 #[cfg(test)]
 mod tests;
+pub mod text;
 pub mod topology;
 mod tsengine;
 mod weighted;
@@ -40,6 +43,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 pub use bound::{Bound, MOST_PACKED, Roots, bound};
+pub use named::NamedGraph;
 pub use predict::{ServingOrder, Transfer, predict};
 pub use scheme::{Scheme, Tree};
 pub use topology::{Proposal, Topology, blind, propose};

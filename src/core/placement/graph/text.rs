@@ -12,10 +12,10 @@
 
 use std::collections::BTreeMap;
 
-use pslite_core::placement::graph::{Edge, Graph, GraphError};
+use super::{Edge, Graph, GraphError, MOST_SITES, NamedGraph};
 
-use super::NamedGraph;
-use super::draw::MBIT;
+/// Bytes per second.
+const MBIT: f64 = 125_000.0;
 
 /// Why a text is no graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ impl Lines {
             }
             _ => return Err(TextError::Line(line, FORMS.to_owned())),
         }
-        if self.names.len() > super::LARGEST {
+        if self.names.len() > MOST_SITES {
             return Err(GraphError::Sites(self.names.len()).into());
         }
         Ok(())
