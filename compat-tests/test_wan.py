@@ -66,6 +66,20 @@ def test_the_table_marks_what_does_not_hold():
         True, False, False, True]
 
 
+def test_what_trees_gain_stands_beside_stock():
+    measured = found(110)
+    one = measured[0]["placements"][0]
+    one.update(placement="site1", servers=["site1"])
+    one["rounds"]["packed"] = [11.0, 12.0]
+    text = wan_report.text(measured)
+    assert "| stock by packed |" in text
+    assert "| 3 | site1 | 110.0, 112.0 | 11.0, 12.0 | **9.7** | 100.0 |" in text
+    assert [(bar.wanted, bar.holds) for bar in wan_report.bars(measured)[1:]] == [
+        ("at least 5", True), ("at least 9", True)]
+    one["rounds"]["packed"] = [15.0]
+    assert [bar.holds for bar in wan_report.bars(measured)[1:]] == [True, False]
+
+
 @pytest.mark.parametrize("words, said", [
     (["--seeds", "x"], "numbers with commas"), (["--rounds", "0"], "at least 1"),
     (["--set", "X"], "NAME=VALUE"), (["--graph", "nofile"], "nor a file"),

@@ -42,7 +42,6 @@ from tensors import FLOAT, part  # noqa: E402
 
 #: By what the tensors of each model (mxkv.py) are smaller than ResNet-50's.
 DIVISORS = {"quarter": 4, "fifth": 5, "fiftieth": 50}
-OURS = "ours"
 # Elements: tensors as large are cut, a part to each server (kvstore_dist.h, bigarray_bound_).
 BIGARRAY = 1_000_000
 # By what MXNet multiplies the key of an uncut tensor to choose its server (EncodeDefaultKey).
@@ -51,6 +50,8 @@ SPREAD = 9973
 LIMIT = 3600
 GOODPUT = HERE.parent / "netlab/goodput.py"
 PORT, WINDOW = 7000, 5
+# Rounds of ours before those that count.
+SETTLE = 2
 # What stock's scheduler says of each server if PS_VERBOSE is 1; ranks are (id - 8) / 2.
 ASSIGNED = re.compile(r"assign rank=(\d+) to node role=server, ip=([0-9.]+)")
 
@@ -94,6 +95,14 @@ def placed(divisor, servers):
     return found
 
 
+def links_of(mesh):
+    """The links for PSLITE_LINKS, by the addresses of the sites."""
+    rates, address = mesh.graph().rates, {name: host.address for name, host in mesh.hosts.items()}
+    return "".join(f"link {address[link.one.name]} {address[link.other.name]} "
+                   f"{rates[link.one.name, link.other.name]} "
+                   f"{rates[link.other.name, link.one.name]}\n" for link in mesh.links)
+
+
 class Bench:
     """Clusters of each kind on one lab, with servers at some of its sites."""
 
@@ -105,16 +114,25 @@ class Bench:
                     "MXNET_KVSTORE_BIGARRAY_BOUND": str(BIGARRAY // DIVISORS[options.model])}
         kinds = {STOCK: (STOCK, {})}
         if not options.stock_only:
-            kinds[OURS] = (TCP, options.set)
+            links = CACHE / "wan.links"
+            links.parent.mkdir(parents=True, exist_ok=True)
+            links.write_text(links_of(mesh))
+            for topology in options.topologies:
+                kinds[topology] = (TCP, {"PSLITE_TOPOLOGY": topology, "PSLITE_LINKS": str(links),
+                                         **options.set})
         self.clusters = {name: stack.enter_context(Cluster(
             command, len(workers), len(servers), kind, place=place,
             settings={**settings, **more})) for name, (kind, more) in kinds.items()}
 
     def rounds(self, options):
         """Seconds of each round of each cluster, by worker; in turn, until the rounds or --spend
-        are used up."""
+        are used up. And those of ours that are not counted: the first goes straight to the
+        servers, whose pieces are cut with its end, and the second too, for most of it."""
         found = {name: [] for name in self.clusters}
         spent = dict.fromkeys(found, 0.0)
+        before = {name: [max(answer["seconds"] for answer in cluster.ask(f"{options.model} 1"))
+                         for _ in range(SETTLE)]
+                  for name, cluster in self.clusters.items() if name != STOCK}
         for _ in range(options.rounds):
             for name, cluster in self.clusters.items():
                 if found[name] and spent[name] >= options.spend:
@@ -122,7 +140,7 @@ class Bench:
                 answers = [answer["seconds"] for answer in cluster.ask(f"{options.model} 1")]
                 found[name].append(answers)
                 spent[name] += max(answers)
-        return found
+        return found, before
 
     def end(self):
         for cluster in self.clusters.values():
@@ -135,13 +153,14 @@ def measure(mesh, placement, options):
     servers = sites(placement, one, "--placements", one.sites)
     with ExitStack() as stack:
         job = Bench(stack, mesh, servers, options)
-        rounds = job.rounds(options)
+        rounds, before = job.rounds(options)
         ranked = by_rank(job.clusters[STOCK], mesh)
         job.end()
     if sorted(ranked) != sorted(servers):
         raise Failed(f"the scheduler names servers at {ranked}, not at {servers}")
     return {"placement": placement, "servers": ranked, "workers": rounds,
             "rounds": {name: [max(each) for each in found] for name, found in rounds.items()},
+            "before": before,
             **models(one, ranked, DIVISORS[options.model])}
 
 
@@ -173,6 +192,8 @@ def parse():
                         help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
                         help="environment of ours")
+    parser.add_argument("--topologies", nargs="+", default=["packed"], metavar="NAME",
+                        help="of ours, as of PSLITE_TOPOLOGY; default: packed")
     parser.add_argument("--stock-only", action="store_true", help="without ours")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--docs", action="store_true",

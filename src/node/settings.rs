@@ -14,7 +14,7 @@ pub use self::elastic::{Elastic, StaticReasons};
 use self::reader::Reader;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
-use pslite_core::placement::graph::Topology;
+use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::placement::links::PROBE_AFTER;
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
@@ -124,6 +124,8 @@ pub struct Settings {
     pub planning: bool,
     /// `PSLITE_TOPOLOGY`: the trees along which the rounds of a job of this scheduler go.
     pub topology: Topology,
+    /// `PSLITE_LINKS`: the links of the hosts, by name, and their rates.
+    pub links: Option<NamedGraph>,
     /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same
     /// rate, and copies out of it before what workers get.
     pub share_inflow: bool,
@@ -229,6 +231,7 @@ impl Settings {
         let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000, 1, i32::MAX)?;
         let role = asked.role.map_or_else(|| env.role(), Ok)?;
         let (workers, servers) = env.counts(role)?;
+        let (topology, links) = env.trees()?;
         Ok(Self {
             role,
             num_workers: workers * group_size,
@@ -278,8 +281,9 @@ impl Settings {
             native_store: env.native_store()?,
             deterministic: env.flag("PSLITE_DETERMINISTIC", false)?,
             stock_level: env.stock_level()?,
-            planning: env.flag("PSLITE_PLANNING", true)? && env.topology()? == Topology::Star,
-            topology: env.topology()?,
+            planning: env.flag("PSLITE_PLANNING", true)? && topology == Topology::Star,
+            topology,
+            links,
             share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
             elastic: env.elastic(StaticReasons {

@@ -44,7 +44,7 @@ impl Desk {
             Steps::Orders(orders) => vec![Event::Orders(orders)],
             Steps::Copies(copies) => vec![Event::Copies(copies)],
         };
-        let planted = planting.look(cluster, settings.topology);
+        let planted = planting.look(cluster, settings.topology, settings.links.as_ref());
         events.extend(planted.map(|trees| {
             let text =
                 format!("rounds go along trees: {}, {} of them", settings.topology, trees.len());

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::{Asked, Elastic, Lookup, StaticReasons};
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
-use pslite_core::placement::graph::Topology;
+use pslite_core::placement::graph::text::parse;
+use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::wire::byteps::HOSTNAME_BYTES;
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
@@ -289,14 +290,33 @@ impl Reader<'_> {
         self.word("PSLITE_REPLICAS", &[("0", 0), ("1", 1)])
     }
 
-    /// Trees that need no rates of links: jobs do not know those.
-    pub(super) fn topology(&self) -> Result<Topology> {
+    /// Rates of links, and trees; those that need rates only where they are told.
+    pub(super) fn trees(&self) -> Result<(Topology, Option<NamedGraph>)> {
         const NAME: &str = "PSLITE_TOPOLOGY";
-        let Some(text) = self.text(NAME) else { return Ok(Topology::Star) };
-        match text.parse() {
-            Ok(topology @ (Topology::Star | Topology::Balanced(_))) => Ok(topology),
-            _ => Err(wrong(NAME, &text, "star, or balanced:K with K children of each node")),
-        }
+        let links = self.links()?;
+        let Some(text) = self.text(NAME) else { return Ok((Topology::Star, links)) };
+        let topology = match text.parse() {
+            Ok(topology @ (Topology::Star | Topology::Balanced(_))) => Some(topology),
+            // That chooses owners itself, which stay where they are here.
+            Ok(Topology::Fapt(_)) | Err(_) => None,
+            Ok(topology) => links.is_some().then_some(topology),
+        };
+        let allowed = match links {
+            Some(_) => "star, balanced:K, tsengine, fapt, packed or auto",
+            None => "star, or balanced:K with K children of each node (others need PSLITE_LINKS)",
+        };
+        Ok((topology.ok_or_else(|| wrong(NAME, &text, allowed))?, links))
+    }
+
+    fn links(&self) -> Result<Option<NamedGraph>> {
+        const NAME: &str = "PSLITE_LINKS";
+        let Some(path) = self.text(NAME) else { return Ok(None) };
+        let unfit =
+            |what: String| wrong(NAME, &path, &format!("a file with links of hosts ({what})"));
+        let text = std::fs::read_to_string(&path).map_err(|error| unfit(error.to_string()))?;
+        let named = parse(&text).map_err(|error| unfit(error.to_string()))?;
+        named.graph.connected().map_err(|error| unfit(named.explain(&error)))?;
+        Ok(Some(named))
     }
 
     pub(super) fn metrics(&self) -> Result<Option<MetricsFile>> {

@@ -58,8 +58,8 @@ impl Store {
         let longest = if divisible { part_bytes / piece.dtype.size() } else { usize::MAX } as u64;
         let parts = segments((piece.from, piece.to), orders, divisible);
         let leaves = parts.iter().any(|(.., owner)| owner.is_some());
-        // Not worth it without a copy, nor for a little.
-        let is_long = piece.copied != Copied::Not
+        // Not worth it without a copy or trees, nor for a little.
+        let is_long = (piece.copied != Copied::Not || elastic.overlay() > 0)
             && parts.iter().any(|(from, to, _)| (to - from) / LONG > longest);
         if !leaves && !is_long {
             return false;

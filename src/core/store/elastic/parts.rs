@@ -7,6 +7,10 @@ const PARTS: usize = 64;
 /// But none of fewer bytes than that part of the longest that it may have: each is a message of its
 /// own.
 const SHORTEST_PART: usize = 16;
+/// The same where rounds go along trees: each hop passes a part on when all of it is there, so a
+/// model is in many short ones (docs/trees.md).
+const PARTS_OF_TREES: usize = 400;
+const SHORTEST_OF_TREES: usize = 64 << 10;
 /// What is held is counted again when that part of its pieces may be others.
 const COUNT_AGAIN: u64 = 8;
 
@@ -23,14 +27,17 @@ impl Store {
     /// Bytes of value of a part, at most.
     pub(super) fn part_bytes(&mut self) -> usize {
         let Some(elastic) = &mut self.elastic else { return self.config.part_bytes };
+        let longest = self.config.part_bytes.max(1);
+        let (count, shortest) = match elastic.overlay() {
+            0 => (PARTS, longest.div_ceil(SHORTEST_PART)),
+            _ => (PARTS_OF_TREES, SHORTEST_OF_TREES.min(longest)),
+        };
         let parts = &mut elastic.parts;
         if parts.bytes == 0 || elastic.changes.number() - parts.counted > parts.lasts {
             let pieces = self.tensors.values().flat_map(|tensor| &tensor.pieces);
             let bytes = pieces.clone().map(|piece| piece.value.buffer().len());
-            let longest = self.config.part_bytes.max(1);
             *parts = Parts {
-                bytes: (bytes.sum::<usize>() / PARTS)
-                    .clamp(longest.div_ceil(SHORTEST_PART), longest),
+                bytes: (bytes.sum::<usize>() / count).clamp(shortest, longest),
                 counted: elastic.changes.number(),
                 lasts: pieces.count() as u64 / COUNT_AGAIN,
             };
