@@ -365,7 +365,7 @@ impl RunningNode for Van {
 /// relays could wait for each other. A round of each piece is under way at a time, so it is at most
 /// two models.
 pub(super) const fn mode_of(message: &Message) -> SendMode {
-    if message.meta.hop.is_some() { SendMode::Control } else { SendMode::Block }
+    if message.meta.hop.is_some() { SendMode::Queue } else { SendMode::Block }
 }
 
 /// The way that answers take.
