@@ -31,7 +31,10 @@ impl Contributors {
             index.extend(pushes.names().map(|name| (name.who, name.timestamp)));
         }
         // A tree's sums have one answer.
-        let same = self.all.iter_mut().find(|one| one.goes_with(&pushes));
+        let same = match pushes {
+            Pushes::One(_) => None,
+            Pushes::Several(_) => self.all.iter_mut().find(|one| one.goes_with(&pushes)),
+        };
         match same {
             Some(one) => one.join(pushes),
             None => self.all.push(pushes),

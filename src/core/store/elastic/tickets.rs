@@ -282,10 +282,12 @@ impl Store {
         self.refuse_sum(request, routes, out);
     }
 
-    /// True if a name of a sum may be told the values of the round: no round ends without it.
+    /// Of the pushes of a sum, those whose workers are not waited for get no values: what they would
+    /// pull may be newer.
     pub(in crate::store) fn clear_wants(&self, request: &mut Meta) {
-        let workers = self.elastic.as_ref().and_then(|elastic| elastic.workers.clone());
-        let (Some(hop), Some(workers)) = (&mut request.hop, workers) else { return };
+        let Some(hop) = &mut request.hop else { return };
+        let workers = self.elastic.as_ref().and_then(|elastic| elastic.workers.as_ref());
+        let Some(workers) = workers else { return };
         for name in &mut hop.names {
             let who = Customer { worker: name.worker, customer: name.customer, life: name.life };
             name.wants &= workers.awaits(who);
