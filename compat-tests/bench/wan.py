@@ -1,6 +1,7 @@
 """Rounds of data-parallel training over sites whose links are few, slow and uneven: stock beside
-what a model says.
+what a model says, and ours along packed trees beside stock.
 
+    scripts/bench wan --seeds 0 --placements site1 --rounds 5 --spend 30       about 6 minutes
     scripts/bench wan --stock-only                       25 MB, three seeds: about 25 minutes
     scripts/bench wan --stock-only --model fiftieth --seeds 0,1 --placements site1
     scripts/bench wan --stock-only --gate                exit code 1 if a bar does not hold
@@ -12,7 +13,8 @@ pulls every tensor through `mx.kv`, `dist_sync`, without an optimizer (mxkv.py);
 slowest worker's. The model is netlab/graph_model.py's, from the rates that are set, the routes, and
 the servers that MXNet's hash gives each tensor to. Before, plain TCP says what the links carry, all
 full at once in both directions. Without --stock-only, ours runs on the same links, in turn with
-stock: as it is by default, over TCP, without trees. Raw numbers: .cache/bench/wan.json. Needs root.
+stock, over TCP, with the trees of --topologies and the rates that are set in PSLITE_LINKS. Raw
+numbers: .cache/bench/wan.json. Needs root.
 """
 
 import argparse
