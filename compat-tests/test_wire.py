@@ -94,7 +94,7 @@ OUR_FIELDS = {
 # What nobody sends today: every wire type but groups, nested, repeated, the highest number there
 # is.
 LATER_FIELDS = dict.fromkeys(NOTHING, b"".join([
-    field(109, 1), field(110, 2**64 - 1), field(104, b""), field(105, b"\xff" * 300),
+    field(109, 1), field(110, 2**64 - 1), field(104, b""), field(107, b"\xff" * 300),
     field(106, field(1, 5) + field(2, field(3, b"deeper"))), field(106, b"\x08\x01"),
     fixed(107, b"\0\1\2\3"), fixed(108, b"\0\1\2\3\4\5\6\7"),
     field(1000, -1), field(2**29 - 1, b"last"),

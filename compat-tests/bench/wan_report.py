@@ -10,8 +10,8 @@ BEGIN = "<!-- wan: written by scripts/bench wan --stock-only --docs -->"
 END = "<!-- end of wan -->"
 #: Stock's time by the model's: what it may be off by.
 NEAR = 0.15
-#: Stock's time by that of ours with packed trees, by where stock's servers are: on each seed, and on
-#: average.
+#: Stock's time by that of ours with packed trees, by where stock's servers are: on each seed, and
+#: on average.
 FASTER = {"site1": (5, 9), "best": (None, 3), "all": (None, 2)}
 PACKED = "packed"
 
@@ -90,8 +90,8 @@ def text(found):
         return wire
     names = list(found[0]["placements"][0]["rounds"])
     gains = [f"stock by {name}" for name in names if name != STOCK]
-    rounds = report.table(["seed", "servers at", *(f"{name}: s" for name in names), *gains, "model: s",
-                           "stock by the model", "with unequal shares: s",
+    rounds = report.table(["seed", "servers at", *(f"{name}: s" for name in names), *gains,
+                           "model: s", "stock by the model", "with unequal shares: s",
                            "stock by that mean", "if pulls overlapped pushes: s"],
                           list(rows(found)))
     return f"{wire}\n\n{rounds}"

@@ -1,6 +1,6 @@
 //! Which trees a scheduler gives out, as `PSLITE_TOPOLOGY` says, anew for every change of who is in
-//! the job. Balanced trees need no rates; for others `PSLITE_LINKS` says which hosts have links, and
-//! how fast those are. Called under the van's lock; sends nothing itself.
+//! the job. Balanced trees need no rates; for others `PSLITE_LINKS` says which hosts have links,
+//! and how fast those are. Called under the van's lock; sends nothing itself.
 
 use pslite_core::cluster::Cluster;
 use pslite_core::placement::graph::{

@@ -196,9 +196,9 @@ impl Van {
     }
 }
 
-/// The class of a part that goes along a tree. Every node sends first what comes first in the round,
-/// by its key and its place within: else a worker's own pushes, which are all there at once, hold up
-/// the sums that come from below (docs/trees.md).
+/// The class of a part that goes along a tree. Every node sends first what comes first in the
+/// round, by its key and its place within: else a worker's own pushes, which are all there at once,
+/// hold up the sums that come from below (docs/trees.md).
 fn place_in_round((key, from): (Key, u64), servers: usize) -> i32 {
     /// Elements that are in one class, and classes of a key.
     const ELEMENTS: u64 = 1 << 14;

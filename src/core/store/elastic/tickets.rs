@@ -282,8 +282,8 @@ impl Store {
         self.refuse_sum(request, routes, out);
     }
 
-    /// Of the pushes of a sum, those whose workers are not waited for get no values: what they would
-    /// pull may be newer.
+    /// Of the pushes of a sum, those whose workers are not waited for get no values: what they
+    /// would pull may be newer.
     pub(in crate::store) fn clear_wants(&self, request: &mut Meta) {
         let Some(hop) = &mut request.hop else { return };
         let workers = self.elastic.as_ref().and_then(|elastic| elastic.workers.as_ref());

@@ -1,6 +1,6 @@
-//! What goes along trees is opened. A sum is that of the pushes which it names: each of them came by
-//! the ticket of the sum and goes through its sender, and none is named twice. It goes along an edge
-//! of its tree. An overlay has one content, whoever says it.
+//! What goes along trees is opened. A sum is that of the pushes which it names: each of them came
+//! by the ticket of the sum and goes through its sender, and none is named twice. It goes along an
+//! edge of its tree. An overlay has one content, whoever says it.
 
 use std::collections::BTreeMap;
 
