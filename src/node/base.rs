@@ -50,3 +50,12 @@ pub(crate) fn with_data(mut meta: Meta, kv: KvPairs) -> Message {
     }
     Message { meta, data }
 }
+
+/// The other way round: keys, values and lengths, or nothing.
+pub(crate) fn pairs_of(data: Frames) -> KvPairs {
+    let mut frames = data.into_iter();
+    match (frames.next(), frames.next(), frames.next()) {
+        (Some(keys), Some(vals), lens) => KvPairs { keys, vals, lens: lens.unwrap_or_default() },
+        _ => KvPairs::default(),
+    }
+}

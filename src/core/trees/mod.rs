@@ -35,6 +35,11 @@ pub const OVERLAYS_KEPT: u64 = 8;
 /// Trees of one overlay; those beyond are not used.
 pub const TREES_MAX: usize = 1 << 10;
 
+/// Along trees a model is in so many parts, since a hop passes a part on when all of it is there.
+pub const PARTS: usize = 400;
+/// But none of fewer bytes: each is a message of its own.
+pub const SHORTEST_PART: usize = 64 << 10;
+
 /// The trees that one node knows.
 #[derive(Clone, Debug, Default)]
 pub struct Trees {

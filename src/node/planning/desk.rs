@@ -46,8 +46,10 @@ impl Desk {
         };
         let planted = planting.look(cluster, settings.topology, settings.links.as_ref());
         events.extend(planted.map(|trees| {
-            let text =
-                format!("rounds go along trees: {}, {} of them", settings.topology, trees.len());
+            let text = match trees.len() {
+                0 => "rounds go straight to the servers".to_owned(),
+                count => format!("rounds go along trees: {}, {count} of them", settings.topology),
+            };
             log::write(Level::Info, &text);
             Event::Overlay { trees, lossy: false }
         }));

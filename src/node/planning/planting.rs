@@ -6,13 +6,11 @@ use pslite_core::cluster::Cluster;
 use pslite_core::placement::graph::{
     NamedGraph, Scheme, ServingOrder, Topology, Transfer, Tree, blind, propose,
 };
+use pslite_core::trees::{PARTS, SHORTEST_PART};
 use pslite_core::wire::trees::{TreeNode, TreeTable};
 use pslite_core::wire::{NodeId, WORKER_GROUP};
 use pslite_observe::log::{self, Level};
 
-/// The model goes in so many parts, none shorter than that many bytes (`store::elastic::parts`).
-const PARTS: f64 = 400.0;
-const SHORTEST_PART: f64 = 65_536.0;
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
 /// The share of a tree that weighs one.
@@ -198,9 +196,10 @@ fn planned(
 ) -> Result<Vec<TreeTable>, String> {
     let sites = Sites::of(cluster, named, members)?;
     let shares = sites.shares(cluster, bytes);
-    let transfer =
-        Transfer { part: (bytes / PARTS).max(SHORTEST_PART), order: ServingOrder::Arrival };
-    let proposal = propose(&named.graph, topology, &shares, bytes.max(SHORTEST_PART), transfer);
+    let shortest = SHORTEST_PART as f64;
+    let part = (bytes / PARTS as f64).max(shortest);
+    let transfer = Transfer { part, order: ServingOrder::Round };
+    let proposal = propose(&named.graph, topology, &shares, bytes.max(shortest), transfer);
     let proposal = proposal.map_err(|wrong| named.explain(&wrong))?;
     if bytes > 0.0 {
         let (by, seconds) = (proposal.topology, proposal.seconds);

@@ -20,6 +20,7 @@ use pslite_core::values::{Form, KvPairs};
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage};
 use pslite_core::wire::{Key, Meta, NodeId, id_to_rank, server_id};
 use pslite_observe::MessageKind;
+use pslite_observe::log::{self, Level};
 
 /// Rounds that wait to be reported; the clock takes them twenty times a second.
 const ROUNDS_KEPT: usize = 1024;
@@ -146,12 +147,17 @@ pub(super) fn without_keys(server: NodeId) -> String {
 }
 
 impl WorkerCustomer {
-    /// Sends parts. A server that is lost meanwhile answers nothing: they wait then.
+    /// Sends parts, and what a relay passes on. A server that is lost meanwhile answers nothing:
+    /// parts wait then. If another relay is gone, the scheduler says what follows from that.
     pub(super) fn send_outgoing(&self, node: &NodeRef, messages: Vec<Outgoing>) -> Result<()> {
         for Outgoing { meta, kv } in messages {
-            let to = meta.recver;
+            let (to, is_hop) = (meta.recver, meta.hop.is_some());
             if let Err(error) = node.send(with_data(meta, kv)) {
                 node.failure().map_or(Ok(()), Err)?;
+                if is_hop {
+                    log::write(Level::Verbose, &error.to_string());
+                    continue;
+                }
                 if !matches!(error, NodeError::PeerLost(_)) {
                     return Err(error);
                 }
@@ -250,7 +256,7 @@ impl WorkerCustomer {
     /// and the failure of the job tells them.
     pub(super) fn send_again(&self, node: &NodeRef, messages: Vec<Outgoing>) {
         if let Err(error) = self.send_outgoing(node, messages) {
-            pslite_observe::log::write(pslite_observe::log::Level::Verbose, &error.to_string());
+            log::write(Level::Verbose, &error.to_string());
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::flights::without_keys;
 use super::{Payload, Requests, WorkerCustomer};
+use crate::base::pairs_of;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::worker::Response;
@@ -40,13 +41,7 @@ impl WorkerCustomer {
     /// A response to a KVWorker's request (kv_app.h:616).
     fn values(&self, message: Message) {
         let meta = message.meta;
-        let mut frames = message.data.into_iter();
-        let pairs = match (frames.next(), frames.next(), frames.next()) {
-            (Some(keys), Some(vals), lens) => {
-                KvPairs { keys, vals, lens: lens.unwrap_or_default() }
-            }
-            _ => KvPairs::default(),
-        };
+        let pairs = pairs_of(message.data);
         let mut state = lock(&self.requests);
         if state.flights.is_some() {
             return self.part_response(state, meta, pairs);

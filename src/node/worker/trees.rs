@@ -4,16 +4,14 @@
 use std::sync::Arc;
 
 use super::{Payload, Requests, WorkerCustomer};
-use crate::base::with_data;
+use crate::base::pairs_of;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::flights::Outgoing;
 use pslite_core::trees::{Relay, Step};
-use pslite_core::values::KvPairs;
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Message, NodeId};
-use pslite_observe::log::{self, Level};
 
 impl Requests {
     /// These trees are in force. What the relay does then goes to `steps`. False if newer ones are
@@ -109,13 +107,7 @@ impl WorkerCustomer {
     pub(crate) fn hop(&self, message: Message) {
         let Ok(node) = self.node() else { return };
         let Message { meta, data } = message;
-        let mut frames = data.into_iter();
-        let kv = match (frames.next(), frames.next(), frames.next()) {
-            (Some(keys), Some(vals), lens) => {
-                KvPairs { keys, vals, lens: lens.unwrap_or_default() }
-            }
-            _ => KvPairs::default(),
-        };
+        let kv = pairs_of(data);
         let (mut steps, mut out) = (Vec::new(), Vec::new());
         let mut state = lock(&self.requests);
         state.follow_pieces(&node, meta.customer_id);
@@ -124,19 +116,7 @@ impl WorkerCustomer {
         let finished = state.do_steps(&node, steps, &mut out);
         self.note_waits(&state);
         drop(state);
-        self.send_hops(&node, out);
+        self.send_again(&node, out);
         finished.into_iter().for_each(|finished| self.finish(finished));
-    }
-
-    /// What a relay passes on. A node that is gone: the scheduler says what follows from that.
-    fn send_hops(&self, node: &NodeRef, out: Vec<Outgoing>) {
-        let (hops, others) = out.into_iter().partition(|message| message.meta.hop.is_some());
-        let hops: Vec<Outgoing> = hops;
-        for Outgoing { meta, kv } in hops {
-            if let Err(error) = node.send(with_data(meta, kv)) {
-                log::write(Level::Verbose, &error.to_string());
-            }
-        }
-        self.send_again(node, others);
     }
 }

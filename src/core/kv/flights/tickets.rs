@@ -75,7 +75,8 @@ impl Tickets {
         let Some(ticket) = self.get(key, range) else { return Go::Alone };
         match self.trees.find(&ticket) {
             Found::Here(table) if table.has(self.me) => Go::Tree(ticket),
-            // The owner is told that by the ticket, and makes it void.
+            // The owner sees that by the trees that the push names. Where this worker should have
+            // gone along the tree, it makes the ticket void.
             Found::Here(_) | Found::Strange => Go::Alone,
             Found::Gone => Go::Ask,
             Found::NotYet => Go::Wait,

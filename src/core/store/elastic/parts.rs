@@ -1,16 +1,13 @@
 //! How long a piece should be (docs/elastic.md, "Parts"). May touch what the store may.
 
 use crate::store::mxnet::Store;
+use crate::trees;
 
 /// What a server holds is in so many parts, if it can be.
 const PARTS: usize = 64;
 /// But none of fewer bytes than that part of the longest that it may have: each is a message of its
 /// own.
 const SHORTEST_PART: usize = 16;
-/// The same where rounds go along trees: each hop passes a part on when all of it is there, so a
-/// model is in many short ones (docs/trees.md).
-const PARTS_OF_TREES: usize = 400;
-const SHORTEST_OF_TREES: usize = 64 << 10;
 /// What is held is counted again when that part of its pieces may be others.
 const COUNT_AGAIN: u64 = 8;
 
@@ -30,7 +27,7 @@ impl Store {
         let longest = self.config.part_bytes.max(1);
         let (count, shortest) = match elastic.overlay() {
             0 => (PARTS, longest.div_ceil(SHORTEST_PART)),
-            _ => (PARTS_OF_TREES, SHORTEST_OF_TREES.min(longest)),
+            _ => (trees::PARTS, trees::SHORTEST_PART.min(longest)),
         };
         let parts = &mut elastic.parts;
         if parts.bytes == 0 || elastic.changes.number() - parts.counted > parts.lasts {
