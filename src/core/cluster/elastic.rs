@@ -229,6 +229,7 @@ impl Cluster {
                 SchedulerMessageKind::Leave => out.push(Action::Leave),
                 SchedulerMessageKind::Stop => out.push(Action::Stop),
                 SchedulerMessageKind::Probe if self.members.contains_key(&word.node) => {
+                    self.connect_relay(word.node, out);
                     out.push(Action::Probe { to: word.node });
                 }
                 _ => {}

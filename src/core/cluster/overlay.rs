@@ -13,7 +13,7 @@ use super::types::Policy;
 use super::{Action, Cluster, Level};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::trees::{Overlay, TreeTable};
-use crate::wire::{Node, NodeId, ability};
+use crate::wire::{Node, NodeId, Role, ability};
 
 impl Cluster {
     /// The newest overlay that this node knows: of the scheduler, the one in force.
@@ -94,13 +94,18 @@ impl Cluster {
         });
         let peers: BTreeSet<NodeId> = parents.chain(children).collect();
         for id in peers {
-            let Some(node) = self.members.get(&id) else { continue };
-            let known = self.elastic.relays.get(&id) == Some(&node.incarnation);
-            if node.role != self.me.role || known || self.is_gone(id) {
-                continue;
-            }
+            self.connect_relay(id, out);
+        }
+    }
+
+    /// A worker connects to another one, if it is not connected yet.
+    pub(super) fn connect_relay(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        let Some(node) = self.members.get(&id) else { return };
+        let known = self.elastic.relays.get(&id) == Some(&node.incarnation);
+        let are_workers = [node.role, self.me.role] == [Role::Worker; 2];
+        if are_workers && !known && !self.is_gone(id) && id != self.me.id {
             self.elastic.relays.insert(id, node.incarnation);
-            out.push(Action::Connect { node: node.clone(), identity: Some(me) });
+            out.push(Action::Connect { node: node.clone(), identity: Some(self.me.id) });
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::links::{Estimate, LinkReport, Pace, RateReport};
+use super::links::{Carried, Estimate, LinkReport, Pace, RateReport};
 use super::stragglers::{ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
@@ -81,6 +81,25 @@ struct EncodedRounds {
     servers: Vec<EncodedServerTime>,
 }
 
+/// [`Carried`].
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct EncodedCarried {
+    #[prost(int32, tag = "1")]
+    peer: NodeId,
+    #[prost(uint64, tag = "2")]
+    bytes: u64,
+    /// Seconds.
+    #[prost(double, tag = "3")]
+    busy: f64,
+}
+
+/// The peers to which nothing gets through.
+#[derive(Clone, PartialEq, prost::Message)]
+struct EncodedStuck {
+    #[prost(int32, repeated, tag = "1")]
+    peers: Vec<NodeId>,
+}
+
 /// All of it: [`Measured`].
 #[derive(Clone, PartialEq, prost::Message)]
 struct EncodedMeasured {
@@ -94,6 +113,10 @@ struct EncodedMeasured {
     busy: Option<f64>,
     #[prost(int32, repeated, tag = "5")]
     idle: Vec<NodeId>,
+    #[prost(message, repeated, tag = "6")]
+    carried: Vec<EncodedCarried>,
+    #[prost(message, optional, tag = "7")]
+    stuck: Option<EncodedStuck>,
 }
 
 /// What a node measured since it last told.
@@ -109,6 +132,10 @@ pub struct Measured {
     pub busy: Option<f64>,
     /// Peers whose links to this node are idle and should be probed.
     pub idle: Vec<NodeId>,
+    /// A worker: what came from other workers, along trees.
+    pub carried: Vec<Carried>,
+    /// A worker: the other workers to which nothing gets through, if those are others than before.
+    pub stuck: Option<Vec<NodeId>>,
 }
 
 impl Measured {
@@ -153,7 +180,15 @@ impl Measured {
                 .collect(),
         });
         let (progress, busy, idle) = (self.progress, self.busy, self.idle.clone());
-        EncodedMeasured { links, rounds, progress, busy, idle }.encode_to_vec().into()
+        let carried = self.carried.iter().map(|of| EncodedCarried {
+            peer: of.peer,
+            bytes: of.bytes,
+            busy: of.busy.as_secs_f64(),
+        });
+        let carried = carried.collect();
+        let stuck = self.stuck.as_ref().map(|peers| EncodedStuck { peers: peers.clone() });
+        let all = EncodedMeasured { links, rounds, progress, busy, idle, carried, stuck };
+        all.encode_to_vec().into()
     }
 
     /// Reads what that node told; `None` if it is nothing of the kind.
@@ -193,8 +228,14 @@ impl Measured {
                 .map(|time| ServerTime { server: time.server, seconds: time.seconds })
                 .collect(),
         });
-        let EncodedMeasured { progress, busy, idle, .. } = told;
-        Some(Self { links, rounds, progress, busy, idle })
+        let carried = told.carried.into_iter().filter_map(|of| {
+            let busy = Duration::try_from_secs_f64(of.busy).ok()?;
+            Some(Carried { peer: of.peer, bytes: of.bytes, busy })
+        });
+        let carried = carried.collect();
+        let EncodedMeasured { progress, busy, idle, stuck, .. } = told;
+        let stuck = stuck.map(|stuck| stuck.peers);
+        Some(Self { links, rounds, progress, busy, idle, carried, stuck })
     }
 }
 
@@ -230,6 +271,8 @@ mod tests {
             progress: Some(7),
             busy: Some(0.5),
             idle: vec![11, 13],
+            carried: vec![Carried { peer: 11, bytes: 1 << 20, busy: Duration::from_millis(250) }],
+            stuck: Some(vec![]),
         };
         assert_eq!(Measured::decode(9, &all.encode()), Some(all));
         let nothing = Measured::default();

@@ -470,6 +470,43 @@ pub(super) const LINKS_RISEN: f64 = 1.25;
 /// wait behind what workers push. From: ours.
 pub(super) const TELLING_WINDOWS: u32 = 8;
 
+// What the links of trees carry (`links/trains`, `links/carried_rates`)
+
+/// Bytes. So much of what follows each other says nothing of a link: a token bucket lets the first
+/// ones through at once, and TCP begins slowly. As the head of a probe
+/// ([`crate::wire::native::PROBE_HEAD`]).
+pub(super) const TRAIN_HEAD: u64 = crate::wire::native::PROBE_HEAD;
+
+/// Bytes after that with which a train begins to count. From: lab of sites, where a link hands on
+/// 64 KB at once.
+pub(super) const TRAIN_LEAST: u64 = 192 << 10;
+
+/// Parts of rounds must have come so lately for what is seen of links to count. From: ours.
+pub(super) const TRAINS_USED: Duration = Duration::from_secs(2);
+
+/// Bytes that are worth a report. From: ours.
+pub(super) const CARRIED_TOLD: u64 = 64 << 10;
+
+/// A link's rate is that of its last reports, back to so much busy time, ... From: ours; a plan has
+/// to follow a change within 5 s.
+pub(super) const CARRIED_TIME: Duration = Duration::from_secs(1);
+
+/// ... or so many bytes. From: ours.
+pub(super) const CARRIED_BYTES: u64 = 4 << 20;
+
+/// So long before the newest report, at most. From: ours.
+pub(super) const CARRIED_SPAN: Duration = Duration::from_secs(5);
+
+/// Bytes. Fewer say nothing. From: ours; a probe of a link that rests gives some more.
+pub(super) const CARRIED_LEAST: u64 = 64 << 10;
+
+/// Reports of one link that are remembered. From: ours.
+pub(super) const CARRIED_KEPT: usize = 8;
+
+/// Nothing gets through a link on which something has been under way for so long without any of it
+/// being confirmed. From: ours; TCP repeats what is lost several times within that.
+pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
+
 // What processors can do (`links/cpu_share`)
 
 /// Between two looks, at least. From: ours.

@@ -16,7 +16,8 @@
 //! 32  8  where in the data the fragment begins
 //! 40  8  all messages up to this number arrived on the channel that `ack_channel` names
 //! 48  4  that channel, or 0 for none
-//! 52  4  zero
+//! 52  1  bit 0: the sender has more; bit 1: it follows the frame before it without a pause
+//! 53  3  zero
 //! 56     lengths of the data frames, 8 bytes each; metadata; the fragment of the data
 //! ```
 //!
@@ -152,6 +153,9 @@ pub struct Header {
     /// The sender has more for this peer, so that what follows comes as fast as the link can carry
     /// it.
     pub more: bool,
+    /// The connection still had something to send when this was written: it comes right after what
+    /// came before it.
+    pub follows: bool,
 }
 
 impl Header {
@@ -170,6 +174,7 @@ impl Header {
             ack: 0,
             ack_channel: 0,
             more: false,
+            follows: false,
         }
     }
 
@@ -189,7 +194,7 @@ impl Header {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         bytes[48..52].copy_from_slice(&self.ack_channel.to_le_bytes());
-        bytes[52] = u8::from(self.more);
+        bytes[52] = u8::from(self.more) | u8::from(self.follows) << 1;
         bytes
     }
 
@@ -216,9 +221,10 @@ impl Header {
             offset: u64_at(32),
             ack: u64_at(40),
             ack_channel: u32_at(48),
-            more: bytes[52] == 1,
+            more: bytes[52] & 1 != 0,
+            follows: bytes[52] & 2 != 0,
         };
-        if bytes[52] > 1 || bytes[53..] != [0; 3] {
+        if bytes[52] > 3 || bytes[53..] != [0; 3] {
             return Err(FrameError::Inconsistent("a reserved field is not zero"));
         }
         header.check()?;

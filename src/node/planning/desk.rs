@@ -3,11 +3,13 @@
 
 use std::sync::Mutex;
 
+use super::planting::{Plan, Planned};
 use super::probes::Probe;
 use super::{Planning, Planting, Steps};
 use crate::running::NodeState;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
+use pslite_core::placement::measured::Measured;
 use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log::{self, Level};
 
@@ -18,8 +20,11 @@ pub(crate) struct Desk(Mutex<Option<(Planning, Planting)>>);
 impl Desk {
     /// A node told what it measured.
     pub(crate) fn report(&self, state: &NodeState, from: NodeId, report: &[u8]) {
-        if let Some((planning, _)) = &mut *lock(&self.0) {
-            planning.report(state.now(), from, report);
+        if let Some((planning, planting)) = &mut *lock(&self.0)
+            && let Some(measured) = Measured::decode(from, report)
+        {
+            planting.report(state.now(), from, &measured);
+            planning.report(state.now(), from, measured);
         }
     }
 
@@ -38,20 +43,21 @@ impl Desk {
             let planning = Planning::new(settings.planning, replicas, ranks, seed, probe_after);
             (planning, Planting::default())
         });
-        let probes = planning.probes(now, cluster);
+        let mut probes = planning.probes(now, cluster);
+        probes.extend(planting.probes(now, cluster, settings.links.as_ref()));
         let mut events = match planning.look(now, cluster) {
             Steps::None => Vec::new(),
             Steps::Orders(orders) => vec![Event::Orders(orders)],
             Steps::Copies(copies) => vec![Event::Copies(copies)],
         };
-        let planted = planting.look(cluster, settings.topology, settings.links.as_ref());
-        events.extend(planted.map(|trees| {
+        let plan = Plan { topology: settings.topology, links: settings.links.as_ref() };
+        events.extend(planting.look(now, cluster, plan).map(|Planned { trees, lossy }| {
             let text = match trees.len() {
                 0 => "rounds go straight to the servers".to_owned(),
                 count => format!("rounds go along trees: {}, {count} of them", settings.topology),
             };
             log::write(Level::Info, &text);
-            Event::Overlay { trees, lossy: false }
+            Event::Overlay { trees, lossy }
         }));
         events.extend(probes.into_iter().map(|Probe { from, to }| Event::Probe { from, to }));
         events.push(Event::RoundTimes(planning.times(now)));

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pslite_core::kv::rounds::Round;
-use pslite_core::placement::links::{CpuShare, Ran, Receiver, Sample, Sender, Sent, Totals};
+use pslite_core::placement::links::{
+    Arrival, CpuShare, Ran, Receiver, Sample, Sender, Sent, Stalls, Totals, Trains,
+};
 use pslite_core::placement::measured::Measured;
 use pslite_core::placement::stragglers::{Profile, ServerTime, TimedRound};
 use pslite_core::wire::{NodeId, is_worker};
-use pslite_transport::native::RateSample;
+use pslite_transport::native::{RateSample, SampleOf};
 
 /// The least time between two reports about progress or work.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -26,6 +28,9 @@ const BUSY_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Measuring {
     receiver: Receiver,
     sender: Sender,
+    /// What comes from other workers, and what does not get through to them: along trees.
+    trains: Trains,
+    stalls: Stalls,
     cpu_share: CpuShare,
     /// Whether this node is a worker.
     worker: bool,
@@ -49,6 +54,8 @@ impl Measuring {
         Self {
             receiver: Receiver::new(node),
             sender: Sender::new(node, now),
+            trains: Trains::default(),
+            stalls: Stalls::default(),
             cpu_share: CpuShare::default(),
             worker: is_worker(node),
             came: 0,
@@ -65,6 +72,7 @@ impl Measuring {
     /// A node is gone.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.receiver.forget(node);
+        self.trains.forget(node);
     }
 
     /// Pieces have moved.
@@ -75,7 +83,13 @@ impl Measuring {
     /// Parts of messages came in; `started`: the time 0 of the van.
     pub(crate) fn received(&mut self, started: Instant, samples: &[RateSample]) {
         for sample in samples {
-            self.came = self.came.saturating_add(sample.bytes);
+            let of_workers = self.worker && is_worker(sample.peer);
+            if of_workers && sample.of != SampleOf::Probe {
+                let last = sample.last.saturating_duration_since(started);
+                let RateSample { peer, bytes, follows, .. } = *sample;
+                let padding = sample.of == SampleOf::Padding;
+                self.trains.received(&Arrival { peer, bytes, last, follows, padding });
+            }
             let part = Sample {
                 peer: sample.peer,
                 bytes: sample.bytes,
@@ -84,14 +98,21 @@ impl Measuring {
                 last: sample.last.saturating_duration_since(started),
                 backlogged: sample.more,
             };
-            if sample.probe {
-                self.receiver.probed(&part);
-            } else {
-                let exchanged = is_worker(sample.peer) != self.worker;
-                let more = if exchanged { sample.bytes } else { 0 };
-                self.exchanged = self.exchanged.saturating_add(more);
-                self.receiver.received(&part);
+            match sample.of {
+                // It counts with the whole probe.
+                SampleOf::Padding => {}
+                SampleOf::Probe => self.receiver.probed(&part),
+                SampleOf::Message => {
+                    let exchanged = is_worker(sample.peer) != self.worker;
+                    let more = if exchanged { sample.bytes } else { 0 };
+                    self.exchanged = self.exchanged.saturating_add(more);
+                    self.receiver.received(&part);
+                }
             }
+            self.came = self.came.saturating_add(match sample.of {
+                SampleOf::Padding => 0,
+                SampleOf::Probe | SampleOf::Message => sample.bytes,
+            });
         }
     }
 
@@ -102,8 +123,11 @@ impl Measuring {
         sent: impl FnOnce() -> BTreeMap<NodeId, Sent>,
     ) {
         if self.sender.wants_look(now) {
-            let down = self.inflow(now);
-            if self.sender.sent(now, sent(), down) {
+            let (down, sent) = (self.inflow(now), sent());
+            if self.worker {
+                self.stalls.look(sent.iter().filter(|(peer, _)| is_worker(**peer)));
+            }
+            if self.sender.sent(now, sent, down) {
                 self.receiver.sends();
             }
         }
@@ -178,6 +202,8 @@ impl Measuring {
         }
         if now.saturating_sub(self.told) >= TELL_EVERY {
             measured.progress = self.last_round.take();
+            measured.carried = self.trains.take(now);
+            measured.stuck = self.stalls.take_news();
             self.told = now;
         }
         measured.busy = served.and_then(|served| self.busy(now, served));

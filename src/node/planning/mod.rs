@@ -1,5 +1,5 @@
 //! The planner in a running job: what nodes measure and report (`gauge`, `measuring`), and what the
-//! scheduler makes of it (`desk`, `plans`, `probes`). Rules of placement are in `placement`; this
+//! scheduler makes of it (`desk`, `plans`, `probes`; trees: `planting`, `sites`, `site_links`). Rules of placement are in `placement`; this
 //! module decides only who says what when.
 
 mod desk;
@@ -8,6 +8,8 @@ mod measuring;
 mod plans;
 mod planting;
 mod probes;
+mod site_links;
+mod sites;
 
 pub(super) use desk::Desk;
 pub(super) use gauge::Gauge;

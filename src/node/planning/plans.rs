@@ -103,9 +103,8 @@ impl Planning {
     }
 
     /// A node told what it measured.
-    pub(crate) fn report(&mut self, now: Duration, from: NodeId, bytes: &[u8]) {
-        let Some(measured) = Measured::decode(from, bytes) else { return };
-        let Measured { links, rounds, progress, busy, idle } = measured;
+    pub(crate) fn report(&mut self, now: Duration, from: NodeId, measured: Measured) {
+        let Measured { links, rounds, progress, busy, idle, .. } = measured;
         if self.probing {
             self.probes.idle(now, from, &idle);
         }

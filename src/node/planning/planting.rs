@@ -1,11 +1,21 @@
 //! Which trees a scheduler gives out, as `PSLITE_TOPOLOGY` says, anew for every change of who is in
-//! the job. Balanced trees need no rates; for others `PSLITE_LINKS` says which hosts have links,
-//! and how fast those are. Called under the van's lock; sends nothing itself.
+//! the job. Balanced trees need no rates; for others `PSLITE_LINKS` says which hosts have links, and
+//! how fast those are until it is measured (`site_links`). When other trees promise shorter rounds
+//! over what the links carry now, and when nothing gets through a link, they are planned anew.
+//! Called under the van's lock; sends nothing itself.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::probes::Probe;
+use super::site_links::{Carrying, SiteLinks};
+use super::sites::Sites;
 use pslite_core::cluster::Cluster;
 use pslite_core::placement::graph::{
-    NamedGraph, Scheme, ServingOrder, Topology, Transfer, Tree, blind, propose,
+    Graph, GraphError, NamedGraph, Proposal, Scheme, ServingOrder, Topology, Transfer, blind,
+    predict, propose,
 };
+use pslite_core::placement::measured::Measured;
 use pslite_core::trees::{PARTS, SHORTEST_PART};
 use pslite_core::wire::trees::{TreeNode, TreeTable};
 use pslite_core::wire::{NodeId, WORKER_GROUP};
@@ -13,16 +23,22 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
-/// The share of a tree that weighs one.
-const WEIGHTS: f64 = 1e6;
+/// Factor. And when a round along those of now takes that many times as long as along others ...
+const BETTER: f64 = 1.07;
+/// ... for so long: a change of the network is not seen on all links at once.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Between two looks at what links carry.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Fraction. Rates that differ by less are the same.
+const SAME_RATE: f64 = 0.03;
 
 /// Whom trees are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Members {
+pub(super) struct Members {
     /// Servers that serve and are not being emptied.
-    servers: Vec<NodeId>,
+    pub(super) servers: Vec<NodeId>,
     /// Workers that rounds wait for.
-    workers: Vec<NodeId>,
+    pub(super) workers: Vec<NodeId>,
 }
 
 /// What the last trees were planned for.
@@ -33,51 +49,309 @@ struct Planted {
     bytes: f64,
     /// The overlay before them.
     before: u64,
+    /// The trees of sites, if they were planned by rates.
+    scheme: Option<Scheme>,
+    /// Links, from site to site, over which nothing got through.
+    cut: BTreeSet<(usize, usize)>,
+}
+
+/// Trees that are to be in force now; none: rounds go straight to the servers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Planned {
+    pub(super) trees: Vec<TreeTable>,
+    /// What went along the former ones may be lost.
+    pub(super) lossy: bool,
+}
+
+/// What trees are planned by.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'a> {
+    pub(super) topology: Topology,
+    pub(super) links: Option<&'a NamedGraph>,
+}
+
+/// What was seen at the last look.
+#[derive(Debug, Default)]
+struct Seen {
+    at: Duration,
+    rates: Vec<f64>,
+    /// Since when other trees would be better.
+    better: Option<Duration>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Planting {
     planted: Option<Planted>,
+    links: SiteLinks,
+    seen: Seen,
+}
+
+/// The network and the job at one moment.
+struct Moment {
+    sites: Sites,
+    carrying: Carrying,
+    graph: Graph,
+    shares: Vec<f64>,
+    bytes: f64,
 }
 
 impl Planting {
+    /// A node told what it measured.
+    pub(super) fn report(&mut self, now: Duration, from: NodeId, measured: &Measured) {
+        self.links.report(now, from, measured);
+    }
+
     /// The trees that are to be in force now, if they are not yet.
     pub(super) fn look(
         &mut self,
+        now: Duration,
         cluster: &Cluster,
-        topology: Topology,
-        links: Option<&NamedGraph>,
-    ) -> Option<Vec<TreeTable>> {
-        if topology == Topology::Star || !cluster.may_order() {
+        plan: Plan<'_>,
+    ) -> Option<Planned> {
+        if plan.topology == Topology::Star || !cluster.may_order() {
             return None;
         }
         let (members, bytes, overlay) = (members(cluster), bytes(cluster), cluster.overlay());
         // A death takes the trees away. If a node does not know trees they were never in force.
         let stand = self.planted.as_ref().is_some_and(|planted| {
-            let longer = links.is_some() && bytes > LONGER * planted.bytes;
+            let longer = plan.links.is_some() && bytes > LONGER * planted.bytes;
             let lost = overlay.trees.is_empty() && overlay.number != planted.before;
             planted.members == members && !longer && !lost
         });
-        if stand || members.workers.is_empty() {
+        if stand {
+            return plan.links.and_then(|named| self.follow(now, cluster, (plan.topology, named)));
+        }
+        if members.workers.is_empty() {
             return None;
         }
-        let trees = match (topology, links) {
+        self.links.retain(&members.workers);
+        let planted = Planted { members, bytes, before: 0, scheme: None, cut: BTreeSet::new() };
+        let trees = match (plan.topology, plan.links) {
             (Topology::Balanced(_), _) | (_, None) => {
-                let servers = members.servers.iter();
-                servers.filter_map(|root| balanced(topology, *root, &members)).collect()
+                let roots = planted.members.servers.iter();
+                let tree = |root: &NodeId| balanced(plan.topology, *root, &planted.members);
+                let trees = roots.filter_map(tree).collect();
+                self.planted = Some(planted);
+                trees
             }
-            (_, Some(named)) => match planned(cluster, (topology, named), &members, bytes) {
-                Ok(trees) => trees,
-                Err(why) => {
-                    log::write(Level::Warning, &format!("no trees: {why}"));
-                    Vec::new()
-                }
-            },
+            (topology, Some(named)) => self.plant(cluster, (topology, named), planted),
         };
-        self.planted = Some(Planted { members, bytes, before: overlay.number });
-        let nothing_new = trees.is_empty() && overlay.trees.is_empty();
-        (!nothing_new).then_some(trees)
+        self.give_out(cluster, Planned { trees, lossy: false })
+    }
+
+    /// Trees by what the links carry now, or none, for the reason that is logged.
+    fn plant(
+        &mut self,
+        cluster: &Cluster,
+        (topology, named): (Topology, &NamedGraph),
+        planted: Planted,
+    ) -> Vec<TreeTable> {
+        let found = self.moment(cluster, named, &planted).and_then(|moment| {
+            let proposal = moment.propose(topology).map_err(|wrong| named.explain(&wrong))?;
+            Ok((moment, proposal))
+        });
+        match found {
+            Ok((moment, proposal)) => self.take(&moment, proposal, planted),
+            Err(why) => {
+                log::write(Level::Warning, &format!("no trees: {why}"));
+                let cut = self.cut(cluster, named, &planted.members);
+                self.planted = Some(Planted { scheme: None, cut, ..planted });
+                Vec::new()
+            }
+        }
+    }
+
+    /// These trees are to be in force.
+    fn take(&mut self, moment: &Moment, proposal: Proposal, planted: Planted) -> Vec<TreeTable> {
+        if moment.bytes > 0.0 {
+            log::write(Level::Info, &told(&proposal));
+        }
+        let is_star = proposal.topology == Topology::Star;
+        let trees = if is_star { Vec::new() } else { moment.tables(&proposal.scheme) };
+        let (scheme, cut) = (Some(proposal.scheme), moment.carrying.cut.clone());
+        let scheme = scheme.filter(|_| !is_star);
+        self.planted = Some(Planted { scheme, cut, bytes: moment.bytes, ..planted });
+        trees
+    }
+
+    /// What is to be given out, unless nothing is where nothing was.
+    fn give_out(&mut self, cluster: &Cluster, planned: Planned) -> Option<Planned> {
+        let overlay = cluster.overlay();
+        if let Some(planted) = &mut self.planted {
+            planted.before = overlay.number;
+        }
+        self.seen.better = None;
+        let nothing_new = planned.trees.is_empty() && overlay.trees.is_empty();
+        (!nothing_new).then_some(planned)
+    }
+
+    /// Other trees, if they are better over what the links carry now, or if nothing gets through
+    /// one of those that are used.
+    fn follow(
+        &mut self,
+        now: Duration,
+        cluster: &Cluster,
+        (topology, named): (Topology, &NamedGraph),
+    ) -> Option<Planned> {
+        if matches!(topology, Topology::Balanced(_))
+            || now.saturating_sub(self.seen.at) < LOOK_EVERY
+        {
+            return None;
+        }
+        self.seen.at = now;
+        let planted = self.planted.clone()?;
+        let cut = self.cut(cluster, named, &planted.members);
+        let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, &cut));
+        if lossy || (planted.scheme.is_none() && cut != planted.cut) {
+            log::write(Level::Warning, &told_cut(named, &cut));
+            let trees = self.plant(cluster, (topology, named), planted);
+            return self.give_out(cluster, Planned { trees, lossy });
+        }
+        let trees = self.better(now, cluster, (topology, named), planted)?;
+        self.give_out(cluster, Planned { trees, lossy: false })
+    }
+
+    /// Other trees that have been better for a while.
+    fn better(
+        &mut self,
+        now: Duration,
+        cluster: &Cluster,
+        (topology, named): (Topology, &NamedGraph),
+        planted: Planted,
+    ) -> Option<Vec<TreeTable>> {
+        let scheme = planted.scheme.as_ref()?;
+        let moment = self.moment(cluster, named, &planted).ok()?;
+        let rates = &moment.carrying.rates;
+        let same = |(one, other): (&f64, &f64)| (one - other).abs() <= SAME_RATE * other;
+        if self.seen.better.is_none()
+            && self.seen.rates.len() == rates.len()
+            && self.seen.rates.iter().zip(rates).all(same)
+        {
+            return None;
+        }
+        self.seen.rates.clone_from(rates);
+        if log::enabled(Level::Verbose) {
+            log::write(Level::Verbose, &told_rates(named, rates));
+        }
+        let seconds = predict(&moment.graph, scheme, moment.bytes, moment.transfer()).ok()?;
+        let proposal = moment.propose(topology).ok()?;
+        if proposal.seconds * BETTER >= seconds {
+            self.seen.better = None;
+            return None;
+        }
+        self.links.changed();
+        let since = *self.seen.better.get_or_insert(now);
+        if now.saturating_sub(since) < SETTLE {
+            return None;
+        }
+        log::write(Level::Info, &format!("the links have changed: a round takes {seconds:.2} s"));
+        Some(self.take(&moment, proposal, planted))
+    }
+
+    /// The links that are to be probed now.
+    pub(super) fn probes(
+        &mut self,
+        now: Duration,
+        cluster: &Cluster,
+        links: Option<&NamedGraph>,
+    ) -> Vec<Probe> {
+        let Some(planted) = self.planted.as_ref().filter(|planted| planted.scheme.is_some()) else {
+            return Vec::new();
+        };
+        let sites = links.map(|named| (named, Sites::of(cluster, named, &planted.members)));
+        match sites {
+            Some((named, Ok(sites))) => self.links.probes(now, named, &sites),
+            _ => Vec::new(),
+        }
+    }
+
+    fn cut(
+        &self,
+        cluster: &Cluster,
+        named: &NamedGraph,
+        members: &Members,
+    ) -> BTreeSet<(usize, usize)> {
+        let sites = Sites::of(cluster, named, members);
+        sites.map(|sites| self.links.carrying(named, &sites).cut).unwrap_or_default()
+    }
+
+    /// # Errors
+    /// Not all hosts are at a site, or not all sites have a worker.
+    fn moment(
+        &self,
+        cluster: &Cluster,
+        named: &NamedGraph,
+        planted: &Planted,
+    ) -> Result<Moment, String> {
+        let sites = Sites::of(cluster, named, &planted.members)?;
+        let carrying = self.links.carrying(named, &sites);
+        let graph = named.graph.with_rates(carrying.rates.clone());
+        let graph = graph.map_err(|wrong| named.explain(&wrong))?;
+        let bytes = bytes(cluster);
+        let shares = sites.shares(cluster, bytes);
+        Ok(Moment { sites, carrying, graph, shares, bytes: bytes.max(planted.bytes) })
+    }
+}
+
+impl Moment {
+    /// The model, or something as small as can be sent while there is none.
+    fn model(&self) -> f64 {
+        self.bytes.max(SHORTEST_PART as f64)
+    }
+
+    fn transfer(&self) -> Transfer {
+        let part = (self.bytes / PARTS as f64).max(SHORTEST_PART as f64);
+        Transfer { part, order: ServingOrder::Round }
+    }
+
+    fn propose(&self, topology: Topology) -> Result<Proposal, GraphError> {
+        propose(&self.graph, topology, &self.shares, self.model(), self.transfer())
+    }
+
+    /// The trees of sites as trees of nodes.
+    fn tables(&self, scheme: &Scheme) -> Vec<TreeTable> {
+        let used = scheme.trees.iter().filter(|tree| tree.share > 0.0);
+        let tables: Option<Vec<Vec<TreeTable>>> =
+            used.map(|tree| self.sites.tables(tree)).collect();
+        tables.unwrap_or_default().into_iter().flatten().collect()
+    }
+}
+
+/// True if sums or values of trees go over one of those links.
+fn uses(scheme: &Scheme, cut: &BTreeSet<(usize, usize)>) -> bool {
+    let used = scheme.trees.iter().filter(|tree| tree.share > 0.0);
+    used.flat_map(|tree| {
+        let up = tree.up.iter().enumerate().filter_map(|(site, to)| Some((site, (*to)?)));
+        let down = tree.down.iter().enumerate().filter_map(|(site, from)| Some(((*from)?, site)));
+        up.chain(down).collect::<Vec<_>>()
+    })
+    .any(|link| cut.contains(&link))
+}
+
+fn told(Proposal { topology, scheme, seconds }: &Proposal) -> String {
+    format!(
+        "trees by the links: {topology}, {} of them, {seconds:.2} s a round",
+        scheme.trees.len()
+    )
+}
+
+fn told_rates(named: &NamedGraph, rates: &[f64]) -> String {
+    let name = |site: usize| named.names.get(site).map_or("?", String::as_str);
+    let links = named.graph.own_resources().filter_map(|(from, to, resource)| {
+        let mbit = rates.get(resource)? / 125_000.0;
+        Some(format!("{} to {} {mbit:.1}", name(from), name(to)))
+    });
+    format!("links (Mbit/s): {}", links.collect::<Vec<_>>().join(", "))
+}
+
+fn told_cut(named: &NamedGraph, cut: &BTreeSet<(usize, usize)>) -> String {
+    let name = |site: &usize| named.names.get(*site).map_or("?", String::as_str);
+    let links = cut.iter().map(|(from, to)| format!("{} to {}", name(from), name(to)));
+    let links = pslite_core::text::few(links);
+    match cut.is_empty() {
+        true => "all links carry something again".to_owned(),
+        false => format!("nothing gets through these links: {links}"),
     }
 }
 
@@ -117,104 +391,6 @@ fn balanced(topology: Topology, root: NodeId, members: &Members) -> Option<TreeT
     Some(TreeTable { root, nodes, weight: 1 })
 }
 
-/// Who is at each site of a graph.
-struct Sites {
-    workers: Vec<Vec<NodeId>>,
-    servers: Vec<Vec<NodeId>>,
-}
-
-impl Sites {
-    /// # Errors
-    /// A host has no site, or a site no worker, which is to sum there.
-    fn of(cluster: &Cluster, named: &NamedGraph, members: &Members) -> Result<Self, String> {
-        let at = |id: &NodeId| -> Result<usize, String> {
-            let host = cluster.node(*id).map_or("", |node| &node.hostname);
-            let site = named.names.iter().position(|name| name == host);
-            site.ok_or_else(|| format!("PSLITE_LINKS names no host {host} (DMLC_NODE_HOST)"))
-        };
-        let none = vec![Vec::new(); named.names.len()];
-        let mut sites = Self { workers: none.clone(), servers: none };
-        for (ids, into) in
-            [(&members.workers, &mut sites.workers), (&members.servers, &mut sites.servers)]
-        {
-            for id in ids {
-                into.get_mut(at(id)?).into_iter().for_each(|there| there.push(*id));
-            }
-        }
-        let mut all = named.names.iter().zip(&sites.workers);
-        match all.find(|(_, workers)| workers.is_empty()) {
-            Some((name, _)) => Err(format!("no worker of this job is at {name} of PSLITE_LINKS")),
-            None => Ok(sites),
-        }
-    }
-
-    /// Which fraction of the model each site owns: equal parts for the servers while there is none.
-    fn shares(&self, cluster: &Cluster, bytes: f64) -> Vec<f64> {
-        let servers: usize = self.servers.iter().map(Vec::len).sum();
-        let pieces = || cluster.pieces().values().flat_map(|key| &key.pieces);
-        let owned = |at: &Vec<NodeId>| -> f64 {
-            if bytes <= 0.0 {
-                return at.len() as f64 / servers.max(1) as f64;
-            }
-            let own = pieces().filter(|piece| at.contains(&piece.owner));
-            own.map(|piece| piece.bytes as f64).sum::<f64>() / bytes
-        };
-        self.servers.iter().map(owned).collect()
-    }
-
-    /// A tree of sites as a table for each server at its root. The first worker of a site sums what
-    /// comes there.
-    fn tables(&self, tree: &Tree) -> Option<Vec<TreeTable>> {
-        let head = |site: usize| self.workers.get(site)?.first().copied();
-        let table = |root: &NodeId| {
-            let next = |parents: &[Option<usize>], site: usize| match parents.get(site)? {
-                Some(parent) if *parent != tree.root => head(*parent),
-                _ => Some(*root),
-            };
-            let mut nodes = Vec::new();
-            for (site, workers) in self.workers.iter().enumerate() {
-                let (up, down) = (next(&tree.up, site)?, next(&tree.down, site)?);
-                let first = head(site)?;
-                nodes.extend(workers.iter().map(|node| match *node == first {
-                    true => TreeNode { node: *node, up, down },
-                    false => TreeNode { node: *node, up: first, down: first },
-                }));
-            }
-            let weight = (tree.share * WEIGHTS).max(1.0) as u32;
-            Some(TreeTable { root: *root, nodes, weight })
-        };
-        self.servers.get(tree.root)?.iter().map(table).collect()
-    }
-}
-
-/// The trees of a topology through the links of the hosts.
-fn planned(
-    cluster: &Cluster,
-    (topology, named): (Topology, &NamedGraph),
-    members: &Members,
-    bytes: f64,
-) -> Result<Vec<TreeTable>, String> {
-    let sites = Sites::of(cluster, named, members)?;
-    let shares = sites.shares(cluster, bytes);
-    let shortest = SHORTEST_PART as f64;
-    let part = (bytes / PARTS as f64).max(shortest);
-    let transfer = Transfer { part, order: ServingOrder::Round };
-    let proposal = propose(&named.graph, topology, &shares, bytes.max(shortest), transfer);
-    let proposal = proposal.map_err(|wrong| named.explain(&wrong))?;
-    if bytes > 0.0 {
-        let (by, seconds) = (proposal.topology, proposal.seconds);
-        let count = proposal.scheme.trees.len();
-        let text = format!("trees by the links: {by}, {count} of them, {seconds:.2} s a round");
-        log::write(Level::Info, &text);
-    }
-    if proposal.topology == Topology::Star {
-        return Ok(Vec::new());
-    }
-    let tables = proposal.scheme.trees.iter().filter(|tree| tree.share > 0.0);
-    let tables: Option<Vec<Vec<TreeTable>>> = tables.map(|tree| sites.tables(tree)).collect();
-    Ok(tables.unwrap_or_default().into_iter().flatten().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,27 +407,5 @@ mod tests {
         assert_eq!(table.children(server_id(1)), [worker_id(0), worker_id(1)]);
         assert_eq!(table.children(worker_id(0)), [worker_id(2), worker_id(3)]);
         assert_eq!([0, 1, 6].map(|rank| table.through(worker_id(rank))), [4, 3, 1]);
-    }
-
-    /// Three sites in a row, the second of which owns all, with two workers and two servers; the
-    /// third site gets its values by the first one.
-    #[test]
-    fn the_first_worker_of_a_site_sums_for_it() {
-        let [a, b, c, d] = [0, 1, 2, 3].map(worker_id);
-        let servers = vec![vec![], vec![server_id(0), server_id(1)], vec![]];
-        let sites = Sites { workers: vec![vec![a], vec![b, c], vec![d]], servers };
-        let (up, down) = (vec![Some(1), None, Some(1)], vec![Some(1), None, Some(0)]);
-        let tables = sites.tables(&Tree { root: 1, up, down, share: 0.25 }).unwrap();
-        assert_eq!(tables.iter().map(|table| table.root).collect::<Vec<_>>(), [8, 10]);
-        for table in tables {
-            let (root, weight) = (table.root, table.weight);
-            let table = Table::read(&table).unwrap();
-            assert_eq!(
-                (table.parent(a), table.parent(d), weight),
-                (Some(root), Some(root), 250_000)
-            );
-            assert_eq!((table.parent(b), table.parent(c)), (Some(root), Some(b)));
-            assert_eq!((table.children(root), table.children(a)), (&[a, b][..], &[d][..]));
-        }
     }
 }

@@ -12,8 +12,9 @@ use crate::running::RunningNode;
 use pslite_core::cluster::{Action, Difference, Event, Policy};
 use pslite_core::text;
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
-use pslite_core::wire::{NodeId, Role};
+use pslite_core::wire::{NodeId, Role, is_worker};
 use pslite_observe::log::{self, Level};
+use pslite_transport::native::ProbeOf;
 
 /// Why values stay where they are at a server that has no store of ours and whose application does
 /// not help to move them.
@@ -60,7 +61,13 @@ impl Van {
             }
             Action::Probe { to } => {
                 // One that cannot be sent now is asked for again.
-                let begun = self.native.as_ref().is_some_and(|native| native.transport.probe(to));
+                // Links between workers are those of trees, which rounds use all the time.
+                let of = match self.state.settings.role == Role::Worker && is_worker(to) {
+                    true => ProbeOf::InUse,
+                    false => ProbeOf::Idle,
+                };
+                let native = self.native.as_ref();
+                let begun = native.is_some_and(|native| native.transport.probe(to, of));
                 if begun && log::enabled(Level::Verbose) {
                     let to = core.cluster.describe(to);
                     log::write(Level::Verbose, &format!("the idle link to {to} is probed"));

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use self::probing::Probing;
 #[cfg(test)]
 pub(super) use self::unsent::UNSENT_MAX;
 use self::unsent::UnsentLimit;
@@ -26,7 +27,7 @@ pub(super) use self::unsent::UnsentLimits;
 use super::counters::{Counters, add};
 use super::lend::Leases;
 use super::lock;
-use super::outbox::{Fragment, Limits, Outbox, Slices};
+use super::outbox::{Beside, Fragment, Limits, Outbox, Slices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
@@ -92,8 +93,8 @@ pub(super) struct ChannelState {
     waiters: usize,
     receipt: Option<Arc<Receipt>>,
     receipts_version: u64,
-    /// A probe is being sent: how much of it is cut into frames.
-    probe: Option<u64>,
+    /// A probe is being sent.
+    probe: Option<Probing>,
     /// What its connections may send, in bytes per second, if that is limited.
     pace: Option<u32>,
     /// For how long it was, and since when it is.
@@ -339,16 +340,22 @@ impl Channel {
             let ChannelState { outbox, lanes, probe, .. } = state;
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|next| outbox.len_of(next)).sum();
+            let mut follows = !lane.writing.is_empty() || lane.still_sends(outbox.is_idle());
             while lane.writing.len() < BATCH_FRAGMENTS && bytes < BATCH_BYTES {
                 // The further connections carry what is large only: what is small keeps its order
                 // on the first one.
                 let leases = lane.pipe.leases();
-                let Some(fragment) = outbox.next_fragment(ack, number > 0, leases) else { break };
+                let Some(fragment) =
+                    outbox.next_fragment(Beside { ack, follows }, number > 0, leases)
+                else {
+                    break;
+                };
+                follows = true;
                 bytes += outbox.len_of(&fragment);
                 lane.writing.push_back(fragment);
             }
             if number == 0 && lane.writing.is_empty() {
-                lane.writing.extend(probing::next(probe, &self.counters));
+                lane.writing.extend(probing::next(probe, follows, &self.counters));
             }
             let mut slices = Slices::new();
             lane.writing.iter().for_each(|fragment| outbox.slices(fragment, &mut slices));

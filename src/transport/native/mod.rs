@@ -53,7 +53,7 @@ use bytes::Bytes;
 
 use pslite_core::wire::native::TOKEN_BYTES;
 
-pub use self::rates::RateSample;
+pub use self::rates::{RateSample, SampleOf};
 pub use super::counters::PeerCounters;
 pub use super::sys::arena::Block;
 use super::zmq::{ChannelEvent, Endpoint, RecvError, SendError, SendMode, TransportError};
@@ -65,7 +65,8 @@ use receiver::Receiver;
 pub use receiver_handoff::Stay;
 use shared::Shared;
 pub use types::{
-    Carriers, Memory, NativeIncoming, NativeOptions, Place, SentOverTcp, Sink, TakenBack, Unsent,
+    Carriers, Memory, NativeIncoming, NativeOptions, Place, ProbeOf, SentOverTcp, Sink, TakenBack,
+    Unsent,
 };
 
 /// The class of messages that go before all others ([`NativeTransport::send`]).
@@ -385,17 +386,16 @@ impl NativeTransport {
     }
 
     /// Sends a peer padding, by which it can tell how fast the link is
-    /// ([`pslite_core::wire::native::Kind::Probe`]). Only over TCP, while the channel carries
-    /// nothing, and while no other channel of this node is probed. What is sent meanwhile ends the
-    /// probe. True if it was begun.
-    pub fn probe(&self, key: i32) -> bool {
+    /// ([`pslite_core::wire::native::Kind::Probe`]). Only over TCP, while nothing else is to be
+    /// sent, and while no other channel of this node is probed. True if it was begun.
+    pub fn probe(&self, key: i32, of: ProbeOf) -> bool {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         if peers.values().any(|channel| channel.is_probing()) {
             return false;
         }
         let Some(channel) = peers.get(&key).cloned() else { return false };
         drop(peers);
-        let (begun, broken) = channel.probe(&self.shared);
+        let (begun, broken) = channel.probe(of, &self.shared);
         if broken {
             self.shared.command(Command::Look(channel.number));
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::outbox::{Limits, Outbox, Slices};
+use super::outbox::{Beside, Limits, Outbox, Slices};
 use super::pool::Pool;
 use super::session::Session;
 use super::types::NativeIncoming;
@@ -98,7 +98,7 @@ impl World {
     }
 
     fn write(&mut self, lane: usize) -> Option<()> {
-        let fragment = self.outbox.next_fragment(None, lane > 0, None)?;
+        let fragment = self.outbox.next_fragment(Beside::default(), lane > 0, None)?;
         let mut slices = Slices::new();
         self.outbox.slices(&fragment, &mut slices);
         let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();

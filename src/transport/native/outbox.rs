@@ -122,6 +122,15 @@ pub(super) struct Outbox {
     paced: bool,
 }
 
+/// What a fragment says beside its data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beside {
+    /// The acknowledgement for the other direction that goes with it, as channel and number.
+    pub(super) ack: Option<(u32, u64)>,
+    /// It follows what was written before without a pause.
+    pub(super) follows: bool,
+}
+
 impl Outbox {
     pub(super) fn new(limits: Limits) -> Self {
         let fragment_bytes = limits.fragment_bytes.clamp(GRANULE, 1 << 30) / GRANULE * GRANULE;
@@ -234,12 +243,11 @@ impl Outbox {
         self.stored.len()
     }
 
-    /// The next fragment to write. `ack`: the acknowledgement for the other direction that goes
-    /// with it, as channel and number. `only_large`: for a further connection. `leases`: the
+    /// The next fragment to write. `only_large`: for a further connection. `leases`: the
     /// connection's, if it has any.
     pub(super) fn next_fragment(
         &mut self,
-        ack: Option<(u32, u64)>,
+        Beside { ack, follows }: Beside,
         only_large: bool,
         leases: Option<&mut Leases>,
     ) -> Option<Fragment> {
@@ -272,6 +280,7 @@ impl Outbox {
             ack,
             ack_channel,
             more: !self.paced && !self.is_idle(),
+            follows: !self.paced && follows,
         };
         Some(Fragment { sequence, header: header.encode(), offset, len, done: 0 })
     }
@@ -467,10 +476,10 @@ impl Stored {
 
 impl Fragment {
     /// Padding of a probe, from there on.
-    pub(super) fn padding(offset: u64) -> Self {
+    pub(super) fn padding(offset: u64, follows: bool) -> Self {
         let len = GRANULE as u64;
-        let header =
-            Header { offset, fragment_len: GRANULE as u32, more: true, ..Header::new(Kind::Probe) };
+        let (fragment_len, more) = (GRANULE as u32, true);
+        let header = Header { offset, fragment_len, more, follows, ..Header::new(Kind::Probe) };
         Self { sequence: 0, header: header.encode(), offset, len, done: 0 }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::rates::RateSample;
+use super::rates::{RateSample, SampleOf};
 use pslite_core::wire::NodeId;
 use pslite_core::wire::native::{PROBE_BYTES, PROBE_HEAD};
 
@@ -52,7 +52,8 @@ impl Probe {
             first,
             last: now,
             more: true,
-            probe: true,
+            follows: true,
+            of: SampleOf::Probe,
         });
         Ended { whole: true, sample }
     }
@@ -94,7 +95,7 @@ mod tests {
             let sample = play(&mut probe, &[0, LEN, 2 * LEN, 3 * LEN]).unwrap();
             assert_eq!((sample.peer, sample.bytes, sample.head), (9, PROBE_BYTES / 2, 1000));
             assert_eq!(sample.last - sample.first, Duration::from_millis(20));
-            assert!(sample.more && sample.probe);
+            assert!(sample.more && sample.of == SampleOf::Probe);
         }
     }
 

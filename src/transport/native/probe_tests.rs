@@ -25,10 +25,11 @@ fn an_idle_channel_is_probed_over_tcp() {
     for round in 1..=3 {
         wait_until("the channel stays busy", || is_confirmed(&from));
         let before = from.counters()[0].bytes;
-        wait_until("no probe can be sent", || from.probe(8));
+        wait_until("no probe can be sent", || from.probe(8, ProbeOf::Idle));
         wait_until("no whole probe came", || probes(&from, &at) == (round, round));
         assert!(from.counters()[0].bytes >= before + PROBE_BYTES);
-        let samples: Vec<_> = at.take_rates().into_iter().filter(|s| s.probe).collect();
+        let samples: Vec<_> =
+            at.take_rates().into_iter().filter(|s| s.of == SampleOf::Probe).collect();
         let [sample] = samples[..] else { panic!("{samples:?}") };
         assert_eq!((sample.peer, sample.bytes), (9, PROBE_BYTES / 2));
         assert!(sample.head <= sample.bytes && sample.first <= sample.last);
@@ -47,7 +48,7 @@ fn shared_memory_and_unknown_peers_are_not_probed() {
     send(&from, 1, 0);
     assert_eq!(number_of(&received.next()), 1);
     wait_until("it is not confirmed", || is_confirmed(&from));
-    assert!(!from.probe(8) && !from.probe(10));
+    assert!(!from.probe(8, ProbeOf::Idle) && !from.probe(10, ProbeOf::Idle));
     assert_eq!(at.senders_over_tcp(), [0_i32; 0]);
     assert_eq!(probes(&from, &at), (0, 0));
 }
@@ -59,13 +60,13 @@ fn data_go_before_probes() {
     let (at, endpoint) = listener(options(Carriers::Tcp));
     let from = sender(options(Carriers::Tcp), &endpoint);
     send(&from, 1, 0);
-    assert!(!from.probe(8), "nobody reads, so nothing is confirmed");
+    assert!(!from.probe(8, ProbeOf::Idle), "nobody reads, so nothing is confirmed");
     let received = Received::by(&at);
     assert_eq!(number_of(&received.next()), 1);
     let mut sent = 1;
     for _ in 0..50 {
         wait_until("it is not confirmed", || is_confirmed(&from));
-        if from.probe(8) {
+        if from.probe(8, ProbeOf::Idle) {
             sent += 1;
             send(&from, sent, 0);
             assert_eq!(number_of(&received.next()), sent);

@@ -13,6 +13,17 @@ const SAMPLES_MAX: usize = 8192;
 /// Fragments with less data say nothing alone.
 pub(super) const BYTES_MIN: u64 = 4096;
 
+/// What was timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleOf {
+    /// A fragment of a message.
+    Message,
+    /// A frame of padding.
+    Padding,
+    /// The timed part of a whole probe: a sample in itself.
+    Probe,
+}
+
 /// One fragment of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
@@ -28,8 +39,10 @@ pub struct RateSample {
     pub last: Instant,
     /// The sender had more for this node when it sent this.
     pub more: bool,
-    /// It is the timed part of a probe: a sample in itself.
-    pub probe: bool,
+    /// It came right after what came before it on its connection.
+    pub follows: bool,
+    /// What it is.
+    pub of: SampleOf,
 }
 
 /// See the module.

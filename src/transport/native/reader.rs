@@ -15,7 +15,7 @@ use super::landing::{Landing, SlicesMut};
 use super::pipe::InPipe;
 use super::pool::Pool;
 use super::probe::Probe;
-use super::rates::{BYTES_MIN, RateSample, Rates};
+use super::rates::{BYTES_MIN, RateSample, Rates, SampleOf};
 use super::session::{Session, SessionError};
 use super::types::{NativeIncoming, Sink};
 use pslite_core::wire::native::{HEADER, Head, Header, Kind, Parsed, parse};
@@ -61,6 +61,8 @@ struct Body {
     len: u64,
     /// Who sends has more.
     more: bool,
+    /// It came right after what came before.
+    follows: bool,
     /// When its head was here, and how much of it.
     first: Option<(Instant, u64)>,
     /// It is padding.
@@ -77,6 +79,8 @@ pub(super) struct Reader {
     need: usize,
     body: Option<Body>,
     probe: Probe,
+    /// What came last was not timed, and did not follow what came before it.
+    paused: bool,
     /// Reads no byte more than it needs: for a ring, where reading again costs nothing.
     exact: bool,
 }
@@ -85,7 +89,16 @@ impl Reader {
     pub(super) fn new(exact: bool) -> Self {
         let size = if exact { HEADS } else { BUFFER };
         let buffer = vec![0; size];
-        Self { buffer, start: 0, end: 0, need: HEADER, body: None, probe: Probe::default(), exact }
+        Self {
+            buffer,
+            start: 0,
+            end: 0,
+            need: HEADER,
+            body: None,
+            probe: Probe::default(),
+            paused: false,
+            exact,
+        }
     }
 
     /// Reads once and handles what came; the number of bytes, and true if there may be more at
@@ -233,18 +246,18 @@ impl Reader {
         if body.left > 0 {
             return Ok(false);
         }
-        let Body { sequence, len, more, first, padding, .. } = *body;
+        let Body { sequence, len, more, follows, first, padding, .. } = *body;
         self.body = None;
-        if padding {
-            self.padding_ended(len, around);
-            return Ok(true);
-        }
         if let Some((first, head)) = first
             && let Some(peer) = around.session.node
         {
             let last = Instant::now();
-            let probe = false;
-            around.rates.add(RateSample { peer, bytes: len, head, first, last, more, probe });
+            let of = if padding { SampleOf::Padding } else { SampleOf::Message };
+            around.rates.add(RateSample { peer, bytes: len, head, first, last, more, follows, of });
+        }
+        if padding {
+            self.padding_ended(len, around);
+            return Ok(true);
         }
         if sequence != 0 {
             asides.data += len;
@@ -269,8 +282,9 @@ impl Reader {
         }
         if header.kind != Kind::Message {
             asides.flush |= header.kind == Kind::Flush;
-            if header.kind == Kind::Probe {
-                self.padding_begins(header, pipe);
+            match header.kind {
+                Kind::Probe => self.padding_begins(header, pipe),
+                _ => self.paused = true,
             }
             return Ok(());
         }
@@ -278,14 +292,16 @@ impl Reader {
         asides.fragments += 1;
         let len = u64::from(header.fragment_len);
         let here = self.buffer.get(self.start..self.end).unwrap_or_default().len() as u64;
-        let measured = !self.exact && (header.more || len >= BYTES_MIN);
+        let measured = !self.exact && (header.more || header.follows || len >= BYTES_MIN);
         let first = measured.then(|| (Instant::now(), here.min(len)));
+        let follows = self.follows(header, measured);
         let mut body = Body {
             sequence: header.sequence,
             at: header.offset,
             left: len,
             len,
             more: header.more,
+            follows,
             first,
             padding: false,
         };
@@ -310,8 +326,18 @@ impl Reader {
             if let Some((first, head)) = first
                 && let Some(peer) = around.session.node
             {
-                let (last, more, probe) = (first, header.more, false);
-                around.rates.add(RateSample { peer, bytes: len, head, first, last, more, probe });
+                let (last, of) = (first, SampleOf::Message);
+                let more = header.more;
+                around.rates.add(RateSample {
+                    peer,
+                    bytes: len,
+                    head,
+                    first,
+                    last,
+                    more,
+                    follows,
+                    of,
+                });
             }
             add(&counters.copies, u64::from(len > 0));
             add(&counters.copied_bytes, len);
@@ -332,15 +358,24 @@ impl Reader {
         Ok(())
     }
 
+    /// True if a frame came right after the last one that was timed.
+    const fn follows(&mut self, header: &Header, timed: bool) -> bool {
+        let paused = std::mem::replace(&mut self.paused, !timed);
+        header.follows && !paused
+    }
+
     /// Padding is dropped as it comes. What the kernel has of it already took no time on this
     /// clock.
     fn padding_begins(&mut self, header: &Header, pipe: &InPipe) {
         let len = u64::from(header.fragment_len);
         let here = self.end.saturating_sub(self.start) + pipe.readable();
-        self.probe.begins(header.offset, here as u64, Instant::now());
-        let (at, more) = (header.offset, header.more);
-        self.body =
-            Some(Body { sequence: 0, at, left: len, len, more, first: None, padding: true });
+        let now = Instant::now();
+        self.probe.begins(header.offset, here as u64, now);
+        let Header { offset: at, more, .. } = *header;
+        let follows = self.follows(header, true);
+        let first = (!self.exact).then_some((now, (here as u64).min(len)));
+        let (sequence, padding) = (0, true);
+        self.body = Some(Body { sequence, at, left: len, len, more, follows, first, padding });
     }
 
     fn padding_ended(&mut self, len: u64, around: &mut Surroundings<'_>) {

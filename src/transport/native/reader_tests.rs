@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::native::outbox::{Limits, Outbox, Slices};
+use crate::native::outbox::{Beside, Limits, Outbox, Slices};
 use crate::native::pipe::OutPipe;
 use crate::zmq::SendMode;
 use pslite_core::wire::native::GRANULE;
@@ -73,7 +73,9 @@ fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
         outbox.push(&content(number + 100, *meta), &data, (0, SendMode::Block), Instant::now());
     }
     let mut bytes = Vec::new();
-    while let Some(fragment) = outbox.next_fragment(Some((5, 6)), false, None) {
+    while let Some(fragment) =
+        outbox.next_fragment(Beside { ack: Some((5, 6)), follows: false }, false, None)
+    {
         let mut slices = Slices::new();
         outbox.slices(&fragment, &mut slices);
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));

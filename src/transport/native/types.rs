@@ -199,3 +199,12 @@ pub trait Sink: Send + Sync {
     /// The frame that is delivered then refers to that very memory.
     fn place(&self, from: Option<i32>, meta: &[u8], lengths: &[u64]) -> Option<Place>;
 }
+
+/// Which links are probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeOf {
+    /// One that carries nothing else meanwhile: what is sent ends the probe.
+    Idle,
+    /// One that data use now and then: the probe is longer, and goes on after them.
+    InUse,
+}

@@ -83,6 +83,8 @@ pub(crate) struct TcpInfo {
     pub(crate) confirmed: u64,
     /// For how long something was on its way to the other end, or waited for that.
     pub(crate) busy: Duration,
+    /// Bytes that it was given and has not sent yet.
+    pub(crate) unsent: u32,
     /// The shortest time in which what was sent was confirmed, of the last minutes; `None`: nothing
     /// was yet.
     pub(crate) shortest_round_trip: Option<Duration>,
@@ -97,6 +99,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     Some(TcpInfo {
         confirmed: number(BYTES_ACKED)?,
         busy: Duration::from_micros(number(BUSY_TIME)?),
+        unsent: info_u32(&info, NOT_SENT)?,
         shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
     })
 }
@@ -109,6 +112,7 @@ fn segment_max(socket: BorrowedFd<'_>) -> Option<u32> {
 /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
 const ADVERTISED_SEGMENT: usize = 84;
 const BYTES_ACKED: usize = 120;
+const NOT_SENT: usize = 144;
 const MIN_RTT: usize = 148;
 const BUSY_TIME: usize = 168;
 const INFO_LENGTH: usize = BUSY_TIME + size_of::<u64>();

@@ -170,6 +170,30 @@ impl Graph {
         Ok(Self { sites, resources, edges, between })
     }
 
+    /// The same graph with other rates of its resources, in bytes per second.
+    ///
+    /// # Errors
+    /// [`GraphError::Rate`], or there are not as many as before.
+    pub fn with_rates(&self, resources: Vec<f64>) -> Result<Self, GraphError> {
+        Self::new(self.sites, resources, self.edges.clone())
+    }
+
+    /// What carries the bytes of one edge alone, of all edges that have such a thing: where it
+    /// begins and ends, and the resource. Of a link with cards at its ends that is the link.
+    pub fn own_resources(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let mut users = vec![0_usize; self.resources.len()];
+        for resource in self.edges.iter().flat_map(|edge| &edge.resources) {
+            if let Some(users) = users.get_mut(*resource) {
+                *users += 1;
+            }
+        }
+        self.edges.iter().filter_map(move |edge| {
+            let alone = |resource: &&usize| users.get(**resource) == Some(&1);
+            let own = edge.resources.iter().find(alone)?;
+            Some((edge.from, edge.to, *own))
+        })
+    }
+
     /// How many sites there are.
     #[must_use]
     pub const fn sites(&self) -> usize {

@@ -2,12 +2,14 @@
 //!
 //! On each node, [`Receiver`] measures what came in (the receiver's own clock is enough for that),
 //! [`Sender`] what went out to all peers together, and [`CpuShare`] the processor time that this
-//! took. On the scheduler, [`Network`] combines the reports of all nodes. Time is an argument and
-//! may count from any start; no two hosts' clocks are compared.
+//! took. On the scheduler, [`Network`] combines the reports of all nodes. Links that carry rounds
+//! along trees are measured apart: [`Trains`] and [`Stalls`] on a worker, [`CarriedRates`] on the
+//! scheduler. Time is an argument and may count from any start; no two hosts' clocks are compared.
 //!
 //! Pure; must not do I/O. Reports come over the wire: values that cannot be rates are left out.
 
 mod backlog_spans;
+mod carried_rates;
 mod cpu_share;
 mod link;
 mod network;
@@ -18,16 +20,21 @@ mod recent;
 mod recent_best;
 mod sender;
 mod slots;
+mod stalls;
+mod trains;
 
 #[cfg(test)]
 mod narrow_tests;
 #[cfg(test)]
 mod tests;
 
+pub use carried_rates::CarriedRates;
 pub use cpu_share::{CpuShare, Ran, Totals};
 pub use network::{Card, Network};
 pub use receiver::Receiver;
 pub use sender::{Sender, Sent};
+pub use stalls::Stalls;
+pub use trains::{Arrival, Carried, Trains};
 
 use std::time::Duration;
 

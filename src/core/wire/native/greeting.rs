@@ -3,7 +3,7 @@
 use super::{FrameError, WINDOW_MAX};
 
 /// Version of the protocol behind the greeting. Another one is refused.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Length of a job's token.
 pub const TOKEN_BYTES: usize = 16;
 /// The longest text of a greeting.

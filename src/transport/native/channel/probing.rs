@@ -3,25 +3,40 @@
 
 use super::super::counters::{Counters, add};
 use super::super::outbox::Fragment;
+use super::super::types::ProbeOf;
 use super::{Channel, RING_WAIT};
 use crate::native::lock;
 use crate::native::shared::Shared;
 use pslite_core::wire::native::{GRANULE, PROBE_BYTES};
 
+/// So many probes, one after the other, show what a link carries that data use now and then.
+const LONG: u8 = 2;
+
+/// A probe that is being sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probing {
+    /// How much of it is cut into frames.
+    at: u64,
+    /// So many more follow it.
+    more: u8,
+    of: ProbeOf,
+}
+
 impl Channel {
-    /// Begins a probe if the channel is idle and over TCP. Returns whether it did, and whether the
-    /// connection broke over it.
-    pub(in crate::native) fn probe(&self, shared: &Shared) -> (bool, bool) {
+    /// Begins a probe over TCP, if nothing else is to be sent, or of a link that is in use. Returns
+    /// whether it did, and whether the connection broke over it.
+    pub(in crate::native) fn probe(&self, of: ProbeOf, shared: &Shared) -> (bool, bool) {
         let mut state = lock(&self.state);
         self.trim(&mut state);
-        let is_idle = state.outbox.is_empty() && state.probe.is_none();
+        let may_begin = state.probe.is_none() && (state.outbox.is_empty() || of == ProbeOf::InUse);
         let may_send = state.lanes.first().is_some_and(|lane| {
             lane.pipe.carrier() == "tcp" && lane.writing.is_empty() && !lane.blocked
         });
-        if !is_idle || !may_send || state.gone || state.broken {
+        if !may_begin || !may_send || state.gone || state.broken {
             return (false, false);
         }
-        state.probe = Some(0);
+        let more = if of == ProbeOf::InUse { LONG - 1 } else { 0 };
+        state.probe = Some(Probing { at: 0, more, of });
         self.pump(&mut state, &shared.receipts, RING_WAIT);
         (true, state.broken)
     }
@@ -33,25 +48,32 @@ impl Channel {
 }
 
 /// Something else is to be sent: the rest of the probe is not. Its receiver sees that it is not
-/// whole, and the data tell it what it wanted to know.
-pub(super) const fn end(probe: &mut Option<u64>) {
-    if let Some(at) = *probe
-        && at < PROBE_BYTES
-    {
+/// whole, and the data tell it what it wanted to know. The probe of a link in use goes on after the
+/// data.
+pub(super) fn end(probe: &mut Option<Probing>) {
+    if probe.is_some_and(|probe| probe.of == ProbeOf::Idle && probe.at < PROBE_BYTES) {
         *probe = None;
     }
 }
 
-/// The next frame of the probe.
-pub(super) fn next(probe: &mut Option<u64>, counters: &Counters) -> Option<Fragment> {
-    let at = (*probe)?;
-    if at >= PROBE_BYTES {
+/// The next frame of the probe. `follows`: as of a header.
+pub(super) fn next(
+    probe: &mut Option<Probing>,
+    follows: bool,
+    counters: &Counters,
+) -> Option<Fragment> {
+    let now = probe.as_mut()?;
+    if now.at >= PROBE_BYTES {
         // All of it is in the connection.
-        *probe = None;
         add(&counters.probes, 1);
-        return None;
+        let Some(more) = now.more.checked_sub(1) else {
+            *probe = None;
+            return None;
+        };
+        *now = Probing { at: 0, more, of: now.of };
     }
-    *probe = Some(at + GRANULE as u64);
+    let at = now.at;
+    now.at += GRANULE as u64;
     add(&counters.padding, GRANULE as u64);
-    Some(Fragment::padding(at))
+    Some(Fragment::padding(at, follows))
 }

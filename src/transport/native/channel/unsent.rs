@@ -92,6 +92,14 @@ impl Channel {
 }
 
 impl Lane {
+    /// True if the kernel has something of what was written that is not sent yet: what is written
+    /// now follows it without a pause. The kernel is asked on slow connections alone, where what
+    /// follows what shows what they carry. `idle`: nothing is to be written.
+    pub(super) fn still_sends(&self, idle: bool) -> bool {
+        let is_slow = self.through_a_card && self.unsent.bytes < UNSENT_MAX;
+        is_slow && !idle && tcp_info(self.pipe.socket.as_fd()).is_some_and(|info| info.unsent > 0)
+    }
+
     fn limit_unsent(&mut self) {
         let Some(info) = tcp_info(self.pipe.socket.as_fd()) else { return };
         let Some(limit) = self.unsent.news(info.confirmed, info.busy) else { return };

@@ -1,0 +1,163 @@
+//! What is known of the links between sites while rounds go along trees: what workers measured, and
+//! to whom nothing gets through. Says what each link carries now, and which links are to be probed.
+//! Pure; the time is an argument.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::probes::Probe;
+use super::sites::Sites;
+use pslite_core::placement::graph::NamedGraph;
+use pslite_core::placement::links::CarriedRates;
+use pslite_core::placement::measured::Measured;
+use pslite_core::wire::NodeId;
+
+/// A link of which nothing was told for so long is probed, if rounds go on; then after twice that
+/// time, and so on up to [`STALE_MOST`]. When a link has changed, all begin anew: others may have,
+/// too. (Only links that are not kept busy say nothing by themselves.)
+const STALE: Duration = Duration::from_secs(3);
+const STALE_MOST: Duration = Duration::from_secs(30);
+/// Fraction. Rates that differ by less are the same.
+const SAME_RATE: f64 = 0.1;
+/// Between two probes of one sender, which sends one at a time.
+const PROBE_GAP: Duration = Duration::from_millis(700);
+/// Nodes without traffic for so long rest: nothing is probed.
+const REST: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct SiteLinks {
+    rates: CarriedRates,
+    /// By worker, the workers to which nothing gets through.
+    stuck: BTreeMap<NodeId, Vec<NodeId>>,
+    probed: BTreeMap<(NodeId, NodeId), Probed>,
+    /// When each worker last probed a link.
+    probing: BTreeMap<NodeId, Duration>,
+}
+
+/// A link that was probed.
+#[derive(Clone, Copy, Debug)]
+struct Probed {
+    at: Duration,
+    /// So long it is left alone then.
+    pause: Duration,
+    /// What was known of it.
+    rate: Option<f64>,
+}
+
+impl Probed {
+    fn is_like(&self, rate: Option<f64>) -> bool {
+        let pair = self.rate.zip(rate);
+        pair.is_some_and(|(before, now)| (before - now).abs() <= SAME_RATE * before)
+    }
+}
+
+/// What the links carry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Carrying {
+    /// The rates of all resources of the graph.
+    pub(super) rates: Vec<f64>,
+    /// Links, from site to site, over which nothing gets through.
+    pub(super) cut: BTreeSet<(usize, usize)>,
+}
+
+impl SiteLinks {
+    /// A node told what it measured.
+    pub(super) fn report(&mut self, now: Duration, from: NodeId, measured: &Measured) {
+        self.rates.report(now, from, &measured.carried);
+        match measured.stuck.as_deref() {
+            None => {}
+            Some([]) => _ = self.stuck.remove(&from),
+            Some(peers) => _ = self.stuck.insert(from, peers.to_vec()),
+        }
+    }
+
+    /// Only those are in the job.
+    pub(super) fn retain(&mut self, members: &[NodeId]) {
+        let gone = |node: &NodeId| !members.contains(node);
+        let known = self.stuck.keys().chain(self.probing.keys());
+        let lost: BTreeSet<NodeId> = known.copied().filter(gone).collect();
+        for node in lost {
+            self.rates.forget(node);
+            self.stuck.remove(&node);
+            self.probing.remove(&node);
+            self.probed.retain(|(from, to), _| *from != node && *to != node);
+        }
+    }
+
+    /// What the links of a graph carry: what was measured, or else what was said of them.
+    pub(super) fn carrying(&self, named: &NamedGraph, sites: &Sites) -> Carrying {
+        let mut rates = named.graph.resources().to_vec();
+        let mut cut = BTreeSet::new();
+        for (from, to, resource) in named.graph.own_resources() {
+            let Some((sender, receiver)) = sites.head(from).zip(sites.head(to)) else { continue };
+            // Confirmations go the other way, so a link that is cut one way is of no use.
+            let is_cut = self.is_stuck(sender, receiver) || self.is_stuck(receiver, sender);
+            if is_cut {
+                cut.insert((from, to));
+            }
+            let rate = if is_cut { Some(0.0) } else { self.rates.rate(sender, receiver) };
+            if let (Some(place), Some(rate)) = (rates.get_mut(resource), rate)
+                && *place > 0.0
+            {
+                *place = rate;
+            }
+        }
+        Carrying { rates, cut }
+    }
+
+    /// Links have changed: what is known of the others may not hold any more.
+    pub(super) fn changed(&mut self) {
+        self.probed.values_mut().for_each(|probed| probed.pause = STALE);
+    }
+
+    fn is_stuck(&self, from: NodeId, to: NodeId) -> bool {
+        self.stuck.get(&from).is_some_and(|peers| peers.contains(&to))
+    }
+
+    /// The links that are to be probed now, while rounds go on: those of which nothing was told for
+    /// long, the ones that were probed longest ago first.
+    pub(super) fn probes(
+        &mut self,
+        now: Duration,
+        named: &NamedGraph,
+        sites: &Sites,
+    ) -> Vec<Probe> {
+        let rests = |told: Duration| now.saturating_sub(told) > REST;
+        if self.rates.newest().is_none_or(rests) {
+            return Vec::new();
+        }
+        let mut stale: Vec<(Option<Duration>, Probe)> = Vec::new();
+        for (from, to, _) in named.graph.own_resources() {
+            let Some((from, to)) = sites.head(from).zip(sites.head(to)) else { continue };
+            let probed = self.probed.get(&(from, to));
+            let pause = probed.map_or(STALE, |probed| probed.pause);
+            let fresh = |at: Duration| now.saturating_sub(at) < pause;
+            if !self.rates.told(from, to).is_some_and(fresh) {
+                stale.push((probed.map(|probed| probed.at), Probe { from, to }));
+            }
+        }
+        stale.sort();
+        let mut due = Vec::new();
+        for (_, probe) in stale {
+            let last = self.probing.get(&probe.from);
+            if last.is_none_or(|last| now.saturating_sub(*last) >= PROBE_GAP) {
+                self.probing.insert(probe.from, now);
+                let before = self.probed.get(&(probe.from, probe.to));
+                let told = self.rates.told(probe.from, probe.to);
+                let rate = self.rates.rate(probe.from, probe.to);
+                // One that failed is repeated soon.
+                let pause = match before {
+                    Some(before) if !before.is_like(rate) => STALE,
+                    Some(before) if told > Some(before.at) => before.pause * 2,
+                    Some(before) => before.pause,
+                    None => STALE,
+                };
+                let pause = pause.min(STALE_MOST);
+                self.probed.insert((probe.from, probe.to), Probed { at: now, pause, rate });
+                due.push(probe);
+            }
+        }
+        due
+    }
+}
