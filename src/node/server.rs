@@ -23,10 +23,11 @@ use crate::error::{NodeError, Result};
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Unanswered;
-use pslite_core::values::key_at;
+use pslite_core::values::{KvPairs, key_at};
 use pslite_core::wire::elastic::{Order, SchedulerMessage};
 use pslite_core::wire::trees::Overlay;
-use pslite_core::wire::{Message, NodeId};
+use pslite_core::wire::{Message, Meta, NodeId};
+use pslite_observe::log::{self, Level};
 
 /// See the module.
 pub(crate) struct ServerCustomer {
@@ -152,7 +153,18 @@ impl ServerCustomer {
         {
             return;
         }
+        if message.meta.push && message.meta.placed.as_ref().is_some_and(|placed| placed.asks) {
+            return self.knows_no_tree(&node, message.meta);
+        }
         self.give(&node, message);
+    }
+
+    /// A worker asks how to push, and nobody here sums along trees: it pushes alone.
+    fn knows_no_tree(&self, node: &Result<NodeRef>, mut request: Meta) {
+        request.placed.iter_mut().for_each(|placed| placed.again = true);
+        if let Err(error) = self.respond_over(node, &request, KvPairs::default()) {
+            log::write(Level::Warning, &error.to_string());
+        }
     }
 
     /// Gives a request to the application, or to the store in its place.

@@ -27,8 +27,8 @@ use self::answer::Ended;
 pub use self::answer::{AheadSlice, Answered, Brought};
 use self::life::Life;
 use self::order::Order;
-use self::part::{Part, PartState};
-use self::tickets::Tickets;
+use self::part::{By, Part, PartState};
+use self::tickets::{ASKS_FROM, Tickets};
 use super::routes::Routes;
 use super::{KvError, Slices};
 use crate::values::kind::form_of;
@@ -104,6 +104,8 @@ pub struct Flights {
     waiting: BTreeMap<u64, SliceName>,
     /// In a job whose rounds go along trees.
     tickets: Option<Box<Tickets>>,
+    /// Where no ticket is known, pushes of fewer bytes of values ask for none.
+    asks_from: u64,
 }
 
 impl Flights {
@@ -111,7 +113,8 @@ impl Flights {
     #[must_use]
     pub fn new(homes: Vec<NodeId>) -> Self {
         let known = homes.iter().copied().collect();
-        Self { routes: Routes::new(homes), known, ..Self::default() }
+        let (routes, asks_from) = (Routes::new(homes), ASKS_FROM);
+        Self { routes, known, asks_from, ..Self::default() }
     }
 
     /// The same for a worker whose id was another process's: `since` is the policy that let it in.
@@ -149,6 +152,11 @@ impl Flights {
     /// Pushes ask for values ahead of no more bytes than that; 0: for none.
     pub const fn set_longest_ahead(&mut self, bytes: usize) {
         self.ahead.set_longest(bytes);
+    }
+
+    /// Where no ticket is known, pushes of fewer bytes ask for none.
+    pub const fn set_asks_from(&mut self, bytes: u64) {
+        self.asks_from = bytes;
     }
 
     /// A request is about to begin, cut for these ranges. If it only pulls, and all of its values
@@ -206,18 +214,7 @@ impl Flights {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), KvError> {
         let known = self.routes.of(slice.key);
-        if slice.meta.push
-            && let Some(whole) = known.and_then(KeyRoutes::whole)
-            && let [.., last] = whole
-            && !last.is_opaque()
-        {
-            match slice.form.check(&slice.kv, slice.key, last.to) {
-                // Its only owner refuses it, so that the other workers, who wait for this push,
-                // hear why too.
-                Err(_) if whole.len() == 1 => slice.form = Form::Whole,
-                checked => checked?,
-            }
-        }
+        slice.form = form_by(known, &slice)?;
         let parts = self.places(known, &slice, (0, 0), &PartState::Waiting(now));
         let number = self.next;
         self.next += 1;
@@ -244,7 +241,12 @@ impl Flights {
         let Meta { push, pull, timestamp, .. } = slice.meta;
         match slice.form.value_bytes(&slice.kv) {
             _ if !push => false,
-            Some(bytes) if !pull => self.ahead.pushed(slice.key, (timestamp, slice.rank), bytes),
+            Some(bytes) if !pull => {
+                let name = (timestamp, slice.rank);
+                let is_new = self.routes.of(slice.key).is_none();
+                let eager = self.tickets.as_ref().is_some_and(|it| it.may_take(is_new));
+                self.ahead.pushed(slice.key, name, bytes, eager)
+            }
             _ => {
                 self.ahead.dismiss(slice.key);
                 false
@@ -266,8 +268,8 @@ impl Flights {
             _ => SmallVec::<[Route; 2]>::new(),
         };
         let part = |from, to, term, owner| {
-            let (asks, state) = (false, state.clone());
-            Part { from, to, term, owner, asks, state }
+            let (asks, asked, state) = (false, (0, 0), state.clone());
+            Part { from, to, term, owner, asks, asked, state }
         };
         if routes.is_empty() {
             let home = self.routes.home(slice.rank as usize).unwrap_or_default();
@@ -310,17 +312,14 @@ impl Flights {
         let (key, rank) = (flight.slice.key, flight.slice.rank);
         if let Some(placed) = placed {
             self.routes.learn(key, &placed.routes);
-            // Who is told *again* without a ticket may be told of an earlier push with one.
-            let tells = flight.slice.meta.push && (placed.ticket.is_some() || !placed.again);
-            if let (Some(tickets), Some(part)) = (&mut self.tickets, flight.parts.get(at))
-                && tells
+            if placed.ticket.is_some() && self.tickets.is_none() {
+                // Its owner knows trees of which this worker has not heard yet.
+                self.tickets = Some(Box::default());
+            }
+            if let (Some(tickets), Some(part)) = (&mut self.tickets, flight.parts.get_mut(at))
+                && flight.slice.meta.push
             {
-                // Who pushed a whole key is told how long it is.
-                let range = match (part.to, &placed.routes[..]) {
-                    (0, [route]) => (route.from, route.to),
-                    _ => (part.from, part.to),
-                };
-                tickets.told(key, range, placed.ticket.as_deref().copied());
+                tickets.answered(key, part, placed);
             }
         }
         let again = placed.is_some_and(|placed| placed.again);
@@ -330,7 +329,7 @@ impl Flights {
             return Ok(Answered::Refused { rank });
         }
         if again {
-            self.turned_away(now, name, at);
+            self.turned_away(now, name, at)?;
             self.retry(now, out)?;
             return Ok(Answered::Open);
         }
@@ -374,14 +373,22 @@ impl Flights {
     }
 
     /// Nothing was done with a part: it is cut anew, by what is known now.
-    fn turned_away(&mut self, now: Duration, name: SliceName, at: usize) {
-        let Some(flight) = self.open.get(&name) else { return };
-        let Some(part) = flight.parts.get(at) else { return };
+    fn turned_away(&mut self, now: Duration, name: SliceName, at: usize) -> Result<(), KvError> {
+        let Some(flight) = self.open.get_mut(&name) else { return Ok(()) };
+        let Some(part) = flight.parts.get(at) else { return Ok(()) };
         let known = self.routes.of(flight.slice.key);
-        let range = (part.from, part.to);
+        let has_asked = part.sent().is_some_and(|way| way.by == By::Name);
+        if part.to == 0 && has_asked {
+            // Who asked how to push it is told how long it is.
+            flight.slice.form = form_by(known, &flight.slice)?;
+        }
+        let Some(flight) = self.open.get(&name) else { return Ok(()) };
+        let Some(part) = flight.parts.get(at) else { return Ok(()) };
+        let (range, asked) = ((part.from, part.to), part.asked);
         let mut parts = self.places(known, &flight.slice, range, &PartState::Waiting(now));
         let former = (part.sent(), part.from, part.to, part.term);
         for part in &mut parts {
+            part.asked = asked;
             // Nothing new: asked again at once, who answered would say the same.
             if (Some(part.way()), part.from, part.to, part.term) == former {
                 part.state = PartState::Waiting(now.saturating_add(RETRY));
@@ -392,6 +399,7 @@ impl Flights {
             flight.parts.insert_many(at, parts);
             self.waiting.insert(flight.number, name);
         }
+        Ok(())
     }
 
     fn whole(&mut self, name: SliceName) -> Answered {
@@ -490,7 +498,8 @@ impl Flights {
                 if part.waits() {
                     let (range, wait) = ((part.from, part.to), PartState::Waiting(now));
                     let placed = self.places(known, &flight.slice, range, &wait).into_iter();
-                    parts.extend(placed.map(|new| Part { asks: part.asks, ..new }));
+                    let (asks, asked) = (part.asks, part.asked);
+                    parts.extend(placed.map(|new| Part { asks, asked, ..new }));
                 } else {
                     parts.push(part.clone());
                 }
@@ -529,6 +538,23 @@ impl Flight {
     fn name(&self) -> SliceName {
         (self.slice.meta.timestamp, self.slice.rank)
     }
+}
+
+/// The form of a slice, by what is known of where its key is.
+fn form_by(known: Option<&KeyRoutes>, slice: &Slice) -> Result<Form, KvError> {
+    if slice.meta.push
+        && let Some(whole) = known.and_then(KeyRoutes::whole)
+        && let [.., last] = whole
+        && !last.is_opaque()
+    {
+        match slice.form.check(&slice.kv, slice.key, last.to) {
+            // Its only owner refuses it, so that the other workers, who wait for this push, hear
+            // why too.
+            Err(_) if whole.len() == 1 => return Ok(Form::Whole),
+            checked => checked?,
+        }
+    }
+    Ok(slice.form)
 }
 
 /// The names of all slices of a request.

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use self::apply::asks;
 use super::command::Generations;
-use super::elastic::{Elastic, Outbound, Place};
+use super::elastic::{Asked, Elastic, Outbound, Place};
 use super::error::StoreError;
 use super::optimizer::Optimizer;
 use super::stalls::Stalls;
@@ -191,6 +191,10 @@ impl Store {
                 self.park(key, request, raw, out);
                 return Ok(());
             }
+            Place::Again(_) if asks(&request) => {
+                self.asked_of_others(key, request, out);
+                return Ok(());
+            }
             Place::Again(routes) => {
                 self.answer_again(request, routes, out);
                 return Ok(());
@@ -202,7 +206,7 @@ impl Store {
         }
         if asks(&request) {
             match at {
-                Some(at) => return self.asked(at, request, out),
+                Some(at) => return self.asked(at, request, Asked::Now, out),
                 None => self.answer_again(request, Vec::new(), out),
             }
             return Ok(());

@@ -2,6 +2,8 @@
 //! round. The whole is what lies under one wire key; a server may hold all pieces of it, some, or
 //! none. May touch what belongs to a piece; must not know other servers.
 
+use std::ops::Range;
+
 use super::contribution::Pushes;
 use super::elastic::marks::Marks;
 use super::error::StoreError;
@@ -64,8 +66,18 @@ pub(super) struct Piece {
     pub(super) former_copy: Option<FormerCopy>,
     /// Who keeps a copy, as it was, until it has heard that this one is safe.
     pub(super) source: Option<Source>,
-    /// By which tree the open round goes, or the next one, if by any (`elastic::tickets`).
-    ticket: Option<Box<Ticket>>,
+    /// The last ticket that was given out (`elastic::tickets`).
+    given: Option<Box<Given>>,
+}
+
+/// A ticket that was given out.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    ticket: Ticket,
+    /// It is used up, or void: nothing goes by it any more.
+    over: bool,
+    /// The only customer of each worker that it is for, if not all workers are known.
+    customer: Option<i32>,
 }
 
 /// The former owner of a piece that has come.
@@ -153,7 +165,7 @@ impl Piece {
             copied: Copied::Not,
             former_copy: None,
             source: None,
-            ticket: None,
+            given: None,
         }
     }
 
@@ -166,12 +178,52 @@ impl Piece {
 
     /// By which tree the open round goes, or the next one, if by any.
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        self.ticket.as_deref().copied()
+        self.given.as_deref().filter(|given| !given.over).map(|given| given.ticket)
     }
 
-    /// It goes by that one.
-    pub(super) fn set_ticket(&mut self, ticket: Option<Ticket>) {
-        self.ticket = ticket.map(Box::new);
+    /// It goes by that one, which is for all workers of its tree, or for those with that customer.
+    pub(super) fn set_ticket(&mut self, ticket: Ticket, customer: Option<i32>) {
+        self.give(Given { ticket, over: false, customer });
+    }
+
+    /// It goes by no tree: the last ticket means nothing any more, and is not given out again.
+    pub(super) fn end_ticket(&mut self) {
+        if let Some(given) = &mut self.given {
+            given.over = true;
+        }
+    }
+
+    /// No ticket up to that one is given out any more.
+    pub(super) fn withhold(&mut self, last: Ticket) {
+        self.give(Given { ticket: last, over: true, customer: None });
+    }
+
+    fn give(&mut self, given: Given) {
+        match &mut self.given {
+            Some(before) => **before = given,
+            None => self.given = Some(Box::new(given)),
+        }
+    }
+
+    /// It has come from another server, which may have given out a ticket for this round. So none
+    /// is given out here before the next one.
+    pub(super) fn has_come(&mut self) {
+        self.withhold(Ticket { overlay: u64::MAX, tree: 0, round: self.version + 1 });
+    }
+
+    /// True if its borders and its owner are those with which it was made.
+    pub(super) const fn was_made_here(&self) -> bool {
+        self.term as u32 == 1
+    }
+
+    /// True if that ticket is newer than all that were given out.
+    pub(super) fn may_give(&self, ticket: &Ticket) -> bool {
+        self.given.as_ref().is_none_or(|given| given.ticket.is_before(ticket))
+    }
+
+    /// The customer that its ticket is for; `None`: any.
+    pub(super) fn ticket_customer(&self) -> Option<i32> {
+        self.given.as_ref().and_then(|given| given.customer)
     }
 
     /// True if the replica has all that was answered.
@@ -286,7 +338,7 @@ impl Piece {
             copied: self.copied,
             former_copy: self.former_copy,
             source: self.source,
-            ticket: None,
+            given: self.given.as_ref().map(|given| Box::new(Given { over: true, ..**given })),
         }
     }
 
@@ -375,6 +427,19 @@ impl Tensor {
     /// Where the piece with exactly these borders is.
     pub(super) fn exactly(&self, from: u64, to: u64) -> Option<usize> {
         self.pieces.iter().position(|piece| piece.from == from && piece.to == to)
+    }
+
+    /// Where the pieces are that lie within `[from, to)`; `to` 0: all.
+    pub(super) fn within(&self, from: u64, to: u64) -> Range<usize> {
+        let to = if to == 0 { u64::MAX } else { to };
+        let first = self.pieces.partition_point(|piece| piece.from < from);
+        let end = self.pieces.partition_point(|piece| piece.to <= to);
+        first..end.max(first)
+    }
+
+    /// Where the piece is that begins there.
+    pub(super) fn begins_at(&self, from: u64) -> Option<usize> {
+        self.pieces.binary_search_by_key(&from, |piece| piece.from).ok()
     }
 
     /// The piece in which all elements from `from` up to `to` lie, and more.

@@ -9,7 +9,8 @@
 //! What holds it together:
 //!
 //! - A *ticket* says which tree a piece takes in which round. The owner gives it out with the end
-//!   of the round before, so all workers have the same one, and nobody has to wait for a switch.
+//!   of the round before, or to those who ask. So all workers have the same one, and nobody has to
+//!   wait for a switch.
 //! - A sum names the pushes in it. A relay sends it up once it has the names of all workers that
 //!   push through it. The owner counts names, never messages.
 //! - Whatever goes wrong on the way is mended by asking the owner about a name: it counted, or it
@@ -124,6 +125,11 @@ impl Trees {
         let newest = self.overlays.get(&self.number).into_iter().flatten();
         let numbered = (0..).zip(newest).filter_map(|(tree, table)| Some((tree, table.as_ref()?)));
         numbered.filter(move |(_, table)| table.root() == root)
+    }
+
+    /// All trees of the newest overlay.
+    pub fn newest(&self) -> impl Iterator<Item = &Table> {
+        self.overlays.get(&self.number).into_iter().flatten().flatten()
     }
 }
 

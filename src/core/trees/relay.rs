@@ -203,8 +203,8 @@ impl Relay {
         let wants = named.is_some_and(|name| name.wants);
         let Some(Own { request, .. }) = self.own.remove(&part) else { return };
         let asked = request.placed.clone().unwrap_or_default();
-        let Placed { epoch, again, ticket, routes, overlay, .. } = told.clone();
-        let placed = Placed { epoch, again, ticket, routes, overlay, ..asked };
+        let Placed { epoch, again, ticket, tickets, routes, overlay, .. } = told.clone();
+        let placed = Placed { epoch, again, ticket, tickets, routes, overlay, ..asked };
         let answer = Meta {
             request: false,
             sender: self.me,

@@ -9,7 +9,7 @@
 use bytes::Bytes;
 
 use super::message::{Key, NodeId};
-use super::trees::{Overlay, Ticket};
+use super::trees::{Overlay, PartTicket, Ticket};
 
 /// Where an opaque key ends: one whose values an application's own handler keeps. Nobody but that
 /// knows how long they are, so such a key is one piece from 0 to here, and is never cut.
@@ -62,13 +62,18 @@ pub struct Placed {
     /// next round of this part, if that is to go by a tree.
     #[prost(message, optional, boxed, tag = "12")]
     pub ticket: Option<Box<Ticket>>,
-    /// The newest overlay that the sender knows; 0: none.
+    /// The newest overlay that the sender knows; 0: none. In an answer to a push, without a ticket:
+    /// that none takes the next push while there are no newer trees; 0: who asks may get one.
     #[prost(uint64, tag = "13")]
     pub overlay: u64,
     /// Of a push: it brings nothing and only asks whether the push of that name has counted. The
-    /// answer is *again* if it has not.
+    /// answer is *again* if it has not, and says how it is to be pushed.
     #[prost(bool, tag = "14")]
     pub asks: bool,
+    /// In an answer to a push of what is cut by now: what `ticket` is to a part, for each of the
+    /// parts that this server has.
+    #[prost(message, repeated, tag = "15")]
+    pub tickets: Vec<PartTicket>,
 }
 
 /// Who owns a part of a key. Of two routes for an element, that with the higher term is right.

@@ -15,6 +15,7 @@ pub(super) fn placed() -> impl Strategy<Value = elastic::Placed> {
     use proptest::collection::vec;
     (any::<u32>(), long(), long(), long(), long(), any::<bool>(), vec(route(), 0..4)).prop_map(
         |(slice, from, to, term, epoch, again, routes)| elastic::Placed {
+            tickets: routes.iter().map(part_ticket).collect(),
             slice,
             from,
             to,
@@ -31,6 +32,11 @@ pub(super) fn placed() -> impl Strategy<Value = elastic::Placed> {
             asks: again,
         },
     )
+}
+
+fn part_ticket(route: &elastic::Route) -> trees::PartTicket {
+    let ticket = (route.owner > 0).then(|| ticket(route.term));
+    trees::PartTicket { from: route.from, to: route.to, ticket }
 }
 
 fn ticket(round: u64) -> trees::Ticket {

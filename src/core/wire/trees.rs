@@ -7,7 +7,7 @@
 use super::message::{Key, NodeId};
 
 /// Which tree a piece takes in which round. Its owner gives it out at the end of the round before,
-/// and no two rounds of a piece have the same one.
+/// or when a worker asks how to push, and no two rounds of a piece have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
 pub struct Ticket {
     /// Which overlay the tree is of.
@@ -27,6 +27,20 @@ impl Ticket {
     pub fn is_before(&self, other: &Self) -> bool {
         (self.round, self.overlay) < (other.round, other.overlay)
     }
+}
+
+/// What an owner says of the next push to a part of a key that was cut.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct PartTicket {
+    /// The first element.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// One past the last element.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+    /// The ticket; without one the push goes alone.
+    #[prost(message, optional, tag = "3")]
+    pub ticket: Option<Ticket>,
 }
 
 /// One push of one worker, as a sum names it: what `Placed` and the metadata say of a push that

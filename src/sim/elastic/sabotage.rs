@@ -84,11 +84,15 @@ pub enum Plant {
     TreeChanged,
     /// The scheduler does not note which overlays it gave out.
     OverlaysNotNoted,
+    /// An owner tells some of those who ask another tree than others.
+    AskersApart,
+    /// An owner says of a push that has counted, when it is asked, that it has not.
+    CountedPushedAgain,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::DuplicateCounted,
         Self::AnswerBeforeReplica,
         Self::StaleRouteWins,
@@ -120,6 +124,8 @@ impl Plant {
         Self::EarlyHopLost,
         Self::TreeChanged,
         Self::OverlaysNotNoted,
+        Self::AskersApart,
+        Self::CountedPushedAgain,
     ];
 }
 
@@ -250,6 +256,9 @@ impl Sabotage {
             Some(Plant::AnswerBeforeReplica) => self.confirm_at_once(&mut sent),
             Some(Plant::ForgottenBeforeSafe) => self.forget_at_once(&sent),
             Some(Plant::MoveShipsOpenRound) => ship_early_pushes(&mut sent),
+            Some(plant @ (Plant::AskersApart | Plant::CountedPushedAgain)) => {
+                sent.answers.iter_mut().for_each(|answer| mislead(plant, &mut answer.request));
+            }
             _ => {}
         }
         sent
@@ -454,6 +463,20 @@ fn ship_early_pushes(sent: &mut Outbound) {
             transfer.marks.extend(&early);
         }
     }
+}
+
+/// The answer to a question, with a mistake.
+fn mislead(plant: Plant, request: &mut Meta) {
+    let Some(placed) = request.placed.as_mut().filter(|placed| placed.asks) else { return };
+    if plant == Plant::CountedPushedAgain {
+        placed.again = true;
+        return;
+    }
+    // Ids of workers are odd.
+    let other = u32::from(request.sender / 2 % 2 == 0);
+    placed.ticket.iter_mut().for_each(|ticket| ticket.tree ^= other);
+    let parts = placed.tickets.iter_mut().filter_map(|part| part.ticket.as_mut());
+    parts.for_each(|ticket| ticket.tree ^= other);
 }
 
 /// The answer to the first push of a sum, as if it had counted.

@@ -196,7 +196,7 @@ fn a_seed_always_goes_the_same_way() {
 }
 
 /// Where each mistake shows soonest.
-const PLANTED: [(Plant, Scenario); 31] = [
+const PLANTED: [(Plant, Scenario); 33] = [
     (Plant::DuplicateCounted, Scenario::Calm),
     (Plant::AnswerBeforeReplica, Scenario::Restarts),
     (Plant::StaleRouteWins, Scenario::Moves),
@@ -228,6 +228,8 @@ const PLANTED: [(Plant, Scenario); 31] = [
     (Plant::EarlyHopLost, Scenario::Trees),
     (Plant::TreeChanged, Scenario::Trees),
     (Plant::OverlaysNotNoted, Scenario::Trees),
+    (Plant::AskersApart, Scenario::Trees),
+    (Plant::CountedPushedAgain, Scenario::Trees),
 ];
 
 fn is_caught((plant, scenario): (Plant, Scenario)) {

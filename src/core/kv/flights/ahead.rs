@@ -75,8 +75,10 @@ impl Ahead {
         self.longest = bytes;
     }
 
-    /// A push begins, of a key whose values have so many bytes. True if it asks for them.
-    pub(super) fn pushed(&mut self, key: Key, name: SliceName, bytes: usize) -> bool {
+    /// A push begins, of a key whose values have so many bytes. True if it asks for them. `eager`:
+    /// along a tree values come down once for all, or from the owner to each one who pulls. So the
+    /// first push asks too.
+    pub(super) fn pushed(&mut self, key: Key, name: SliceName, bytes: usize, eager: bool) -> bool {
         if self.longest == 0 && self.keys.is_empty() {
             return false;
         }
@@ -89,7 +91,8 @@ impl Ahead {
             Phase::Pushed(..) | Phase::Answered => habit.in_a_row = 0,
         }
         let room = BYTES_MAX.saturating_sub(self.bytes - held);
-        let asks = may_ask && bytes <= room && habit.in_a_row >= habit.needed;
+        let is_usual = habit.in_a_row >= habit.needed || (eager && habit.needed == NEEDED_MIN);
+        let asks = may_ask && bytes <= room && is_usual;
         let asked = if asks { bytes } else { 0 };
         habit.phase = Phase::Pushed(name, asked);
         self.bytes = self.bytes - held + asked;

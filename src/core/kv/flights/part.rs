@@ -17,6 +17,9 @@ pub(super) struct Part {
     pub(super) owner: NodeId,
     /// It may have counted: its owner is asked before its values are sent again.
     pub(super) asks: bool,
+    /// The newest overlay, and the term, under which an owner was asked how to push it, or has
+    /// said that no tree takes it.
+    pub(super) asked: (u64, u64),
     pub(super) state: PartState,
 }
 

@@ -60,6 +60,7 @@ impl Flights {
             part.state = PartState::Sent(way);
             let asks = way.by == By::Name;
             if asks {
+                part.asked = (self.tickets.as_ref().map_or(0, |it| it.number()), part.term);
                 kv = KvPairs { keys: kv.keys, ..KvPairs::default() };
             }
             let (ticket, overlay) = match &mut self.tickets {

@@ -1,78 +1,188 @@
 //! Which parts of pushes go along a tree (`docs/trees.md`). The owner of a part says so with the
-//! end of each round, by a ticket, which one push uses. Pure.
+//! end of each round, by a ticket, which one push uses. Where it has said nothing it is asked, once
+//! for each push, overlay and term. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::part::{By, Part, PartState, Way};
 use super::{Flights, Slice};
-use crate::trees::{Found, Trees};
+use crate::trees::{Found, Table, Trees};
 use crate::values::Form;
-use crate::wire::trees::Ticket;
-use crate::wire::{Key, NodeId};
+use crate::wire::elastic::Placed;
+use crate::wire::trees::{PartTicket, Ticket};
+use crate::wire::{Key, NodeId, worker_id};
 
-/// The tickets of a worker that no push has used.
-#[derive(Clone, Debug)]
+/// Values of fewer bytes go alone rather than after a question. That takes a round trip, and with
+/// its answer some 300 bytes on the way, which is what a tree is to save.
+pub(super) const ASKS_FROM: u64 = 4 << 10;
+/// Parts of which one answer tells; those beyond are asked about.
+const TOLD_MAX: usize = 1 << 12;
+
+/// What a worker knows of how its next pushes go. By default it knows no tree.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tickets {
     me: NodeId,
     trees: Arc<Trees>,
-    /// By the part of the key: its first element, and one past its last.
-    of: BTreeMap<Key, BTreeMap<(u64, u64), Ticket>>,
+    /// Who has a tree of the newest overlay in which this worker is.
+    roots: BTreeSet<NodeId>,
+    /// By the part of the key: its first element, and one past its last. Parts are disjoint.
+    of: BTreeMap<Key, BTreeMap<(u64, u64), Told>>,
     /// The last ticket of each part that was void: that can be heard before the ticket itself,
     /// which came down another tree.
     void: BTreeMap<(Key, (u64, u64)), Ticket>,
 }
 
+/// What the owner of a part has said of the next push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// It goes by that ticket, which no push has used.
+    Ticket(Ticket),
+    /// It goes alone, while no newer overlay than that is known.
+    Alone(u64),
+}
+
 /// What becomes of a push of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Go {
-    /// It has no ticket, or this worker is not in the tree.
+    /// No tree takes it, or this worker is not in the tree.
     Alone,
     /// It goes by that ticket.
     Tree(Ticket),
-    /// The tree of its ticket is lost: its owner knows the next one.
+    /// A tree might take it, or did before it was lost: its owner knows.
     Ask,
     /// The tree of its ticket has not come yet.
     Wait,
 }
 
 impl Tickets {
-    fn new(me: NodeId, trees: Arc<Trees>) -> Self {
-        Self { me, trees, of: BTreeMap::new(), void: BTreeMap::new() }
+    /// These trees are in force, and `me` is this worker.
+    fn follow(&mut self, me: NodeId, trees: Arc<Trees>) {
+        let floor = trees.floor();
+        // A ticket below the floor is none anyway.
+        self.void.retain(|_, void| void.overlay >= floor);
+        let mine = trees.newest().filter(|table| table.weight() > 0 && table.has(me));
+        self.roots = mine.map(Table::root).collect();
+        (self.me, self.trees) = (me, trees);
     }
 
-    fn get(&self, key: Key, range: (u64, u64)) -> Option<Ticket> {
+    /// The newest overlay that is known.
+    pub(super) fn number(&self) -> u64 {
+        self.trees.number()
+    }
+
+    fn get(&self, key: Key, range: (u64, u64)) -> Option<Told> {
         self.of.get(&key)?.get(&range).copied()
     }
 
+    /// The ticket of a part, which is used now or means nothing any more.
     fn take(&mut self, key: Key, range: (u64, u64)) -> Option<Ticket> {
         let of_key = self.of.get_mut(&key)?;
-        let ticket = of_key.remove(&range);
+        let Some(Told::Ticket(ticket)) = of_key.get(&range).copied() else { return None };
+        of_key.remove(&range);
         if of_key.is_empty() {
             self.of.remove(&key);
         }
-        ticket
+        Some(ticket)
     }
 
-    /// The owner of a part says which ticket its next push has, if it has one.
-    pub(super) fn told(&mut self, key: Key, (from, to): (u64, u64), ticket: Option<Ticket>) {
-        if let Some(of_key) = self.of.get_mut(&key) {
-            // The piece may have been cut since.
-            of_key.retain(|(begin, end), _| *end <= from || to <= *begin);
-        }
-        let is_new = |ticket: &Ticket| {
-            self.void.get(&(key, (from, to))).is_none_or(|void| void.is_before(ticket))
+    /// The owner of a part, or the relay here, has answered a push.
+    pub(super) fn answered(&mut self, key: Key, part: &mut Part, placed: &Placed) {
+        let overlay = placed.overlay;
+        let was_asked = match part.sent().map(|way| way.by) {
+            Some(By::Tree(ticket)) if placed.again => {
+                // It is void: only newer trees, or another owner, may take the push.
+                part.asked = part.asked.max((ticket.overlay, part.term));
+                false
+            }
+            Some(By::Name) => true,
+            _ => false,
         };
-        match ticket.filter(is_new) {
-            Some(ticket) => _ = self.of.entry(key).or_default().insert((from, to), ticket),
-            None if self.of.get(&key).is_some_and(BTreeMap::is_empty) => _ = self.of.remove(&key),
-            None => {}
+        if !placed.tickets.is_empty() {
+            let whole = (part.from, if part.to == 0 { u64::MAX } else { part.to });
+            let is_within =
+                |it: &&PartTicket| whole.0 <= it.from && it.from < it.to && it.to <= whole.1;
+            for PartTicket { from, to, ticket } in
+                placed.tickets.iter().take(TOLD_MAX).filter(is_within)
+            {
+                self.told(key, (*from, *to), *ticket, overlay, placed.again);
+            }
+            return;
         }
+        // Who is told *again* without a ticket, and has not asked, may be told of an earlier push
+        // with one.
+        if placed.ticket.is_none() && placed.again && !was_asked {
+            return;
+        }
+        // Who pushed a whole key is told how long it is.
+        let range = match (part.to, &placed.routes[..]) {
+            (0, [route]) => (route.from, route.to),
+            _ => (part.from, part.to),
+        };
+        self.told(key, range, placed.ticket.as_deref().copied(), overlay, placed.again);
     }
 
-    fn go(&self, key: Key, range: (u64, u64)) -> Go {
-        let Some(ticket) = self.get(key, range) else { return Go::Alone };
+    /// The owner of a part says which ticket its next push has, if it has one. `again`: of a push
+    /// that was to be sent again; what was said of an earlier one may be newer.
+    fn told(
+        &mut self,
+        key: Key,
+        (from, to): (u64, u64),
+        ticket: Option<Ticket>,
+        overlay: u64,
+        again: bool,
+    ) {
+        if from >= to {
+            return;
+        }
+        let void = self.void.get(&(key, (from, to)));
+        let is_void =
+            |ticket: &Ticket| void.is_some_and(|void| void == ticket || ticket.is_before(void));
+        let told = ticket.filter(|ticket| !is_void(ticket)).map(Told::Ticket);
+        let known = self.get(key, (from, to));
+        let is_older = match (told, known) {
+            (Some(Told::Ticket(ticket)), Some(Told::Ticket(known))) => ticket.is_before(&known),
+            (None, Some(Told::Ticket(_))) => again,
+            _ => false,
+        };
+        if is_older {
+            return;
+        }
+        let of_key = self.of.entry(key).or_default();
+        // The piece may have been cut since.
+        let until = of_key.range(..(to, 0)).rev();
+        let over: Vec<_> =
+            until.map(|(range, _)| *range).take_while(|(_, end)| from < *end).collect();
+        over.iter().for_each(|range| _ = of_key.remove(range));
+        of_key.insert((from, to), told.unwrap_or(Told::Alone(overlay)));
+    }
+
+    fn go(&self, key: Key, part: &Part, is_long: bool) -> Go {
+        let alone = match self.get(key, (part.from, part.to)) {
+            None => 0,
+            Some(Told::Alone(overlay)) => overlay,
+            Some(Told::Ticket(ticket)) => return self.go_by(ticket),
+        };
+        let number = self.trees.number();
+        let may_ask = alone < number && (part.asked.0 < number || part.asked.1 < part.term);
+        let is_new = part.term == 0 && self.makes_keys();
+        let is_worth_it = is_long && self.roots.contains(&part.owner);
+        if may_ask && is_worth_it && !is_new { Go::Ask } else { Go::Alone }
+    }
+
+    /// True if a push of a key may go along a tree. `is_new`: nothing is known of the key.
+    pub(super) fn may_take(&self, is_new: bool) -> bool {
+        let makes_it = is_new && self.makes_keys();
+        !makes_it && !self.roots.is_empty()
+    }
+
+    /// True of MXNet's rank 0: what is not known to be anywhere is made by its first push.
+    fn makes_keys(&self) -> bool {
+        self.me == worker_id(0)
+    }
+
+    fn go_by(&self, ticket: Ticket) -> Go {
         match self.trees.find(&ticket) {
             Found::Here(table) if table.has(self.me) => Go::Tree(ticket),
             // The owner sees that by the trees that the push names. Where this worker should have
@@ -107,14 +217,7 @@ impl Flights {
     /// [`Flights::retry`]: a ticket that is void by now is not to be used before.
     pub fn set_trees(&mut self, now: Duration, me: NodeId, trees: Arc<Trees>) {
         let floor = trees.floor();
-        match &mut self.tickets {
-            Some(tickets) => {
-                tickets.trees = trees;
-                // A ticket below the floor is none anyway.
-                tickets.void.retain(|_, void| void.overlay >= floor);
-            }
-            None => self.tickets = Some(Box::new(Tickets::new(me, trees))),
-        }
+        self.tickets.get_or_insert_default().follow(me, trees);
         for (name, flight) in &mut self.open {
             for part in flight.parts.iter_mut().filter(|part| part.is_below(floor)) {
                 (part.asks, part.state) = (true, PartState::Waiting(now));
@@ -131,7 +234,8 @@ impl Flights {
         if void.is_before(&ticket) {
             *void = ticket;
         }
-        if tickets.get(key, range).is_some_and(|own| !ticket.is_before(&own)) {
+        let is_void = |told| matches!(told, Told::Ticket(own) if !ticket.is_before(&own));
+        if tickets.get(key, range).is_some_and(is_void) {
             tickets.take(key, range);
         }
     }
@@ -139,11 +243,16 @@ impl Flights {
     /// Which way a part of a push goes now; `None`: none yet.
     pub(super) fn way_of(&self, slice: &Slice, part: &Part) -> Option<Way> {
         let Some(tickets) = self.tickets.as_deref() else { return Some(part.way()) };
-        let is_dense = matches!(slice.form, Form::Dense { .. });
-        if part.asks || part.to == 0 || !is_dense {
+        let Form::Dense { size } = slice.form else { return Some(part.way()) };
+        let is_opaque = part.to == 0 && part.term > 0;
+        if part.asks || is_opaque {
             return Some(part.way());
         }
-        match tickets.go(slice.key, (part.from, part.to)) {
+        let bytes = match part.to {
+            0 => slice.kv.vals.len() as u64,
+            to => (to - part.from).saturating_mul(size),
+        };
+        match tickets.go(slice.key, part, bytes >= self.asks_from) {
             Go::Alone => Some(part.way()),
             Go::Tree(ticket) => Some(Way { next: tickets.me, by: By::Tree(ticket) }),
             Go::Ask => Some(Way { next: part.owner, by: By::Name }),
@@ -158,3 +267,7 @@ impl Part {
         matches!(self.sent().map(|way| way.by), Some(By::Tree(ticket)) if ticket.overlay < floor)
     }
 }
+
+#[cfg(test)]
+#[path = "tickets_tests.rs"]
+mod tests;

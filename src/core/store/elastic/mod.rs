@@ -30,8 +30,8 @@
 //! `orders` and `moves` moves, `parts` how long pieces are; `replicas` what an owner's replica gets
 //! and the answers that wait for it, `seeds` what a new one gets, `copies` the replica's side;
 //! `promotion` deaths and policies; `commands` what joiners are told; `travel` a piece as a
-//! transfer; `workers` whom rounds wait for; `tickets` by which trees rounds go; `marks` is small;
-//! `validate` is what all of this promises.
+//! transfer; `workers` whom rounds wait for; `tickets` by which trees rounds go, `questions` what
+//! workers are told who ask; `marks` is small; `validate` is what all of this promises.
 
 mod commands;
 mod copies;
@@ -40,6 +40,7 @@ mod moves;
 mod orders;
 mod parts;
 mod promotion;
+mod questions;
 mod replicas;
 mod requests;
 mod seeds;
@@ -67,10 +68,10 @@ use super::parked::Parked;
 use super::{Store, StoreConfig, StoreError};
 use crate::values::{Dtype, KeyRoutes, KvPairs};
 use crate::wire::elastic::{LiveWorker, Mark, Order, Route, Transfer, TransferKind};
-use crate::wire::trees::Ticket;
 use crate::wire::{Key, Meta, NodeId, server_id};
 
 pub use self::commands::Due;
+pub(super) use self::questions::Asked;
 pub use super::parked::{PARKED_BYTES_MAX, PARKED_MAX};
 
 /// Bytes of pieces that are on their way to a new replica, unless one piece is larger.
@@ -135,8 +136,8 @@ pub(super) struct RoundDone {
     pub(super) answers: Vec<Answer>,
     /// What the replica gets, if there is one.
     pub(super) shipped: Option<Shipped>,
-    /// By which tree the next round goes.
-    pub(super) ticket: Option<Ticket>,
+    /// Whose pushes it had, if the next round may go by a tree.
+    pub(super) pushed: Option<BTreeSet<NodeId>>,
 }
 
 /// A confirmation that waits: to whom, and of which elements of which key.

@@ -45,6 +45,21 @@ impl Store {
 
     /// The same, but keeps the orders: those about other pieces may not have been looked at.
     pub(super) fn carry_out_one(&mut self, at: At, out: &mut Outbound) -> bool {
+        self.carry_out_if(at, may_be_cut, out)
+    }
+
+    /// The same for a piece that somebody is about to push to, even if nobody has yet: whoever
+    /// pushes has told the servers of the optimizer.
+    pub(super) fn carry_out_asked(&mut self, at: At, out: &mut Outbound) -> bool {
+        self.carry_out_if(at, |piece| piece.layout == Layout::Dense, out)
+    }
+
+    fn carry_out_if(
+        &mut self,
+        at: At,
+        may_be_cut: impl Fn(&Piece) -> bool,
+        out: &mut Outbound,
+    ) -> bool {
         let part_bytes = self.part_bytes();
         let Some(elastic) = &self.elastic else { return false };
         let orders = elastic.orders.get(&at.key).map(Vec::as_slice).unwrap_or_default();
@@ -74,7 +89,8 @@ impl Store {
     }
 
     /// A worker asks for a part of a piece: an owner that died had cut it and told workers so, and
-    /// nobody else. Cuts it alike. False if it cannot be cut like that.
+    /// nobody else. Cuts it alike, even before its first round. False if it cannot be cut like
+    /// that.
     pub(in crate::store) fn cut_alike(
         &mut self,
         at: At,
@@ -86,7 +102,7 @@ impl Store {
         let Some(piece) = tensor.pieces.get(at.index) else { return false };
         let aligned = |border: u64| border.is_multiple_of(ALIGN) || border == piece.to;
         let inside = piece.from <= from && from < to && to <= piece.to;
-        let possible = inside && aligned(from) && aligned(to) && may_be_cut(piece);
+        let possible = inside && aligned(from) && aligned(to) && piece.layout == Layout::Dense;
         if !possible || tensor.pieces.len() + 2 > PIECES_MAX {
             return false;
         }
@@ -203,6 +219,7 @@ impl Store {
         }
         piece.source = Some(Source { server: from, told: false });
         self.check_place(key, transfer.length, &piece)?;
+        self.withhold_ticket(&mut piece);
         self.insert(key, transfer.length, piece);
         let from = transfer.from;
         let tensor = self.tensors.get(&key);
@@ -318,7 +335,7 @@ impl Store {
 }
 
 /// True if a piece can be cut. Before its first round nobody knows what optimizer will come, and it
-/// may need the whole.
+/// may need the whole; unless a worker asks how to push.
 pub(super) fn may_be_cut(piece: &Piece) -> bool {
     piece.layout == Layout::Dense && piece.version > 0
 }

@@ -144,7 +144,9 @@ impl Store {
         let optimizer = self.optimizer.as_deref();
         let waits = elastic.waiting.contains_key(&key);
         if let Some(tensor) = self.tensors.get(&key) {
-            let said = tensor.pieces.iter().filter(|piece| all || piece.version > 0 || !waits);
+            // Of a key that is cut the first push is answered.
+            let is_safe = all || !waits || tensor.whole_piece().is_none();
+            let said = tensor.pieces.iter().filter(|piece| is_safe || piece.version > 0);
             claims.extend(said.map(|piece| Claim {
                 holding: Holding::Owner.into(),
                 safe: piece.is_safe(),
@@ -262,6 +264,7 @@ impl Store {
         if self.multi_precision {
             piece.make_master();
         }
+        self.withhold_ticket(&mut piece);
         self.insert(key, length, piece);
     }
 

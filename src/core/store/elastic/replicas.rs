@@ -76,7 +76,7 @@ impl Store {
     pub(in crate::store) fn round_done(
         &mut self,
         at: At,
-        RoundDone { marks, answers, shipped, ticket }: RoundDone,
+        RoundDone { marks, answers, shipped, pushed }: RoundDone,
         out: &mut Outbound,
     ) -> bool {
         let Ok(piece) = self.piece_mut(at) else { return false };
@@ -94,10 +94,9 @@ impl Store {
             None => {}
         }
         let waits = self.waits(at);
+        self.end_ticket(at);
         let stays = !self.carry_out(at, out);
-        if let (true, Ok(piece)) = (stays, self.piece_mut(at)) {
-            piece.set_ticket(ticket);
-        }
+        self.give_tickets(at.key, range, pushed.as_ref());
         self.hold(at.key, range, waits.then_some(version), answers, out);
         stays
     }
@@ -122,7 +121,7 @@ impl Store {
             let shipped = self.is_copied(at).then_some(nothing);
             self.piece_mut(at)?.version += 1;
             let (marks, answers) = (name.mark().into_iter().collect(), vec![answer]);
-            self.round_done(at, RoundDone { marks, answers, shipped, ticket: None }, out);
+            self.round_done(at, RoundDone { marks, answers, shipped, pushed: None }, out);
         } else {
             self.answer_again(request, Vec::new(), out);
         }
@@ -136,11 +135,9 @@ impl Store {
         answers: Vec<Answer>,
         out: &mut Outbound,
     ) -> bool {
+        // It was for this attempt.
+        self.end_ticket(at);
         let stays = !self.carry_out(at, out);
-        if let (true, Ok(piece)) = (stays, self.piece_mut(at)) {
-            // It was for this attempt.
-            piece.set_ticket(None);
-        }
         for answer in answers {
             self.deliver(at.key, answer, out);
         }

@@ -192,8 +192,8 @@ impl Store {
     pub(super) fn mark_again(&self, request: &mut Meta, routes: Vec<Route>) {
         let epoch = self.elastic.as_ref().map_or(0, |elastic| elastic.epoch);
         if let Some(placed) = &mut request.placed {
-            (placed.again, placed.routes, placed.epoch, placed.ticket) =
-                (true, routes, epoch, None);
+            (placed.again, placed.routes, placed.epoch) = (true, routes, epoch);
+            (placed.ticket, placed.tickets) = (None, Vec::new());
         }
     }
 

@@ -2,23 +2,25 @@
 //! touch what the store may.
 //!
 //! With the end of a round the owner gives out a ticket for the next one, if all workers of a tree
-//! pushed to that round. A round with a ticket takes sums by that ticket, and single pushes of
-//! workers who are not in the tree. Who is in it and comes alone is told the ticket. What a ticket
-//! was for may end before its round: then it is void, and everybody in the tree is told.
+//! pushed to that round; or when a worker asks how to push (`questions`). A round with a ticket
+//! takes sums by that ticket, and single pushes of workers who are not in the tree. Who is in it
+//! and comes alone is told the ticket. What a ticket was for may end before its round: then it is
+//! void, and everybody in the tree is told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::parts::Parts;
+use super::questions::has;
 use super::{Elastic, Outbound};
 use crate::store::contribution::Pushes;
-use crate::store::error::StoreError;
 use crate::store::mxnet::{Answer, At, Store, done};
 use crate::store::name::{Customer, Name};
 use crate::store::tensor::{Layout, Piece};
 use crate::trees::{Found, Table, Trees, down_from_root};
 use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::elastic::{Placed, Route};
-use crate::wire::trees::{Hop, Overlay, Ticket};
+use crate::wire::trees::{Hop, Overlay, PartTicket, Ticket};
 use crate::wire::{Key, Meta, NodeId};
 
 /// What a server knows of trees.
@@ -42,16 +44,13 @@ impl Elastic {
         table.members().all(|node| awaited.range((node, i32::MIN)..=(node, i32::MAX)).count() == 1)
     }
 
-    /// The tree of the newest overlay that a round of so many bytes takes next, among those whose
-    /// workers are all in `pushed`. Each tree gets bytes as its weight says.
-    fn choose(&mut self, bytes: u64, pushed: Option<&BTreeSet<NodeId>>) -> Option<u32> {
+    /// The tree of the newest overlay that a round of so many bytes takes next, among those that
+    /// fit. Each tree gets bytes as its weight says.
+    fn choose(&mut self, bytes: u64, fits: impl Fn(&Table) -> bool) -> Option<u32> {
         let trees = Arc::clone(&self.trees.trees);
-        let fits = |table: &Table| {
-            pushed.is_none_or(|pushed| table.members().all(|node| pushed.contains(&node)))
-                && self.may_use(table)
-        };
+        let fits = |table: &Table| table.weight() > 0 && fits(table) && self.may_use(table);
         let given = |tree: u32| self.trees.given.get(&tree).copied().unwrap_or(0);
-        let all = trees.of_root(self.me).filter(|(_, table)| table.weight() > 0 && fits(table));
+        let all = trees.of_root(self.me).filter(|(_, table)| fits(table));
         let ahead = all.map(|(tree, table)| {
             let load = u128::from(given(tree) + bytes) * (1 << 32) / u128::from(table.weight());
             (load, tree)
@@ -66,9 +65,30 @@ impl Store {
     /// An overlay came: rounds go by its trees from now on. What waited for it is looked at.
     pub fn overlay(&mut self, overlay: &Overlay, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
+        let is_first = elastic.overlay() == 0;
         if Arc::make_mut(&mut elastic.trees.trees).learn(overlay) {
             elastic.trees.given.clear();
+            if is_first {
+                self.begin_tickets();
+            }
             self.unpark_all(out);
+        }
+    }
+
+    /// The first overlay came. Parts are shorter from now on, and who had a piece before it came
+    /// here may have known trees already.
+    fn begin_tickets(&mut self) {
+        if let Some(elastic) = &mut self.elastic {
+            elastic.parts = Parts::default();
+        }
+        let all = self.tensors.values_mut().flat_map(|tensor| &mut tensor.pieces);
+        all.filter(|piece| !piece.was_made_here()).for_each(Piece::has_come);
+    }
+
+    /// A piece comes to this server.
+    pub(super) fn withhold_ticket(&self, piece: &mut Piece) {
+        if self.elastic.as_ref().is_some_and(|elastic| elastic.overlay() > 0) {
+            piece.has_come();
         }
     }
 
@@ -83,16 +103,20 @@ impl Store {
         }
     }
 
-    /// A round of these pushes is over: by which ticket the next one goes.
-    pub(in crate::store) fn next_ticket(&mut self, at: At, pushes: &[Pushes]) -> Option<Ticket> {
-        if !self.sync || self.config.deterministic {
-            return None;
-        }
-        let piece = self.piece(at).ok()?;
-        let (bytes, round) = (piece.value.buffer().len() as u64, piece.version + 1);
-        let is_dense = piece.layout == Layout::Dense;
-        let elastic = self.elastic.as_mut()?;
-        if !is_dense || elastic.overlay() == 0 {
+    /// True if rounds are such that a tree can carry them.
+    pub(super) const fn sums_by_tree(&self) -> bool {
+        self.sync && !self.config.deterministic
+    }
+
+    /// A round of these pushes is over: whose they were, if the next one may go by a tree.
+    pub(in crate::store) fn by_tree_next(
+        &self,
+        at: At,
+        pushes: &[Pushes],
+    ) -> Option<BTreeSet<NodeId>> {
+        let elastic = self.elastic.as_ref()?;
+        let is_dense = self.piece(at).is_ok_and(|piece| piece.layout == Layout::Dense);
+        if !self.sums_by_tree() || !is_dense || elastic.overlay() == 0 {
             return None;
         }
         let dense =
@@ -100,101 +124,133 @@ impl Store {
         let customers = || pushes.iter().flat_map(Pushes::customers);
         let workers: BTreeSet<NodeId> = customers().map(|who| who.worker).collect();
         // A worker with two customers pushes twice to a round; a tree knows it once.
-        if workers.len() < customers().count() || !pushes.iter().all(dense) {
-            return None;
+        let once = workers.len() == customers().count();
+        (once && pushes.iter().all(dense)).then_some(workers)
+    }
+
+    /// A round of `[from, to)` of a key is over, and that is cut and moved as it was to be. What is
+    /// here of it gets tickets by trees whose workers are all in `pushed`. What gets none goes
+    /// alone, until there are other trees.
+    pub(super) fn give_tickets(
+        &mut self,
+        key: Key,
+        (from, to): (u64, u64),
+        pushed: Option<&BTreeSet<NodeId>>,
+    ) {
+        let is_tree_known = self.elastic.as_ref().is_some_and(|elastic| elastic.overlay() > 0);
+        if !is_tree_known || !self.sums_by_tree() {
+            return;
         }
-        let tree = elastic.choose(bytes, Some(&workers))?;
-        Some(Ticket { overlay: elastic.overlay(), tree, round })
+        let all = self.tensors.get(&key).map_or(0..0, |tensor| tensor.within(from, to));
+        for at in all.map(|index| At { key, index }) {
+            let have_pushed = |pushed: &BTreeSet<NodeId>, table: &Table| {
+                table.members().all(|node| pushed.contains(&node))
+            };
+            self.give_ticket(at, None, |table| {
+                pushed.is_some_and(|pushed| have_pushed(pushed, table))
+            });
+            let next = self.piece(at).ok().and_then(|piece| self.next_of(piece));
+            if let (Some(next), Ok(piece)) = (next, self.piece_mut(at))
+                && piece.may_give(&next)
+            {
+                piece.withhold(next);
+            }
+        }
+    }
+
+    /// The next round of a piece gets a ticket by a tree that fits, if there is one.
+    pub(super) fn give_ticket(
+        &mut self,
+        at: At,
+        customer: Option<i32>,
+        fits: impl Fn(&Table) -> bool,
+    ) {
+        let Ok(piece) = self.piece(at) else { return };
+        let Some(next) = self.next_of(piece).filter(|next| piece.may_give(next)) else { return };
+        let bytes = piece.value.buffer().len() as u64;
+        let tree = self.elastic.as_mut().and_then(|elastic| elastic.choose(bytes, fits));
+        if let (Some(tree), Ok(piece)) = (tree, self.piece_mut(at)) {
+            piece.set_ticket(Ticket { tree, ..next }, customer);
+        }
+    }
+
+    /// The next ticket of a piece, but for the tree.
+    pub(super) fn next_of(&self, piece: &Piece) -> Option<Ticket> {
+        let overlay = self.elastic.as_ref()?.overlay();
+        Some(Ticket { overlay, tree: 0, round: piece.version + 1 })
     }
 
     /// The ticket of the open round of a piece, or of the next one if nobody has pushed to it yet.
     /// One whose tree is lost is replaced, if that is possible.
-    fn ticket(&mut self, at: At) -> Option<Ticket> {
+    pub(super) fn ticket(&mut self, at: At) -> Option<Ticket> {
         let piece = self.piece(at).ok()?;
-        let ticket = piece.ticket()?;
-        let (round, bytes) = (piece.version + 1, piece.value.buffer().len() as u64);
-        let is_open = piece.round.is_open();
-        let elastic = self.elastic.as_mut()?;
-        let is_lost = match elastic.trees.trees.find(&ticket) {
+        let (ticket, customer) = (piece.ticket()?, piece.ticket_customer());
+        let (round, is_open) = (piece.version + 1, piece.round.is_open());
+        let is_lost = match self.elastic.as_ref()?.trees.trees.find(&ticket) {
             Found::Here(_) => false,
             Found::NotYet | Found::Gone | Found::Strange => true,
         };
-        let now = if ticket.round != round {
-            None
-        } else if !is_lost {
+        if ticket.round == round && !is_lost {
             return Some(ticket);
-        } else if is_open {
-            // Some have pushed by the tree that is lost. The others come alone.
-            None
-        } else {
-            let number = elastic.overlay();
-            elastic.choose(bytes, None).map(|tree| Ticket { overlay: number, tree, round })
-        };
-        if let Ok(piece) = self.piece_mut(at) {
-            piece.set_ticket(now);
         }
-        now
+        self.end_ticket(at);
+        // If it is open some have pushed by the tree that is lost. The others come alone.
+        if ticket.round == round && !is_open {
+            self.give_ticket(at, customer, |_| true);
+        }
+        self.piece(at).ok()?.ticket()
     }
 
-    /// What an answer to a push says of the next round.
+    /// What an answer to a push says of the next round; one that says *again* of how to push.
     pub(super) fn tell_ticket(&self, key: Key, request: &mut Meta) {
         let Some(placed) = &request.placed else { return };
-        let piece = self.tensors.get(&key).and_then(|tensor| {
-            let index = match placed.to {
-                0 => tensor.whole_piece(),
-                to => tensor.exactly(placed.from, to),
-            };
-            tensor.pieces.get(index?)
-        });
-        let current = |piece: &Piece| piece.ticket().filter(|it| it.round == piece.version + 1);
-        let ticket = piece.and_then(current).filter(|ticket| self.is_for(ticket, request));
+        let range = (placed.from, placed.to);
+        let pieces = self.within(key, range);
+        // Where a push has counted that comes again, the ticket is for a later one.
+        let is_due = |piece: &&Piece| !placed.again || !has(piece, request);
+        let current = |piece: &Piece| {
+            let ticket = piece.ticket().filter(|ticket| ticket.round == piece.version + 1);
+            ticket.filter(|ticket| self.is_for(piece, ticket, request))
+        };
+        let (ticket, tickets) = match pieces {
+            [only] if range == (only.from, only.to) || range.1 == 0 => {
+                (Some(only).filter(is_due).and_then(current), Vec::new())
+            }
+            cut => {
+                let told = |piece: &Piece| {
+                    let (from, to, ticket) = (piece.from, piece.to, current(piece));
+                    PartTicket { from, to, ticket }
+                };
+                (None, cut.iter().filter(is_due).map(told).collect())
+            }
+        };
+        let may_ask = !placed.again && pieces.iter().any(|piece| self.may_have(piece));
         let overlay = self.elastic.as_ref().map_or(0, |elastic| elastic.overlay());
+        let overlay = if may_ask { 0 } else { overlay };
         if let Some(placed) = &mut request.placed {
-            (placed.ticket, placed.overlay) = (ticket.map(Box::new), overlay);
+            (placed.ticket, placed.tickets, placed.overlay) =
+                (ticket.map(Box::new), tickets, overlay);
         }
+    }
+
+    /// True if a question may bring a piece a ticket: none was given out for the next round. Not
+    /// even that there is none has been said.
+    pub(super) fn may_have(&self, piece: &Piece) -> bool {
+        self.sums_by_tree()
+            && piece.layout == Layout::Dense
+            && self.next_of(piece).is_some_and(|next| piece.may_give(&next))
     }
 
     /// True if who sent that request is in the tree of a ticket: another process with the same id
-    /// is not. What goes down a tree is for all in it.
-    fn is_for(&self, ticket: &Ticket, request: &Meta) -> bool {
+    /// is not, nor may another customer be. What goes down a tree is for all in it.
+    fn is_for(&self, piece: &Piece, ticket: &Ticket, request: &Meta) -> bool {
         let Some(elastic) = &self.elastic else { return false };
         let table = elastic.trees.trees.get(ticket);
-        let workers = elastic.workers.as_ref();
+        let is_customer = |id: i32| id == request.customer_id;
         request.hop.is_some()
             || table.is_some_and(|table| table.has(request.sender))
-                && workers.is_none_or(|workers| workers.awaits(Customer::of(request)))
-    }
-
-    /// A question: has the push of that name counted? Answered *again* if it has not.
-    pub(in crate::store) fn asked(
-        &mut self,
-        at: At,
-        request: Meta,
-        out: &mut Outbound,
-    ) -> Result<(), StoreError> {
-        let (piece, name) = (self.piece(at)?, Name::of(&request));
-        if piece.marks.count(&name) {
-            return self.answer_duplicate(at, request, out);
-        }
-        if piece.round.holds(name.who, name.timestamp) {
-            return self.wait_for_round(at, request);
-        }
-        self.send_by_ticket(at, request, out);
-        Ok(())
-    }
-
-    /// Tells a worker to push again, by the ticket of the round if there is one.
-    fn send_by_ticket(&mut self, at: At, mut request: Meta, out: &mut Outbound) {
-        let ticket = self.ticket(at).filter(|ticket| self.is_for(ticket, &request));
-        let routes = match &request.placed {
-            Some(placed) => self.routes(at.key, placed),
-            None => Vec::new(),
-        };
-        self.mark_again(&mut request, routes);
-        if let Some(placed) = &mut request.placed {
-            placed.ticket = ticket.map(Box::new);
-        }
-        out.answers.push(done(request));
+                && piece.ticket_customer().is_none_or(is_customer)
+                && self.is_awaited(request)
     }
 
     /// True if a push that came alone was told to come by the ticket of its round. A worker that
@@ -212,14 +268,14 @@ impl Store {
             return false;
         }
         let Some(ticket) = self.ticket(at) else { return false };
-        if !self.is_for(&ticket, request) {
+        if !self.piece(at).is_ok_and(|piece| self.is_for(piece, &ticket, request)) {
             return false;
         }
         if request.placed.as_ref().and_then(|placed| placed.ticket.as_deref()) == Some(&ticket) {
             self.void_ticket(at, out);
             return false;
         }
-        self.send_by_ticket(at, request.clone(), out);
+        self.say_how(at.key, request.clone(), out);
         true
     }
 
@@ -253,14 +309,21 @@ impl Store {
             let index = tensor.exactly(from, to)?;
             tensor.pieces.get_mut(index)
         });
-        if let Some(piece) = piece {
-            piece.set_ticket(piece.ticket().filter(|own| *own != ticket));
+        if let Some(piece) = piece.filter(|piece| piece.ticket() == Some(ticket)) {
+            piece.end_ticket();
         }
         self.mark_again(&mut request, routes);
         self.answer(done(request), out);
     }
 
-    /// The ticket of a piece means nothing any more.
+    /// The ticket of a piece is used up.
+    pub(super) fn end_ticket(&mut self, at: At) {
+        if let Ok(piece) = self.piece_mut(at) {
+            piece.end_ticket();
+        }
+    }
+
+    /// The ticket of a piece means nothing any more, and all in its tree are told so.
     pub(super) fn void_ticket(&mut self, at: At, out: &mut Outbound) {
         let Ok(piece) = self.piece_mut(at) else { return };
         let Some(ticket) = piece.ticket() else { return };

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{Answer, At, Store, done, refused};
 use crate::store::contribution::{Contribution, Pushes};
-use crate::store::elastic::{Outbound, RoundDone, Shipped};
+use crate::store::elastic::{Asked, Outbound, RoundDone, Shipped};
 use crate::store::error::StoreError;
 use crate::store::optimizer::{Gradient, Optimizer};
 use crate::store::round::{Complete, Quorum};
@@ -94,7 +94,7 @@ impl Store {
             if pushes.names().all(|name| piece.marks.count(&name)) {
                 self.answer_duplicate(at, pushes.into_request(), out)?;
             } else if asks(pushes.request()) {
-                self.asked(at, pushes.into_request(), out)?;
+                self.asked(at, pushes.into_request(), Asked::Later, out)?;
             } else if !self.is_sent_by_tree(at, &pushes, out) {
                 let piece = self.piece_mut(at)?;
                 // What came too early stays as it came until its round begins.
@@ -169,13 +169,13 @@ impl Store {
         }
         let names = contributors.iter().flat_map(Pushes::names);
         let marks: Vec<Mark> = names.filter_map(|name| name.mark()).collect();
-        let ticket = if applied.is_ok() { self.next_ticket(at, &contributors) } else { None };
+        let pushed = if applied.is_ok() { self.by_tree_next(at, &contributors) } else { None };
         let requests = contributors.into_iter().map(Pushes::into_request);
         let answers = requests
             .map(|request| self.answer_applied(at, request, applied.as_ref().err()))
             .collect();
         match applied {
-            Ok(shipped) => self.round_done(at, RoundDone { marks, answers, shipped, ticket }, out),
+            Ok(shipped) => self.round_done(at, RoundDone { marks, answers, shipped, pushed }, out),
             Err(_) => self.round_failed(at, answers, out),
         }
     }

@@ -67,6 +67,10 @@ impl Opaque {
             Err(why) => return steps.push(refused(request, why)),
         };
         let placed = request.placed.clone().unwrap_or_default();
+        if placed.asks {
+            // Nothing of an opaque key goes along a tree: it is pushed alone.
+            return self.again(request, Vec::new(), steps);
+        }
         match self.place(key, &placed) {
             Place::Here => self.here(now, key, request, frames, steps),
             Place::New if self.keys.len() >= TENSORS_MAX => {
