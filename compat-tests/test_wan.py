@@ -259,8 +259,8 @@ def test_a_job_that_does_not_go_on_does_not_pass():
     assert row in wan_cut_report.text([one])
     assert [(round(bar.value, 6), bar.holds) for bar in wan_cut_report.bars([one])] == [
         (2.1, True), (0.7, True)]
-    one.update(goes_on=None, across=None, after=[], wrong="no end after 180 s")
-    assert "| 7.00 | - | - | 6.65 | - | - | **no end after 180 s** |" in wan_cut_report.text([one])
+    one.update(goes_on=None, across=None, after=[], wrong="no end after 300 s")
+    assert "| 7.00 | - | - | 6.65 | - | - | **no end after 300 s** |" in wan_cut_report.text([one])
     assert not any(bar.holds for bar in wan_cut_report.bars([one]))
     one.update(wrong="tcp: a worker ended\n    [08:40:13] pslite: error: lost worker 2: gone\n")
     assert "| **the job failed: lost worker 2: gone** |" in wan_cut_report.text([one])

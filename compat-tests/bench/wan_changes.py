@@ -14,8 +14,9 @@ from netlab import Mesh, Misuse, changes
 from netlab import graph as graphs
 from wan_jobs import DIVISORS, one_round, ours, settle
 
-# Of --cut: rounds after it, beside --rounds; seconds for a round, until the job counts as hung.
-MORE, HUNG = 2, 180
+# Of --cut: rounds after it, beside --rounds. Seconds for a round, until the job counts as hung: one
+# that goes straight may take more than three minutes.
+MORE, HUNG = 2, 300
 # Seconds between two looks at what the links carry, and below what part of the slowest link's rate
 # all of them together stand still.
 LOOK, STILL = 0.1, 0.5
@@ -80,8 +81,10 @@ def switches(mesh, job, seeds, options):
     try:
         last = time.monotonic() + options.redraw * len(seeds)
         while (begin := time.monotonic()) < last and not wrong:
-            seconds = max(one_round(job, options))
-            rounds.append(Round(begin, time.monotonic(), seconds))
+            answers, failed = within(HUNG, lambda: one_round(job, options))
+            if failed:
+                raise Failed(f"after {len(rounds)} rounds: {failed}")
+            rounds.append(Round(begin, time.monotonic(), max(answers)))
     finally:
         timeline.stop()
     if wrong or len(switched) < len(seeds):
