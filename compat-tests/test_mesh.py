@@ -323,6 +323,17 @@ def test_a_connection_survives_a_cut_link():
 
 
 @needs_lab
+def test_new_routes_go_round_a_cut_link():
+    with Mesh(SQUARE) as mesh:
+        at_c = Ear(mesh.host("c"))
+        mesh.cut("a", "c")
+        assert not at_c.hears(mesh.host("a"), "over the old route")
+        left = graph.Graph(link for link in SQUARE.links if (link.one, link.other) != ("a", "c"))
+        mesh.reroute(graph.next_hops(left))
+        assert at_c.hears(mesh.host("a"), "round it")
+
+
+@needs_lab
 def test_rates_are_redrawn_live():
     with Mesh(graph.parse("a b 10, b c 20, a c", 1)) as mesh:
         change, = changes.parse("redraw 7 0.5")

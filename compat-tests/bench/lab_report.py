@@ -207,10 +207,14 @@ def wire_text(case):
             f"{slow['set']:g} Mbit/s: {slow['mbit']:.1f}), with {case['cores']:.2f} cores busy.")
 
 
-def bar_table(found):
+def bar_rows(of_them):
     return report.table(["what", "bar", "measured", ""], [
         [bar.text, bar.wanted, f"{bar.value:.2f}", "" if bar.holds else "**does not hold**"]
-        for bar in bars(found)])
+        for bar in of_them])
+
+
+def bar_table(found):
+    return bar_rows(bars(found))
 
 
 def case_text(name, case):

@@ -16,10 +16,13 @@ must be given the same:
     sgd                 from now on the servers have an optimizer
     end
 
+`ended` in an answer is when the last step was over, by the machine's clock (time.monotonic).
+
 One script for all roles: importing mxnet in a scheduler or a server never returns. Argument:
 seconds after which the process ends itself, whatever happens.
 """
 
+import itertools
 import json
 import signal
 import sys
@@ -36,6 +39,9 @@ from tensors import fifth, huge, part, resnet50  # noqa: E402
 LEARNING_RATE, MOMENTUM = 0.5, 0.5
 # Seconds between the workers of a late step.
 LATE = 3
+# The gradients of a step are whole numbers, so many times larger than those of the first one, in
+# turn: values of an earlier step do not pass for those of this one.
+FACTORS = range(1, 9)
 
 
 def library():
@@ -58,14 +64,15 @@ class Expected:
     SGDMomUpdate)."""
 
     def __init__(self, workers):
-        self.gradient = np.float32(sum(range(1, workers + 1)))
+        self.ranks = sum(range(1, workers + 1))
         self.value = self.momentum = np.float32(0)
 
-    def step(self, sgd):
+    def step(self, sgd, factor):
+        gradient = np.float32(factor * self.ranks)
         if not sgd:
-            self.value = self.gradient
+            self.value = gradient
             return
-        step = np.float32(LEARNING_RATE) * self.gradient
+        step = np.float32(LEARNING_RATE) * gradient
         self.momentum = np.float32(MOMENTUM) * self.momentum - step
         self.value = self.value + self.momentum
 
@@ -78,6 +85,8 @@ class Workload:
         self.first = first
         self.sizes = sizes
         self.expected = Expected(kv.num_workers)
+        self.factors = itertools.cycle(FACTORS)
+        self.ended = None
         self.gradients = [mx.nd.zeros((size,)) for size in sizes]
         self.values = [mx.nd.zeros((size,)) for size in sizes]
         kv.init(list(range(first, first + len(sizes))), self.values)
@@ -85,15 +94,17 @@ class Workload:
     def measure(self, sgd, late):
         """Seconds of one step."""
         # MXNet pulls through the buffer that it pushed from: gradients must be made anew.
+        factor = next(self.factors)
         for gradient in self.gradients:
-            gradient[:] = self.kv.rank + 1
+            gradient[:] = factor * (self.kv.rank + 1)
         mx.nd.waitall()
         self.kv._barrier()  # the only way to the kvstore's barrier
         time.sleep(late * self.kv.rank)
         begin = time.perf_counter()
         step(self.kv, self.first, self.gradients, self.values)
-        self.expected.step(sgd)
-        return time.perf_counter() - begin
+        self.expected.step(sgd, factor)
+        self.ended = time.perf_counter()
+        return self.ended - begin
 
     def check(self):
         """What the servers have has arrived; then it is wiped out, for the next check."""
@@ -133,7 +144,7 @@ class Job:
         workload = self.workloads[name]
         seconds = sum(workload.measure(self.sgd, late) for _ in range(steps))
         workload.check()
-        return {"ops_per_s": steps / seconds, "seconds": seconds}
+        return {"ops_per_s": steps / seconds, "seconds": seconds, "ended": workload.ended}
 
 
 def main():

@@ -1,20 +1,33 @@
 """Rounds of data-parallel training over sites whose links are few, slow and uneven: stock beside
-what a model says, and ours along packed trees beside stock.
+what a model says, and ours along packed trees beside stock and beside what no round can beat.
 
     scripts/bench wan --seeds 0 --placements site1 --rounds 5 --spend 30       about 6 minutes
+    scripts/bench wan --topologies packed@site1 fapt@all --gate                every bar of trees
     scripts/bench wan --stock-only                       25 MB, three seeds: about 25 minutes
     scripts/bench wan --stock-only --model fiftieth --seeds 0,1 --placements site1
-    scripts/bench wan --stock-only --gate                exit code 1 if a bar does not hold
+    scripts/bench wan --redraw 60 --switches 5           ours alone: all rates change every minute
+    scripts/bench wan --cut                              ours alone: a link is cut within a round
 
 Nine sites, the graph of NetStorm's scripts, each with a worker; each direction of a link gets a
 rate that a seed draws, U(20, 155) Mbit/s, times --scale. All is a quarter of that world: rates,
 ResNet-50's tensors, and the bound from which MXNet cuts them over all servers. A round pushes and
 pulls every tensor through `mx.kv`, `dist_sync`, without an optimizer (mxkv.py); its time is the
-slowest worker's. The model is netlab/graph_model.py's, from the rates that are set, the routes, and
-the servers that MXNet's hash gives each tensor to. Before, plain TCP says what the links carry, all
-full at once in both directions. Without --stock-only, ours runs on the same links, in turn with
-stock, over TCP, with the trees of --topologies and the rates that are set in PSLITE_LINKS. Raw
-numbers: .cache/bench/wan.json. Needs root.
+slowest worker's, and all sums are compared with what they must be. The model of stock is
+netlab/graph_model.py's, from the rates that are set, the routes, and the servers that MXNet's hash
+gives each tensor to. Before, plain TCP says what the links carry, all full at once in both
+directions.
+
+Without --stock-only, ours runs on the same links, in turn with stock, over TCP, with the trees of
+--topologies and the rates that are set in PSLITE_LINKS. T* is that of these rates, whoever owns
+what, and so is the prediction: `pslite sim --graph` says both. eta is T* by the mean round. A job
+keeps its owners, so `fapt:9` cannot be run, which chooses them; `fapt@all`, a server at each site,
+is what is closest.
+
+With --redraw, consecutive seeds draw all rates anew while rounds go on. With --cut, a link is cut
+both ways in the middle of a round: the one that trees use most, of those that are on no route to
+the scheduler or a server, and without which all sites still reach each other. Raw numbers:
+.cache/bench/wan.json, wan-redraw.json, wan-cut.json. With --gate the exit code is 1 if a bar does
+not hold. Needs root.
 """
 
 import argparse
@@ -26,34 +39,31 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean
+from types import ModuleType
+from typing import Callable, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 sys.dont_write_bytecode = True
+import wan_changes  # noqa: E402
+import wan_cut_report  # noqa: E402
+import wan_paper  # noqa: E402
+import wan_redraw_report  # noqa: E402
 import wan_report  # noqa: E402
-from cluster import LIBRARY, STOCK, TCP, Cluster, Failed  # noqa: E402
-from harness import PYTHON  # noqa: E402
+from cluster import LIBRARY, STOCK, Failed  # noqa: E402
 from netlab import LabError, Mesh, Misuse, Unavailable, changes, graph, graph_model  # noqa: E402
-from netlab.cluster import Sites  # noqa: E402
 from netlab.layout import read_graph, sites  # noqa: E402
 from netlab.links import CONGESTION  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
 from tensors import FLOAT, part  # noqa: E402
+from wan_jobs import BIGARRAY, DIVISORS, Contender, one_round, ours, settle, start  # noqa: E402
 
-#: By what the tensors of each model (mxkv.py) are smaller than ResNet-50's.
-DIVISORS = {"quarter": 4, "fifth": 5, "fiftieth": 50}
-# Elements: tensors as large are cut, a part to each server (kvstore_dist.h, bigarray_bound_).
-BIGARRAY = 1_000_000
 # By what MXNet multiplies the key of an uncut tensor to choose its server (EncodeDefaultKey).
 SPREAD = 9973
-# Seconds after which a cluster ends itself, whatever happens.
-LIMIT = 3600
 GOODPUT = HERE.parent / "netlab/goodput.py"
 PORT, WINDOW = 7000, 5
-# Rounds of ours before those that count.
-SETTLE = 2
 # What stock's scheduler says of each server if PS_VERBOSE is 1; ranks are (id - 8) / 2.
 ASSIGNED = re.compile(r"assign rank=(\d+) to node role=server, ip=([0-9.]+)")
 
@@ -97,73 +107,77 @@ def placed(divisor, servers):
     return found
 
 
-def links_of(mesh):
-    """The links for PSLITE_LINKS, by the addresses of the sites."""
-    rates, address = mesh.graph().rates, {name: host.address for name, host in mesh.hosts.items()}
-    return "".join(f"link {address[link.one.name]} {address[link.other.name]} "
-                   f"{rates[link.one.name, link.other.name]} "
-                   f"{rates[link.other.name, link.one.name]}\n" for link in mesh.links)
-
-
 class Bench:
-    """Clusters of each kind on one lab, with servers at some of its sites."""
+    """The clusters of one lab. Those whose servers are always at the same sites stay there for all
+    placements of stock's."""
 
-    def __init__(self, stack, mesh, servers, options):
-        workers = list(mesh.hosts)
-        place = Sites(mesh, servers[0], servers, workers)
-        command = [PYTHON, "-u", str(HERE / "mxkv.py"), str(LIMIT)]
-        settings = {"PS_VERBOSE": "1",
-                    "MXNET_KVSTORE_BIGARRAY_BOUND": str(BIGARRAY // DIVISORS[options.model])}
-        kinds = {STOCK: (STOCK, {})}
-        if not options.stock_only:
-            links = CACHE / "wan.links"
-            links.parent.mkdir(parents=True, exist_ok=True)
-            links.write_text(links_of(mesh))
-            for topology in options.topologies:
-                kinds[topology] = (TCP, {"PSLITE_TOPOLOGY": topology, "PSLITE_LINKS": str(links),
-                                         **options.set})
-        self.clusters = {name: stack.enter_context(Cluster(
-            command, len(workers), len(servers), kind, place=place,
-            settings={**settings, **more})) for name, (kind, more) in kinds.items()}
+    def __init__(self, stack, mesh, options):
+        self.mesh = mesh
+        self.options = options
+        self.graph = mesh.graph()
+        self.standing = {}
+        self.before = {}
+        for one in options.topologies:
+            if one.at:
+                self.standing[one.name] = self._ours(stack, one, None)
 
-    def rounds(self, options):
+    def _ours(self, stack, one, placement):
+        return ours(stack, self.mesh, self.options, one.topology,
+                    one.servers(self.graph, placement))
+
+    def measure(self, placement):
+        """A placement of stock's servers: what was measured, and what the models say."""
+        servers = sites(placement, self.graph, "--placements", self.graph.sites)
+        with ExitStack() as stack:
+            clusters = {STOCK: start(stack, self.mesh, self.options, servers, STOCK)}
+            for one in self.options.topologies:
+                clusters[one.name] = (self.standing.get(one.name)
+                                      or self._ours(stack, one, placement))
+            workers, before = self._rounds(clusters)
+            ranked = by_rank(clusters[STOCK], self.mesh)
+            for name, cluster in clusters.items():
+                if name not in self.standing:
+                    cluster.end()
+        if sorted(ranked) != sorted(servers):
+            raise Failed(f"the scheduler names servers at {ranked}, not at {servers}")
+        return {"placement": placement, "servers": ranked, "workers": workers, "before": before,
+                "rounds": {name: [max(each) for each in found] for name, found in workers.items()},
+                "ours": self._papers(placement),
+                **models(self.graph, ranked, DIVISORS[self.options.model])}
+
+    def _rounds(self, clusters):
         """Seconds of each round of each cluster, by worker; in turn, until the rounds or --spend
-        are used up. And those of ours that are not counted: the first goes straight to the
-        servers, whose pieces are cut with its end, and the second too, for most of it."""
-        found = {name: [] for name in self.clusters}
+        are used up. And those of ours that are not counted, unless they were before."""
+        before = {}
+        for name, cluster in clusters.items():
+            if name != STOCK and name not in self.before:
+                before[name] = settle(cluster, self.options)
+                if name in self.standing:
+                    self.before[name] = before[name]
+        found = {name: [] for name in clusters}
         spent = dict.fromkeys(found, 0.0)
-        before = {name: [max(answer["seconds"] for answer in cluster.ask(f"{options.model} 1"))
-                         for _ in range(SETTLE)]
-                  for name, cluster in self.clusters.items() if name != STOCK}
-        for _ in range(options.rounds):
-            for name, cluster in self.clusters.items():
-                if found[name] and spent[name] >= options.spend:
+        for _ in range(self.options.rounds):
+            for name, cluster in clusters.items():
+                if found[name] and spent[name] >= self.options.spend:
                     continue
-                answers = [answer["seconds"] for answer in cluster.ask(f"{options.model} 1")]
-                found[name].append(answers)
-                spent[name] += max(answers)
+                found[name].append(one_round(cluster, self.options))
+                spent[name] += max(found[name][-1])
         return found, before
 
+    def _papers(self, placement):
+        """Of each of ours: where its servers are, T*, and the predicted round."""
+        found = {}
+        for one in self.options.topologies:
+            servers = one.servers(self.graph, placement)
+            said = wan_paper.paper(self.graph, one.topology, servers,
+                                   wan_paper.model_bytes(DIVISORS[self.options.model]))
+            found[one.name] = {"topology": one.topology, "servers": servers, "bound": said.bound,
+                               "predicted": said.predicted, "trees": len(said.trees)}
+        return found
+
     def end(self):
-        for cluster in self.clusters.values():
+        for cluster in self.standing.values():
             cluster.end()
-
-
-def measure(mesh, placement, options):
-    """A placement: what was measured, and what the model says."""
-    one = mesh.graph()
-    servers = sites(placement, one, "--placements", one.sites)
-    with ExitStack() as stack:
-        job = Bench(stack, mesh, servers, options)
-        rounds, before = job.rounds(options)
-        ranked = by_rank(job.clusters[STOCK], mesh)
-        job.end()
-    if sorted(ranked) != sorted(servers):
-        raise Failed(f"the scheduler names servers at {ranked}, not at {servers}")
-    return {"placement": placement, "servers": ranked, "workers": rounds,
-            "rounds": {name: [max(each) for each in found] for name, found in rounds.items()},
-            "before": before,
-            **models(one, ranked, DIVISORS[options.model])}
 
 
 def models(one, servers, divisor):
@@ -194,9 +208,20 @@ def parse():
                         help="TCP's algorithm; default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
                         help="environment of ours")
-    parser.add_argument("--topologies", nargs="+", default=["packed"], metavar="NAME",
-                        help="of ours, as of PSLITE_TOPOLOGY; default: packed")
+    parser.add_argument("--topologies", nargs="+", default=["packed"], metavar="NAME[@SITES]",
+                        help="of ours, as of PSLITE_TOPOLOGY; its servers are where stock's are, "
+                        "or at those sites, whatever the placement; default: packed")
     parser.add_argument("--stock-only", action="store_true", help="without ours")
+    parser.add_argument("--redraw", type=float, metavar="SECONDS",
+                        help="draw all rates anew that often, ours alone; its servers are at the "
+                        "first of --placements")
+    parser.add_argument("--switches", type=int, metavar="N", help="of --redraw; default: 5")
+    parser.add_argument("--cut", action="store_true",
+                        help="cut a link in the middle of a round, ours alone, --rounds before it")
+    parser.add_argument("--reroute", action="store_true",
+                        help="with --cut: make new routes then, as a network's own routing would; "
+                        "any link may be cut that does not hold the graph together")
+    parser.add_argument("--picture", action="store_true", help="for the eye, in place of tables")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--docs", action="store_true",
                         help="write the table into docs/benchmarks.md")
@@ -207,11 +232,34 @@ def parse():
         parser.error("--rounds must be at least 1")
     if any("=" not in pair for pair in options.set):
         parser.error("--set takes NAME=VALUE")
+    _modes(parser, options)
     options.set = dict(pair.split("=", 1) for pair in options.set)
+    options.topologies = ([] if options.stock_only
+                          else [Contender.read(text) for text in options.topologies])
     options.seeds = [int(seed) for seed in options.seeds.split(",")]
     if not options.stock_only and not LIBRARY.is_file():
         parser.error(f"no {LIBRARY}: run cargo build --release, or set PSLITE_LIBRARY")
     return options
+
+
+def _modes(parser, options):
+    """What does not go together is refused."""
+    changing = options.redraw is not None or options.cut
+    if options.redraw is not None and options.cut:
+        parser.error("--redraw and --cut: one of them")
+    if changing and (options.stock_only or options.docs or options.picture):
+        parser.error("--redraw and --cut are for ours alone, and have neither --docs nor --picture")
+    if changing and len(options.topologies) != 1:
+        parser.error("--redraw and --cut take one of --topologies")
+    if options.picture and (options.stock_only or options.docs):
+        parser.error("--picture shows stock and ours, and writes no page")
+    if options.redraw is None and options.switches is not None:
+        parser.error("--switches is for --redraw")
+    if options.reroute and not options.cut:
+        parser.error("--reroute is for --cut")
+    options.switches = 5 if options.switches is None else options.switches
+    if options.switches < 1 or (options.redraw is not None and options.redraw <= 0):
+        parser.error("--redraw takes seconds, --switches a number from 1")
 
 
 def graphs(options):
@@ -220,30 +268,76 @@ def graphs(options):
              for seed in options.seeds}
     for placement in options.placements:
         sites(placement, found[options.seeds[0]], "--placements", ["site1"])
+    for one in options.topologies:
+        one.servers(found[options.seeds[0]], options.placements[0])
     return found
 
 
-def run(options):
+def compare(options):
+    """Stock and ours on the graph of each seed."""
     found, failures = [], 0
     for seed, one in graphs(options).items():
-        with Mesh(one, options.congestion) as mesh:
-            found.append({"seed": seed, "wire": wire(mesh), "placements": []})
-            for placement in options.placements:
-                print(f"{time.strftime('%H:%M:%S')} seed {seed}, servers at {placement}",
-                      file=sys.stderr, flush=True)
-                try:
-                    found[-1]["placements"].append(measure(mesh, placement, options))
-                except Failed as error:
-                    print(error, file=sys.stderr, flush=True)
-                    failures += 1
+        with Mesh(one, options.congestion) as mesh, ExitStack() as stack:
+            found.append({"seed": seed, "placements": [], "wire": wire(mesh),
+                          "links": [((link.one, link.other), *link.rates) for link in one.links]})
+            failures += of_seed(stack, mesh, found[-1], options)
     return found, failures
+
+
+def of_seed(stack, mesh, found, options):
+    """All placements on one lab; how many failed."""
+    job, failures = Bench(stack, mesh, options), 0
+    for placement in options.placements:
+        print(f"{time.strftime('%H:%M:%S')} seed {found['seed']}, servers at {placement}",
+              file=sys.stderr, flush=True)
+        try:
+            found["placements"].append(job.measure(placement))
+        except Failed as error:
+            print(error, file=sys.stderr, flush=True)
+            failures += 1
+    try:
+        job.end()
+    except Failed as error:
+        print(error, file=sys.stderr, flush=True)
+        failures += 1
+    return failures
+
+
+def change(options):
+    """Ours alone on the graph of each seed, while links change."""
+    measure, found, failures = (wan_changes.cut if options.cut else wan_changes.redraw), [], 0
+    for seed, one in graphs(options).items():
+        print(f"{time.strftime('%H:%M:%S')} seed {seed}", file=sys.stderr, flush=True)
+        try:
+            found.append(measure(seed, one, options))
+        except Failed as error:
+            print(error, file=sys.stderr, flush=True)
+            failures += 1
+    return found, failures
+
+
+class Mode(NamedTuple):
+    """measure: gives what was found, and how many failed; report: its tables and bars."""
+
+    name: str
+    measure: Callable
+    report: ModuleType
+
+
+def mode(options):
+    if options.cut:
+        return Mode("wan-cut", change, wan_cut_report)
+    if options.redraw is not None:
+        return Mode("wan-redraw", change, wan_redraw_report)
+    return Mode("wan", compare, wan_report)
 
 
 def main():
     options = parse()
+    chosen = mode(options)
     raise_on_signals()
     try:
-        found, failures = run(options)
+        found, failures = chosen.measure(options)
     except (Misuse, Unavailable) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -254,12 +348,14 @@ def main():
         return interrupted.code
     CACHE.mkdir(parents=True, exist_ok=True)
     how = {name: value for name, value in vars(options).items() if name not in ("docs", "gate")}
-    (CACHE / "wan.json").write_text(json.dumps({"options": how, "seeds": found}, indent=1))
+    (CACHE / f"{chosen.name}.json").write_text(
+        json.dumps({"options": how, "seeds": found}, indent=1))
     said = f"{machine()} TCP: {options.congestion}. Model: {options.model} of ResNet-50."
-    print(said, wan_report.text(found), sep="\n\n")
+    show = wan_report.picture if options.picture else chosen.report.text
+    print(said, show(found), sep="\n\n")
     if options.docs:
-        PAGE.write_text(wan_report.written(PAGE.read_text(), f"{said}\n\n{wan_report.text(found)}"))
-    missed = [bar for bar in wan_report.bars(found) if not bar.holds]
+        PAGE.write_text(wan_report.written(PAGE.read_text(), said, found))
+    missed = [bar for bar in chosen.report.bars(found) if not bar.holds]
     return 1 if failures or (options.gate and missed) else 0
 
 

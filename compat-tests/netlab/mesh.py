@@ -6,7 +6,7 @@ over a link is slowed down at its end, so both directions of a link are independ
 
 Every site forwards for the others. The routes are made with the lab, and stay as they are
 (`graph.next_hops`): changed rates and cuts move none, and the packets of a way with a cut link are
-lost.
+lost. Only `reroute` makes others.
 
 A cut of a link's direction: the site's table of neighbours gets for the other one an address that
 no device has (network).
@@ -135,7 +135,7 @@ class Mesh(Network):
             for target, hop in by_target.items():
                 via = "scope link" if hop == target else f"via {self.hosts[hop].address} onlink"
                 lines.append(
-                    f"route add {self.hosts[target].address}/32 {via} "
+                    f"route replace {self.hosts[target].address}/32 {via} "
                     f"dev {site.device(self.hosts[hop])} src {site.address} congctl {congestion}")
             try:
                 batch("ip", site.namespace, lines)
@@ -143,6 +143,11 @@ class Mesh(Network):
                 if congestion in available():
                     raise
                 raise no_algorithm(congestion) from None
+
+    def reroute(self, hops, congestion=CONGESTION):
+        """Other routes, as graph.next_hops gives them for what is left of a graph: what a network's
+        own routing does after a cut."""
+        self._make_routes(hops, congestion)
 
     def graph(self):
         """The graph with the rates that are set now."""
