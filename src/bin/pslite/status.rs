@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use pslite::cluster::{NodeStatus, Status};
+use pslite::cluster::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 use pslite::wire::balance::SessionStatus;
 
 use crate::scheduler_address::SchedulerArguments;
@@ -96,7 +96,41 @@ fn table(status: &Status) -> String {
     for session in &status.sessions {
         let _ = writeln!(text, "{}", line_of(session));
     }
+    if let Some(trees) = &status.trees {
+        draw(trees, &mut text);
+    }
     text
+}
+
+/// The trees, and what links carry there and back.
+fn draw(status: &TreesStatus, text: &mut String) {
+    let TreesStatus { topology, overlay, trees, links } = status;
+    let _ = writeln!(text, "trees: {topology}, {} of them, overlay {overlay}", trees.len());
+    for TreeStatus { share, up, down, .. } in trees {
+        let _ = writeln!(text, "  {:5.1} %  up   {up}\n           down {down}", 100.0 * share);
+    }
+    let _ = writeln!(text, "links, Mbit/s (in brackets: as PSLITE_LINKS says):");
+    let rate = |link: &LinkStatus| match (link.measured, link.mbit) {
+        (_, 0.0) => "cut".to_owned(),
+        (true, mbit) => format!("{mbit:.1}"),
+        (false, mbit) => format!("({mbit:.1})"),
+    };
+    for link in links {
+        let back = links.iter().find(|back| back.from == link.to && back.to == link.from);
+        let is_second = back.is_some_and(|back| {
+            links.iter().position(|one| one == back) < links.iter().position(|one| one == link)
+        });
+        match back {
+            Some(_) if is_second => {}
+            Some(back) => {
+                let (there, back) = (rate(link), rate(back));
+                let _ = writeln!(text, "  {} to {}: {there}, back {back}", link.from, link.to);
+            }
+            None => {
+                let _ = writeln!(text, "  {} to {}: {}", link.from, link.to, rate(link));
+            }
+        }
+    }
 }
 
 /// Workers that share batches.
@@ -203,6 +237,7 @@ mod tests {
                 gain: Some(1.8),
                 ..SessionStatus::default()
             }],
+            trees: None,
         };
         let text = table(&status);
         let lines: Vec<&str> = text.lines().collect();
@@ -221,5 +256,37 @@ mod tests {
         let sessions = Vec::new();
         let silent = Status { sessions, advice: String::new(), no_plan: String::new(), ..status };
         assert_eq!(table(&silent).lines().count(), 7);
+        let link = |from: &str, to: &str, mbit, measured| LinkStatus {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            mbit,
+            measured,
+        };
+        let tree = TreeStatus {
+            share: 1.0,
+            root: "a".to_owned(),
+            up: "a(b(c))".to_owned(),
+            down: "a(b c)".to_owned(),
+        };
+        let links = vec![
+            link("a", "b", 18.25, true),
+            link("b", "a", 20.0, false),
+            link("b", "c", 0.0, true),
+        ];
+        let trees =
+            TreesStatus { topology: "auto".to_owned(), overlay: 3, trees: vec![tree], links };
+        let drawn = table(&Status { trees: Some(trees), ..silent });
+        let lines: Vec<&str> = drawn.lines().skip(7).collect();
+        assert_eq!(
+            lines,
+            [
+                "trees: auto, 1 of them, overlay 3",
+                "  100.0 %  up   a(b(c))",
+                "           down a(b c)",
+                "links, Mbit/s (in brackets: as PSLITE_LINKS says):",
+                "  a to b: 18.2, back (20.0)",
+                "  b to c: cut",
+            ]
+        );
     }
 }

@@ -44,7 +44,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use ranking::RankOrder;
-pub use status::{NodeStatus, Status};
+pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 pub use types::{
     Action, BalanceWord, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy,
     RoundTimes,
@@ -200,6 +200,8 @@ impl Cluster {
             Event::ChannelDown { id: SCHEDULER } if self.scheduler_may_return() => {
                 self.scheduler_in_doubt(now);
             }
+            // Whoever dies is missed by the scheduler, too. A link that is cut is none.
+            Event::ChannelDown { id } | Event::Unreachable { id } if self.is_relay(id) => {}
             Event::ChannelDown { id } => {
                 self.down.entry(id).or_insert(now);
             }

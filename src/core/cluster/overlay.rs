@@ -98,6 +98,11 @@ impl Cluster {
         }
     }
 
+    /// True if that is another worker, with which this one exchanges what goes along trees.
+    pub(super) fn is_relay(&self, id: NodeId) -> bool {
+        self.me.role == Role::Worker && self.elastic.relays.contains_key(&id)
+    }
+
     /// A worker connects to another one, if it is not connected yet.
     pub(super) fn connect_relay(&mut self, id: NodeId, out: &mut Vec<Action>) {
         let Some(node) = self.members.get(&id) else { return };

@@ -53,6 +53,48 @@ pub struct Status {
     /// Workers that share batches.
     #[serde(default)]
     pub sessions: Vec<SessionStatus>,
+    /// The trees that rounds go along, if they were planned for links.
+    #[serde(default)]
+    pub trees: Option<TreesStatus>,
+}
+
+/// Trees of sites, and the links between these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TreesStatus {
+    /// How they are made (`PSLITE_TOPOLOGY`).
+    pub topology: String,
+    /// The number of the overlay in force.
+    pub overlay: u64,
+    /// The trees.
+    pub trees: Vec<TreeStatus>,
+    /// All links, each in both directions.
+    pub links: Vec<LinkStatus>,
+}
+
+/// One tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TreeStatus {
+    /// The fraction of the model that takes it.
+    pub share: f64,
+    /// The site of the server that owns that.
+    pub root: String,
+    /// How sums come to it: each site, and in brackets those that send to it.
+    pub up: String,
+    /// How values go from it: each site, and in brackets those that it sends to.
+    pub down: String,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// The site that sends.
+    pub from: String,
+    /// The site that receives.
+    pub to: String,
+    /// What it carries, in Mbit/s of data; 0: nothing gets through.
+    pub mbit: f64,
+    /// That was measured; else it is what the scheduler was told.
+    pub measured: bool,
 }
 
 /// One node of it.
@@ -122,6 +164,7 @@ impl Cluster {
             note,
             waits: self.waits(now),
             sessions: self.sessions.clone(),
+            trees: times.trees.as_deref().cloned(),
         }
     }
 

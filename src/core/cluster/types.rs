@@ -1,10 +1,12 @@
 //! What goes into the membership and what comes out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
 use super::ranking::RankOrder;
+use super::status::TreesStatus;
 use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
 use crate::wire::trees::{Overlay, TreeTable};
@@ -99,6 +101,9 @@ pub struct RoundTimes {
     pub no_plan: String,
     /// For people: whether one server more, or one fewer, would pay.
     pub advice: String,
+    /// The trees that rounds go along; none: they go straight to the servers, or nobody knows of
+    /// links.
+    pub trees: Option<Arc<TreesStatus>>,
 }
 
 impl RoundTimes {

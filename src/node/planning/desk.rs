@@ -2,6 +2,7 @@
 //! events. The node's clock calls it. Names no van.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use super::planting::{Plan, Planned};
 use super::probes::Probe;
@@ -60,7 +61,15 @@ impl Desk {
             Event::Overlay { trees, lossy }
         }));
         events.extend(probes.into_iter().map(|Probe { from, to }| Event::Probe { from, to }));
-        events.push(Event::RoundTimes(planning.times(now)));
+        let mut times = planning.times(now);
+        if let Some(expected) = planting.expected() {
+            let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+            times.predicted = expected.seconds.and_then(seconds);
+            times.bound = expected.bound.and_then(seconds);
+            (times.limit, times.no_plan, times.advice) = Default::default();
+            times.trees = planting.status(now, cluster, plan);
+        }
+        events.push(Event::RoundTimes(times));
         events
     }
 }

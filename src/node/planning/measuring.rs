@@ -73,6 +73,7 @@ impl Measuring {
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.receiver.forget(node);
         self.trains.forget(node);
+        self.stalls.forget(node);
     }
 
     /// Pieces have moved.
@@ -125,7 +126,7 @@ impl Measuring {
         if self.sender.wants_look(now) {
             let (down, sent) = (self.inflow(now), sent());
             if self.worker {
-                self.stalls.look(sent.iter().filter(|(peer, _)| is_worker(**peer)));
+                self.stalls.look(now, sent.iter().filter(|(peer, _)| is_worker(**peer)));
             }
             if self.sender.sent(now, sent, down) {
                 self.receiver.sends();
@@ -203,7 +204,7 @@ impl Measuring {
         if now.saturating_sub(self.told) >= TELL_EVERY {
             measured.progress = self.last_round.take();
             measured.carried = self.trains.take(now);
-            measured.stuck = self.stalls.take_news();
+            measured.stuck = self.stalls.take_news(now);
             self.told = now;
         }
         measured.busy = served.and_then(|served| self.busy(now, served));

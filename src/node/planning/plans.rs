@@ -234,6 +234,7 @@ impl Planning {
             limit: note(&status),
             no_plan: status.no_plan.as_ref().map(ToString::to_string).unwrap_or_default(),
             advice: advised(&status),
+            trees: None,
         }
     }
 }

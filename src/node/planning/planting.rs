@@ -2,21 +2,19 @@
 //! the job. Balanced trees need no rates; for others `PSLITE_LINKS` says which hosts have links, and
 //! how fast those are until it is measured (`site_links`). When other trees promise shorter rounds
 //! over what the links carry now, and when nothing gets through a link, they are planned anew.
-//! Called under the van's lock; sends nothing itself.
+//! Called under the van's lock; sends nothing itself, and leaves the work to `drafts`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::drafts::{Answer, Draft, Drafts};
 use super::probes::Probe;
-use super::site_links::{Carrying, SiteLinks};
+use super::site_links::SiteLinks;
 use super::sites::Sites;
-use pslite_core::cluster::Cluster;
-use pslite_core::placement::graph::{
-    Graph, GraphError, NamedGraph, Proposal, Scheme, ServingOrder, Topology, Transfer, blind,
-    predict, propose,
-};
+use pslite_core::cluster::{Cluster, LinkStatus, TreeStatus, TreesStatus};
+use pslite_core::placement::graph::{NamedGraph, Proposal, Scheme, Topology, blind};
 use pslite_core::placement::measured::Measured;
-use pslite_core::trees::{PARTS, SHORTEST_PART};
 use pslite_core::wire::trees::{TreeNode, TreeTable};
 use pslite_core::wire::{NodeId, WORKER_GROUP};
 use pslite_observe::log::{self, Level};
@@ -27,10 +25,18 @@ const LONGER: f64 = 1.2;
 const BETTER: f64 = 1.07;
 /// ... for so long: a change of the network is not seen on all links at once.
 const SETTLE: Duration = Duration::from_secs(2);
+/// Factor. If it takes that many times as long, the round under way begins anew, too: what is under
+/// way is sent again, which takes no longer than a round along the new trees, where half a round
+/// along the former ones is to come.
+const RESTART: f64 = 2.0;
 /// Between two looks at what links carry.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// What people are shown is so old at most.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Fraction. Rates that differ by less are the same.
 const SAME_RATE: f64 = 0.03;
+/// Bytes per second of a Mbit/s.
+const MBIT: f64 = 125_000.0;
 
 /// Whom trees are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +48,7 @@ pub(super) struct Members {
 }
 
 /// What the last trees were planned for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Planted {
     members: Members,
     /// Bytes of the model.
@@ -70,13 +76,23 @@ pub(super) struct Plan<'a> {
     pub(super) links: Option<&'a NamedGraph>,
 }
 
-/// What was seen at the last look.
+/// What was seen at the last look at links.
 #[derive(Debug, Default)]
 struct Seen {
     at: Duration,
     rates: Vec<f64>,
+    cut: BTreeSet<(usize, usize)>,
     /// Since when other trees would be better.
     better: Option<Duration>,
+}
+
+/// What is expected of rounds along the trees in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Expected {
+    /// Seconds of a round, predicted for what the links carry now.
+    pub(super) seconds: Option<f64>,
+    /// T*, for that too.
+    pub(super) bound: Option<f64>,
 }
 
 /// See the module.
@@ -84,16 +100,11 @@ struct Seen {
 pub(super) struct Planting {
     planted: Option<Planted>,
     links: SiteLinks,
+    drafts: Drafts,
     seen: Seen,
-}
-
-/// The network and the job at one moment.
-struct Moment {
-    sites: Sites,
-    carrying: Carrying,
-    graph: Graph,
-    shares: Vec<f64>,
-    bytes: f64,
+    expected: Expected,
+    /// What people were shown, and since when.
+    shown: Option<(Duration, Arc<TreesStatus>)>,
 }
 
 impl Planting {
@@ -112,67 +123,145 @@ impl Planting {
         if plan.topology == Topology::Star || !cluster.may_order() {
             return None;
         }
-        let (members, bytes, overlay) = (members(cluster), bytes(cluster), cluster.overlay());
-        // A death takes the trees away. If a node does not know trees they were never in force.
-        let stand = self.planted.as_ref().is_some_and(|planted| {
-            let longer = plan.links.is_some() && bytes > LONGER * planted.bytes;
-            let lost = overlay.trees.is_empty() && overlay.number != planted.before;
-            planted.members == members && !longer && !lost
-        });
-        if stand {
-            return plan.links.and_then(|named| self.follow(now, cluster, (plan.topology, named)));
-        }
+        let (members, bytes) = (members(cluster), bytes(cluster));
         if members.workers.is_empty() {
             return None;
         }
-        self.links.retain(&members.workers);
-        let planted = Planted { members, bytes, before: 0, scheme: None, cut: BTreeSet::new() };
-        let trees = match (plan.topology, plan.links) {
-            (Topology::Balanced(_), _) | (_, None) => {
-                let roots = planted.members.servers.iter();
-                let tree = |root: &NodeId| balanced(plan.topology, *root, &planted.members);
-                let trees = roots.filter_map(tree).collect();
-                self.planted = Some(planted);
-                trees
-            }
-            (topology, Some(named)) => self.plant(cluster, (topology, named), planted),
+        let Some(named) = plan.links.filter(|_| !matches!(plan.topology, Topology::Balanced(_)))
+        else {
+            return self.blind(cluster, plan.topology, members);
         };
+        let stand = self.stands(cluster, &members, bytes);
+        let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
+        let planned = answer.and_then(|answer| match stand {
+            true => self.follow(now, cluster, named, answer),
+            false => self.plant(cluster, named, answer, false),
+        });
+        if planned.is_some() || self.drafts.is_open() {
+            return planned;
+        }
+        let stand = self.stands(cluster, &members, bytes);
+        match self.draft(cluster, (plan.topology, named), members.clone(), bytes) {
+            Ok(draft) if !stand || self.is_news(now, &draft) => self.drafts.ask(draft),
+            Ok(_) => {}
+            Err(_) if stand => {}
+            Err(why) => return self.without(cluster, members, bytes, &why),
+        }
+        None
+    }
+
+    /// True if trees stand as they were planned. A death takes them away. If a node does not know
+    /// trees they were never in force.
+    fn stands(&self, cluster: &Cluster, members: &Members, bytes: f64) -> bool {
+        let overlay = cluster.overlay();
+        self.planted.as_ref().is_some_and(|planted| {
+            let longer = bytes > LONGER * planted.bytes;
+            let lost = overlay.trees.is_empty() && overlay.number != planted.before;
+            planted.members == *members && !longer && !lost
+        })
+    }
+
+    /// Trees that need no rates.
+    fn blind(
+        &mut self,
+        cluster: &Cluster,
+        topology: Topology,
+        members: Members,
+    ) -> Option<Planned> {
+        if self.stands(cluster, &members, 0.0) {
+            return None;
+        }
+        let tree = |root: &NodeId| balanced(topology, *root, &members);
+        let trees = members.servers.iter().filter_map(tree).collect();
+        self.planted = Some(Planted { members, ..Planted::default() });
         self.give_out(cluster, Planned { trees, lossy: false })
     }
 
-    /// Trees by what the links carry now, or none, for the reason that is logged.
-    fn plant(
+    /// No trees, for that reason.
+    fn without(
+        &mut self,
+        cluster: &Cluster,
+        members: Members,
+        bytes: f64,
+        why: &str,
+    ) -> Option<Planned> {
+        log::write(Level::Warning, &format!("no trees: {why}"));
+        self.expected = Expected::default();
+        let cut = self.seen.cut.clone();
+        self.planted = Some(Planted { members, bytes, before: 0, scheme: None, cut });
+        self.give_out(cluster, Planned::default())
+    }
+
+    /// What is to be planned now.
+    ///
+    /// # Errors
+    /// Not all hosts are at a site, or not all sites have a worker.
+    fn draft(
         &mut self,
         cluster: &Cluster,
         (topology, named): (Topology, &NamedGraph),
-        planted: Planted,
-    ) -> Vec<TreeTable> {
-        let found = self.moment(cluster, named, &planted).and_then(|moment| {
-            let proposal = moment.propose(topology).map_err(|wrong| named.explain(&wrong))?;
-            Ok((moment, proposal))
-        });
-        match found {
-            Ok((moment, proposal)) => self.take(&moment, proposal, planted),
-            Err(why) => {
-                log::write(Level::Warning, &format!("no trees: {why}"));
-                let cut = self.cut(cluster, named, &planted.members);
-                self.planted = Some(Planted { scheme: None, cut, ..planted });
-                Vec::new()
-            }
-        }
+        members: Members,
+        bytes: f64,
+    ) -> Result<Draft, String> {
+        self.links.retain(&members.workers);
+        let sites = Sites::of(cluster, named, &members)?;
+        let carrying = self.links.carrying(named, &sites);
+        let graph = named.graph.with_rates(carrying.rates.clone());
+        let graph = graph.map_err(|wrong| named.explain(&wrong))?;
+        let shares = sites.shares(cluster, bytes);
+        let scheme = self.planted.as_ref().and_then(|planted| planted.scheme.clone());
+        Ok(Draft { members, sites, carrying, graph, shares, bytes, topology, scheme })
     }
 
-    /// These trees are to be in force.
-    fn take(&mut self, moment: &Moment, proposal: Proposal, planted: Planted) -> Vec<TreeTable> {
-        if moment.bytes > 0.0 {
+    /// True if the links are others than at the last look, or other trees seemed better then.
+    fn is_news(&mut self, now: Duration, draft: &Draft) -> bool {
+        let Some(planted) = &self.planted else { return true };
+        let (rates, cut) = (&draft.carrying.rates, &draft.carrying.cut);
+        if now.saturating_sub(self.seen.at) < LOOK_EVERY {
+            return false;
+        }
+        let same = |(one, other): (&f64, &f64)| (one - other).abs() <= SAME_RATE * other;
+        let same_rates =
+            self.seen.rates.len() == rates.len() && self.seen.rates.iter().zip(rates).all(same);
+        let is_used = planted.scheme.is_some() || *cut != planted.cut;
+        let is_news =
+            is_used && (!same_rates || self.seen.better.is_some() || self.seen.cut != *cut);
+        if is_news {
+            self.seen.at = now;
+            self.seen.rates.clone_from(rates);
+            self.seen.cut.clone_from(cut);
+        }
+        is_news
+    }
+
+    /// The trees of an answer are to be in force.
+    fn plant(
+        &mut self,
+        cluster: &Cluster,
+        named: &NamedGraph,
+        answer: Answer,
+        lossy: bool,
+    ) -> Option<Planned> {
+        let Answer { draft, proposal, bound, .. } = answer;
+        let proposal = match proposal {
+            Ok(proposal) => proposal,
+            Err(wrong) => {
+                self.seen.cut.clone_from(&draft.carrying.cut);
+                let why = named.explain(&wrong);
+                let planned = self.without(cluster, draft.members, draft.bytes, &why);
+                return planned.map(|planned| Planned { lossy, ..planned });
+            }
+        };
+        if draft.bytes > 0.0 {
             log::write(Level::Info, &told(&proposal));
         }
+        self.expected = Expected { seconds: Some(proposal.seconds), bound };
         let is_star = proposal.topology == Topology::Star;
-        let trees = if is_star { Vec::new() } else { moment.tables(&proposal.scheme) };
-        let (scheme, cut) = (Some(proposal.scheme), moment.carrying.cut.clone());
-        let scheme = scheme.filter(|_| !is_star);
-        self.planted = Some(Planted { scheme, cut, bytes: moment.bytes, ..planted });
-        trees
+        let trees = if is_star { Vec::new() } else { draft.tables(&proposal.scheme) };
+        let Draft { members, bytes, carrying, .. } = draft;
+        let scheme = (!is_star).then_some(proposal.scheme);
+        self.planted = Some(Planted { members, bytes, before: 0, scheme, cut: carrying.cut });
+        self.give_out(cluster, Planned { trees, lossy })
     }
 
     /// What is to be given out, unless nothing is where nothing was.
@@ -186,67 +275,42 @@ impl Planting {
         (!nothing_new).then_some(planned)
     }
 
-    /// Other trees, if they are better over what the links carry now, or if nothing gets through
-    /// one of those that are used.
+    /// Other trees, if they have been better over what the links carry for a while, or if nothing
+    /// gets through a link that is used.
     fn follow(
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        (topology, named): (Topology, &NamedGraph),
+        named: &NamedGraph,
+        answer: Answer,
     ) -> Option<Planned> {
-        if matches!(topology, Topology::Balanced(_))
-            || now.saturating_sub(self.seen.at) < LOOK_EVERY
-        {
-            return None;
+        let cut = &answer.draft.carrying.cut;
+        let planted = self.planted.as_ref()?;
+        let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, cut));
+        if lossy || (planted.scheme.is_none() && *cut != planted.cut) {
+            log::write(Level::Warning, &told_cut(named, cut));
+            self.links.changed(now);
+            return self.plant(cluster, named, answer, lossy);
         }
-        self.seen.at = now;
-        let planted = self.planted.clone()?;
-        let cut = self.cut(cluster, named, &planted.members);
-        let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, &cut));
-        if lossy || (planted.scheme.is_none() && cut != planted.cut) {
-            log::write(Level::Warning, &told_cut(named, &cut));
-            let trees = self.plant(cluster, (topology, named), planted);
-            return self.give_out(cluster, Planned { trees, lossy });
-        }
-        let trees = self.better(now, cluster, (topology, named), planted)?;
-        self.give_out(cluster, Planned { trees, lossy: false })
-    }
-
-    /// Other trees that have been better for a while.
-    fn better(
-        &mut self,
-        now: Duration,
-        cluster: &Cluster,
-        (topology, named): (Topology, &NamedGraph),
-        planted: Planted,
-    ) -> Option<Vec<TreeTable>> {
-        let scheme = planted.scheme.as_ref()?;
-        let moment = self.moment(cluster, named, &planted).ok()?;
-        let rates = &moment.carrying.rates;
-        let same = |(one, other): (&f64, &f64)| (one - other).abs() <= SAME_RATE * other;
-        if self.seen.better.is_none()
-            && self.seen.rates.len() == rates.len()
-            && self.seen.rates.iter().zip(rates).all(same)
-        {
-            return None;
-        }
-        self.seen.rates.clone_from(rates);
         if log::enabled(Level::Verbose) {
-            log::write(Level::Verbose, &told_rates(named, rates));
+            log::write(Level::Verbose, &told_rates(named, &answer.draft.carrying.rates));
         }
-        let seconds = predict(&moment.graph, scheme, moment.bytes, moment.transfer()).ok()?;
-        let proposal = moment.propose(topology).ok()?;
-        if proposal.seconds * BETTER >= seconds {
+        let seconds = answer.seconds?;
+        self.expected = Expected { seconds: Some(seconds), bound: answer.bound };
+        let promised = answer.proposal.as_ref().ok()?.seconds;
+        if promised * BETTER >= seconds {
             self.seen.better = None;
             return None;
         }
-        self.links.changed();
-        let since = *self.seen.better.get_or_insert(now);
+        let since = *self.seen.better.get_or_insert_with(|| {
+            self.links.changed(now);
+            now
+        });
         if now.saturating_sub(since) < SETTLE {
             return None;
         }
         log::write(Level::Info, &format!("the links have changed: a round takes {seconds:.2} s"));
-        Some(self.take(&moment, proposal, planted))
+        self.plant(cluster, named, answer, promised * RESTART < seconds)
     }
 
     /// The links that are to be probed now.
@@ -256,65 +320,61 @@ impl Planting {
         cluster: &Cluster,
         links: Option<&NamedGraph>,
     ) -> Vec<Probe> {
-        let Some(planted) = self.planted.as_ref().filter(|planted| planted.scheme.is_some()) else {
-            return Vec::new();
-        };
-        let sites = links.map(|named| (named, Sites::of(cluster, named, &planted.members)));
-        match sites {
-            Some((named, Ok(sites))) => self.links.probes(now, named, &sites),
-            _ => Vec::new(),
+        let planted = self.planted.as_ref().filter(|planted| planted.scheme.is_some());
+        let Some((named, planted)) = links.zip(planted) else { return Vec::new() };
+        let sites = Sites::of(cluster, named, &planted.members);
+        sites.map_or_else(|_| Vec::new(), |sites| self.links.probes(now, named, &sites))
+    }
+
+    /// What is expected of rounds along the trees in force. None: rounds go straight.
+    pub(super) fn expected(&self) -> Option<Expected> {
+        let planted = self.planted.as_ref().filter(|planted| planted.scheme.is_some());
+        planted.map(|_| self.expected)
+    }
+
+    /// For people: the trees of sites, and what links carry. None: there are none.
+    pub(super) fn status(
+        &mut self,
+        now: Duration,
+        cluster: &Cluster,
+        plan: Plan<'_>,
+    ) -> Option<Arc<TreesStatus>> {
+        if self.shown.as_ref().is_none_or(|(at, _)| now.saturating_sub(*at) >= SHOW_EVERY) {
+            self.shown = self.drawing(cluster, plan).map(|shown| (now, Arc::new(shown)));
         }
+        self.shown.as_ref().map(|(_, shown)| Arc::clone(shown))
     }
 
-    fn cut(
-        &self,
-        cluster: &Cluster,
-        named: &NamedGraph,
-        members: &Members,
-    ) -> BTreeSet<(usize, usize)> {
-        let sites = Sites::of(cluster, named, members);
-        sites.map(|sites| self.links.carrying(named, &sites).cut).unwrap_or_default()
-    }
-
-    /// # Errors
-    /// Not all hosts are at a site, or not all sites have a worker.
-    fn moment(
-        &self,
-        cluster: &Cluster,
-        named: &NamedGraph,
-        planted: &Planted,
-    ) -> Result<Moment, String> {
-        let sites = Sites::of(cluster, named, &planted.members)?;
+    fn drawing(&self, cluster: &Cluster, plan: Plan<'_>) -> Option<TreesStatus> {
+        let planted = self.planted.as_ref()?;
+        let (named, scheme) = plan.links.zip(planted.scheme.as_ref())?;
+        let sites = Sites::of(cluster, named, &planted.members).ok()?;
         let carrying = self.links.carrying(named, &sites);
-        let graph = named.graph.with_rates(carrying.rates.clone());
-        let graph = graph.map_err(|wrong| named.explain(&wrong))?;
-        let bytes = bytes(cluster);
-        let shares = sites.shares(cluster, bytes);
-        Ok(Moment { sites, carrying, graph, shares, bytes: bytes.max(planted.bytes) })
+        let name = |site: usize| named.names.get(site).cloned().unwrap_or_default();
+        let trees = scheme.trees.iter().filter(|tree| tree.share > 0.0).map(|tree| TreeStatus {
+            share: tree.share,
+            root: name(tree.root),
+            up: drawn(&tree.up, tree.root, &name),
+            down: drawn(&tree.down, tree.root, &name),
+        });
+        let links = named.graph.own_resources().map(|(from, to, resource)| LinkStatus {
+            from: name(from),
+            to: name(to),
+            mbit: carrying.rates.get(resource).map_or(0.0, |rate| rate / MBIT),
+            measured: carrying.measured.contains(&(from, to)),
+        });
+        let (topology, overlay) = (plan.topology.to_string(), cluster.overlay().number);
+        Some(TreesStatus { topology, overlay, trees: trees.collect(), links: links.collect() })
     }
 }
 
-impl Moment {
-    /// The model, or something as small as can be sent while there is none.
-    fn model(&self) -> f64 {
-        self.bytes.max(SHORTEST_PART as f64)
-    }
-
-    fn transfer(&self) -> Transfer {
-        let part = (self.bytes / PARTS as f64).max(SHORTEST_PART as f64);
-        Transfer { part, order: ServingOrder::Round }
-    }
-
-    fn propose(&self, topology: Topology) -> Result<Proposal, GraphError> {
-        propose(&self.graph, topology, &self.shares, self.model(), self.transfer())
-    }
-
-    /// The trees of sites as trees of nodes.
-    fn tables(&self, scheme: &Scheme) -> Vec<TreeTable> {
-        let used = scheme.trees.iter().filter(|tree| tree.share > 0.0);
-        let tables: Option<Vec<Vec<TreeTable>>> =
-            used.map(|tree| self.sites.tables(tree)).collect();
-        tables.unwrap_or_default().into_iter().flatten().collect()
+/// A tree as text: each site, and in brackets those beyond it.
+fn drawn(parents: &[Option<usize>], site: usize, name: &impl Fn(usize) -> String) -> String {
+    let children = parents.iter().enumerate().filter(|(_, parent)| **parent == Some(site));
+    let children: Vec<String> = children.map(|(child, _)| drawn(parents, child, name)).collect();
+    match children.is_empty() {
+        true => name(site),
+        false => format!("{}({})", name(site), children.join(" ")),
     }
 }
 
@@ -339,7 +399,7 @@ fn told(Proposal { topology, scheme, seconds }: &Proposal) -> String {
 fn told_rates(named: &NamedGraph, rates: &[f64]) -> String {
     let name = |site: usize| named.names.get(site).map_or("?", String::as_str);
     let links = named.graph.own_resources().filter_map(|(from, to, resource)| {
-        let mbit = rates.get(resource)? / 125_000.0;
+        let mbit = rates.get(resource)? / MBIT;
         Some(format!("{} to {} {mbit:.1}", name(from), name(to)))
     });
     format!("links (Mbit/s): {}", links.collect::<Vec<_>>().join(", "))

@@ -17,6 +17,9 @@ use pslite_core::wire::NodeId;
 /// too. (Only links that are not kept busy say nothing by themselves.)
 const STALE: Duration = Duration::from_secs(3);
 const STALE_MOST: Duration = Duration::from_secs(30);
+/// When a link has changed: after that time, for so long.
+const HURRY: Duration = Duration::from_secs(1);
+const HURRY_FOR: Duration = Duration::from_secs(5);
 /// Fraction. Rates that differ by less are the same.
 const SAME_RATE: f64 = 0.1;
 /// Between two probes of one sender, which sends one at a time.
@@ -33,6 +36,8 @@ pub(super) struct SiteLinks {
     probed: BTreeMap<(NodeId, NodeId), Probed>,
     /// When each worker last probed a link.
     probing: BTreeMap<NodeId, Duration>,
+    /// Links have changed: until then a link is probed after [`HURRY`].
+    hurry: Option<Duration>,
 }
 
 /// A link that was probed.
@@ -59,6 +64,8 @@ pub(super) struct Carrying {
     pub(super) rates: Vec<f64>,
     /// Links, from site to site, over which nothing gets through.
     pub(super) cut: BTreeSet<(usize, usize)>,
+    /// Those whose rates were measured.
+    pub(super) measured: BTreeSet<(usize, usize)>,
 }
 
 impl SiteLinks {
@@ -88,7 +95,7 @@ impl SiteLinks {
     /// What the links of a graph carry: what was measured, or else what was said of them.
     pub(super) fn carrying(&self, named: &NamedGraph, sites: &Sites) -> Carrying {
         let mut rates = named.graph.resources().to_vec();
-        let mut cut = BTreeSet::new();
+        let (mut cut, mut measured) = (BTreeSet::new(), BTreeSet::new());
         for (from, to, resource) in named.graph.own_resources() {
             let Some((sender, receiver)) = sites.head(from).zip(sites.head(to)) else { continue };
             // Confirmations go the other way, so a link that is cut one way is of no use.
@@ -101,13 +108,15 @@ impl SiteLinks {
                 && *place > 0.0
             {
                 *place = rate;
+                measured.insert((from, to));
             }
         }
-        Carrying { rates, cut }
+        Carrying { rates, cut, measured }
     }
 
     /// Links have changed: what is known of the others may not hold any more.
-    pub(super) fn changed(&mut self) {
+    pub(super) fn changed(&mut self, now: Duration) {
+        self.hurry = Some(now + HURRY_FOR);
         self.probed.values_mut().for_each(|probed| probed.pause = STALE);
     }
 
@@ -131,7 +140,10 @@ impl SiteLinks {
         for (from, to, _) in named.graph.own_resources() {
             let Some((from, to)) = sites.head(from).zip(sites.head(to)) else { continue };
             let probed = self.probed.get(&(from, to));
-            let pause = probed.map_or(STALE, |probed| probed.pause);
+            let pause = match self.hurry {
+                Some(until) if now < until => HURRY,
+                _ => probed.map_or(STALE, |probed| probed.pause),
+            };
             let fresh = |at: Duration| now.saturating_sub(at) < pause;
             if !self.rates.told(from, to).is_some_and(fresh) {
                 stale.push((probed.map(|probed| probed.at), Probe { from, to }));
