@@ -65,8 +65,8 @@ def test_a_chain_carries_each_sum_once(servers):
 
 
 def test_packed_trees_take_the_links_that_are_given(tmp_path):
-    """Four hosts in a row, the server at the first one: what the last two send and get goes through
-    their neighbours."""
+    """Four hosts in a row, the server at the first one: whatever goes from host to host goes from
+    worker to worker, once over each link in each direction."""
     links = tmp_path / "links"
     links.write_text("link 127.0.0.2 127.0.0.3 40 30\nlink 127.0.0.3 127.0.0.4 50\n"
                      "link 127.0.0.4 127.0.0.5 30 60\n")
@@ -79,7 +79,10 @@ def test_packed_trees_take_the_links_that_are_given(tmp_path):
     assert len(set(job.digests.values())) == 1, job.describe()
     between = sum(models for (one, other), models in sent.items()
                   if one.startswith("worker") and other.startswith("worker"))
-    assert between == pytest.approx(4 * ROUNDS, rel=0.05), (sent, job.describe())
+    assert between == pytest.approx(6 * ROUNDS, rel=0.05), (sent, job.describe())
+    # What makes the keys, and the sums, from the worker beside the server.
+    to_server = sum(sent[f"worker{rank}", "server0"] for rank in range(4))
+    assert to_server == pytest.approx(ROUNDS + 1, rel=0.02), (sent, job.describe())
 
 
 def test_hosts_without_links_are_said(tmp_path):

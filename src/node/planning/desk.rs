@@ -76,4 +76,4 @@ impl Desk {
 
 #[cfg(test)]
 #[path = "desk_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -6,7 +6,7 @@ use pslite_core::cluster::{ClusterConfig, RankOrder, RoundTimes};
 use pslite_core::wire::{SCHEDULER, server_id};
 
 /// A job that nobody has joined yet.
-fn cluster(settings: &crate::settings::Settings) -> Cluster {
+pub(in crate::planning) fn cluster(settings: &crate::settings::Settings) -> Cluster {
     let node = fake::scheduler();
     let config = ClusterConfig {
         role: settings.role,

@@ -1,8 +1,8 @@
 //! Which trees a scheduler gives out, as `PSLITE_TOPOLOGY` says, anew for every change of who is in
-//! the job. Balanced trees need no rates; for others `PSLITE_LINKS` says which hosts have links, and
-//! how fast those are until it is measured (`site_links`). When other trees promise shorter rounds
-//! over what the links carry now, and when nothing gets through a link, they are planned anew.
-//! Called under the van's lock; sends nothing itself, and leaves the work to `drafts`.
+//! the job. Balanced trees need no rates. For others `PSLITE_LINKS` says which hosts have links,
+//! and how fast those are until it is measured (`site_links`). When other trees promise shorter
+//! rounds over what the links carry now, and when nothing gets through a link, they are planned
+//! anew. Called under the van's lock; sends nothing itself, and leaves the work to `drafts`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -452,20 +452,5 @@ fn balanced(topology: Topology, root: NodeId, members: &Members) -> Option<TreeT
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pslite_core::trees::Table;
-    use pslite_core::wire::{server_id, worker_id};
-
-    #[test]
-    fn balanced_trees_follow_the_ranks() {
-        let servers = vec![server_id(0), server_id(1)];
-        let members = Members { servers, workers: (0..7).map(worker_id).collect() };
-        let tree = balanced(Topology::Balanced(2), server_id(1), &members).unwrap();
-        let table = Table::read(&tree).unwrap();
-        assert_eq!((table.root(), table.members().len()), (server_id(1), 7));
-        assert_eq!(table.children(server_id(1)), [worker_id(0), worker_id(1)]);
-        assert_eq!(table.children(worker_id(0)), [worker_id(2), worker_id(3)]);
-        assert_eq!([0, 1, 6].map(|rank| table.through(worker_id(rank))), [4, 3, 1]);
-    }
-}
+#[path = "planting_tests.rs"]
+mod tests;

@@ -161,7 +161,7 @@ impl SiteLinks {
                 // One that failed is repeated soon.
                 let pause = match before {
                     Some(before) if !before.is_like(rate) => STALE,
-                    Some(before) if told > Some(before.at) => before.pause * 2,
+                    Some(before) if told >= Some(before.at) => before.pause * 2,
                     Some(before) => before.pause,
                     None => STALE,
                 };
@@ -171,5 +171,90 @@ impl SiteLinks {
             }
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pslite_core::placement::graph::text::parse;
+    use pslite_core::placement::links::Carried;
+    use pslite_core::wire::{server_id, worker_id};
+
+    const MBIT: f64 = 125_000.0;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// Two links in a row, a worker at each site, and a server at the first one.
+    fn row() -> (NamedGraph, Sites) {
+        let named = parse("link a b 40 30\nlink b c 20").unwrap();
+        let workers = (0..3).map(|rank| vec![worker_id(rank)]).collect();
+        (named, Sites::with(workers, vec![vec![server_id(0)], vec![], vec![]]))
+    }
+
+    /// So many Mbit/s were seen from one worker to another one.
+    fn seen(links: &mut SiteLinks, at: f64, (from, to): (usize, usize), mbit: f64) {
+        let bytes = (mbit * MBIT) as u64;
+        let carried = vec![Carried { peer: worker_id(from), bytes, busy: seconds(1.0) }];
+        let measured = Measured { carried, ..Measured::default() };
+        links.report(seconds(at), worker_id(to), &measured);
+    }
+
+    fn stuck(links: &mut SiteLinks, from: usize, to: &[usize]) {
+        let stuck = Some(to.iter().map(|rank| worker_id(*rank)).collect());
+        links.report(seconds(1.0), worker_id(from), &Measured { stuck, ..Measured::default() });
+    }
+
+    #[test]
+    fn what_was_measured_counts_before_what_was_said() {
+        let (named, sites) = row();
+        let mut links = SiteLinks::default();
+        let mbit = |links: &SiteLinks| {
+            let carrying = links.carrying(&named, &sites);
+            let rates: Vec<f64> = carrying.rates.iter().map(|rate| rate / MBIT).collect();
+            (rates, carrying.measured, carrying.cut)
+        };
+        assert_eq!(mbit(&links), (vec![40.0, 30.0, 20.0, 20.0], [].into(), [].into()));
+        seen(&mut links, 1.0, (1, 0), 12.0);
+        assert_eq!(mbit(&links), (vec![40.0, 12.0, 20.0, 20.0], [(1, 0)].into(), [].into()));
+        // Nothing gets through from b to c, so confirmations of what c sends do not either.
+        stuck(&mut links, 1, &[2]);
+        let (rates, _, cut) = mbit(&links);
+        assert_eq!((rates, cut), (vec![40.0, 12.0, 0.0, 0.0], [(1, 2), (2, 1)].into()));
+        stuck(&mut links, 1, &[]);
+        assert_eq!(mbit(&links).2, [].into());
+        stuck(&mut links, 1, &[2]);
+        links.retain(&[worker_id(0), worker_id(2)]);
+        let (rates, measured, cut) = mbit(&links);
+        assert_eq!((rates, measured, cut), (vec![40.0, 30.0, 20.0, 20.0], [].into(), [].into()));
+    }
+
+    #[test]
+    fn links_that_say_nothing_are_probed_ever_more_rarely() {
+        let (named, sites) = row();
+        let mut links = SiteLinks::default();
+        assert_eq!(links.probes(seconds(0.5), &named, &sites), [], "nobody exchanges anything");
+        let mut asked = Vec::new();
+        for step in 1..700 {
+            let now = f64::from(step) / 10.0;
+            // All but the way from c to b is busy.
+            for link in [(0, 1), (1, 0), (1, 2)] {
+                seen(&mut links, now, link, 20.0);
+            }
+            for probe in links.probes(seconds(now), &named, &sites) {
+                assert_eq!((probe.from, probe.to), (worker_id(2), worker_id(1)));
+                asked.push(now);
+                seen(&mut links, now, (2, 1), 20.0);
+            }
+        }
+        let pauses: Vec<f64> = asked.windows(2).map(|pair| (pair[1] - pair[0]).round()).collect();
+        assert_eq!(pauses, [3.0, 3.0, 6.0, 12.0, 24.0], "{asked:?}");
+        // Something has changed.
+        links.changed(seconds(70.0));
+        seen(&mut links, 71.1, (0, 1), 20.0);
+        assert_eq!(links.probes(seconds(71.2), &named, &sites).len(), 2, "one from each sender");
+        assert_eq!(links.probes(seconds(74.0), &named, &sites), [], "the job rests");
     }
 }

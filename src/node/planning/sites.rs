@@ -1,8 +1,8 @@
 //! Who is at each site of a graph of links, and the trees of sites as trees of nodes. Pure.
 //!
-//! The first worker of a site, its *head*, sums what comes there, and all that goes from one site to
-//! another goes from head to head: one connection carries it, in the order of the round, and shows
-//! what the link carries.
+//! The first worker of a site, its *head*, sums what comes there, and all that goes from one site
+//! to another goes from head to head. So one connection carries it, in the order of the round, and
+//! shows what the link carries.
 
 use pslite_core::cluster::Cluster;
 use pslite_core::placement::graph::{NamedGraph, Tree};
@@ -48,6 +48,11 @@ impl Sites {
             Some((name, _)) => Err(format!("no worker of this job is at {name} of PSLITE_LINKS")),
             None => Ok(sites),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn with(workers: Vec<Vec<NodeId>>, servers: Vec<Vec<NodeId>>) -> Self {
+        Self { workers, servers }
     }
 
     /// Which fraction of the model each site owns: equal parts for the servers while there is none.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! # rates are Mbit/s
-//! link paris berlin 100 40    there and back; one number is both
+//! link paris berlin 100 40    there and back; one number is both, none is 100
 //! card rome 500 200           what a site can send and receive in all; one number is both
 //! switch rome oslo bonn       these reach each other as fast as their cards go
 //! ```
@@ -43,8 +43,10 @@ impl From<GraphError> for TextError {
     }
 }
 
+/// Mbit/s of a link of which nobody says a rate: jobs measure it.
+const UNKNOWN: f64 = 100.0;
 const FORMS: &str =
-    "a line is `link SITE SITE MBIT [MBIT]`, `card SITE MBIT [MBIT]`, or `switch SITE SITE...`";
+    "a line is `link SITE SITE [MBIT [MBIT]]`, `card SITE MBIT [MBIT]`, or `switch SITE SITE...`";
 
 /// Reads a graph.
 ///
@@ -82,7 +84,10 @@ impl Lines {
             [] => {}
             ["link", a, b, ref rates @ ..] => {
                 let ends = (self.site(a), self.site(b));
-                let rates = both(line, rates)?;
+                let rates = match rates {
+                    [] => (UNKNOWN, UNKNOWN),
+                    rates => both(line, rates)?,
+                };
                 if ends.0 == ends.1 {
                     return Err(TextError::Line(line, format!("a link from {a} to itself")));
                 }
@@ -189,13 +194,16 @@ mod tests {
         assert_eq!((edge(0, 1), edge(1, 0)), (Some(80.0), Some(40.0)));
         assert_eq!((edge(2, 1), edge(1, 2), edge(0, 2)), (Some(80.0), Some(80.0), None));
         assert_eq!(graph.edge(1, 0).unwrap().resources.len(), 2);
+        let unknown = parse("link a b").unwrap().graph;
+        let rates = [(0, 1), (1, 0)].map(|(from, to)| unknown.edge(from, to).unwrap());
+        assert_eq!(rates.map(|edge| unknown.rate(edge) / MBIT), [UNKNOWN; 2]);
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
         let wrong = |text: &str| parse(text).unwrap_err().to_string();
         assert_eq!(wrong("link a b 1\nline a"), format!("line 2: {FORMS}"));
-        assert_eq!(wrong("link a b"), format!("line 1: {FORMS}"));
+        assert_eq!(wrong("link a"), format!("line 1: {FORMS}"));
         assert_eq!(wrong("link a b 1 2 3"), format!("line 1: {FORMS}"));
         assert_eq!(wrong("switch a"), format!("line 1: {FORMS}"));
         assert_eq!(wrong("link a b fast"), "line 1: fast is no rate: Mbit/s, from 0");

@@ -1,0 +1,144 @@
+use super::*;
+use crate::planning::desk::tests::cluster;
+use crate::planning::site_links::Carrying;
+use crate::running::fake;
+use pslite_core::placement::graph::text::parse;
+use pslite_core::trees::Table;
+use pslite_core::wire::{server_id, worker_id};
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// Three sites, each with a link to both others, and a server at the first one.
+fn triangle() -> NamedGraph {
+    parse("link a b 20\nlink b c 20\nlink a c 20").unwrap()
+}
+
+fn draft(named: &NamedGraph, cut: &[(usize, usize)], scheme: Option<Scheme>) -> Draft {
+    let workers: Vec<NodeId> = (0..3).map(worker_id).collect();
+    let members = Members { servers: vec![server_id(0)], workers: workers.clone() };
+    let at_sites = workers.into_iter().map(|worker| vec![worker]).collect();
+    let sites = Sites::with(at_sites, vec![vec![server_id(0)], vec![], vec![]]);
+    let mut rates = named.graph.resources().to_vec();
+    for (from, to, resource) in named.graph.own_resources() {
+        if cut.contains(&(from, to)) {
+            rates[resource] = 0.0;
+        }
+    }
+    let graph = named.graph.with_rates(rates.clone()).unwrap();
+    let (cut, measured) = (cut.iter().copied().collect(), BTreeSet::new());
+    let carrying = Carrying { rates, cut, measured };
+    let (shares, bytes, topology) = (vec![1.0, 0.0, 0.0], 4e6, Topology::Packed);
+    Draft { members, sites, carrying, graph, shares, bytes, topology, scheme }
+}
+
+fn answered(drafts: &mut Drafts) -> Answer {
+    for _ in 0..2000 {
+        if let Some(answer) = drafts.answer() {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("no answer within 10 s");
+}
+
+/// A planner whose trees stand, and an answer about them.
+fn planted(named: &NamedGraph) -> (Planting, Answer) {
+    let cluster = cluster(&fake::settings("scheduler", &[]));
+    let mut planting = Planting::default();
+    planting.drafts.ask(draft(named, &[], None));
+    let answer = answered(&mut planting.drafts);
+    assert!(answer.bound.is_some() && answer.seconds.is_none());
+    let planned = planting.plant(&cluster, named, answer, false).unwrap();
+    assert!(!planned.trees.is_empty() && !planned.lossy);
+    let scheme = planting.planted.as_ref().unwrap().scheme.clone();
+    planting.drafts.ask(draft(named, &[], scheme));
+    assert!(planting.drafts.is_open());
+    let answer = answered(&mut planting.drafts);
+    assert!(!planting.drafts.is_open() && answer.seconds.is_some());
+    (planting, answer)
+}
+
+#[test]
+fn trees_that_are_better_for_a_while_take_the_place_of_others() {
+    let named = triangle();
+    let cluster = cluster(&fake::settings("scheduler", &[]));
+    for (factor, at_last) in [(1.05, None), (1.5, Some(false)), (2.5, Some(true))] {
+        let (mut planting, answer) = planted(&named);
+        let promised = answer.proposal.as_ref().unwrap().seconds;
+        let mut look = |at: f64, seconds_now: f64| {
+            let (draft, proposal) = (answer.draft.clone(), answer.proposal.clone());
+            let (seconds_now, bound) = (Some(seconds_now), answer.bound);
+            let answer = Answer { draft, seconds: seconds_now, bound, proposal };
+            planting.follow(seconds(at), &cluster, &named, answer).map(|planned| planned.lossy)
+        };
+        assert_eq!(look(10.0, promised * factor), None);
+        assert_eq!(look(11.0, promised), None, "it was for a moment");
+        assert_eq!(look(12.0, promised * factor), None);
+        assert_eq!(look(13.9, promised * factor), None);
+        assert_eq!(look(14.0, promised * factor), at_last);
+    }
+}
+
+#[test]
+fn a_link_that_is_cut_is_gone_around_at_once() {
+    let named = triangle();
+    let cluster = cluster(&fake::settings("scheduler", &[]));
+    let (mut planting, _) = planted(&named);
+    let scheme = planting.planted.as_ref().unwrap().scheme.clone().unwrap();
+    let used = |a: usize, b: usize| uses(&scheme, &[(a, b)].into());
+    let (a, b) = [(0, 1), (1, 2), (0, 2)].into_iter().find(|(a, b)| used(*a, *b)).unwrap();
+    planting.drafts.ask(draft(&named, &[(a, b), (b, a)], Some(scheme.clone())));
+    let answer = answered(&mut planting.drafts);
+    let planned = planting.follow(seconds(5.0), &cluster, &named, answer).unwrap();
+    assert!(planned.lossy && !planned.trees.is_empty());
+    let around = planting.planted.as_ref().unwrap().scheme.clone().unwrap();
+    assert!(!uses(&around, &[(a, b), (b, a)].into()));
+    // A site that nothing reaches any more: rounds go straight, until it is joined again.
+    let alone = [(0, 2), (2, 0), (1, 2), (2, 1)];
+    planting.drafts.ask(draft(&named, &alone, Some(around)));
+    let answer = answered(&mut planting.drafts);
+    assert_eq!(planting.follow(seconds(6.0), &cluster, &named, answer), None);
+    assert_eq!(planting.expected(), None, "there are none");
+    planting.drafts.ask(draft(&named, &[], None));
+    let answer = answered(&mut planting.drafts);
+    let planned = planting.follow(seconds(7.0), &cluster, &named, answer).unwrap();
+    assert!(!planned.trees.is_empty() && planting.expected().is_some());
+}
+
+#[test]
+fn only_news_are_planned_for() {
+    let named = triangle();
+    let (mut planting, answer) = planted(&named);
+    let mut now = draft(&named, &[], answer.draft.scheme);
+    let mut is_news = |at: f64, draft: &Draft| planting.is_news(seconds(at), draft);
+    assert!(is_news(1.0, &now), "the first look");
+    assert!(!is_news(9.0, &now));
+    now.carrying.rates[0] *= 1.02;
+    assert!(!is_news(10.0, &now));
+    now.carrying.rates[0] *= 1.02;
+    assert!(is_news(11.0, &now));
+    now.carrying.rates[0] *= 1.5;
+    assert!(!is_news(11.2, &now), "too soon");
+    assert!(is_news(11.6, &now));
+}
+
+#[test]
+fn trees_are_drawn() {
+    let name = |site: usize| ["a", "b", "c"][site].to_owned();
+    assert_eq!(drawn(&[None, Some(0), Some(1)], 0, &name), "a(b(c))");
+    assert_eq!(drawn(&[Some(1), None, Some(1)], 1, &name), "b(a c)");
+}
+
+#[test]
+fn balanced_trees_follow_the_ranks() {
+    let servers = vec![server_id(0), server_id(1)];
+    let members = Members { servers, workers: (0..7).map(worker_id).collect() };
+    let tree = balanced(Topology::Balanced(2), server_id(1), &members).unwrap();
+    let table = Table::read(&tree).unwrap();
+    assert_eq!((table.root(), table.members().len()), (server_id(1), 7));
+    assert_eq!(table.children(server_id(1)), [worker_id(0), worker_id(1)]);
+    assert_eq!(table.children(worker_id(0)), [worker_id(2), worker_id(3)]);
+    assert_eq!([0, 1, 6].map(|rank| table.through(worker_id(rank))), [4, 3, 1]);
+}
