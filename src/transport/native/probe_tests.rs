@@ -81,3 +81,25 @@ fn data_go_before_probes() {
     });
     received.nothing();
 }
+
+/// The probe of a link in use begins while something is not confirmed, is longer, and goes on after
+/// what is sent meanwhile.
+#[test]
+fn a_link_in_use_is_probed_too() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let received = Received::by(&at);
+    let from = sender(options(Carriers::Tcp), &endpoint);
+    send(&from, 1, 0);
+    assert_eq!(number_of(&received.next()), 1);
+    wait_until("no probe can be sent", || from.probe(8, ProbeOf::InUse));
+    for number in 2..20 {
+        send(&from, number, 0);
+        assert_eq!(number_of(&received.next()), number);
+    }
+    wait_until("not all of it came", || probes(&from, &at).0 == 2);
+    let before = from.counters()[0].bytes;
+    assert!(before >= 2 * PROBE_BYTES, "{before}");
+    wait_until("padding is no sample", || {
+        at.take_rates().iter().any(|sample| sample.of == SampleOf::Padding)
+    });
+}

@@ -201,3 +201,28 @@ proptest! {
         prop_assert!(rig.ready.len() <= 3);
     }
 }
+
+/// What is too small to be timed ends a train all the same.
+#[test]
+fn a_sample_follows_what_was_timed_before_it() {
+    let (mut socket, mut rig) = socket_rig();
+    rig.session.node = Some(9);
+    let limits = Limits { queue: 1000, bytes: u64::MAX, fragment_bytes: 2 * GRANULE };
+    let mut outbox = Outbox::new(limits);
+    let sent = [(5000, false), (5000, true), (10, false), (5000, true), (10, true), (5000, true)];
+    for (number, (len, follows)) in sent.into_iter().enumerate() {
+        let data = [Bytes::from(content(number, len))];
+        outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
+        let beside = Beside { ack: None, follows };
+        let fragment = outbox.next_fragment(beside, false, None).unwrap();
+        let mut slices = Slices::new();
+        outbox.slices(&fragment, &mut slices);
+        slices.iter().for_each(|slice| socket.write_all(slice).unwrap());
+    }
+    rig.read().unwrap();
+    let samples = rig.rates.take();
+    let seen: Vec<(u64, bool)> =
+        samples.iter().map(|sample| (sample.bytes, sample.follows)).collect();
+    assert_eq!(seen, [(5000, false), (5000, true), (5000, false), (10, true), (5000, true)]);
+    assert!(samples.iter().all(|sample| sample.of == SampleOf::Message));
+}

@@ -31,6 +31,20 @@ fn the_bytes_of_a_head_are_these() {
 }
 
 #[test]
+fn two_bits_say_what_comes_before_and_after() {
+    for (more, follows, byte) in
+        [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
+    {
+        let header = Header { more, follows, ..message() };
+        let mut bytes = header.encode();
+        assert_eq!((bytes[52], Header::decode(&bytes)), (byte, Ok(header)));
+        bytes[52] |= 4;
+        let wrong = FrameError::Inconsistent("a reserved field is not zero");
+        assert_eq!(Header::decode(&bytes), Err(wrong));
+    }
+}
+
+#[test]
 fn a_head_says_how_much_it_needs() {
     let bytes = bytes_of(&message(), &[8, 2], b"abc");
     for length in 0..HEADER {
