@@ -112,11 +112,22 @@ def test_sums_are_exact_over_every_wire(carriers):
     assert len(set(job.digests.values())) == 1, job.describe()
 
 
-def test_a_topology_that_needs_rates_is_refused():
+def test_a_topology_that_needs_links_is_refused():
+    """By the scheduler; others need not know of links."""
     with trees("packed", 1, 1) as job:
         job.start()
-        assert job.wait(), job.describe()
+        assert job.wait(names=["scheduler"]), job.describe()
         assert "PSLITE_TOPOLOGY=packed is not star" in job.nodes["scheduler"].output, job.describe()
+        assert "PSLITE_TOPOLOGY" not in job.nodes["worker0"].output, job.describe()
+
+
+def test_auto_without_links_is_the_star():
+    with trees("auto", 3, 1) as job:
+        job.start()
+        ended_well(job)
+        sent = models(job)
+        assert "rounds go along trees" not in job.nodes["scheduler"].output, job.describe()
+    assert sent["worker2", "server0"] == pytest.approx(ROUNDS, rel=0.02), (sent, job.describe())
 
 
 @pytest.mark.parametrize("victim", ("server0", "server1"))

@@ -231,7 +231,7 @@ impl Settings {
         let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000, 1, i32::MAX)?;
         let role = asked.role.map_or_else(|| env.role(), Ok)?;
         let (workers, servers) = env.counts(role)?;
-        let (topology, links) = env.trees()?;
+        let (topology, links) = env.trees(role)?;
         Ok(Self {
             role,
             num_workers: workers * group_size,

@@ -290,20 +290,25 @@ impl Reader<'_> {
         self.word("PSLITE_REPLICAS", &[("0", 0), ("1", 1)])
     }
 
-    /// Rates of links, and trees; those that need rates only where they are told.
-    pub(super) fn trees(&self) -> Result<(Topology, Option<NamedGraph>)> {
+    /// Links and trees. Only the scheduler needs links for those that go through links; without
+    /// them the best is the star.
+    pub(super) fn trees(&self, role: Role) -> Result<(Topology, Option<NamedGraph>)> {
         const NAME: &str = "PSLITE_TOPOLOGY";
-        let links = self.links()?;
+        let plans = role == Role::Scheduler;
+        let links = if plans { self.links()? } else { None };
         let Some(text) = self.text(NAME) else { return Ok((Topology::Star, links)) };
         let topology = match text.parse() {
             Ok(topology @ (Topology::Star | Topology::Balanced(_))) => Some(topology),
             // That chooses owners itself, which stay where they are here.
             Ok(Topology::Fapt(_)) | Err(_) => None,
-            Ok(topology) => links.is_some().then_some(topology),
+            Ok(Topology::Auto) if plans && links.is_none() => Some(Topology::Star),
+            Ok(topology) => (links.is_some() || !plans).then_some(topology),
         };
-        let allowed = match links {
-            Some(_) => "star, balanced:K, tsengine, fapt, packed or auto",
-            None => "star, or balanced:K with K children of each node (others need PSLITE_LINKS)",
+        let allowed = match links.is_some() || !plans {
+            true => "star, balanced:K, tsengine, fapt, packed or auto",
+            false => {
+                "star, auto, or balanced:K with K children of each node (others need PSLITE_LINKS)"
+            }
         };
         Ok((topology.ok_or_else(|| wrong(NAME, &text, allowed))?, links))
     }
