@@ -130,6 +130,19 @@ def test_auto_without_links_is_the_star():
     assert sent["worker2", "server0"] == pytest.approx(ROUNDS, rel=0.02), (sent, job.describe())
 
 
+def test_sums_along_trees_repeat_bit_for_bit():
+    """With PSLITE_DETERMINISTIC=tree; whoever comes first."""
+    digests = set()
+    for _ in range(2):
+        with trees("balanced:2", 6, 1, PSLITE_DETERMINISTIC="tree", TREES_FRACTIONS="1") as job:
+            job.start()
+            ended_well(job)
+            sent = models(job)
+        assert sent["worker2", "worker0"] == pytest.approx(ROUNDS, rel=0.02), (sent, job.describe())
+        digests.update(job.digests.values())
+    assert len(digests) == 1, digests
+
+
 @pytest.mark.parametrize("victim", ("server0", "server1"))
 def test_a_server_that_dies_is_not_missed(victim):
     """Two workers: their sum has the same bits whoever adds."""

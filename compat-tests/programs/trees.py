@@ -1,14 +1,28 @@
-"""Pushes and pulls whose sums are whole numbers, and checks each of them. Argument: rounds."""
+"""Pushes and pulls whose sums are whole numbers, and checks each of them. Argument: rounds. With
+TREES_FRACTIONS the sums are fractions, which depend on their order, and nothing is checked."""
 
+import os
 import sys
 import time
 
 import mxnet as mx
+import numpy as np
 from common import finish
 
 SHAPES = {"one": (1,), "small": (40,), "middle": (300, 100), "long": (900, 600)}
 
+FRACTIONS = "TREES_FRACTIONS" in os.environ
+
 kv = mx.kv.create("dist_sync")
+
+
+def pushed(shape, number):
+    """What this worker pushes."""
+    if FRACTIONS:
+        return mx.nd.array(np.random.RandomState(100 * kv.rank + number).uniform(-1, 1, shape))
+    return mx.nd.full(shape, (kv.rank + 1) * number)
+
+
 for key, shape in SHAPES.items():
     kv.init(key, mx.nd.zeros(shape))
 # Trees are planned while the first keys are made, which takes no time here.
@@ -17,9 +31,9 @@ ranks = range(1, kv.num_workers + 1)
 for number in range(1, int(sys.argv[1]) + 1):
     outs = {key: mx.nd.zeros(shape) for key, shape in SHAPES.items()}
     for place, (key, shape) in enumerate(SHAPES.items()):
-        kv.push(key, mx.nd.full(shape, (kv.rank + 1) * number), priority=-place)
+        kv.push(key, pushed(shape, number), priority=-place)
         kv.pull(key, out=outs[key], priority=-place)
-    for key, out in outs.items():
+    for key, out in () if FRACTIONS else outs.items():
         values = out.asnumpy()
         assert (values == sum(ranks) * number).all(), (number, key, values)
 finish(kv, list(outs.values()))

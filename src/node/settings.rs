@@ -16,6 +16,7 @@ use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
 use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::placement::links::PROBE_AFTER;
+use pslite_core::store::SumOrder;
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
 use pslite_observe::log::Level;
@@ -116,8 +117,8 @@ pub struct Settings {
     pub connections: u8,
     /// `PSLITE_STORE`: values are in the library's own store, not in MXNet's server.
     pub native_store: bool,
-    /// `PSLITE_DETERMINISTIC`: sums are made in the order of ranks.
-    pub deterministic: bool,
+    /// `PSLITE_DETERMINISTIC`: in which order sums are made.
+    pub sum_order: SumOrder,
     /// `PSLITE_LEVEL=stock`: advertise nothing, behave as stock does on the wire.
     pub stock_level: bool,
     /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
@@ -279,7 +280,7 @@ impl Settings {
             native: env.transport()?,
             connections: env.connections()?,
             native_store: env.native_store()?,
-            deterministic: env.flag("PSLITE_DETERMINISTIC", false)?,
+            sum_order: env.sum_order()?,
             stock_level: env.stock_level()?,
             planning: env.flag("PSLITE_PLANNING", true)? && topology == Topology::Star,
             topology,

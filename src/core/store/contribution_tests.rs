@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::random::Random;
 use crate::store::elastic::Outbound;
-use crate::store::mxnet::{At, PART_BYTES, Store, StoreConfig};
+use crate::store::mxnet::{At, PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::store::round::{Quorum, Round};
 use crate::trees::name_of;
 use crate::values::kind::{RequestKind, command_of};
@@ -79,7 +79,7 @@ fn server() -> Store {
         workers: 3,
         servers: 2,
         id: 8,
-        deterministic: false,
+        order: SumOrder::Arrival,
         elastic: true,
         replicas: 1,
         part_bytes: PART_BYTES,

@@ -27,7 +27,7 @@ mod view;
 pub use changes::News;
 pub use elastic::{Outbound, Outgoing};
 pub use error::StoreError;
-pub use mxnet::{Answer, PART_BYTES, Store, StoreConfig};
+pub use mxnet::{Answer, PART_BYTES, Store, StoreConfig, SumOrder};
 pub use stalls::{Asked, Reminder, Stall};
 
 /// What a push to the store brings, or why it does not fit.

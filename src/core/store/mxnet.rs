@@ -36,6 +36,33 @@ pub const TENSORS_MAX: usize = 1 << 22;
 /// Bytes of one value; MXNet's lengths are 32-bit.
 const BYTES_MAX: usize = i32::MAX as usize;
 
+/// In which order the pushes of a round are summed (`PSLITE_DETERMINISTIC`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SumOrder {
+    /// As they come.
+    #[default]
+    Arrival,
+    /// By ranks, so that runs repeat bit for bit: so no round goes along a tree.
+    Ranks,
+    /// Along trees, and at each node in the order of children: so runs with the same trees repeat
+    /// bit for bit, and a piece takes the same tree in each round.
+    Trees,
+}
+
+impl SumOrder {
+    /// By ranks, or as they come.
+    #[must_use]
+    pub const fn by_ranks(by_ranks: bool) -> Self {
+        if by_ranks { Self::Ranks } else { Self::Arrival }
+    }
+
+    /// True unless sums are made as pushes come.
+    #[must_use]
+    pub fn is_fixed(self) -> bool {
+        self != Self::Arrival
+    }
+}
+
 /// What a store is told when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreConfig {
@@ -46,8 +73,8 @@ pub struct StoreConfig {
     pub servers: usize,
     /// This server. One that is none of the first `servers` ids joins a job that runs.
     pub id: NodeId,
-    /// Sum in the order of ranks instead of arrival, so that runs repeat bit for bit.
-    pub deterministic: bool,
+    /// In which order pushes are summed.
+    pub order: SumOrder,
     /// All nodes follow pieces that move (docs/elastic.md).
     pub elastic: bool,
     /// Copies of each piece beside the owner's, until the first policy says so: 0 or 1.

@@ -42,7 +42,7 @@ fn store(workers: usize, sync: bool) -> Store {
         workers,
         servers: 2,
         id: 10,
-        deterministic: false,
+        order: SumOrder::Arrival,
         elastic: false,
         replicas: 0,
         part_bytes: PART_BYTES,

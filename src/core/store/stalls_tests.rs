@@ -1,7 +1,7 @@
 //! Rounds that wait: who is named, when nothing is said, what a look costs.
 
 use super::*;
-use crate::store::{PART_BYTES, StoreConfig};
+use crate::store::{PART_BYTES, StoreConfig, SumOrder};
 use crate::values::Dtype;
 use crate::values::kind::command_of;
 
@@ -24,7 +24,7 @@ fn store() -> Store {
         workers: 2,
         servers: 2,
         id: 10,
-        deterministic: false,
+        order: SumOrder::Arrival,
         elastic: false,
         replicas: 0,
         part_bytes: PART_BYTES,

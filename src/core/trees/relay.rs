@@ -69,6 +69,8 @@ pub struct Relay {
     pub(super) sums: BTreeMap<Part, Open>,
     pub(super) own: BTreeMap<Part, Own>,
     pub(super) early: VecDeque<(Meta, KvPairs)>,
+    /// Sums are made in the order of children, not of arrival.
+    keeps_order: bool,
 }
 
 impl Relay {
@@ -76,6 +78,12 @@ impl Relay {
     #[must_use]
     pub fn new(me: NodeId) -> Self {
         Self { me, ..Self::default() }
+    }
+
+    /// It sums in the order of children from now on, so that sums repeat bit for bit. It keeps all
+    /// of a sum's addends until it is whole.
+    pub const fn keep_order(&mut self) {
+        self.keeps_order = true;
     }
 
     /// The trees that it knows.
@@ -174,7 +182,7 @@ impl Relay {
             return;
         }
         open.workers.append(&mut workers);
-        open.add(names, &meta, kv.vals);
+        open.add(names, &meta, kv.vals, self.keeps_order);
         if open.names.len() == table.through(self.me)
             && let Some(open) = self.sums.remove(&part)
         {
@@ -241,9 +249,10 @@ impl Open {
         (pushed, if pushed == Dtype::F16 { Dtype::F32 } else { pushed })
     }
 
-    fn add(&mut self, names: Vec<PushName>, meta: &Meta, vals: Bytes) {
+    fn add(&mut self, names: Vec<PushName>, meta: &Meta, vals: Bytes, keeps_order: bool) {
         let (pushed, summed) = self.dtypes();
-        let worker = names.first().map_or(0, |name| name.worker);
+        // Of a child's sum its lowest worker: no other child's sum has that.
+        let worker = names.iter().map(|name| name.worker).min().unwrap_or(0);
         let told = meta.placed.as_ref();
         if let (Some(placed), Some(told)) = (&mut self.meta.placed, told) {
             placed.epoch = placed.epoch.max(told.epoch);
@@ -254,7 +263,8 @@ impl Open {
             let fits = meta.error.is_empty() && meta.head == self.meta.head;
             let addend = Addend::Dense(vals);
             let addend = if pushed == summed { addend } else { addend.into_f32(pushed) };
-            let added = self.sum.add(worker, addend, summed, false, &Buffer::default());
+            let like = Buffer::default();
+            let added = self.sum.add(worker, addend, summed, keeps_order, &like);
             match added {
                 Ok(()) if fits => {}
                 _ if !meta.error.is_empty() => self.meta.error.clone_from(&meta.error),

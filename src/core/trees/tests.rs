@@ -261,3 +261,29 @@ fn old_overlays_are_forgotten() {
     assert_eq!(trees.of_root(ROOT).count(), 1);
     assert_eq!(trees.of_root(ROOT + 2).count(), 0);
 }
+
+/// The same bits whoever comes first, if that is wanted.
+#[test]
+fn sums_can_be_made_in_the_order_of_children() {
+    let pushed = [1e8_f32, 1.0, -1e8];
+    let mut star = overlay(1, 0);
+    for (rank, node) in star.trees[0].nodes.iter_mut().enumerate() {
+        let parent = if rank == 0 { ROOT } else { worker_id(0) };
+        (node.up, node.down) = (parent, parent);
+    }
+    let sums = |keeps_order: bool| {
+        let mut sums = Vec::new();
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut relays = relays(&star);
+            if keeps_order {
+                relays.iter_mut().for_each(Relay::keep_order);
+            }
+            let all =
+                order.map(|rank| pushes(&mut relays, rank, ticket(1, 1), floats(&[pushed[rank]])));
+            sums.push(read(&at_root(&all[2]).1)[0]);
+        }
+        sums
+    };
+    assert_eq!(sums(true), [(1e8_f32 + 1.0) - 1e8; 6]);
+    assert!(sums(false).contains(&1.0), "in the order of arrival some sums are others");
+}

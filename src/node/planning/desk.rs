@@ -11,6 +11,7 @@ use crate::running::NodeState;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
 use pslite_core::placement::measured::Measured;
+use pslite_core::store::SumOrder;
 use pslite_core::wire::{NodeId, Role};
 use pslite_observe::log::{self, Level};
 
@@ -51,7 +52,11 @@ impl Desk {
             Steps::Orders(orders) => vec![Event::Orders(orders)],
             Steps::Copies(copies) => vec![Event::Copies(copies)],
         };
-        let plan = Plan { topology: settings.topology, links: settings.links.as_ref() };
+        let plan = Plan {
+            topology: settings.topology,
+            links: settings.links.as_ref(),
+            fixed: settings.sum_order == SumOrder::Trees,
+        };
         events.extend(planting.look(now, cluster, plan).map(|Planned { trees, lossy }| {
             let text = match trees.len() {
                 0 => "rounds go straight to the servers".to_owned(),

@@ -74,6 +74,8 @@ pub(super) struct Planned {
 pub(super) struct Plan<'a> {
     pub(super) topology: Topology,
     pub(super) links: Option<&'a NamedGraph>,
+    /// Trees stay as they are while all links carry something.
+    pub(super) fixed: bool,
 }
 
 /// What was seen at the last look at links.
@@ -134,7 +136,7 @@ impl Planting {
         let stand = self.stands(cluster, &members, bytes);
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
         let planned = answer.and_then(|answer| match stand {
-            true => self.follow(now, cluster, named, answer),
+            true => self.follow(now, cluster, (named, plan.fixed), answer),
             false => self.plant(cluster, named, answer, false),
         });
         if planned.is_some() || self.drafts.is_open() {
@@ -281,7 +283,7 @@ impl Planting {
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        named: &NamedGraph,
+        (named, fixed): (&NamedGraph, bool),
         answer: Answer,
     ) -> Option<Planned> {
         let cut = &answer.draft.carrying.cut;
@@ -298,7 +300,7 @@ impl Planting {
         let seconds = answer.seconds?;
         self.expected = Expected { seconds: Some(seconds), bound: answer.bound };
         let promised = answer.proposal.as_ref().ok()?.seconds;
-        if promised * BETTER >= seconds {
+        if fixed || promised * BETTER >= seconds {
             self.seen.better = None;
             return None;
         }

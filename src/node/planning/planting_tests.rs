@@ -71,7 +71,9 @@ fn trees_that_are_better_for_a_while_take_the_place_of_others() {
             let (draft, proposal) = (answer.draft.clone(), answer.proposal.clone());
             let (seconds_now, bound) = (Some(seconds_now), answer.bound);
             let answer = Answer { draft, seconds: seconds_now, bound, proposal };
-            planting.follow(seconds(at), &cluster, &named, answer).map(|planned| planned.lossy)
+            planting
+                .follow(seconds(at), &cluster, (&named, false), answer)
+                .map(|planned| planned.lossy)
         };
         assert_eq!(look(10.0, promised * factor), None);
         assert_eq!(look(11.0, promised), None, "it was for a moment");
@@ -91,7 +93,7 @@ fn a_link_that_is_cut_is_gone_around_at_once() {
     let (a, b) = [(0, 1), (1, 2), (0, 2)].into_iter().find(|(a, b)| used(*a, *b)).unwrap();
     planting.drafts.ask(draft(&named, &[(a, b), (b, a)], Some(scheme.clone())));
     let answer = answered(&mut planting.drafts);
-    let planned = planting.follow(seconds(5.0), &cluster, &named, answer).unwrap();
+    let planned = planting.follow(seconds(5.0), &cluster, (&named, false), answer).unwrap();
     assert!(planned.lossy && !planned.trees.is_empty());
     let around = planting.planted.as_ref().unwrap().scheme.clone().unwrap();
     assert!(!uses(&around, &[(a, b), (b, a)].into()));
@@ -99,11 +101,11 @@ fn a_link_that_is_cut_is_gone_around_at_once() {
     let alone = [(0, 2), (2, 0), (1, 2), (2, 1)];
     planting.drafts.ask(draft(&named, &alone, Some(around)));
     let answer = answered(&mut planting.drafts);
-    assert_eq!(planting.follow(seconds(6.0), &cluster, &named, answer), None);
+    assert_eq!(planting.follow(seconds(6.0), &cluster, (&named, false), answer), None);
     assert_eq!(planting.expected(), None, "there are none");
     planting.drafts.ask(draft(&named, &[], None));
     let answer = answered(&mut planting.drafts);
-    let planned = planting.follow(seconds(7.0), &cluster, &named, answer).unwrap();
+    let planned = planting.follow(seconds(7.0), &cluster, (&named, false), answer).unwrap();
     assert!(!planned.trees.is_empty() && planting.expected().is_some());
 }
 

@@ -187,7 +187,7 @@ impl StoreServer {
             workers,
             servers: settings.num_servers,
             id: node.my_id(),
-            deterministic: settings.deterministic,
+            order: settings.sum_order,
             elastic: node.is_elastic(),
             replicas: policy.as_ref().map_or(0, |policy| policy.replicas),
             part_bytes: PART_BYTES,

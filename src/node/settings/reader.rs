@@ -8,6 +8,7 @@ use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
 use pslite_core::placement::graph::text::parse;
 use pslite_core::placement::graph::{NamedGraph, Topology};
+use pslite_core::store::SumOrder;
 use pslite_core::wire::byteps::HOSTNAME_BYTES;
 use pslite_core::wire::{Dialect, Role};
 use pslite_observe::MetricsFile;
@@ -288,6 +289,19 @@ impl Reader<'_> {
 
     pub(super) fn replicas(&self) -> Result<Option<u32>> {
         self.word("PSLITE_REPLICAS", &[("0", 0), ("1", 1)])
+    }
+
+    pub(super) fn sum_order(&self) -> Result<SumOrder> {
+        const NAME: &str = "PSLITE_DETERMINISTIC";
+        match self.text(NAME) {
+            None => Ok(SumOrder::Arrival),
+            Some(text) if text == "tree" => Ok(SumOrder::Trees),
+            Some(text) => {
+                let number = text.parse::<i32>();
+                let wrong = |_| wrong(NAME, &text, "0, 1 or tree");
+                Ok(SumOrder::by_ranks(number.map_err(wrong)? != 0))
+            }
+        }
     }
 
     /// Links and trees. Only the scheduler needs links for those that go through links; without

@@ -9,9 +9,18 @@ use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::kv::Finished;
 use pslite_core::kv::flights::Outgoing;
+use pslite_core::store::SumOrder;
 use pslite_core::trees::{Relay, Step};
 use pslite_core::wire::trees::Overlay;
 use pslite_core::wire::{Message, NodeId};
+
+fn new_relay(node: &NodeRef) -> Relay {
+    let mut relay = Relay::new(node.my_id());
+    if node.settings().sum_order == SumOrder::Trees {
+        relay.keep_order();
+    }
+    relay
+}
 
 impl Requests {
     /// These trees are in force. What the relay does then goes to `steps`. False if newer ones are
@@ -24,7 +33,7 @@ impl Requests {
     ) -> bool {
         let me = node.my_id();
         let Some(flights) = &mut self.flights else { return false };
-        let relay = self.relay.get_or_insert_with(|| Relay::new(me));
+        let relay = self.relay.get_or_insert_with(|| new_relay(node));
         let is_new = relay.overlay(overlay, steps);
         if is_new {
             flights.set_trees(node.now(), me, Arc::clone(relay.trees()));
@@ -111,8 +120,7 @@ impl WorkerCustomer {
         let (mut steps, mut out) = (Vec::new(), Vec::new());
         let mut state = lock(&self.requests);
         state.follow_pieces(&node, meta.customer_id);
-        let me = node.my_id();
-        state.relay.get_or_insert_with(|| Relay::new(me)).came(meta, kv, &mut steps);
+        state.relay.get_or_insert_with(|| new_relay(&node)).came(meta, kv, &mut steps);
         let finished = state.do_steps(&node, steps, &mut out);
         self.note_waits(&state);
         drop(state);

@@ -1,5 +1,6 @@
 //! An elastic job and its fate, as a test or a seed describes it.
 
+use pslite_core::store::SumOrder;
 use std::time::Duration;
 
 use super::sabotage::Plant;
@@ -67,8 +68,8 @@ pub struct ElasticConfig {
     pub joiners: usize,
     /// Copies of each piece.
     pub replicas: u32,
-    /// Sums are made in the order of ranks.
-    pub deterministic: bool,
+    /// In which order servers sum.
+    pub order: SumOrder,
     /// What the workers do.
     pub program: Program,
     /// On what.

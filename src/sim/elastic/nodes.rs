@@ -69,7 +69,7 @@ impl Maker {
                 workers: config.workers,
                 servers: config.servers,
                 replicas: config.replicas,
-                deterministic: config.deterministic,
+                order: config.order,
             };
             return App::Server(Server::new(config, sabotage));
         }

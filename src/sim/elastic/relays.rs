@@ -11,7 +11,7 @@ use pslite_core::kv::flights::Outgoing;
 use pslite_core::trees::Step;
 use pslite_core::values::key_at;
 use pslite_core::wire::trees::{HopKind, Overlay};
-use pslite_core::wire::{Message, NodeId};
+use pslite_core::wire::{Message, NodeId, id_to_rank};
 
 /// Every second worker asks about values of so many bytes.
 const LEAST_ASKED: u64 = 96;
@@ -21,6 +21,10 @@ impl<D> Requests<D> {
     pub(super) fn set_id(&mut self, me: NodeId) {
         self.me = me;
         self.relay = pslite_core::trees::Relay::new(me);
+        // Every second one sums in the order of its children.
+        if id_to_rank(me) % 2 == 0 {
+            self.relay.keep_order();
+        }
     }
 
     /// These trees are in force.

@@ -1,5 +1,6 @@
 //! Jobs by name and seed: what a seed makes of each scenario.
 
+use pslite_core::store::SumOrder;
 use std::time::Duration;
 
 use super::config::{ElasticConfig, Fault, Trees, UNNOTICED};
@@ -265,7 +266,11 @@ impl Draw {
             servers,
             joiners: 0,
             replicas,
-            deterministic: self.0.percent(50) && !with_trees,
+            order: match (self.0.percent(50), with_trees) {
+                (false, _) => SumOrder::Arrival,
+                (true, false) => SumOrder::Ranks,
+                (true, true) => SumOrder::Trees,
+            },
             tensors: self.tensors(sync, program.compressed),
             program,
             compute,

@@ -12,7 +12,7 @@ use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Action, Event, Policy};
 use pslite_core::store::command::Head;
 use pslite_core::store::elastic::Due;
-use pslite_core::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig};
+use pslite_core::store::{Answer, News, Outbound, Outgoing, Store, StoreConfig, SumOrder};
 use pslite_core::values::key_at;
 use pslite_core::wire::elastic::{KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{ALL_GROUP, Frames, Key, Message, Meta, NodeId};
@@ -33,7 +33,7 @@ pub(super) struct ServerConfig {
     pub(super) servers: usize,
     pub(super) replicas: u32,
     /// Sums are made in the order of ranks.
-    pub(super) deterministic: bool,
+    pub(super) order: SumOrder,
 }
 
 /// One server.
@@ -120,10 +120,9 @@ impl Server {
 
     fn ready(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let me = view.cluster.me();
-        let ServerConfig { workers, servers, replicas, deterministic } = self.config;
+        let ServerConfig { workers, servers, replicas, order } = self.config;
         let (id, elastic, part_bytes) = (me.id, true, SHORT_PARTS);
-        let config =
-            StoreConfig { workers, servers, id, deterministic, elastic, replicas, part_bytes };
+        let config = StoreConfig { workers, servers, id, order, elastic, replicas, part_bytes };
         self.store = Some(Store::new(config));
         if !me.is_recovery {
             out.push(Output::Barrier { ticket: START, group: ALL_GROUP, leaving: false });

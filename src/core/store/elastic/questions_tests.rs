@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::store::mxnet::{PART_BYTES, StoreConfig};
+use crate::store::mxnet::{PART_BYTES, StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::kind::command_of;
@@ -34,7 +34,7 @@ fn server(part_bytes: u64) -> Store {
         workers: WORKERS,
         servers: 1,
         id: server_id(0),
-        deterministic: false,
+        order: SumOrder::Arrival,
         elastic: true,
         replicas: 0,
         part_bytes: part_bytes as usize,
@@ -151,9 +151,9 @@ fn nobody_gets_a_ticket_where_no_tree_can_carry_the_round() {
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     // Sums in the order of ranks; no rounds.
     let mut store = server(PART_BYTES as u64);
-    store.config.deterministic = true;
+    store.config.order = SumOrder::Ranks;
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
-    (store.config.deterministic, store.sync) = (false, false);
+    (store.config.order, store.sync) = (SumOrder::Arrival, false);
     assert_eq!(asks(&mut store, question(0, 0, LENGTH)), alone);
     // A tree with somebody who is no worker of the job.
     store.sync = true;

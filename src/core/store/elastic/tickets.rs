@@ -14,7 +14,7 @@ use super::parts::Parts;
 use super::questions::has;
 use super::{Elastic, Outbound};
 use crate::store::contribution::Pushes;
-use crate::store::mxnet::{Answer, At, Store, done};
+use crate::store::mxnet::{Answer, At, Store, SumOrder, done};
 use crate::store::name::{Customer, Name};
 use crate::store::tensor::{Layout, Piece};
 use crate::trees::{Found, Table, Trees, down_from_root};
@@ -58,6 +58,24 @@ impl Elastic {
         let (_, tree) = ahead.min()?;
         *self.trees.given.entry(tree).or_default() += bytes;
         Some(tree)
+    }
+
+    /// The same, but the tree depends on the piece alone, not on which round ended first.
+    fn choose_fixed(&self, (key, from): (Key, u64), fits: impl Fn(&Table) -> bool) -> Option<u32> {
+        let trees = &self.trees.trees;
+        let fits = |table: &Table| table.weight() > 0 && fits(table) && self.may_use(table);
+        let all = || trees.of_root(self.me).filter(|(_, table)| fits(table));
+        let sum: u64 = all().map(|(_, table)| u64::from(table.weight())).sum();
+        // Neighbours in a tensor take different trees.
+        let spread = (key ^ from.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        let mut left = spread.checked_rem(sum)?;
+        all().find_map(|(tree, table)| match left.checked_sub(u64::from(table.weight())) {
+            None => Some(tree),
+            Some(rest) => {
+                left = rest;
+                None
+            }
+        })
     }
 }
 
@@ -104,8 +122,8 @@ impl Store {
     }
 
     /// True if rounds are such that a tree can carry them.
-    pub(super) const fn sums_by_tree(&self) -> bool {
-        self.sync && !self.config.deterministic
+    pub(super) fn sums_by_tree(&self) -> bool {
+        self.sync && self.config.order != SumOrder::Ranks
     }
 
     /// A round of these pushes is over: whose they were, if the next one may go by a tree.
@@ -168,7 +186,11 @@ impl Store {
         let Ok(piece) = self.piece(at) else { return };
         let Some(next) = self.next_of(piece).filter(|next| piece.may_give(next)) else { return };
         let bytes = piece.value.buffer().len() as u64;
-        let tree = self.elastic.as_mut().and_then(|elastic| elastic.choose(bytes, fits));
+        let (key, from, order) = (at.key, piece.from, self.config.order);
+        let tree = self.elastic.as_mut().and_then(|elastic| match order {
+            SumOrder::Trees => elastic.choose_fixed((key, from), fits),
+            SumOrder::Arrival | SumOrder::Ranks => elastic.choose(bytes, fits),
+        });
         if let (Some(tree), Ok(piece)) = (tree, self.piece_mut(at)) {
             piece.set_ticket(Ticket { tree, ..next }, customer);
         }

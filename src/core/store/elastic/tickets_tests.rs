@@ -1,7 +1,7 @@
 //! An owner and the three workers of a tree, without anything between them.
 
 use super::*;
-use crate::store::mxnet::{PART_BYTES, StoreConfig};
+use crate::store::mxnet::{PART_BYTES, StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::KvPairs;
@@ -55,7 +55,7 @@ fn server() -> Store {
         workers: WORKERS,
         servers: 1,
         id: server_id(0),
-        deterministic: false,
+        order: SumOrder::Arrival,
         elastic: true,
         replicas: 0,
         part_bytes: PART_BYTES,
@@ -228,9 +228,9 @@ fn rounds_that_no_tree_can_carry_have_no_ticket() {
     assert_eq!(round_alone(&mut store, 2), None);
     // Sums in the order of ranks.
     store.overlay(&overlay(4, 0), &mut Outbound::default());
-    store.config.deterministic = true;
+    store.config.order = SumOrder::Ranks;
     assert_eq!(round_alone(&mut store, 3), None);
-    store.config.deterministic = false;
+    store.config.order = SumOrder::Arrival;
     assert!(round_alone(&mut store, 4).is_some());
 }
 
@@ -246,4 +246,14 @@ fn trees_of_one_root_get_what_their_weights_say() {
         given[elastic.choose(4, |_| true).unwrap() as usize] += 1;
     }
     assert_eq!(given, [10, 30]);
+    // Or the tree depends on the piece alone: the same in each round, by weights on average.
+    let mut given = [0, 0];
+    for piece in 0..400_u64 {
+        let of = |elastic: &Elastic| elastic.choose_fixed((piece / 20, piece % 20 * 16), |_| true);
+        let tree = of(elastic).unwrap();
+        elastic.choose(4, |_| true);
+        assert_eq!(of(elastic), Some(tree));
+        given[tree as usize] += 1;
+    }
+    assert!((70..130).contains(&given[0]), "{given:?}");
 }

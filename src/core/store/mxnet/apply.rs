@@ -77,7 +77,7 @@ impl Store {
         Quorum {
             workers: if self.sync { self.config.workers.max(1) } else { 1 },
             live: if self.sync { self.live_workers() } else { None },
-            keeps_order: self.sync && self.config.deterministic,
+            keeps_order: self.sync && self.config.order.is_fixed(),
         }
     }
 

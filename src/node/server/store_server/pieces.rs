@@ -10,6 +10,7 @@ use crate::server::ServerCustomer;
 use crate::sync::lock;
 use pslite_core::cluster::said::Said;
 use pslite_core::cluster::{Difference, Event};
+use pslite_core::store::SumOrder;
 use pslite_core::store::elastic::{Due, Outbound, Outgoing};
 use pslite_core::store::{News, Store, StoreError};
 use pslite_core::values::KvPairs;
@@ -50,13 +51,14 @@ impl StoreServer {
 
     /// These trees are in force.
     pub(crate) fn overlay(&self, customer: &ServerCustomer, overlay: &Overlay) {
-        let in_order = customer.node().is_ok_and(|node| node.settings().deterministic);
+        let in_order =
+            customer.node().is_ok_and(|node| node.settings().sum_order == SumOrder::Ranks);
         if in_order
             && !overlay.trees.is_empty()
             && !self.says_in_order.swap(true, Ordering::Relaxed)
         {
             let text = "PSLITE_DETERMINISTIC: this server sums in the order of ranks, so no round \
-                        goes along a tree";
+                        goes along a tree; `tree` sums along trees";
             log::write(Level::Info, text);
         }
         self.with_store(customer, |store, out| store.overlay(overlay, out));

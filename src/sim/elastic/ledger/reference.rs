@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::elastic::optimizer::Rule;
 use crate::elastic::workload::{Push, Slice, Tensor};
 use pslite_core::store::command::Head;
-use pslite_core::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig};
+use pslite_core::store::{Answer, Outbound, PART_BYTES, Store, StoreConfig, SumOrder};
 use pslite_core::values::{KeyRange, KvPairs};
 use pslite_core::wire::{Key, Meta, server_id, worker_id};
 
@@ -65,7 +65,7 @@ impl Reference {
             workers: self.plan.workers,
             servers: self.plan.ranges.len(),
             id: server_id(slice.rank),
-            deterministic: true,
+            order: SumOrder::Ranks,
             elastic: false,
             replicas: 0,
             part_bytes: PART_BYTES,

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::store::elastic::{Outbound, Outgoing};
-use crate::store::{PART_BYTES, Store, StoreConfig};
+use crate::store::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{
     Holding, Order, Placed, SchedulerMessage, SchedulerMessageKind, Transfer, TransferKind,
@@ -34,7 +34,7 @@ impl Three {
                 workers,
                 servers,
                 id,
-                deterministic: false,
+                order: SumOrder::Arrival,
                 elastic: true,
                 replicas: 1,
                 part_bytes,

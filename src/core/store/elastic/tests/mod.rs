@@ -18,7 +18,7 @@ use self::keys::{KeySpec, Kind, Load, THRESHOLD, pickled};
 use self::worker::Action;
 use self::world::{Chances, Plan, World};
 use crate::store::command::Head;
-use crate::store::mxnet::{PART_BYTES, Store, StoreConfig};
+use crate::store::mxnet::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::Dtype;
 use crate::wire::{Meta, NodeId, worker_id};
 
@@ -28,7 +28,7 @@ fn store_of_two(id: NodeId) -> Store {
         workers: 1,
         servers: 2,
         id,
-        deterministic: false,
+        order: SumOrder::Arrival,
         elastic: true,
         replicas: 1,
         part_bytes: PART_BYTES,
@@ -133,7 +133,7 @@ fn undisturbed(job: &Job, plan: &Plan) -> Vec<Vec<Vec<u8>>> {
         workers: plan.workers,
         servers: 1,
         id: 8,
-        deterministic: plan.deterministic,
+        order: SumOrder::by_ranks(plan.deterministic),
         elastic: false,
         replicas: 0,
         part_bytes: PART_BYTES,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::{MOMENTUM, pickled};
 use crate::store::command::Head;
 use crate::store::elastic::{Due, Outbound};
-use crate::store::mxnet::{PART_BYTES, Store, StoreConfig};
+use crate::store::mxnet::{PART_BYTES, Store, StoreConfig, SumOrder};
 use crate::values::server_key_ranges;
 use crate::wire::elastic::{
     Claim, KeyRoute, LiveWorker, Placed, Route, SchedulerMessage, SchedulerMessageKind,
@@ -86,7 +86,7 @@ impl Job {
                 workers: 3,
                 servers,
                 id: *id,
-                deterministic: false,
+                order: SumOrder::Arrival,
                 elastic: true,
                 replicas: u32::from(servers > 1),
                 part_bytes: PART_BYTES,

@@ -11,7 +11,7 @@ use super::scheduler::Scheduler;
 use super::worker::{Sent, Worker};
 use crate::random::Random;
 use crate::store::elastic::{Due, Outbound};
-use crate::store::mxnet::{Answer, Store, StoreConfig};
+use crate::store::mxnet::{Answer, Store, StoreConfig, SumOrder};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, Transfer};
 use crate::wire::{Meta, NodeId, SCHEDULER, server_id, worker_id};
 
@@ -97,7 +97,7 @@ impl World {
             workers: self.plan.workers,
             servers: self.plan.servers,
             id,
-            deterministic: self.plan.deterministic,
+            order: SumOrder::by_ranks(self.plan.deterministic),
             elastic: true,
             replicas: self.plan.replicas,
             part_bytes: SHORT_PARTS,
