@@ -287,8 +287,17 @@ impl Planting {
         answer: Answer,
     ) -> Option<Planned> {
         let cut = &answer.draft.carrying.cut;
-        let planted = self.planted.as_ref()?;
+        let planted = self.planted.as_mut()?;
         let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, cut));
+        if lossy && answer.proposal.is_err() {
+            // Only those links lead there. A node that stands still looks like that, too.
+            if *cut != planted.cut {
+                let text = "; what is left does not join all sites, so rounds wait";
+                log::write(Level::Warning, &(told_cut(named, cut) + text));
+                planted.cut.clone_from(cut);
+            }
+            return None;
+        }
         if lossy || (planted.scheme.is_none() && *cut != planted.cut) {
             log::write(Level::Warning, &told_cut(named, cut));
             self.links.changed(now);
