@@ -186,7 +186,8 @@ impl Cluster {
             Event::Report(report) => self.report_measured(report, out),
             Event::Orders(orders) => self.order(now, &orders, out),
             Event::Copies(copies) => self.place_copies(now, copies, out),
-            Event::Overlay { trees, lossy } => self.plant(trees, lossy, out),
+            Event::Overlay { over, .. } if over != self.elastic.overlay.number => {}
+            Event::Overlay { trees, lossy, .. } => self.plant(trees, lossy, out),
             Event::Probe { from, to } => self.ask_for_probe(from, to, out),
             Event::Drain { id } => {
                 if let Err(why) = self.drain(now, id, out) {

@@ -82,7 +82,7 @@ impl Cluster {
         }
     }
 
-    /// Workers send to workers along a tree; no worker has a connection to another one otherwise.
+    /// Workers send to workers along a tree; else they have a connection only for a probe.
     fn connect_relays(&mut self, out: &mut Vec<Action>) {
         let me = self.me.id;
         let trees = &self.elastic.overlay.trees;

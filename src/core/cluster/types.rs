@@ -217,6 +217,9 @@ pub enum Event {
     Copies(Vec<CopyPlace>),
     /// Scheduler: rounds are to go by these trees.
     Overlay {
+        /// The number of the overlay in force when they were planned; with another one by now they
+        /// are none.
+        over: u64,
         /// In the order of their numbers.
         trees: Vec<TreeTable>,
         /// What went along the former ones may be lost: a link is cut, for instance.

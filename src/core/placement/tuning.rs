@@ -507,6 +507,9 @@ pub(super) const CARRIED_KEPT: usize = 8;
 /// being confirmed. From: ours; TCP repeats what is lost several times within that.
 pub(super) const STALLED_AFTER: Duration = Duration::from_secs(2);
 
+/// That is said again after so long. From: ours.
+pub(super) const STALLED_REPEATED: Duration = Duration::from_secs(1);
+
 // What processors can do (`links/cpu_share`)
 
 /// Between two looks, at least. From: ours.

@@ -63,7 +63,7 @@ impl Desk {
                 count => format!("rounds go along trees: {}, {count} of them", settings.topology),
             };
             log::write(Level::Info, &text);
-            Event::Overlay { trees, lossy }
+            Event::Overlay { over: cluster.overlay().number, trees, lossy }
         }));
         events.extend(probes.into_iter().map(|Probe { from, to }| Event::Probe { from, to }));
         let mut times = planning.times(now);

@@ -2,7 +2,7 @@
 //! for thirty, and neither the clock nor the van's lock waits for it. One draft at a time; the
 //! thread ends with its owner. Pure but for that thread.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread;
 
 use super::planting::Members;
@@ -67,8 +67,7 @@ impl Drafts {
         self.open = true;
         let refused = match &self.thread {
             Some((asked, _)) => asked.try_send(draft).err().map(|error| match error {
-                std::sync::mpsc::TrySendError::Full(draft)
-                | std::sync::mpsc::TrySendError::Disconnected(draft) => draft,
+                TrySendError::Full(draft) | TrySendError::Disconnected(draft) => draft,
             }),
             None => Some(draft),
         };
@@ -77,7 +76,19 @@ impl Drafts {
 
     /// What came of it, once.
     pub(super) fn answer(&mut self) -> Option<Answer> {
-        let answer = self.ready.take().or_else(|| self.thread.as_ref()?.1.try_recv().ok())?;
+        let answer = match (self.ready.take(), &self.thread) {
+            (Some(answer), _) => answer,
+            (None, Some((_, answers))) => match answers.try_recv() {
+                Ok(answer) => answer,
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => {
+                    log::write(Level::Error, "the thread that plans trees is gone");
+                    (self.thread, self.open) = (None, false);
+                    return None;
+                }
+            },
+            (None, None) => return None,
+        };
         self.open = false;
         Some(answer)
     }

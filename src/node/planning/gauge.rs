@@ -25,6 +25,8 @@ pub(crate) trait Meter {
     fn senders(&self) -> Vec<NodeId>;
     /// What went to each node over TCP so far.
     fn sent(&self) -> BTreeMap<NodeId, Sent>;
+    /// The nodes that it has been told to connect to, and has no connection to.
+    fn unconnected(&self) -> Vec<NodeId>;
     /// Bytes per second that this node can receive and send, all peers together; 0: not known.
     fn set_card(&self, inflow: u64, outflow: u64);
 }
@@ -42,6 +44,10 @@ impl Meter for NativeTransport {
         let sent = self.sent_over_tcp().into_iter();
         let of = |to: SentOverTcp| Sent { bytes: to.bytes, padding: to.padding, busy: to.busy };
         sent.map(|to| (to.peer, of(to))).collect()
+    }
+
+    fn unconnected(&self) -> Vec<NodeId> {
+        Self::unconnected(self)
     }
 
     fn set_card(&self, inflow: u64, outflow: u64) {
@@ -85,7 +91,7 @@ impl Gauge {
         if let Some(meter) = meter {
             measuring.received(state.started, &meter.take_rates());
             measuring.look_at_idle(now, || meter.senders());
-            measuring.look_at_sent(now, || meter.sent());
+            measuring.look_at_sent(now, || meter.sent(), || meter.unconnected());
             if settings.role == Role::Server {
                 measuring.look_at_work(now, threads::ran);
                 if settings.share_inflow {

@@ -26,6 +26,10 @@ impl Meter for Fake {
         BTreeMap::new()
     }
 
+    fn unconnected(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
     fn set_card(&self, _: u64, _: u64) {
         self.cards.fetch_add(1, Ordering::Relaxed);
     }

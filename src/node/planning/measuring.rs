@@ -73,7 +73,6 @@ impl Measuring {
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.receiver.forget(node);
         self.trains.forget(node);
-        self.stalls.forget(node);
     }
 
     /// Pieces have moved.
@@ -122,11 +121,15 @@ impl Measuring {
         &mut self,
         now: Duration,
         sent: impl FnOnce() -> BTreeMap<NodeId, Sent>,
+        unconnected: impl FnOnce() -> Vec<NodeId>,
     ) {
         if self.sender.wants_look(now) {
             let (down, sent) = (self.inflow(now), sent());
             if self.worker {
-                self.stalls.look(now, sent.iter().filter(|(peer, _)| is_worker(**peer)));
+                let mut unconnected = unconnected();
+                unconnected.retain(|peer| is_worker(*peer));
+                let workers = sent.iter().filter(|(peer, _)| is_worker(**peer));
+                self.stalls.look(now, workers, &unconnected);
             }
             if self.sender.sent(now, sent, down) {
                 self.receiver.sends();

@@ -35,6 +35,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Fraction. Rates that differ by less are the same.
 const SAME_RATE: f64 = 0.03;
+/// Bytes of a model for which trees are planned that must not depend on when keys are made.
+const NOMINAL: f64 = 32e6;
 /// Bytes per second of a Mbit/s.
 const MBIT: f64 = 125_000.0;
 
@@ -59,6 +61,8 @@ struct Planted {
     scheme: Option<Scheme>,
     /// Links, from site to site, over which nothing got through.
     cut: BTreeSet<(usize, usize)>,
+    /// There are no trees, since nothing gets through a hop of the ones before.
+    blocked: bool,
 }
 
 /// Trees that are to be in force now; none: rounds go straight to the servers.
@@ -74,7 +78,7 @@ pub(super) struct Planned {
 pub(super) struct Plan<'a> {
     pub(super) topology: Topology,
     pub(super) links: Option<&'a NamedGraph>,
-    /// Trees stay as they are while all links carry something.
+    /// Trees depend on `PSLITE_LINKS` alone while all links carry something.
     pub(super) fixed: bool,
 }
 
@@ -125,14 +129,26 @@ impl Planting {
         if plan.topology == Topology::Star || !cluster.may_order() {
             return None;
         }
-        let (members, bytes) = (members(cluster), bytes(cluster));
+        let members = members(cluster);
         if members.workers.is_empty() {
             return None;
+        }
+        self.links.expire(now);
+        if let Some(planned) = self.block(cluster, plan, &members) {
+            return Some(planned);
         }
         let Some(named) = plan.links.filter(|_| !matches!(plan.topology, Topology::Balanced(_)))
         else {
             return self.blind(cluster, plan.topology, members);
         };
+        if self.stands(cluster, &members, 0.0)
+            && !self.drafts.is_open()
+            && now.saturating_sub(self.seen.at) < LOOK_EVERY
+        {
+            return None;
+        }
+        self.seen.at = now;
+        let bytes = if plan.fixed { NOMINAL } else { bytes(cluster) };
         let stand = self.stands(cluster, &members, bytes);
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
         let planned = answer.and_then(|answer| match stand {
@@ -143,8 +159,8 @@ impl Planting {
             return planned;
         }
         let stand = self.stands(cluster, &members, bytes);
-        match self.draft(cluster, (plan.topology, named), members.clone(), bytes) {
-            Ok(draft) if !stand || self.is_news(now, &draft) => self.drafts.ask(draft),
+        match self.draft(cluster, (plan, named), members.clone(), bytes) {
+            Ok(draft) if !stand || self.is_news(&draft) => self.drafts.ask(draft),
             Ok(_) => {}
             Err(_) if stand => {}
             Err(why) => return self.without(cluster, members, bytes, &why),
@@ -159,8 +175,30 @@ impl Planting {
         self.planted.as_ref().is_some_and(|planted| {
             let longer = bytes > LONGER * planted.bytes;
             let lost = overlay.trees.is_empty() && overlay.number != planted.before;
-            planted.members == *members && !longer && !lost
+            let back = planted.blocked && !self.links.are_any_stuck();
+            planted.members == *members && !longer && !lost && !back
         })
+    }
+
+    /// No trees, if nothing gets through a hop of those in force that no plan goes around: balanced
+    /// trees know no links, and neither do the hops of a switch.
+    fn block(&mut self, cluster: &Cluster, plan: Plan<'_>, members: &Members) -> Option<Planned> {
+        if !self.stands(cluster, members, 0.0) {
+            return None;
+        }
+        let trees = &cluster.overlay().trees;
+        let planted = self.planted.as_mut().filter(|_| self.links.blocks(trees))?;
+        let goes_around = plan.links.zip(planted.scheme.as_ref()).is_some_and(|(named, scheme)| {
+            let sites = Sites::of(cluster, named, &planted.members);
+            sites.is_ok_and(|sites| uses(scheme, &self.links.carrying(named, &sites).cut))
+        });
+        if goes_around {
+            return None;
+        }
+        log::write(Level::Warning, "no trees: nothing gets from one worker to another");
+        (planted.blocked, planted.scheme) = (true, None);
+        self.expected = Expected::default();
+        self.give_out(cluster, Planned { trees: Vec::new(), lossy: true })
     }
 
     /// Trees that need no rates.
@@ -190,7 +228,7 @@ impl Planting {
         log::write(Level::Warning, &format!("no trees: {why}"));
         self.expected = Expected::default();
         let cut = self.seen.cut.clone();
-        self.planted = Some(Planted { members, bytes, before: 0, scheme: None, cut });
+        self.planted = Some(Planted { members, bytes, cut, ..Planted::default() });
         self.give_out(cluster, Planned::default())
     }
 
@@ -201,27 +239,28 @@ impl Planting {
     fn draft(
         &mut self,
         cluster: &Cluster,
-        (topology, named): (Topology, &NamedGraph),
+        (plan, named): (Plan<'_>, &NamedGraph),
         members: Members,
         bytes: f64,
     ) -> Result<Draft, String> {
         self.links.retain(&members.workers);
         let sites = Sites::of(cluster, named, &members)?;
-        let carrying = self.links.carrying(named, &sites);
+        let mut carrying = self.links.carrying(named, &sites);
+        if plan.fixed {
+            carrying.forget_rates(named);
+        }
         let graph = named.graph.with_rates(carrying.rates.clone());
         let graph = graph.map_err(|wrong| named.explain(&wrong))?;
-        let shares = sites.shares(cluster, bytes);
+        let shares = sites.shares(cluster, if plan.fixed { 0.0 } else { bytes });
         let scheme = self.planted.as_ref().and_then(|planted| planted.scheme.clone());
+        let topology = plan.topology;
         Ok(Draft { members, sites, carrying, graph, shares, bytes, topology, scheme })
     }
 
     /// True if the links are others than at the last look, or other trees seemed better then.
-    fn is_news(&mut self, now: Duration, draft: &Draft) -> bool {
+    fn is_news(&mut self, draft: &Draft) -> bool {
         let Some(planted) = &self.planted else { return true };
         let (rates, cut) = (&draft.carrying.rates, &draft.carrying.cut);
-        if now.saturating_sub(self.seen.at) < LOOK_EVERY {
-            return false;
-        }
         let same = |(one, other): (&f64, &f64)| (one - other).abs() <= SAME_RATE * other;
         let same_rates =
             self.seen.rates.len() == rates.len() && self.seen.rates.iter().zip(rates).all(same);
@@ -229,7 +268,6 @@ impl Planting {
         let is_news =
             is_used && (!same_rates || self.seen.better.is_some() || self.seen.cut != *cut);
         if is_news {
-            self.seen.at = now;
             self.seen.rates.clone_from(rates);
             self.seen.cut.clone_from(cut);
         }
@@ -262,7 +300,8 @@ impl Planting {
         let trees = if is_star { Vec::new() } else { draft.tables(&proposal.scheme) };
         let Draft { members, bytes, carrying, .. } = draft;
         let scheme = (!is_star).then_some(proposal.scheme);
-        self.planted = Some(Planted { members, bytes, before: 0, scheme, cut: carrying.cut });
+        let cut = carrying.cut;
+        self.planted = Some(Planted { members, bytes, scheme, cut, ..Planted::default() });
         self.give_out(cluster, Planned { trees, lossy })
     }
 
@@ -270,7 +309,9 @@ impl Planting {
     fn give_out(&mut self, cluster: &Cluster, planned: Planned) -> Option<Planned> {
         let overlay = cluster.overlay();
         if let Some(planted) = &mut self.planted {
-            planted.before = overlay.number;
+            // Where there were trees, none are an overlay too.
+            let gone = planned.trees.is_empty() && !overlay.trees.is_empty();
+            planted.before = overlay.number + u64::from(gone);
         }
         self.seen.better = None;
         let nothing_new = planned.trees.is_empty() && overlay.trees.is_empty();
@@ -306,9 +347,12 @@ impl Planting {
         if log::enabled(Level::Verbose) {
             log::write(Level::Verbose, &told_rates(named, &answer.draft.carrying.rates));
         }
-        let seconds = answer.seconds?;
+        let promised = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
+        let Some((seconds, promised)) = answer.seconds.zip(promised) else {
+            self.seen.better = None;
+            return None;
+        };
         self.expected = Expected { seconds: Some(seconds), bound: answer.bound };
-        let promised = answer.proposal.as_ref().ok()?.seconds;
         if fixed || promised * BETTER >= seconds {
             self.seen.better = None;
             return None;

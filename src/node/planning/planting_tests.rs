@@ -116,16 +116,12 @@ fn only_news_are_planned_for() {
     let named = triangle();
     let (mut planting, answer) = planted(&named);
     let mut now = draft(&named, &[], answer.draft.scheme);
-    let mut is_news = |at: f64, draft: &Draft| planting.is_news(seconds(at), draft);
-    assert!(is_news(1.0, &now), "the first look");
-    assert!(!is_news(9.0, &now));
+    assert!(planting.is_news(&now), "the first look");
+    assert!(!planting.is_news(&now));
     now.carrying.rates[0] *= 1.02;
-    assert!(!is_news(10.0, &now));
+    assert!(!planting.is_news(&now));
     now.carrying.rates[0] *= 1.02;
-    assert!(is_news(11.0, &now));
-    now.carrying.rates[0] *= 1.5;
-    assert!(!is_news(11.2, &now), "too soon");
-    assert!(is_news(11.6, &now));
+    assert!(planting.is_news(&now));
 }
 
 #[test]
@@ -145,4 +141,25 @@ fn balanced_trees_follow_the_ranks() {
     assert_eq!(table.children(server_id(1)), [worker_id(0), worker_id(1)]);
     assert_eq!(table.children(worker_id(0)), [worker_id(2), worker_id(3)]);
     assert_eq!([0, 1, 6].map(|rank| table.through(worker_id(rank))), [4, 3, 1]);
+}
+
+/// Balanced trees know no links: while nothing gets through a hop rounds go straight.
+#[test]
+fn hops_that_no_plan_goes_around_take_trees_away() {
+    let mut links = SiteLinks::default();
+    let tree = balanced(
+        Topology::Balanced(1),
+        server_id(0),
+        &Members { servers: vec![server_id(0)], workers: (0..3).map(worker_id).collect() },
+    );
+    let trees = vec![tree.unwrap()];
+    let stuck = |to: usize| Measured { stuck: Some(vec![worker_id(to)]), ..Measured::default() };
+    links.report(seconds(1.0), worker_id(0), &stuck(2));
+    assert!(!links.blocks(&trees), "no hop goes there");
+    links.report(seconds(1.0), worker_id(2), &stuck(1));
+    assert!(links.blocks(&trees) && links.are_any_stuck());
+    links.expire(seconds(5.9));
+    assert!(links.blocks(&trees));
+    links.expire(seconds(6.1));
+    assert!(!links.blocks(&trees) && !links.are_any_stuck(), "it was not repeated");
 }

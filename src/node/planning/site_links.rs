@@ -8,9 +8,10 @@ use std::time::Duration;
 use super::probes::Probe;
 use super::sites::Sites;
 use pslite_core::placement::graph::NamedGraph;
-use pslite_core::placement::links::CarriedRates;
+use pslite_core::placement::links::{CarriedRates, MOST_PEERS};
 use pslite_core::placement::measured::Measured;
-use pslite_core::wire::NodeId;
+use pslite_core::wire::trees::TreeTable;
+use pslite_core::wire::{NodeId, is_worker};
 
 /// A link of which nothing was told for so long is probed, if rounds go on; then after twice that
 /// time, and so on up to [`STALE_MOST`]. When a link has changed, all begin anew: others may have,
@@ -24,6 +25,8 @@ const HURRY_FOR: Duration = Duration::from_secs(5);
 const SAME_RATE: f64 = 0.1;
 /// Between two probes of one sender, which sends one at a time.
 const PROBE_GAP: Duration = Duration::from_millis(700);
+/// A worker says each second to whom nothing gets through.
+const STUCK_FOR: Duration = Duration::from_secs(5);
 /// Nodes without traffic for so long rest: nothing is probed.
 const REST: Duration = Duration::from_secs(2);
 
@@ -31,8 +34,8 @@ const REST: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct SiteLinks {
     rates: CarriedRates,
-    /// By worker, the workers to which nothing gets through.
-    stuck: BTreeMap<NodeId, Vec<NodeId>>,
+    /// By worker, the workers to which nothing gets through, and when it said so.
+    stuck: BTreeMap<NodeId, (Duration, Vec<NodeId>)>,
     probed: BTreeMap<(NodeId, NodeId), Probed>,
     /// When each worker last probed a link.
     probing: BTreeMap<NodeId, Duration>,
@@ -68,6 +71,15 @@ pub(super) struct Carrying {
     pub(super) measured: BTreeSet<(usize, usize)>,
 }
 
+impl Carrying {
+    /// Goes by what was said of links that are not cut.
+    pub(super) fn forget_rates(&mut self, named: &NamedGraph) {
+        let said = named.graph.resources().iter().zip(&mut self.rates);
+        said.filter(|(_, rate)| **rate > 0.0).for_each(|(said, rate)| *rate = *said);
+        self.measured.clear();
+    }
+}
+
 impl SiteLinks {
     /// A node told what it measured.
     pub(super) fn report(&mut self, now: Duration, from: NodeId, measured: &Measured) {
@@ -75,21 +87,40 @@ impl SiteLinks {
         match measured.stuck.as_deref() {
             None => {}
             Some([]) => _ = self.stuck.remove(&from),
-            Some(peers) => _ = self.stuck.insert(from, peers.to_vec()),
+            Some(peers) if is_worker(from) => {
+                let peers = peers.iter().take(MOST_PEERS).copied().collect();
+                self.stuck.insert(from, (now, peers));
+            }
+            Some(_) => {}
         }
+    }
+
+    /// Who is stuck says so each second; what was not repeated is over.
+    pub(super) fn expire(&mut self, now: Duration) {
+        self.stuck.retain(|_, (told, _)| now.saturating_sub(*told) < STUCK_FOR);
+    }
+
+    /// True if nothing gets through somewhere.
+    pub(super) fn are_any_stuck(&self) -> bool {
+        !self.stuck.is_empty()
+    }
+
+    /// True if nothing gets through a hop of these trees.
+    pub(super) fn blocks(&self, trees: &[TreeTable]) -> bool {
+        let cut = |one, other| self.is_stuck(one, other) || self.is_stuck(other, one);
+        let mut nodes = trees.iter().flat_map(|tree| &tree.nodes);
+        self.are_any_stuck()
+            && nodes.any(|node| cut(node.node, node.up) || cut(node.node, node.down))
     }
 
     /// Only those are in the job.
     pub(super) fn retain(&mut self, members: &[NodeId]) {
-        let gone = |node: &NodeId| !members.contains(node);
-        let known = self.stuck.keys().chain(self.probing.keys());
-        let lost: BTreeSet<NodeId> = known.copied().filter(gone).collect();
-        for node in lost {
-            self.rates.forget(node);
-            self.stuck.remove(&node);
-            self.probing.remove(&node);
-            self.probed.retain(|(from, to), _| *from != node && *to != node);
-        }
+        let members: BTreeSet<NodeId> = members.iter().copied().collect();
+        let lives = |node: &NodeId| members.contains(node);
+        self.rates.retain(lives);
+        self.stuck.retain(|node, _| lives(node));
+        self.probing.retain(|node, _| lives(node));
+        self.probed.retain(|(from, to), _| lives(from) && lives(to));
     }
 
     /// What the links of a graph carry: what was measured, or else what was said of them.
@@ -121,7 +152,7 @@ impl SiteLinks {
     }
 
     fn is_stuck(&self, from: NodeId, to: NodeId) -> bool {
-        self.stuck.get(&from).is_some_and(|peers| peers.contains(&to))
+        self.stuck.get(&from).is_some_and(|(_, peers)| peers.contains(&to))
     }
 
     /// The links that are to be probed now, while rounds go on: those of which nothing was told for
@@ -139,6 +170,9 @@ impl SiteLinks {
         let mut stale: Vec<(Option<Duration>, Probe)> = Vec::new();
         for (from, to, _) in named.graph.own_resources() {
             let Some((from, to)) = sites.head(from).zip(sites.head(to)) else { continue };
+            if self.is_stuck(from, to) || self.is_stuck(to, from) {
+                continue;
+            }
             let probed = self.probed.get(&(from, to));
             let pause = match self.hurry {
                 Some(until) if now < until => HURRY,

@@ -154,7 +154,7 @@ impl WorkerCustomer {
             let (to, is_hop) = (meta.recver, meta.hop.is_some());
             if let Err(error) = node.send(with_data(meta, kv)) {
                 node.failure().map_or(Ok(()), Err)?;
-                if is_hop {
+                if is_hop && matches!(error, NodeError::PeerLost(_)) {
                     log::write(Level::Verbose, &error.to_string());
                     continue;
                 }

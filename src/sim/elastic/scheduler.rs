@@ -106,17 +106,18 @@ impl Scheduler {
     /// Other trees, now and then; and once nothing is lost any more, so that what was is noticed.
     fn plant(&mut self, view: &View<'_>, out: &mut Vec<Output>) {
         let Some(every) = self.config.trees_every else { return };
-        let over = view.now >= self.config.until;
-        let due = if over { !self.settled } else { self.next_trees <= view.now };
+        let ends = view.now >= self.config.until;
+        let due = if ends { !self.settled } else { self.next_trees <= view.now };
         if !due || !view.cluster.may_order() {
             return;
         }
-        self.settled = over;
+        self.settled = ends;
         self.next_trees = view.now + self.random.time(every);
-        let was_lost = over && self.config.hop_loss > 0;
+        let was_lost = ends && self.config.hop_loss > 0;
         let lossy = was_lost || self.random.percent(self.config.lossy);
         let trees = trees::draw(view, &mut self.random);
-        out.push(Output::Elastic(Event::Overlay { trees, lossy }));
+        let over = view.cluster.overlay().number;
+        out.push(Output::Elastic(Event::Overlay { over, trees, lossy }));
     }
 
     fn tick(&mut self, view: &View<'_>, out: &mut Vec<Output>) {

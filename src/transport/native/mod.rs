@@ -387,10 +387,12 @@ impl NativeTransport {
 
     /// Sends a peer padding, by which it can tell how fast the link is
     /// ([`pslite_core::wire::native::Kind::Probe`]). Only over TCP, while nothing else is to be
-    /// sent, and while no other channel of this node is probed. True if it was begun.
+    /// sent, and, of an idle link, while no other channel of this node is probed. True if it was
+    /// begun.
     pub fn probe(&self, key: i32, of: ProbeOf) -> bool {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        if peers.values().any(|channel| channel.is_probing()) {
+        // The links of trees are no common card's.
+        if of == ProbeOf::Idle && peers.values().any(|channel| channel.is_probing()) {
             return false;
         }
         let Some(channel) = peers.get(&key).cloned() else { return false };
@@ -430,6 +432,14 @@ impl NativeTransport {
         let channels: Vec<_> = peers.values().cloned().collect();
         drop(peers);
         channels.iter().filter_map(|channel| channel.sent_over_tcp()).collect()
+    }
+
+    /// The peers to which there is no connection.
+    #[must_use]
+    pub fn unconnected(&self) -> Vec<i32> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let without = peers.iter().filter(|(_, channel)| !channel.is_connected());
+        without.map(|(key, _)| *key).collect()
     }
 
     /// How fast fragments of messages came in over TCP since the last call.

@@ -73,9 +73,9 @@ impl CarriedRates {
         self.newest
     }
 
-    /// A node is gone.
-    pub fn forget(&mut self, node: NodeId) {
-        self.links.retain(|(from, to), _| *from != node && *to != node);
+    /// Nodes of which that is not true are gone.
+    pub fn retain(&mut self, lives: impl Fn(&NodeId) -> bool) {
+        self.links.retain(|(from, to), _| lives(from) && lives(to));
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         );
         assert_eq!((rates.told(9, 11), rates.newest()), (Some(seconds(15.0)), Some(seconds(15.0))));
         assert_eq!((rates.told(11, 9), rates.rate(11, 9)), (None, None));
-        rates.forget(9);
+        rates.retain(|node| *node != 9);
         assert_eq!(rates.rate(9, 11), None);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{MOST_PEERS, Sent};
-use crate::placement::tuning::STALLED_AFTER;
+use crate::placement::tuning::{STALLED_AFTER, STALLED_REPEATED};
 use crate::wire::NodeId;
 
 /// A peer.
@@ -16,44 +16,60 @@ struct Progress {
     last: Sent,
     /// When something was last confirmed, or nothing was under way.
     fine: Duration,
+    /// There was a connection.
+    connected: bool,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Stalls {
     peers: BTreeMap<NodeId, Progress>,
-    /// What was told last.
+    /// What was told last, and when.
     told: Vec<NodeId>,
+    told_at: Duration,
 }
 
 impl Stalls {
-    /// What went to each peer so far; who has no connection is missing.
-    pub fn look<'a>(&mut self, now: Duration, sent: impl Iterator<Item = (&'a NodeId, &'a Sent)>) {
+    /// What went over TCP to each peer so far, and who should have a connection and has none. Of
+    /// others nothing is known.
+    pub fn look<'a>(
+        &mut self,
+        now: Duration,
+        sent: impl Iterator<Item = (&'a NodeId, &'a Sent)> + Clone,
+        unconnected: &[NodeId],
+    ) {
+        let mut former = std::mem::take(&mut self.peers);
+        for peer in unconnected.iter().take(MOST_PEERS) {
+            let fresh = Progress { last: Sent::default(), fine: now, connected: false };
+            let known = former.remove(peer).unwrap_or(fresh);
+            self.peers.insert(*peer, Progress { connected: false, ..known });
+        }
+        for (peer, _) in sent.clone().take(MOST_PEERS) {
+            self.peers.extend(former.remove_entry(peer));
+        }
         for (peer, sent) in sent.take(MOST_PEERS) {
-            let fresh = Progress { last: *sent, fine: now };
+            let fresh = Progress { last: *sent, fine: now, connected: true };
             let known = self.peers.entry(*peer).or_insert(fresh);
             let rests = known.last.busy == sent.busy;
-            if rests || known.last.bytes != sent.bytes {
+            if rests || !known.connected || known.last.bytes != sent.bytes {
                 known.fine = now;
             }
-            known.last = *sent;
+            (known.last, known.connected) = (*sent, true);
         }
     }
 
-    /// That peer is gone.
-    pub fn forget(&mut self, peer: NodeId) {
-        self.peers.remove(&peer);
-    }
-
-    /// To whom nothing gets through, if those are others than at the last call.
+    /// To whom nothing gets through, if those are others than at the last call; and each second,
+    /// since whoever was told may be another one now.
     pub fn take_news(&mut self, now: Duration) -> Option<Vec<NodeId>> {
         let stalled = |progress: &Progress| now.saturating_sub(progress.fine) >= STALLED_AFTER;
         let stuck = self.peers.iter().filter(|(_, progress)| stalled(progress));
         let stuck: Vec<NodeId> = stuck.map(|(peer, _)| *peer).collect();
-        if stuck == self.told {
+        let repeats = !stuck.is_empty() && now.saturating_sub(self.told_at) >= STALLED_REPEATED;
+        if stuck == self.told && !repeats {
             return None;
         }
         self.told.clone_from(&stuck);
+        self.told_at = now;
         Some(stuck)
     }
 }
@@ -63,13 +79,14 @@ mod tests {
     use super::*;
 
     fn looked(stalls: &mut Stalls, at: u64, sent: &[(NodeId, u64, u64)]) -> Option<Vec<NodeId>> {
+        let missing: &[NodeId] = if sent.is_empty() { &[9] } else { &[] };
         let sent = sent.iter().map(|(peer, bytes, busy)| {
             let busy = Duration::from_millis(*busy);
             (*peer, Sent { bytes: *bytes, padding: 0, busy })
         });
         let sent: BTreeMap<NodeId, Sent> = sent.collect();
         let now = Duration::from_millis(at);
-        stalls.look(now, sent.iter());
+        stalls.look(now, sent.iter(), missing);
         stalls.take_news(now)
     }
 
@@ -82,21 +99,24 @@ mod tests {
         assert_eq!(look(2900, &[(9, 100, 2900), (11, 100, 1000)]), None);
         assert_eq!(look(3100, &[(9, 100, 3100), (11, 100, 1000)]), Some(vec![9]));
         assert_eq!(look(3500, &[(9, 100, 3500), (11, 100, 1200)]), None, "no news");
-        assert_eq!(look(3700, &[(9, 101, 3700), (11, 100, 1400)]), Some(vec![]));
-        assert_eq!(look(5600, &[(9, 101, 5600), (11, 100, 3300)]), Some(vec![11]));
-        assert_eq!(look(5800, &[(9, 101, 5800), (11, 100, 3500)]), Some(vec![9, 11]));
+        assert_eq!(look(4100, &[(9, 100, 4100), (11, 101, 1400)]), Some(vec![9]), "repeated");
+        assert_eq!(look(4300, &[(9, 101, 4300), (11, 101, 1600)]), Some(vec![]));
+        assert_eq!(look(6200, &[(9, 101, 6200), (11, 101, 3500)]), Some(vec![11]));
+        assert_eq!(look(6400, &[(9, 101, 6400), (11, 101, 3700)]), Some(vec![9, 11]));
     }
 
     #[test]
     fn who_has_no_connection_any_more_is_stuck() {
         let mut stalls = Stalls::default();
-        assert_eq!(looked(&mut stalls, 1000, &[(9, 100, 1000)]), None);
+        assert_eq!(looked(&mut stalls, 1000, &[]), None, "it never had one");
         assert_eq!(looked(&mut stalls, 2000, &[]), None);
         assert_eq!(looked(&mut stalls, 3000, &[]), Some(vec![9]));
         // A new connection counts anew.
         assert_eq!(looked(&mut stalls, 3200, &[(9, 0, 10)]), Some(vec![]));
         assert_eq!(looked(&mut stalls, 9000, &[]), Some(vec![9]));
-        stalls.forget(9);
-        assert_eq!(looked(&mut stalls, 9100, &[]), Some(vec![]), "it is gone");
+        // It is gone, or goes through shared memory now.
+        let nobody = BTreeMap::<NodeId, Sent>::new();
+        stalls.look(Duration::from_secs(10), nobody.iter(), &[]);
+        assert_eq!(stalls.take_news(Duration::from_secs(10)), Some(vec![]));
     }
 }

@@ -41,6 +41,12 @@ impl Channel {
         (true, state.broken)
     }
 
+    /// True if it has a connection, or what it held is sent in another way.
+    pub(in crate::native) fn is_connected(&self) -> bool {
+        let state = lock(&self.state);
+        !state.lanes.is_empty() || state.taken_back
+    }
+
     /// True while a probe is being sent.
     pub(in crate::native) fn is_probing(&self) -> bool {
         lock(&self.state).probe.is_some()
