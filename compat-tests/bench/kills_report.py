@@ -4,12 +4,15 @@ from statistics import median
 
 import report
 
-BEGIN = "<!-- kills table: written by scripts/bench kills -->"
-END = "<!-- end of the kills table -->"
+# Between what the tables stand: of jobs whose rounds go straight, and along trees.
+STRAIGHT = ("<!-- kills table: written by scripts/bench kills -->",
+            "<!-- end of the kills table -->")
+TREES = ("<!-- kills-trees table: written by scripts/bench kills --topology -->",
+         "<!-- end of the kills-trees table -->")
 # Seconds until all goes on, once it is known that somebody died.
 RECOVERY = 1
 OPTIMIZERS = {"sgd": "SGD with momentum", "adam": "Adam"}
-TITLES = {"server": "a server", "scheduler": "the scheduler"}
+TITLES = {"server": "a server", "scheduler": "the scheduler", "relay": "a relay"}
 
 
 def numbers(trials, field):
@@ -47,12 +50,15 @@ def line(one):
             f"known after {text(one['found'])}, goes on after {text(one['recovered'])}")
 
 
-def table(trials):
+def table(trials, topology=None):
+    killed = f"killed, along `{topology}`" if topology else "killed"
+    # Relays' jobs have no weights to compare: who was counted shows in their values.
+    equal_values = "values as they must be" if topology else "weights equal, to the bit"
     rows = []
     for (kind, optimizer), group in groups(trials).items():
         equal = sum(not one["wrong"] for one in group)
         rows.append([f"{TITLES[kind]}, {OPTIMIZERS[optimizer]}", f"{equal} of {len(group)}",
                      seconds(numbers(group, "found")), seconds(numbers(group, "recovered")),
                      "" if holds(group) else "**does not hold**"])
-    return report.table(["killed", "weights equal, to the bit", "known after (median, longest)",
+    return report.table([killed, equal_values, "known after (median, longest)",
                          f"then goes on after (bar: below {RECOVERY} s)", ""], rows)

@@ -4,8 +4,8 @@ takes at least.
 Rank r pushes 2^r to every element, and the optimizer is SGD with a momentum of 1/2. So from three
 values of an element that follow each other one sees whose gradients were in the round between the
 last two, and whether the momentum is what it has to be: that is printed for each round, as the sum
-of 2^r over those who were counted. The initial values are large, so that one that is taken for a
-gradient shows.
+of 2^r over those who were counted, and at the end all values that elements have. The initial values
+are large, so that one that is taken for a gradient shows.
 """
 
 import sys
@@ -21,6 +21,8 @@ MOMENTUM = 0.5
 SHAPES = {"big": (1100, 1000), "small": (40,)}
 # Elements that are looked at: a tensor's parts may be at different servers.
 PLACES = {"big": (0, 1100 * 1000 - 1), "small": (0,)}
+# So many different values are said at most.
+VALUES = 50
 
 rounds, pace = int(sys.argv[1]), float(sys.argv[2])
 kv = mx.kv.create("dist_sync")
@@ -59,4 +61,5 @@ for step in range(rounds):
             place.append(int(who))
     note(f"round {step + 1}")
     time.sleep(max(0.0, begin + pace - time.monotonic()))
-finish(kv, list(outs.values()), counted=counted)
+values = sorted({float(value) for out in outs.values() for value in np.unique(out.asnumpy())})
+finish(kv, list(outs.values()), counted=counted, values=values[:VALUES])
