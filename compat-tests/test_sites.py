@@ -27,7 +27,8 @@ pytestmark = pytest.mark.waits
 # would carry the model twice in each direction.
 RING = graph.parse("a b 60, b c 40, c d 60, a d 20")
 MODEL = wan_paper.model_bytes(50)
-OPTIONS = SimpleNamespace(model="fiftieth", set={})
+# Trees by the rates that are set, and no probes.
+OPTIONS = SimpleNamespace(model="fiftieth", set={"PSLITE_PLANNING": "0"})
 ROUNDS = 5
 # The wire's bytes by TCP's payload, at most: a segment has 66 of headers (docs/lab.md).
 HEADERS = 1514 / 1448

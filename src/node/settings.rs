@@ -123,6 +123,8 @@ pub struct Settings {
     pub stock_level: bool,
     /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
     pub planning: bool,
+    /// `PSLITE_PLANNING`: what is planned follows what is measured.
+    pub follows: bool,
     /// `PSLITE_TOPOLOGY`: the trees along which the rounds of a job of this scheduler go.
     pub topology: Topology,
     /// `PSLITE_LINKS`: the links of the hosts, by name, and their rates.
@@ -233,6 +235,7 @@ impl Settings {
         let role = asked.role.map_or_else(|| env.role(), Ok)?;
         let (workers, servers) = env.counts(role)?;
         let (topology, links) = env.trees(role)?;
+        let follows = env.flag("PSLITE_PLANNING", true)?;
         Ok(Self {
             role,
             num_workers: workers * group_size,
@@ -282,7 +285,8 @@ impl Settings {
             native_store: env.native_store()?,
             sum_order: env.sum_order()?,
             stock_level: env.stock_level()?,
-            planning: env.flag("PSLITE_PLANNING", true)? && topology == Topology::Star,
+            planning: follows && topology == Topology::Star,
+            follows,
             topology,
             links,
             share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,

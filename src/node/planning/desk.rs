@@ -46,16 +46,14 @@ impl Desk {
             (planning, Planting::default())
         });
         let mut probes = planning.probes(now, cluster);
-        probes.extend(planting.probes(now, cluster, settings.links.as_ref()));
+        let repeats = settings.sum_order == SumOrder::Trees;
+        let (topology, links) = (settings.topology, settings.links.as_ref());
+        let plan = Plan { topology, links, fixed: repeats || !settings.follows, repeats };
+        probes.extend(planting.probes(now, cluster, plan));
         let mut events = match planning.look(now, cluster) {
             Steps::None => Vec::new(),
             Steps::Orders(orders) => vec![Event::Orders(orders)],
             Steps::Copies(copies) => vec![Event::Copies(copies)],
-        };
-        let plan = Plan {
-            topology: settings.topology,
-            links: settings.links.as_ref(),
-            fixed: settings.sum_order == SumOrder::Trees,
         };
         events.extend(planting.look(now, cluster, plan).map(|Planned { trees, lossy }| {
             let text = match trees.len() {

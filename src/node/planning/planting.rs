@@ -78,8 +78,10 @@ pub(super) struct Planned {
 pub(super) struct Plan<'a> {
     pub(super) topology: Topology,
     pub(super) links: Option<&'a NamedGraph>,
-    /// Trees depend on `PSLITE_LINKS` alone while all links carry something.
+    /// Links carry what was said of them, if anything.
     pub(super) fixed: bool,
+    /// Trees do not depend on when keys are made either.
+    pub(super) repeats: bool,
 }
 
 /// What was seen at the last look at links.
@@ -148,7 +150,7 @@ impl Planting {
             return None;
         }
         self.seen.at = now;
-        let bytes = if plan.fixed { NOMINAL } else { bytes(cluster) };
+        let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
         let stand = self.stands(cluster, &members, bytes);
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
         let planned = answer.and_then(|answer| match stand {
@@ -251,7 +253,7 @@ impl Planting {
         }
         let graph = named.graph.with_rates(carrying.rates.clone());
         let graph = graph.map_err(|wrong| named.explain(&wrong))?;
-        let shares = sites.shares(cluster, if plan.fixed { 0.0 } else { bytes });
+        let shares = sites.shares(cluster, if plan.repeats { 0.0 } else { bytes });
         let scheme = self.planted.as_ref().and_then(|planted| planted.scheme.clone());
         let topology = plan.topology;
         Ok(Draft { members, sites, carrying, graph, shares, bytes, topology, scheme })
@@ -373,9 +375,10 @@ impl Planting {
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        links: Option<&NamedGraph>,
+        plan: Plan<'_>,
     ) -> Vec<Probe> {
         let planted = self.planted.as_ref().filter(|planted| planted.scheme.is_some());
+        let links = plan.links.filter(|_| !plan.fixed);
         let Some((named, planted)) = links.zip(planted) else { return Vec::new() };
         let sites = Sites::of(cluster, named, &planted.members);
         sites.map_or_else(|_| Vec::new(), |sites| self.links.probes(now, named, &sites))
