@@ -54,6 +54,7 @@ from cluster import LIBRARY, STOCK, Failed  # noqa: E402
 from netlab import LabError, Mesh, Misuse, Unavailable, changes, graph, graph_model  # noqa: E402
 from netlab.layout import read_graph, sites  # noqa: E402
 from netlab.links import CONGESTION  # noqa: E402
+from netlab.model import GOODPUT  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
@@ -165,14 +166,15 @@ class Bench:
         return found, before
 
     def _papers(self, placement):
-        """Of each of ours: where its servers are, T*, and the predicted round."""
+        """Of each of ours: where its servers are, T*, and the predicted round, whose bytes are on
+        the wire with headers."""
         found = {}
         for one in self.options.topologies:
             servers = one.servers(self.graph, placement)
             said = wan_paper.paper(self.graph, one.topology, servers,
                                    wan_paper.model_bytes(DIVISORS[self.options.model]))
             found[one.name] = {"topology": one.topology, "servers": servers, "bound": said.bound,
-                               "predicted": said.predicted, "trees": len(said.trees)}
+                               "predicted": said.predicted / GOODPUT, "trees": len(said.trees)}
         return found
 
     def end(self):
