@@ -89,8 +89,14 @@ const CASES: &[(&str, Case)] = &[
     ("PSLITE_ELASTIC_WORKERS", FLAG),
     ("PSLITE_PLANNING", FLAG),
     ("PSLITE_PROBE_AFTER", SECONDS),
-    ("PSLITE_LINKS", Refused(&["no/such/file", "/dev/null", "/"])),
-    ("PSLITE_TOPOLOGY", Refused(&["packed", "auto", "tree", "balanced:0", "balanced"])),
+    ("PSLITE_LINKS", With(&[("DMLC_ROLE", "scheduler")], &["no/such/file", "/dev/null", "/"])),
+    (
+        "PSLITE_TOPOLOGY",
+        With(
+            &[("DMLC_ROLE", "scheduler")],
+            &["packed", "tree", "balanced:0", "balanced", "fapt:3"],
+        ),
+    ),
     ("PSLITE_REPLICAS", Refused(&["2", "-1", "one"])),
     ("PSLITE_SHARE_INFLOW", FLAG),
     (

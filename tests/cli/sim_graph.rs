@@ -70,7 +70,7 @@ fn a_graph_of_ones_own() {
     assert!(island.contains("no way leads from site paris to site rome: add a link"), "{island}");
     fs::write(&path, "link paris\n").unwrap();
     let wrong = refused(&["--graph", path.to_str().unwrap()]);
-    assert!(wrong.contains("line 1: a line is `link SITE SITE MBIT [MBIT]`"), "{wrong}");
+    assert!(wrong.contains("line 1: a line is `link SITE SITE [MBIT [MBIT]]`"), "{wrong}");
     fs::remove_file(path).unwrap();
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::links::{Carried, Estimate, LinkReport, Pace, RateReport};
+use super::links::{Estimate, LinkCarried, LinkReport, Pace, RateReport};
 use super::stragglers::{ServerTime, WorkerReport};
 use crate::wire::NodeId;
 
@@ -81,7 +81,7 @@ struct EncodedRounds {
     servers: Vec<EncodedServerTime>,
 }
 
-/// [`Carried`].
+/// [`LinkCarried`].
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 struct EncodedCarried {
     #[prost(int32, tag = "1")]
@@ -133,7 +133,7 @@ pub struct Measured {
     /// Peers whose links to this node are idle and should be probed.
     pub idle: Vec<NodeId>,
     /// A worker: what came from other workers, along trees.
-    pub carried: Vec<Carried>,
+    pub carried: Vec<LinkCarried>,
     /// A worker: the other workers to which nothing gets through, if those are others than before.
     pub stuck: Option<Vec<NodeId>>,
 }
@@ -230,7 +230,7 @@ impl Measured {
         });
         let carried = told.carried.into_iter().filter_map(|of| {
             let busy = Duration::try_from_secs_f64(of.busy).ok()?;
-            Some(Carried { peer: of.peer, bytes: of.bytes, busy })
+            Some(LinkCarried { peer: of.peer, bytes: of.bytes, busy })
         });
         let carried = carried.collect();
         let EncodedMeasured { progress, busy, idle, stuck, .. } = told;
@@ -271,7 +271,11 @@ mod tests {
             progress: Some(7),
             busy: Some(0.5),
             idle: vec![11, 13],
-            carried: vec![Carried { peer: 11, bytes: 1 << 20, busy: Duration::from_millis(250) }],
+            carried: vec![LinkCarried {
+                peer: 11,
+                bytes: 1 << 20,
+                busy: Duration::from_millis(250),
+            }],
             stuck: Some(vec![]),
         };
         assert_eq!(Measured::decode(9, &all.encode()), Some(all));

@@ -212,7 +212,7 @@ impl SiteLinks {
 mod tests {
     use super::*;
     use pslite_core::placement::graph::text::parse;
-    use pslite_core::placement::links::Carried;
+    use pslite_core::placement::links::LinkCarried;
     use pslite_core::wire::{server_id, worker_id};
 
     const MBIT: f64 = 125_000.0;
@@ -231,7 +231,7 @@ mod tests {
     /// So many Mbit/s were seen from one worker to another one.
     fn seen(links: &mut SiteLinks, at: f64, (from, to): (usize, usize), mbit: f64) {
         let bytes = (mbit * MBIT) as u64;
-        let carried = vec![Carried { peer: worker_id(from), bytes, busy: seconds(1.0) }];
+        let carried = vec![LinkCarried { peer: worker_id(from), bytes, busy: seconds(1.0) }];
         let measured = Measured { carried, ..Measured::default() };
         links.report(seconds(at), worker_id(to), &measured);
     }

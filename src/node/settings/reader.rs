@@ -309,7 +309,7 @@ impl Reader<'_> {
     pub(super) fn trees(&self, role: Role) -> Result<(Topology, Option<NamedGraph>)> {
         const NAME: &str = "PSLITE_TOPOLOGY";
         let plans = role == Role::Scheduler;
-        let links = if plans { self.links()? } else { None };
+        let links = self.links(plans)?;
         let Some(text) = self.text(NAME) else { return Ok((Topology::Star, links)) };
         let topology = match text.parse() {
             Ok(topology @ (Topology::Star | Topology::Balanced(_))) => Some(topology),
@@ -327,9 +327,10 @@ impl Reader<'_> {
         Ok((topology.ok_or_else(|| wrong(NAME, &text, allowed))?, links))
     }
 
-    fn links(&self) -> Result<Option<NamedGraph>> {
+    /// The file need be there only for who plans.
+    fn links(&self, plans: bool) -> Result<Option<NamedGraph>> {
         const NAME: &str = "PSLITE_LINKS";
-        let Some(path) = self.text(NAME) else { return Ok(None) };
+        let Some(path) = self.text(NAME).filter(|_| plans) else { return Ok(None) };
         let unfit =
             |what: String| wrong(NAME, &path, &format!("a file with links of hosts ({what})"));
         let text = std::fs::read_to_string(&path).map_err(|error| unfit(error.to_string()))?;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Carried, MOST_LINKS, MOST_REPORTED};
+use super::{LinkCarried, MOST_LINKS, MOST_REPORTED};
 use crate::placement::cost::bytes;
 use crate::placement::tuning::{
     CARRIED_BYTES, CARRIED_KEPT, CARRIED_LEAST, CARRIED_SPAN, CARRIED_TIME,
@@ -14,7 +14,7 @@ use crate::wire::NodeId;
 
 /// One report of a link.
 #[derive(Clone, Copy, Debug)]
-struct Report {
+struct CarriedReport {
     bytes: u64,
     busy: Duration,
     at: Duration,
@@ -24,14 +24,14 @@ struct Report {
 #[derive(Clone, Debug, Default)]
 pub struct CarriedRates {
     /// By sender and receiver, the newest last.
-    links: BTreeMap<(NodeId, NodeId), VecDeque<Report>>,
+    links: BTreeMap<(NodeId, NodeId), VecDeque<CarriedReport>>,
     newest: Option<Duration>,
 }
 
 impl CarriedRates {
     /// A node tells what came to it. Numbers that cannot be are left out.
-    pub fn report(&mut self, now: Duration, to: NodeId, carried: &[Carried]) {
-        for Carried { peer, bytes, busy } in carried.iter().take(MOST_REPORTED).copied() {
+    pub fn report(&mut self, now: Duration, to: NodeId, carried: &[LinkCarried]) {
+        for LinkCarried { peer, bytes, busy } in carried.iter().take(MOST_REPORTED).copied() {
             let (place, can_be) = ((peer, to), bytes > 0 && busy > Duration::ZERO);
             if !can_be || (self.links.len() >= MOST_LINKS && !self.links.contains_key(&place)) {
                 continue;
@@ -40,7 +40,7 @@ impl CarriedRates {
             if reports.len() == CARRIED_KEPT {
                 reports.pop_front();
             }
-            reports.push_back(Report { bytes, busy, at: now });
+            reports.push_back(CarriedReport { bytes, busy, at: now });
             self.newest = Some(now);
         }
     }
@@ -91,7 +91,7 @@ mod tests {
     fn the_last_busy_time_counts() {
         let mut rates = CarriedRates::default();
         let mut told = |at: f64, bytes: u64, busy: f64| {
-            rates.report(seconds(at), 11, &[Carried { peer: 9, bytes, busy: seconds(busy) }]);
+            rates.report(seconds(at), 11, &[LinkCarried { peer: 9, bytes, busy: seconds(busy) }]);
             rates.rate(9, 11)
         };
         assert_eq!(told(1.0, CARRIED_LEAST / 2, 0.1), None, "too little");

@@ -34,7 +34,7 @@ pub use network::{Card, Network};
 pub use receiver::Receiver;
 pub use sender::{Sender, Sent};
 pub use stalls::Stalls;
-pub use trains::{Arrival, Carried, Trains};
+pub use trains::{Arrival, LinkCarried, Trains};
 
 use std::time::Duration;
 

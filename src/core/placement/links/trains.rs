@@ -30,7 +30,7 @@ pub struct Arrival {
 
 /// What came over a link while it was kept busy, and how long that took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Carried {
+pub struct LinkCarried {
     /// Who sends on it.
     pub peer: NodeId,
     /// Bytes.
@@ -41,7 +41,7 @@ pub struct Carried {
 
 /// What followed each other without a pause.
 #[derive(Clone, Copy, Debug, Default)]
-struct Train {
+struct OpenTrain {
     /// When its last message was here.
     last: Duration,
     /// Bytes of it so far.
@@ -56,7 +56,7 @@ struct Train {
 /// One link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
-    train: Train,
+    train: OpenTrain,
     /// What was not told yet.
     bytes: u64,
     busy: Duration,
@@ -84,7 +84,7 @@ impl Trains {
         let train = &mut link.train;
         let pause = last.checked_sub(train.last).filter(|_| follows && train.length > 0);
         let Some(took) = pause.filter(|pause| *pause <= SENDING_PAUSE_MAX) else {
-            *train = Train { last, length: bytes, ..Train::default() };
+            *train = OpenTrain { last, length: bytes, ..OpenTrain::default() };
             return;
         };
         if train.length >= TRAIN_HEAD {
@@ -107,7 +107,7 @@ impl Trains {
 
     /// What came since the last call, of each link of which that is enough to tell. Nothing unless
     /// parts of rounds came lately: while rounds go straight they share the links with probes.
-    pub fn take(&mut self, now: Duration) -> Vec<Carried> {
+    pub fn take(&mut self, now: Duration) -> Vec<LinkCarried> {
         let used = |at: Duration| now.saturating_sub(at) <= TRAINS_USED;
         if !self.used.is_some_and(used) {
             self.links.clear();
@@ -117,7 +117,7 @@ impl Trains {
         told.map(|(peer, link)| {
             let (bytes, busy) = (link.bytes, link.busy);
             (link.bytes, link.busy) = (0, Duration::ZERO);
-            Carried { peer: *peer, bytes, busy }
+            LinkCarried { peer: *peer, bytes, busy }
         })
         .collect()
     }
@@ -146,10 +146,10 @@ mod tests {
         }
         assert_eq!(trains.take(ms(300)), [], "too short a train");
         trains.received(&part(175, true));
-        assert_eq!(trains.take(ms(300)), [Carried { peer: 9, bytes: 3 * PART, busy: ms(74) }]);
+        assert_eq!(trains.take(ms(300)), [LinkCarried { peer: 9, bytes: 3 * PART, busy: ms(74) }]);
         assert_eq!(trains.take(ms(300)), []);
         trains.received(&part(200, true));
-        assert_eq!(trains.take(ms(300)), [Carried { peer: 9, bytes: PART, busy: ms(25) }]);
+        assert_eq!(trains.take(ms(300)), [LinkCarried { peer: 9, bytes: PART, busy: ms(25) }]);
         // After a pause of the sender all begins anew.
         for (last, follows) in [(240, false), (265, true), (290, true), (315, true)] {
             trains.received(&part(last, follows));
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(trains.take(ms(300)), []);
         trains.received(&part(350, false));
         padding(&mut trains, 400);
-        assert_eq!(trains.take(ms(600)), [Carried { peer: 9, bytes: 6 * PART, busy: ms(120) }]);
+        assert_eq!(trains.take(ms(600)), [LinkCarried { peer: 9, bytes: 6 * PART, busy: ms(120) }]);
         padding(&mut trains, 5000);
         assert_eq!(trains.take(ms(5200)), []);
     }
