@@ -54,7 +54,7 @@ from cluster import LIBRARY, STOCK, Failed  # noqa: E402
 from netlab import LabError, Mesh, Misuse, Unavailable, changes, graph, graph_model  # noqa: E402
 from netlab.layout import read_graph, sites  # noqa: E402
 from netlab.links import CONGESTION  # noqa: E402
-from netlab.model import GOODPUT  # noqa: E402
+from netlab.model import GOODPUT as PAYLOAD  # noqa: E402
 from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
@@ -174,7 +174,7 @@ class Bench:
             said = wan_paper.paper(self.graph, one.topology, servers,
                                    wan_paper.model_bytes(DIVISORS[self.options.model]))
             found[one.name] = {"topology": one.topology, "servers": servers, "bound": said.bound,
-                               "predicted": said.predicted / GOODPUT, "trees": len(said.trees)}
+                               "predicted": said.predicted / PAYLOAD, "trees": len(said.trees)}
         return found
 
     def end(self):
