@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::random::Random;
 use crate::store::elastic::Outbound;
-use crate::store::mxnet::{At, PART_BYTES, Store, StoreConfig, SumOrder};
+use crate::store::mxnet::{At, Store, StoreConfig};
 use crate::store::round::{Quorum, Round};
 use crate::trees::name_of;
 use crate::values::kind::{RequestKind, command_of};
@@ -75,15 +75,7 @@ fn take(round: &mut Round, contribution: Contribution) {
 
 /// A server whose key three workers push to, its replica being another one.
 fn server() -> Store {
-    let config = StoreConfig {
-        workers: 3,
-        servers: 2,
-        id: 8,
-        order: SumOrder::Arrival,
-        elastic: true,
-        replicas: 1,
-        part_bytes: PART_BYTES,
-    };
+    let config = StoreConfig { servers: 2, elastic: true, replicas: 1, ..StoreConfig::alone(3) };
     let mut store = Store::new(config);
     store.set_sync();
     let meta = push(0, -1);

@@ -84,6 +84,22 @@ pub struct StoreConfig {
     pub part_bytes: usize,
 }
 
+#[cfg(test)]
+impl StoreConfig {
+    /// The only server of a job with so many workers, as most tests need it.
+    pub(crate) const fn alone(workers: usize) -> Self {
+        Self {
+            workers,
+            servers: 1,
+            id: server_id(0),
+            order: SumOrder::Arrival,
+            elastic: false,
+            replicas: 0,
+            part_bytes: PART_BYTES,
+        }
+    }
+}
+
 /// The longest part into which long pieces are cut. What was pushed to a part is copied to the
 /// replica while the rest of the tensor still comes in; of one piece only when all of it is there.
 pub const PART_BYTES: usize = 4 << 20;

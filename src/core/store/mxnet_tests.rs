@@ -38,15 +38,7 @@ fn made(class: &str, more: Vec<(String, Value)>) -> Optimizer {
 }
 
 fn store(workers: usize, sync: bool) -> Store {
-    let mut store = Store::new(StoreConfig {
-        workers,
-        servers: 2,
-        id: 10,
-        order: SumOrder::Arrival,
-        elastic: false,
-        replicas: 0,
-        part_bytes: PART_BYTES,
-    });
+    let mut store = Store::new(StoreConfig { servers: 2, id: 10, ..StoreConfig::alone(workers) });
     if sync {
         store.set_sync();
     }

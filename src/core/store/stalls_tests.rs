@@ -1,7 +1,7 @@
 //! Rounds that wait: who is named, when nothing is said, what a look costs.
 
 use super::*;
-use crate::store::{PART_BYTES, StoreConfig, SumOrder};
+use crate::store::StoreConfig;
 use crate::values::Dtype;
 use crate::values::kind::command_of;
 
@@ -20,15 +20,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 fn store() -> Store {
-    let mut store = Store::new(StoreConfig {
-        workers: 2,
-        servers: 2,
-        id: 10,
-        order: SumOrder::Arrival,
-        elastic: false,
-        replicas: 0,
-        part_bytes: PART_BYTES,
-    });
+    let mut store = Store::new(StoreConfig { servers: 2, id: 10, ..StoreConfig::alone(2) });
     store.set_sync();
     store
 }

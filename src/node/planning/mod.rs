@@ -1,7 +1,7 @@
 //! The planner in a running job: what nodes measure and report (`gauge`, `measuring`), and what the
 //! scheduler makes of it (`desk`, `plans`, `probes`; trees: `planting`, `drafts`, `sites`,
-//! `site_links`). Rules of placement are in `placement`; this module decides only who says what
-//! when.
+//! `site_links`, `shown`). Rules of placement are in `placement`; this module decides only who says
+//! what when.
 
 mod desk;
 mod drafts;
@@ -10,6 +10,7 @@ mod measuring;
 mod plans;
 mod planting;
 mod probes;
+mod shown;
 mod site_links;
 mod sites;
 

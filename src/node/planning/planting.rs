@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use super::drafts::{Answer, Draft, Drafts};
 use super::probes::Probe;
+use super::shown;
 use super::site_links::SiteLinks;
 use super::sites::Sites;
-use pslite_core::cluster::{Cluster, LinkStatus, TreeStatus, TreesStatus};
-use pslite_core::placement::graph::{NamedGraph, Proposal, Scheme, Topology, blind};
+use pslite_core::cluster::{Cluster, TreesStatus};
+use pslite_core::placement::graph::{NamedGraph, Scheme, Topology, blind};
 use pslite_core::placement::measured::Measured;
 use pslite_core::wire::trees::{TreeNode, TreeTable};
 use pslite_core::wire::{NodeId, WORKER_GROUP};
@@ -21,24 +22,23 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
-/// Factor. And when a round along those of now takes that many times as long as along others ...
+/// Factor. Or when a round along the trees in force takes that many times as long as along others
+/// ...
 const BETTER: f64 = 1.07;
 /// ... for so long: a change of the network is not seen on all links at once.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Factor. If it takes that many times as long, the round under way begins anew, too: what is under
-/// way is sent again, which takes no longer than a round along the new trees, where half a round
-/// along the former ones is to come.
+/// Factor. If it takes that many times as long, the round under way starts again along the new
+/// trees. That costs at most one new round; to finish it would take half an old one on average.
 const RESTART: f64 = 2.0;
 /// Between two looks at what links carry.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// What people are shown is so old at most.
+/// What `pslite status` shows is at most that old.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Fraction. Rates that differ by less are the same.
 const SAME_RATE: f64 = 0.03;
-/// Bytes of a model for which trees are planned that must not depend on when keys are made.
+/// The size of model that is planned for where plans must not depend on when keys are made, in
+/// bytes.
 const NOMINAL: f64 = 32e6;
-/// Bytes per second of a Mbit/s.
-const MBIT: f64 = 125_000.0;
 
 /// Whom trees are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ struct Planted {
     scheme: Option<Scheme>,
     /// Links, from site to site, over which nothing got through.
     cut: BTreeSet<(usize, usize)>,
-    /// There are no trees, since nothing gets through a hop of the ones before.
+    /// The trees were taken away because nothing gets through one of their hops.
     blocked: bool,
 }
 
@@ -78,9 +78,9 @@ pub(super) struct Planned {
 pub(super) struct Plan<'a> {
     pub(super) topology: Topology,
     pub(super) links: Option<&'a NamedGraph>,
-    /// Links carry what was said of them, if anything.
+    /// Plan by the rates in `PSLITE_LINKS`; what is measured shows only which links are cut.
     pub(super) fixed: bool,
-    /// Trees do not depend on when keys are made either.
+    /// Plan the same trees in every run: not even when keys are made may matter.
     pub(super) repeats: bool,
 }
 
@@ -259,7 +259,7 @@ impl Planting {
         Ok(Draft { members, sites, carrying, graph, shares, bytes, topology, scheme })
     }
 
-    /// True if the links are others than at the last look, or other trees seemed better then.
+    /// True if rates or cuts have changed since the last look, or better trees wait for [`SETTLE`].
     fn is_news(&mut self, draft: &Draft) -> bool {
         let Some(planted) = &self.planted else { return true };
         let (rates, cut) = (&draft.carrying.rates, &draft.carrying.cut);
@@ -295,7 +295,7 @@ impl Planting {
             }
         };
         if draft.bytes > 0.0 {
-            log::write(Level::Info, &told(&proposal));
+            log::write(Level::Info, &shown::proposal(&proposal));
         }
         self.expected = Expected { seconds: Some(proposal.seconds), bound };
         let is_star = proposal.topology == Topology::Star;
@@ -311,7 +311,7 @@ impl Planting {
     fn give_out(&mut self, cluster: &Cluster, planned: Planned) -> Option<Planned> {
         let overlay = cluster.overlay();
         if let Some(planted) = &mut self.planted {
-            // Where there were trees, none are an overlay too.
+            // To take trees away needs an overlay, too.
             let gone = planned.trees.is_empty() && !overlay.trees.is_empty();
             planted.before = overlay.number + u64::from(gone);
         }
@@ -333,21 +333,21 @@ impl Planting {
         let planted = self.planted.as_mut()?;
         let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, cut));
         if lossy && answer.proposal.is_err() {
-            // Only those links lead there. A node that stands still looks like that, too.
+            // No other link leads there. A process that is stopped looks the same.
             if *cut != planted.cut {
                 let text = "; what is left does not join all sites, so rounds wait";
-                log::write(Level::Warning, &(told_cut(named, cut) + text));
+                log::write(Level::Warning, &(shown::cut(named, cut) + text));
                 planted.cut.clone_from(cut);
             }
             return None;
         }
         if lossy || (planted.scheme.is_none() && *cut != planted.cut) {
-            log::write(Level::Warning, &told_cut(named, cut));
+            log::write(Level::Warning, &shown::cut(named, cut));
             self.links.changed(now);
             return self.plant(cluster, named, answer, lossy);
         }
         if log::enabled(Level::Verbose) {
-            log::write(Level::Verbose, &told_rates(named, &answer.draft.carrying.rates));
+            log::write(Level::Verbose, &shown::rates(named, &answer.draft.carrying));
         }
         let promised = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
         let Some((seconds, promised)) = answer.seconds.zip(promised) else {
@@ -398,41 +398,19 @@ impl Planting {
         plan: Plan<'_>,
     ) -> Option<Arc<TreesStatus>> {
         if self.shown.as_ref().is_none_or(|(at, _)| now.saturating_sub(*at) >= SHOW_EVERY) {
-            self.shown = self.drawing(cluster, plan).map(|shown| (now, Arc::new(shown)));
+            let status = self.status_now(cluster, plan);
+            self.shown = status.map(|status| (now, Arc::new(status)));
         }
-        self.shown.as_ref().map(|(_, shown)| Arc::clone(shown))
+        self.shown.as_ref().map(|(_, status)| Arc::clone(status))
     }
 
-    fn drawing(&self, cluster: &Cluster, plan: Plan<'_>) -> Option<TreesStatus> {
+    fn status_now(&self, cluster: &Cluster, plan: Plan<'_>) -> Option<TreesStatus> {
         let planted = self.planted.as_ref()?;
         let (named, scheme) = plan.links.zip(planted.scheme.as_ref())?;
         let sites = Sites::of(cluster, named, &planted.members).ok()?;
-        let carrying = self.links.carrying(named, &sites);
-        let name = |site: usize| named.names.get(site).cloned().unwrap_or_default();
-        let trees = scheme.trees.iter().filter(|tree| tree.share > 0.0).map(|tree| TreeStatus {
-            share: tree.share,
-            root: name(tree.root),
-            up: drawn(&tree.up, tree.root, &name),
-            down: drawn(&tree.down, tree.root, &name),
-        });
-        let links = named.graph.own_resources().map(|(from, to, resource)| LinkStatus {
-            from: name(from),
-            to: name(to),
-            mbit: carrying.rates.get(resource).map_or(0.0, |rate| rate / MBIT),
-            measured: carrying.measured.contains(&(from, to)),
-        });
+        let links = shown::links(named, &self.links.carrying(named, &sites));
         let (topology, overlay) = (plan.topology.to_string(), cluster.overlay().number);
-        Some(TreesStatus { topology, overlay, trees: trees.collect(), links: links.collect() })
-    }
-}
-
-/// A tree as text: each site, and in brackets those beyond it.
-fn drawn(parents: &[Option<usize>], site: usize, name: &impl Fn(usize) -> String) -> String {
-    let children = parents.iter().enumerate().filter(|(_, parent)| **parent == Some(site));
-    let children: Vec<String> = children.map(|(child, _)| drawn(parents, child, name)).collect();
-    match children.is_empty() {
-        true => name(site),
-        false => format!("{}({})", name(site), children.join(" ")),
+        Some(TreesStatus { topology, overlay, trees: shown::trees(named, scheme), links })
     }
 }
 
@@ -445,32 +423,6 @@ fn uses(scheme: &Scheme, cut: &BTreeSet<(usize, usize)>) -> bool {
         up.chain(down).collect::<Vec<_>>()
     })
     .any(|link| cut.contains(&link))
-}
-
-fn told(Proposal { topology, scheme, seconds }: &Proposal) -> String {
-    format!(
-        "trees by the links: {topology}, {} of them, {seconds:.2} s a round",
-        scheme.trees.len()
-    )
-}
-
-fn told_rates(named: &NamedGraph, rates: &[f64]) -> String {
-    let name = |site: usize| named.names.get(site).map_or("?", String::as_str);
-    let links = named.graph.own_resources().filter_map(|(from, to, resource)| {
-        let mbit = rates.get(resource)? / MBIT;
-        Some(format!("{} to {} {mbit:.1}", name(from), name(to)))
-    });
-    format!("links (Mbit/s): {}", links.collect::<Vec<_>>().join(", "))
-}
-
-fn told_cut(named: &NamedGraph, cut: &BTreeSet<(usize, usize)>) -> String {
-    let name = |site: &usize| named.names.get(*site).map_or("?", String::as_str);
-    let links = cut.iter().map(|(from, to)| format!("{} to {}", name(from), name(to)));
-    let links = pslite_core::text::few(links);
-    match cut.is_empty() {
-        true => "all links carry something again".to_owned(),
-        false => format!("nothing gets through these links: {links}"),
-    }
 }
 
 fn members(cluster: &Cluster) -> Members {

@@ -125,13 +125,6 @@ fn only_news_are_planned_for() {
 }
 
 #[test]
-fn trees_are_drawn() {
-    let name = |site: usize| ["a", "b", "c"][site].to_owned();
-    assert_eq!(drawn(&[None, Some(0), Some(1)], 0, &name), "a(b(c))");
-    assert_eq!(drawn(&[Some(1), None, Some(1)], 1, &name), "b(a c)");
-}
-
-#[test]
 fn balanced_trees_follow_the_ranks() {
     let servers = vec![server_id(0), server_id(1)];
     let members = Members { servers, workers: (0..7).map(worker_id).collect() };

@@ -211,11 +211,9 @@ impl SiteLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pslite_core::placement::graph::text::parse;
+    use pslite_core::placement::graph::text::{MBIT, parse};
     use pslite_core::placement::links::LinkCarried;
     use pslite_core::wire::{server_id, worker_id};
-
-    const MBIT: f64 = 125_000.0;
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)

@@ -8,9 +8,8 @@ use pslite_core::placement::graph::{Edge, Graph, GraphError, MOST_SITES};
 use pslite_core::random::Random;
 
 use super::NamedGraph;
+use pslite_core::placement::graph::text::MBIT;
 
-/// A megabit per second, in bytes.
-pub(super) const MBIT: f64 = 125_000.0;
 /// Sites of a graph that is drawn, at most.
 pub const LARGEST: usize = MOST_SITES;
 /// The rate of each card of a switch, in Mbit/s.

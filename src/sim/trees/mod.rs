@@ -5,16 +5,14 @@
 //! [`Random`](pslite_core::random::Random).
 
 mod draw;
-mod drawing;
 
 use pslite_core::placement::graph::{
     Bound, Graph, GraphError, Proposal, Roots, Topology, Transfer, bound, propose,
 };
 
 pub use draw::{DrawnGraph, LARGEST};
-pub use drawing::drawing;
-pub use pslite_core::placement::graph::NamedGraph;
 pub use pslite_core::placement::graph::text::{TextError, parse};
+pub use pslite_core::placement::graph::{NamedGraph, drawing};
 
 /// What is to be planned.
 #[derive(Clone, Debug)]

@@ -10,17 +10,23 @@ fn probes(from: &NativeTransport, at: &NativeTransport) -> (u64, u64) {
     (count(from), count(at))
 }
 
+/// A sender and a receiver, between which message 1 has gone.
+fn connected(carriers: Carriers) -> (Arc<NativeTransport>, Arc<NativeTransport>, Received) {
+    let (at, endpoint) = listener(options(carriers));
+    let received = Received::by(&at);
+    let from = sender(options(carriers), &endpoint);
+    send(&from, 1, 0);
+    assert_eq!(number_of(&received.next()), 1);
+    (from, at, received)
+}
+
 fn is_confirmed(transport: &NativeTransport) -> bool {
     transport.counters().iter().filter(|c| c.outgoing).all(|c| c.unconfirmed == 0)
 }
 
 #[test]
 fn an_idle_channel_is_probed_over_tcp() {
-    let (at, endpoint) = listener(options(Carriers::Tcp));
-    let received = Received::by(&at);
-    let from = sender(options(Carriers::Tcp), &endpoint);
-    send(&from, 1, 0);
-    assert_eq!(number_of(&received.next()), 1);
+    let (from, at, received) = connected(Carriers::Tcp);
     assert_eq!(at.senders_over_tcp(), [9]);
     for round in 1..=3 {
         wait_until("the channel stays busy", || is_confirmed(&from));
@@ -42,11 +48,7 @@ fn an_idle_channel_is_probed_over_tcp() {
 
 #[test]
 fn shared_memory_and_unknown_peers_are_not_probed() {
-    let (at, endpoint) = listener(options(Carriers::Shm));
-    let received = Received::by(&at);
-    let from = sender(options(Carriers::Shm), &endpoint);
-    send(&from, 1, 0);
-    assert_eq!(number_of(&received.next()), 1);
+    let (from, at, _received) = connected(Carriers::Shm);
     wait_until("it is not confirmed", || is_confirmed(&from));
     assert!(!from.probe(8, ProbeOf::Idle) && !from.probe(10, ProbeOf::Idle));
     assert_eq!(at.senders_over_tcp(), [0_i32; 0]);
@@ -86,11 +88,7 @@ fn data_go_before_probes() {
 /// what is sent meanwhile.
 #[test]
 fn a_link_in_use_is_probed_too() {
-    let (at, endpoint) = listener(options(Carriers::Tcp));
-    let received = Received::by(&at);
-    let from = sender(options(Carriers::Tcp), &endpoint);
-    send(&from, 1, 0);
-    assert_eq!(number_of(&received.next()), 1);
+    let (from, at, received) = connected(Carriers::Tcp);
     wait_until("no probe can be sent", || from.probe(8, ProbeOf::InUse));
     for number in 2..20 {
         send(&from, number, 0);

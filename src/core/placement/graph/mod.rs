@@ -11,7 +11,7 @@
 //! | [`topology`] | the schemes by name, and the choice among them |
 //! | `star`, `balanced`, `tsengine`, `fapt`, `packed` | one kind of scheme each |
 //! | [`netstorm`] | NetStorm's nine sites |
-//! | `named`, [`text`] | names of sites, and a graph as people write it |
+//! | `named`, [`text`], `drawing` | names of sites; a graph, and a tree, as people read them |
 //! | `pack`, `weighted`, `master`, `arborescence`, `routes` | what they are computed with |
 //!
 //! Pure: rates in bytes per second, sizes in bytes, times in seconds; the same input gives the same
@@ -21,6 +21,7 @@ mod arborescence;
 mod balanced;
 mod bound;
 mod cells;
+mod drawing;
 mod fapt;
 mod master;
 mod named;
@@ -43,6 +44,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 pub use bound::{Bound, MOST_PACKED, Roots, bound};
+pub use drawing::drawing;
 pub use named::NamedGraph;
 pub use predict::{ServingOrder, Transfer, predict};
 pub use scheme::{Scheme, Tree};

@@ -19,16 +19,21 @@ impl NamedGraph {
         Self { graph, names }
     }
 
+    /// The name of a site.
+    #[must_use]
+    pub fn name(&self, site: usize) -> &str {
+        self.names.get(site).map_or("?", String::as_str)
+    }
+
     /// What is wrong, with the names of sites.
     #[must_use]
     pub fn explain(&self, wrong: &GraphError) -> String {
-        let name = |site: usize| self.names.get(site).map_or("?", String::as_str);
         match wrong {
             GraphError::Apart { from, to } => format!(
                 "no way leads from site {} to site {}: add a link, give one a rate above 0, or \
                  leave the site out",
-                name(*from),
-                name(*to)
+                self.name(*from),
+                self.name(*to)
             ),
             wrong => wrong.to_string(),
         }

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use super::{Edge, Graph, GraphError, MOST_SITES, NamedGraph};
 
-/// Bytes per second.
-const MBIT: f64 = 125_000.0;
+/// One Mbit/s, in bytes per second.
+pub const MBIT: f64 = 125_000.0;
 
 /// Why a text is no graph.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
-//! To whom nothing gets through: a link that was cut while both its ends live (docs/trees.md, "A
-//! link that is cut"). As the sender sees it: something is under way all the time, and nothing of
-//! it is confirmed, or there is no connection any more. Pure; the time is an argument.
+//! Finds the peers that nothing reaches, though both ends live: the link was cut (docs/trees.md, "A
+//! link that is cut"). The sender sees that data are under way all the time and none are confirmed,
+//! or that there is no connection. Pure; the time is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,7 @@
-//! What links to this node carry, as a worker sees it that gets parts of a model along trees
-//! (docs/trees.md, "Rates of links"). Only what followed something else without a pause counts: its
-//! sender says so of each message. And of that not the beginning: a link that rested carries its
-//! first bytes faster than it can go on (token buckets), and TCP begins slowly. Pure; the time is
-//! an argument.
+//! How fast the links to a worker are that gets parts of a model along trees (docs/trees.md, "Rates
+//! of links"). A message counts only if it followed another one without a pause, which its sender
+//! says. The start of such a train does not count: a token bucket lets the first bytes through
+//! faster than the link's rate, and TCP starts slowly. Pure; the time is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -31,13 +31,9 @@ fn overlay(number: u64, workers: usize) -> Overlay {
 /// A server with the key, which worker 0 has made. Long pieces are cut if `part_bytes` is little.
 fn server(part_bytes: u64) -> Store {
     let mut store = Store::new(StoreConfig {
-        workers: WORKERS,
-        servers: 1,
-        id: server_id(0),
-        order: SumOrder::Arrival,
         elastic: true,
-        replicas: 0,
         part_bytes: part_bytes as usize,
+        ..StoreConfig::alone(WORKERS)
     });
     store.set_sync();
     store.overlay(&overlay(1, WORKERS), &mut Outbound::default());

@@ -44,15 +44,22 @@ impl Elastic {
         table.members().all(|node| awaited.range((node, i32::MIN)..=(node, i32::MAX)).count() == 1)
     }
 
+    /// The trees of the newest overlay with this root that fit, with their weights.
+    fn usable(&self, fits: impl Fn(&Table) -> bool) -> impl Iterator<Item = (u32, u64)> {
+        let all = self
+            .trees
+            .trees
+            .of_root(self.me)
+            .filter(move |(_, table)| table.weight() > 0 && fits(table) && self.may_use(table));
+        all.map(|(tree, table)| (tree, u64::from(table.weight())))
+    }
+
     /// The tree of the newest overlay that a round of so many bytes takes next, among those that
     /// fit. Each tree gets bytes as its weight says.
     fn choose(&mut self, bytes: u64, fits: impl Fn(&Table) -> bool) -> Option<u32> {
-        let trees = Arc::clone(&self.trees.trees);
-        let fits = |table: &Table| table.weight() > 0 && fits(table) && self.may_use(table);
         let given = |tree: u32| self.trees.given.get(&tree).copied().unwrap_or(0);
-        let all = trees.of_root(self.me).filter(|(_, table)| fits(table));
-        let ahead = all.map(|(tree, table)| {
-            let load = u128::from(given(tree) + bytes) * (1 << 32) / u128::from(table.weight());
+        let ahead = self.usable(fits).map(|(tree, weight)| {
+            let load = u128::from(given(tree) + bytes) * (1 << 32) / u128::from(weight);
             (load, tree)
         });
         let (_, tree) = ahead.min()?;
@@ -62,14 +69,11 @@ impl Elastic {
 
     /// The same, but the tree depends on the piece alone, not on which round ended first.
     fn choose_fixed(&self, (key, from): (Key, u64), fits: impl Fn(&Table) -> bool) -> Option<u32> {
-        let trees = &self.trees.trees;
-        let fits = |table: &Table| table.weight() > 0 && fits(table) && self.may_use(table);
-        let all = || trees.of_root(self.me).filter(|(_, table)| fits(table));
-        let sum: u64 = all().map(|(_, table)| u64::from(table.weight())).sum();
+        let sum: u64 = self.usable(&fits).map(|(_, weight)| weight).sum();
         // Neighbours in a tensor take different trees.
         let spread = (key ^ from.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
         let mut left = spread.checked_rem(sum)?;
-        all().find_map(|(tree, table)| match left.checked_sub(u64::from(table.weight())) {
+        self.usable(&fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
             None => Some(tree),
             Some(rest) => {
                 left = rest;

@@ -1,7 +1,7 @@
 //! An owner and the three workers of a tree, without anything between them.
 
 use super::*;
-use crate::store::mxnet::{PART_BYTES, StoreConfig, SumOrder};
+use crate::store::mxnet::{StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
 use crate::values::KvPairs;
@@ -51,15 +51,7 @@ fn frames(value: f32) -> Vec<Bytes> {
 
 /// A server with the key, which knows the trees.
 fn server() -> Store {
-    let mut store = Store::new(StoreConfig {
-        workers: WORKERS,
-        servers: 1,
-        id: server_id(0),
-        order: SumOrder::Arrival,
-        elastic: true,
-        replicas: 0,
-        part_bytes: PART_BYTES,
-    });
+    let mut store = Store::new(StoreConfig { elastic: true, ..StoreConfig::alone(WORKERS) });
     store.set_sync();
     store.overlay(&overlay(1, 0), &mut Outbound::default());
     let mut first = push(0, 0, None);

@@ -1,4 +1,4 @@
-//! A tree as a line of text: each site is followed by its children in parentheses.
+//! A tree as a line of text: each site is followed by its children in parentheses. Pure.
 
 /// `1(2(5 6) 3)`: 2 and 3 are children of 1, and 5 and 6 of 2. Sites that do not hang together
 /// with the root are not in it.
