@@ -222,6 +222,8 @@ def _graph_options(one):
                      help="site1,site5, all, or best for one where rounds are shortest; default: "
                           "the first site")
     one.add_argument("--workers-at", metavar="SITES", help="default: all, one at each")
+    one.add_argument("--no-routes", action="store_const", const=True,
+                     help="no site forwards: one without a link to another does not reach it")
 
 
 def _run_options(one):

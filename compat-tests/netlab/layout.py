@@ -12,7 +12,7 @@ from .tools import Misuse
 # Of each kind of lab, the options that the other one does not have, and their defaults.
 STAR = {"workers": "2x500", "servers": "2x500", "spare": None, "scheduler": "free"}
 GRAPH = {"seed": 1, "scale": changes.SCALE, "scheduler_at": None, "servers_at": None,
-         "workers_at": "all"}
+         "workers_at": "all", "no_routes": False}
 
 
 class Layout(NamedTuple):
@@ -71,7 +71,7 @@ def _graph(options):
         raise Misuse("--scheduler-at takes one site")
     about = (f"scheduler at {scheduler[0]}; servers at {', '.join(servers)}; workers at "
              f"{', '.join(workers)}")
-    return Layout(lambda: Mesh(graph, options.congestion),
+    return Layout(lambda: Mesh(graph, options.congestion, not options.no_routes),
                   lambda lab: Sites(lab, scheduler[0], servers, workers), len(workers),
                   len(servers), "sites", about)
 

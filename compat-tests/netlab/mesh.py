@@ -4,9 +4,9 @@ A site is a host with an address on its loopback interface, and a device `to4` f
 site with the address .4. The two ends of a link are the two ends of a veth pair. What a site sends
 over a link is slowed down at its end, so both directions of a link are independent.
 
-Every site forwards for the others. The routes are made with the lab, and stay as they are
-(`graph.next_hops`): changed rates and cuts move none, and the packets of a way with a cut link are
-lost. Only `reroute` makes others.
+Every site forwards for the others, unless the lab is to have no routes but those of links. The
+routes are made with the lab, and stay as they are (`graph.next_hops`): changed rates and cuts move
+none, and the packets of a way with a cut link are lost. Only `reroute` makes others.
 
 A cut of a link's direction: the site's table of neighbours gets for the other one an address that
 no device has (network).
@@ -23,9 +23,10 @@ from .tools import LabError, Misuse, batch, run
 # Of the device of site `from` for its link to site `to`.
 MAC = "02:00:0a:4d:{:02x}:{:02x}"
 _DEVICE = re.compile(r"to(\d+)")
-# A site forwards; and packets may come on another way than answers go, as with unequal ties.
-FORWARD = (("ipv4/ip_forward", 1), ("ipv4/conf/all/rp_filter", 0),
-           ("ipv4/conf/default/rp_filter", 0))
+# A site forwards or does not; and packets may come on another way than answers go, as with unequal
+# ties.
+FORWARD = "ipv4/ip_forward"
+UNEQUAL = (("ipv4/conf/all/rp_filter", 0), ("ipv4/conf/default/rp_filter", 0))
 
 
 class Site(Machine):
@@ -50,8 +51,8 @@ class Site(Machine):
         return [name for name in self.lab.peers(self.name)
                 if lost(self.namespace, self.device(self.lab.hosts[name]))]
 
-    def create(self):
-        self._create(FORWARD)
+    def create(self, forwards):
+        self._create(((FORWARD, int(forwards)), *UNEQUAL))
         batch("ip", self.namespace, ["link set lo up", f"addr add {self.address}/32 dev lo"])
 
 
@@ -90,13 +91,13 @@ class Link:
 
 class Mesh(Network):
     """Sites joined by the links of a graph (graph.Graph). congestion: TCP's algorithm in all of
-    them.
+    them. routed: whether sites without a link reach each other.
     """
 
     Host = Site
 
-    def __init__(self, graph, congestion=CONGESTION):
-        super().__init__(graph.sites, graph, congestion)
+    def __init__(self, graph, congestion=CONGESTION, routed=True):
+        super().__init__(graph.sites, graph, congestion, routed)
 
     def _start(self, name, indices):
         super()._start(name, indices)
@@ -111,10 +112,10 @@ class Mesh(Network):
                            for end in site.ends() if site.index < end]
         return self._links
 
-    def _make(self, graph, congestion):
+    def _make(self, graph, congestion, routed):
         for number, site in enumerate(self.hosts.values()):
             try:
-                site.create()
+                site.create(routed)
             except LabError as error:
                 if number:
                     raise
@@ -125,7 +126,11 @@ class Mesh(Network):
         for link, wanted in zip(links, graph.links):
             link.make()
             link.rates = wanted.rates
-        self._make_routes(graphs.next_hops(graph), congestion)
+        hops = graphs.next_hops(graph)
+        if not routed:
+            hops = {name: {target: hop for target, hop in by_target.items() if hop == target}
+                    for name, by_target in hops.items()}
+        self._make_routes(hops, congestion)
 
     def _make_routes(self, hops, congestion):
         """Each carries TCP's algorithm (as of a star's hosts, star.Host._congestion)."""
