@@ -10,6 +10,7 @@
 //! | [`predict`] | the round that a scheme gives, part by part |
 //! | [`topology`] | the schemes by name, and the choice among them |
 //! | `star`, `balanced`, `tsengine`, `fapt`, `packed` | one kind of scheme each |
+//! | [`ways`] | ways that share no site between |
 //! | [`netstorm`] | NetStorm's nine sites |
 //! | `named`, [`text`], `drawing` | names of sites; a graph, and a tree, as people read them |
 //! | `pack`, `weighted`, `master`, `arborescence`, `routes` | what they are computed with |
@@ -37,6 +38,7 @@ mod tests;
 pub mod text;
 pub mod topology;
 mod tsengine;
+mod ways;
 mod weighted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +51,7 @@ pub use named::NamedGraph;
 pub use predict::{ServingOrder, Transfer, predict};
 pub use scheme::{Scheme, Tree};
 pub use topology::{Proposal, Topology, blind, propose};
+pub use ways::ways;
 
 /// Sites of a graph, at most: the routes of all pairs are kept.
 pub const MOST_SITES: usize = 256;
