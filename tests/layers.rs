@@ -27,7 +27,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
 /// a file and the folder of its name. Not looked at is what files of one room name of each other:
 /// all of `van` names `van::Van`, all of `worker` and `server` their customer.
-const NODE: [(&str, &[&str]); 25] = [
+const NODE: [(&str, &[&str]); 26] = [
     ("sync", &[]),
     ("error", &[]),
     ("idle", &[]),
@@ -36,6 +36,7 @@ const NODE: [(&str, &[&str]); 25] = [
     ("address", &["error", "settings"]),
     ("descriptors", &["error", "settings"]),
     ("naming", &["error", "settings"]),
+    ("tunnels", &["error", "settings"]),
     ("journal", &["error"]),
     ("operator", &["address", "error"]),
     ("work_queue", &["sync"]),
@@ -88,6 +89,7 @@ const NODE: [(&str, &[&str]); 25] = [
             "sink",
             "sync",
             "training",
+            "tunnels",
         ],
     ),
 ];

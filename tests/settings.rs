@@ -97,6 +97,7 @@ const CASES: &[(&str, Case)] = &[
             &["packed", "tree", "balanced:0", "balanced", "fapt:3"],
         ),
     ),
+    ("PSLITE_TUNNELS", Refused(&["7100", "70000", "-1", "a port"])),
     ("PSLITE_REPLICAS", Refused(&["2", "-1", "one"])),
     ("PSLITE_SHARE_INFLOW", FLAG),
     (

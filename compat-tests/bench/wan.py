@@ -7,6 +7,7 @@ what a model says, and ours along packed trees beside stock and beside what no r
     scripts/bench wan --stock-only --model fiftieth --seeds 0,1 --placements site1
     scripts/bench wan --redraw 60 --switches 5           ours alone: all rates change every minute
     scripts/bench wan --cut                              ours alone: a link is cut within a round
+    scripts/bench wan --cut --tunnels                    the same where sites have no IP routes
 
 Nine sites, the graph of NetStorm's scripts, each with a worker; each direction of a link gets a
 rate that a seed draws, U(20, 155) Mbit/s, times --scale. All is a quarter of that world: rates,
@@ -65,6 +66,8 @@ from wan_jobs import BIGARRAY, DIVISORS, Contender, one_round, ours, settle, sta
 SPREAD = 9973
 GOODPUT = HERE.parent / "netlab/goodput.py"
 PORT, WINDOW = 7000, 5
+# Of ours, where sites do not forward.
+TUNNELS = 7900
 # What stock's scheduler says of each server if PS_VERBOSE is 1; ranks are (id - 8) / 2.
 ASSIGNED = re.compile(r"assign rank=(\d+) to node role=server, ip=([0-9.]+)")
 
@@ -223,6 +226,9 @@ def parse():
     parser.add_argument("--reroute", action="store_true",
                         help="with --cut: make new routes then, as a network's own routing would; "
                         "any link may be cut that does not hold the graph together")
+    parser.add_argument("--tunnels", action="store_true",
+                        help="with --redraw or --cut: no site forwards, and ours has tunnels; any "
+                        "link may be cut that does not hold the graph together")
     parser.add_argument("--picture", action="store_true", help="for the eye, in place of tables")
     parser.add_argument("--gate", action="store_true", help="fail if a bar does not hold")
     parser.add_argument("--docs", action="store_true",
@@ -236,6 +242,9 @@ def parse():
         parser.error("--set takes NAME=VALUE")
     _modes(parser, options)
     options.set = dict(pair.split("=", 1) for pair in options.set)
+    options.routed = not options.tunnels
+    if options.tunnels:
+        options.set.setdefault("PSLITE_TUNNELS", str(TUNNELS))
     options.topologies = ([] if options.stock_only
                           else [Contender.read(text) for text in options.topologies])
     options.seeds = [int(seed) for seed in options.seeds.split(",")]
@@ -257,8 +266,10 @@ def _modes(parser, options):
         parser.error("--picture shows stock and ours, and writes no page")
     if options.redraw is None and options.switches is not None:
         parser.error("--switches is for --redraw")
-    if options.reroute and not options.cut:
-        parser.error("--reroute is for --cut")
+    if options.reroute and (not options.cut or options.tunnels):
+        parser.error("--reroute is for --cut without --tunnels")
+    if options.tunnels and not changing:
+        parser.error("--tunnels is for --redraw and --cut: stock needs routes")
     options.switches = 5 if options.switches is None else options.switches
     if options.switches < 1 or (options.redraw is not None and options.redraw <= 0):
         parser.error("--redraw takes seconds, --switches a number from 1")

@@ -49,7 +49,7 @@ def redraw(seed, graph, options):
     topology, servers = contender(options, graph)
     seeds = [seed + number for number in range(options.switches + 1)]
     drawn = [graph, *(again(graph, one, options) for one in seeds[1:])]
-    with Mesh(graph, options.congestion) as mesh, ExitStack() as stack:
+    with Mesh(graph, options.congestion, options.routed) as mesh, ExitStack() as stack:
         job = ours(stack, mesh, options, topology, servers)
         before = settle(job, options)
         switched, rounds = switches(mesh, job, seeds, options)
@@ -114,17 +114,19 @@ def without(graph, link):
 
 def choose(graph, topology, servers, options):
     """The link to cut: of those without which every site still reaches every other one, the one
-    that trees use most. Unless routes are made anew, those too are left out that lie on a route
-    between a site and the scheduler or a server: nothing would get there any more."""
+    that trees use most. Unless routes are made anew, or there are tunnels in their place, those too
+    are left out that lie on a route between a site and the scheduler or a server: nothing would get
+    there any more."""
     hops = graphs.next_hops(graph)
     routes = {frozenset(pair) for site in graph.sites for server in servers
               for pair in graphs.way(hops, site, server) + graphs.way(hops, server, site)}
     carried = bound(graph, options, topology, servers).carried()
     free = [link for link in graph.links if without(graph, link)
-            and (options.reroute or frozenset((link.one, link.other)) not in routes)]
+            and (options.reroute or not options.routed
+                 or frozenset((link.one, link.other)) not in routes)]
     if not free:
-        raise Misuse("every link is on a route to a server or holds the graph together: --reroute "
-                     "makes new routes when a link is cut")
+        raise Misuse("every link is on a route to a server or holds the graph together: with "
+                     "--tunnels or --reroute there is another way")
     return max(free, key=lambda link: carried[link.one, link.other] + carried[link.other, link.one])
 
 
@@ -133,10 +135,11 @@ def cut(seed, graph, options):
     topology, servers = contender(options, graph)
     link = choose(graph, topology, servers, options)
     left = without(graph, link)
-    with Mesh(graph, options.congestion) as mesh, ExitStack() as stack:
+    with Mesh(graph, options.congestion, options.routed) as mesh, ExitStack() as stack:
         job = ours(stack, mesh, options, topology, servers)
         found = {"seed": seed, "topology": topology, "servers": servers,
                  "link": f"{link.one}-{link.other}", "rerouted": options.reroute,
+                 "tunnels": not options.routed,
                  "before": settle(job, options)}
         found["rounds"] = [max(one_round(job, options)) for _ in range(options.rounds)]
         found |= cut_round(mesh, job, link, left, mean(found["rounds"]) / 2, options)

@@ -46,11 +46,18 @@ def row(one):
             f"**{why(one['wrong'])}**" if one["wrong"] else ""]
 
 
+def routes(one):
+    if one["tunnels"]:
+        return "no site forwards, and there are tunnels."
+    if one["rerouted"]:
+        return "routes are made anew with the cut."
+    return "routes stay, and none to a server had the link."
+
+
 def text(found):
     said = "\n".join(
         f"Seed {one['seed']}: {one['topology']}, servers at {', '.join(one['servers'])}; "
-        + ("routes are made anew with the cut." if one["rerouted"]
-           else "routes stay, and none to a server had the link.") for one in found)
+        + routes(one) for one in found)
     table = report.table(["seed", "link cut", "T*: s", "rounds before: s", "round of the cut: s",
                           "goes on after: s", "T* of what is left: s", "rounds after: s", "eta",
                           ""], [row(one) for one in found])

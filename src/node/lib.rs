@@ -12,7 +12,7 @@
 //! values straight into the caller's memory; `planning` is what a node measures and what the
 //! scheduler moves; `training` is who computes which batch, `batch_session` a worker's part of it;
 //! `journal` is the scheduler's file; `operator` asks the scheduler of a job from outside.
-//! `threads` reads what the kernel says of this process, `idle` knows when a server rests,
+//! `tunnels` finds ways to hosts without a route. `threads` reads what the kernel says of this process, `idle` knows when a server rests,
 //! `descriptors` makes room for a node's files. Which room may name which is in `tests/layers.rs`.
 #![forbid(unsafe_code)]
 
@@ -39,6 +39,7 @@ mod sink;
 mod sync;
 mod threads;
 mod training;
+mod tunnels;
 mod van;
 mod work_queue;
 mod worker;
@@ -54,4 +55,4 @@ pub use pslite_core::wire::balance::{BalanceOpen, BalanceRule};
 pub use pslite_transport::CallersMemory;
 pub use server::KeyState;
 
-pub use settings::{Asked, Elastic, Lookup, Settings, StaticReasons};
+pub use settings::{Asked, Elastic, Lookup, Settings, StaticReasons, TunnelSettings};

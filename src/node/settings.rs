@@ -6,12 +6,14 @@
 
 mod elastic;
 mod reader;
+mod tunnels;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::elastic::{Elastic, StaticReasons};
 use self::reader::Reader;
+pub use self::tunnels::TunnelSettings;
 use crate::error::{NodeError, Result};
 use pslite_core::cluster::RankOrder;
 use pslite_core::placement::graph::{NamedGraph, Topology};
@@ -129,6 +131,9 @@ pub struct Settings {
     pub topology: Topology,
     /// `PSLITE_LINKS`: the links of the hosts, by name, and their rates.
     pub links: Option<NamedGraph>,
+    /// `PSLITE_TUNNELS`: the port of each host on which connections are passed on between hosts that
+    /// have no link.
+    pub tunnels: Option<u16>,
     /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same
     /// rate, and copies out of it before what workers get.
     pub share_inflow: bool,
@@ -234,7 +239,8 @@ impl Settings {
         let resend_timeout = env.number("PS_RESEND_TIMEOUT", 1000, 1, i32::MAX)?;
         let role = asked.role.map_or_else(|| env.role(), Ok)?;
         let (workers, servers) = env.counts(role)?;
-        let (topology, links) = env.trees(role)?;
+        let tunnels = env.tunnels()?;
+        let (topology, links) = env.trees(role, tunnels.is_some())?;
         let follows = env.flag("PSLITE_PLANNING", true)?;
         Ok(Self {
             role,
@@ -289,6 +295,7 @@ impl Settings {
             follows,
             topology,
             links,
+            tunnels,
             share_inflow: env.flag("PSLITE_SHARE_INFLOW", true)?,
             probe_after: env.seconds("PSLITE_PROBE_AFTER", Some(PROBE_AFTER.as_secs_f64()))?,
             elastic: env.elastic(StaticReasons {

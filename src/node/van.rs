@@ -36,6 +36,7 @@ use crate::settings::Settings;
 use crate::sink::PullLanding;
 use crate::sync::lock;
 use crate::training::Training;
+use crate::tunnels;
 use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
@@ -46,6 +47,7 @@ use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 use pslite_transport::fork::Life;
 use pslite_transport::native::{NativeIncoming, NativeTransport};
+use pslite_transport::tunnel::Tunnels;
 use pslite_transport::zmq::{Answers, SendError, SendMode, ZmqOptions, ZmqTransport};
 use setup::{cluster_config, journal, scheduler_node};
 
@@ -81,6 +83,8 @@ pub(crate) struct Van {
     training: Training,
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<DataPlane>,
+    /// Lead to hosts without a route to this one, and pass others' connections on.
+    tunnels: Option<Tunnels>,
     /// The warning that the metrics file cannot be written was logged.
     metrics_failed: Mutex<bool>,
 }
@@ -109,6 +113,7 @@ impl Van {
         })
         .map_err(|error| NodeError::Address(error.to_string()))?;
         let mut me = address::bind(&settings, &transport, incarnation)?;
+        let tunnels = tunnels::start(&settings, &me.hostname)?;
         let native = address::native(&settings, &me.hostname, incarnation)?;
         me.native_port = native.as_ref().map_or(0, |(_, port)| *port);
         let scheduler = scheduler_node(&settings, &me);
@@ -136,6 +141,7 @@ impl Van {
             desk: Desk::default(),
             training: Training::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
+            tunnels,
             inline_handler: InlineHandler::default(),
             metrics_failed: Mutex::default(),
             on_failure,

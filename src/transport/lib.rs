@@ -2,18 +2,23 @@
 //!
 //! `zmq` is the stock wire on libzmq; `native` is the data plane between our own nodes; `address`
 //! finds hosts, interfaces and ports; `host` checks the text of a host; `port_holder` finds who
-//! holds a busy port; `counters` is what each transport counts; `descriptors` raises the limit of
+//! holds a busy port; `tunnel` passes connections on between hosts without a route, `dial` begins
+//! them; `stuck` whether a connection is cut off; `counters` is what each
+//! transport counts; `descriptors` raises the limit of
 //! open files; `fork` detects a forked child; `sys` is the only unsafe code besides `ffi`.
 #![deny(unsafe_code)]
 
 pub mod address;
 pub mod counters;
 pub mod descriptors;
+mod dial;
 pub mod fork;
 pub mod host;
 pub mod native;
 pub mod port_holder;
+mod stuck;
 pub(crate) mod sys;
+pub mod tunnel;
 pub mod zmq;
 
 pub use sys::callers::{CallersMemory, Claim};

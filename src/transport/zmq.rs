@@ -15,6 +15,7 @@ mod types;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -180,8 +181,28 @@ impl ZmqTransport {
         endpoint: &Endpoint,
         identity: Option<i32>,
     ) -> Result<(), TransportError> {
+        self.connect_through(key, endpoint, None, identity)
+    }
+
+    /// The same, if there is one, through an entrance of tunnels that leads to that address and no
+    /// other ([`crate::tunnel::Tunnels::entrance`]). Whoever connects there is let in before the peer
+    /// is reached: so the connection is up once the peer has answered.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_through(
+        &self,
+        key: i32,
+        endpoint: &Endpoint,
+        entrance: Option<SocketAddr>,
+        identity: Option<i32>,
+    ) -> Result<(), TransportError> {
         let fail = zmq_error("cannot connect");
-        match endpoint {
+        let place = entrance.map_or_else(
+            || endpoint.clone(),
+            |entrance| Endpoint::Tcp { host: entrance.ip().to_string(), port: entrance.port() },
+        );
+        match &place {
             Endpoint::Tcp { port, .. } => fork::note_connected(*port),
             Endpoint::Ipc { path } => fork::note_path(path),
         }
@@ -190,13 +211,14 @@ impl ZmqTransport {
         let mut peers = self.peers_mut();
         let route = self
             .outs
-            .connect(&self.context, &self.options, endpoint, name.as_deref(), self.hears(identity))
+            .connect(&self.context, &self.options, &place, name.as_deref(), self.hears(identity))
             .map_err(fail)?;
         let mut keys = lock(&self.keys);
         keys.retain(|_, former| *former != key);
         keys.insert(route.number(), key);
         drop(keys);
-        let old = peers.insert(key, Arc::new(Mutex::new(StockChannel::new(route))));
+        let channel = StockChannel::new(route, entrance.is_some());
+        let old = peers.insert(key, Arc::new(Mutex::new(channel)));
         drop(peers);
         if let Some(old) = old {
             close_channel(&old, FLUSH);
@@ -368,13 +390,15 @@ impl ZmqTransport {
             // Without one it was closed meanwhile.
             let Some(peer) = self.key_of(number).and_then(|key| self.peer(key)) else { continue };
             let mut channel = lock(&peer);
-            match report {
-                Report::Up => {
-                    channel.counts.connections += 1;
-                    out.push(NumberedEvent { number, up: true });
-                }
-                Report::Down => out.push(NumberedEvent { number, up: false }),
-                Report::Shaken => channel.is_new = false,
+            if report == Report::Shaken {
+                channel.is_new = false;
+            }
+            let stands = if channel.by_entrance { Report::Shaken } else { Report::Up };
+            if report == stands {
+                channel.counts.connections += 1;
+                out.push(NumberedEvent { number, up: true });
+            } else if report == Report::Down {
+                out.push(NumberedEvent { number, up: false });
             }
         }
     }

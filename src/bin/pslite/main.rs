@@ -17,6 +17,7 @@ mod server;
 mod sim;
 mod sim_graph;
 mod status;
+mod tunnel;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,8 @@ enum Command {
     Status(status::StatusArguments),
     /// Empty a server of a job that runs, and release it
     Drain(drain::DrainArguments),
+    /// Pass connections on between hosts that have no link, without a node
+    Tunnel(tunnel::TunnelArguments),
     /// Check what keeps a job from starting: address, port, NIC, counts, versions
     Doctor(doctor::DoctorArguments),
     /// Play jobs whose keys move, and whose servers come and go, on virtual time, and check every
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Drain(arguments) => drain::run(&arguments),
+        Command::Tunnel(arguments) => tunnel::run(&arguments),
         Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Exec(arguments) => return exec::run(&arguments),

@@ -504,6 +504,7 @@ impl Cluster {
                     self.let_go(id, out);
                 }
                 self.repeat(id, out);
+                self.let_out_again(id, out);
                 self.ask_again(now, id, out);
                 self.elastic.books.stopped.remove(&id);
                 self.stop_servers(out);

@@ -304,12 +304,31 @@ impl Reader<'_> {
         }
     }
 
-    /// Links and trees. Only the scheduler needs links for those that go through links; without
-    /// them the best is the star.
-    pub(super) fn trees(&self, role: Role) -> Result<(Topology, Option<NamedGraph>)> {
+    /// The port of all hosts' tunnels, which go along links; without links there are none.
+    pub(super) fn tunnels(&self) -> Result<Option<u16>> {
+        const NAME: &str = "PSLITE_TUNNELS";
+        let Some(text) = self.text(NAME).filter(|text| text != "0") else { return Ok(None) };
+        let port = self.port_of(NAME, &text)?;
+        match self.text("PSLITE_LINKS") {
+            _ if self.flag("DMLC_LOCAL", false)? => Ok(None),
+            Some(_) => Ok(Some(port)),
+            None => Err(NodeError::Config(format!(
+                "{NAME}={text} needs PSLITE_LINKS; give it a file with the links of all hosts, on \
+                 each node (docs/tunnels.md)"
+            ))),
+        }
+    }
+
+    /// Links and trees. Only the scheduler needs links for those that go through links, and whoever
+    /// has tunnels; without them the best is the star.
+    pub(super) fn trees(
+        &self,
+        role: Role,
+        has_tunnels: bool,
+    ) -> Result<(Topology, Option<NamedGraph>)> {
         const NAME: &str = "PSLITE_TOPOLOGY";
         let plans = role == Role::Scheduler;
-        let links = self.links(plans)?;
+        let links = self.links(plans || has_tunnels)?;
         let Some(text) = self.text(NAME) else { return Ok((Topology::Star, links)) };
         let topology = match text.parse() {
             Ok(topology @ (Topology::Star | Topology::Balanced(_))) => Some(topology),
@@ -327,10 +346,10 @@ impl Reader<'_> {
         Ok((topology.ok_or_else(|| wrong(NAME, &text, allowed))?, links))
     }
 
-    /// The file need be there only for who plans.
-    fn links(&self, plans: bool) -> Result<Option<NamedGraph>> {
+    /// The file need be there only for who plans, or has tunnels.
+    pub(super) fn links(&self, needed: bool) -> Result<Option<NamedGraph>> {
         const NAME: &str = "PSLITE_LINKS";
-        let Some(path) = self.text(NAME).filter(|_| plans) else { return Ok(None) };
+        let Some(path) = self.text(NAME).filter(|_| needed) else { return Ok(None) };
         let unfit =
             |what: String| wrong(NAME, &path, &format!("a file with links of hosts ({what})"));
         let text = std::fs::read_to_string(&path).map_err(|error| unfit(error.to_string()))?;

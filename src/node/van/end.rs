@@ -14,6 +14,8 @@ use pslite_observe::log::{self, Level};
 
 /// How long sockets may take to flush when the node ends.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a node that passes connections on stays for those that still do.
+const LAST_PASSAGES: Duration = Duration::from_secs(10);
 /// How long a node that resends waits for the last acknowledgements.
 const LAST_ACKS: Duration = Duration::from_secs(10);
 
@@ -74,6 +76,10 @@ impl Van {
             native.transport.close(LINGER);
         }
         self.transport.close(LINGER);
+        // Others may still end through here.
+        if let Some(tunnels) = &self.tunnels {
+            tunnels.close(LAST_PASSAGES);
+        }
     }
 
     fn next_thread(&self) -> Option<JoinHandle<()>> {

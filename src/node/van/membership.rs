@@ -211,7 +211,15 @@ impl Van {
         } else {
             Endpoint::Tcp { host: node.hostname.clone(), port: node.port as u16 }
         };
-        let connected = self.transport.connect(node.id, &endpoint, identity);
-        connected.map_err(|error| format!("cannot connect to {}: {error}", node.describe()))
+        let fail = |error: &dyn std::fmt::Display| {
+            format!("cannot connect to {}: {error}", node.describe())
+        };
+        let entrance = match (&self.tunnels, &endpoint) {
+            (Some(tunnels), Endpoint::Tcp { host, port }) => tunnels.entrance(host, *port),
+            _ => Ok(None),
+        };
+        let entrance = entrance.map_err(|error| fail(&error))?;
+        let connected = self.transport.connect_through(node.id, &endpoint, entrance, identity);
+        connected.map_err(|error| fail(&error))
     }
 }

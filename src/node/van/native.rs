@@ -18,6 +18,7 @@ use pslite_core::wire::{Key, Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::{FIRST_CLASS, NativeTransport, TakenBack};
+use pslite_transport::tunnel::Tunnels;
 use pslite_transport::zmq::{ChannelEvent, Endpoint, SendError, SendMode};
 
 /// The native data plane of a van, and what only it needs.
@@ -37,7 +38,14 @@ impl DataPlane {
 
     /// Connects to `node` if it has a native data plane and is in the job of that scheduler. If
     /// not, closes the connection that a former life of the node had.
-    fn connect(&self, state: &NodeState, scheduler: u64, node: &Node, identity: Option<NodeId>) {
+    fn connect(
+        &self,
+        state: &NodeState,
+        tunnels: Option<&Tunnels>,
+        scheduler: u64,
+        node: &Node,
+        identity: Option<NodeId>,
+    ) {
         let native = &self.transport;
         if identity.is_none() || scheduler == 0 || node.id == state.my_id() {
             return;
@@ -51,7 +59,18 @@ impl DataPlane {
             (Role::Server, Role::Server) => state.settings.connections_between_servers(),
             _ => state.settings.connections,
         };
-        if let Err(error) = native.connect(node.id, &endpoint, identity, connections) {
+        let ways = tunnels.map_or(Ok(Vec::new()), |t| t.ways(&node.hostname, node.native_port));
+        let connected = match ways {
+            Ok(ways) if ways.is_empty() => native
+                .connect(node.id, &endpoint, identity, connections)
+                .map_err(|error| error.to_string()),
+            Ok(ways) => {
+                native.connect_by(node.id, ways, identity, connections);
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = connected {
             native.disconnect(node.id, Duration::ZERO);
             let to = node.describe();
             log::write(Level::Warning, &format!("data to {to} take the stock wire: {error}"));
@@ -74,7 +93,7 @@ impl Van {
     pub(super) fn connect_native(&self, core: &Core, node: &Node, identity: Option<NodeId>) {
         let Some(native) = &self.native else { return };
         let scheduler = core.cluster.node(SCHEDULER).map_or(0, |scheduler| scheduler.incarnation);
-        native.connect(&self.state, scheduler, node, identity);
+        native.connect(&self.state, self.tunnels.as_ref(), scheduler, node, identity);
     }
 
     pub(super) fn disconnect_native(&self, id: NodeId, linger: Duration) {

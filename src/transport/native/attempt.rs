@@ -2,25 +2,20 @@
 //! I/O thread drives it; it never waits.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, setsockopt, socket,
-    sockopt,
-};
 
 use super::pipe::{OutPipe, socket_read, socket_write_with};
 use super::receiver::greeting;
 use super::shared::Shared;
 use super::types::Carriers;
-use crate::sys::fork::{KEEP_ALIVE_S, note_connected};
+use crate::dial::{DialledWay, dial, failure, take_answers};
 use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION, Welcome, parse};
 
 /// How long an attempt may take. A peer answers on its receiving thread, which may have other work.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
+/// How long the first packets may take where there are other ways.
+const DETOUR_AFTER: Duration = Duration::from_secs(3);
 /// The longest answer: a [`Welcome`] with as many numbers as a receiver lists.
 const ANSWER_MAX: usize = 16 << 10;
 
@@ -28,6 +23,8 @@ const ANSWER_MAX: usize = 16 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Connecting,
+    /// The answers of so many tunnels.
+    Tunnels(usize),
     /// What the peer can do.
     Asking,
     /// The peer's welcome.
@@ -41,9 +38,24 @@ pub(super) struct Attempt {
     pub(super) token: u64,
     pub(super) until: Instant,
     stage: Stage,
+    /// Which of the channel's ways it takes.
+    pub(super) way: usize,
+    /// Tunnels on the way, and all that is said to them.
+    tunnels: usize,
+    asks: Vec<u8>,
     hello: Hello,
     ask_first: bool,
     buffer: Vec<u8>,
+}
+
+/// One of a channel's ways.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChosenWay<'a> {
+    /// Its place among them.
+    pub(super) place: usize,
+    pub(super) way: &'a DialledWay,
+    /// There are others, which may do if this one does not.
+    pub(super) detours: bool,
 }
 
 /// How far an attempt has come.
@@ -59,37 +71,22 @@ pub(super) enum Outcome {
     Failed(io::Error),
 }
 
-fn options_of(fd: &OwnedFd) -> io::Result<()> {
-    setsockopt(fd, sockopt::TcpNoDelay, &true)?;
-    setsockopt(fd, sockopt::KeepAlive, &true)?;
-    setsockopt(fd, sockopt::TcpKeepIdle, &KEEP_ALIVE_S.0.into())?;
-    setsockopt(fd, sockopt::TcpKeepInterval, &KEEP_ALIVE_S.1.into())?;
-    setsockopt(fd, sockopt::TcpKeepCount, &KEEP_ALIVE_S.2.into())?;
-    Ok(())
-}
-
 impl Attempt {
-    /// Begins a TCP connection. `ask_first`: the peer is asked what it can do before it is greeted.
+    /// Begins a TCP connection by that way of the channel, and its place. `ask_first`: the peer is asked what it can do before it is greeted.
     pub(super) fn tcp(
-        address: SocketAddr,
+        ChosenWay { place, way, detours }: ChosenWay<'_>,
         hello: Hello,
         ask_first: bool,
         token: u64,
     ) -> io::Result<Self> {
-        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        let fd = socket(family, SockType::Stream, flags, None)?;
-        options_of(&fd)?;
-        note_connected(address.port());
-        match connect(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
-            Ok(()) | Err(Errno::EINPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
         Ok(Self {
-            pipe: OutPipe::over_socket(fd),
+            pipe: OutPipe::over_socket(dial(way.first, way.from)?),
             token,
-            until: Instant::now() + ATTEMPT_LIMIT,
+            until: Instant::now() + if detours { DETOUR_AFTER } else { ATTEMPT_LIMIT },
             stage: Stage::Connecting,
+            way: place,
+            tunnels: way.then.len(),
+            asks: way.asks()?,
             hello,
             ask_first,
             buffer: Vec::new(),
@@ -114,6 +111,9 @@ impl Attempt {
             token,
             until: Instant::now() + ATTEMPT_LIMIT,
             stage: Stage::Greeting,
+            way: 0,
+            tunnels: 0,
+            asks: Vec::new(),
             hello,
             ask_first: false,
             buffer: Vec::new(),
@@ -127,20 +127,24 @@ impl Attempt {
 
     fn try_step(&mut self, writable: bool) -> io::Result<Outcome> {
         if self.stage == Stage::Connecting {
-            let error = getsockopt(&self.pipe.socket, sockopt::SocketError)?;
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
+            failure(&self.pipe.socket)?;
             if !writable {
                 return Ok(Outcome::Pending);
             }
-            if self.ask_first {
-                self.say(true)?;
+            self.until = Instant::now() + ATTEMPT_LIMIT;
+            if self.tunnels == 0 {
+                self.begin()?;
             } else {
-                self.greet()?;
+                self.stage = Stage::Tunnels(self.tunnels);
+                socket_write_with(&self.pipe.socket, &self.asks, &[])?;
             }
         }
         self.read_answer()
+    }
+
+    /// The peer is reached.
+    fn begin(&mut self) -> io::Result<()> {
+        if self.ask_first { self.say(true) } else { self.greet() }
     }
 
     /// Greets after the peer said what it can do.
@@ -173,11 +177,26 @@ impl Attempt {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         }
+        if let Stage::Tunnels(left) = &mut self.stage {
+            let leads = take_answers(&mut self.buffer, left)?;
+            if leads {
+                self.begin()?;
+            } else if ended {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // The peer says nothing before it is greeted.
+            return Ok(Outcome::Pending);
+        }
         match parse(&self.buffer, 0).map_err(io::Error::other)? {
             Parsed::Head(head) => self.answer(&head),
             Parsed::Need(_) if ended => Err(io::ErrorKind::UnexpectedEof.into()),
             Parsed::Need(_) => Ok(Outcome::Pending),
         }
+    }
+
+    /// True if it is to be the channel's first connection, in place of all that it has.
+    pub(super) const fn is_first(&self) -> bool {
+        self.hello.stripe == 0
     }
 
     /// True if the peer's host has answered.

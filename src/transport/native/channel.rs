@@ -6,11 +6,11 @@ mod ending;
 mod lending;
 mod pace_for_copies;
 mod probing;
+mod tunnels;
 mod unsent;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,7 @@ use self::probing::Probing;
 pub(super) use self::unsent::UNSENT_MAX;
 use self::unsent::UnsentLimit;
 pub(super) use self::unsent::UnsentLimits;
+use super::attempt::Attempt;
 use super::counters::{Counters, add};
 use super::lend::Leases;
 use super::lock;
@@ -31,6 +32,8 @@ use super::outbox::{Beside, Fragment, Limits, Outbox, Slices};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
+use crate::dial::DialledWay;
+use crate::stuck::Progress;
 use crate::sys::tcp::stays_on_host;
 use crate::zmq::{SendError, SendMode};
 use pslite_core::wire::native::{FRAMES_MAX, Kind, META_MAX, Parsed, Welcome, parse};
@@ -57,7 +60,8 @@ pub(super) struct Channel {
     pub(super) key: AtomicI32,
     /// Node id that this node says it has.
     pub(super) identity: Option<i32>,
-    pub(super) addresses: Vec<SocketAddr>,
+    /// Where it connects to: any of them, the best first.
+    pub(super) ways: Vec<DialledWay>,
     /// How many connections it has over TCP, if all can be made; large messages use all of them.
     pub(super) connections: u8,
     /// The life of the peer that it is connected to, or 0.
@@ -121,6 +125,9 @@ pub(super) struct Lane {
     blocked: bool,
     /// The beginning of an acknowledgement.
     acks: Vec<u8>,
+    /// Which of the channel's ways it takes.
+    way: usize,
+    progress: Progress,
 }
 
 /// What a connection told against the stream.
@@ -142,7 +149,8 @@ impl ChannelState {
 
 impl Lane {
     /// `overtaking`: what waits here may be overtaken, so the kernel takes little of it.
-    pub(super) fn new(pipe: OutPipe, token: u64, acks: Vec<u8>, overtaking: bool) -> Self {
+    pub(super) fn new(attempt: Attempt, acks: Vec<u8>, overtaking: bool) -> Self {
+        let Attempt { pipe, token, way, .. } = attempt;
         let through_a_card = pipe.carrier() == "tcp" && !stays_on_host(pipe.socket.as_fd());
         if through_a_card && overtaking {
             unsent::begin(pipe.socket.as_fd());
@@ -155,6 +163,8 @@ impl Lane {
             writing: VecDeque::new(),
             blocked: false,
             acks,
+            way,
+            progress: Progress::default(),
         }
     }
 }
@@ -164,7 +174,7 @@ impl Channel {
         number: u32,
         key: i32,
         identity: Option<i32>,
-        addresses: Vec<SocketAddr>,
+        ways: Vec<DialledWay>,
         connections: u8,
         limits: Limits,
     ) -> Self {
@@ -172,7 +182,7 @@ impl Channel {
             number,
             key: AtomicI32::new(key),
             identity,
-            addresses,
+            ways,
             connections,
             peer_life: AtomicU64::new(0),
             counters: Counters::default(),

@@ -55,12 +55,14 @@ use pslite_core::wire::native::TOKEN_BYTES;
 
 pub use self::rates::{RateSample, SampleOf};
 pub use super::counters::PeerCounters;
+use super::dial::DialledWay;
 pub use super::sys::arena::Block;
 use super::zmq::{ChannelEvent, Endpoint, RecvError, SendError, SendMode, TransportError};
 use channel::Channel;
 use io_thread::{Command, IoThread};
 pub use lend::{LEND_MIN, LentMemory};
 use outbox::Limits;
+pub(crate) use pipe::{Bell, socket_read, socket_write, socket_write_with};
 use receiver::Receiver;
 pub use receiver_handoff::Stay;
 use shared::Shared;
@@ -192,10 +194,22 @@ impl NativeTransport {
         let Endpoint::Tcp { host, port } = endpoint else {
             return Err(failure("cannot connect")(io::ErrorKind::Unsupported.into()));
         };
-        let addresses: Vec<SocketAddr> = (host.as_str(), *port)
+        let addresses = (host.as_str(), *port)
             .to_socket_addrs()
-            .map_err(|error| failure(&format!("cannot connect to {endpoint}"))(error))?
-            .collect();
+            .map_err(|error| failure(&format!("cannot connect to {endpoint}"))(error))?;
+        self.connect_by(key, addresses.map(DialledWay::straight).collect(), identity, connections);
+        Ok(())
+    }
+
+    /// The same by any of these ways, the best first. If tunnels lead there, the channel has a
+    /// connection by each way, at least.
+    pub fn connect_by(
+        &self,
+        key: i32,
+        ways: Vec<DialledWay>,
+        identity: Option<i32>,
+        connections: u8,
+    ) {
         let options = &self.shared.options;
         let limits = Limits {
             queue: options.send_queue,
@@ -203,14 +217,13 @@ impl NativeTransport {
             fragment_bytes: options.fragment_bytes,
         };
         let number = self.next_channel.fetch_add(1, Ordering::Relaxed);
-        let channel = Arc::new(Channel::new(number, key, identity, addresses, connections, limits));
+        let channel = Arc::new(Channel::new(number, key, identity, ways, connections, limits));
         self.shared.add_channel(Arc::clone(&channel));
         let old = self.peers_mut().insert(key, Arc::clone(&channel));
         self.shared.command(Command::Connect(channel));
         if let Some(old) = old {
             self.give_up(&old, FLUSH);
         }
-        Ok(())
     }
 
     fn give_up(&self, channel: &Channel, linger: Duration) {
@@ -266,7 +279,7 @@ impl NativeTransport {
     /// Where a peer's channel connects to.
     #[must_use]
     pub fn address(&self, key: i32) -> Option<SocketAddr> {
-        self.peer(key)?.addresses.first().copied()
+        self.peer(key)?.ways.first().map(|way| way.first)
     }
 
     /// What carries messages to a peer now: `tcp`, `shm` or `none`.
@@ -425,20 +438,23 @@ impl NativeTransport {
         self.shared.outflow.store(bytes_per_second, Ordering::Relaxed);
     }
 
-    /// What went to each peer over TCP since its connections were made.
+    /// What went to each peer over TCP since its connections were made. Without those that are
+    /// reached by a detour: that says nothing of the link.
     #[must_use]
     pub fn sent_over_tcp(&self) -> Vec<SentOverTcp> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         let channels: Vec<_> = peers.values().cloned().collect();
         drop(peers);
-        channels.iter().filter_map(|channel| channel.sent_over_tcp()).collect()
+        let straight = channels.iter().filter(|channel| !channel.is_detoured());
+        straight.filter_map(|channel| channel.sent_over_tcp()).collect()
     }
 
-    /// The peers to which there is no connection.
+    /// The peers to which there is no connection, or a detour where there is a link.
     #[must_use]
     pub fn unconnected(&self) -> Vec<i32> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        let without = peers.iter().filter(|(_, channel)| !channel.is_connected());
+        let without =
+            peers.iter().filter(|(_, channel)| !channel.is_connected() || channel.is_detoured());
         without.map(|(key, _)| *key).collect()
     }
 

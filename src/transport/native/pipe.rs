@@ -22,10 +22,10 @@ use pslite_core::wire::native::{Header, Kind};
 
 /// Wakes the other end: an eventfd.
 #[derive(Debug)]
-pub(super) struct Bell(Marked<OwnedFd>);
+pub(crate) struct Bell(Marked<OwnedFd>);
 
 impl Bell {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         use nix::sys::eventfd::{EfdFlags, EventFd};
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         Ok(Self::of(OwnedFd::from(EventFd::from_flags(flags)?)))
@@ -36,13 +36,13 @@ impl Bell {
         Self(Marked::new(fd))
     }
 
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // A full counter is as good as one more.
         let _ = nix::unistd::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
     /// Forgets that it rang.
-    pub(super) fn silence(&self) {
+    pub(crate) fn silence(&self) {
         let _ = nix::unistd::read(&*self.0, &mut [0; 8]);
     }
 }
@@ -54,13 +54,13 @@ impl AsFd for Bell {
 }
 
 /// Writes to a socket without waiting.
-pub(super) fn socket_write(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(crate) fn socket_write(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
     Ok(sendmsg::<()>(socket.as_raw_fd(), slices, &[], flags, None)?)
 }
 
 /// Writes a few bytes to a socket, together with descriptors; as a whole or not at all.
-pub(super) fn socket_write_with(
+pub(crate) fn socket_write_with(
     socket: &OwnedFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
@@ -74,7 +74,7 @@ pub(super) fn socket_write_with(
 }
 
 /// Reads from a socket without waiting; 0 bytes are its end.
-pub(super) fn socket_read(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn socket_read(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(recv(socket.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT)?)
 }
 
@@ -222,7 +222,7 @@ impl InPipe {
     }
 
     /// The ring's reader.
-    pub(super) fn ring(&self) -> Option<&RingReader> {
+    pub(crate) fn ring(&self) -> Option<&RingReader> {
         self.ring.as_ref().map(|ring| &ring.reader)
     }
 

@@ -1,5 +1,8 @@
 //! The I/O thread's work for one channel: connects it, through shared memory if possible; connects
-//! it again when it breaks; tells the owner when it is down and when it is up again.
+//! it again when it breaks; tells the owner when it is down and when it is up again. `ways` is for
+//! channels that have several.
+
+mod ways;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
+use self::ways::Looks;
 use super::attempt::{Attempt, Outcome, asks_first, hello_of};
 use super::channel::{Channel, Lane, Told};
-use super::pipe::OutPipe;
 use super::shared::Shared;
 use super::types::Carriers;
 use pslite_core::wire::native::{Hello, Info, Welcome};
@@ -22,6 +25,9 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_
 /// answers but it does not, as it may have much to do.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Connections of a channel, at most: the receiver takes no more.
+const STRIPES_MAX: usize = 16;
 
 /// Which channel a token belongs to.
 #[derive(Debug)]
@@ -67,7 +73,7 @@ pub(super) struct Task {
     extras: Vec<Attempt>,
     attempt: u32,
     backoff: Duration,
-    next_address: usize,
+    next_way: usize,
     /// Since when there is no connection, and whether the owner was told.
     down_since: Instant,
     told_up: Option<bool>,
@@ -79,6 +85,7 @@ pub(super) struct Task {
     tcp_only: bool,
     said: bool,
     given_up: Option<Instant>,
+    looks: Looks,
 }
 
 impl Task {
@@ -89,7 +96,7 @@ impl Task {
             extras: Vec::new(),
             attempt: 0,
             backoff: BACKOFF.0,
-            next_address: 0,
+            next_way: 0,
             down_since: now,
             told_up: None,
             ever_up: false,
@@ -98,6 +105,7 @@ impl Task {
             tcp_only: false,
             said: false,
             given_up: None,
+            looks: Looks::new(now),
         }
     }
 
@@ -131,7 +139,7 @@ impl Task {
         let phase = match &self.phase {
             Phase::Waiting(until) => Some(*until),
             Phase::Trying(attempt) => Some(attempt.until),
-            Phase::Up => None,
+            Phase::Up => self.look_due(),
         };
         let extras = self.extras.iter().map(|attempt| attempt.until).min();
         // A channel that was given up is looked at often: nobody tells when it is empty.
@@ -156,6 +164,9 @@ impl Task {
             Phase::Trying(attempt) if attempt.until <= now => {
                 self.failed(&io::ErrorKind::TimedOut.into(), shared, now);
             }
+            Phase::Up if self.look_due().is_some_and(|at| at <= now) => {
+                self.look_at_ways(registry, epoll, shared, now);
+            }
             _ => {}
         }
         if self.tell_at(shared).is_some_and(|at| at <= now) {
@@ -174,7 +185,7 @@ impl Task {
 
     fn say(&mut self, level: Level, text: &str) {
         if !std::mem::replace(&mut self.said, true) {
-            let to = self.channel.addresses.first().map(ToString::to_string).unwrap_or_default();
+            let to = self.channel.ways.first().map(|way| way.first.to_string()).unwrap_or_default();
             log::write(level, &format!("connection to {to}: {text}"));
         }
     }
@@ -189,13 +200,12 @@ impl Task {
         self.attempt += 1;
         // Nothing of an earlier attempt is left.
         registry.forget(self.channel.number);
-        let addresses = &self.channel.addresses;
-        let Some(address) = addresses.get(self.next_address % addresses.len().max(1)) else {
+        let Some(way) = self.way(self.next_way) else {
             return self.failed(&io::ErrorKind::AddrNotAvailable.into(), shared, now);
         };
-        self.next_address += 1;
         let ask_first = asks_first(shared) && !self.tcp_only;
-        let attempt = Attempt::tcp(*address, self.hello(shared), ask_first, registry.token());
+        let attempt = Attempt::tcp(way, self.hello(shared), ask_first, registry.token());
+        self.next_way += 1;
         match attempt.and_then(|attempt| self.watch(attempt, registry, epoll)) {
             Ok(attempt) => self.phase = Phase::Trying(Box::new(attempt)),
             Err(error) => self.failed(&error, shared, now),
@@ -234,17 +244,7 @@ impl Task {
             return self.outcome(outcome, registry, epoll, shared, now);
         }
         if let Some(index) = self.extras.iter().position(|attempt| attempt.token == token) {
-            match self.extras[index].step(writable) {
-                Outcome::Pending => {}
-                Outcome::Welcome(_, rest) => {
-                    let Attempt { pipe, token, .. } = self.extras.swap_remove(index);
-                    self.channel.joined(
-                        Lane::new(pipe, token, rest, shared.options.overtaking),
-                        &shared.receipts,
-                    );
-                }
-                Outcome::Told(_) | Outcome::Failed(_) => drop(self.extras.swap_remove(index)),
-            }
+            self.extra(index, writable, registry, epoll, shared);
             return;
         }
         match self.channel.progress(token, &shared.receipts) {
@@ -276,13 +276,26 @@ impl Task {
             Outcome::Welcome(welcome, rest) => {
                 let phase = std::mem::replace(&mut self.phase, Phase::Up);
                 if let Phase::Trying(attempt) = phase {
-                    let Attempt { pipe, token, .. } = *attempt;
-                    self.up(pipe, token, rest, &welcome, shared);
-                    self.add_stripes(registry, epoll, shared);
-                    self.event(token, EpollFlags::empty(), registry, epoll, shared, now);
+                    self.stands(*attempt, rest, &welcome, registry, epoll, shared);
                 }
             }
         }
+    }
+
+    /// The first connection stands: makes the others, and sends what waits.
+    fn stands(
+        &mut self,
+        attempt: Attempt,
+        rest: Vec<u8>,
+        welcome: &Welcome,
+        registry: &mut Registry,
+        epoll: &Epoll,
+        shared: &Shared,
+    ) {
+        let token = attempt.token;
+        self.up(attempt, rest, welcome, shared);
+        self.add_stripes(registry, epoll, shared);
+        self.event(token, EpollFlags::empty(), registry, epoll, shared, Instant::now());
     }
 
     /// The peer said what it can do: shared memory if it is on this host, else TCP.
@@ -318,8 +331,8 @@ impl Task {
         }
     }
 
-    fn up(&mut self, pipe: OutPipe, token: u64, rest: Vec<u8>, welcome: &Welcome, shared: &Shared) {
-        let lane = Lane::new(pipe, token, rest, shared.options.overtaking);
+    fn up(&mut self, attempt: Attempt, rest: Vec<u8>, welcome: &Welcome, shared: &Shared) {
+        let lane = Lane::new(attempt, rest, shared.options.overtaking);
         let (lost, same) = self.channel.connected(lane, welcome, &shared.receipts);
         if !same {
             // What was true of the former life is over.
@@ -333,23 +346,6 @@ impl Task {
         }
         (self.ever_up, self.bye, self.backoff) = (true, false, BACKOFF.0);
         self.tell(true, shared);
-    }
-
-    fn add_stripes(&mut self, registry: &mut Registry, epoll: &Epoll, shared: &Shared) {
-        if self.channel.carrier() != "tcp" {
-            return;
-        }
-        let addresses = &self.channel.addresses;
-        let Some(address) = addresses.get((self.next_address - 1) % addresses.len().max(1)) else {
-            return;
-        };
-        for stripe in 1..self.channel.connections {
-            let hello = Hello { stripe, ..self.hello(shared) };
-            let attempt = Attempt::tcp(*address, hello, false, registry.token());
-            // Without it the channel is slower, no more.
-            let attempt = attempt.and_then(|attempt| self.watch(attempt, registry, epoll));
-            self.extras.extend(attempt.ok());
-        }
     }
 
     fn failed(&mut self, error: &io::Error, shared: &Shared, now: Instant) {
@@ -371,7 +367,7 @@ impl Task {
         // Nobody listens there, or this node may not come: that is no passing trouble of the
         // network.
         let refused = error.kind() == io::ErrorKind::ConnectionRefused
-            && (self.ever_up || self.next_address >= self.channel.addresses.len());
+            && (self.ever_up || self.next_way >= self.channel.ways.len());
         let barred = error.kind() == io::ErrorKind::PermissionDenied
             || self.reached && shared.options.carriers == Carriers::Shm;
         if refused || barred && !self.ever_up {

@@ -21,6 +21,12 @@ pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()>
     set_tcp(socket, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
+/// Lets the kernel choose the port of an address that the socket is bound to when it knows where the
+/// socket connects to: a port that is free for that place, not for all.
+pub(crate) fn choose_port_late(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
 /// Lets a socket send at most so many bytes per second; `None`: as fast as it can.
 pub(crate) fn limit_pace(socket: BorrowedFd<'_>, rate: Option<u32>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate.unwrap_or(u32::MAX))
@@ -83,6 +89,8 @@ pub(crate) struct TcpInfo {
     pub(crate) confirmed: u64,
     /// For how long something was on its way to the other end, or waited for that.
     pub(crate) busy: Duration,
+    /// Segments that were sent and are not confirmed.
+    pub(crate) unconfirmed: u32,
     /// Bytes that it was given and has not sent yet.
     pub(crate) unsent: u32,
     /// The shortest time in which what was sent was confirmed, of the last minutes; `None`: nothing
@@ -99,6 +107,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     Some(TcpInfo {
         confirmed: number(BYTES_ACKED)?,
         busy: Duration::from_micros(number(BUSY_TIME)?),
+        unconfirmed: info_u32(&info, UNCONFIRMED)?,
         unsent: info_u32(&info, NOT_SENT)?,
         shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
     })
@@ -110,6 +119,7 @@ fn segment_max(socket: BorrowedFd<'_>) -> Option<u32> {
 }
 
 /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
+const UNCONFIRMED: usize = 24;
 const ADVERTISED_SEGMENT: usize = 84;
 const BYTES_ACKED: usize = 120;
 const NOT_SENT: usize = 144;

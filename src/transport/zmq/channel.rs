@@ -34,6 +34,8 @@ pub(super) struct StockChannel {
     /// Messages in order of priority (p3).
     pub(super) by_priority: PriorityFifo<Waiting>,
     pub(super) gone: bool,
+    /// It leads through an entrance of tunnels.
+    pub(super) by_entrance: bool,
     /// It never stood yet.
     pub(super) is_new: bool,
     /// Something was to be sent.
@@ -51,12 +53,13 @@ pub(super) struct SentCounts {
 }
 
 impl StockChannel {
-    pub(super) fn new(route: Route) -> Self {
+    pub(super) fn new(route: Route, by_entrance: bool) -> Self {
         Self {
             route,
             aside: VecDeque::new(),
             by_priority: PriorityFifo::new(),
             gone: false,
+            by_entrance,
             is_new: true,
             is_used: false,
             counts: SentCounts::default(),

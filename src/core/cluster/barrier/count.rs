@@ -193,6 +193,17 @@ impl Cluster {
         Self::send(out, id, message);
     }
 
+    /// A connection to that node broke: the word that it is let out of a barrier may have been lost
+    /// with it. One that has heard so before does not mind.
+    pub(in crate::cluster) fn let_out_again(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        let all = (id, i32::MIN, i32::MIN)..=(id, i32::MAX, i32::MAX);
+        let passed: Vec<_> =
+            self.passed.range(all).map(|(place, number)| (*place, *number)).collect();
+        for ((_, customer_id, group), number) in passed {
+            self.let_out(id, (group, Command::Barrier), (customer_id, number), out);
+        }
+    }
+
     /// Whoever asks again after this was let out, and only has not heard of it.
     fn note_passed(&mut self, group: i32, all: bool, entered: &Entered, out: &mut Vec<Action>) {
         let others = entered.members.iter().filter(|((id, _), _)| *id != SCHEDULER);

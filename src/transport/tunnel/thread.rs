@@ -1,0 +1,308 @@
+//! The thread that accepts, dials and carries. It never waits but in one place, and asks the
+//! resolver only for names that are not addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use super::passage::{Around, Became, Door, Passage};
+use super::table::Table;
+use super::{Shared, lock};
+use crate::dial::keep;
+use crate::stuck::LOOK_EVERY;
+use crate::sys::fork::{Mark, note_listening};
+use pslite_core::wire::socks::Target;
+use pslite_observe::log::{self, Level, RateLimit};
+
+/// Connections that pass through here at a time.
+const PASSAGES_MAX: usize = 4096;
+/// Connections that one look at a listener accepts.
+const ACCEPTS_MAX: usize = 64;
+/// How often a process tries to become its host's gateway.
+const TRY_EVERY: Duration = Duration::from_millis(500);
+/// How often strangers are said.
+const SAY_EVERY: Duration = Duration::from_secs(5);
+/// For how long a way that broke comes after the others.
+const TROUBLE: Duration = Duration::from_secs(30);
+/// What one read takes.
+const SPACE: usize = 64 << 10;
+const EVENTS_MAX: usize = 64;
+/// The token of the bell. A passage has two, of which the second is its onward end's; listeners
+/// have a bit more.
+const BELL: u64 = 0;
+const LISTENER: u64 = 1 << 63;
+/// Edge triggered: the kernel tells of room after a write that found none, and only then.
+const FLAGS: EpollFlags =
+    EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT).union(EpollFlags::EPOLLET);
+
+/// Ways that broke: to which host, and their place among those there.
+type Trouble = BTreeMap<(String, usize), Instant>;
+
+/// What others ask for.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Lead whoever comes there to that place.
+    Entrance(TcpListener, Target),
+    /// End once nothing passes any more, then at the latest.
+    End(Instant),
+}
+
+/// See the module.
+pub(super) struct Thread {
+    shared: Arc<Shared>,
+    /// In front of it, as it has to be dropped first.
+    _mark: Mark,
+    epoll: Epoll,
+    listeners: BTreeMap<u64, (TcpListener, Door)>,
+    passages: BTreeMap<u64, Passage>,
+    /// Those that go on though nobody says that they can.
+    ready: BTreeSet<u64>,
+    trouble: Trouble,
+    next: u64,
+    try_at: Option<Instant>,
+    looked: Instant,
+    ends: Option<Instant>,
+    space: Vec<u8>,
+}
+
+impl Thread {
+    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&shared.bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
+        let now = Instant::now();
+        let mut thread = Self {
+            _mark: Mark::new(&epoll.0),
+            epoll,
+            shared,
+            listeners: BTreeMap::new(),
+            passages: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            trouble: BTreeMap::new(),
+            next: BELL + 2,
+            try_at: None,
+            looked: now,
+            ends: None,
+            space: vec![0; SPACE],
+        };
+        // Here, so that an address that this host does not have is an error of the node.
+        thread.try_to_be_gateway(now)?;
+        Ok(thread)
+    }
+
+    /// The thread.
+    pub(super) fn run(mut self) {
+        let mut events = vec![EpollEvent::empty(); EVENTS_MAX];
+        loop {
+            let count = match self.epoll.wait(&mut events, self.timeout()) {
+                Ok(count) => count,
+                Err(nix::errno::Errno::EINTR) => 0,
+                Err(_) => return,
+            };
+            let now = Instant::now();
+            for event in &events[..count] {
+                match event.data() {
+                    BELL => {
+                        self.shared.bell.silence();
+                        self.obey();
+                    }
+                    token if token & LISTENER != 0 => self.accept(token, now),
+                    token => self.event(token, event.events(), now),
+                }
+            }
+            for id in std::mem::take(&mut self.ready) {
+                self.event(id, EpollFlags::empty(), now);
+            }
+            self.tick(now);
+            self.shared.open.store(self.passages.len(), Ordering::Relaxed);
+            if self.ends.is_some_and(|until| self.passages.is_empty() || now >= until) {
+                self.shared.is_gateway.store(false, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
+    fn obey(&mut self) {
+        let commands = std::mem::take(&mut *lock(&self.shared.commands));
+        for command in commands {
+            match command {
+                Command::Entrance(listener, target) => {
+                    // It fails only for want of memory; then the peer is not reached, and missed.
+                    let _ = self.listen(listener, Door::Entrance(target));
+                }
+                Command::End(until) => self.ends = Some(until),
+            }
+        }
+    }
+
+    fn listen(&mut self, listener: TcpListener, door: Door) -> io::Result<()> {
+        let token = LISTENER | self.token();
+        self.epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+        self.listeners.insert(token, (listener, door));
+        Ok(())
+    }
+
+    /// A token and the one after it.
+    const fn token(&mut self) -> u64 {
+        self.next += 2;
+        self.next - 2
+    }
+
+    /// Becomes this host's gateway, unless another process is.
+    fn try_to_be_gateway(&mut self, now: Instant) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let (host, port) = (shared.table.listen.as_str(), shared.table.port());
+        match TcpListener::bind((host, port)) {
+            Ok(listener) => {
+                listener.set_nonblocking(true)?;
+                note_listening(port);
+                self.try_at = None;
+                self.listen(listener, Door::Gateway)?;
+                self.shared.is_gateway.store(true, Ordering::Relaxed);
+                log::write(Level::Verbose, &format!("connections pass through {host}:{port}"));
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                self.try_at = Some(now + TRY_EVERY);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn accept(&mut self, token: u64, now: Instant) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some((listener, door)) = self.listeners.get(&token) else { return };
+            match listener.accept() {
+                Ok((stream, from)) => {
+                    let door = door.clone();
+                    self.welcome(stream.into(), from.ip(), door, now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // For want of descriptors it would say so again at once: others go first.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, from: IpAddr, door: Door, now: Instant) {
+        static REFUSED: std::sync::OnceLock<RateLimit> = std::sync::OnceLock::new();
+        if matches!(door, Door::Gateway) && !self.shared.table.admits(from) {
+            if let Some(total) = REFUSED.get_or_init(|| RateLimit::new(SAY_EVERY)).hit() {
+                let text = format!("no tunnel for {from}, no host of this job ({total} so far)");
+                log::write(Level::Warning, &text);
+            }
+            return;
+        }
+        if self.passages.len() >= PASSAGES_MAX || keep(&socket).is_err() {
+            return;
+        }
+        let id = self.token();
+        if self.epoll.add(&socket, EpollEvent::new(FLAGS, id)).is_ok() {
+            self.passages.insert(id, Passage::new(socket, door, now));
+            self.turn(id, now, Passage::begin);
+        }
+    }
+
+    fn event(&mut self, token: u64, flags: EpollFlags, now: Instant) {
+        let writable = flags.contains(EpollFlags::EPOLLOUT);
+        self.turn(token & !1, now, |passage, around| {
+            passage.step(token & 1 == 0, writable, around)
+        });
+    }
+
+    /// Lets a passage do something, and sees what became of it.
+    fn turn(
+        &mut self,
+        id: u64,
+        now: Instant,
+        act: impl FnOnce(&mut Passage, &mut Around<'_>) -> io::Result<Became>,
+    ) {
+        let Self { passages, shared, trouble, space, epoll, ready, .. } = self;
+        let Some(passage) = passages.get_mut(&id) else { return };
+        let before = passage.way().map(|(host, way)| (host.to_owned(), way));
+        let troubled = |host: &str| -> BTreeSet<usize> {
+            let of_host = trouble.iter().filter(|((of, _), _)| of == host);
+            of_host.map(|((_, way), _)| *way).collect()
+        };
+        let (table, passed) = (&shared.table, &shared.passed);
+        let mut around = Around { table, troubled: &troubled, passed, space, now };
+        let became = act(passage, &mut around);
+        let broke = became.is_err()
+            || passage.is_left()
+            || passage.way() != before.as_ref().map(|(host, way)| (host.as_str(), *way))
+                && !passage.has_come_to_nobody();
+        let over = match became {
+            Ok(Became::Waits { more }) => {
+                if more {
+                    ready.insert(id);
+                }
+                false
+            }
+            Ok(Became::Watch) => {
+                let event = EpollEvent::new(FLAGS, id | 1);
+                passage.onward().is_none_or(|socket| epoll.add(socket, event).is_err())
+            }
+            Ok(Became::Over) | Err(_) => true,
+        };
+        // Why a way failed, or its other end went first, cannot be told: for a while another one is
+        // tried before it.
+        if let Some(way) = before.filter(|_| broke) {
+            note(trouble, way, now, &shared.table);
+        }
+        if over {
+            passages.remove(&id);
+        }
+    }
+
+    // ---- time ---------------------------------------------------------------------------------
+
+    fn timeout(&self) -> EpollTimeout {
+        if !self.ready.is_empty() {
+            return EpollTimeout::ZERO;
+        }
+        let passages = self.passages.values().filter_map(Passage::deadline);
+        let look = (!self.passages.is_empty()).then(|| self.looked + LOOK_EVERY);
+        let others = [self.try_at, self.ends, look].into_iter().flatten();
+        let Some(first) = passages.chain(others).min() else { return EpollTimeout::NONE };
+        let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.try_at.is_some_and(|at| at <= now) && self.try_to_be_gateway(now).is_err() {
+            self.try_at = Some(now + TRY_EVERY);
+        }
+        let due = |passage: &Passage| passage.deadline().is_some_and(|at| at <= now);
+        let late: Vec<u64> =
+            self.passages.iter().filter(|(_, passage)| due(passage)).map(|(id, _)| *id).collect();
+        for id in late {
+            self.turn(id, now, Passage::tick);
+        }
+        if now.saturating_duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            self.trouble.retain(|_, since| now.saturating_duration_since(*since) < TROUBLE);
+            let Self { passages, trouble, shared, .. } = self;
+            passages.retain(|_, passage| {
+                let stuck = passage.is_stuck();
+                if stuck && let Some((host, way)) = passage.way() {
+                    note(trouble, (host.to_owned(), way), now, &shared.table);
+                }
+                !stuck
+            });
+        }
+    }
+}
+
+/// A way is in trouble.
+fn note(trouble: &mut Trouble, way: (String, usize), now: Instant, table: &Table) {
+    let text = format!("control to {} by way {}", way.0, table.way(&way.0, way.1));
+    if trouble.insert(way, now).is_none() {
+        log::write(Level::Info, &format!("{text} broke: other ways go before it for a while"));
+    }
+}
