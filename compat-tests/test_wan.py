@@ -252,8 +252,8 @@ def test_switches_that_are_not_followed_do_not_pass():
 
 def test_a_job_that_does_not_go_on_does_not_pass():
     one = {"seed": 0, "topology": "packed", "servers": ["site1"], "link": "site6-site8",
-           "rerouted": False, "tunnels": False, "rounds": [7.0], "across": 9.0, "goes_on": 2.1, "wrong": None,
-           "after": [70.0, 60.0, 10.0, 9.0], "bound": 5.6, "left": 6.65}
+           "rerouted": False, "tunnels": False, "rounds": [7.0], "across": 9.0, "goes_on": 2.1,
+           "wrong": None, "after": [70.0, 60.0, 10.0, 9.0], "bound": 5.6, "left": 6.65}
     row = ("| 0 | site6-site8 | 5.60 | 7.00 | 9.00 | 2.1 | 6.65 | 70.00, 60.00, 10.00, 9.00 | "
            "0.10, 0.11, 0.67, 0.74 |")
     assert row in wan_cut_report.text([one])

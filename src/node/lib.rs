@@ -12,8 +12,9 @@
 //! values straight into the caller's memory; `planning` is what a node measures and what the
 //! scheduler moves; `training` is who computes which batch, `batch_session` a worker's part of it;
 //! `journal` is the scheduler's file; `operator` asks the scheduler of a job from outside.
-//! `tunnels` finds ways to hosts without a route. `threads` reads what the kernel says of this process, `idle` knows when a server rests,
-//! `descriptors` makes room for a node's files. Which room may name which is in `tests/layers.rs`.
+//! `tunnels` finds ways to hosts without a route, `threads` reads what the kernel says of this
+//! process, `idle` knows when a server rests, `descriptors` makes room for a node's files. Which
+//! room may name which is in `tests/layers.rs`.
 #![forbid(unsafe_code)]
 
 mod address;

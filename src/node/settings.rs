@@ -131,8 +131,8 @@ pub struct Settings {
     pub topology: Topology,
     /// `PSLITE_LINKS`: the links of the hosts, by name, and their rates.
     pub links: Option<NamedGraph>,
-    /// `PSLITE_TUNNELS`: the port of each host on which connections are passed on between hosts that
-    /// have no link.
+    /// `PSLITE_TUNNELS`: the port of each host on which connections are passed on between hosts
+    /// that have no link.
     pub tunnels: Option<u16>,
     /// `PSLITE_SHARE_INFLOW`: a server of an elastic job lets all workers send to it at the same
     /// rate, and copies out of it before what workers get.

@@ -185,8 +185,8 @@ impl ZmqTransport {
     }
 
     /// The same, if there is one, through an entrance of tunnels that leads to that address and no
-    /// other ([`crate::tunnel::Tunnels::entrance`]). Whoever connects there is let in before the peer
-    /// is reached: so the connection is up once the peer has answered.
+    /// other ([`crate::tunnel::Tunnels::entrance`]). Whoever connects there is let in before the
+    /// peer is reached: so the connection is up once the peer has answered.
     ///
     /// # Errors
     /// As [`Self::connect`].

@@ -1,5 +1,5 @@
-//! `pslite tunnel`: a host's gateway without a node, for hosts that others are reached through while
-//! nodes come and go, or that have none (docs/tunnels.md).
+//! `pslite tunnel`: a host's gateway without a node, for hosts that others are reached through
+//! while nodes come and go, or that have none (docs/tunnels.md).
 
 use std::process::ExitCode;
 

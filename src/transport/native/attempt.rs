@@ -72,7 +72,8 @@ pub(super) enum Outcome {
 }
 
 impl Attempt {
-    /// Begins a TCP connection by that way of the channel, and its place. `ask_first`: the peer is asked what it can do before it is greeted.
+    /// Begins a TCP connection by that way of the channel, and its place. `ask_first`: the peer is
+    /// asked what it can do before it is greeted.
     pub(super) fn tcp(
         ChosenWay { place, way, detours }: ChosenWay<'_>,
         hello: Hello,

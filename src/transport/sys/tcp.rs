@@ -21,8 +21,8 @@ pub(crate) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()>
     set_tcp(socket, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// Lets the kernel choose the port of an address that the socket is bound to when it knows where the
-/// socket connects to: a port that is free for that place, not for all.
+/// Lets the kernel choose the port of an address that the socket is bound to when it knows where
+/// the socket connects to: a port that is free for that place, not for all.
 pub(crate) fn choose_port_late(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
