@@ -22,7 +22,8 @@ Without --stock-only, ours runs on the same links, in turn with stock, over TCP,
 --topologies and the rates that are set in PSLITE_LINKS. T* is that of these rates, whoever owns
 what, and so is the prediction: `pslite sim --graph` says both. eta is T* by the mean round. A job
 keeps its owners, so `fapt:9` cannot be run, which chooses them; `fapt@all`, a server at each site,
-is what is closest.
+is what is closest. Between the rounds of two clusters the links rest for 3 s: a job of ours probes
+them for 2 s after its round.
 
 With --redraw, consecutive seeds draw all rates anew while rounds go on. With --cut, a link is cut
 both ways in the middle of a round: the one that trees use most, of those that are on no route to
@@ -68,6 +69,9 @@ GOODPUT = HERE.parent / "netlab/goodput.py"
 PORT, WINDOW = 7000, 5
 # Of ours, where sites do not forward.
 TUNNELS = 7900
+# Seconds between the rounds of two clusters. A job of ours probes links for 2 s after a round, and
+# would take the next cluster's traffic for what the links cannot carry.
+PAUSE = 3
 # What stock's scheduler says of each server if PS_VERBOSE is 1; ranks are (id - 8) / 2.
 ASSIGNED = re.compile(r"assign rank=(\d+) to node role=server, ip=([0-9.]+)")
 
@@ -164,6 +168,7 @@ class Bench:
             for name, cluster in clusters.items():
                 if found[name] and spent[name] >= self.options.spend:
                     continue
+                time.sleep(PAUSE)
                 found[name].append(one_round(cluster, self.options))
                 spent[name] += max(found[name][-1])
         return found, before

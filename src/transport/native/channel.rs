@@ -351,12 +351,14 @@ impl Channel {
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|next| outbox.len_of(next)).sum();
             let mut follows = !lane.writing.is_empty() || lane.still_sends(outbox.is_idle());
-            while lane.writing.len() < BATCH_FRAGMENTS && bytes < BATCH_BYTES {
+            let batch = lane.batch_bytes(self.is_by_tunnels());
+            while lane.writing.len() < BATCH_FRAGMENTS && bytes < batch {
                 // The further connections carry what is large only: what is small keeps its order
-                // on the first one.
+                // on the first one. Where each takes another way, that is not worth an idle way.
+                let only_large = number > 0 && !self.is_by_tunnels();
                 let leases = lane.pipe.leases();
                 let Some(fragment) =
-                    outbox.next_fragment(Beside { ack, follows }, number > 0, leases)
+                    outbox.next_fragment(Beside { ack, follows }, only_large, leases)
                 else {
                     break;
                 };

@@ -51,7 +51,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use pslite_core::wire::native::TOKEN_BYTES;
+use pslite_core::wire::native::{GRANULE, TOKEN_BYTES};
 
 pub use self::rates::{RateSample, SampleOf};
 pub use super::counters::PeerCounters;
@@ -214,7 +214,11 @@ impl NativeTransport {
         let limits = Limits {
             queue: options.send_queue,
             bytes: options.send_bytes,
-            fragment_bytes: options.fragment_bytes,
+            fragment_bytes: match ways.first() {
+                // Ways that differ share a message fairly.
+                Some(way) if !way.then.is_empty() => GRANULE,
+                _ => options.fragment_bytes,
+            },
         };
         let number = self.next_channel.fetch_add(1, Ordering::Relaxed);
         let channel = Arc::new(Channel::new(number, key, identity, ways, connections, limits));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::*;
-use crate::native::{NativeOptions, NativeTransport};
+use crate::native::{Carriers, NativeOptions, NativeTransport};
 use crate::zmq::{Answers, Endpoint, SendMode, ZmqOptions, ZmqTransport};
 use pslite_core::wire::socks::{self, CHOICE, NO_CHOICE, Reply};
 
@@ -249,6 +249,79 @@ fn control_goes_through_an_entrance() {
     here.close(Duration::ZERO);
 }
 
+fn data_plane(life: u64) -> NativeTransport {
+    let options = NativeOptions::new(life, Some([7; 16]));
+    NativeTransport::new(NativeOptions { carriers: Carriers::Tcp, ..options }).unwrap()
+}
+
+/// Passes each connection on to that place, like a link that is there again.
+fn link(to: SocketAddr, at: SocketAddr) {
+    let listener = TcpListener::bind(at).unwrap();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let onward = TcpStream::connect(to).unwrap();
+            for (mut from, mut to) in [
+                (stream.try_clone().unwrap(), onward.try_clone().unwrap()),
+                (onward.try_clone().unwrap(), stream.try_clone().unwrap()),
+            ] {
+                thread::spawn(move || io::copy(&mut from, &mut to));
+            }
+        }
+    });
+}
+
+/// A link that is cut has a detour, of which nothing is concluded about the link; and the link is
+/// used again. Each message arrives once.
+#[test]
+fn a_detour_is_left_when_the_link_is_back() {
+    let port = free_port();
+    let _first = tunnels(1, port, &[(2, &[])]);
+    let _second = tunnels(2, port, &[(1, &[]), (4, &[])]);
+    let (here, there) = (data_plane(1), data_plane(2));
+    let bound = there.bind(&Endpoint::Tcp { host: host(4), port: 0 }).unwrap();
+    let gateway = |host| Target { host, port };
+    let stops = [gateway(host(2)), target(4, bound)];
+    let straight = SocketAddr::new(host(4).parse().unwrap(), free_port());
+    let ways = vec![
+        DialledWay::straight(straight),
+        DialledWay::through(&stops, Some(host(1).parse().unwrap())).unwrap(),
+    ];
+    here.connect_by(8, ways, Some(9), 1);
+    let send = |number: u32| {
+        let data = Bytes::from(vec![number as u8; 100_000]);
+        here.send(8, &number.to_le_bytes(), &[data], 0, SendMode::Block).unwrap();
+    };
+    let stop = AtomicUsize::new(0);
+    let heard = thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            let mut heard = Vec::new();
+            while stop.load(Ordering::Relaxed) == 0 || heard.len() < stop.load(Ordering::Relaxed) {
+                let Ok(incoming) = there.recv() else { break };
+                heard.push(u32::from_le_bytes(*incoming.frames[0].first_chunk().unwrap()));
+            }
+            heard
+        });
+        send(0);
+        until("there is a detour", || here.carrier(8) == "tcp");
+        assert_eq!(here.unconnected(), [8], "the link is not connected");
+        assert!(here.sent_over_tcp().is_empty());
+        link(SocketAddr::new(host(4).parse().unwrap(), bound), straight);
+        let numbers = AtomicUsize::new(1);
+        until("the link is used again", || {
+            // Messages are under way all the time.
+            send(numbers.fetch_add(1, Ordering::Relaxed) as u32);
+            here.unconnected().is_empty() && !here.sent_over_tcp().is_empty()
+        });
+        let last = numbers.load(Ordering::Relaxed);
+        stop.store(last + 1, Ordering::Relaxed);
+        send(last as u32);
+        receiving.join().unwrap()
+    });
+    assert!(heard.iter().copied().eq(0..heard.len() as u32), "{heard:?}");
+    here.close(Duration::ZERO);
+    there.close(Duration::ZERO);
+}
+
 /// A channel of the data plane has a connection by each way, and keeps its order.
 #[test]
 fn data_take_both_ways() {
@@ -256,14 +329,7 @@ fn data_take_both_ways() {
     let first = tunnels(1, port, &[(2, &[]), (3, &[]), (4, &[2]), (4, &[3])]);
     let second = tunnels(2, port, &[(1, &[]), (4, &[])]);
     let third = tunnels(3, port, &[(1, &[]), (4, &[])]);
-    let token = Some([7; 16]);
-    let options = |life| NativeOptions {
-        carriers: crate::native::Carriers::Tcp,
-        fragment_bytes: 64 << 10,
-        ..NativeOptions::new(life, token)
-    };
-    let (here, there) =
-        (NativeTransport::new(options(1)).unwrap(), NativeTransport::new(options(2)).unwrap());
+    let (here, there) = (data_plane(1), data_plane(2));
     let bound = there.bind(&Endpoint::Tcp { host: host(4), port: 0 }).unwrap();
     let ways = first.ways(&host(4), bound).unwrap();
     assert_eq!(ways.len(), 2);
