@@ -183,7 +183,7 @@ def test_the_program_plans_for_a_graph():
 # ---- links that change
 
 def options(**more):
-    return SimpleNamespace(**{"model": "fiftieth", "reroute": False, **more})
+    return SimpleNamespace(**{"model": "fiftieth", "reroute": False, "routed": True, **more})
 
 
 @pytest.mark.parametrize("seed", range(4))

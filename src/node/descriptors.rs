@@ -21,6 +21,10 @@ const NATIVE: u64 = 4;
 /// While a connection of the native data plane is made: the one over which it is asked, or the
 /// memory.
 const MAKING: u64 = 2;
+/// A peer that is reached through an entrance of tunnels: its port, and both ends of a passage.
+const ENTRANCE: u64 = 3;
+/// Connections of others that a node passes on: two ends of each.
+const PASSAGES: u64 = 2 * 256;
 /// A node comes to the scheduler again with a name, before its first connection has ended.
 const ANEW: u64 = 1;
 
@@ -32,7 +36,12 @@ fn needed(settings: &Settings) -> u64 {
         if settings.native.is_some() { NATIVE.max(2 * connections) + MAKING } else { 0 }
     };
     let connections = u64::from(settings.connections);
+    let tunnels = match settings.tunnels {
+        Some(_) => PASSAGES + ENTRANCE * (1 + workers + servers),
+        None => 0,
+    };
     OWN_DESCRIPTORS
+        + tunnels
         + match settings.role {
             Role::Scheduler => (workers + servers) * (STOCK + ANEW),
             Role::Worker => STOCK + servers * (STOCK + native(connections)),

@@ -7,12 +7,25 @@ use std::collections::BTreeMap;
 use crate::error::{NodeError, Result};
 use crate::settings::{Settings, TunnelSettings};
 use pslite_core::placement::graph::{NamedGraph, ways};
+use pslite_transport::descriptors::make_room;
 use pslite_transport::tunnel::{TunnelOptions, Tunnels};
 
 /// Ways to a host, at most. They share no host between, and more than two are rare.
 const WAYS: usize = 2;
+/// Descriptors of a gateway without a node, needed and wanted: two for each connection.
+const DESCRIPTORS: (u64, u64) = (512, 2 * 4096 + 64);
 
 impl TunnelSettings {
+    /// Passes connections on for a host without a node: as many as there may be.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn serve(&self) -> Result<Tunnels> {
+        // With less room there are fewer.
+        let _ = make_room(DESCRIPTORS.0, DESCRIPTORS.1);
+        self.start()
+    }
+
     /// Begins to pass connections on.
     ///
     /// # Errors
@@ -40,7 +53,10 @@ fn all_ways(
     host: &str,
 ) -> std::result::Result<BTreeMap<String, Vec<Vec<String>>>, String> {
     let own = links.names.iter().position(|name| name == host).ok_or_else(|| {
-        format!("PSLITE_LINKS names no host {host} (DMLC_NODE_HOST), and PSLITE_TUNNELS needs it")
+        format!(
+            "PSLITE_LINKS names no host {host} (DMLC_NODE_HOST, at the scheduler DMLC_PS_ROOT_URI), \
+             and PSLITE_TUNNELS needs it"
+        )
     })?;
     let graph = &links.graph;
     let mut found = BTreeMap::new();

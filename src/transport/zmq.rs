@@ -396,8 +396,9 @@ impl ZmqTransport {
             let stands = if channel.by_entrance { Report::Shaken } else { Report::Up };
             if report == stands {
                 channel.counts.connections += 1;
+                channel.stands = true;
                 out.push(NumberedEvent { number, up: true });
-            } else if report == Report::Down {
+            } else if report == Report::Down && std::mem::take(&mut channel.stands) {
                 out.push(NumberedEvent { number, up: false });
             }
         }

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &TunnelArguments) -> Result<ExitCode> {
     ];
     let told = options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let settings = TunnelSettings::read(&lookup(told)).context("no gateway")?;
-    let _tunnels = settings.start().context("no gateway")?;
+    let _tunnels = settings.serve().context("no gateway")?;
     loop {
         std::thread::park();
     }

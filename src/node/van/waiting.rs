@@ -133,8 +133,14 @@ impl Van {
         );
     }
 
-    /// For a scheduler without an application: blocks until every node has come and left.
+    /// For a scheduler without an application: blocks until every node has come and left. Where all
+    /// connections go through one gateway, they may break at once and stand again soon.
     pub(crate) fn wait_for_end(&self) -> Result<()> {
+        let patience = match &self.tunnels {
+            Some(_) => self.state.settings.peer_timeout,
+            None => Duration::ZERO,
+        };
+        let mut alone = None;
         let mut core = self.job.lock();
         loop {
             if let Some(failure) = &core.failure {
@@ -143,7 +149,10 @@ impl Van {
             let all_gone = core.cluster.is_ready()
                 && !core.channels.is_empty()
                 && core.channels.values().all(|up| !up);
-            if all_gone || self.stopping.load(Ordering::Relaxed) {
+            let since = all_gone.then(|| alone.unwrap_or_else(|| self.now()));
+            alone = since;
+            let is_over = since.is_some_and(|since| self.now() >= since.saturating_add(patience));
+            if is_over || self.stopping.load(Ordering::Relaxed) {
                 return Ok(());
             }
             core = self.job.wait_for(core, TICK);

@@ -201,8 +201,17 @@ impl Attempt {
     }
 
     /// True if the peer's host has answered.
-    pub(super) fn has_reached(&self) -> bool {
-        self.stage != Stage::Connecting
+    pub(super) const fn has_reached(&self) -> bool {
+        !matches!(self.stage, Stage::Connecting | Stage::Tunnels(_))
+    }
+
+    /// True if it is the peer's turn to answer: a refusal is the peer's, not that of a gateway.
+    pub(super) const fn asks_peer(&self) -> bool {
+        match self.stage {
+            Stage::Connecting => self.tunnels == 0,
+            Stage::Tunnels(left) => left == 1,
+            Stage::Asking | Stage::Greeting => true,
+        }
     }
 
     fn answer(&mut self, head: &Head) -> io::Result<Outcome> {

@@ -187,13 +187,17 @@ impl IoThread {
     // ---- those who connect ------------------------------------------------------------------
 
     fn accept(&mut self, token: u64) {
+        // They never wait: who reads the last of a connection that was replaced does not know
+        // whether its other end is gone, too.
         let accepted: io::Result<(OwnedFd, String)> = match self.listeners.get(&token) {
-            Some(Listener::Tcp(listener)) => {
-                listener.accept().map(|(stream, from)| (stream.into(), from.to_string()))
-            }
-            Some(Listener::Unix(listener)) => {
-                listener.accept().map(|(stream, _)| (stream.into(), "this host".to_owned()))
-            }
+            Some(Listener::Tcp(listener)) => listener.accept().and_then(|(stream, from)| {
+                stream.set_nonblocking(true)?;
+                Ok((stream.into(), from.to_string()))
+            }),
+            Some(Listener::Unix(listener)) => listener.accept().and_then(|(stream, _)| {
+                stream.set_nonblocking(true)?;
+                Ok((stream.into(), "this host".to_owned()))
+            }),
             None => return,
         };
         let (socket, address) = match accepted {

@@ -51,6 +51,10 @@ impl Registry {
         self.owners.get(&token).copied()
     }
 
+    fn forget_token(&mut self, token: u64) {
+        self.owners.remove(&token);
+    }
+
     fn forget(&mut self, channel: u32) {
         self.owners.retain(|_, owner| *owner != channel);
     }
@@ -127,8 +131,9 @@ impl Task {
     fn tell_at(&self, shared: &Shared) -> Option<Instant> {
         let limit = match (self.ever_up, self.reached) {
             (true, _) => shared.options.down_after,
-            (false, true) => ANSWER_LIMIT,
-            (false, false) => FIRST_LIMIT,
+            (false, false) if !self.channel.has_detours() => FIRST_LIMIT,
+            // The first way may be cut.
+            (false, _) => ANSWER_LIMIT,
         };
         let silent = self.told_up != Some(false) && !matches!(self.phase, Phase::Up);
         silent.then(|| self.down_since + limit)
@@ -158,7 +163,8 @@ impl Task {
         if self.given_up.is_some_and(|until| now >= until || self.channel.is_empty()) {
             return false;
         }
-        self.extras.retain(|attempt| attempt.until > now);
+        let late = |attempt: &mut Attempt| attempt.until <= now;
+        self.extras.extract_if(.., late).for_each(|late| registry.forget_token(late.token));
         match &self.phase {
             Phase::Waiting(until) if *until <= now => self.try_now(registry, epoll, shared, now),
             Phase::Trying(attempt) if attempt.until <= now => {
@@ -362,6 +368,11 @@ impl Task {
         {
             self.say(Level::Warning, &format!("no shared memory: {error}"));
         }
+        // What a gateway says is not the peer's word.
+        let of_peer = match &self.phase {
+            Phase::Trying(attempt) => attempt.asks_peer(),
+            Phase::Waiting(_) | Phase::Up => !self.channel.has_detours(),
+        };
         self.phase = Phase::Waiting(now + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
         // Nobody listens there, or this node may not come: that is no passing trouble of the
@@ -370,7 +381,7 @@ impl Task {
             && (self.ever_up || self.next_way >= self.channel.ways.len());
         let barred = error.kind() == io::ErrorKind::PermissionDenied
             || self.reached && shared.options.carriers == Carriers::Shm;
-        if refused || barred && !self.ever_up {
+        if of_peer && (refused || barred && !self.ever_up) {
             self.tell(false, shared);
         }
     }

@@ -520,3 +520,50 @@ fn whoever_does_not_wait_is_told_that_there_is_no_room() {
     wait_until("there is room again", || post(most).is_ok());
     assert_eq!(received.numbers(1), [most]);
 }
+
+/// A proxy that passes on what is sent to it, but never that one end has ended, like a gateway on a
+/// host that is cut off.
+fn silent_proxy(to: &Endpoint) -> Endpoint {
+    let Endpoint::Tcp { host, port } = to else { panic!("{to}") };
+    let place = (host.clone(), *port);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        while let Ok((stream, _)) = listener.accept() {
+            let onward = std::net::TcpStream::connect(&place).unwrap();
+            for (from, to) in [(&stream, &onward), (&onward, &stream)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                thread::spawn(move || io::copy(&mut from, &mut to));
+            }
+            kept.push((stream, onward));
+        }
+    });
+    Endpoint::Tcp { host: "127.0.0.1".to_owned(), port }
+}
+
+/// What is left of a connection that was replaced is read, but not waited for: its other end may
+/// never tell that it has ended.
+#[test]
+fn a_connection_that_never_ends_is_not_waited_for() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let proxy = silent_proxy(&endpoint);
+    let received = Received::by(&at);
+    let from = sender(options(Carriers::Tcp), &proxy);
+    // More than the kernel takes: each break is in the middle of one.
+    let data = pattern(1, 24_000_000);
+    for number in 0..6_u32 {
+        from.send(8, &number.to_le_bytes(), std::slice::from_ref(&data), 0, SendMode::Block)
+            .unwrap();
+        if number % 2 == 1 {
+            from.peer(8).unwrap().cut();
+        }
+    }
+    for number in 0..6_u32 {
+        let message = received.next();
+        assert_eq!(message.frames[0], number.to_le_bytes()[..]);
+        assert!(message.frames[1] == data);
+    }
+    from.close(Duration::ZERO);
+    at.close(Duration::ZERO);
+}

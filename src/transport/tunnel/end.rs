@@ -8,7 +8,10 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::native::{socket_read, socket_write};
 use crate::stuck::Progress;
+use crate::sys::tcp::limit_unsent;
 
+/// What the kernel takes that is not sent yet. What waits here is overtaken by nothing.
+const UNSENT_MAX: u32 = 64 << 10;
 /// Reads of one end before others have their turn.
 const READS_MAX: usize = 16;
 
@@ -29,6 +32,8 @@ pub(super) struct End {
 impl End {
     pub(super) fn new(socket: OwnedFd) -> Self {
         let progress = Progress::default();
+        // One that cannot be limited passes all the same.
+        let _ = limit_unsent(socket.as_fd(), UNSENT_MAX);
         Self { socket, waiting: Vec::new(), written: 0, ended: false, shut: false, progress }
     }
 
@@ -76,7 +81,7 @@ impl End {
             return Ok(false);
         }
         self.shut();
-        loop {
+        for _ in 0..READS_MAX {
             match socket_read(&self.socket, space) {
                 Ok(0) => return Ok(true),
                 Ok(_) => {}
@@ -85,6 +90,8 @@ impl End {
                 Err(error) => return Err(error),
             }
         }
+        // It does not listen.
+        Ok(true)
     }
 
     /// Nothing more is written there.

@@ -22,13 +22,12 @@ mod thread;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::dial::resolve;
 use crate::native::Bell;
 use crate::sys::fork::note_listening;
 use pslite_core::wire::socks::Target;
@@ -183,6 +182,7 @@ impl Drop for Tunnels {
 }
 
 /// The addresses of a host, as far as the resolver knows it.
-fn address_of(host: &str) -> Option<IpAddr> {
-    resolve(&Target { host: host.to_owned(), port: 0 }).ok().map(|address| address.ip())
+fn addresses_of(host: &str) -> Vec<IpAddr> {
+    let found = (host, 0).to_socket_addrs();
+    found.map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default()
 }

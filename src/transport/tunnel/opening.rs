@@ -14,6 +14,10 @@ use pslite_core::wire::socks::Target;
 /// How long the first stop may take to answer, and how long the others may, together.
 const DIAL_LIMIT: Duration = Duration::from_secs(3);
 const ANSWERS_LIMIT: Duration = Duration::from_secs(6);
+/// The same where there are other ways: with one of them the peer is reached before it is missed
+/// (`PSLITE_PEER_TIMEOUT`).
+const DIAL_LIMIT_OF_MANY: Duration = Duration::from_secs(1);
+const ANSWERS_LIMIT_OF_MANY: Duration = Duration::from_millis(1500);
 /// The longest that all answers can be, and what the last stop may say at once.
 const HEARD_MAX: usize = 64 << 10;
 
@@ -22,6 +26,8 @@ const HEARD_MAX: usize = 64 << 10;
 pub(super) struct Opening {
     pub(super) socket: OwnedFd,
     pub(super) until: Instant,
+    /// There are other ways.
+    of_many: bool,
     asks: Vec<u8>,
     stands: bool,
     left: usize,
@@ -29,11 +35,18 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    pub(super) fn begin(stops: &[Target], from: Option<IpAddr>, now: Instant) -> io::Result<Self> {
+    /// `of_many`: there are other ways to try.
+    pub(super) fn begin(
+        stops: &[Target],
+        from: Option<IpAddr>,
+        of_many: bool,
+        now: Instant,
+    ) -> io::Result<Self> {
         let way = DialledWay::through(stops, from)?;
         Ok(Self {
             socket: dial(way.first, way.from)?,
-            until: now + DIAL_LIMIT,
+            until: now + if of_many { DIAL_LIMIT_OF_MANY } else { DIAL_LIMIT },
+            of_many,
             asks: way.asks()?,
             stands: false,
             left: way.then.len(),
@@ -56,7 +69,7 @@ impl Opening {
                 return Ok(None);
             }
             self.stands = true;
-            self.until = now + ANSWERS_LIMIT;
+            self.until = now + if self.of_many { ANSWERS_LIMIT_OF_MANY } else { ANSWERS_LIMIT };
             if !self.asks.is_empty() {
                 socket_write_with(&self.socket, &self.asks, &[])?;
             }
@@ -98,6 +111,11 @@ impl Ways {
         left.sort_by_key(|(place, _)| (troubled.contains(place), *place));
         left.reverse();
         Self { left }
+    }
+
+    /// True if some are left.
+    pub(super) const fn any(&self) -> bool {
+        !self.left.is_empty()
     }
 
     /// The next one; `None`: all were tried.

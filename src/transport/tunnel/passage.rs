@@ -16,6 +16,9 @@ use pslite_core::wire::socks::{CHOICE, NO_CHOICE, Reply, SAID_MAX, Target, greet
 
 /// How long a client may take to say where to, and its end to take the word that it leads nowhere.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
+/// How long a client at an entrance is kept that is led nowhere. libzmq waits longer and longer
+/// between attempts only if it is not let in.
+const REFUSED_FOR: Duration = Duration::from_millis(200);
 /// What a client may say before it is led on: more waits in the kernel.
 const HEARD_MAX: usize = 64 << 10;
 
@@ -130,7 +133,7 @@ impl Passage {
         matches!(self.stage, Stage::Refused { by_target: true })
     }
 
-    /// True if the other end has ended, or broken, before the client did.
+    /// True if a gateway on its way, or the target, has ended it before the client did.
     pub(super) fn is_left(&self) -> bool {
         matches!(&self.stage, Stage::Through { onward, .. } if onward.ended && !self.client.ended)
     }
@@ -181,6 +184,7 @@ impl Passage {
                 Err(error) => self.next_way(&error, around),
             },
             Stage::Through { .. } => self.carry(around),
+            Stage::Refused { .. } if matches!(self.door, Door::Entrance(_)) => Ok(WAITS),
             Stage::Refused { .. } => self.say_no(around.space),
         }
     }
@@ -258,7 +262,7 @@ impl Passage {
     ) -> io::Result<Became> {
         let mut reply = reply_of(error);
         while let Some((way, stops)) = ways.next() {
-            match Opening::begin(&stops, around.table.from(), around.now) {
+            match Opening::begin(&stops, around.table.from(), ways.any(), around.now) {
                 Ok(opening) => {
                     let opening = Box::new(opening);
                     self.stage = Stage::Opening { opening, way, ways, heard };
@@ -311,7 +315,9 @@ impl Passage {
         }
         self.until = Some(around.now + ASK_LIMIT);
         if matches!(self.door, Door::Entrance(_)) {
-            return Ok(Became::Over);
+            // libzmq comes again at once.
+            self.until = Some(around.now + REFUSED_FOR);
+            return Ok(WAITS);
         }
         self.client.write(&reply.encode())?;
         self.say_no(around.space)

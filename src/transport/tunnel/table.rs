@@ -1,13 +1,32 @@
-//! Who is reached how from this host, and who may ask. Asks the resolver for the hosts' names once,
-//! at the beginning; touches nothing else.
+//! Who is reached how from this host, and who may ask. Asks the resolver for the hosts' names, at
+//! the beginning and when a stranger comes; touches nothing else.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use super::{TunnelOptions, address_of};
+use super::{TunnelOptions, addresses_of, lock};
 use crate::address::bindable;
 use pslite_core::wire::socks::Target;
+
+/// How often names are asked again, if somebody comes from an unknown address.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+
+/// The addresses of all hosts, as far as the resolver knew them then.
+#[derive(Debug)]
+struct Known {
+    addresses: BTreeSet<IpAddr>,
+    at: Instant,
+}
+
+impl Known {
+    fn ask(options: &TunnelOptions) -> Self {
+        let hosts = options.ways.keys().chain([&options.host]);
+        Self { addresses: hosts.flat_map(|host| addresses_of(host)).collect(), at: Instant::now() }
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -17,8 +36,7 @@ pub(super) struct Table {
     pub(super) listen: String,
     /// This host's own address, if it is known.
     own: Option<IpAddr>,
-    /// The addresses of all hosts, if all are known.
-    known: Option<BTreeSet<IpAddr>>,
+    known: Mutex<Known>,
 }
 
 impl Table {
@@ -26,9 +44,8 @@ impl Table {
         let listen = bindable(&options.host).map_err(|error| {
             io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{}: {error}", options.host))
         })?;
-        let own = address_of(&options.host);
-        let others = options.ways.keys().map(|host| address_of(host));
-        let known = others.chain([own]).collect();
+        let own = addresses_of(&options.host).into_iter().find(IpAddr::is_ipv4);
+        let known = Mutex::new(Known::ask(&options));
         Ok(Self { options, listen, own, known })
     }
 
@@ -54,6 +71,12 @@ impl Table {
         ways.map(|between| between.iter().map(gateway).chain([target.clone()]).collect()).collect()
     }
 
+    /// True if that way to a host is their link.
+    pub(super) fn is_link(&self, host: &str, place: usize) -> bool {
+        let way = self.options.ways.get(host).and_then(|ways| ways.get(place));
+        way.is_some_and(Vec::is_empty)
+    }
+
     /// A way as people read it.
     pub(super) fn way(&self, host: &str, place: usize) -> String {
         let between = self.options.ways.get(host).and_then(|ways| ways.get(place));
@@ -72,9 +95,12 @@ impl Table {
         known.then(|| vec![target.clone()])
     }
 
-    /// True if the gateway listens to somebody at that address: a host of the job. Where the
-    /// resolver does not know all of them, to anybody.
+    /// True if the gateway listens to somebody at that address: a host of the job.
     pub(super) fn admits(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.known.as_ref().is_none_or(|known| known.contains(&address))
+        let mut known = lock(&self.known);
+        if known.at.elapsed() >= ASK_EVERY && !known.addresses.contains(&address) {
+            *known = Known::ask(&self.options);
+        }
+        address.is_loopback() || known.addresses.contains(&address)
     }
 }

@@ -223,6 +223,15 @@ fn control_goes_through_an_entrance() {
     };
     let (here, there) = (transport(1), transport(2));
     let endpoint = Endpoint::Tcp { host: host(4), port: 0 };
+    // A peer that does not listen yet is neither up nor down, though its entrance lets in.
+    let nobody = free_port();
+    let early = Endpoint::Tcp { host: host(4), port: nobody };
+    let entrance = hosts[0].entrance(&host(4), nobody).unwrap();
+    here.connect_through(9, &early, entrance, Some(9)).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let mut events = Vec::new();
+    here.channel_events(&mut events);
+    assert!(events.is_empty(), "{events:?}");
     let bound = there.bind(&endpoint).unwrap();
     let endpoint = Endpoint::Tcp { host: host(4), port: bound };
     let entrance = hosts[0].entrance(&host(4), bound).unwrap();
@@ -230,7 +239,6 @@ fn control_goes_through_an_entrance() {
     here.send(8, b"meta", &[], 0, SendMode::Block).unwrap();
     let incoming = there.recv().unwrap();
     assert_eq!(incoming.from, Some(9));
-    let mut events = Vec::new();
     until("it is reported up", || {
         let mut found = Vec::new();
         here.channel_events(&mut found);

@@ -24,6 +24,8 @@ use pslite_observe::log::{self, Level, RateLimit};
 const PASSAGES_MAX: usize = 4096;
 /// Connections that one look at a listener accepts.
 const ACCEPTS_MAX: usize = 64;
+/// A pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 /// How often a process tries to become its host's gateway.
 const TRY_EVERY: Duration = Duration::from_millis(500);
 /// How often strangers are said.
@@ -121,7 +123,6 @@ impl Thread {
             self.tick(now);
             self.shared.open.store(self.passages.len(), Ordering::Relaxed);
             if self.ends.is_some_and(|until| self.passages.is_empty() || now >= until) {
-                self.shared.is_gateway.store(false, Ordering::Relaxed);
                 return;
             }
         }
@@ -135,9 +136,19 @@ impl Thread {
                     // It fails only for want of memory; then the peer is not reached, and missed.
                     let _ = self.listen(listener, Door::Entrance(target));
                 }
-                Command::End(until) => self.ends = Some(until),
+                Command::End(until) => {
+                    self.ends = Some(until);
+                    self.leave();
+                }
             }
         }
+    }
+
+    /// Lets another process be this host's gateway. What passes goes on.
+    fn leave(&mut self) {
+        self.try_at = None;
+        self.listeners.retain(|_, (_, door)| matches!(door, Door::Entrance(_)));
+        self.shared.is_gateway.store(false, Ordering::Relaxed);
     }
 
     fn listen(&mut self, listener: TcpListener, door: Door) -> io::Result<()> {
@@ -184,8 +195,12 @@ impl Thread {
                     self.welcome(stream.into(), from.ip(), door, now);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // For want of descriptors it would say so again at once: others go first.
-                Err(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // For want of descriptors, most likely: the listener will say so again at once.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    return;
+                }
             }
         }
     }
@@ -234,7 +249,7 @@ impl Thread {
         let mut around = Around { table, troubled: &troubled, passed, space, now };
         let became = act(passage, &mut around);
         let broke = became.is_err()
-            || passage.is_left()
+            || passage.is_left() && !is_straight(&before, &shared.table)
             || passage.way() != before.as_ref().map(|(host, way)| (host.as_str(), *way))
                 && !passage.has_come_to_nobody();
         let over = match became {
@@ -297,6 +312,11 @@ impl Thread {
             });
         }
     }
+}
+
+/// True for a link: who ends there is the peer itself.
+fn is_straight(way: &Option<(String, usize)>, table: &Table) -> bool {
+    way.as_ref().is_some_and(|(host, place)| table.is_link(host, *place))
 }
 
 /// A way is in trouble.

@@ -36,6 +36,8 @@ pub(super) struct StockChannel {
     pub(super) gone: bool,
     /// It leads through an entrance of tunnels.
     pub(super) by_entrance: bool,
+    /// It was reported up, and not down since.
+    pub(super) stands: bool,
     /// It never stood yet.
     pub(super) is_new: bool,
     /// Something was to be sent.
@@ -60,6 +62,7 @@ impl StockChannel {
             by_priority: PriorityFifo::new(),
             gone: false,
             by_entrance,
+            stands: false,
             is_new: true,
             is_used: false,
             counts: SentCounts::default(),

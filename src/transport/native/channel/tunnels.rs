@@ -29,13 +29,14 @@ impl Channel {
         self.is_first_straight() && way.is_some_and(|way| !way.then.is_empty())
     }
 
-    /// To be asked each [`crate::stuck::LOOK_EVERY`]: true if one of its connections is cut off.
-    pub(in crate::native) fn is_cut_off(&self) -> bool {
+    /// To be asked each [`crate::stuck::LOOK_EVERY`]: the ways of its connections that are cut off.
+    pub(in crate::native) fn cut_off(&self) -> Vec<usize> {
         let mut state = lock(&self.state);
-        let stuck =
-            state.lanes.iter_mut().map(|lane| lane.progress.is_stuck(lane.pipe.socket.as_fd()));
-        // All are asked, as each counts the looks.
-        stuck.fold(false, |any, one| any | one)
+        let lanes = state.lanes.iter_mut();
+        let stuck = lanes.filter_map(|lane| {
+            lane.progress.is_stuck(lane.pipe.socket.as_fd()).then_some(lane.way)
+        });
+        stuck.collect()
     }
 
     /// The ways that no connection takes.

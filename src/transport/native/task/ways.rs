@@ -85,7 +85,12 @@ impl Task {
     ) {
         self.looks.last = now;
         self.looks.count += 1;
-        if self.channel.is_cut_off() {
+        let cut_off = self.channel.cut_off();
+        if !cut_off.is_empty() {
+            // Not by one of those: the next one that may be fine.
+            let all = self.next_way..self.next_way + self.channel.ways.len();
+            let is_fine = |way: &usize| !cut_off.contains(&(way % self.channel.ways.len()));
+            self.next_way = all.clone().find(is_fine).unwrap_or(all.start);
             self.said = false;
             self.say(Level::Info, "nothing gets through any more: another way is tried");
             return self.broken(registry, shared, now);
@@ -136,7 +141,9 @@ impl Task {
                     self.channel.joined(lane, &shared.receipts);
                 }
             }
-            Outcome::Told(_) | Outcome::Failed(_) => drop(self.extras.swap_remove(index)),
+            Outcome::Told(_) | Outcome::Failed(_) => {
+                registry.forget_token(self.extras.swap_remove(index).token);
+            }
         }
     }
 }
