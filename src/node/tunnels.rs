@@ -54,8 +54,8 @@ fn all_ways(
 ) -> std::result::Result<BTreeMap<String, Vec<Vec<String>>>, String> {
     let own = links.names.iter().position(|name| name == host).ok_or_else(|| {
         format!(
-            "PSLITE_LINKS names no host {host} (DMLC_NODE_HOST, at the scheduler DMLC_PS_ROOT_URI), \
-             and PSLITE_TUNNELS needs it"
+            "PSLITE_LINKS names no host {host} (DMLC_NODE_HOST, at the scheduler \
+             DMLC_PS_ROOT_URI), and PSLITE_TUNNELS needs it"
         )
     })?;
     let graph = &links.graph;

@@ -96,3 +96,34 @@ fn a_release_that_comes_twice_frees_one_barrier() {
     world.enter(b, 2, WORKER_GROUP, false);
     assert_eq!((world.done(a, 2), world.done(b, 2)), (Some(Ok(())), Some(Ok(()))));
 }
+
+/// The scheduler's connection to a worker breaks with the release in it, while the worker's own one
+/// stands: it does not ask again.
+#[test]
+fn a_release_that_broke_with_its_connection_comes_again() {
+    let mut world = World::new(1, 2, 1);
+    let (a, b) = (2, 3);
+    world.enter(a, 1, WORKER_GROUP, false);
+    world.feed(
+        b,
+        Event::EnterBarrier {
+            ticket: 1,
+            customer_id: 0,
+            group: WORKER_GROUP,
+            leaving: false,
+            instance: false,
+        },
+    );
+    world.deliver_to(0);
+    world.lose_to(b);
+    world.settle();
+    assert_eq!((world.done(a, 1), world.done(b, 1)), (Some(Ok(())), None));
+    let id = world.id(b);
+    world.feed(0, Event::ChannelUp { id });
+    world.settle();
+    assert_eq!(world.done(b, 1), Some(Ok(())));
+    world.enter(a, 2, WORKER_GROUP, false);
+    assert_eq!(world.done(a, 2), None, "the other has not come");
+    world.enter(b, 2, WORKER_GROUP, false);
+    assert_eq!((world.done(a, 2), world.done(b, 2)), (Some(Ok(())), Some(Ok(()))));
+}

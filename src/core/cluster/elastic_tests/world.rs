@@ -313,6 +313,11 @@ impl World {
         }
     }
 
+    /// All that is under way to one node is lost with its connections.
+    pub(super) fn lose_to(&mut self, target: usize) {
+        self.control.retain(|(_, to), _| *to != target);
+    }
+
     /// All that is under way to one node arrives.
     pub(super) fn deliver_to(&mut self, target: usize) {
         let channels: Vec<_> =
