@@ -17,6 +17,9 @@ use pslite_transport::fork;
 /// address. Programs that restart all nodes do so at once.
 const NEW_SCHEDULER: Duration = Duration::from_secs(2);
 
+/// How long it may take until connections stand again that went through a gateway which ended.
+const GATEWAY_RETURNS: Duration = Duration::from_secs(3);
+
 /// The barriers in the life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meeting {
@@ -133,13 +136,10 @@ impl Van {
         );
     }
 
-    /// For a scheduler without an application: blocks until every node has come and left. Where all
-    /// connections go through one gateway, they may break at once and stand again soon.
+    /// For a scheduler without an application: blocks until every node has come and left. If all
+    /// connections go through one gateway, they may break together and be back soon.
     pub(crate) fn wait_for_end(&self) -> Result<()> {
-        let patience = match &self.tunnels {
-            Some(_) => self.state.settings.peer_timeout,
-            None => Duration::ZERO,
-        };
+        let patience = if self.tunnels.is_some() { GATEWAY_RETURNS } else { Duration::ZERO };
         let mut alone = None;
         let mut core = self.job.lock();
         loop {

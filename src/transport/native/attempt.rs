@@ -14,7 +14,7 @@ use pslite_core::wire::native::{HEADER, Head, Hello, Info, Kind, Parsed, VERSION
 
 /// How long an attempt may take. A peer answers on its receiving thread, which may have other work.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
-/// How long the first packets may take where there are other ways.
+/// How long it may take to reach a gateway, and from there the peer, where there are other ways.
 const DETOUR_AFTER: Duration = Duration::from_secs(3);
 /// The longest answer: a [`Welcome`] with as many numbers as a receiver lists.
 const ANSWER_MAX: usize = 16 << 10;
@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     /// Tunnels on the way, and all that is said to them.
     tunnels: usize,
     asks: Vec<u8>,
+    /// There are other ways.
+    detours: bool,
     hello: Hello,
     ask_first: bool,
     buffer: Vec<u8>,
@@ -88,6 +90,7 @@ impl Attempt {
             way: place,
             tunnels: way.then.len(),
             asks: way.asks()?,
+            detours,
             hello,
             ask_first,
             buffer: Vec::new(),
@@ -115,6 +118,7 @@ impl Attempt {
             way: 0,
             tunnels: 0,
             asks: Vec::new(),
+            detours: false,
             hello,
             ask_first: false,
             buffer: Vec::new(),
@@ -132,10 +136,11 @@ impl Attempt {
             if !writable {
                 return Ok(Outcome::Pending);
             }
-            self.until = Instant::now() + ATTEMPT_LIMIT;
             if self.tunnels == 0 {
                 self.begin()?;
             } else {
+                let limit = if self.detours { DETOUR_AFTER } else { ATTEMPT_LIMIT };
+                self.until = Instant::now() + limit;
                 self.stage = Stage::Tunnels(self.tunnels);
                 socket_write_with(&self.pipe.socket, &self.asks, &[])?;
             }
@@ -145,6 +150,7 @@ impl Attempt {
 
     /// The peer is reached.
     fn begin(&mut self) -> io::Result<()> {
+        self.until = Instant::now() + ATTEMPT_LIMIT;
         if self.ask_first { self.say(true) } else { self.greet() }
     }
 

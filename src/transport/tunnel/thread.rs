@@ -1,5 +1,5 @@
-//! The thread that accepts, dials and carries. It never waits but in one place, and asks the
-//! resolver only for names that are not addresses.
+//! The thread that accepts, dials and carries. It waits for events alone, but for a short pause
+//! when descriptors run out, and for the resolver where hosts have names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,7 +28,7 @@ const ACCEPTS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 /// How often a process tries to become its host's gateway.
 const TRY_EVERY: Duration = Duration::from_millis(500);
-/// How often strangers are said.
+/// How often it is logged that strangers were refused.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 /// For how long a way that broke comes after the others.
 const TROUBLE: Duration = Duration::from_secs(30);
@@ -265,8 +265,7 @@ impl Thread {
             }
             Ok(Became::Over) | Err(_) => true,
         };
-        // Why a way failed, or its other end went first, cannot be told: for a while another one is
-        // tried before it.
+        // Nobody can tell why it broke. For a while the other ways are tried first.
         if let Some(way) = before.filter(|_| broke) {
             note(trouble, way, now, &shared.table);
         }

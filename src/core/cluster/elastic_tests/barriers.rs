@@ -49,16 +49,7 @@ fn a_release_that_was_lost_comes_again() {
     let mut world = World::new(1, 2, 1);
     let (a, b) = (2, 3);
     world.enter(a, 1, WORKER_GROUP, false);
-    world.feed(
-        b,
-        Event::EnterBarrier {
-            ticket: 1,
-            customer_id: 0,
-            group: WORKER_GROUP,
-            leaving: false,
-            instance: false,
-        },
-    );
+    world.asks_to_enter(b, 1, WORKER_GROUP, false);
     world.deliver_to(0);
     world.deliver_to(a);
     world.kill_scheduler();
@@ -104,16 +95,7 @@ fn a_release_that_broke_with_its_connection_comes_again() {
     let mut world = World::new(1, 2, 1);
     let (a, b) = (2, 3);
     world.enter(a, 1, WORKER_GROUP, false);
-    world.feed(
-        b,
-        Event::EnterBarrier {
-            ticket: 1,
-            customer_id: 0,
-            group: WORKER_GROUP,
-            leaving: false,
-            instance: false,
-        },
-    );
+    world.asks_to_enter(b, 1, WORKER_GROUP, false);
     world.deliver_to(0);
     world.lose_to(b);
     world.settle();

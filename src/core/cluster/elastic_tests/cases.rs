@@ -10,11 +10,16 @@ use crate::wire::{
 
 impl World {
     pub(super) fn enter(&mut self, i: usize, ticket: u64, group: i32, leaving: bool) {
+        self.asks_to_enter(i, ticket, group, leaving);
+        self.settle();
+    }
+
+    /// The same, but nobody has heard it yet.
+    pub(super) fn asks_to_enter(&mut self, i: usize, ticket: u64, group: i32, leaving: bool) {
         self.feed(
             i,
             Event::EnterBarrier { ticket, customer_id: 0, group, leaving, instance: false },
         );
-        self.settle();
     }
 
     pub(super) fn done(&self, i: usize, ticket: u64) -> Option<Result<(), Failure>> {

@@ -40,7 +40,8 @@ impl Task {
     /// One of the channel's ways, by a number that counts around them.
     pub(super) fn way(&self, number: usize) -> Option<ChosenWay<'_>> {
         let ways = &self.channel.ways;
-        let (place, detours) = (number % ways.len().max(1), self.channel.has_detours());
+        let place = number % ways.len().max(1);
+        let detours = ways.len() > 1 && self.channel.has_detours();
         ways.get(place).map(|way| ChosenWay { place, way, detours })
     }
 
