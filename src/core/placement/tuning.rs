@@ -487,8 +487,8 @@ pub(super) const TRAINS_USED: Duration = Duration::from_secs(2);
 /// Bytes that are worth a report. From: ours.
 pub(super) const CARRIED_TOLD: u64 = 64 << 10;
 
-/// A link's rate is that of its last reports, back to so much busy time, ... From: ours; a plan has
-/// to follow a change within 5 s.
+/// Whether a link has changed is seen in its last reports, back to so much busy time, ... From:
+/// ours; a plan has to follow a change within 5 s.
 pub(super) const CARRIED_TIME: Duration = Duration::from_secs(1);
 
 /// ... or so many bytes. From: ours.
@@ -497,11 +497,28 @@ pub(super) const CARRIED_BYTES: u64 = 4 << 20;
 /// So long before the newest report, at most. From: ours.
 pub(super) const CARRIED_SPAN: Duration = Duration::from_secs(5);
 
+/// By what the rate of a busy second (its logarithm) differs if the link has changed; less than a
+/// second has to differ by as much more as it is shorter. From: ours. In the lab of nine sites busy
+/// seconds differ by 0.04 (standard deviation) over links that stay the same. A link that carries
+/// 30 % less is known after 1 s in the middle, as it is without means, and 2 s at worst.
+pub(super) const CARRIED_CHANGED: f64 = 0.2;
+
+/// Else reports count less and less, by this much busy time, ... From: ours. Means over 10 s differ
+/// by 0.017 there. (5 s: 0.019, 20 s: 0.016.)
+pub(super) const CARRIED_FADE_BUSY: Duration = Duration::from_secs(10);
+
+/// ... and by this much time in which rounds go on. From: ours.
+pub(super) const CARRIED_FADE: Duration = Duration::from_secs(30);
+
+/// After a silence of [`CARRIED_SPAN`], what was before counts at most that many times as much as
+/// what comes. From: ours; a link that only probes measure is known by the last few of them.
+pub(super) const CARRIED_RARE: f64 = 2.0;
+
 /// Bytes. Fewer say nothing. From: ours; a probe of a link that rests gives some more.
 pub(super) const CARRIED_LEAST: u64 = 64 << 10;
 
-/// Reports of one link that are remembered. From: ours.
-pub(super) const CARRIED_KEPT: usize = 8;
+/// Reports of one link that are remembered: those of [`CARRIED_SPAN`]. From: ours.
+pub(super) const CARRIED_KEPT: usize = 25;
 
 /// Nothing gets through a link on which something has been under way for so long without any of it
 /// being confirmed. From: ours; TCP repeats what is lost several times within that.

@@ -1,7 +1,7 @@
 //! The planner in a running job: what nodes measure and report (`gauge`, `measuring`), and what the
 //! scheduler makes of it (`desk`, `plans`, `probes`; trees: `planting`, `drafts`, `sites`,
-//! `site_links`, `shown`). Rules of placement are in `placement`; this module decides only who says
-//! what when.
+//! `site_links`, `work_clock`, `shown`). Rules of placement are in `placement`; this module decides
+//! only who says what when.
 
 mod desk;
 mod drafts;
@@ -13,6 +13,7 @@ mod probes;
 mod shown;
 mod site_links;
 mod sites;
+mod work_clock;
 
 pub(super) use desk::Desk;
 pub(super) use gauge::Gauge;

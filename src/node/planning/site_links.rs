@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::probes::Probe;
 use super::sites::Sites;
+use super::work_clock::WorkClock;
 use pslite_core::placement::graph::NamedGraph;
 use pslite_core::placement::links::{CarriedRates, MOST_PEERS};
 use pslite_core::placement::measured::Measured;
@@ -15,7 +16,8 @@ use pslite_core::wire::{NodeId, is_worker};
 
 /// A link of which nothing was told for so long is probed, if rounds go on; then after twice that
 /// time, and so on up to [`STALE_MOST`]. When a link has changed, all begin anew: others may have,
-/// too. (Only links that are not kept busy say nothing by themselves.)
+/// too. (Only links that are not kept busy say nothing by themselves.) A rest does not count: else
+/// the first data after it would meet probes of all links.
 const STALE: Duration = Duration::from_secs(3);
 const STALE_MOST: Duration = Duration::from_secs(30);
 /// When a link has changed: after that time, for so long.
@@ -27,13 +29,15 @@ const SAME_RATE: f64 = 0.1;
 const PROBE_GAP: Duration = Duration::from_millis(700);
 /// A worker says each second to whom nothing gets through.
 const STUCK_FOR: Duration = Duration::from_secs(5);
-/// Nodes without traffic for so long rest: nothing is probed.
-const REST: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct SiteLinks {
     rates: CarriedRates,
+    /// For how long rounds went on. Rates, probes and hurry go by it.
+    clock: WorkClock,
+    /// When something was last told of each link.
+    told: BTreeMap<(NodeId, NodeId), Duration>,
     /// By worker, the workers to which nothing gets through, and when it said so.
     stuck: BTreeMap<NodeId, (Duration, Vec<NodeId>)>,
     probed: BTreeMap<(NodeId, NodeId), Probed>,
@@ -83,7 +87,13 @@ impl Carrying {
 impl SiteLinks {
     /// A node told what it measured.
     pub(super) fn report(&mut self, now: Duration, from: NodeId, measured: &Measured) {
-        self.rates.report(now, from, &measured.carried);
+        if !measured.carried.is_empty() {
+            self.clock.traffic(now);
+        }
+        let worked = self.clock.at(now);
+        for peer in self.rates.report(worked, from, &measured.carried) {
+            self.told.insert((peer, from), worked);
+        }
         match measured.stuck.as_deref() {
             None => {}
             Some([]) => _ = self.stuck.remove(&from),
@@ -120,6 +130,7 @@ impl SiteLinks {
         self.rates.retain(lives);
         self.stuck.retain(|node, _| lives(node));
         self.probing.retain(|node, _| lives(node));
+        self.told.retain(|(from, to), _| lives(from) && lives(to));
         self.probed.retain(|(from, to), _| lives(from) && lives(to));
     }
 
@@ -147,7 +158,7 @@ impl SiteLinks {
 
     /// Links have changed: what is known of the others may not hold any more.
     pub(super) fn changed(&mut self, now: Duration) {
-        self.hurry = Some(now + HURRY_FOR);
+        self.hurry = Some(self.clock.at(now) + HURRY_FOR);
         self.probed.values_mut().for_each(|probed| probed.pause = STALE);
     }
 
@@ -163,10 +174,11 @@ impl SiteLinks {
         named: &NamedGraph,
         sites: &Sites,
     ) -> Vec<Probe> {
-        let rests = |told: Duration| now.saturating_sub(told) > REST;
-        if self.rates.newest().is_none_or(rests) {
+        if self.clock.rests(now) {
             return Vec::new();
         }
+        let now = self.clock.at(now);
+        let hurries = self.hurry.is_some_and(|until| now < until);
         let mut stale: Vec<(Option<Duration>, Probe)> = Vec::new();
         for (from, to, _) in named.graph.own_resources() {
             let Some((from, to)) = sites.head(from).zip(sites.head(to)) else { continue };
@@ -174,12 +186,12 @@ impl SiteLinks {
                 continue;
             }
             let probed = self.probed.get(&(from, to));
-            let pause = match self.hurry {
-                Some(until) if now < until => HURRY,
-                _ => probed.map_or(STALE, |probed| probed.pause),
+            let pause = match hurries {
+                true => HURRY,
+                false => probed.map_or(STALE, |probed| probed.pause),
             };
-            let fresh = |at: Duration| now.saturating_sub(at) < pause;
-            if !self.rates.told(from, to).is_some_and(fresh) {
+            let fresh = |at: &Duration| now.saturating_sub(*at) < pause;
+            if !self.told.get(&(from, to)).is_some_and(fresh) {
                 stale.push((probed.map(|probed| probed.at), Probe { from, to }));
             }
         }
@@ -190,7 +202,7 @@ impl SiteLinks {
             if last.is_none_or(|last| now.saturating_sub(*last) >= PROBE_GAP) {
                 self.probing.insert(probe.from, now);
                 let before = self.probed.get(&(probe.from, probe.to));
-                let told = self.rates.told(probe.from, probe.to);
+                let told = self.told.get(&(probe.from, probe.to)).copied();
                 let rate = self.rates.rate(probe.from, probe.to);
                 // One that failed is repeated soon.
                 let pause = match before {
@@ -285,8 +297,26 @@ mod tests {
         assert_eq!(pauses, [3.0, 3.0, 6.0, 12.0, 24.0], "{asked:?}");
         // Something has changed.
         links.changed(seconds(70.0));
-        seen(&mut links, 71.1, (0, 1), 20.0);
+        [70.3, 70.7, 71.1].into_iter().for_each(|at| seen(&mut links, at, (0, 1), 20.0));
         assert_eq!(links.probes(seconds(71.2), &named, &sites).len(), 2, "one from each sender");
         assert_eq!(links.probes(seconds(74.0), &named, &sites), [], "the job rests");
+    }
+
+    /// Found in the lab: the first data after a rest met probes of all links.
+    #[test]
+    fn links_are_not_silent_for_as_long_as_all_rest() {
+        let (named, sites) = row();
+        let mut links = SiteLinks::default();
+        let all = [(0, 1), (1, 0), (1, 2), (2, 1)];
+        all.into_iter().for_each(|link| seen(&mut links, 1.0, link, 20.0));
+        assert_eq!(links.probes(seconds(1.1), &named, &sites), []);
+        // One link speaks again, after a rest of 30 s.
+        let mut asked = Vec::new();
+        for step in 310..350 {
+            let now = f64::from(step) / 10.0;
+            seen(&mut links, now, (0, 1), 20.0);
+            asked.extend(links.probes(seconds(now), &named, &sites).iter().map(|_| now));
+        }
+        assert_eq!(asked.first(), Some(&33.5), "{asked:?}: of the rest 0.5 s count");
     }
 }
