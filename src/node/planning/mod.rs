@@ -1,11 +1,12 @@
 //! The planner in a running job: what nodes measure and report (`gauge`, `measuring`), and what the
-//! scheduler makes of it (`desk`, `plans`, `probes`; trees: `planting`, `drafts`, `sites`,
+//! scheduler makes of it (`desk`, `plans`, `probes`; trees: `planting`, `looks`, `drafts`, `sites`,
 //! `site_links`, `work_clock`, `shown`). Rules of placement are in `placement`; this module decides
 //! only who says what when.
 
 mod desk;
 mod drafts;
 mod gauge;
+mod looks;
 mod measuring;
 mod plans;
 mod planting;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::drafts::{Answer, Draft, Drafts};
+use super::looks::{Better, Looks};
 use super::probes::Probe;
 use super::shown;
 use super::site_links::SiteLinks;
@@ -22,20 +23,12 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
-/// Factor. Or when a round along the trees in force takes that many times as long as along others
-/// ...
-const BETTER: f64 = 1.07;
-/// ... for so long: a change of the network is not seen on all links at once.
-const SETTLE: Duration = Duration::from_secs(2);
-/// Factor. If it takes that many times as long, the round under way starts again along the new
-/// trees. That costs at most one new round; to finish it would take half an old one on average.
+/// Factor. If a round along the trees in force takes that many times as long as along new ones, the
+/// round under way starts again along these. That costs at most one new round; to finish it would
+/// take half an old one on average.
 const RESTART: f64 = 2.0;
-/// Between two looks at what links carry.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What `pslite status` shows is at most that old.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
-/// Fraction. Rates that differ by less are the same.
-const SAME_RATE: f64 = 0.03;
 /// The size of model that is planned for where plans must not depend on when keys are made, in
 /// bytes.
 const NOMINAL: f64 = 32e6;
@@ -84,16 +77,6 @@ pub(super) struct Plan<'a> {
     pub(super) repeats: bool,
 }
 
-/// What was seen at the last look at links.
-#[derive(Debug, Default)]
-struct Seen {
-    at: Duration,
-    rates: Vec<f64>,
-    cut: BTreeSet<(usize, usize)>,
-    /// Since when other trees would be better.
-    better: Option<Duration>,
-}
-
 /// What is expected of rounds along the trees in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Expected {
@@ -109,7 +92,7 @@ pub(super) struct Planting {
     planted: Option<Planted>,
     links: SiteLinks,
     drafts: Drafts,
-    seen: Seen,
+    looks: Looks,
     expected: Expected,
     /// What people were shown, and since when.
     shown: Option<(Duration, Arc<TreesStatus>)>,
@@ -143,13 +126,11 @@ impl Planting {
         else {
             return self.blind(cluster, plan.topology, members);
         };
-        if self.stands(cluster, &members, 0.0)
-            && !self.drafts.is_open()
-            && now.saturating_sub(self.seen.at) < LOOK_EVERY
+        if self.stands(cluster, &members, 0.0) && !self.drafts.is_open() && !self.looks.is_due(now)
         {
             return None;
         }
-        self.seen.at = now;
+        self.looks.look(now);
         let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
         let stand = self.stands(cluster, &members, bytes);
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
@@ -229,7 +210,7 @@ impl Planting {
     ) -> Option<Planned> {
         log::write(Level::Warning, &format!("no trees: {why}"));
         self.expected = Expected::default();
-        let cut = self.seen.cut.clone();
+        let cut = self.looks.cut().clone();
         self.planted = Some(Planted { members, bytes, cut, ..Planted::default() });
         self.give_out(cluster, Planned::default())
     }
@@ -259,21 +240,11 @@ impl Planting {
         Ok(Draft { members, sites, carrying, graph, shares, bytes, topology, scheme })
     }
 
-    /// True if rates or cuts have changed since the last look, or better trees wait for [`SETTLE`].
+    /// True if what is to be planned for differs from what was planned for last.
     fn is_news(&mut self, draft: &Draft) -> bool {
         let Some(planted) = &self.planted else { return true };
-        let (rates, cut) = (&draft.carrying.rates, &draft.carrying.cut);
-        let same = |(one, other): (&f64, &f64)| (one - other).abs() <= SAME_RATE * other;
-        let same_rates =
-            self.seen.rates.len() == rates.len() && self.seen.rates.iter().zip(rates).all(same);
-        let is_used = planted.scheme.is_some() || *cut != planted.cut;
-        let is_news =
-            is_used && (!same_rates || self.seen.better.is_some() || self.seen.cut != *cut);
-        if is_news {
-            self.seen.rates.clone_from(rates);
-            self.seen.cut.clone_from(cut);
-        }
-        is_news
+        let is_used = planted.scheme.is_some() || draft.carrying.cut != planted.cut;
+        is_used && self.looks.is_news(&draft.carrying)
     }
 
     /// The trees of an answer are to be in force.
@@ -288,7 +259,7 @@ impl Planting {
         let proposal = match proposal {
             Ok(proposal) => proposal,
             Err(wrong) => {
-                self.seen.cut.clone_from(&draft.carrying.cut);
+                self.looks.set_cut(&draft.carrying.cut);
                 let why = named.explain(&wrong);
                 let planned = self.without(cluster, draft.members, draft.bytes, &why);
                 return planned.map(|planned| Planned { lossy, ..planned });
@@ -315,7 +286,7 @@ impl Planting {
             let gone = planned.trees.is_empty() && !overlay.trees.is_empty();
             planted.before = overlay.number + u64::from(gone);
         }
-        self.seen.better = None;
+        self.looks.forget_better();
         let nothing_new = planned.trees.is_empty() && overlay.trees.is_empty();
         (!nothing_new).then_some(planned)
     }
@@ -351,20 +322,20 @@ impl Planting {
         }
         let promised = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
         let Some((seconds, promised)) = answer.seconds.zip(promised) else {
-            self.seen.better = None;
+            self.looks.forget_better();
             return None;
         };
         self.expected = Expected { seconds: Some(seconds), bound: answer.bound };
-        if fixed || promised * BETTER >= seconds {
-            self.seen.better = None;
+        if fixed {
             return None;
         }
-        let since = *self.seen.better.get_or_insert_with(|| {
-            self.links.changed(now);
-            now
-        });
-        if now.saturating_sub(since) < SETTLE {
-            return None;
+        match self.looks.compare(now, seconds, promised) {
+            Better::Settled => {}
+            Better::Begins => {
+                self.links.changed(now);
+                return None;
+            }
+            Better::Waits | Better::No => return None,
         }
         log::write(Level::Info, &format!("the links have changed: a round takes {seconds:.2} s"));
         self.plant(cluster, named, answer, promised * RESTART < seconds)
