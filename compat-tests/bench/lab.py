@@ -31,6 +31,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 sys.dont_write_bytecode = True
 import lab_members  # noqa: E402
 import lab_report  # noqa: E402
+import lab_topology  # noqa: E402
 from cluster import LIBRARY, STOCK, TCP, Cluster, Failed  # noqa: E402
 from harness import PYTHON  # noqa: E402
 from netlab import Lab, LabError, Rates, Unavailable, changes, model  # noqa: E402
@@ -360,6 +361,14 @@ def members(options):
     return {"changes": found}
 
 
+def auto(options):
+    """A LAN in which trees are of no use; ours alone."""
+    def kept(cluster, name):
+        if options.logs:
+            keep(cluster, options.logs / options.case / name)
+    return lab_topology.run(options, LIMIT, kept)
+
+
 def processor(job):
     """Seconds of processor time that the servers of each cluster have used."""
     tick = os.sysconf("SC_CLK_TCK")
@@ -388,14 +397,16 @@ def with_cores(servers, index, seconds):
 
 
 CASES = {"wire": wire, "one": one, "two": two, "redrawn": redrawn, "equal": equal, "huge": huge,
-         "slowed": slowed, "members": members, "random": drawn}
+         "slowed": slowed, "members": members, "auto": auto, "random": drawn}
+# Rounds of the cases that have more than the others.
+ROUNDS = {"equal": 200, "auto": 200}
 
 
 def parse():
     parser = argparse.ArgumentParser(prog="scripts/bench lab", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="default: all")
-    parser.add_argument("--rounds", type=int, help="default: 5; of equal 200")
+    parser.add_argument("--rounds", type=int, help="default: 5; of equal and auto 200")
     parser.add_argument("--settle", type=int, default=8,
                         help="rounds of ours before those that count: 8")
     parser.add_argument("--scale", type=float, default=1, help="all rates, by that factor")
@@ -433,7 +444,7 @@ def measure(options):
     rounds = options.rounds
     for case in options.cases:
         options.case = case
-        options.rounds = rounds or (200 if case == "equal" else 5)
+        options.rounds = rounds or ROUNDS.get(case, 5)
         print(f"{time.strftime('%H:%M:%S')} {case}", file=sys.stderr, flush=True)
         try:
             found[case] = CASES[case](options)

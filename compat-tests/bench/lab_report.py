@@ -8,13 +8,14 @@ from cluster import STOCK
 
 BEGIN, END = "<!-- lab {0}: written by scripts/bench lab {0} --docs -->", "<!-- end of lab {0} -->"
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
+AUTO, WITHOUT = "auto", "without"
 # The bars' eta, and a round by the shortest that the model knows, if that is "within 20 %".
 ETA, CLOSE = 0.7, 1.2
 # Rounds after a change in which it must be reached.
 ROUNDS = 3
 # A round while a server joins or is emptied by the usual one.
 TWICE = 2
-# A round without planning by one with it.
+# A round with planning by one without it, and one with PSLITE_TOPOLOGY=auto by one without.
 SAME = 0.01
 # A round by the optimum in networks that nobody tuned for: the median one, and the worst.
 USUAL, WORST = 1.15, 1.4
@@ -27,6 +28,7 @@ TITLES = {
     "equal": "4 workers and 4 servers at 500",
     "huge": "4 workers at 400, servers at 200, a third of the model in one tensor",
     "slowed": "4 workers at 400, servers at 200, one then slower",
+    "auto": "4 hosts at 500, a worker and a server at each, 20 MB",
     "members": "4 workers and 2 servers at 400, then 3, 4, 3 and 2 servers",
     "random": "networks drawn by seed {seed}: 2 to 5 servers of 40 to 250, 2 to 4 workers at 500",
 }
@@ -84,7 +86,7 @@ def bars(found):
             at_least(f"{TITLES[case]}: eta", ETA, eta(phase, OURS))
             at_least(f"{TITLES[case]}, without copies: eta", ETA, eta(phase, SINGLE))
     result += _redrawn(found.get("redrawn")) + _equal(found.get("equal"))
-    result += _random(found.get("random"))
+    result += _random(found.get("random")) + _auto(found.get("auto"))
     huge, slowed = (found.get(case, {}).get("phases", []) for case in ("huge", "slowed"))
     for phase in huge + slowed:
         if not phase["title"].startswith("nothing"):
@@ -113,6 +115,24 @@ def _moved(phase):
     return [Bar(f"{phase['title']}: plans", f"at most {PLANS}", len(moved), len(moved) <= PLANS),
             Bar(f"{phase['title']}: moved, of the model", f"below {MOVED}", sum(moved),
                 sum(moved) < MOVED)]
+
+
+def _auto(case):
+    if not case:
+        return []
+    auto, without = (median(case["rounds"][name]) for name in (AUTO, WITHOUT))
+    return [Bar("`auto` by without, time", f"at most {1 + SAME}", auto / without,
+                auto / without <= 1 + SAME),
+            Bar("`auto`: how often the star was chosen", "at least 1", case["star"],
+                case["star"] > 0),
+            Bar("`auto`: how often trees were given out", "0", case["trees"], case["trees"] == 0)]
+
+
+def auto_table(case):
+    rows = [[name, str(len(rounds)), f"{median(rounds):.3f}", f"{min(rounds):.3f}",
+             f"{max(rounds):.3f}"] for name, rounds in case["rounds"].items()]
+    return report.table(["`PSLITE_TOPOLOGY`", "rounds", "median: s", "shortest: s", "longest: s"],
+                        rows)
 
 
 def members_table(case):
@@ -221,7 +241,7 @@ def case_text(name, case):
     """One case: what was measured, and its bars."""
     if name == "wire":
         return wire_text(case)
-    tables = {"members": members_table, "random": random_table}
+    tables = {"members": members_table, "random": random_table, "auto": auto_table}
     parts = [tables.get(name, case_table)(case)]
     return "\n\n".join(parts + ([bar_table({name: case})] if bars({name: case}) else []))
 
