@@ -514,6 +514,10 @@ pub(super) const CARRIED_FADE: Duration = Duration::from_secs(30);
 /// what comes. From: ours; a link that only probes measure is known by the last few of them.
 pub(super) const CARRIED_RARE: f64 = 2.0;
 
+/// When some link has changed, what is known of the others counts as much as this busy time of what
+/// comes. From: ours; a probe takes 0.1 to 0.3 s.
+pub(super) const CARRIED_DOUBTED: Duration = Duration::from_millis(200);
+
 /// Bytes. Fewer say nothing. From: ours; a probe of a link that rests gives some more.
 pub(super) const CARRIED_LEAST: u64 = 64 << 10;
 

@@ -159,6 +159,7 @@ impl SiteLinks {
     /// Links have changed: what is known of the others may not hold any more.
     pub(super) fn changed(&mut self, now: Duration) {
         self.hurry = Some(self.clock.at(now) + HURRY_FOR);
+        self.rates.doubt();
         self.probed.values_mut().for_each(|probed| probed.pause = STALE);
     }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::{LinkCarried, MOST_LINKS, MOST_REPORTED};
 use crate::placement::cost::bytes;
 use crate::placement::tuning::{
-    CARRIED_BYTES, CARRIED_CHANGED, CARRIED_FADE, CARRIED_FADE_BUSY, CARRIED_KEPT, CARRIED_LEAST,
-    CARRIED_RARE, CARRIED_SPAN, CARRIED_TIME,
+    CARRIED_BYTES, CARRIED_CHANGED, CARRIED_DOUBTED, CARRIED_FADE, CARRIED_FADE_BUSY, CARRIED_KEPT,
+    CARRIED_LEAST, CARRIED_RARE, CARRIED_SPAN, CARRIED_TIME,
 };
 use crate::wire::NodeId;
 
@@ -27,12 +27,12 @@ struct CarriedReport {
 
 /// Bytes, and the time that they took. Either may be the weighted sum of several reports.
 #[derive(Clone, Copy, Debug, Default)]
-struct Carried {
+struct BusyBytes {
     bytes: f64,
     seconds: f64,
 }
 
-impl Carried {
+impl BusyBytes {
     fn add(&mut self, report: &CarriedReport) {
         self.bytes += bytes(report.bytes);
         self.seconds += report.busy.as_secs_f64();
@@ -62,7 +62,7 @@ struct CarriedLink {
     /// The newest last.
     reports: VecDeque<CarriedReport>,
     /// Since the link changed; what is longer ago counts less.
-    mean: Carried,
+    mean: BusyBytes,
     /// Busy time since then.
     since: Duration,
 }
@@ -97,8 +97,8 @@ impl CarriedLink {
     }
 
     /// What came last: a busy second, or what is enough without one.
-    fn recent(&self) -> Carried {
-        let (mut sum, mut busy, mut newest) = (Carried::default(), Duration::ZERO, None);
+    fn recent(&self) -> BusyBytes {
+        let (mut sum, mut busy, mut newest) = (BusyBytes::default(), Duration::ZERO, None);
         for report in self.reports.iter().rev() {
             let newest = *newest.get_or_insert(report.at);
             let is_old = newest.saturating_sub(report.at) > CARRIED_SPAN;
@@ -135,6 +135,17 @@ impl CarriedRates {
             counted.push(peer);
         }
         counted
+    }
+
+    /// Some link has changed, so others may have, too: what comes from now on counts more than what
+    /// is known of them.
+    pub fn doubt(&mut self) {
+        for link in self.links.values_mut() {
+            let most = CARRIED_DOUBTED.as_secs_f64();
+            if link.mean.seconds > most {
+                link.mean.weigh(most / link.mean.seconds);
+            }
+        }
     }
 
     /// Bytes per second of a link, if enough came over it.
@@ -239,9 +250,22 @@ mod tests {
         }
         // Twice as fast, by probes that take 0.1 s.
         let mut probe = |at| tell(&mut rates, at, 400_000, 0.1).unwrap_or_default();
-        let rates = [50.0, 53.0, 59.0, 71.0, 95.0].map(|at| probe(at));
+        let rates = [50.0, 53.0, 59.0, 71.0, 95.0].map(&mut probe);
         assert!(rates[0] > 2.5e6, "one says a third: {rates:?}");
         assert!(rates[4] > 3.6e6, "{rates:?}");
+    }
+
+    #[test]
+    fn what_is_doubted_is_soon_replaced() {
+        let mut rates = CarriedRates::default();
+        for step in 0..100 {
+            tell(&mut rates, f64::from(step) / 5.0, 400_000, 0.2);
+        }
+        rates.doubt();
+        assert!(near(rates.rate(9, 11), 2e6), "nothing came since");
+        let mut probe = |at| tell(&mut rates, at, 400_000, 0.1);
+        let probes = [21.0, 22.0, 23.0].map(&mut probe);
+        assert!(probes[2] > Some(2.4e6), "not only by the mean, 2.1e6: {probes:?}");
     }
 
     #[test]
