@@ -9,13 +9,14 @@ from pathlib import Path
 
 from cluster import TCP, Cluster
 from harness import PYTHON
+from lab_report import AUTO, WITHOUT
 from netlab import Lab, Rates
 from netlab.cluster import Sites
 from parts import HERE
 
-AUTO, WITHOUT = "auto", "without"
+HOSTS = 4
 # Mbit/s of each card.
-HOSTS, RATE = 4, 500
+RATE = 500
 # What the scheduler says when rounds begin to go along trees, and when it has chosen the star.
 TREES, STAR = "rounds go along trees", "trees by the links: star"
 TENSORS = "fifth"
