@@ -198,7 +198,7 @@ def test_the_death_of_a_server_ends_the_job(wire):
         job.start()
         server = job.nodes["server1"]
         # Rounds go.
-        deadline = time.monotonic() + 20
+        deadline = harness.patient(20)
         while not server_is_busy(server) and time.monotonic() < deadline:
             time.sleep(0.05)
         server.kill()

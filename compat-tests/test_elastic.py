@@ -123,7 +123,7 @@ def pieces(job, number):
 
 
 def has_pieces(job, number):
-    limit = time.monotonic() + 60
+    limit = harness.patient(60)
     while not pieces(job, number):
         assert time.monotonic() < limit, job.describe()
         time.sleep(0.5)

@@ -13,8 +13,8 @@ from harness import Cluster
 pytestmark = pytest.mark.waits
 
 ALL = 7
-# Rounds of those who live on; enough for a worker to be missed and to be started again, which takes
-# a few seconds.
+# Rounds of those who live on; enough for a worker to be missed and for another to take its place,
+# which takes a few seconds.
 ROUNDS = 160
 PACE = 0.1
 
@@ -34,22 +34,26 @@ def of_rank(job, rank):
 
 
 def kill(job, rank, after):
-    """Kills a worker in the middle. The others."""
-    for worker in job.workers:
+    """Kills a worker in the middle. It, and the others that train."""
+    training = [worker for worker in job.workers if worker.name != "back"]
+    for worker in training:
         assert worker.wait_for(f"round {after}\n", 60), job.describe()
     victim = of_rank(job, rank)
     victim.signal(signal.SIGKILL)
-    others = [worker for worker in job.workers if worker is not victim]
+    others = [worker for worker in training if worker is not victim]
     del job.nodes[victim.name]
     victim.name = "lost worker"
     job.nodes[victim.name] = victim
     return victim, others
 
 
-def start_again(job, rounds=ROUNDS):
-    """A process in the place of the dead one, that does so many rounds."""
-    job.command = [*job.command[:3], str(rounds), str(PACE), "back"]
-    return job.spawn("worker", name="back")
+def successor(job, rounds):
+    """A process that is to take the place of one that dies, and does so many rounds there."""
+    command = job.command
+    job.command = [*command[:3], str(rounds), str(PACE), "back"]
+    held = job.spawn("worker", name="back", held=True)
+    job.command = command
+    return held
 
 
 def history(worker, place):
@@ -88,12 +92,15 @@ def states(job):
 
 
 def comes_back(job, rank, rounds):
-    """Kills a worker and starts it again when the others go on. The new one, when it pushes, and
-    the others."""
+    """Starts the job, kills a worker, and lets another take its place when the others go on. The
+    new one, when it pushes, and the others."""
+    back = successor(job, rounds)
+    job.start()
+    assert back.wait_for("held", 60), job.describe()
     victim, others = kill(job, rank, 10)
     assert job.nodes["scheduler"].wait_for("the job goes on without worker", 30), job.describe()
     assert states(job)[rank] == "dead", job.describe()
-    back = start_again(job, rounds)
+    back.let_go()
     assert back.wait_for("round 3\n", 30), job.describe()
     assert f"this is rank {rank} of 3" in back.output, job.describe()
     assert states(job)[rank] == "back", job.describe()
@@ -121,7 +128,6 @@ def test_one_comes_back(rank):
     rank 0 pushes again. Neither do its optimizers reset the momentum. It ends before the others,
     who go on without it."""
     with cluster() as job:
-        job.start()
         back, (one, other) = comes_back(job, rank, 20)
         ended_well(job, gone=("lost worker",))
         assert one.result["digest"] == other.result["digest"], job.describe()
@@ -131,7 +137,6 @@ def test_one_comes_back(rank):
 @pytest.mark.long
 def test_one_that_comes_back_ends_alone():
     with cluster(rounds=110) as job:
-        job.start()
         back, (one, other) = comes_back(job, 0, 140)
         ended_well(job, gone=("lost worker",))
         assert one.result["digest"] == other.result["digest"], job.describe()
@@ -143,7 +148,6 @@ def test_one_that_comes_back_ends_alone():
 def test_a_server_dies_while_one_is_back():
     """What it pushed is where its pieces go: none of it is lost or counted twice."""
     with cluster(rounds=240) as job:
-        job.start()
         back, (one, other) = comes_back(job, 2, 50)
         assert back.wait_for("round 15\n", 30), job.describe()
         job.nodes["server1"].signal(signal.SIGKILL)

@@ -178,7 +178,7 @@ def test_a_missing_role_is_named(missing, role):
     """After 10 seconds every node says what is missing; imports take 2 to 4 of them more, and
     beside another test's cluster as long again."""
     with without(missing, OURS) as cluster:
-        limit = time.monotonic() + 30
+        limit = harness.patient(30)
         waiting = set(cluster.nodes)
         while waiting and time.monotonic() < limit:
             time.sleep(0.2)
@@ -259,8 +259,8 @@ def test_start_timeout(missing, role):
     for node in cluster.nodes.values():
         assert node.returncode > 0 and "MXNetError" in node.err, cluster.describe()
         assert role in node.err, cluster.describe()
-        # 3 seconds, and the import, beside another test's cluster.
-        assert node.ended - node.started < 25, cluster.describe()
+        # 3 seconds, and the import, beside other tests' clusters.
+        assert node.ended - node.started < 3 + 20 * harness.PATIENCE, cluster.describe()
 
 
 # ---- leaving and dying ---------------------------------------------------------------------------
@@ -295,15 +295,12 @@ def killed(library, victim, moment, limit, env=None, whole=False):
             assert cluster.nodes["worker0"].wait_for(moment[0], 40), cluster.describe()
             time.sleep(moment[1])
         else:
-            latest = time.monotonic() + 40
+            latest = harness.patient(40)
             while not moment(cluster.nodes):
                 assert time.monotonic() < latest, cluster.describe()
                 time.sleep(harness.POLL)
         cluster.nodes[victim].kill()
-        died = time.monotonic()
-        rest = [n for n in cluster.nodes if n != victim]
-        cluster.wait(limit, rest)
-        cluster.took = {n: cluster.nodes[n].ended - died for n in rest}
+        cluster.wait(limit, [n for n in cluster.nodes if n != victim], exact=True)
     return cluster
 
 
@@ -376,7 +373,7 @@ def test_a_stopped_node_is_dead_by_heartbeat(victim, limits):
         assert cluster.nodes["worker0"].wait_for("round 3", 40), cluster.describe()
         cluster.nodes[victim].signal(signal.SIGSTOP)
         rest = [n for n in cluster.nodes if n != victim]
-        ended = cluster.wait(DEATH_LIMIT + 4, rest)
+        ended = cluster.wait(DEATH_LIMIT + 4, rest, exact=True)
         assert ended, cluster.describe()
     assert dead_node_is_named(cluster, victim), cluster.describe()
 
@@ -387,17 +384,20 @@ def recover(library, times, env=None):
     with Cluster("recovery.py", library=library, env={**heart, **(env or {})}) as cluster:
         cluster.start()
         current = None
-        limit = time.monotonic() + 40
+        limit = harness.patient(40)
         while current is None and time.monotonic() < limit:
             time.sleep(0.05)
             current = next((n for n in cluster.workers if "round 2 done" in n.out), None)
         assert current is not None, cluster.describe()
         for number in range(times):
+            successor = cluster.spawn("worker", 1, name=f"again{number}", held=True,
+                                      more={"PSLITE_TEST_RESTARTED": "1"})
+            assert successor.wait_for("held", 60), cluster.describe()
             current.kill()
             # Stock takes a new node for the dead one only when the heartbeats have stopped.
             time.sleep(3)
-            current = cluster.spawn("worker", 1, name=f"again{number}",
-                                    more={"PSLITE_TEST_RESTARTED": "1"})
+            current = successor
+            current.let_go()
             (cluster.folder / f"go-{3 * number + 2}").touch()
             if not current.wait_for(f"round {3 * number + 5} done", 25):
                 break

@@ -73,7 +73,7 @@ def test_a_child_that_outlives_its_parent_hides_no_death(transport):
                  env={"PSLITE_TRANSPORT": transport}) as cluster:
         cluster.start()
         nodes = cluster.workers
-        limit = time.monotonic() + 30
+        limit = harness.patient(30)
         child = None
         while child is None and time.monotonic() < limit:
             for node in nodes:

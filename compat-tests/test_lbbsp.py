@@ -153,7 +153,7 @@ def with_a_new_process(case, ready, new_case):
 
 
 def waits_for_any(nodes, text):
-    deadline = time.monotonic() + 30
+    deadline = harness.patient(30)
     while time.monotonic() < deadline:
         if any(node.wait_for(text, 0.1) for node in nodes):
             return True

@@ -42,8 +42,8 @@ def test_idle_links_are_probed():
     assert sum(sent.values()) >= sum(received.values()) >= 4, (sent, received)
 
 
-# A job that never keeps a link busy is probed after half a minute only.
-@pytest.mark.parametrize("env", [{"PSLITE_TRANSPORT": "tcp"},
+# A job that never keeps a link busy is probed after that time only.
+@pytest.mark.parametrize("env", [{"PSLITE_TRANSPORT": "tcp", "PSLITE_PROBE_AFTER": 200},
                                  {"PSLITE_TRANSPORT": "tcp", "PSLITE_PROBE_AFTER": 0},
                                  {"PSLITE_TRANSPORT": "shm", "PSLITE_PROBE_AFTER": 0.7}],
                          ids=["at rest", "never", "shared memory"])

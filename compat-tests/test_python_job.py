@@ -52,7 +52,7 @@ class Job:
 
     def wait_for(self, states):
         """Until the job runs, and its servers have these states."""
-        end = time.monotonic() + 30
+        end = harness.patient(30)
         while self.states() != states:
             assert time.monotonic() < end, self.states()
             time.sleep(0.05)

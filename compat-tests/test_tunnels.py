@@ -136,7 +136,7 @@ def _once(mesh, words):
 
 def _retried(mesh, words):
     """The same, until the gateway listens."""
-    until = time.monotonic() + 10
+    until = harness.patient(10)
     while not (said := _once(mesh, words)).isdigit() and time.monotonic() < until:
         time.sleep(0.1)
     return said

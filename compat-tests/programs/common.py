@@ -1,13 +1,16 @@
 """What the worker programs share: data that every run makes the same, and the last line.
 
 A program is one script for all roles. Importing mxnet in a scheduler or server never returns: it
-serves until the job ends. So what follows the import is the worker's part.
+serves until the job ends. So what follows the import is the worker's part. Programs import this
+after mxnet: a process that is held waits in it.
 """
 
 import ctypes
 import hashlib
 import json
+import os
 import sys
+import time
 
 import numpy as np
 
@@ -66,6 +69,19 @@ def note(text):
     print(text, flush=True)
 
 
+def _wait_if_held():
+    """A process that is to replace another is ready before that dies (`Cluster.spawn`)."""
+    path = os.environ.get("PSLITE_TEST_HELD")
+    if path is None:
+        return
+    note("held")
+    limit = time.monotonic() + 300
+    while not os.path.exists(path):
+        if time.monotonic() > limit:
+            sys.exit("nobody let it go")
+        time.sleep(0.02)
+
+
 def finish(kv, arrays, wait=True, **more):
     """Prints the result line. Everything queued is done first, unless `wait` is False."""
     import mxnet as mx
@@ -78,3 +94,6 @@ def finish(kv, arrays, wait=True, **more):
     result.update(more)
     print(json.dumps(result, sort_keys=True), flush=True)
     sys.stdout.flush()
+
+
+_wait_if_held()
