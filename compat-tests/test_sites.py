@@ -1,17 +1,20 @@
-"""Rounds along packed trees over sites that few links join: every sum is exact, and each link
-carries what the trees on paper say, in each direction.
+"""Rounds along packed trees over sites that few links join: every sum is exact, each link carries
+what the trees on paper say, in each direction, and a link that no tree uses is known all the same.
 
 The kernel counts the bytes, so a slow machine changes nothing. Needs namespaces, as test_mesh.py.
 """
 
+import re
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from netlab import Mesh, graph
+import harness
+from netlab import Mesh, Rates, graph
 from test_lab import needs_lab
 
 sys.path.insert(0, str(Path(__file__).parent / "bench"))
@@ -63,3 +66,31 @@ def test_each_link_carries_what_its_trees_say():
     for pair, share in shares.items():
         assert share - off < models[pair] < HEADERS * (share + off) + control, (pair, models, said)
     assert models.keys() == shares.keys()
+
+
+# No tree uses the slow link.
+TRIANGLE = graph.parse("a b 40, b c 40, a c 1")
+PROBED = SimpleNamespace(model="fiftieth", set={})
+
+
+def known(job, mesh, one, other):
+    """Mbit/s of that link, as the scheduler said last; 0: it did not."""
+    way = f"{mesh.hosts[one].address} to {mesh.hosts[other].address} "
+    said = re.findall(re.escape(way) + r"([0-9.]+)", job.logs()[0].read_text())
+    return float(said[-1]) if said else 0.0
+
+
+@needs_lab
+def test_a_link_that_no_tree_uses_is_known():
+    """Only probes show that it has become fast."""
+    with Mesh(TRIANGLE) as mesh, ExitStack() as stack:
+        job = wan_jobs.ours(stack, mesh, PROBED, "packed", ["a"])
+        wan_jobs.settle(job, PROBED)
+        assert known(job, mesh, "a", "c") < 5 and known(job, mesh, "c", "a") < 5
+        mesh.shaped("a-c").rates = Rates.both(40)
+        # Each probe doubles the pause before the next one: up to 30 s.
+        limit = harness.patient(40)
+        while min(known(job, mesh, "a", "c"), known(job, mesh, "c", "a")) < 30:
+            assert time.monotonic() < limit, job.logs()[0].read_text()[-3000:]
+            wan_jobs.one_round(job, PROBED)
+        job.end()

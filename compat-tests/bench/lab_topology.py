@@ -1,7 +1,7 @@
 """The case `auto` of lab.py: what `PSLITE_TOPOLOGY=auto` costs where trees are of no use, in a LAN
 of equal hosts around a switch, each with a worker and a server. Beside it, in turn, the same job
-without that setting. The scheduler is told of the switch and of the cards (PSLITE_LINKS). With the
-setting keys move only where they must; without, they may, but servers are equal."""
+without that setting. The scheduler is told of the switch and of the cards (PSLITE_LINKS). In both
+keys are placed by what the network carries."""
 
 import tempfile
 from contextlib import ExitStack

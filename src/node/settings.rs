@@ -123,10 +123,8 @@ pub struct Settings {
     pub sum_order: SumOrder,
     /// `PSLITE_LEVEL=stock`: advertise nothing, behave as stock does on the wire.
     pub stock_level: bool,
-    /// `PSLITE_PLANNING`: the scheduler moves keys to where the network carries them best.
+    /// `PSLITE_PLANNING`: where keys are and along which trees rounds go follows what is measured.
     pub planning: bool,
-    /// `PSLITE_PLANNING`: what is planned follows what is measured.
-    pub follows: bool,
     /// `PSLITE_TOPOLOGY`: the trees along which the rounds of a job of this scheduler go.
     pub topology: Topology,
     /// `PSLITE_LINKS`: the links of the hosts, by name, and their rates.
@@ -241,7 +239,6 @@ impl Settings {
         let (workers, servers) = env.counts(role)?;
         let tunnels = env.tunnels()?;
         let (topology, links) = env.trees(role, tunnels.is_some())?;
-        let follows = env.flag("PSLITE_PLANNING", true)?;
         Ok(Self {
             role,
             num_workers: workers * group_size,
@@ -291,8 +288,7 @@ impl Settings {
             native_store: env.native_store()?,
             sum_order: env.sum_order()?,
             stock_level: env.stock_level()?,
-            planning: follows && topology == Topology::Star,
-            follows,
+            planning: env.flag("PSLITE_PLANNING", true)?,
             topology,
             links,
             tunnels,

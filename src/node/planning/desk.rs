@@ -10,6 +10,7 @@ use super::{Planning, Planting, Steps};
 use crate::running::NodeState;
 use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
+use pslite_core::placement::graph::Topology;
 use pslite_core::placement::measured::Measured;
 use pslite_core::store::SumOrder;
 use pslite_core::wire::{NodeId, Role};
@@ -42,15 +43,19 @@ impl Desk {
         let (planning, planting) = planning.get_or_insert_with(|| {
             let replicas = cluster.policy().replicas;
             let (ranks, probe_after) = (settings.num_servers, settings.probe_after);
-            let planning = Planning::new(settings.planning, replicas, ranks, seed, probe_after);
-            (planning, Planting::default())
+            (Planning::new(replicas, ranks, seed, probe_after), Planting::default())
         });
         let mut probes = planning.probes(now, cluster);
         let repeats = settings.sum_order == SumOrder::Trees;
         let (topology, links) = (settings.topology, settings.links.as_ref());
-        let plan = Plan { topology, links, fixed: repeats || !settings.follows, repeats };
+        let plan = Plan { topology, links, fixed: repeats || !settings.planning, repeats };
+        planning.set_enabled(settings.planning && places(plan, planting));
         probes.extend(planting.probes(now, cluster, plan));
-        let mut events = match planning.look(now, cluster) {
+        let steps = match planting.weighs_star() {
+            true => Steps::None,
+            false => planning.look(now, cluster),
+        };
+        let mut events = match steps {
             Steps::None => Vec::new(),
             Steps::Orders(orders) => vec![Event::Orders(orders)],
             Steps::Copies(copies) => vec![Event::Copies(copies)],
@@ -74,6 +79,16 @@ impl Desk {
         }
         events.push(Event::RoundTimes(times));
         events
+    }
+}
+
+/// Whether keys are placed by what the network carries. While trees may be planned they stay: trees
+/// are planned for where they are, and where sums repeat, so do the places of keys.
+fn places(plan: Plan<'_>, planting: &Planting) -> bool {
+    match plan.topology {
+        Topology::Star => true,
+        Topology::Auto => planting.is_star() && !plan.repeats,
+        _ => false,
     }
 }
 

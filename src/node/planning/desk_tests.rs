@@ -56,3 +56,14 @@ fn a_planner_that_knows_nothing_orders_nothing_and_has_no_times() {
         desk.report(&state, server_id(0), b"\xff");
     }
 }
+
+/// While rounds go along trees keys stay: trees were planned for where they are.
+#[test]
+fn keys_may_move_while_rounds_go_straight() {
+    let planting = Planting::default();
+    let places =
+        |topology| places(Plan { topology, links: None, fixed: false, repeats: false }, &planting);
+    assert!(places(Topology::Star));
+    assert!(!places(Topology::Auto), "nobody knows yet");
+    assert!(!places(Topology::Packed));
+}

@@ -38,6 +38,8 @@ pub(super) struct Answer {
     pub(super) draft: Draft,
     /// Seconds of a round along the trees of now.
     pub(super) seconds: Option<f64>,
+    /// Seconds of a round that goes straight to the servers.
+    pub(super) star: Option<f64>,
     /// T*, whoever owns what.
     pub(super) bound: Option<f64>,
     pub(super) proposal: Result<Proposal, GraphError>,
@@ -117,9 +119,11 @@ impl Answer {
         let (graph, bytes, transfer) = (&draft.graph, draft.model(), draft.transfer());
         let scheme = draft.scheme.as_ref();
         let seconds = scheme.and_then(|scheme| predict(graph, scheme, bytes, transfer).ok());
-        let proposal = propose(graph, draft.topology, &draft.shares, bytes, transfer);
+        let proposed = |topology| propose(graph, topology, &draft.shares, bytes, transfer);
+        let proposal = proposed(draft.topology);
+        let star = proposed(Topology::Star).ok().map(|star| star.seconds);
         let bound = bound(graph, Roots::Free, bytes).ok().map(|bound| bound.seconds);
-        Self { seconds, bound, proposal, draft }
+        Self { seconds, star, bound, proposal, draft }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The planner in a running job: what nodes measure and report (`gauge`, `measuring`), and what the
 //! scheduler makes of it (`desk`, `plans`, `probes`; trees: `planting`, `looks`, `drafts`, `sites`,
-//! `site_links`, `work_clock`, `shown`). Rules of placement are in `placement`; this module decides
-//! only who says what when.
+//! `site_links`, `work_clock`, `under_way`, `shown`). Rules of placement are in `placement`; this
+//! module decides only who says what when.
 
 mod desk;
 mod drafts;
@@ -14,6 +14,7 @@ mod probes;
 mod shown;
 mod site_links;
 mod sites;
+mod under_way;
 mod work_clock;
 
 pub(super) use desk::Desk;

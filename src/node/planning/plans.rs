@@ -53,6 +53,8 @@ const DESCRIBE_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Planning {
     planner: Planner,
+    /// As the job began with.
+    replicas: Replicas,
     members: Members,
     /// None if the planner knows of no pieces yet.
     listed: Option<Listed>,
@@ -69,16 +71,14 @@ pub(super) struct Planning {
     /// The gate that the log last named, and when.
     held_by: Option<(&'static str, Duration)>,
     probes: Probes,
-    /// Nothing moves that need not: so nobody needs to know what an idle link can carry.
-    probing: bool,
+    /// Keys may move that need not. So it matters what an idle link can carry.
+    enabled: bool,
 }
 
 impl Planning {
-    /// A planner that knows nothing. `enabled`: it may move what need not move; `ranks`: how many
-    /// the application counts with. `probe_after`: links of a job that rests for so long are
-    /// probed.
+    /// A planner that knows nothing. `ranks`: how many the application counts with. `probe_after`:
+    /// links of a job that rests for so long are probed.
     pub(crate) fn new(
-        enabled: bool,
         replicas: u32,
         ranks: usize,
         seed: u64,
@@ -87,7 +87,8 @@ impl Planning {
         let ranges = server_key_ranges(ranks);
         let replicas = if replicas == 0 { Replicas::None } else { Replicas::Next { ratio: 1.0 } };
         Self {
-            planner: Planner::new(Settings { enabled, replicas, ..Settings::default() }),
+            planner: Planner::new(Settings { replicas: replicas.clone(), ..Settings::default() }),
+            replicas,
             members: Members::default(),
             listed: None,
             range: ranges.first().map_or(u64::MAX, KeyRange::size),
@@ -98,14 +99,26 @@ impl Planning {
             advised: [None; 2],
             held_by: None,
             probes: Probes::new(probe_after.unwrap_or(PROBE_AFTER)),
-            probing: enabled,
+            enabled: true,
+        }
+    }
+
+    /// Whether it may move what need not move. The planner begins anew when that changes: what it
+    /// learnt of rounds along trees says nothing of those that go straight.
+    pub(crate) fn set_enabled(&mut self, enabled: bool) {
+        if self.enabled != enabled {
+            self.enabled = enabled;
+            let settings =
+                Settings { enabled, replicas: self.replicas.clone(), ..Settings::default() };
+            self.planner = Planner::new(settings);
+            (self.members, self.listed, self.ordered) = (Members::default(), None, false);
         }
     }
 
     /// A node told what it measured.
     pub(crate) fn report(&mut self, now: Duration, from: NodeId, measured: Measured) {
         let Measured { links, rounds, progress, busy, idle, .. } = measured;
-        if self.probing {
+        if self.enabled {
             self.probes.idle(now, from, &idle);
         }
         if let Some(links) = links {

@@ -14,6 +14,7 @@ use super::probes::Probe;
 use super::shown;
 use super::site_links::SiteLinks;
 use super::sites::Sites;
+use super::under_way::{RoundSeconds, UnderWay};
 use pslite_core::cluster::{Cluster, TreesStatus};
 use pslite_core::placement::graph::{NamedGraph, Scheme, Topology, blind};
 use pslite_core::placement::measured::Measured;
@@ -23,10 +24,6 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
-/// Factor. If a round along the trees in force takes that many times as long as along new ones, the
-/// round under way starts again along these. That costs at most one new round; to finish it would
-/// take half an old one on average.
-const RESTART: f64 = 2.0;
 /// What `pslite status` shows is at most that old.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// The size of model that is planned for where plans must not depend on when keys are made, in
@@ -56,6 +53,8 @@ struct Planted {
     cut: BTreeSet<(usize, usize)>,
     /// The trees were taken away because nothing gets through one of their hops.
     blocked: bool,
+    /// The star is best for that model, or there can be no trees.
+    star: bool,
 }
 
 /// Trees that are to be in force now; none: rounds go straight to the servers.
@@ -94,6 +93,7 @@ pub(super) struct Planting {
     drafts: Drafts,
     looks: Looks,
     expected: Expected,
+    under_way: UnderWay,
     /// What people were shown, and since when.
     shown: Option<(Duration, Arc<TreesStatus>)>,
 }
@@ -102,6 +102,9 @@ impl Planting {
     /// A node told what it measured.
     pub(super) fn report(&mut self, now: Duration, from: NodeId, measured: &Measured) {
         self.links.report(now, from, measured);
+        if let Some(round) = measured.progress {
+            self.under_way.ended(self.links.worked(now), round);
+        }
     }
 
     /// The trees that are to be in force now, if they are not yet.
@@ -131,22 +134,37 @@ impl Planting {
             return None;
         }
         self.looks.look(now);
+        if let Some(seconds) = self.expected.seconds {
+            self.under_way.goes_on(self.links.worked(now), seconds);
+        }
         let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
         let stand = self.stands(cluster, &members, bytes);
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
         let planned = answer.and_then(|answer| match stand {
             true => self.follow(now, cluster, (named, plan.fixed), answer),
-            false => self.plant(cluster, named, answer, false),
+            false => {
+                self.under_way.begins_again(self.links.worked(now));
+                self.plant(cluster, named, answer, false)
+            }
         });
         if planned.is_some() || self.drafts.is_open() {
             return planned;
+        }
+        // Where keys are on their way to is not where they are.
+        if self.is_star() && cluster.has_open_orders() {
+            return None;
         }
         let stand = self.stands(cluster, &members, bytes);
         match self.draft(cluster, (plan, named), members.clone(), bytes) {
             Ok(draft) if !stand || self.is_news(&draft) => self.drafts.ask(draft),
             Ok(_) => {}
             Err(_) if stand => {}
-            Err(why) => return self.without(cluster, members, bytes, &why),
+            Err(why) => {
+                let planned = self.without(cluster, members, bytes, &why);
+                let planted = self.planted.as_mut();
+                planted.into_iter().for_each(|planted| planted.star = bytes > 0.0);
+                return planned;
+            }
         }
         None
     }
@@ -274,7 +292,8 @@ impl Planting {
         let Draft { members, bytes, carrying, .. } = draft;
         let scheme = (!is_star).then_some(proposal.scheme);
         let cut = carrying.cut;
-        self.planted = Some(Planted { members, bytes, scheme, cut, ..Planted::default() });
+        let star = is_star && bytes > 0.0;
+        self.planted = Some(Planted { members, bytes, scheme, cut, star, ..Planted::default() });
         self.give_out(cluster, Planned { trees, lossy })
     }
 
@@ -315,6 +334,7 @@ impl Planting {
         if lossy || (planted.scheme.is_none() && *cut != planted.cut) {
             log::write(Level::Warning, &shown::cut(named, cut));
             self.links.changed(now);
+            self.under_way.begins_again(self.links.worked(now));
             return self.plant(cluster, named, answer, lossy);
         }
         if log::enabled(Level::Verbose) {
@@ -338,7 +358,10 @@ impl Planting {
             Better::Waits | Better::No => return None,
         }
         log::write(Level::Info, &format!("the links have changed: a round takes {seconds:.2} s"));
-        self.plant(cluster, named, answer, promised * RESTART < seconds)
+        let star = answer.star.unwrap_or(f64::INFINITY);
+        let round = RoundSeconds { in_force: seconds, promised, star };
+        let again = self.under_way.starts_again(self.links.worked(now), round);
+        self.plant(cluster, named, answer, again)
     }
 
     /// The links that are to be probed now.
@@ -353,6 +376,17 @@ impl Planting {
         let Some((named, planted)) = links.zip(planted) else { return Vec::new() };
         let sites = Sites::of(cluster, named, &planted.members);
         sites.map_or_else(|_| Vec::new(), |sites| self.links.probes(now, named, &sites))
+    }
+
+    /// True if the star was found to be best, or there can be no trees. So none count on keys to
+    /// stay where they are.
+    pub(super) fn is_star(&self) -> bool {
+        self.planted.as_ref().is_some_and(|planted| planted.star)
+    }
+
+    /// True while it is being planned whether trees are better than the star, for where keys are.
+    pub(super) fn weighs_star(&self) -> bool {
+        self.is_star() && self.drafts.is_open()
     }
 
     /// What is expected of rounds along the trees in force. None: rounds go straight.

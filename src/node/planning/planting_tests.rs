@@ -64,13 +64,14 @@ fn planted(named: &NamedGraph) -> (Planting, Answer) {
 fn trees_that_are_better_for_a_while_take_the_place_of_others() {
     let named = triangle();
     let cluster = cluster(&fake::settings("scheduler", &[]));
-    for (factor, at_last) in [(1.05, None), (1.5, Some(false)), (2.5, Some(true))] {
+    for (factor, at_last) in [(1.05, None), (1.2, Some(false)), (1.5, Some(true))] {
         let (mut planting, answer) = planted(&named);
         let promised = answer.proposal.as_ref().unwrap().seconds;
         let mut look = |at: f64, seconds_now: f64| {
             let (draft, proposal) = (answer.draft.clone(), answer.proposal.clone());
             let (seconds_now, bound) = (Some(seconds_now), answer.bound);
-            let answer = Answer { draft, seconds: seconds_now, bound, proposal };
+            let star = answer.star;
+            let answer = Answer { draft, seconds: seconds_now, star, bound, proposal };
             planting
                 .follow(seconds(at), &cluster, (&named, false), answer)
                 .map(|planned| planned.lossy)
@@ -109,6 +110,27 @@ fn a_link_that_is_cut_is_gone_around_at_once() {
     planting.drafts.ask(draft(&named, &one, Some(around)));
     let answer = answered(&mut planting.drafts);
     assert_eq!(planting.follow(seconds(7.0), &cluster, (&named, false), answer), None);
+}
+
+/// A server in the middle of a row: no trees are better than the star. At its end they are.
+#[test]
+fn auto_finds_the_star_for_a_model_only() {
+    let named = parse("link a b 20\nlink b c 20").unwrap();
+    let cluster = cluster(&fake::settings("scheduler", &[]));
+    let is_star = |shares: &[f64], bytes: f64| {
+        let mut planting = Planting::default();
+        assert!(!planting.is_star(), "nothing is known");
+        let mut draft = draft(&named, &[], None);
+        (draft.shares, draft.bytes, draft.topology) = (shares.to_vec(), bytes, Topology::Auto);
+        planting.drafts.ask(draft);
+        let answer = answered(&mut planting.drafts);
+        let planned = planting.plant(&cluster, &named, answer, false);
+        assert_eq!(planned.is_none(), shares[1] > 0.0, "{planned:?}");
+        planting.is_star()
+    };
+    assert!(is_star(&[0.0, 1.0, 0.0], 4e6));
+    assert!(!is_star(&[0.0, 1.0, 0.0], 0.0), "there are no keys yet");
+    assert!(!is_star(&[1.0, 0.0, 0.0], 4e6));
 }
 
 #[test]

@@ -105,6 +105,11 @@ impl SiteLinks {
         }
     }
 
+    /// For how long rounds went on.
+    pub(super) fn worked(&self, now: Duration) -> Duration {
+        self.clock.at(now)
+    }
+
     /// Who is stuck says so each second; what was not repeated is over.
     pub(super) fn expire(&mut self, now: Duration) {
         self.stuck.retain(|_, (told, _)| now.saturating_sub(*told) < STUCK_FOR);

@@ -366,7 +366,8 @@ impl Channel {
                 bytes += outbox.len_of(&fragment);
                 lane.writing.push_back(fragment);
             }
-            if number == 0 && lane.writing.is_empty() {
+            if number == 0 && lane.writing.is_empty() && probe.is_some() {
+                let follows = lane.still_probes();
                 lane.writing.extend(probing::next(probe, follows, &self.counters));
             }
             let mut slices = Slices::new();

@@ -96,7 +96,23 @@ pub(crate) struct TcpInfo {
     /// The shortest time in which what was sent was confirmed, of the last minutes; `None`: nothing
     /// was yet.
     pub(crate) shortest_round_trip: Option<Duration>,
+    /// The time in which it was confirmed lately, smoothed.
+    pub(crate) round_trip: Duration,
+    /// The window of what may be on its way still doubles with each round trip (slow start).
+    pub(crate) starts: bool,
 }
+
+impl TcpInfo {
+    /// True if it is the network that holds back what is sent, not TCP's window: that has met its
+    /// limit, or what is sent waits in the network.
+    pub(crate) fn fills_the_link(&self) -> bool {
+        let waits = |shortest: Duration| self.round_trip > shortest + shortest / 2 + WAITS_LEAST;
+        !self.starts || self.shortest_round_trip.is_some_and(waits)
+    }
+}
+
+/// A round trip that is longer than the shortest one by less than that says nothing.
+const WAITS_LEAST: Duration = Duration::from_millis(1);
 
 /// See [`TcpInfo`]. `None`: the socket is not connected any more, or the kernel is older than Linux
 /// 4.10.
@@ -110,6 +126,8 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
         unconfirmed: info_u32(&info, UNCONFIRMED)?,
         unsent: info_u32(&info, NOT_SENT)?,
         shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
+        round_trip: Duration::from_micros(info_u32(&info, ROUND_TRIP)?.into()),
+        starts: info_u32(&info, WINDOW)? < info_u32(&info, START_ENDS)?,
     })
 }
 
@@ -120,6 +138,9 @@ fn segment_max(socket: BorrowedFd<'_>) -> Option<u32> {
 
 /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
 const UNCONFIRMED: usize = 24;
+const ROUND_TRIP: usize = 68;
+const START_ENDS: usize = 76;
+const WINDOW: usize = 80;
 const ADVERTISED_SEGMENT: usize = 84;
 const BYTES_ACKED: usize = 120;
 const NOT_SENT: usize = 144;

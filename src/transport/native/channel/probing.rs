@@ -62,7 +62,7 @@ pub(super) fn end(probe: &mut Option<Probing>) {
     }
 }
 
-/// The next frame of the probe. `follows`: as of a header.
+/// The next frame of the probe. `follows`: it comes right after another one.
 pub(super) fn next(
     probe: &mut Option<Probing>,
     follows: bool,

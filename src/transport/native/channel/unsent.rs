@@ -97,10 +97,17 @@ impl Channel {
 impl Lane {
     /// True if the kernel has something of what was written that is not sent yet: what is written
     /// now follows it without a pause. The kernel is asked on slow connections alone, where what
-    /// follows what shows what they carry. `idle`: nothing is to be written.
+    /// follows what shows what they carry. `idle`: no data are to be written.
     pub(super) fn still_sends(&self, idle: bool) -> bool {
         let is_slow = self.through_a_card && self.unsent.bytes < UNSENT_MAX;
         is_slow && !idle && tcp_info(self.pipe.socket.as_fd()).is_some_and(|info| info.unsent > 0)
+    }
+
+    /// The same, of padding. Also on fast connections, of which nothing else is known. Not while
+    /// TCP's window grows: after a rest, over a long way, padding would show that window.
+    pub(super) fn still_probes(&self) -> bool {
+        let info = self.through_a_card.then(|| tcp_info(self.pipe.socket.as_fd())).flatten();
+        info.is_some_and(|info| info.unsent > 0 && info.fills_the_link())
     }
 
     /// No more fragments are added to a write of that many bytes. What is added is not overtaken,
