@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Fraction. So much of a model goes straight when a round starts again: where the owner has counted
-/// some pushes of a part, the others come alone. Seen in the lab: rounds that started again took 10
-/// to 20 s longer than the new trees promised, where the star takes 70 s.
+/// Fraction. So much of a model goes straight when a round starts again: where the owner has
+/// counted some pushes of a part, the others come alone. Seen in the lab: rounds that started again
+/// took 10 to 20 s longer than the new trees promised, where the star takes 70 s.
 const STRAIGHT: f64 = 0.2;
 /// A round that takes longer than predicted still has that fraction left.
 const LEFT_LEAST: f64 = 0.05;
