@@ -5,7 +5,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread;
 
-use super::planting::Members;
+use super::planted::Members;
 use super::site_links::Carrying;
 use super::sites::Sites;
 use pslite_core::placement::graph::{

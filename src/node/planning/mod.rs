@@ -1,7 +1,7 @@
 //! The planner in a running job: what nodes measure and report (`gauge`, `measuring`), and what the
-//! scheduler makes of it (`desk`, `plans`, `probes`; trees: `planting`, `looks`, `drafts`, `sites`,
-//! `site_links`, `work_clock`, `under_way`, `shown`). Rules of placement are in `placement`; this
-//! module decides only who says what when.
+//! scheduler makes of it (`desk`, `plans`, `probes`). Of trees: `planting`, `planted`, `looks`,
+//! `drafts`, `sites`, `site_links`, `work_clock`, `under_way`, `shown`. Rules of placement are in
+//! `placement`; this module decides only who says what when.
 
 mod desk;
 mod drafts;
@@ -9,6 +9,7 @@ mod gauge;
 mod looks;
 mod measuring;
 mod plans;
+mod planted;
 mod planting;
 mod probes;
 mod shown;

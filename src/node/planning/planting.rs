@@ -4,22 +4,22 @@
 //! rounds over what the links carry now, and when nothing gets through a link, they are planned
 //! anew. Called under the van's lock; sends nothing itself, and leaves the work to `drafts`.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::drafts::{Answer, Draft, Drafts};
 use super::looks::{Better, Looks};
+use super::planted::{Members, Planted, balanced, bytes, members, uses};
 use super::probes::Probe;
 use super::shown;
 use super::site_links::SiteLinks;
 use super::sites::Sites;
 use super::under_way::{RoundSeconds, UnderWay};
 use pslite_core::cluster::{Cluster, TreesStatus};
-use pslite_core::placement::graph::{NamedGraph, Scheme, Topology, blind};
+use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::placement::measured::Measured;
-use pslite_core::wire::trees::{TreeNode, TreeTable};
-use pslite_core::wire::{NodeId, WORKER_GROUP};
+use pslite_core::wire::NodeId;
+use pslite_core::wire::trees::TreeTable;
 use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
@@ -29,33 +29,6 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// The size of model that is planned for where plans must not depend on when keys are made, in
 /// bytes.
 const NOMINAL: f64 = 32e6;
-
-/// Whom trees are for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Members {
-    /// Servers that serve and are not being emptied.
-    pub(super) servers: Vec<NodeId>,
-    /// Workers that rounds wait for.
-    pub(super) workers: Vec<NodeId>,
-}
-
-/// What the last trees were planned for.
-#[derive(Clone, Debug, Default)]
-struct Planted {
-    members: Members,
-    /// Bytes of the model.
-    bytes: f64,
-    /// The overlay before them.
-    before: u64,
-    /// The trees of sites, if they were planned by rates.
-    scheme: Option<Scheme>,
-    /// Links, from site to site, over which nothing got through.
-    cut: BTreeSet<(usize, usize)>,
-    /// The trees were taken away because nothing gets through one of their hops.
-    blocked: bool,
-    /// The star is best for that model, or there can be no trees.
-    star: bool,
-}
 
 /// Trees that are to be in force now; none: rounds go straight to the servers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -417,53 +390,6 @@ impl Planting {
         let (topology, overlay) = (plan.topology.to_string(), cluster.overlay().number);
         Some(TreesStatus { topology, overlay, trees: shown::trees(named, scheme), links })
     }
-}
-
-/// True if sums or values of trees go over one of those links.
-fn uses(scheme: &Scheme, cut: &BTreeSet<(usize, usize)>) -> bool {
-    let used = scheme.trees.iter().filter(|tree| tree.share > 0.0);
-    used.flat_map(|tree| {
-        let up = tree.up.iter().enumerate().filter_map(|(site, to)| Some((site, (*to)?)));
-        let down = tree.down.iter().enumerate().filter_map(|(site, from)| Some(((*from)?, site)));
-        up.chain(down).collect::<Vec<_>>()
-    })
-    .any(|link| cut.contains(&link))
-}
-
-fn members(cluster: &Cluster) -> Members {
-    let live = &cluster.policy().live;
-    let workers = if live.is_empty() {
-        cluster.ids_of(WORKER_GROUP).unwrap_or_default()
-    } else {
-        live.iter().filter(|worker| worker.since == 0).map(|worker| worker.node).collect()
-    };
-    Members { servers: cluster.able_servers(), workers }
-}
-
-/// Bytes of the model, as far as servers have said.
-fn bytes(cluster: &Cluster) -> f64 {
-    let pieces = cluster.pieces().values().flat_map(|key| &key.pieces);
-    pieces.map(|piece| piece.bytes as f64).sum()
-}
-
-/// The tree of a server that needs no rates. Each node is a site of its own, and the server comes
-/// first.
-fn balanced(topology: Topology, root: NodeId, members: &Members) -> Option<TreeTable> {
-    let sites: Vec<NodeId> = std::iter::once(root).chain(members.workers.iter().copied()).collect();
-    let mut shares = vec![0.0; sites.len()];
-    *shares.first_mut()? = 1.0;
-    let Scheme { trees } = blind(topology, &shares)?;
-    let tree = trees.first()?;
-    let at = |parents: &[Option<usize>], site: usize| {
-        let parent = parents.get(site).copied().flatten()?;
-        sites.get(parent).copied()
-    };
-    let node = |site: usize| {
-        let (node, up, down) = (*sites.get(site)?, at(&tree.up, site)?, at(&tree.down, site)?);
-        Some(TreeNode { node, up, down })
-    };
-    let nodes = (1..sites.len()).map(node).collect::<Option<Vec<TreeNode>>>()?;
-    Some(TreeTable { root, nodes, weight: 1 })
 }
 
 #[cfg(test)]

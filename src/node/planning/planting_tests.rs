@@ -1,7 +1,10 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::planning::desk::tests::cluster;
 use crate::planning::site_links::Carrying;
 use crate::running::fake;
+use pslite_core::placement::graph::Scheme;
 use pslite_core::placement::graph::text::parse;
 use pslite_core::trees::Table;
 use pslite_core::wire::{server_id, worker_id};

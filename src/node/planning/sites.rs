@@ -9,7 +9,7 @@ use pslite_core::placement::graph::{NamedGraph, Tree};
 use pslite_core::wire::NodeId;
 use pslite_core::wire::trees::{TreeNode, TreeTable};
 
-use super::planting::Members;
+use super::planted::Members;
 
 /// The share of a tree that weighs one.
 const WEIGHTS: f64 = 1e6;
