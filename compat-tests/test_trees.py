@@ -85,6 +85,40 @@ def test_packed_trees_take_the_links_that_are_given(tmp_path):
     assert to_server == pytest.approx(ROUNDS + 1, rel=0.02), (sent, job.describe())
 
 
+@pytest.mark.parametrize("topology", ("packed", "auto"))
+def test_a_drain_leaves_what_it_finds(topology, tmp_path):
+    """Trees stay in force, or keys are placed by load, while a server is emptied and after that."""
+    links = tmp_path / "links"
+    row = "link 127.0.0.2 127.0.0.3 40\nlink 127.0.0.3 127.0.0.4 40\n"
+    lan = "card 127.0.0.2 500\ncard 127.0.0.3 500\ncard 127.0.0.4 500\n"
+    switch = "switch 127.0.0.2 127.0.0.3 127.0.0.4\n"
+    links.write_text(row if topology == "packed" else lan + switch)
+    env = {"PSLITE_TOPOLOGY": topology, "PSLITE_LINKS": links}
+    with elastic_job.cluster(rounds=400, workers=3, servers=3, env=env) as job:
+        for index in range(3):
+            host = {"DMLC_NODE_HOST": f"127.0.0.{2 + index}"}
+            job.node_env |= {f"worker{index}": host, f"server{index}": host}
+        job.start()
+        reach(job, 40)
+        scheduler = job.nodes["scheduler"]
+        drained = elastic_job.pslite(job, "drain", "server:1", "--wait", "30")
+        assert drained.returncode == 0, (drained, job.describe())
+        elastic_job.end_early(job, 400, 40)
+        assert job.wait(), job.describe()
+        said = scheduler.output
+    assert "no trees" not in said, job.describe()
+    assert "left: server 1" in said, job.describe()
+    if topology == "packed":
+        assert said.rfind("rounds go along trees") > said.rfind("rounds go straight"), (
+            job.describe())
+    else:
+        assert said.rfind("rounds go along trees") <= said.rfind("rounds go straight"), (
+            job.describe())
+        # It looks whether moves pay, as without trees.
+        after = said[said.index("left: server 1"):]
+        assert "planner (Mbit/s" in after and "switched_off" not in after, job.describe()
+
+
 def test_hosts_without_links_are_said(tmp_path):
     """The job goes on, straight to the servers."""
     links = tmp_path / "links"

@@ -189,3 +189,20 @@ fn several_ports_are_refused() {
         assert!(Settings::read(&lookup(&[(name, text)]), &Asked::default()).is_ok(), "{name}");
     }
 }
+
+#[test]
+fn auto_is_the_star_where_there_can_be_no_trees() {
+    let name = format!("pslite-links-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, "link a b 20\n").unwrap();
+    let topology = |extra: &[(&str, &str)]| {
+        let all = [&[("DMLC_ROLE", "scheduler"), ("PSLITE_TOPOLOGY", "auto")][..], extra].concat();
+        Settings::read(&lookup(&all), &Asked::default()).unwrap().topology
+    };
+    let links = ("PSLITE_LINKS", path.to_str().unwrap());
+    assert_eq!(topology(&[]), Topology::Star, "no links");
+    assert_eq!(topology(&[links]), Topology::Auto);
+    assert_eq!(topology(&[links, ("PSLITE_DETERMINISTIC", "tree")]), Topology::Auto);
+    assert_eq!(topology(&[links, ("PSLITE_DETERMINISTIC", "1")]), Topology::Star);
+    std::fs::remove_file(path).unwrap();
+}

@@ -110,7 +110,7 @@ impl Planning {
             self.enabled = enabled;
             let settings =
                 Settings { enabled, replicas: self.replicas.clone(), ..Settings::default() };
-            self.planner = Planner::new(settings);
+            self.planner = self.planner.anew(settings);
             (self.members, self.listed, self.ordered) = (Members::default(), None, false);
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct Planted {
     pub(super) members: Members,
     /// Bytes of the model.
     pub(super) bytes: f64,
+    /// Which fraction of it each site owned; empty: it did not matter.
+    pub(super) shares: Vec<f64>,
     /// The overlay before them.
     pub(super) before: u64,
     /// The trees of sites, if they were planned by rates.
@@ -33,6 +35,17 @@ pub(super) struct Planted {
     pub(super) blocked: bool,
     /// The star is best for that model, or there can be no trees.
     pub(super) star: bool,
+}
+
+/// Fraction of the model. If a site owns so much more or less than before, other trees are best.
+const OTHER_SHARE: f64 = 0.05;
+
+impl Planted {
+    /// True if the sites owned about the same.
+    pub(super) fn is_for(&self, shares: &[f64]) -> bool {
+        let mut pairs = self.shares.iter().zip(shares);
+        self.shares.is_empty() || pairs.all(|(one, other)| (one - other).abs() < OTHER_SHARE)
+    }
 }
 
 /// True if sums or values of trees go over one of those links.

@@ -4,6 +4,7 @@
 //! rounds over what the links carry now, and when nothing gets through a link, they are planned
 //! anew. Called under the van's lock; sends nothing itself, and leaves the work to `drafts`.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::site_links::SiteLinks;
 use super::sites::Sites;
 use super::under_way::{RoundSeconds, UnderWay};
 use pslite_core::cluster::{Cluster, TreesStatus};
-use pslite_core::placement::graph::{NamedGraph, Topology};
+use pslite_core::placement::graph::{NamedGraph, Scheme, Topology};
 use pslite_core::placement::measured::Measured;
 use pslite_core::wire::NodeId;
 use pslite_core::wire::trees::TreeTable;
@@ -24,6 +25,8 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
+/// So many former trees are remembered. More do not come within two rounds.
+const EARLIER_MOST: usize = 8;
 /// What `pslite status` shows is at most that old.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// The size of model that is planned for where plans must not depend on when keys are made, in
@@ -67,6 +70,9 @@ pub(super) struct Planting {
     looks: Looks,
     expected: Expected,
     under_way: UnderWay,
+    /// Former trees along which a round may be under way still: which round had ended when others
+    /// came into force, and the trees.
+    earlier: VecDeque<(u64, Scheme)>,
     /// What people were shown, and since when.
     shown: Option<(Duration, Arc<TreesStatus>)>,
 }
@@ -77,6 +83,9 @@ impl Planting {
         self.links.report(now, from, measured);
         if let Some(round) = measured.progress {
             self.under_way.ended(self.links.worked(now), round);
+            // The round that was under way goes along them, and parts of the next one. When a
+            // worker has ended the one after those, all have ended both.
+            self.earlier.retain(|(ended, _)| self.under_way.newest() < ended.saturating_add(3));
         }
     }
 
@@ -92,10 +101,12 @@ impl Planting {
         }
         let members = members(cluster);
         if members.workers.is_empty() {
+            // Nobody waits for what is being planned.
+            self.drafts.answer();
             return None;
         }
         self.links.expire(now);
-        if let Some(planned) = self.block(cluster, plan, &members) {
+        if let Some(planned) = self.block(now, cluster, plan, &members) {
             return Some(planned);
         }
         let Some(named) = plan.links.filter(|_| !matches!(plan.topology, Topology::Balanced(_)))
@@ -113,12 +124,15 @@ impl Planting {
         let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
         let stand = self.stands(cluster, &members, bytes);
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
-        let planned = answer.and_then(|answer| match stand {
-            true => self.follow(now, cluster, (named, plan.fixed), answer),
-            false => {
-                self.under_way.begins_again(self.links.worked(now));
-                self.plant(cluster, named, answer, false)
+        let planned = answer.and_then(|answer| {
+            let owners = |planted: &Planted| planted.is_for(&answer.draft.shares);
+            if stand && self.planted.as_ref().is_some_and(owners) {
+                return self.follow(now, cluster, (named, plan.fixed), answer);
             }
+            if self.is_lost(cluster) {
+                self.under_way.begins_again(self.links.worked(now));
+            }
+            self.plant(cluster, named, answer, false)
         });
         if planned.is_some() || self.drafts.is_open() {
             return planned;
@@ -142,21 +156,31 @@ impl Planting {
         None
     }
 
-    /// True if trees stand as they were planned. A death takes them away. If a node does not know
-    /// trees they were never in force.
-    fn stands(&self, cluster: &Cluster, members: &Members, bytes: f64) -> bool {
+    /// True if a death took the trees away. If a node does not know trees they were never in force.
+    fn is_lost(&self, cluster: &Cluster) -> bool {
         let overlay = cluster.overlay();
+        let before = self.planted.as_ref().map(|planted| planted.before);
+        overlay.trees.is_empty() && before.is_some_and(|before| overlay.number != before)
+    }
+
+    /// True if trees stand as they were planned.
+    fn stands(&self, cluster: &Cluster, members: &Members, bytes: f64) -> bool {
         self.planted.as_ref().is_some_and(|planted| {
             let longer = bytes > LONGER * planted.bytes;
-            let lost = overlay.trees.is_empty() && overlay.number != planted.before;
             let back = planted.blocked && !self.links.are_any_stuck();
-            planted.members == *members && !longer && !lost && !back
+            planted.members == *members && !longer && !self.is_lost(cluster) && !back
         })
     }
 
     /// No trees, if nothing gets through a hop of those in force that no plan goes around: balanced
     /// trees know no links, and neither do the hops of a switch.
-    fn block(&mut self, cluster: &Cluster, plan: Plan<'_>, members: &Members) -> Option<Planned> {
+    fn block(
+        &mut self,
+        now: Duration,
+        cluster: &Cluster,
+        plan: Plan<'_>,
+        members: &Members,
+    ) -> Option<Planned> {
         if !self.stands(cluster, members, 0.0) {
             return None;
         }
@@ -172,6 +196,8 @@ impl Planting {
         log::write(Level::Warning, "no trees: nothing gets from one worker to another");
         (planted.blocked, planted.scheme) = (true, None);
         self.expected = Expected::default();
+        self.earlier.clear();
+        self.under_way.begins_again(self.links.worked(now));
         self.give_out(cluster, Planned { trees: Vec::new(), lossy: true })
     }
 
@@ -201,8 +227,8 @@ impl Planting {
     ) -> Option<Planned> {
         log::write(Level::Warning, &format!("no trees: {why}"));
         self.expected = Expected::default();
-        let cut = self.looks.cut().clone();
-        self.planted = Some(Planted { members, bytes, cut, ..Planted::default() });
+        let (cut, star) = (self.looks.cut().clone(), self.is_star());
+        self.planted = Some(Planted { members, bytes, cut, star, ..Planted::default() });
         self.give_out(cluster, Planned::default())
     }
 
@@ -225,7 +251,7 @@ impl Planting {
         }
         let graph = named.graph.with_rates(carrying.rates.clone());
         let graph = graph.map_err(|wrong| named.explain(&wrong))?;
-        let shares = sites.shares(cluster, if plan.repeats { 0.0 } else { bytes });
+        let shares = sites.shares(cluster, plan.repeats);
         let scheme = self.planted.as_ref().and_then(|planted| planted.scheme.clone());
         let topology = plan.topology;
         Ok(Draft { members, sites, carrying, graph, shares, bytes, topology, scheme })
@@ -235,7 +261,7 @@ impl Planting {
     fn is_news(&mut self, draft: &Draft) -> bool {
         let Some(planted) = &self.planted else { return true };
         let is_used = planted.scheme.is_some() || draft.carrying.cut != planted.cut;
-        is_used && self.looks.is_news(&draft.carrying)
+        !planted.is_for(&draft.shares) || (is_used && self.looks.is_news(&draft.carrying))
     }
 
     /// The trees of an answer are to be in force.
@@ -262,12 +288,34 @@ impl Planting {
         self.expected = Expected { seconds: Some(proposal.seconds), bound };
         let is_star = proposal.topology == Topology::Star;
         let trees = if is_star { Vec::new() } else { draft.tables(&proposal.scheme) };
-        let Draft { members, bytes, carrying, .. } = draft;
+        let Draft { members, bytes, carrying, shares, .. } = draft;
         let scheme = (!is_star).then_some(proposal.scheme);
         let cut = carrying.cut;
         let star = is_star && bytes > 0.0;
-        self.planted = Some(Planted { members, bytes, scheme, cut, star, ..Planted::default() });
+        self.remember(lossy);
+        let (before, blocked) = Default::default();
+        self.planted = Some(Planted { members, bytes, shares, before, scheme, cut, blocked, star });
         self.give_out(cluster, Planned { trees, lossy })
+    }
+
+    /// The trees in force are about to be former ones. The round under way may go along them still.
+    fn remember(&mut self, lossy: bool) {
+        if lossy {
+            self.earlier.clear();
+        } else if let Some(scheme) = self.planted.as_mut().and_then(|planted| planted.scheme.take())
+        {
+            if self.earlier.len() == EARLIER_MOST {
+                self.earlier.pop_front();
+            }
+            self.earlier.push_back((self.under_way.newest(), scheme));
+        }
+    }
+
+    /// True if some round under way goes over a link that is cut.
+    fn is_held_up(&self, cut: &BTreeSet<(usize, usize)>) -> bool {
+        let in_force = self.planted.as_ref().and_then(|planted| planted.scheme.as_ref());
+        let earlier = self.earlier.iter().map(|(_, scheme)| scheme);
+        in_force.into_iter().chain(earlier).any(|scheme| uses(scheme, cut))
     }
 
     /// What is to be given out, unless nothing is where nothing was.
@@ -293,8 +341,8 @@ impl Planting {
         answer: Answer,
     ) -> Option<Planned> {
         let cut = &answer.draft.carrying.cut;
+        let lossy = self.is_held_up(cut);
         let planted = self.planted.as_mut()?;
-        let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, cut));
         if lossy && answer.proposal.is_err() {
             // No other link leads there. A process that is stopped looks the same.
             if *cut != planted.cut {
@@ -334,6 +382,9 @@ impl Planting {
         let star = answer.star.unwrap_or(f64::INFINITY);
         let round = RoundSeconds { in_force: seconds, promised, star };
         let again = self.under_way.starts_again(self.links.worked(now), round);
+        if !again {
+            self.under_way.other_trees(seconds);
+        }
         self.plant(cluster, named, answer, again)
     }
 

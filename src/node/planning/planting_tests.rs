@@ -136,6 +136,52 @@ fn auto_finds_the_star_for_a_model_only() {
     assert!(!is_star(&[1.0, 0.0, 0.0], 4e6));
 }
 
+/// The trees in force go around the link since it became slow. Now it is cut.
+#[test]
+fn a_cut_link_of_former_trees_is_gone_around_too() {
+    let named = triangle();
+    let cluster = cluster(&fake::settings("scheduler", &[]));
+    let (mut planting, _) = planted(&named);
+    let scheme = planting.planted.as_ref().unwrap().scheme.clone();
+    assert!(uses(scheme.as_ref().unwrap(), &[(1, 0)].into()));
+    let mut slow = draft(&named, &[], scheme);
+    for (from, to, resource) in named.graph.own_resources() {
+        if (from.min(to), from.max(to)) == (0, 1) {
+            slow.carrying.rates[resource] = 1.0;
+        }
+    }
+    slow.graph = named.graph.with_rates(slow.carrying.rates.clone()).unwrap();
+    planting.drafts.ask(slow);
+    let answer = answered(&mut planting.drafts);
+    assert!(planting.plant(&cluster, &named, answer, false).is_some());
+    let around = planting.planted.as_ref().unwrap().scheme.clone();
+    assert!(!uses(around.as_ref().unwrap(), &[(1, 0), (0, 1)].into()));
+    let cut = |planting: &mut Planting| {
+        planting.drafts.ask(draft(&named, &[(0, 1), (1, 0)], around.clone()));
+        let answer = answered(&mut planting.drafts);
+        planting.follow(seconds(9.0), &cluster, (&named, false), answer)
+    };
+    let mut later = Planting { earlier: planting.earlier.clone(), ..Planting::default() };
+    later.planted.clone_from(&planting.planted);
+    assert!(cut(&mut planting).is_some_and(|planned| planned.lossy));
+    assert_eq!(cut(&mut planting), None, "once");
+    // When three rounds have ended since, none goes that way.
+    for round in [1, 2, 3] {
+        let progress = Measured { progress: Some(round), ..Measured::default() };
+        later.report(seconds(8.0), worker_id(0), &progress);
+    }
+    assert_eq!(cut(&mut later), None);
+}
+
+/// As after a drain, or when the planner has moved keys.
+#[test]
+fn trees_are_for_where_keys_are() {
+    let (planting, _) = planted(&triangle());
+    let planted = planting.planted.as_ref().unwrap();
+    assert!(planted.is_for(&[0.97, 0.03, 0.0]) && !planted.is_for(&[0.9, 0.1, 0.0]));
+    assert!(Planted::default().is_for(&[0.9, 0.1, 0.0]), "none were planned by shares");
+}
+
 #[test]
 fn only_news_are_planned_for() {
     let named = triangle();

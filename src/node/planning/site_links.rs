@@ -196,8 +196,9 @@ impl SiteLinks {
                 true => HURRY,
                 false => probed.map_or(STALE, |probed| probed.pause),
             };
-            let fresh = |at: &Duration| now.saturating_sub(*at) < pause;
-            if !self.told.get(&(from, to)).is_some_and(fresh) {
+            // A probe that shows nothing is not repeated at once: over some ways none does.
+            let told = self.told.get(&(from, to)).copied().max(probed.map(|probed| probed.at));
+            if told.is_none_or(|told| now.saturating_sub(told) >= pause) {
                 stale.push((probed.map(|probed| probed.at), Probe { from, to }));
             }
         }
@@ -210,12 +211,10 @@ impl SiteLinks {
                 let before = self.probed.get(&(probe.from, probe.to));
                 let told = self.told.get(&(probe.from, probe.to)).copied();
                 let rate = self.rates.rate(probe.from, probe.to);
-                // One that failed is repeated soon.
                 let pause = match before {
-                    Some(before) if !before.is_like(rate) => STALE,
-                    Some(before) if told >= Some(before.at) => before.pause * 2,
-                    Some(before) => before.pause,
-                    None => STALE,
+                    Some(before) if told < Some(before.at) => before.pause * 2,
+                    Some(before) if before.is_like(rate) => before.pause * 2,
+                    Some(_) | None => STALE,
                 };
                 let pause = pause.min(STALE_MOST);
                 self.probed.insert((probe.from, probe.to), Probed { at: now, pause, rate });

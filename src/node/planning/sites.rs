@@ -55,18 +55,22 @@ impl Sites {
         Self { workers, servers }
     }
 
-    /// Which fraction of the model each site owns: equal parts for the servers while there is none.
-    pub(super) fn shares(&self, cluster: &Cluster, bytes: f64) -> Vec<f64> {
-        let servers: usize = self.servers.iter().map(Vec::len).sum();
+    /// Which fraction of the model each site owns, of what these servers have: a server that is
+    /// being emptied has pieces, too. Equal parts for the servers while they have none, and if
+    /// `equal`.
+    pub(super) fn shares(&self, cluster: &Cluster, equal: bool) -> Vec<f64> {
         let pieces = || cluster.pieces().values().flat_map(|key| &key.pieces);
         let owned = |at: &Vec<NodeId>| -> f64 {
-            if bytes <= 0.0 {
-                return at.len() as f64 / servers.max(1) as f64;
-            }
             let own = pieces().filter(|piece| at.contains(&piece.owner));
-            own.map(|piece| piece.bytes as f64).sum::<f64>() / bytes
+            own.map(|piece| piece.bytes as f64).sum()
         };
-        self.servers.iter().map(owned).collect()
+        let owned: Vec<f64> = self.servers.iter().map(owned).collect();
+        let all: f64 = owned.iter().sum();
+        if !equal && all > 0.0 {
+            return owned.iter().map(|bytes| bytes / all).collect();
+        }
+        let servers: usize = self.servers.iter().map(Vec::len).sum();
+        self.servers.iter().map(|at| at.len() as f64 / servers.max(1) as f64).collect()
     }
 
     /// The head of a site.

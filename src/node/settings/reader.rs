@@ -320,7 +320,7 @@ impl Reader<'_> {
     }
 
     /// Links and trees. Only the scheduler needs links for those that go through links, and whoever
-    /// has tunnels; without them the best is the star.
+    /// has tunnels; without them the best is the star. So it is where sums are made by ranks.
     pub(super) fn trees(
         &self,
         role: Role,
@@ -330,11 +330,12 @@ impl Reader<'_> {
         let plans = role == Role::Scheduler;
         let links = self.links(plans || has_tunnels)?;
         let Some(text) = self.text(NAME) else { return Ok((Topology::Star, links)) };
+        let by_ranks = self.sum_order()? == SumOrder::Ranks;
         let topology = match text.parse() {
             Ok(topology @ (Topology::Star | Topology::Balanced(_))) => Some(topology),
             // That chooses owners itself, which stay where they are here.
             Ok(Topology::Fapt(_)) | Err(_) => None,
-            Ok(Topology::Auto) if plans && links.is_none() => Some(Topology::Star),
+            Ok(Topology::Auto) if plans && (links.is_none() || by_ranks) => Some(Topology::Star),
             Ok(topology) => (links.is_some() || !plans).then_some(topology),
         };
         let allowed = match links.is_some() || !plans {

@@ -98,16 +98,13 @@ pub(crate) struct TcpInfo {
     pub(crate) shortest_round_trip: Option<Duration>,
     /// The time in which it was confirmed lately, smoothed.
     pub(crate) round_trip: Duration,
-    /// The window of what may be on its way still doubles with each round trip (slow start).
-    pub(crate) starts: bool,
 }
 
 impl TcpInfo {
-    /// True if it is the network that holds back what is sent, not TCP's window: that has met its
-    /// limit, or what is sent waits in the network.
+    /// True if what is sent waits in the network: so that holds it back, not TCP's window.
     pub(crate) fn fills_the_link(&self) -> bool {
         let waits = |shortest: Duration| self.round_trip > shortest + shortest / 2 + WAITS_LEAST;
-        !self.starts || self.shortest_round_trip.is_some_and(waits)
+        self.shortest_round_trip.is_some_and(waits)
     }
 }
 
@@ -127,7 +124,6 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
         unsent: info_u32(&info, NOT_SENT)?,
         shortest_round_trip: (micros != u32::MAX).then(|| Duration::from_micros(micros.into())),
         round_trip: Duration::from_micros(info_u32(&info, ROUND_TRIP)?.into()),
-        starts: info_u32(&info, WINDOW)? < info_u32(&info, START_ENDS)?,
     })
 }
 
@@ -139,8 +135,6 @@ fn segment_max(socket: BorrowedFd<'_>) -> Option<u32> {
 /// Where these begin (linux/tcp.h, `tcp_info`); they never move. Times are in microseconds.
 const UNCONFIRMED: usize = 24;
 const ROUND_TRIP: usize = 68;
-const START_ENDS: usize = 76;
-const WINDOW: usize = 80;
 const ADVERTISED_SEGMENT: usize = 84;
 const BYTES_ACKED: usize = 120;
 const NOT_SENT: usize = 144;

@@ -297,6 +297,14 @@ impl Planner {
         }
     }
 
+    /// One that knows nothing, of the same job. The round under way and the next one do not count:
+    /// they are of what was before.
+    #[must_use]
+    pub fn anew(&self, settings: Settings) -> Self {
+        let (switch_round, progress) = (self.newest_round().saturating_add(2), self.progress);
+        Self { switch_round, progress, ..Self::new(settings) }
+    }
+
     /// Planning on or off; what must move moves in any case.
     pub const fn set_enabled(&mut self, enabled: bool) {
         self.settings.enabled = enabled;

@@ -9,17 +9,32 @@ use crate::native::lock;
 use crate::native::shared::Shared;
 use pslite_core::wire::native::{GRANULE, PROBE_BYTES};
 
-/// So many probes, one after the other, show what a link carries that data use now and then.
-const LONG: u8 = 2;
+/// Bytes of padding that show what a link carries that data use now and then: two probes.
+const LONG: u64 = 2 * PROBE_BYTES;
+/// The most. Over a long way TCP's window grows for so long until the link holds back what is sent.
+const LONGEST: u64 = 16 * PROBE_BYTES;
+/// So many bytes in a row are to be held back by the link: a train, its head and what counts of it.
+const HELD_BACK: u64 = 320 << 10;
 
 /// A probe that is being sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probing {
-    /// How much of it is cut into frames.
+    /// How much of it is cut into frames, of the last [`PROBE_BYTES`].
     at: u64,
-    /// So many more follow it.
-    more: u8,
+    /// The same, of all padding.
+    all: u64,
+    /// Bytes in a row that followed each other.
+    train: u64,
+    /// Bytes of padding, at most.
+    most: u64,
     of: ProbeOf,
+}
+
+impl Probing {
+    /// True if it has shown what it is to show, or will not.
+    const fn is_over(&self) -> bool {
+        self.all >= self.most || (self.all >= LONG && self.train >= HELD_BACK)
+    }
 }
 
 impl Channel {
@@ -35,8 +50,13 @@ impl Channel {
         if !may_begin || !may_send || state.gone || state.broken {
             return (false, false);
         }
-        let more = if of == ProbeOf::InUse { LONG - 1 } else { 0 };
-        state.probe = Some(Probing { at: 0, more, of });
+        let through_a_card = state.lanes.first().is_some_and(|lane| lane.through_a_card);
+        let most = match of {
+            ProbeOf::Idle => PROBE_BYTES,
+            ProbeOf::InUse if through_a_card => LONGEST,
+            ProbeOf::InUse => LONG,
+        };
+        state.probe = Some(Probing { at: 0, all: 0, train: 0, most, of });
         self.pump(&mut state, &shared.receipts, RING_WAIT);
         (true, state.broken)
     }
@@ -72,14 +92,16 @@ pub(super) fn next(
     if now.at >= PROBE_BYTES {
         // All of it is in the connection.
         add(&counters.probes, 1);
-        let Some(more) = now.more.checked_sub(1) else {
+        if now.is_over() {
             *probe = None;
             return None;
-        };
-        *now = Probing { at: 0, more, of: now.of };
+        }
+        now.at = 0;
     }
     let at = now.at;
     now.at += GRANULE as u64;
+    now.all += GRANULE as u64;
+    now.train = if follows { now.train + GRANULE as u64 } else { 0 };
     add(&counters.padding, GRANULE as u64);
     Some(Fragment::padding(at, follows))
 }
