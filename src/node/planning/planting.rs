@@ -4,11 +4,11 @@
 //! rounds over what the links carry now, and when nothing gets through a link, they are planned
 //! anew. Called under the van's lock; sends nothing itself, and leaves the work to `drafts`.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::drafts::{Answer, Draft, Drafts};
+use super::former::FormerTrees;
 use super::looks::{Better, Looks};
 use super::planted::{Members, Planted, balanced, bytes, members, uses};
 use super::probes::Probe;
@@ -17,7 +17,7 @@ use super::site_links::SiteLinks;
 use super::sites::Sites;
 use super::under_way::{RoundSeconds, UnderWay};
 use pslite_core::cluster::{Cluster, TreesStatus};
-use pslite_core::placement::graph::{NamedGraph, Scheme, Topology};
+use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::placement::measured::Measured;
 use pslite_core::wire::NodeId;
 use pslite_core::wire::trees::TreeTable;
@@ -25,8 +25,6 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
-/// So many former trees are remembered. More do not come within two rounds.
-const EARLIER_MOST: usize = 8;
 /// What `pslite status` shows is at most that old.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// The size of model that is planned for where plans must not depend on when keys are made, in
@@ -70,9 +68,7 @@ pub(super) struct Planting {
     looks: Looks,
     expected: Expected,
     under_way: UnderWay,
-    /// Former trees along which a round may be under way still: which round had ended when others
-    /// came into force, and the trees.
-    earlier: VecDeque<(u64, Scheme)>,
+    former: FormerTrees,
     /// What people were shown, and since when.
     shown: Option<(Duration, Arc<TreesStatus>)>,
 }
@@ -83,9 +79,7 @@ impl Planting {
         self.links.report(now, from, measured);
         if let Some(round) = measured.progress {
             self.under_way.ended(self.links.worked(now), round);
-            // The round that was under way goes along them, and parts of the next one. When a
-            // worker has ended the one after those, all have ended both.
-            self.earlier.retain(|(ended, _)| self.under_way.newest() < ended.saturating_add(3));
+            self.former.ended(self.under_way.newest());
         }
     }
 
@@ -196,7 +190,7 @@ impl Planting {
         log::write(Level::Warning, "no trees: nothing gets from one worker to another");
         (planted.blocked, planted.scheme) = (true, None);
         self.expected = Expected::default();
-        self.earlier.clear();
+        self.former.clear();
         self.under_way.begins_again(self.links.worked(now));
         self.give_out(cluster, Planned { trees: Vec::new(), lossy: true })
     }
@@ -292,30 +286,14 @@ impl Planting {
         let scheme = (!is_star).then_some(proposal.scheme);
         let cut = carrying.cut;
         let star = is_star && bytes > 0.0;
-        self.remember(lossy);
+        match self.planted.take().and_then(|planted| planted.scheme) {
+            _ if lossy => self.former.clear(),
+            Some(scheme) => self.former.add(scheme, self.under_way.newest()),
+            None => {}
+        }
         let (before, blocked) = Default::default();
         self.planted = Some(Planted { members, bytes, shares, before, scheme, cut, blocked, star });
         self.give_out(cluster, Planned { trees, lossy })
-    }
-
-    /// The trees in force are about to be former ones. The round under way may go along them still.
-    fn remember(&mut self, lossy: bool) {
-        if lossy {
-            self.earlier.clear();
-        } else if let Some(scheme) = self.planted.as_mut().and_then(|planted| planted.scheme.take())
-        {
-            if self.earlier.len() == EARLIER_MOST {
-                self.earlier.pop_front();
-            }
-            self.earlier.push_back((self.under_way.newest(), scheme));
-        }
-    }
-
-    /// True if some round under way goes over a link that is cut.
-    fn is_held_up(&self, cut: &BTreeSet<(usize, usize)>) -> bool {
-        let in_force = self.planted.as_ref().and_then(|planted| planted.scheme.as_ref());
-        let earlier = self.earlier.iter().map(|(_, scheme)| scheme);
-        in_force.into_iter().chain(earlier).any(|scheme| uses(scheme, cut))
     }
 
     /// What is to be given out, unless nothing is where nothing was.
@@ -341,8 +319,9 @@ impl Planting {
         answer: Answer,
     ) -> Option<Planned> {
         let cut = &answer.draft.carrying.cut;
-        let lossy = self.is_held_up(cut);
         let planted = self.planted.as_mut()?;
+        let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, cut))
+            || self.former.use_any(cut);
         if lossy && answer.proposal.is_err() {
             // No other link leads there. A process that is stopped looks the same.
             if *cut != planted.cut {

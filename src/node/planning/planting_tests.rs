@@ -161,7 +161,7 @@ fn a_cut_link_of_former_trees_is_gone_around_too() {
         let answer = answered(&mut planting.drafts);
         planting.follow(seconds(9.0), &cluster, (&named, false), answer)
     };
-    let mut later = Planting { earlier: planting.earlier.clone(), ..Planting::default() };
+    let mut later = Planting { former: planting.former.clone(), ..Planting::default() };
     later.planted.clone_from(&planting.planted);
     assert!(cut(&mut planting).is_some_and(|planned| planned.lossy));
     assert_eq!(cut(&mut planting), None, "once");
