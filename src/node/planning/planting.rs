@@ -25,6 +25,8 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
+/// Keys that are made in a row come within that time of each other.
+const GROWS_FOR: Duration = Duration::from_secs(1);
 /// What `pslite status` shows is at most that old.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// The size of model that is planned for where plans must not depend on when keys are made, in
@@ -69,6 +71,8 @@ pub(super) struct Planting {
     expected: Expected,
     under_way: UnderWay,
     former: FormerTrees,
+    /// Bytes of the model, and since when it has as many.
+    model: (f64, Duration),
     /// What people were shown, and since when.
     shown: Option<(Duration, Arc<TreesStatus>)>,
 }
@@ -131,8 +135,11 @@ impl Planting {
         if planned.is_some() || self.drafts.is_open() {
             return planned;
         }
-        // Where keys are on their way to is not where they are.
-        if self.is_star() && cluster.has_open_orders() {
+        // Where keys are on their way to is not where they are, and the first few keys say little
+        // about who owns the model.
+        let grows =
+            plan.topology == Topology::Auto && self.planted.is_some() && self.grows(now, bytes);
+        if grows || (self.is_star() && cluster.has_open_orders()) {
             return None;
         }
         let stand = self.stands(cluster, &members, bytes);
@@ -148,6 +155,14 @@ impl Planting {
             }
         }
         None
+    }
+
+    /// True if the model is longer than a moment ago.
+    fn grows(&mut self, now: Duration, bytes: f64) -> bool {
+        if bytes > self.model.0 {
+            self.model = (bytes, now);
+        }
+        bytes > 0.0 && now.saturating_sub(self.model.1) < GROWS_FOR
     }
 
     /// True if a death took the trees away. If a node does not know trees they were never in force.
