@@ -1,6 +1,6 @@
 //! Former trees along which a round may be under way still. When other trees come into force, the
-//! round under way goes on along the former ones, and so do parts of the next round: owners have
-//! named their trees already (docs/trees.md, "When trees change"). Pure.
+//! round under way goes on along the former ones. So do parts of the next round: their owners have
+//! given out tickets already (docs/trees.md, "When trees change"). Pure.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,8 +9,8 @@ use pslite_core::placement::graph::Scheme;
 
 /// So many are remembered. More do not come within two rounds.
 const MOST: usize = 8;
-/// The round that was under way, the next one, and one of which the begin shows that all workers
-/// have ended those.
+/// The round that was under way and the next one may go along them. When a worker has ended one
+/// more, all workers have ended those.
 const ROUNDS: u64 = 3;
 
 /// See the module.

@@ -2,6 +2,7 @@
 //! Trees that need no rates are made here. Asks the membership; pure but for that.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use pslite_core::cluster::Cluster;
 use pslite_core::placement::graph::{Scheme, Topology, blind};
@@ -45,6 +46,27 @@ impl Planted {
     pub(super) fn is_for(&self, shares: &[f64]) -> bool {
         let mut pairs = self.shares.iter().zip(shares);
         self.shares.is_empty() || pairs.all(|(one, other)| (one - other).abs() < OTHER_SHARE)
+    }
+}
+
+/// The model, as it was last seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Growth {
+    bytes: f64,
+    /// When it was first seen to have so many.
+    since: Duration,
+}
+
+/// Keys that are made in a row come within that time of each other.
+const GROWS_FOR: Duration = Duration::from_secs(1);
+
+impl Growth {
+    /// It has so many bytes now. True if it had fewer a moment ago.
+    pub(super) fn goes_on(&mut self, now: Duration, bytes: f64) -> bool {
+        if bytes > self.bytes {
+            *self = Self { bytes, since: now };
+        }
+        bytes > 0.0 && now.saturating_sub(self.since) < GROWS_FOR
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::drafts::{Answer, Draft, Drafts};
 use super::former::FormerTrees;
 use super::looks::{Better, Looks};
-use super::planted::{Members, Planted, balanced, bytes, members, uses};
+use super::planted::{Growth, Members, Planted, balanced, bytes, members, uses};
 use super::probes::Probe;
 use super::shown;
 use super::site_links::SiteLinks;
@@ -25,8 +25,6 @@ use pslite_observe::log::{self, Level};
 
 /// Trees are planned anew when the model is longer by that.
 const LONGER: f64 = 1.2;
-/// Keys that are made in a row come within that time of each other.
-const GROWS_FOR: Duration = Duration::from_secs(1);
 /// What `pslite status` shows is at most that old.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// The size of model that is planned for where plans must not depend on when keys are made, in
@@ -71,8 +69,7 @@ pub(super) struct Planting {
     expected: Expected,
     under_way: UnderWay,
     former: FormerTrees,
-    /// Bytes of the model, and since when it has as many.
-    model: (f64, Duration),
+    growth: Growth,
     /// What people were shown, and since when.
     shown: Option<(Duration, Arc<TreesStatus>)>,
 }
@@ -120,11 +117,11 @@ impl Planting {
             self.under_way.goes_on(self.links.worked(now), seconds);
         }
         let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
-        let stand = self.stands(cluster, &members, bytes);
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
         let planned = answer.and_then(|answer| {
-            let owners = |planted: &Planted| planted.is_for(&answer.draft.shares);
-            if stand && self.planted.as_ref().is_some_and(owners) {
+            let stand = self.stands(cluster, &members, bytes)
+                && self.planted.as_ref().is_some_and(|now| now.is_for(&answer.draft.shares));
+            if stand {
                 return self.follow(now, cluster, (named, plan.fixed), answer);
             }
             if self.is_lost(cluster) {
@@ -132,37 +129,37 @@ impl Planting {
             }
             self.plant(cluster, named, answer, false)
         });
-        if planned.is_some() || self.drafts.is_open() {
-            return planned;
+        // The first few keys say little about who owns the model.
+        let waits = plan.topology == Topology::Auto
+            && self.growth.goes_on(now, bytes)
+            && self.planted.is_some();
+        // Keys that are on their way are not yet where they will be.
+        let moves = self.is_star() && cluster.has_open_orders();
+        match planned.is_some() || self.drafts.is_open() || waits || moves {
+            true => planned,
+            false => self.ask(cluster, (plan, named), members, bytes),
         }
-        // Where keys are on their way to is not where they are, and the first few keys say little
-        // about who owns the model.
-        let grows =
-            plan.topology == Topology::Auto && self.planted.is_some() && self.grows(now, bytes);
-        if grows || (self.is_star() && cluster.has_open_orders()) {
-            return None;
-        }
+    }
+
+    /// Has trees planned, if they do not stand or there is news. No trees, if there can be none.
+    fn ask(
+        &mut self,
+        cluster: &Cluster,
+        (plan, named): (Plan<'_>, &NamedGraph),
+        members: Members,
+        bytes: f64,
+    ) -> Option<Planned> {
         let stand = self.stands(cluster, &members, bytes);
         match self.draft(cluster, (plan, named), members.clone(), bytes) {
             Ok(draft) if !stand || self.is_news(&draft) => self.drafts.ask(draft),
-            Ok(_) => {}
-            Err(_) if stand => {}
-            Err(why) => {
-                let planned = self.without(cluster, members, bytes, &why);
-                let planted = self.planted.as_mut();
-                planted.into_iter().for_each(|planted| planted.star = bytes > 0.0);
-                return planned;
+            Err(why) if !stand => {
+                let star = bytes > 0.0;
+                let none = Planted { members, bytes, star, ..Planted::default() };
+                return self.without(cluster, none, &why);
             }
+            Ok(_) | Err(_) => {}
         }
         None
-    }
-
-    /// True if the model is longer than a moment ago.
-    fn grows(&mut self, now: Duration, bytes: f64) -> bool {
-        if bytes > self.model.0 {
-            self.model = (bytes, now);
-        }
-        bytes > 0.0 && now.saturating_sub(self.model.1) < GROWS_FOR
     }
 
     /// True if a death took the trees away. If a node does not know trees they were never in force.
@@ -227,17 +224,10 @@ impl Planting {
     }
 
     /// No trees, for that reason.
-    fn without(
-        &mut self,
-        cluster: &Cluster,
-        members: Members,
-        bytes: f64,
-        why: &str,
-    ) -> Option<Planned> {
+    fn without(&mut self, cluster: &Cluster, none: Planted, why: &str) -> Option<Planned> {
         log::write(Level::Warning, &format!("no trees: {why}"));
         self.expected = Expected::default();
-        let (cut, star) = (self.looks.cut().clone(), self.is_star());
-        self.planted = Some(Planted { members, bytes, cut, star, ..Planted::default() });
+        self.planted = Some(Planted { cut: self.looks.cut().clone(), ..none });
         self.give_out(cluster, Planned::default())
     }
 
@@ -286,8 +276,9 @@ impl Planting {
             Ok(proposal) => proposal,
             Err(wrong) => {
                 self.looks.set_cut(&draft.carrying.cut);
-                let why = named.explain(&wrong);
-                let planned = self.without(cluster, draft.members, draft.bytes, &why);
+                let Draft { members, bytes, .. } = draft;
+                let none = Planted { members, bytes, star: self.is_star(), ..Planted::default() };
+                let planned = self.without(cluster, none, &named.explain(&wrong));
                 return planned.map(|planned| Planned { lossy, ..planned });
             }
         };

@@ -175,11 +175,11 @@ fn a_cut_link_of_former_trees_is_gone_around_too() {
 
 #[test]
 fn a_model_grows_until_no_key_comes_for_a_while() {
-    let mut planting = Planting::default();
-    assert!(!planting.grows(seconds(1.0), 0.0), "there is none");
-    assert!(planting.grows(seconds(1.5), 1e6) && planting.grows(seconds(2.4), 1e6));
-    assert!(planting.grows(seconds(2.5), 2e6) && planting.grows(seconds(3.4), 2e6));
-    assert!(!planting.grows(seconds(3.5), 2e6));
+    let mut growth = Growth::default();
+    assert!(!growth.goes_on(seconds(1.0), 0.0), "there is none");
+    assert!(growth.goes_on(seconds(1.5), 1e6) && growth.goes_on(seconds(2.4), 1e6));
+    assert!(growth.goes_on(seconds(2.5), 2e6) && growth.goes_on(seconds(3.4), 2e6));
+    assert!(!growth.goes_on(seconds(3.5), 2e6));
 }
 
 /// As after a drain, or when the planner has moved keys.

@@ -307,6 +307,21 @@ mod tests {
         assert_eq!(links.probes(seconds(74.0), &named, &sites), [], "the job rests");
     }
 
+    /// Over a long way no probe may show anything.
+    #[test]
+    fn probes_that_show_nothing_are_repeated_ever_more_rarely() {
+        let (named, sites) = row();
+        let mut links = SiteLinks::default();
+        let mut asked = Vec::new();
+        for step in 1..700 {
+            let now = f64::from(step) / 10.0;
+            [(0, 1), (1, 0), (1, 2)].into_iter().for_each(|link| seen(&mut links, now, link, 20.0));
+            asked.extend(links.probes(seconds(now), &named, &sites).iter().map(|_| now));
+        }
+        let pauses: Vec<f64> = asked.windows(2).map(|pair| (pair[1] - pair[0]).round()).collect();
+        assert_eq!(pauses, [3.0, 6.0, 12.0, 24.0], "{asked:?}");
+    }
+
     /// Found in the lab: the first data after a rest met probes of all links.
     #[test]
     fn links_are_not_silent_for_as_long_as_all_rest() {

@@ -84,7 +84,7 @@ impl UnderWay {
     /// force, as was predicted until now.
     pub(super) fn goes_on(&mut self, worked: Duration, predicted: f64) {
         let predicted = self.along.unwrap_or(predicted);
-        // Nothing was added while the job rests.
+        // While the job rests nothing is added.
         if predicted > 0.0 && self.spans.back().is_none_or(|span| span.until < worked) {
             self.spans.push_back(Span { until: worked, predicted });
         }
@@ -98,8 +98,8 @@ impl UnderWay {
     }
 
     /// True if it is to start again along the new trees. If it does not, what is left of it goes
-    /// along its trees, and so does, in the next round, what is done of it: owners have named
-    /// the trees of those parts already. That is a round in all.
+    /// along the old ones. In the next round, so do the parts that are done now: their owners have
+    /// given out tickets already. That is one round along the old trees in all.
     pub(super) fn starts_again(&mut self, worked: Duration, round: RoundSeconds) -> bool {
         let RoundSeconds { in_force, promised, star } = round;
         let seconds = self.along.map_or(in_force, |along| along.max(in_force));

@@ -257,6 +257,22 @@ fn a_link_that_lies_is_found_out() {
     assert!(after < 1.15 * best && lab.plans.len() <= 4, "{after} {best} {}", lab.plans.len());
 }
 
+/// The rounds of before were of another kind: along trees, say.
+#[test]
+fn a_planner_that_begins_anew_counts_no_round_of_before() {
+    let settings = Settings::default();
+    let mut lab =
+        Lab::new(&[400.0 * MBIT; 4], &[200.0 * MBIT; 4], resnet50_by_hash(4), settings.clone());
+    for _ in 0..10 {
+        lab.round();
+    }
+    let newest = lab.planner.newest_round();
+    assert!(newest >= 9 && lab.planner.newest_round() >= lab.planner.switch_round);
+    let anew = lab.planner.anew(settings);
+    assert_eq!((anew.newest_round(), anew.switch_round), (newest, newest + 2));
+    assert_eq!((anew.layout.len(), anew.plans), (0, 0), "it knows nothing else");
+}
+
 /// Something that no model has makes every other layout worse: the plan goes back, and the next one
 /// waits longer each time.
 #[test]

@@ -103,8 +103,8 @@ impl Lane {
         is_slow && !idle && tcp_info(self.pipe.socket.as_fd()).is_some_and(|info| info.unsent > 0)
     }
 
-    /// The same, of padding. Also on fast connections, of which nothing else is known. Not while
-    /// TCP's window grows: after a rest, over a long way, padding would show that window.
+    /// The same, of padding, and on fast connections too: of those nothing else is known. Only
+    /// while padding waits in the network: before that it would show how TCP's window grows.
     pub(super) fn still_probes(&self) -> bool {
         let info = self.through_a_card.then(|| tcp_info(self.pipe.socket.as_fd())).flatten();
         info.is_some_and(|info| info.unsent > 0 && info.fills_the_link())
