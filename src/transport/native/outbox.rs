@@ -30,7 +30,8 @@ const QUEUE_MAX: usize = WINDOW_MAX as usize / 2;
 /// Heads kept for reuse, and how large they may be.
 const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 1024;
-/// Classes whose last message is remembered, before those that are confirmed are forgotten.
+/// Classes whose last message is remembered, before those that are confirmed are forgotten, at
+/// least.
 const CLASSES_KEPT: usize = 1024;
 
 /// What a probe consists of.
@@ -114,6 +115,8 @@ pub(super) struct Outbox {
     waiting: PriorityFifo<u64>,
     begun: Vec<u64>,
     last_of_class: BTreeMap<i32, u64>,
+    /// With more of them, those that are confirmed are forgotten.
+    classes_kept: usize,
     /// Bytes of those that have no room apart.
     bytes: u64,
     queued: Queued,
@@ -142,6 +145,7 @@ impl Outbox {
             waiting: PriorityFifo::new(),
             begun: Vec::new(),
             last_of_class: BTreeMap::new(),
+            classes_kept: CLASSES_KEPT,
             bytes: 0,
             queued: Queued::default(),
             spare: Vec::new(),
@@ -182,9 +186,11 @@ impl Outbox {
         }
         head.extend_from_slice(meta);
         let after = self.last_of_class.insert(class, sequence).unwrap_or(0);
-        if self.last_of_class.len() > CLASSES_KEPT {
+        if self.last_of_class.len() > self.classes_kept {
             let first = self.first;
             self.last_of_class.retain(|_, last| *last >= first);
+            // They are looked at once for each one that comes, however many are under way.
+            self.classes_kept = CLASSES_KEPT.max(2 * self.last_of_class.len());
         }
         let queued = mode == SendMode::Queue;
         if queued {
