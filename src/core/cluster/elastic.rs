@@ -6,7 +6,7 @@
 //! A job is elastic if every member says that it follows pieces that move. In any other job nothing
 //! of this happens.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::claimed::AllClaimed;
@@ -40,6 +40,8 @@ pub(super) struct Elastic {
     pub(super) scheduler_gone: Option<(Duration, bool)>,
     /// The trees in force; number 0: there never were any.
     pub(super) overlay: Overlay,
+    /// Scheduler: those before, along which something may be under way, the oldest first.
+    pub(super) former_overlays: VecDeque<Overlay>,
     /// The nodes of my role that I have connected to for the sake of a tree, and their processes.
     pub(super) relays: BTreeMap<NodeId, u64>,
     /// A scheduler that has yet to go on with the job of its journal.
@@ -370,7 +372,7 @@ impl Cluster {
         self.tell_who_joined(to, &self.who_joined(), out);
         let word = self.policy_word();
         self.word(to, word, out);
-        self.tell_overlay(to, out);
+        self.tell_overlays(to, out);
         self.repeat_orders(to, out);
     }
 

@@ -12,7 +12,7 @@ use super::journal::{Change, Record};
 use super::types::Policy;
 use super::{Action, Cluster, Level};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
-use crate::wire::trees::{Overlay, TreeTable};
+use crate::wire::trees::{OVERLAYS_KEPT, Overlay, TreeTable};
 use crate::wire::{Node, NodeId, Role, ability};
 
 impl Cluster {
@@ -35,21 +35,36 @@ impl Cluster {
         let number = self.elastic.overlay.number + 1;
         let floor = if lossy { number } else { self.elastic.overlay.floor };
         out.push(Action::Record(Record::new(Change::Overlay(number))));
-        self.elastic.overlay = Overlay { number, floor, trees };
+        let former = std::mem::replace(&mut self.elastic.overlay, Overlay { number, floor, trees });
+        self.elastic.former_overlays.push_back(former);
+        let kept = number.saturating_sub(OVERLAYS_KEPT - 1).max(floor).max(1);
+        self.elastic.former_overlays.retain(|former| former.number >= kept);
         for id in self.others() {
             self.tell_overlay(id, out);
         }
         out.push(Action::Overlay(self.elastic.overlay.clone()));
     }
 
+    /// Scheduler: tells a node all overlays along which something may be under way, the one in
+    /// force last. A connection that was lost may have taken more than one of them with it, and who
+    /// does not know an overlay cannot pass on what goes by it.
+    pub(super) fn tell_overlays(&mut self, to: NodeId, out: &mut Vec<Action>) {
+        for former in self.elastic.former_overlays.clone() {
+            self.say_overlay(to, former, out);
+        }
+        self.tell_overlay(to, out);
+    }
+
     /// Scheduler: tells a node the overlay in force, if there ever was one.
     pub(super) fn tell_overlay(&mut self, to: NodeId, out: &mut Vec<Action>) {
-        let overlay = &self.elastic.overlay;
-        if overlay.number == 0 {
-            return;
+        if self.elastic.overlay.number > 0 {
+            self.say_overlay(to, self.elastic.overlay.clone(), out);
         }
+    }
+
+    fn say_overlay(&mut self, to: NodeId, overlay: Overlay, out: &mut Vec<Action>) {
         let (kind, epoch) = (SchedulerMessageKind::Overlay as i32, self.elastic.policy.epoch);
-        let overlay = Some(overlay.clone());
+        let overlay = Some(overlay);
         self.word(
             to,
             SchedulerMessage { kind, epoch, overlay, ..SchedulerMessage::default() },

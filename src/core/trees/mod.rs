@@ -24,15 +24,12 @@ mod validate;
 use std::collections::BTreeMap;
 
 use crate::wire::NodeId;
-use crate::wire::trees::{Overlay, Ticket};
+use crate::wire::trees::{OVERLAYS_KEPT, Overlay, Ticket};
 
 pub use self::names::{is_of, name_of};
-pub use self::relay::{Part, Relay, Step, down_from_root};
+pub use self::relay::{Part, Relay, Step, Void, down_from_root};
 pub use self::table::Table;
 
-/// Overlays that are remembered. What goes by an older one is given up, as if it were below the
-/// floor.
-pub const OVERLAYS_KEPT: u64 = 8;
 /// Trees of one overlay; those beyond are not used.
 pub const TREES_MAX: usize = 1 << 10;
 

@@ -6,6 +6,10 @@
 
 use super::message::{Key, NodeId};
 
+/// Overlays that each node remembers. What goes by an older one is given up, as if it were below
+/// the floor.
+pub const OVERLAYS_KEPT: u64 = 8;
+
 /// Which tree a piece takes in which round. Its owner gives it out at the end of the round before,
 /// or when a worker asks how to push, and no two rounds of a piece have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
@@ -80,7 +84,8 @@ pub enum HopKind {
     Up = 1,
     /// To a child: these pushes counted, or were refused for the reason that the message has.
     Down = 2,
-    /// To a child: the ticket is void. Nothing that went by it and was not told of counts.
+    /// To a child: the ticket is void. Nothing that went by it and was not told of counts. The
+    /// ticket that `Placed` has, if there is one, is in its place.
     Void = 3,
 }
 

@@ -80,7 +80,6 @@ impl Planting {
         self.links.report(now, from, measured);
         if let Some(round) = measured.progress {
             self.under_way.ended(self.links.worked(now), round);
-            self.former.ended(self.under_way.newest());
         }
     }
 
@@ -125,6 +124,7 @@ impl Planting {
                 return self.follow(now, cluster, (named, plan.fixed), answer);
             }
             if self.is_lost(cluster) {
+                self.former.clear();
                 self.under_way.begins_again(self.links.worked(now));
             }
             self.plant(cluster, named, answer, false)
@@ -294,7 +294,7 @@ impl Planting {
         let star = is_star && bytes > 0.0;
         match self.planted.take().and_then(|planted| planted.scheme) {
             _ if lossy => self.former.clear(),
-            Some(scheme) => self.former.add(scheme, self.under_way.newest()),
+            Some(scheme) => self.former.add(scheme),
             None => {}
         }
         let (before, blocked) = Default::default();

@@ -3,6 +3,7 @@
 mod barriers;
 mod cases;
 mod orders;
+mod overlays;
 mod promises;
 mod store;
 mod workers;
