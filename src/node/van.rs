@@ -8,6 +8,7 @@
 mod clock;
 mod elastic;
 mod end;
+mod held;
 mod inline_handler;
 mod job;
 mod membership;
@@ -37,6 +38,7 @@ use crate::sink::PullLanding;
 use crate::sync::lock;
 use crate::training::Training;
 use crate::tunnels;
+use held::HeldHops;
 use inline_handler::InlineHandler;
 use job::Job;
 use native::DataPlane;
@@ -83,6 +85,8 @@ pub(crate) struct Van {
     training: Training,
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<DataPlane>,
+    /// What goes along trees and found no room.
+    held: HeldHops,
     /// Lead to hosts without a route to this one, and pass others' connections on.
     tunnels: Option<Tunnels>,
     /// The warning that the metrics file cannot be written was logged.
@@ -141,6 +145,7 @@ impl Van {
             desk: Desk::default(),
             training: Training::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
+            held: HeldHops::default(),
             tunnels,
             inline_handler: InlineHandler::default(),
             metrics_failed: Mutex::default(),
@@ -227,7 +232,8 @@ impl Van {
     }
 
     /// Back-pressure: waits while the peer has too much to confirm, which is kept in memory.
-    fn wait_for_room(&self, resender: &Mutex<Resender>, to: NodeId) -> Result<()> {
+    fn wait_for_room(&self, to: NodeId) -> Result<()> {
+        let Some(resender) = &self.resender else { return Ok(()) };
         while lock(resender).is_full(to) {
             if self.stopping.load(Ordering::Relaxed) {
                 return Err(stopped());
@@ -238,7 +244,33 @@ impl Van {
         Ok(())
     }
 
-    fn post(&self, to: NodeId, message: &Message, mode: SendMode) -> Result<()> {
+    /// Sends a message without waiting for more room than its mode says.
+    fn try_send(&self, to: NodeId, message: &Message) -> std::result::Result<(), SendError> {
+        if let Some(native) =
+            self.native.as_ref().filter(|native| native.transport.is_connected(to))
+            && let Some(result) = self.post_native(native, to, message)
+        {
+            return result;
+        }
+        let Some(resender) = &self.resender else {
+            return self.post(to, message, mode_of(message));
+        };
+        let ours = self.is_ours(to);
+        let mut message = message.clone();
+        lock(resender).outgoing(self.now(), to, &mut message, ours);
+        match self.post(to, &message, mode_of(&message)) {
+            // It is kept, and sent again.
+            Err(SendError::QueueFull) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    fn post(
+        &self,
+        to: NodeId,
+        message: &Message,
+        mode: SendMode,
+    ) -> std::result::Result<(), SendError> {
         self.with_encoded(message, to, |meta| {
             if self.goes_back(to, &message.meta) {
                 return self.transport.reply((to, self.my_id()), meta, &message.data, mode);
@@ -246,7 +278,6 @@ impl Van {
             self.transport.send(to, meta, &message.data, message.meta.priority, mode)
         })
         .map(|bytes| self.state.traffic.sent(to, MessageKind::of(&message.meta), bytes))
-        .map_err(|error| self.send_error(to, &error))
     }
 
     /// True if BytePS's nodes send this over the connection that the worker made: all messages to
@@ -328,18 +359,13 @@ impl RunningNode for Van {
             let _ = self.dispatch(message, None);
             return Ok(());
         }
-        if let Some(native) =
-            self.native.as_ref().filter(|native| native.transport.is_connected(to))
-            && let Some(result) = self.post_native(native, to, &message)
-        {
-            return result;
-        }
-        if let Some(resender) = &self.resender {
-            let ours = self.is_ours(to);
-            self.wait_for_room(resender, to)?;
-            lock(resender).outgoing(self.now(), to, &mut message, ours);
-        }
-        self.post(to, &message, mode_of(&message))
+        let sent = if message.meta.hop.is_some() {
+            self.send_hop(to, message)
+        } else {
+            self.wait_for_room(to)?;
+            self.try_send(to, &message)
+        };
+        sent.map_err(|error| self.send_error(to, &error))
     }
 
     fn event(&self, event: Event) {

@@ -28,6 +28,7 @@ impl Van {
             self.watch_native();
             self.resend_due();
             self.transport.flush();
+            self.send_held();
             self.customers.tick_gates();
             self.customers.report_stalls();
             if self.state.is_elastic() {

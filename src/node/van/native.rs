@@ -11,7 +11,6 @@ use super::inline_handler::InlineHandler;
 use super::job::Core;
 use super::{Van, mode_of};
 use crate::address;
-use crate::error::Result;
 use crate::running::NodeState;
 use crate::sync::lock;
 use pslite_core::wire::{Key, Message, Meta, Node, NodeId, Role, SCHEDULER};
@@ -121,7 +120,7 @@ impl Van {
         native: &DataPlane,
         to: NodeId,
         message: &Message,
-    ) -> Option<Result<()>> {
+    ) -> Option<Result<(), SendError>> {
         let sent = self.with_encoded(message, to, |meta| {
             native.transport.send(
                 to,
@@ -141,7 +140,7 @@ impl Van {
                 drop(lock(&native.falling_back));
                 None
             }
-            Err(error) => Some(Err(self.send_error(to, &error))),
+            Err(error) => Some(Err(error)),
         }
     }
 
