@@ -2,7 +2,9 @@
 tree's edges, and who dies is not missed."""
 
 import json
+import re
 import signal
+import time
 from collections import Counter
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import elastic_job
 import test_elastic_workers
 from elastic_job import ended_well, reach, undisturbed
-from harness import NATIVE, OURS, Cluster
+from harness import NATIVE, OURS, Cluster, patient
 
 #: Most of the time passes in waiting (pytest.ini).
 pytestmark = pytest.mark.waits
@@ -175,6 +177,52 @@ def test_sums_along_trees_repeat_bit_for_bit():
         assert sent["worker2", "worker0"] == pytest.approx(ROUNDS, rel=0.02), (sent, job.describe())
         digests.update(job.digests.values())
     assert len(digests) == 1, digests
+
+
+@pytest.mark.parametrize("topology", ("balanced:1", "balanced:2"))
+@pytest.mark.parametrize("rank", (1, 3))
+def test_a_worker_with_fewer_rounds_is_not_waited_for(topology, rank):
+    """It has a ticket for the next round, and so have the others, whose sums would wait for its
+    name. They push alone, and rounds end without it."""
+    with trees(topology, 4, 1, TREES_LEAVES=str(rank), PSLITE_ELASTIC_WORKERS="1",
+               PSLITE_LOG="info") as job:
+        job.start()
+        ended_well(job)
+        assert "rounds go along trees" in job.nodes["scheduler"].output, job.describe()
+
+
+def test_it_is_said_who_left_without_its_push():
+    """As without trees: the others end, and say whom they waited for."""
+    with trees("balanced:1", 3, 1, TREES_LEAVES="2", PSLITE_LOG="info") as job:
+        job.start()
+        assert job.wait(60), job.describe()
+    assert "rounds go along trees" in job.nodes["scheduler"].output, job.describe()
+    failed = [node for node in job.workers if node.returncode > 0]
+    assert len(failed) == 2, job.describe()
+    for node in failed:
+        assert re.search(r"MXNetError.*worker 2 .*left without the push", node.err), job.describe()
+
+
+def test_what_finds_no_room_is_sent_later():
+    """What its child sends to a relay that stands still is more than a connection of the stock wire
+    takes, beside what kernels take."""
+    library = {"scheduler": OURS, "server": NATIVE, "worker": OURS}
+    env = {"PSLITE_TOPOLOGY": "balanced:1", "PSLITE_TRANSPORT": "zmq", "DMLC_PS_WATER_MARK": "10",
+           "PSLITE_LOG": "info"}
+    with Cluster("stands_still.py", (8000, 1024, 4), workers=2, servers=1, library=library,
+                 env=env) as job:
+        job.start()
+        # Ranks follow ports.
+        still = None
+        limit = patient(60)
+        while still is None and time.monotonic() < limit:
+            still = next((node for node in job.workers if "stands still" in node.output), None)
+            time.sleep(0.05)
+        assert still, job.describe()
+        time.sleep(3)
+        still.signal(signal.SIGCONT)
+        ended_well(job)
+        assert "rounds go along trees" in job.nodes["scheduler"].output, job.describe()
 
 
 @pytest.mark.parametrize("victim", ("server0", "server1"))

@@ -29,7 +29,7 @@ use pslite_core::kv::flights::Flights;
 use pslite_core::kv::rounds::{Round, Rounds};
 use pslite_core::kv::worker::Response;
 use pslite_core::kv::{Failure, FailureKind, Finished, RequestError, WorkerRequests};
-use pslite_core::trees::Relay;
+use pslite_core::trees::{Relay, Step};
 use pslite_core::values::{KeyRange, KvPairs};
 use pslite_core::wire::{DataType, Devices, NodeId};
 use pslite_observe::{MessageKind, Traffic};
@@ -94,6 +94,8 @@ struct Requests {
     flights: Option<Flights>,
     /// What this worker sums and passes on, where rounds go along trees.
     relay: Option<Relay>,
+    /// What the relay did when this worker began to follow trees, and is to be done yet.
+    owed: Vec<Step>,
     /// The values of pulls that came ahead, and whose turn has not come.
     ended_ahead: EndedAhead,
     /// What was commanded, if servers may come and go in this job.
@@ -146,6 +148,7 @@ impl WorkerCustomer {
                 traffic: None,
                 flights: None,
                 relay: None,
+                owed: Vec::new(),
                 ended_ahead: EndedAhead::new(),
                 commands: Commands::default(),
                 rounds: Rounds::default(),

@@ -13,8 +13,8 @@ use super::round::Round;
 use crate::store::Sum;
 use crate::values::value::Value;
 use crate::values::{Allocator, Buffer, Dtype, precision};
-use crate::wire::NodeId;
 use crate::wire::trees::Ticket;
+use crate::wire::{EMPTY, NodeId};
 
 /// Where a piece may be cut: a compressed word has that many elements, and a cut goes between
 /// words.
@@ -76,8 +76,8 @@ struct Given {
     ticket: Ticket,
     /// It is used up, or void: nothing goes by it any more.
     over: bool,
-    /// The only customer of each worker that it is for, if not all workers are known.
-    customer: Option<i32>,
+    /// The customer of each worker that it is for.
+    customer: i32,
 }
 
 /// The former owner of a piece that has come.
@@ -181,8 +181,8 @@ impl Piece {
         self.given.as_deref().filter(|given| !given.over).map(|given| given.ticket)
     }
 
-    /// It goes by that one, which is for all workers of its tree, or for those with that customer.
-    pub(super) fn set_ticket(&mut self, ticket: Ticket, customer: Option<i32>) {
+    /// It goes by that one, which is for that customer of each worker of its tree.
+    pub(super) fn set_ticket(&mut self, ticket: Ticket, customer: i32) {
         self.give(Given { ticket, over: false, customer });
     }
 
@@ -195,7 +195,7 @@ impl Piece {
 
     /// No ticket up to that one is given out any more.
     pub(super) fn withhold(&mut self, last: Ticket) {
-        self.give(Given { ticket: last, over: true, customer: None });
+        self.give(Given { ticket: last, over: true, customer: EMPTY });
     }
 
     fn give(&mut self, given: Given) {
@@ -221,9 +221,9 @@ impl Piece {
         self.given.as_ref().is_none_or(|given| given.ticket.is_before(ticket))
     }
 
-    /// The customer that its ticket is for; `None`: any.
-    pub(super) fn ticket_customer(&self) -> Option<i32> {
-        self.given.as_ref().and_then(|given| given.customer)
+    /// The customer that its ticket is for.
+    pub(super) fn ticket_customer(&self) -> i32 {
+        self.given.as_ref().map_or(EMPTY, |given| given.customer)
     }
 
     /// True if the replica has all that was answered.

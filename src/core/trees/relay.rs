@@ -19,9 +19,10 @@ use crate::wire::elastic::Placed;
 use crate::wire::trees::{Hop, HopKind, Overlay, PushName, Ticket};
 use crate::wire::{Key, Meta, NodeId};
 
-/// Messages that wait for their overlay; of more the oldest are forgotten. Their workers ask once
-/// that overlay is below the floor.
-const EARLY_MAX: usize = 1 << 12;
+/// Messages that wait for their overlay; of more the oldest are forgotten, and their workers ask
+/// once that overlay is below the floor. Honest nodes send fewer: each child has one round of a
+/// part under way.
+const EARLY_MAX: usize = 1 << 18;
 
 /// Why pushes cannot be summed.
 const UNLIKE: &str = "they have different types or lengths";
@@ -34,7 +35,24 @@ pub enum Step {
     /// Its own worker's request is answered: metadata as if they had come from `recver`.
     Answer(Meta, KvPairs),
     /// A ticket means nothing any more: a push of its worker that has not begun does not go by it.
-    Void(Part, Ticket),
+    Void(Part, Void),
+}
+
+/// A ticket that is void, and the one in its place, if the owner gave out one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Void {
+    /// The one that is void.
+    pub ticket: Ticket,
+    /// The one in its place.
+    pub next: Option<Ticket>,
+}
+
+impl Void {
+    /// None is in its place.
+    #[must_use]
+    pub const fn of(ticket: Ticket) -> Self {
+        Self { ticket, next: None }
+    }
 }
 
 /// A part of a key: the key, the first element, one past the last.
@@ -140,7 +158,8 @@ impl Relay {
                 // First to the others: they may have others behind them.
                 out.extend(pass_on(table, self.me, &meta, &kv));
                 if kind == HopKind::Void {
-                    self.void(part, ticket, out);
+                    let next = placed.ticket.as_deref().copied();
+                    self.void(part, Void { ticket, next }, out);
                 }
                 self.answer(part, &meta, kv, out);
             }
@@ -192,11 +211,11 @@ impl Relay {
     }
 
     /// Nothing goes by a ticket any more.
-    fn void(&mut self, part: Part, ticket: Ticket, out: &mut Vec<Step>) {
-        if self.sums.get(&part).is_some_and(|open| open.ticket == ticket) {
+    fn void(&mut self, part: Part, void: Void, out: &mut Vec<Step>) {
+        if self.sums.get(&part).is_some_and(|open| open.ticket == void.ticket) {
             self.sums.remove(&part);
         }
-        out.push(Step::Void(part, ticket));
+        out.push(Step::Void(part, void));
     }
 
     /// What came down answers the own push, if it is about that.

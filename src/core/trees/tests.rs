@@ -188,11 +188,18 @@ fn a_void_ticket_sends_every_push_back() {
     pushes(&mut relays, 0, ticket(1, 1), floats(&[1.0]));
     let hop = Hop { ticket: ticket(1, 1), key: KEY, ..Hop::default() };
     let sum = Meta { hop: Some(Box::new(hop)), ..Meta::default() };
-    let placed = Placed { to: 2, again: true, ..Placed::default() };
+    let next = Some(ticket(2, 1));
+    let placed = Placed { to: 2, again: true, ticket: next.map(Box::new), ..Placed::default() };
     let left = tell(&mut relays, &sum, placed, &KvPairs::default());
-    let void = left.iter().filter(|step| matches!(step, Step::Void(..))).count();
+    let void = Void { ticket: ticket(1, 1), next };
+    let told = |step: &&Step| matches!(step, Step::Void((KEY, 0, 2), told) if *told == void);
+    let void = left.iter().filter(told).count();
     let again = left.iter().filter_map(|step| match step {
-        Step::Answer(meta, _) => Some((meta.recver, meta.placed.as_ref()?.again)),
+        Step::Answer(meta, _) => {
+            let placed = meta.placed.as_ref()?;
+            assert_eq!(placed.ticket.as_deref(), next.as_ref());
+            Some((meta.recver, placed.again))
+        }
         _ => None,
     });
     let mut again: Vec<_> = again.collect();

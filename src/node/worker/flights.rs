@@ -43,8 +43,10 @@ impl Requests {
         }
         self.flights = Some(flights);
         for overlay in node.state().overlays() {
-            // Nothing is under way, and nothing has come: the relay has nothing to say.
-            self.set_trees(node, &overlay, &mut Vec::new());
+            // Others' sums and values may have come before.
+            let mut steps = Vec::new();
+            self.set_trees(node, &overlay, &mut steps);
+            self.owed.append(&mut steps);
         }
     }
 
@@ -232,12 +234,15 @@ impl WorkerCustomer {
         let mut out = Vec::new();
         let mut state = lock(&self.requests);
         state.follow_pieces(&node, self.base.customer_id);
+        let owed = state.take_owed();
+        let finished = state.do_steps(&node, owed, &mut out);
         let Some(flights) = &mut state.flights else { return };
         let stepped = step(flights, node.now(), &mut out);
         state.join_tree(node.my_id(), &mut out);
         self.note_waits(&state);
         drop(state);
         self.send_again(&node, out);
+        finished.into_iter().for_each(|finished| self.finish(finished));
         if let Err(error) = stepped {
             let mut state = lock(&self.requests);
             let failed = state.requests.fail_all(error.to_string());
@@ -261,7 +266,7 @@ impl WorkerCustomer {
     }
 
     pub(super) fn note_waits(&self, state: &Requests) {
-        let waits = state.flights.as_ref().is_some_and(Flights::waits);
+        let waits = state.flights.as_ref().is_some_and(Flights::waits) || !state.owed.is_empty();
         self.waits.store(waits, Ordering::Relaxed);
     }
 }

@@ -63,8 +63,13 @@ impl Requests {
         }));
     }
 
+    /// What the relay did when this worker began to follow trees.
+    pub(super) fn take_owed(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.owed)
+    }
+
     /// Does what the relay says: what is to be sent, and the requests that are over.
-    fn do_steps(
+    pub(super) fn do_steps(
         &mut self,
         node: &NodeRef,
         steps: Vec<Step>,
@@ -81,9 +86,9 @@ impl Requests {
                         finished.extend(self.part_answered(node.now(), &meta, kv, out));
                     }
                 }
-                Step::Void((key, from, to), ticket) => {
+                Step::Void(part, void) => {
                     if let Some(flights) = &mut self.flights {
-                        flights.void_ticket(key, (from, to), ticket);
+                        flights.void_ticket(part, void);
                     }
                 }
             }
@@ -120,6 +125,7 @@ impl WorkerCustomer {
         let (mut steps, mut out) = (Vec::new(), Vec::new());
         let mut state = lock(&self.requests);
         state.follow_pieces(&node, meta.customer_id);
+        steps.append(&mut state.take_owed());
         state.relay.get_or_insert_with(|| new_relay(&node)).came(meta, kv, &mut steps);
         let finished = state.do_steps(&node, steps, &mut out);
         self.note_waits(&state);

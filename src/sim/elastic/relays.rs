@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::requests::{Over, Requests, send};
-use crate::app::{Output, pairs, with_data};
+use crate::app::{APP, Output, pairs, with_data};
 use pslite_core::kv::KvError;
 use pslite_core::kv::flights::Outgoing;
 use pslite_core::trees::Step;
@@ -59,6 +59,10 @@ impl<D> Requests<D> {
         out: &mut Vec<Output>,
     ) -> Vec<Over<D>> {
         let Message { meta, data } = message;
+        if meta.customer_id != APP {
+            // A node drops what is for no customer of its own.
+            return Vec::new();
+        }
         let mut steps = Vec::new();
         if let Some((meta, kv)) =
             self.sabotage.hop_in((meta, pairs(data)), self.relay.trees().number())
@@ -123,8 +127,8 @@ impl<D> Requests<D> {
                 Step::Answer(meta, kv) => {
                     over.extend(self.answered(now, with_data(meta, kv), ledger, out));
                 }
-                Step::Void((key, from, to), ticket) => {
-                    self.flights.void_ticket(key, (from, to), ticket);
+                Step::Void(part, void) => {
+                    self.flights.void_ticket(part, void);
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::part::{By, Part, PartState, Way};
 use super::{Flights, Slice};
-use crate::trees::{Found, Table, Trees};
+use crate::trees::{self, Found, Table, Trees, Void};
 use crate::values::Form;
 use crate::wire::elastic::Placed;
 use crate::wire::trees::{PartTicket, Ticket};
@@ -31,7 +31,7 @@ pub(super) struct Tickets {
     of: BTreeMap<Key, BTreeMap<(u64, u64), Told>>,
     /// The last ticket of each part that was void: that can be heard before the ticket itself,
     /// which came down another tree.
-    void: BTreeMap<(Key, (u64, u64)), Ticket>,
+    void: BTreeMap<(Key, (u64, u64)), Void>,
 }
 
 /// What the owner of a part has said of the next push.
@@ -61,7 +61,7 @@ impl Tickets {
     fn follow(&mut self, me: NodeId, trees: Arc<Trees>) {
         let floor = trees.floor();
         // A ticket below the floor is none anyway.
-        self.void.retain(|_, void| void.overlay >= floor);
+        self.void.retain(|_, void| void.ticket.overlay >= floor);
         let mine = trees.newest().filter(|table| table.weight() > 0 && table.has(me));
         self.roots = mine.map(Table::root).collect();
         (self.me, self.trees) = (me, trees);
@@ -136,14 +136,12 @@ impl Tickets {
         if from >= to {
             return;
         }
-        let void = self.void.get(&(key, (from, to)));
-        let is_void =
-            |ticket: &Ticket| void.is_some_and(|void| void == ticket || ticket.is_before(void));
-        let told = ticket.filter(|ticket| !is_void(ticket)).map(Told::Ticket);
+        let in_force = ticket.and_then(|ticket| self.in_force(key, (from, to), ticket));
+        let is_void = ticket.is_some() && in_force.is_none();
         let known = self.get(key, (from, to));
-        let is_older = match (told, known) {
-            (Some(Told::Ticket(ticket)), Some(Told::Ticket(known))) => ticket.is_before(&known),
-            (None, Some(Told::Ticket(_))) => again,
+        let is_older = match (in_force, known) {
+            (Some(ticket), Some(Told::Ticket(known))) => ticket.is_before(&known),
+            (None, Some(Told::Ticket(_))) => again || is_void,
             _ => false,
         };
         if is_older {
@@ -155,7 +153,16 @@ impl Tickets {
         let over: Vec<_> =
             until.map(|(range, _)| *range).take_while(|(_, end)| from < *end).collect();
         over.iter().for_each(|range| _ = of_key.remove(range));
-        of_key.insert((from, to), told.unwrap_or(Told::Alone(overlay)));
+        of_key.insert((from, to), in_force.map_or(Told::Alone(overlay), Told::Ticket));
+    }
+
+    /// A ticket, or the one in its place; `None`: it is void.
+    fn in_force(&self, key: Key, range: (u64, u64), ticket: Ticket) -> Option<Ticket> {
+        match self.void.get(&(key, range)) {
+            Some(void) if void.ticket == ticket => void.next,
+            Some(void) if !void.ticket.is_before(&ticket) => None,
+            _ => Some(ticket),
+        }
     }
 
     fn go(&self, key: Key, part: &Part, is_long: bool) -> Go {
@@ -227,16 +234,22 @@ impl Flights {
         self.look_at_all();
     }
 
-    /// A ticket means nothing any more.
-    pub fn void_ticket(&mut self, key: Key, range: (u64, u64), ticket: Ticket) {
+    /// A ticket means nothing any more. A push that was to use it uses the one in its place.
+    pub fn void_ticket(&mut self, (key, from, to): trees::Part, void: Void) {
         let Some(tickets) = &mut self.tickets else { return };
-        let void = tickets.void.entry((key, range)).or_insert(ticket);
-        if void.is_before(&ticket) {
-            *void = ticket;
+        let range = (from, to);
+        let last = tickets.void.entry((key, range)).or_insert(void);
+        if last.ticket.is_before(&void.ticket) {
+            *last = void;
         }
-        let is_void = |told| matches!(told, Told::Ticket(own) if !ticket.is_before(&own));
-        if tickets.get(key, range).is_some_and(is_void) {
-            tickets.take(key, range);
+        let Some(Told::Ticket(own)) = tickets.get(key, range) else { return };
+        let next = tickets.in_force(key, range, own);
+        if next == Some(own) {
+            return;
+        }
+        tickets.take(key, range);
+        if let Some(next) = next {
+            tickets.of.entry(key).or_default().insert(range, Told::Ticket(next));
         }
     }
 

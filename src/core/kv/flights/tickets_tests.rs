@@ -153,7 +153,7 @@ fn a_push_whose_ticket_is_void_goes_alone_at_once() {
     let (_, by_tree) = answer(&mut flights, &question[0], told);
     let bytes = LENGTH as usize;
     assert_eq!(sent(&by_tree), [(worker_id(1), false, bytes, Some(ticket(1)))]);
-    flights.void_ticket(KEY, (0, LENGTH), ticket(1));
+    flights.void_ticket((KEY, 0, LENGTH), Void::of(ticket(1)));
     let (_, alone) = answer(&mut flights, &by_tree[0], again());
     assert_eq!(sent(&alone), [(A, false, bytes, None)]);
 }
@@ -218,4 +218,43 @@ fn who_asked_and_does_not_fit_is_refused_by_the_owner() {
     let told = Placed { routes: vec![route(0, LENGTH - 1, 1, A)], ..again() };
     let (_, whole) = answer(&mut flights, &question[0], told);
     assert_eq!(sent(&whole), [(A, false, LENGTH as usize, None)]);
+}
+
+#[test]
+fn a_push_uses_the_ticket_in_the_place_of_one_that_is_void() {
+    let new = |round| Ticket { overlay: 2, ..ticket(round) };
+    let void = |round| Void { ticket: ticket(round), next: Some(new(round)) };
+    let part = (KEY, 0, LENGTH);
+    let (me, bytes) = (worker_id(1), LENGTH as usize);
+    let mut flights = flights();
+    let question = push(&mut flights, 0, LENGTH);
+    let (routes, by) = (vec![route(0, LENGTH, 1, A)], Some(Box::new(ticket(1))));
+    let (_, by_tree) = answer(&mut flights, &question[0], Placed { routes, ticket: by, ..again() });
+    flights.set_trees(NOW, me, overlay(2, &[A]));
+    // One that is under way is sent again.
+    flights.void_ticket(part, void(1));
+    let (_, by_new) =
+        answer(&mut flights, &by_tree[0], Placed { ticket: Some(Box::new(new(1))), ..again() });
+    assert_eq!(sent(&by_new), [(me, false, bytes, Some(new(1)))]);
+    // What is void is told later, by the answer of the round before.
+    flights.void_ticket(part, void(2));
+    let next = Some(Box::new(ticket(2)));
+    answer(&mut flights, &by_new[0], Placed { ticket: next, overlay: 2, ..Placed::default() });
+    let by_new = push(&mut flights, 1, LENGTH);
+    assert_eq!(sent(&by_new), [(me, false, bytes, Some(new(2)))]);
+    // It was told before.
+    let next = Some(Box::new(ticket(3)));
+    answer(&mut flights, &by_new[0], Placed { ticket: next, overlay: 2, ..Placed::default() });
+    flights.void_ticket(part, void(3));
+    // And is heard twice, or late.
+    flights.void_ticket(part, Void::of(ticket(3)));
+    flights.void_ticket(part, void(1));
+    let by_new = push(&mut flights, 2, LENGTH);
+    assert_eq!(sent(&by_new), [(me, false, bytes, Some(new(3)))]);
+    // The one in its place is void, too, of which it hears first.
+    let next = Some(Box::new(ticket(4)));
+    answer(&mut flights, &by_new[0], Placed { ticket: next, overlay: 2, ..Placed::default() });
+    flights.void_ticket(part, Void::of(new(4)));
+    flights.void_ticket(part, void(4));
+    assert_eq!(sent(&push(&mut flights, 3, LENGTH)), [(A, true, 0, None)]);
 }

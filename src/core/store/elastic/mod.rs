@@ -137,7 +137,15 @@ pub(super) struct RoundDone {
     /// What the replica gets, if there is one.
     pub(super) shipped: Option<Shipped>,
     /// Whose pushes it had, if the next round may go by a tree.
-    pub(super) pushed: Option<BTreeSet<NodeId>>,
+    pub(super) pushed: Option<Pushed>,
+}
+
+/// Who pushed to a round: one customer of each worker.
+#[derive(Clone, Debug)]
+pub(super) struct Pushed {
+    workers: BTreeSet<NodeId>,
+    /// The same one of all of them.
+    customer: i32,
 }
 
 /// A confirmation that waits: to whom, and of which elements of which key.

@@ -9,6 +9,7 @@ use super::{Outbound, PIECES_MAX};
 use crate::store::error::StoreError;
 use crate::store::mxnet::{At, Store, TENSORS_MAX, refused};
 use crate::store::tensor::{ALIGN, Copied, Layout, Piece, Source};
+use crate::trees::Void;
 use crate::wire::elastic::{Placed, Route, Transfer, TransferKind};
 use crate::wire::{Key, NodeId};
 
@@ -124,11 +125,12 @@ impl Store {
         self.stalls.end(piece.round.number());
         let pushes: Vec<_> = piece.round.give_up().collect();
         let (from, to, term) = (piece.from, piece.to, piece.term);
-        let ticket = piece.ticket();
+        let (ticket, customer) = (piece.ticket(), piece.ticket_customer());
         self.tell_cut(at.key, &piece, parts, out);
         self.split(at.key, length, piece, parts, out);
         if let Some(ticket) = ticket {
-            self.tell_void(at.key, Placed { from, to, term, ..Placed::default() }, ticket, out);
+            let placed = Placed { from, to, term, ..Placed::default() };
+            self.tell_void((at.key, customer), placed, Void::of(ticket), out);
         }
         for request in pushes.into_iter().filter(|request| request.hop.is_none()) {
             match request.placed.clone() {

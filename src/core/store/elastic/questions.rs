@@ -79,7 +79,7 @@ impl Store {
             self.carry_out_asked(at, out);
         }
         let knows_all = self.live_workers().is_some();
-        let customer = (!knows_all).then_some(request.customer_id);
+        let customer = request.customer_id;
         let (asker, workers) = (request.sender, self.config.workers);
         let is_first = |rank: usize, node| rank < workers && worker_id(rank) == node;
         let pushes = |node: NodeId| {

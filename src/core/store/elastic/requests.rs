@@ -179,7 +179,7 @@ impl Store {
         out: &mut Outbound,
     ) {
         if request.hop.is_some() {
-            return self.refuse_sum(request, routes, out);
+            return self.refuse_sum(request, routes, None, out);
         }
         if self.is_former(&request) {
             return;

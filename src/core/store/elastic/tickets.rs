@@ -5,19 +5,20 @@
 //! pushed to that round; or when a worker asks how to push (`questions`). A round with a ticket
 //! takes sums by that ticket, and single pushes of workers who are not in the tree. Who is in it
 //! and comes alone is told the ticket. What a ticket was for may end before its round: then it is
-//! void, and everybody in the tree is told.
+//! void, and everybody in the tree is told. When new trees come, tickets that are not in use are
+//! replaced at once: the old one is void, and what says so has the new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::parts::Parts;
 use super::questions::has;
-use super::{Elastic, Outbound};
+use super::{Elastic, Outbound, Pushed};
 use crate::store::contribution::Pushes;
 use crate::store::mxnet::{Answer, At, Store, SumOrder, done};
 use crate::store::name::{Customer, Name};
 use crate::store::tensor::{Layout, Piece};
-use crate::trees::{Found, Table, Trees, down_from_root};
+use crate::trees::{Found, Table, Trees, Void, down_from_root};
 use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::elastic::{Placed, Route};
 use crate::wire::trees::{Hop, Overlay, PartTicket, Ticket};
@@ -37,28 +38,36 @@ impl Elastic {
         self.trees.trees.number()
     }
 
-    /// True if every worker of a tree is waited for, with one customer.
-    fn may_use(&self, table: &Table) -> bool {
-        let Some(workers) = &self.workers else { return true };
+    /// True if every worker of a tree is waited for, with that customer alone.
+    fn may_use(&self, table: &Table, customer: i32) -> bool {
+        let Some(workers) = &self.workers else {
+            return !table.members().any(|node| self.has_left(node));
+        };
         let awaited = workers.awaited();
-        table.members().all(|node| awaited.range((node, i32::MIN)..=(node, i32::MAX)).count() == 1)
+        table.members().all(|node| {
+            let mut customers = awaited.range((node, i32::MIN)..=(node, i32::MAX));
+            customers.next().is_some_and(|(_, only)| *only == customer)
+                && customers.next().is_none()
+        })
     }
 
     /// The trees of the newest overlay with this root that fit, with their weights.
-    fn usable(&self, fits: impl Fn(&Table) -> bool) -> impl Iterator<Item = (u32, u64)> {
-        let all = self
-            .trees
-            .trees
-            .of_root(self.me)
-            .filter(move |(_, table)| table.weight() > 0 && fits(table) && self.may_use(table));
+    fn usable(
+        &self,
+        customer: i32,
+        fits: impl Fn(&Table) -> bool,
+    ) -> impl Iterator<Item = (u32, u64)> {
+        let all = self.trees.trees.of_root(self.me).filter(move |(_, table)| {
+            table.weight() > 0 && fits(table) && self.may_use(table, customer)
+        });
         all.map(|(tree, table)| (tree, u64::from(table.weight())))
     }
 
     /// The tree of the newest overlay that a round of so many bytes takes next, among those that
     /// fit. Each tree gets bytes as its weight says.
-    fn choose(&mut self, bytes: u64, fits: impl Fn(&Table) -> bool) -> Option<u32> {
+    fn choose(&mut self, bytes: u64, customer: i32, fits: impl Fn(&Table) -> bool) -> Option<u32> {
         let given = |tree: u32| self.trees.given.get(&tree).copied().unwrap_or(0);
-        let ahead = self.usable(fits).map(|(tree, weight)| {
+        let ahead = self.usable(customer, fits).map(|(tree, weight)| {
             let load = u128::from(given(tree) + bytes) * (1 << 32) / u128::from(weight);
             (load, tree)
         });
@@ -68,12 +77,17 @@ impl Elastic {
     }
 
     /// The same, but the tree depends on the piece alone, not on which round ended first.
-    fn choose_fixed(&self, (key, from): (Key, u64), fits: impl Fn(&Table) -> bool) -> Option<u32> {
-        let sum: u64 = self.usable(&fits).map(|(_, weight)| weight).sum();
+    fn choose_fixed(
+        &self,
+        (key, from): (Key, u64),
+        customer: i32,
+        fits: impl Fn(&Table) -> bool,
+    ) -> Option<u32> {
+        let sum: u64 = self.usable(customer, &fits).map(|(_, weight)| weight).sum();
         // Neighbours in a tensor take different trees.
         let spread = (key ^ from.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
         let mut left = spread.checked_rem(sum)?;
-        self.usable(&fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
+        self.usable(customer, &fits).find_map(|(tree, weight)| match left.checked_sub(weight) {
             None => Some(tree),
             Some(rest) => {
                 left = rest;
@@ -93,7 +107,49 @@ impl Store {
             if is_first {
                 self.begin_tickets();
             }
+            self.renew_tickets(out);
             self.unpark_all(out);
+        }
+    }
+
+    /// New trees came. Pieces whose round has ended, while others still wait for the same one, go
+    /// by them in the next round: their tickets are replaced. What goes along the old trees now
+    /// goes on.
+    fn renew_tickets(&mut self, out: &mut Outbound) {
+        let waits = |piece: &Piece| {
+            let ticket = piece.ticket().filter(|ticket| ticket.round == piece.version + 1)?;
+            (!piece.round.is_open()).then_some(ticket)
+        };
+        let all = || self.tensors.values().flat_map(|tensor| &tensor.pieces);
+        let newest = all().filter(|piece| piece.ticket().is_some()).map(|piece| piece.version);
+        let Some(newest) = newest.max() else { return };
+        let mut due = Vec::new();
+        for (key, tensor) in &self.tensors {
+            let pieces = tensor.pieces.iter().enumerate();
+            let done = pieces.filter(|(_, piece)| piece.version == newest);
+            due.extend(
+                done.filter_map(|(index, piece)| Some((At { key: *key, index }, waits(piece)?))),
+            );
+        }
+        for (at, ticket) in due {
+            self.renew_ticket(at, ticket, out);
+        }
+    }
+
+    /// The ticket of a piece is replaced by one for the newest trees, if one of them has no other
+    /// workers.
+    fn renew_ticket(&mut self, at: At, old: Ticket, out: &mut Outbound) {
+        let Some(elastic) = &self.elastic else { return };
+        let Some(table) = elastic.trees.trees.get(&old) else { return };
+        let members: BTreeSet<NodeId> = table.members().collect();
+        let Ok(piece) = self.piece(at) else { return };
+        let (from, to, term, customer) =
+            (piece.from, piece.to, piece.term, piece.ticket_customer());
+        self.give_ticket(at, customer, |table| table.members().all(|node| members.contains(&node)));
+        let next = self.piece(at).ok().and_then(Piece::ticket).filter(|next| *next != old);
+        if next.is_some() {
+            let placed = Placed { from, to, term, ..Placed::default() };
+            self.tell_void((at.key, customer), placed, Void { ticket: old, next }, out);
         }
     }
 
@@ -131,11 +187,7 @@ impl Store {
     }
 
     /// A round of these pushes is over: whose they were, if the next one may go by a tree.
-    pub(in crate::store) fn by_tree_next(
-        &self,
-        at: At,
-        pushes: &[Pushes],
-    ) -> Option<BTreeSet<NodeId>> {
+    pub(in crate::store) fn by_tree_next(&self, at: At, pushes: &[Pushes]) -> Option<Pushed> {
         let elastic = self.elastic.as_ref()?;
         let is_dense = self.piece(at).is_ok_and(|piece| piece.layout == Layout::Dense);
         if !self.sums_by_tree() || !is_dense || elastic.overlay() == 0 {
@@ -145,19 +197,22 @@ impl Store {
             |one: &Pushes| matches!(kind_of(one.request().head), Ok((RequestKind::Default, _)));
         let customers = || pushes.iter().flat_map(Pushes::customers);
         let workers: BTreeSet<NodeId> = customers().map(|who| who.worker).collect();
-        // A worker with two customers pushes twice to a round; a tree knows it once.
+        // A worker with two customers pushes twice to a round; a tree knows it once. And what goes
+        // along it is for one customer, whichever worker's.
         let once = workers.len() == customers().count();
-        (once && pushes.iter().all(dense)).then_some(workers)
+        let customer = customers().next()?.customer;
+        let same = customers().all(|who| who.customer == customer);
+        (once && same && pushes.iter().all(dense)).then_some(Pushed { workers, customer })
     }
 
     /// A round of `[from, to)` of a key is over, and that is cut and moved as it was to be. What is
-    /// here of it gets tickets by trees whose workers are all in `pushed`. What gets none goes
+    /// here of it gets tickets by trees whose workers have all pushed. What gets none goes
     /// alone, until there are other trees.
     pub(super) fn give_tickets(
         &mut self,
         key: Key,
         (from, to): (u64, u64),
-        pushed: Option<&BTreeSet<NodeId>>,
+        pushed: Option<&Pushed>,
     ) {
         let is_tree_known = self.elastic.as_ref().is_some_and(|elastic| elastic.overlay() > 0);
         if !is_tree_known || !self.sums_by_tree() {
@@ -165,12 +220,11 @@ impl Store {
         }
         let all = self.tensors.get(&key).map_or(0..0, |tensor| tensor.within(from, to));
         for at in all.map(|index| At { key, index }) {
-            let have_pushed = |pushed: &BTreeSet<NodeId>, table: &Table| {
-                table.members().all(|node| pushed.contains(&node))
-            };
-            self.give_ticket(at, None, |table| {
-                pushed.is_some_and(|pushed| have_pushed(pushed, table))
-            });
+            if let Some(Pushed { workers, customer }) = pushed {
+                self.give_ticket(at, *customer, |table| {
+                    table.members().all(|node| workers.contains(&node))
+                });
+            }
             let next = self.piece(at).ok().and_then(|piece| self.next_of(piece));
             if let (Some(next), Ok(piece)) = (next, self.piece_mut(at))
                 && piece.may_give(&next)
@@ -181,19 +235,14 @@ impl Store {
     }
 
     /// The next round of a piece gets a ticket by a tree that fits, if there is one.
-    pub(super) fn give_ticket(
-        &mut self,
-        at: At,
-        customer: Option<i32>,
-        fits: impl Fn(&Table) -> bool,
-    ) {
+    pub(super) fn give_ticket(&mut self, at: At, customer: i32, fits: impl Fn(&Table) -> bool) {
         let Ok(piece) = self.piece(at) else { return };
         let Some(next) = self.next_of(piece).filter(|next| piece.may_give(next)) else { return };
         let bytes = piece.value.buffer().len() as u64;
         let (key, from, order) = (at.key, piece.from, self.config.order);
         let tree = self.elastic.as_mut().and_then(|elastic| match order {
-            SumOrder::Trees => elastic.choose_fixed((key, from), fits),
-            SumOrder::Arrival | SumOrder::Ranks => elastic.choose(bytes, fits),
+            SumOrder::Trees => elastic.choose_fixed((key, from), customer, fits),
+            SumOrder::Arrival | SumOrder::Ranks => elastic.choose(bytes, customer, fits),
         });
         if let (Some(tree), Ok(piece)) = (tree, self.piece_mut(at)) {
             piece.set_ticket(Ticket { tree, ..next }, customer);
@@ -272,10 +321,9 @@ impl Store {
     fn is_for(&self, piece: &Piece, ticket: &Ticket, request: &Meta) -> bool {
         let Some(elastic) = &self.elastic else { return false };
         let table = elastic.trees.trees.get(ticket);
-        let is_customer = |id: i32| id == request.customer_id;
         request.hop.is_some()
             || table.is_some_and(|table| table.has(request.sender))
-                && piece.ticket_customer().is_none_or(is_customer)
+                && piece.ticket_customer() == request.customer_id
                 && self.is_awaited(request)
     }
 
@@ -316,13 +364,19 @@ impl Store {
         if of_sum.is_some() && self.ticket(at) == of_sum {
             return true;
         }
-        self.refuse_sum(request.clone(), Vec::new(), out);
+        self.refuse_sum(request.clone(), Vec::new(), None, out);
         false
     }
 
-    /// Nothing is done with a sum: all in its tree are told to push again. Below the floor they ask
-    /// of themselves.
-    pub(super) fn refuse_sum(&mut self, mut request: Meta, routes: Vec<Route>, out: &mut Outbound) {
+    /// Nothing is done with a sum: all in its tree are told to push again, by the ticket `next` if
+    /// there is one. Below the floor they ask of themselves.
+    pub(super) fn refuse_sum(
+        &mut self,
+        mut request: Meta,
+        routes: Vec<Route>,
+        next: Option<Ticket>,
+        out: &mut Outbound,
+    ) {
         let (Some(hop), Some(elastic)) = (&request.hop, &self.elastic) else { return };
         if elastic.trees.trees.get(&hop.ticket).is_none() {
             return;
@@ -339,7 +393,28 @@ impl Store {
             piece.end_ticket();
         }
         self.mark_again(&mut request, routes);
+        if let Some(placed) = &mut request.placed {
+            placed.ticket = next.map(Box::new);
+        }
         self.answer(done(request), out);
+    }
+
+    /// That worker sends no more: no sum gets its name by the tickets of trees with it. Their other
+    /// workers push alone, and rounds end without it, or it is said who left.
+    pub(super) fn void_tickets_of(&mut self, worker: NodeId, out: &mut Outbound) {
+        let Some(elastic) = &self.elastic else { return };
+        let has_it = |piece: &Piece| {
+            let table = piece.ticket().and_then(|ticket| elastic.trees.trees.get(&ticket));
+            table.is_some_and(|table| table.has(worker))
+        };
+        let mut void = Vec::new();
+        for (key, tensor) in &self.tensors {
+            let pieces = tensor.pieces.iter().enumerate().filter(|(_, piece)| has_it(piece));
+            void.extend(pieces.map(|(index, _)| At { key: *key, index }));
+        }
+        for at in void {
+            self.void_ticket(at, out);
+        }
     }
 
     /// The ticket of a piece is used up.
@@ -354,21 +429,26 @@ impl Store {
         let Ok(piece) = self.piece_mut(at) else { return };
         let Some(ticket) = piece.ticket() else { return };
         let (from, to, term) = (piece.from, piece.to, piece.term);
-        self.tell_void(at.key, Placed { from, to, term, ..Placed::default() }, ticket, out);
+        let placed = Placed { from, to, term, ..Placed::default() };
+        let who = (at.key, piece.ticket_customer());
+        self.tell_void(who, placed, Void::of(ticket), out);
     }
 
-    /// Tells all in the tree of a ticket that it is void. `placed`: of which part it was.
+    /// Tells that customer of all workers in the tree of a ticket that it is void. `placed`: of
+    /// which part it was.
     pub(super) fn tell_void(
         &mut self,
-        key: Key,
+        (key, customer_id): (Key, i32),
         placed: Placed,
-        ticket: Ticket,
+        void: Void,
         out: &mut Outbound,
     ) {
+        let Void { ticket, next } = void;
         let routes = self.routes(key, &placed);
         let hop = Hop { ticket, key, ..Hop::default() };
-        let request = Meta { placed: Some(placed), hop: Some(Box::new(hop)), ..Meta::default() };
-        self.refuse_sum(request, routes, out);
+        let (placed, hop) = (Some(placed), Some(Box::new(hop)));
+        let request = Meta { customer_id, placed, hop, ..Meta::default() };
+        self.refuse_sum(request, routes, next, out);
     }
 
     /// Of the pushes of a sum, those whose workers are not waited for get no values: what they

@@ -113,6 +113,17 @@ fn question(rank: usize, round: i32) -> Meta {
     request
 }
 
+/// The tickets that these messages say are void, and those in their place.
+fn voids(downs: &[(Meta, KvPairs)]) -> Vec<(Ticket, Option<Ticket>)> {
+    let void = downs.iter().filter_map(|(meta, _)| {
+        let hop = meta.hop.as_ref().filter(|hop| hop.kind() == HopKind::Void)?;
+        let placed = meta.placed.as_ref().filter(|placed| placed.again)?;
+        assert_eq!(meta.customer_id, 0, "it is for the customer that pushes");
+        Some((hop.ticket, placed.ticket.as_deref().copied()))
+    });
+    void.collect()
+}
+
 #[test]
 fn a_round_gives_out_the_ticket_of_the_next_one() {
     let mut store = server();
@@ -140,10 +151,7 @@ fn who_is_in_the_tree_and_comes_alone_is_told_the_ticket() {
     assert_eq!(told(&answers), [(worker_id(1), ticket, true)]);
     // One that knows it cannot come by it. Then nobody does.
     let down = serve_all(&mut store, push(1, 2, ticket), 1.0).downs;
-    let is_void = |(meta, _): &(Meta, KvPairs)| {
-        meta.hop.as_ref().is_some_and(|hop| hop.kind() == HopKind::Void)
-    };
-    assert!(down.len() == WORKERS && down.iter().all(is_void));
+    assert_eq!(voids(&down), [(ticket.unwrap(), None); WORKERS]);
     for rank in [0, 2] {
         serve(&mut store, push(rank, 2, None), 1.0);
     }
@@ -206,6 +214,95 @@ fn below_the_floor_a_round_that_has_begun_goes_on_alone() {
 }
 
 #[test]
+fn new_trees_take_the_next_round_of_what_is_done() {
+    let mut store = server();
+    let ticket = round_alone(&mut store, 1).unwrap();
+    let next = Ticket { overlay: 2, ..ticket };
+    let mut out = Outbound::default();
+    store.overlay(&overlay(2, 0), &mut out);
+    store.validate().unwrap();
+    assert_eq!(voids(&out.downs), [(ticket, Some(next)); WORKERS]);
+    // A sum that was under way is not taken. One by the new ticket is.
+    let down = serve_all(&mut store, sum(&[0, 1, 2], 2, ticket), 5.0).downs;
+    assert_eq!(voids(&down), [(ticket, None); WORKERS]);
+    let down = serve_all(&mut store, sum(&[0, 1, 2], 2, next), 5.0).downs;
+    assert_eq!((value(&store), voids(&down)), (5.0, vec![]));
+}
+
+#[test]
+fn a_round_that_has_begun_goes_on_along_its_trees() {
+    let mut store = server();
+    let ticket = round_alone(&mut store, 1).unwrap();
+    serve(&mut store, sum(&[0, 1], 2, ticket), 2.0);
+    let mut out = Outbound::default();
+    store.overlay(&overlay(2, 0), &mut out);
+    assert_eq!((out.downs.len(), out.answers.len()), (0, 0));
+    serve(&mut store, sum(&[2], 2, ticket), 1.0);
+    assert_eq!(value(&store), 3.0);
+    let next = store.piece(AT).unwrap().ticket().unwrap();
+    assert_eq!((next.overlay, next.round), (2, 3));
+}
+
+#[test]
+fn a_ticket_stays_where_no_new_tree_is_of_those_who_pushed() {
+    let mut store = server();
+    let ticket = round_alone(&mut store, 1).unwrap();
+    let mut wider = overlay(2, 0);
+    let node = TreeNode { node: worker_id(9), up: server_id(0), down: server_id(0) };
+    wider.trees[0].nodes.push(node);
+    for other in [wider, Overlay { trees: vec![], ..overlay(3, 0) }] {
+        let mut out = Outbound::default();
+        store.overlay(&other, &mut out);
+        assert_eq!((out.downs.len(), store.piece(AT).unwrap().ticket()), (0, Some(ticket)));
+    }
+    serve(&mut store, sum(&[0, 1, 2], 2, ticket), 5.0);
+    assert_eq!(value(&store), 5.0);
+}
+
+/// Another key is a round behind: its round may be under way.
+#[test]
+fn only_what_is_as_far_as_any_gets_new_tickets() {
+    let mut store = server();
+    let other = KEY + 1;
+    let as_other = |frames: Vec<Bytes>| {
+        let mut frames = frames;
+        frames[0] = Bytes::copy_from_slice(&other.to_ne_bytes());
+        frames
+    };
+    let mut first = push(0, 0, None);
+    first.placed = Some(Placed::default());
+    store.serve(first, &as_other(frames(0.0)), &mut Outbound::default());
+    for rank in 0..WORKERS {
+        store.serve(push(rank, 1, None), &as_other(frames(1.0)), &mut Outbound::default());
+    }
+    let ticket = round_alone(&mut store, 1).unwrap();
+    serve(&mut store, sum(&[0, 1, 2], 2, ticket), 3.0);
+    let mut out = Outbound::default();
+    store.overlay(&overlay(2, 0), &mut out);
+    let key = |(meta, _): &(Meta, KvPairs)| meta.hop.as_ref().unwrap().key;
+    assert_eq!(out.downs.iter().map(key).collect::<Vec<_>>(), [KEY; WORKERS]);
+    let behind = store.piece(At { key: other, index: 0 }).unwrap().ticket().unwrap();
+    assert_eq!((behind.overlay, behind.round), (1, 2));
+}
+
+/// A worker takes leave after others have got their tickets, and before it has pushed.
+#[test]
+fn no_sum_waits_for_a_worker_that_has_left() {
+    let mut store = server();
+    let ticket = round_alone(&mut store, 1).unwrap();
+    let mut out = Outbound::default();
+    store.customer_left(worker_id(2), 0, &mut out);
+    assert_eq!(voids(&out.downs), [(ticket, None); WORKERS]);
+    // The others push alone, so that it can be told for whom they wait, and by no new trees.
+    for rank in [0, 1] {
+        assert!(serve(&mut store, push(rank, 2, None), 1.0).is_empty());
+    }
+    store.overlay(&overlay(2, 0), &mut out);
+    let answers = serve(&mut store, push(2, 2, None), 1.0);
+    assert_eq!(told(&answers).iter().map(|(_, ticket, _)| *ticket).collect::<Vec<_>>(), [None; 3]);
+}
+
+#[test]
 fn rounds_that_no_tree_can_carry_have_no_ticket() {
     // A worker that is in no tree.
     let mut store = server();
@@ -235,15 +332,16 @@ fn trees_of_one_root_get_what_their_weights_say() {
     let elastic = store.elastic.as_mut().unwrap();
     let mut given = [0, 0];
     for _ in 0..40 {
-        given[elastic.choose(4, |_| true).unwrap() as usize] += 1;
+        given[elastic.choose(4, 0, |_| true).unwrap() as usize] += 1;
     }
     assert_eq!(given, [10, 30]);
     // Or the tree depends on the piece alone: the same in each round, by weights on average.
     let mut given = [0, 0];
     for piece in 0..400_u64 {
-        let of = |elastic: &Elastic| elastic.choose_fixed((piece / 20, piece % 20 * 16), |_| true);
+        let of =
+            |elastic: &Elastic| elastic.choose_fixed((piece / 20, piece % 20 * 16), 0, |_| true);
         let tree = of(elastic).unwrap();
-        elastic.choose(4, |_| true);
+        elastic.choose(4, 0, |_| true);
         assert_eq!(of(elastic), Some(tree));
         given[tree as usize] += 1;
     }

@@ -179,7 +179,9 @@ pub(super) fn send(customer: &ServerCustomer, node: &crate::error::Result<NodeRe
 }
 
 /// Sends values down a tree. A worker that is gone: the scheduler says what follows from that.
-fn send_down(customer: &ServerCustomer, meta: Meta, kv: KvPairs) {
+fn send_down(customer: &ServerCustomer, mut meta: Meta, kv: KvPairs) {
+    // What says that a ticket is void answers no request.
+    meta.app_id = customer.base.app_id;
     let sent = customer.node().and_then(|node| node.send(with_data(meta, kv)));
     if let Err(error) = sent {
         log::write(Level::Verbose, &error.to_string());
