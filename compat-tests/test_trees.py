@@ -203,6 +203,20 @@ def test_it_is_said_who_left_without_its_push():
         assert re.search(r"MXNetError.*worker 2 .*left without the push", node.err), job.describe()
 
 
+@pytest.mark.parametrize("rank", (0, 1, 3))
+def test_it_is_said_whom_a_round_waits_for(rank):
+    """Its sum waits at a relay, and the server knows nothing of the round."""
+    with trees("balanced:1", 4, 1, TREES_SLEEPS=str(rank), TREES_REST="9",
+               PSLITE_STALL_REPORT="2") as job:
+        job.start()
+        ended_well(job)
+    said = re.findall(r"round (\d+) of key 0 along a tree has waited \d+ s for (.*)",
+                      job.nodes["scheduler"].output)
+    assert said, job.describe()
+    assert all(int(number) == ROUNDS // 2 + 1 for number, _ in said), job.describe()
+    assert all(re.fullmatch(rf"worker {rank} \(.*?\)", whom) for _, whom in said), job.describe()
+
+
 def test_what_finds_no_room_is_sent_later():
     """What its child sends to a relay that stands still is more than a connection of the stock wire
     takes, beside what kernels take."""

@@ -1,6 +1,7 @@
 """Pushes and pulls whose sums are whole numbers, and checks each of them. Argument: rounds. With
 TREES_FRACTIONS the sums are fractions, which depend on their order, and nothing is checked. The
-worker TREES_LEAVES does half of the rounds only."""
+worker TREES_LEAVES does half of the rounds only; the worker TREES_SLEEPS rests for TREES_REST seconds
+in the middle."""
 
 import os
 import sys
@@ -30,10 +31,13 @@ for key, shape in SHAPES.items():
 time.sleep(1)
 ROUNDS = int(sys.argv[1])
 LEAVES = int(os.environ.get("TREES_LEAVES", -1))
+SLEEPS = int(os.environ.get("TREES_SLEEPS", -1))
 for number in range(1, ROUNDS // 2 + 1 if kv.rank == LEAVES else ROUNDS + 1):
     left = {LEAVES} if number > ROUNDS // 2 else set()
     ranks = [rank + 1 for rank in range(kv.num_workers) if rank not in left]
     outs = {key: mx.nd.zeros(shape) for key, shape in SHAPES.items()}
+    if kv.rank == SLEEPS and number == ROUNDS // 2 + 1:
+        time.sleep(float(os.environ["TREES_REST"]))
     for place, (key, shape) in enumerate(SHAPES.items()):
         kv.push(key, pushed(shape, number), priority=-place)
         kv.pull(key, out=outs[key], priority=-place)

@@ -157,6 +157,7 @@ impl Cluster {
         }
         if self.ready && self.is_scheduler() {
             self.report_barriers(now, out);
+            self.report_rounds(now, out);
         }
     }
 

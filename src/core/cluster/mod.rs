@@ -96,8 +96,11 @@ pub struct Cluster {
     releases_of_all: u32,
     tickets: Vec<Ticket>,
     entered: BTreeMap<(i32, i32), Entered>,
-    /// Scheduler: the rounds at servers that have waited for long, and since when.
+    /// Scheduler: the rounds at servers that have waited for long, and since when; of a worker the
+    /// one along a tree for which it waits.
     stalled: BTreeMap<NodeId, (Duration, StalledRound)>,
+    /// Scheduler: when a round along a tree is to be said again.
+    say_rounds_at: Duration,
     /// Scheduler: the circle of waits that was said last.
     circle: String,
     next_heartbeat: Option<Duration>,
@@ -144,6 +147,7 @@ impl Cluster {
             tickets: Vec::new(),
             entered: BTreeMap::new(),
             stalled: BTreeMap::new(),
+            say_rounds_at: Duration::ZERO,
             circle: String::new(),
             next_heartbeat: None,
             next_report,

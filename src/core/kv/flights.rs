@@ -143,6 +143,20 @@ impl Flights {
         self.open.range(of_request(timestamp)).next().is_some()
     }
 
+    /// The first part of a request that is under way along a tree: its slice, the key, and which
+    /// round it is.
+    #[must_use]
+    pub fn along_tree(&self, timestamp: i32) -> Option<(u32, Key, u64)> {
+        let mut all = self.open.range(of_request(timestamp));
+        all.find_map(|((_, slice), flight)| {
+            let rounds = flight.parts.iter().find_map(|part| match part.sent()?.by {
+                By::Tree(ticket) => Some(ticket.round),
+                By::Itself | By::Name => None,
+            });
+            rounds.map(|round| (*slice, flight.slice.key, round))
+        })
+    }
+
     /// True if some part waits to be sent.
     #[must_use]
     pub fn waits(&self) -> bool {

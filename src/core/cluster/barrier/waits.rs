@@ -1,16 +1,27 @@
 //! The scheduler says whom barriers have waited for, and who waits for each other: in a barrier, or
 //! with a push in a round, of which servers tell it. Touches the membership's books alone.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::circle::{Wait, circle};
 use super::super::{Action, Cluster, Level};
 use super::{BETWEEN, Entered};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind, StalledRound};
-use crate::wire::{ALL_GROUP, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
+use crate::wire::{ALL_GROUP, NodeId, SCHEDULER, SERVER_GROUP, WORKER_GROUP, is_worker};
 
 /// Nodes that one line names.
 const NODES_NAMED_MAX: usize = 4;
+/// Workers look at what they wait for once a second.
+const ROUNDS_SAID_AFTER: Duration = Duration::from_secs(2);
+
+/// A round that has waited for long.
+struct LiveRound {
+    /// For people.
+    name: String,
+    since: Duration,
+    round: StalledRound,
+}
 
 impl Entered {
     /// Somebody came in. A barrier in which a worker waits has waited since the first one came:
@@ -69,7 +80,7 @@ impl Cluster {
         }
     }
 
-    /// Scheduler: a server tells.
+    /// Scheduler: a server tells, or a worker of its push along a tree.
     pub(in crate::cluster) fn stalled_came(
         &mut self,
         now: Duration,
@@ -77,8 +88,7 @@ impl Cluster {
         round: Option<&StalledRound>,
         out: &mut Vec<Action>,
     ) {
-        let is_server = self.node(from).is_some_and(|node| node.role == Role::Server);
-        if !is_server || !self.is_scheduler() {
+        if self.node(from).is_none() || !self.is_scheduler() {
             return;
         }
         match round {
@@ -107,11 +117,8 @@ impl Cluster {
     pub(in crate::cluster) fn waits(&self, now: Duration) -> Vec<String> {
         let barriers = self.entered.iter().filter(|(_, entered)| entered.has_worker());
         let barriers = barriers.map(|(place, entered)| self.barrier_text(now, *place, entered));
-        let rounds = self.live_rounds().map(|(server, since, round)| {
-            let waited = now.saturating_sub(since).as_secs();
-            let whom = self.names(&round.missing, NODES_NAMED_MAX);
-            format!("{} has waited {waited} s for {whom}", self.round_name(server, round))
-        });
+        let rounds = self.live_rounds();
+        let rounds = rounds.iter().map(|round| self.round_text(now, round));
         barriers.chain(rounds).chain(self.circle_text(now)).collect()
     }
 
@@ -127,10 +134,10 @@ impl Cluster {
             missing: self.missing(*group, *domain, entered),
             blocks: true,
         });
-        let rounds = self.live_rounds().map(|(server, _, round)| Wait {
-            name: self.round_name(server, round),
+        let rounds = self.live_rounds().into_iter().map(|LiveRound { name, round, .. }| Wait {
+            name,
             members: round.pushed.iter().copied().collect(),
-            missing: round.missing.clone(),
+            missing: round.missing,
             blocks: false,
         });
         let waits: Vec<Wait> = barriers.chain(rounds).collect();
@@ -144,14 +151,69 @@ impl Cluster {
         Some(format!("nodes wait for each other: {}", steps.join("; ")))
     }
 
-    /// The rounds that servers told of that are still there.
-    fn live_rounds(&self) -> impl Iterator<Item = (NodeId, Duration, &StalledRound)> {
-        let rounds = self.stalled.iter().filter(|(id, _)| !self.is_gone(**id));
-        rounds.map(|(id, (since, round))| (*id, *since, round))
+    /// Scheduler: says which round along a tree has waited for long, as servers say it of others.
+    pub(in crate::cluster) fn report_rounds(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let limit = self.config.stall_report;
+        let Some(oldest) = self.live_rounds_of_trees().into_iter().min_by_key(|it| it.since) else {
+            self.say_rounds_at = Duration::ZERO;
+            return;
+        };
+        // All who have pushed tell it within a second of each other.
+        if now >= self.say_rounds_at.max(oldest.since + limit + ROUNDS_SAID_AFTER) {
+            let waited = now.saturating_sub(oldest.since);
+            self.say_rounds_at = now.saturating_add(waited.max(limit));
+            Self::log(out, Level::Warning, self.round_text(now, &oldest));
+        }
     }
 
-    fn round_name(&self, server: NodeId, round: &StalledRound) -> String {
-        format!("round {} of key {} at {}", round.round, round.key, self.describe(server))
+    fn round_text(&self, now: Duration, LiveRound { name, since, round }: &LiveRound) -> String {
+        let waited = now.saturating_sub(*since).as_secs();
+        if round.missing.is_empty() && !round.pushed.is_empty() {
+            return format!("{name} has waited {waited} s, and all workers have pushed");
+        }
+        format!("{name} has waited {waited} s for {}", self.names(&round.missing, NODES_NAMED_MAX))
+    }
+
+    /// The rounds that somebody told of who is still there.
+    fn live_rounds(&self) -> Vec<LiveRound> {
+        let rounds = self.stalled.iter().filter(|(id, _)| !self.is_gone(**id) && !is_worker(**id));
+        let rounds = rounds.map(|(server, (since, round))| {
+            let (key, number, server) = (round.key, round.round, self.describe(*server));
+            let name = format!("round {number} of key {key} at {server}");
+            LiveRound { name, since: *since, round: round.clone() }
+        });
+        rounds.chain(self.live_rounds_of_trees()).collect()
+    }
+
+    /// Those along trees. Each worker tells of the oldest round for which it waits; a worker that
+    /// tells of none has not pushed.
+    fn live_rounds_of_trees(&self) -> Vec<LiveRound> {
+        let told = || self.stalled.iter().filter(|(id, _)| !self.is_gone(**id) && is_worker(**id));
+        let mut rounds: BTreeMap<(i64, u64), (Duration, Vec<NodeId>)> = BTreeMap::new();
+        for (worker, (since, round)) in told() {
+            let (first, pushed) =
+                rounds.entry((round.key, round.round)).or_insert((*since, Vec::new()));
+            *first = (*first).min(*since);
+            pushed.push(*worker);
+        }
+        if rounds.is_empty() {
+            return Vec::new();
+        }
+        let workers = self.ids_of(WORKER_GROUP).unwrap_or_default();
+        let lacks = |id: &NodeId| !self.is_gone(*id) && !self.stalled.contains_key(id);
+        let missing: Vec<NodeId> = workers.into_iter().filter(lacks).collect();
+        let rounds = rounds.into_iter().map(|((key, number), (since, pushed))| LiveRound {
+            name: format!("round {number} of key {key} along a tree"),
+            since,
+            round: StalledRound {
+                key,
+                round: number,
+                pushed,
+                missing: missing.clone(),
+                ..StalledRound::default()
+            },
+        });
+        rounds.collect()
     }
 
     /// Some of these nodes for people.

@@ -142,3 +142,55 @@ fn who_waits_for_each_other_is_said_once() {
     job.settle();
     assert_eq!(job.nodes[0].status(job.now).waits.len(), 1);
 }
+
+/// Along a tree a sum waits at a relay, and the server knows nothing of the round. Workers tell what
+/// they wait for, and who tells nothing has not pushed.
+#[test]
+fn whom_a_round_along_a_tree_waits_for_is_said() {
+    let mut job = Job::of(3, 1);
+    job.start();
+    let workers = [2, 3, 4].map(|i| (i, job.nodes[i].me().id));
+    let round = |id| StalledRound {
+        key: 3,
+        round: 31,
+        waited: 10_000,
+        pushed: vec![id],
+        ..StalledRound::default()
+    };
+    let said = |job: &Job| -> Vec<String> {
+        let text = |action: &Action| match action {
+            Action::Log { text, level: Level::Warning } if text.contains("along a tree") => {
+                Some(text.clone())
+            }
+            _ => None,
+        };
+        job.events[0].iter().filter_map(text).collect()
+    };
+    job.pass(10 * SECOND);
+    for (i, id) in &workers[..2] {
+        job.feed(*i, Event::Stalled(Some(round(*id))));
+        job.settle();
+    }
+    assert_eq!(said(&job), [""; 0], "others may be about to tell");
+    job.pass(3 * SECOND);
+    let last = job.nodes[4].me().describe();
+    let name = "round 31 of key 3 along a tree has waited";
+    assert_eq!(said(&job), [format!("{name} 12 s for {last}")]);
+    assert_eq!(job.nodes[0].status(job.now).waits, [format!("{name} 13 s for {last}")]);
+    // Then twice as late each time.
+    job.pass(8 * SECOND);
+    assert_eq!(said(&job).len(), 1);
+    job.pass(10 * SECOND);
+    assert_eq!(said(&job).len(), 2);
+    // That one waits for a later key: values come to nobody.
+    let other = StalledRound { key: 5, ..round(workers[2].1) };
+    job.feed(4, Event::Stalled(Some(other)));
+    job.settle();
+    let waits = job.nodes[0].status(job.now).waits;
+    assert!(waits.iter().all(|text| text.ends_with("and all workers have pushed")), "{waits:?}");
+    for (i, _) in workers {
+        job.feed(i, Event::Stalled(None));
+    }
+    job.settle();
+    assert_eq!(job.nodes[0].status(job.now).waits, [""; 0]);
+}
