@@ -12,7 +12,7 @@ import pytest
 import elastic_job
 import test_elastic_workers
 from elastic_job import ended_well, reach, undisturbed
-from harness import NATIVE, OURS, Cluster, patient
+from harness import NATIVE, OURS, STOCK, Cluster, patient
 
 #: Most of the time passes in waiting (pytest.ini).
 pytestmark = pytest.mark.waits
@@ -153,8 +153,20 @@ def test_a_topology_that_needs_links_is_refused():
     with trees("packed", 1, 1) as job:
         job.start()
         assert job.wait(names=["scheduler"]), job.describe()
-        assert "PSLITE_TOPOLOGY=packed is not star" in job.nodes["scheduler"].output, job.describe()
+        assert "PSLITE_TOPOLOGY=packed needs PSLITE_LINKS" in job.nodes["scheduler"].output, (
+            job.describe())
         assert "PSLITE_TOPOLOGY" not in job.nodes["worker0"].output, job.describe()
+
+
+def test_it_is_said_who_knows_no_trees():
+    """A stock worker knows none, so rounds go straight for all."""
+    library = {"scheduler": OURS, "server": NATIVE, "worker0": STOCK, "worker1": OURS}
+    with Cluster("sums.py", workers=2, servers=1, library=library,
+                 env={"PSLITE_TOPOLOGY": "balanced:1"}) as job:
+        job.start()
+        ended_well(job)
+    assert re.search(r"no trees: worker \d \(.*\) is stock, or does not let keys move",
+                     job.nodes["scheduler"].output), job.describe()
 
 
 def test_auto_without_links_is_the_star():
@@ -264,3 +276,24 @@ def test_a_relay_that_dies_is_not_missed(rank):
             before, after = test_elastic_workers.history(one, place)
             assert before[0] == test_elastic_workers.ALL and before[1] >= 10, job.describe()
             assert after[0] == test_elastic_workers.ALL - 2 ** rank, job.describe()
+
+
+def test_a_site_whose_only_worker_dies_is_left_out(tmp_path):
+    """The others go on along trees without it. The servers are at the first site."""
+    links = tmp_path / "links"
+    links.write_text("link 127.0.0.2 127.0.0.3 40\nlink 127.0.0.3 127.0.0.4 40\n")
+    env = {"PSLITE_TOPOLOGY": "packed", "PSLITE_LINKS": links}
+    with test_elastic_workers.cluster(rounds=80, env=env) as job:
+        hosts = {f"worker{index}": {"DMLC_NODE_HOST": f"127.0.0.{2 + index}"} for index in range(3)}
+        job.node_env = {**hosts, "server": {"DMLC_NODE_HOST": "127.0.0.2"}}
+        job.start()
+        last = job.nodes["worker2"]
+        assert last.wait_for("round 10\n", 60), job.describe()
+        last.signal(signal.SIGKILL)
+        ended_well(job, gone=("worker2",))
+        one, other = job.nodes["worker0"], job.nodes["worker1"]
+        assert one.result["digest"] == other.result["digest"], job.describe()
+        said = job.nodes["scheduler"].output
+    assert "no worker of this job is at these hosts of PSLITE_LINKS: 127.0.0.4" in said, said
+    assert said.rfind("rounds go along trees") > said.find("lost worker"), said
+    assert "no trees" not in said, said

@@ -1,7 +1,7 @@
 """Pushes and pulls whose sums are whole numbers, and checks each of them. Argument: rounds. With
 TREES_FRACTIONS the sums are fractions, which depend on their order, and nothing is checked. The
-worker TREES_LEAVES does half of the rounds only; the worker TREES_SLEEPS rests for TREES_REST seconds
-in the middle."""
+worker TREES_LEAVES does half of the rounds only; the worker TREES_SLEEPS rests for TREES_REST
+seconds in the middle."""
 
 import os
 import sys

@@ -412,6 +412,7 @@ fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> Clu
         start_timeout: config.start_timeout,
         report_interval: 10 * second,
         stall_report: 10 * second,
+        trees: false,
         recovery_wait: 20 * second,
         standing_scheduler: false,
         replicas: None,

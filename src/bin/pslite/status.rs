@@ -104,10 +104,17 @@ fn table(status: &Status) -> String {
 
 /// The trees, and what links carry there and back.
 fn draw(status: &TreesStatus, text: &mut String) {
-    let TreesStatus { topology, overlay, trees, links } = status;
+    let TreesStatus { topology, overlay, trees, links, why } = status;
+    if !why.is_empty() {
+        let _ = writeln!(text, "trees: {topology}, but rounds go straight: {why}");
+        return;
+    }
     let _ = writeln!(text, "trees: {topology}, {} of them, overlay {overlay}", trees.len());
     for TreeStatus { share, up, down, .. } in trees {
         let _ = writeln!(text, "  {:5.1} %  up   {up}\n           down {down}", 100.0 * share);
+    }
+    if links.is_empty() {
+        return;
     }
     let _ = writeln!(text, "links, Mbit/s (in brackets: as PSLITE_LINKS says):");
     let rate = |link: &LinkStatus| match (link.measured, link.mbit) {
@@ -273,8 +280,12 @@ mod tests {
             link("b", "a", 20.0, false),
             link("b", "c", 0.0, true),
         ];
-        let trees =
-            TreesStatus { topology: "auto".to_owned(), overlay: 3, trees: vec![tree], links };
+        let (topology, why) = ("auto".to_owned(), String::new());
+        let trees = TreesStatus { topology, overlay: 3, trees: vec![tree], links, why };
+        let none = TreesStatus { why: "a host has no worker".to_owned(), ..trees.clone() };
+        let drawn = table(&Status { trees: Some(none), ..silent.clone() });
+        let last = drawn.lines().last();
+        assert_eq!(last, Some("trees: auto, but rounds go straight: a host has no worker"));
         let drawn = table(&Status { trees: Some(trees), ..silent });
         let lines: Vec<&str> = drawn.lines().skip(7).collect();
         assert_eq!(

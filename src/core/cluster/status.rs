@@ -53,12 +53,12 @@ pub struct Status {
     /// Workers that share batches.
     #[serde(default)]
     pub sessions: Vec<SessionStatus>,
-    /// The trees that rounds go along, if they were planned for links.
+    /// The trees that rounds go along, if the scheduler was told to make some.
     #[serde(default)]
     pub trees: Option<TreesStatus>,
 }
 
-/// Trees of sites, and the links between these.
+/// Trees of sites, and the links between these; or of nodes, if they were not planned for links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TreesStatus {
     /// How they are made (`PSLITE_TOPOLOGY`).
@@ -69,6 +69,9 @@ pub struct TreesStatus {
     pub trees: Vec<TreeStatus>,
     /// All links, each in both directions.
     pub links: Vec<LinkStatus>,
+    /// Why rounds go straight to the servers, if they do.
+    #[serde(default)]
+    pub why: String,
 }
 
 /// One tree.

@@ -59,6 +59,7 @@ pub(super) fn config(
         start_timeout: None,
         report_interval: 10 * SECOND,
         stall_report: 10 * SECOND,
+        trees: false,
         recovery_wait: 60 * SECOND,
         standing_scheduler: false,
         replicas: None,

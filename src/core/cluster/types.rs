@@ -39,6 +39,8 @@ pub struct ClusterConfig {
     pub report_interval: Duration,
     /// Scheduler: a barrier that has waited for so long is said.
     pub stall_report: Duration,
+    /// Scheduler: its owner wants rounds to go along trees.
+    pub trees: bool,
     /// How long the others wait for the replacement of a dead node.
     pub recovery_wait: Duration,
     /// A scheduler without an application: always counts itself in.

@@ -21,6 +21,7 @@ pub(in crate::planning) fn cluster(settings: &crate::settings::Settings) -> Clus
         start_timeout: settings.start_timeout,
         report_interval: settings.report_interval,
         stall_report: settings.stall_report,
+        trees: false,
         recovery_wait: settings.recovery_wait,
         standing_scheduler: true,
         replicas: settings.replicas,

@@ -36,6 +36,8 @@ pub(super) struct Planted {
     pub(super) blocked: bool,
     /// The star is best for that model, or there can be no trees.
     pub(super) star: bool,
+    /// Why rounds go straight, for people.
+    pub(super) why: String,
 }
 
 /// Fraction of the model. If a site owns so much more or less than before, other trees are best.

@@ -121,13 +121,13 @@ impl Planting {
             let stand = self.stands(cluster, &members, bytes)
                 && self.planted.as_ref().is_some_and(|now| now.is_for(&answer.draft.shares));
             if stand {
-                return self.follow(now, cluster, (named, plan.fixed), answer);
+                return self.follow(now, cluster, plan.fixed, answer);
             }
             if self.is_lost(cluster) {
                 self.former.clear();
                 self.under_way.begins_again(self.links.worked(now));
             }
-            self.plant(cluster, named, answer, false)
+            self.plant(cluster, answer, false)
         });
         // The first few keys say little about who owns the model.
         let waits = plan.topology == Topology::Auto
@@ -194,13 +194,14 @@ impl Planting {
         let planted = self.planted.as_mut().filter(|_| self.links.blocks(trees))?;
         let goes_around = plan.links.zip(planted.scheme.as_ref()).is_some_and(|(named, scheme)| {
             let sites = Sites::of(cluster, named, &planted.members);
-            sites.is_ok_and(|sites| uses(scheme, &self.links.carrying(named, &sites).cut))
+            sites.is_ok_and(|sites| uses(scheme, &self.links.carrying(&sites).cut))
         });
         if goes_around {
             return None;
         }
-        log::write(Level::Warning, "no trees: nothing gets from one worker to another");
-        (planted.blocked, planted.scheme) = (true, None);
+        let why = "nothing gets from one worker to another";
+        log::write(Level::Warning, &format!("no trees: {why}"));
+        (planted.blocked, planted.scheme, planted.why) = (true, None, why.to_owned());
         self.expected = Expected::default();
         self.former.clear();
         self.under_way.begins_again(self.links.worked(now));
@@ -227,7 +228,8 @@ impl Planting {
     fn without(&mut self, cluster: &Cluster, none: Planted, why: &str) -> Option<Planned> {
         log::write(Level::Warning, &format!("no trees: {why}"));
         self.expected = Expected::default();
-        self.planted = Some(Planted { cut: self.looks.cut().clone(), ..none });
+        let (cut, why) = (self.looks.cut().clone(), why.to_owned());
+        self.planted = Some(Planted { cut, why, ..none });
         self.give_out(cluster, Planned::default())
     }
 
@@ -244,12 +246,13 @@ impl Planting {
     ) -> Result<Draft, String> {
         self.links.retain(&members.workers);
         let sites = Sites::of(cluster, named, &members)?;
-        let mut carrying = self.links.carrying(named, &sites);
+        let mut carrying = self.links.carrying(&sites);
+        let network = &sites.network;
         if plan.fixed {
-            carrying.forget_rates(named);
+            carrying.forget_rates(network);
         }
-        let graph = named.graph.with_rates(carrying.rates.clone());
-        let graph = graph.map_err(|wrong| named.explain(&wrong))?;
+        let graph = network.graph.with_rates(carrying.rates.clone());
+        let graph = graph.map_err(|wrong| network.explain(&wrong))?;
         let shares = sites.shares(cluster, plan.repeats);
         let scheme = self.planted.as_ref().and_then(|planted| planted.scheme.clone());
         let topology = plan.topology;
@@ -264,26 +267,24 @@ impl Planting {
     }
 
     /// The trees of an answer are to be in force.
-    fn plant(
-        &mut self,
-        cluster: &Cluster,
-        named: &NamedGraph,
-        answer: Answer,
-        lossy: bool,
-    ) -> Option<Planned> {
+    fn plant(&mut self, cluster: &Cluster, answer: Answer, lossy: bool) -> Option<Planned> {
         let Answer { draft, proposal, bound, .. } = answer;
         let proposal = match proposal {
             Ok(proposal) => proposal,
             Err(wrong) => {
                 self.looks.set_cut(&draft.carrying.cut);
-                let Draft { members, bytes, .. } = draft;
+                let Draft { members, bytes, sites, .. } = draft;
                 let none = Planted { members, bytes, star: self.is_star(), ..Planted::default() };
-                let planned = self.without(cluster, none, &named.explain(&wrong));
+                let planned = self.without(cluster, none, &sites.network.explain(&wrong));
                 return planned.map(|planned| Planned { lossy, ..planned });
             }
         };
         if draft.bytes > 0.0 {
             log::write(Level::Info, &shown::proposal(&proposal));
+        }
+        let is_same = |planted: &Planted| planted.members == draft.members;
+        if !draft.sites.left_out.is_empty() && !self.planted.as_ref().is_some_and(is_same) {
+            log::write(Level::Warning, &shown::left_out(&draft.sites.left_out));
         }
         self.expected = Expected { seconds: Some(proposal.seconds), bound };
         let is_star = proposal.topology == Topology::Star;
@@ -292,13 +293,16 @@ impl Planting {
         let scheme = (!is_star).then_some(proposal.scheme);
         let cut = carrying.cut;
         let star = is_star && bytes > 0.0;
-        match self.planted.take().and_then(|planted| planted.scheme) {
+        let former = self.planted.take().filter(|former| former.members.workers == members.workers);
+        match former.and_then(|former| former.scheme) {
             _ if lossy => self.former.clear(),
             Some(scheme) => self.former.add(scheme),
             None => {}
         }
         let (before, blocked) = Default::default();
-        self.planted = Some(Planted { members, bytes, shares, before, scheme, cut, blocked, star });
+        let why = if is_star { shown::star(proposal.seconds) } else { String::new() };
+        self.planted =
+            Some(Planted { members, bytes, shares, before, scheme, cut, blocked, star, why });
         self.give_out(cluster, Planned { trees, lossy })
     }
 
@@ -321,9 +325,10 @@ impl Planting {
         &mut self,
         now: Duration,
         cluster: &Cluster,
-        (named, fixed): (&NamedGraph, bool),
+        fixed: bool,
         answer: Answer,
     ) -> Option<Planned> {
+        let named = answer.draft.sites.network.clone();
         let cut = &answer.draft.carrying.cut;
         let planted = self.planted.as_mut()?;
         let lossy = planted.scheme.as_ref().is_some_and(|scheme| uses(scheme, cut))
@@ -332,19 +337,19 @@ impl Planting {
             // No other link leads there. A process that is stopped looks the same.
             if *cut != planted.cut {
                 let text = "; what is left does not join all sites, so rounds wait";
-                log::write(Level::Warning, &(shown::cut(named, cut) + text));
+                log::write(Level::Warning, &(shown::cut(&named, cut) + text));
                 planted.cut.clone_from(cut);
             }
             return None;
         }
         if lossy || (planted.scheme.is_none() && *cut != planted.cut) {
-            log::write(Level::Warning, &shown::cut(named, cut));
+            log::write(Level::Warning, &shown::cut(&named, cut));
             self.links.changed(now);
             self.under_way.begins_again(self.links.worked(now));
-            return self.plant(cluster, named, answer, lossy);
+            return self.plant(cluster, answer, lossy);
         }
         if log::enabled(Level::Verbose) {
-            log::write(Level::Verbose, &shown::rates(named, &answer.draft.carrying));
+            log::write(Level::Verbose, &shown::rates(&named, &answer.draft.carrying));
         }
         let promised = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
         let Some((seconds, promised)) = answer.seconds.zip(promised) else {
@@ -370,7 +375,7 @@ impl Planting {
         if !again {
             self.under_way.other_trees(seconds);
         }
-        self.plant(cluster, named, answer, again)
+        self.plant(cluster, answer, again)
     }
 
     /// The links that are to be probed now.
@@ -384,7 +389,7 @@ impl Planting {
         let links = plan.links.filter(|_| !plan.fixed);
         let Some((named, planted)) = links.zip(planted) else { return Vec::new() };
         let sites = Sites::of(cluster, named, &planted.members);
-        sites.map_or_else(|_| Vec::new(), |sites| self.links.probes(now, named, &sites))
+        sites.map_or_else(|_| Vec::new(), |sites| self.links.probes(now, &sites))
     }
 
     /// True if the star was found to be best, or there can be no trees. So none count on keys to
@@ -420,11 +425,16 @@ impl Planting {
 
     fn status_now(&self, cluster: &Cluster, plan: Plan<'_>) -> Option<TreesStatus> {
         let planted = self.planted.as_ref()?;
-        let (named, scheme) = plan.links.zip(planted.scheme.as_ref())?;
-        let sites = Sites::of(cluster, named, &planted.members).ok()?;
-        let links = shown::links(named, &self.links.carrying(named, &sites));
         let (topology, overlay) = (plan.topology.to_string(), cluster.overlay().number);
-        Some(TreesStatus { topology, overlay, trees: shown::trees(named, scheme), links })
+        let (mut trees, mut links, why) = (Vec::new(), Vec::new(), planted.why.clone());
+        if let Some((named, scheme)) = plan.links.zip(planted.scheme.as_ref()) {
+            let sites = Sites::of(cluster, named, &planted.members).ok()?;
+            links = shown::links(&sites.network, &self.links.carrying(&sites));
+            trees = shown::trees(&sites.network, scheme);
+        } else if why.is_empty() {
+            trees = shown::tables(cluster);
+        }
+        Some(TreesStatus { topology, overlay, trees, links, why })
     }
 }
 

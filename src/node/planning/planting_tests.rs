@@ -22,7 +22,7 @@ fn draft(named: &NamedGraph, cut: &[(usize, usize)], scheme: Option<Scheme>) -> 
     let workers: Vec<NodeId> = (0..3).map(worker_id).collect();
     let members = Members { servers: vec![server_id(0)], workers: workers.clone() };
     let at_sites = workers.into_iter().map(|worker| vec![worker]).collect();
-    let sites = Sites::with(at_sites, vec![vec![server_id(0)], vec![], vec![]]);
+    let sites = Sites::with(named.clone(), at_sites, vec![vec![server_id(0)], vec![], vec![]]);
     let mut rates = named.graph.resources().to_vec();
     for (from, to, resource) in named.graph.own_resources() {
         if cut.contains(&(from, to)) {
@@ -53,7 +53,7 @@ fn planted(named: &NamedGraph) -> (Planting, Answer) {
     planting.drafts.ask(draft(named, &[], None));
     let answer = answered(&mut planting.drafts);
     assert!(answer.bound.is_some() && answer.seconds.is_none());
-    let planned = planting.plant(&cluster, named, answer, false).unwrap();
+    let planned = planting.plant(&cluster, answer, false).unwrap();
     assert!(!planned.trees.is_empty() && !planned.lossy);
     let scheme = planting.planted.as_ref().unwrap().scheme.clone();
     planting.drafts.ask(draft(named, &[], scheme));
@@ -75,9 +75,7 @@ fn trees_that_are_better_for_a_while_take_the_place_of_others() {
             let (seconds_now, bound) = (Some(seconds_now), answer.bound);
             let star = answer.star;
             let answer = Answer { draft, seconds: seconds_now, star, bound, proposal };
-            planting
-                .follow(seconds(at), &cluster, (&named, false), answer)
-                .map(|planned| planned.lossy)
+            planting.follow(seconds(at), &cluster, false, answer).map(|planned| planned.lossy)
         };
         assert_eq!(look(10.0, promised * factor), None);
         assert_eq!(look(11.0, promised), None, "it was for a moment");
@@ -97,7 +95,7 @@ fn a_link_that_is_cut_is_gone_around_at_once() {
     let (a, b) = [(0, 1), (1, 2), (0, 2)].into_iter().find(|(a, b)| used(*a, *b)).unwrap();
     planting.drafts.ask(draft(&named, &[(a, b), (b, a)], Some(scheme.clone())));
     let answer = answered(&mut planting.drafts);
-    let planned = planting.follow(seconds(5.0), &cluster, (&named, false), answer).unwrap();
+    let planned = planting.follow(seconds(5.0), &cluster, false, answer).unwrap();
     assert!(planned.lossy && !planned.trees.is_empty());
     let around = planting.planted.as_ref().unwrap().scheme.clone().unwrap();
     assert!(!uses(&around, &[(a, b), (b, a)].into()));
@@ -106,13 +104,13 @@ fn a_link_that_is_cut_is_gone_around_at_once() {
     planting.drafts.ask(draft(&named, &alone, Some(around.clone())));
     let answer = answered(&mut planting.drafts);
     assert!(answer.proposal.is_err());
-    assert_eq!(planting.follow(seconds(6.0), &cluster, (&named, false), answer), None);
+    assert_eq!(planting.follow(seconds(6.0), &cluster, false, answer), None);
     let scheme = planting.planted.as_ref().unwrap().scheme.clone();
     assert_eq!(scheme, Some(around.clone()));
     let one = [(a, b), (b, a)];
     planting.drafts.ask(draft(&named, &one, Some(around)));
     let answer = answered(&mut planting.drafts);
-    assert_eq!(planting.follow(seconds(7.0), &cluster, (&named, false), answer), None);
+    assert_eq!(planting.follow(seconds(7.0), &cluster, false, answer), None);
 }
 
 /// A server in the middle of a row: no trees are better than the star. At its end they are.
@@ -127,7 +125,7 @@ fn auto_finds_the_star_for_a_model_only() {
         (draft.shares, draft.bytes, draft.topology) = (shares.to_vec(), bytes, Topology::Auto);
         planting.drafts.ask(draft);
         let answer = answered(&mut planting.drafts);
-        let planned = planting.plant(&cluster, &named, answer, false);
+        let planned = planting.plant(&cluster, answer, false);
         assert_eq!(planned.is_none(), shares[1] > 0.0, "{planned:?}");
         planting.is_star()
     };
@@ -153,13 +151,13 @@ fn a_cut_link_of_former_trees_is_gone_around_too() {
     slow.graph = named.graph.with_rates(slow.carrying.rates.clone()).unwrap();
     planting.drafts.ask(slow);
     let answer = answered(&mut planting.drafts);
-    assert!(planting.plant(&cluster, &named, answer, false).is_some());
+    assert!(planting.plant(&cluster, answer, false).is_some());
     let around = planting.planted.as_ref().unwrap().scheme.clone();
     assert!(!uses(around.as_ref().unwrap(), &[(1, 0), (0, 1)].into()));
     let cut = |planting: &mut Planting| {
         planting.drafts.ask(draft(&named, &[(0, 1), (1, 0)], around.clone()));
         let answer = answered(&mut planting.drafts);
-        planting.follow(seconds(9.0), &cluster, (&named, false), answer)
+        planting.follow(seconds(9.0), &cluster, false, answer)
     };
     // What is seldom pushed may have a ticket for them still.
     for round in 1..9 {

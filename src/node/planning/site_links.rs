@@ -140,7 +140,8 @@ impl SiteLinks {
     }
 
     /// What the links of a graph carry: what was measured, or else what was said of them.
-    pub(super) fn carrying(&self, named: &NamedGraph, sites: &Sites) -> Carrying {
+    pub(super) fn carrying(&self, sites: &Sites) -> Carrying {
+        let named = &sites.network;
         let mut rates = named.graph.resources().to_vec();
         let (mut cut, mut measured) = (BTreeSet::new(), BTreeSet::new());
         for (from, to, resource) in named.graph.own_resources() {
@@ -174,19 +175,14 @@ impl SiteLinks {
 
     /// The links that are to be probed now, while rounds go on: those of which nothing was told for
     /// long, the ones that were probed longest ago first.
-    pub(super) fn probes(
-        &mut self,
-        now: Duration,
-        named: &NamedGraph,
-        sites: &Sites,
-    ) -> Vec<Probe> {
+    pub(super) fn probes(&mut self, now: Duration, sites: &Sites) -> Vec<Probe> {
         if self.clock.rests(now) {
             return Vec::new();
         }
         let now = self.clock.at(now);
         let hurries = self.hurry.is_some_and(|until| now < until);
         let mut stale: Vec<(Option<Duration>, Probe)> = Vec::new();
-        for (from, to, _) in named.graph.own_resources() {
+        for (from, to, _) in sites.network.graph.own_resources() {
             let Some((from, to)) = sites.head(from).zip(sites.head(to)) else { continue };
             if self.is_stuck(from, to) || self.is_stuck(to, from) {
                 continue;
@@ -237,10 +233,10 @@ mod tests {
     }
 
     /// Two links in a row, a worker at each site, and a server at the first one.
-    fn row() -> (NamedGraph, Sites) {
+    fn row() -> Sites {
         let named = parse("link a b 40 30\nlink b c 20").unwrap();
         let workers = (0..3).map(|rank| vec![worker_id(rank)]).collect();
-        (named, Sites::with(workers, vec![vec![server_id(0)], vec![], vec![]]))
+        Sites::with(named, workers, vec![vec![server_id(0)], vec![], vec![]])
     }
 
     /// So many Mbit/s were seen from one worker to another one.
@@ -258,10 +254,10 @@ mod tests {
 
     #[test]
     fn what_was_measured_counts_before_what_was_said() {
-        let (named, sites) = row();
+        let sites = row();
         let mut links = SiteLinks::default();
         let mbit = |links: &SiteLinks| {
-            let carrying = links.carrying(&named, &sites);
+            let carrying = links.carrying(&sites);
             let rates: Vec<f64> = carrying.rates.iter().map(|rate| rate / MBIT).collect();
             (rates, carrying.measured, carrying.cut)
         };
@@ -282,9 +278,9 @@ mod tests {
 
     #[test]
     fn links_that_say_nothing_are_probed_ever_more_rarely() {
-        let (named, sites) = row();
+        let sites = row();
         let mut links = SiteLinks::default();
-        assert_eq!(links.probes(seconds(0.5), &named, &sites), [], "nobody exchanges anything");
+        assert_eq!(links.probes(seconds(0.5), &sites), [], "nobody exchanges anything");
         let mut asked = Vec::new();
         for step in 1..700 {
             let now = f64::from(step) / 10.0;
@@ -292,7 +288,7 @@ mod tests {
             for link in [(0, 1), (1, 0), (1, 2)] {
                 seen(&mut links, now, link, 20.0);
             }
-            for probe in links.probes(seconds(now), &named, &sites) {
+            for probe in links.probes(seconds(now), &sites) {
                 assert_eq!((probe.from, probe.to), (worker_id(2), worker_id(1)));
                 asked.push(now);
                 seen(&mut links, now, (2, 1), 20.0);
@@ -303,20 +299,20 @@ mod tests {
         // Something has changed.
         links.changed(seconds(70.0));
         [70.3, 70.7, 71.1].into_iter().for_each(|at| seen(&mut links, at, (0, 1), 20.0));
-        assert_eq!(links.probes(seconds(71.2), &named, &sites).len(), 2, "one from each sender");
-        assert_eq!(links.probes(seconds(74.0), &named, &sites), [], "the job rests");
+        assert_eq!(links.probes(seconds(71.2), &sites).len(), 2, "one from each sender");
+        assert_eq!(links.probes(seconds(74.0), &sites), [], "the job rests");
     }
 
     /// Over a long way no probe may show anything.
     #[test]
     fn probes_that_show_nothing_are_repeated_ever_more_rarely() {
-        let (named, sites) = row();
+        let sites = row();
         let mut links = SiteLinks::default();
         let mut asked = Vec::new();
         for step in 1..700 {
             let now = f64::from(step) / 10.0;
             [(0, 1), (1, 0), (1, 2)].into_iter().for_each(|link| seen(&mut links, now, link, 20.0));
-            asked.extend(links.probes(seconds(now), &named, &sites).iter().map(|_| now));
+            asked.extend(links.probes(seconds(now), &sites).iter().map(|_| now));
         }
         let pauses: Vec<f64> = asked.windows(2).map(|pair| (pair[1] - pair[0]).round()).collect();
         assert_eq!(pauses, [3.0, 6.0, 12.0, 24.0], "{asked:?}");
@@ -325,17 +321,17 @@ mod tests {
     /// Found in the lab: the first data after a rest met probes of all links.
     #[test]
     fn links_are_not_silent_for_as_long_as_all_rest() {
-        let (named, sites) = row();
+        let sites = row();
         let mut links = SiteLinks::default();
         let all = [(0, 1), (1, 0), (1, 2), (2, 1)];
         all.into_iter().for_each(|link| seen(&mut links, 1.0, link, 20.0));
-        assert_eq!(links.probes(seconds(1.1), &named, &sites), []);
+        assert_eq!(links.probes(seconds(1.1), &sites), []);
         // One link speaks again, after a rest of 30 s.
         let mut asked = Vec::new();
         for step in 310..350 {
             let now = f64::from(step) / 10.0;
             seen(&mut links, now, (0, 1), 20.0);
-            asked.extend(links.probes(seconds(now), &named, &sites).iter().map(|_| now));
+            asked.extend(links.probes(seconds(now), &sites).iter().map(|_| now));
         }
         assert_eq!(asked.first(), Some(&33.5), "{asked:?}: of the rest 0.5 s count");
     }

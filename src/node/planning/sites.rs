@@ -15,44 +15,64 @@ use super::planted::Members;
 const WEIGHTS: f64 = 1e6;
 
 /// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sites {
+    /// The sites that have a worker, which is to sum there, and the links between them.
+    pub(super) network: NamedGraph,
     workers: Vec<Vec<NodeId>>,
     servers: Vec<Vec<NodeId>>,
+    /// Hosts of the file that have no worker.
+    pub(super) left_out: Vec<String>,
 }
 
 impl Sites {
+    /// Those of a job. A server that owns nothing while others do may be anywhere.
+    ///
     /// # Errors
-    /// A host has no site, or a site no worker, which is to sum there.
+    /// The host of a node has no site, or that of a server no worker.
     pub(super) fn of(
         cluster: &Cluster,
         named: &NamedGraph,
         members: &Members,
     ) -> Result<Self, String> {
-        let at = |id: &NodeId| -> Result<usize, String> {
-            let host = cluster.node(*id).map_or("", |node| &node.hostname);
-            let site = named.names.iter().position(|name| name == host);
-            site.ok_or_else(|| format!("PSLITE_LINKS names no host {host} (DMLC_NODE_HOST)"))
-        };
-        let none = vec![Vec::new(); named.names.len()];
-        let mut sites = Self { workers: none.clone(), servers: none };
-        for (ids, into) in
-            [(&members.workers, &mut sites.workers), (&members.servers, &mut sites.servers)]
-        {
-            for id in ids {
-                into.get_mut(at(id)?).into_iter().for_each(|there| there.push(*id));
+        let host = |id: &NodeId| cluster.node(*id).map_or("", |node| &node.hostname);
+        let at = |id: &NodeId| named.names.iter().position(|name| name == host(id));
+        let unknown =
+            |id: &NodeId| format!("PSLITE_LINKS names no host {} (DMLC_NODE_HOST)", host(id));
+        let mut workers = vec![Vec::new(); named.names.len()];
+        for id in &members.workers {
+            let site = at(id).ok_or_else(|| unknown(id))?;
+            workers.get_mut(site).into_iter().for_each(|there| there.push(*id));
+        }
+        let has_worker =
+            |site: usize| workers.get(site).is_some_and(|there: &Vec<NodeId>| !there.is_empty());
+        let mut servers = vec![Vec::new(); named.names.len()];
+        for id in members.servers.iter().filter(|id| may_own(cluster, **id)) {
+            let site = at(id).ok_or_else(|| unknown(id))?;
+            if !has_worker(site) {
+                let name = named.name(site);
+                return Err(format!("a server is at {name} of PSLITE_LINKS, and no worker"));
             }
+            servers.get_mut(site).into_iter().for_each(|there| there.push(*id));
         }
-        let mut all = named.names.iter().zip(&sites.workers);
-        match all.find(|(_, workers)| workers.is_empty()) {
-            Some((name, _)) => Err(format!("no worker of this job is at {name} of PSLITE_LINKS")),
-            None => Ok(sites),
-        }
+        let network = named.among(has_worker).map_err(|wrong| named.explain(&wrong))?;
+        let left_out = (0..named.names.len()).filter(|site| !has_worker(*site));
+        let left_out = left_out.map(|site| named.name(site).to_owned()).collect();
+        let here = |all: Vec<Vec<NodeId>>| -> Vec<Vec<NodeId>> {
+            let sites = all.into_iter().enumerate().filter(|(site, _)| has_worker(*site));
+            sites.map(|(_, there)| there).collect()
+        };
+        let servers = here(servers);
+        Ok(Self { network, servers, workers: here(workers.clone()), left_out })
     }
 
     #[cfg(test)]
-    pub(super) const fn with(workers: Vec<Vec<NodeId>>, servers: Vec<Vec<NodeId>>) -> Self {
-        Self { workers, servers }
+    pub(super) const fn with(
+        network: NamedGraph,
+        workers: Vec<Vec<NodeId>>,
+        servers: Vec<Vec<NodeId>>,
+    ) -> Self {
+        Self { network, workers, servers, left_out: Vec::new() }
     }
 
     /// Which fraction of the model each site owns, of what these servers have: a server that is
@@ -101,9 +121,16 @@ impl Sites {
     }
 }
 
+/// True if a server has a part of the model, or may get one: keys are made at any of them.
+fn may_own(cluster: &Cluster, server: NodeId) -> bool {
+    let mut pieces = cluster.pieces().values().flat_map(|key| &key.pieces).peekable();
+    pieces.peek().is_none() || pieces.any(|piece| piece.owner == server)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pslite_core::placement::graph::text::parse;
     use pslite_core::trees::Table;
     use pslite_core::wire::{server_id, worker_id};
 
@@ -113,7 +140,8 @@ mod tests {
     fn the_first_worker_of_a_site_sums_for_it() {
         let [a, b, c, d] = [0, 1, 2, 3].map(worker_id);
         let servers = vec![vec![], vec![server_id(0), server_id(1)], vec![]];
-        let sites = Sites { workers: vec![vec![a], vec![b, c], vec![d]], servers };
+        let row = parse("link a b\nlink b c").unwrap();
+        let sites = Sites::with(row, vec![vec![a], vec![b, c], vec![d]], servers);
         let (up, down) = (vec![Some(1), None, Some(1)], vec![Some(1), None, Some(0)]);
         let tables = sites.tables(&Tree { root: 1, up, down, share: 0.25 }).unwrap();
         assert_eq!(tables.iter().map(|table| table.root).collect::<Vec<_>>(), [8, 10]);

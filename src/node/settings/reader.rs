@@ -336,14 +336,17 @@ impl Reader<'_> {
             // That chooses owners itself, which stay where they are here.
             Ok(Topology::Fapt(_)) | Err(_) => None,
             Ok(Topology::Auto) if plans && (links.is_none() || by_ranks) => Some(Topology::Star),
-            Ok(topology) => (links.is_some() || !plans).then_some(topology),
-        };
-        let allowed = match links.is_some() || !plans {
-            true => "star, balanced:K, tsengine, fapt, packed or auto",
-            false => {
-                "star, auto, or balanced:K with K children of each node (others need PSLITE_LINKS)"
+            Ok(topology) if links.is_some() || !plans => Some(topology),
+            Ok(_) => {
+                let text = format!(
+                    "{NAME}={text} needs PSLITE_LINKS, a file that says which hosts have a link: \
+                     give it, or choose balanced:K, which needs none (docs/trees.md)"
+                );
+                return Err(NodeError::Config(text));
             }
         };
+        let allowed = "star, balanced:K with K children of each node, or, with PSLITE_LINKS, \
+                       packed, auto, fapt or tsengine";
         Ok((topology.ok_or_else(|| wrong(NAME, &text, allowed))?, links))
     }
 

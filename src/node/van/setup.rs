@@ -6,6 +6,7 @@ use crate::journal::Journal;
 use crate::settings::Settings;
 use pslite_core::cluster::ClusterConfig;
 use pslite_core::cluster::journal::State;
+use pslite_core::placement::graph::Topology;
 use pslite_core::wire::{Node, Role, SCHEDULER};
 use pslite_observe::log::{self, Level};
 
@@ -68,6 +69,7 @@ pub(super) fn cluster_config(
         start_timeout: settings.start_timeout,
         report_interval: settings.report_interval,
         stall_report: settings.stall_report,
+        trees: settings.topology != Topology::Star,
         recovery_wait: settings.recovery_wait,
         standing_scheduler,
         replicas: settings.copies(),

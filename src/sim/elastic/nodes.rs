@@ -150,6 +150,7 @@ pub(super) fn cluster_config(
         start_timeout: None,
         report_interval: 10 * second,
         stall_report: 10 * second,
+        trees: false,
         recovery_wait: 20 * second,
         standing_scheduler: false,
         replicas: Some(config.replicas),

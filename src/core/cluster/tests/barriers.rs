@@ -143,8 +143,8 @@ fn who_waits_for_each_other_is_said_once() {
     assert_eq!(job.nodes[0].status(job.now).waits.len(), 1);
 }
 
-/// Along a tree a sum waits at a relay, and the server knows nothing of the round. Workers tell what
-/// they wait for, and who tells nothing has not pushed.
+/// Along a tree a sum waits at a relay, and the server knows nothing of the round. Workers tell
+/// what they wait for, and who tells nothing has not pushed.
 #[test]
 fn whom_a_round_along_a_tree_waits_for_is_said() {
     let mut job = Job::of(3, 1);

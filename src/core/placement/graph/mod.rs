@@ -211,6 +211,11 @@ impl Graph {
         &self.resources
     }
 
+    /// All edges, those that are down too, in the order in which they were given.
+    pub(super) fn all_edges(&self) -> impl Iterator<Item = &Edge> {
+        self.edges.iter()
+    }
+
     /// The edges over which something goes, by where they begin and end.
     pub fn edges(&self) -> impl Iterator<Item = &Edge> {
         self.between.values().filter_map(|number| self.edges.get(*number))

@@ -1,6 +1,8 @@
 //! A graph whose sites have names, for people and for nodes that know where they are. Pure.
 
-use super::{Graph, GraphError};
+use std::collections::BTreeSet;
+
+use super::{Edge, Graph, GraphError};
 
 /// A graph whose sites have names.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,30 @@ impl NamedGraph {
         }
     }
 
+    /// Those sites alone, and the edges between them.
+    ///
+    /// # Errors
+    /// None is left.
+    pub fn among(&self, stays: impl Fn(usize) -> bool) -> Result<Self, GraphError> {
+        let left: Vec<usize> = (0..self.graph.sites()).filter(|site| stays(*site)).collect();
+        let site_now = |site: usize| left.binary_search(&site).ok();
+        let edges = || {
+            let all = self.graph.all_edges();
+            all.filter_map(|edge| Some((site_now(edge.from)?, site_now(edge.to)?, edge)))
+        };
+        let taken: BTreeSet<usize> =
+            edges().flat_map(|(_, _, edge)| edge.resources.iter().copied()).collect();
+        let taken: Vec<usize> = taken.into_iter().collect();
+        let rates = taken.iter().filter_map(|at| self.graph.resources().get(*at).copied());
+        let edges = edges().map(|(from, to, edge)| {
+            let now = edge.resources.iter().filter_map(|at| taken.binary_search(at).ok());
+            Edge { from, to, resources: now.collect() }
+        });
+        let (rates, edges) = (rates.collect(), edges.collect());
+        let names = left.iter().map(|site| self.name(*site).to_owned()).collect();
+        Ok(Self { graph: Graph::new(left.len(), rates, edges)?, names })
+    }
+
     /// Equal shares for those sites, by name; for all if none is named.
     ///
     /// # Errors
@@ -58,7 +84,7 @@ impl NamedGraph {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Edge;
+    use super::super::text::parse;
     use super::*;
 
     #[test]
@@ -72,5 +98,17 @@ mod tests {
         assert_eq!(wrong, "there is no site 5: the sites are 1, 2");
         let apart = GraphError::Apart { from: 0, to: 1 };
         assert!(named.explain(&apart).starts_with("no way leads from site 1 to site 2"));
+    }
+
+    #[test]
+    fn sites_can_be_left_out() {
+        let all = parse("link a b 40 30\nlink b c 20\nlink a c 10\ncard c 50").unwrap();
+        let left = all.among(|site| all.name(site) != "b").unwrap();
+        assert_eq!(left, parse("link a c 10\ncard c 50").unwrap());
+        assert_eq!(all.among(|_| true).unwrap().names, all.names);
+        assert!(all.among(|_| false).is_err());
+        // What is left need not hang together.
+        let row = parse("link a b\nlink b c").unwrap();
+        assert!(row.among(|site| site != 1).unwrap().graph.connected().is_err());
     }
 }
