@@ -257,10 +257,10 @@ impl Van {
         };
         let ours = self.is_ours(to);
         let mut message = message.clone();
-        lock(resender).outgoing(self.now(), to, &mut message, ours);
+        let kept = lock(resender).outgoing(self.now(), to, &mut message, ours);
         match self.post(to, &message, mode_of(&message)) {
-            // It is kept, and sent again.
-            Err(SendError::QueueFull) => Ok(()),
+            // It is sent again.
+            Err(SendError::QueueFull) if kept => Ok(()),
             sent => sent,
         }
     }

@@ -8,6 +8,8 @@
 mod count;
 mod waits;
 
+pub(super) use waits::RoundsSaid;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

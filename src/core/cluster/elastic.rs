@@ -146,7 +146,7 @@ impl Cluster {
     /// Decides whether the job is elastic: called once, when all members are known.
     pub(super) fn decide_elastic(&mut self, out: &mut Vec<Action>) {
         self.elastic.on = self.members.values().all(Node::is_elastic);
-        if self.config.trees && self.me.is_elastic() && !self.elastic.on {
+        if self.is_scheduler() && self.config.trees && self.me.is_elastic() && !self.elastic.on {
             let not = self.members.values().find(|node| !node.is_elastic());
             let who = not.map_or_else(|| "a node".to_owned(), Node::describe);
             let text = format!("no trees: {who} is stock, or does not let keys move");

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::SchedulerMessageKind;
-use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER};
+use crate::wire::{
+    Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, is_worker,
+};
 
 impl Cluster {
     /// A sign of life, or a notice that rides in one (van.cc:174-189).
@@ -93,6 +95,9 @@ impl Cluster {
             }
             NoticeKind::Leaving => {
                 self.left.insert((from, notice.customer));
+                if is_worker(from) {
+                    self.stalled.remove(&from);
+                }
                 out.push(Action::CustomerLeft { id: from, customer_id: notice.customer });
             }
             // The process that it means may have been replaced meanwhile.

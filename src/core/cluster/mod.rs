@@ -56,7 +56,7 @@ use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
 };
-use barrier::{Entered, Ticket};
+use barrier::{Entered, RoundsSaid, Ticket};
 use elastic::Elastic;
 use guests::Guests;
 use registration::Registrant;
@@ -99,8 +99,7 @@ pub struct Cluster {
     /// Scheduler: the rounds at servers that have waited for long, and since when; of a worker the
     /// one along a tree for which it waits.
     stalled: BTreeMap<NodeId, (Duration, StalledRound)>,
-    /// Scheduler: when a round along a tree is to be said again.
-    say_rounds_at: Duration,
+    rounds_said: RoundsSaid,
     /// Scheduler: the circle of waits that was said last.
     circle: String,
     next_heartbeat: Option<Duration>,
@@ -147,7 +146,7 @@ impl Cluster {
             tickets: Vec::new(),
             entered: BTreeMap::new(),
             stalled: BTreeMap::new(),
-            say_rounds_at: Duration::ZERO,
+            rounds_said: RoundsSaid::default(),
             circle: String::new(),
             next_heartbeat: None,
             next_report,

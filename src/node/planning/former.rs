@@ -8,8 +8,8 @@ use super::planted::uses;
 use pslite_core::placement::graph::Scheme;
 use pslite_core::wire::trees::OVERLAYS_KEPT;
 
-/// So many are remembered. What goes along older ones counts as lost.
-const MOST: usize = OVERLAYS_KEPT as usize;
+/// So many are remembered, beside those in force. What goes along older ones counts as lost.
+const MOST: usize = OVERLAYS_KEPT as usize - 1;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]

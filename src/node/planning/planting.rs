@@ -193,7 +193,7 @@ impl Planting {
         let trees = &cluster.overlay().trees;
         let planted = self.planted.as_mut().filter(|_| self.links.blocks(trees))?;
         let goes_around = plan.links.zip(planted.scheme.as_ref()).is_some_and(|(named, scheme)| {
-            let sites = Sites::of(cluster, named, &planted.members);
+            let sites = Sites::of(cluster, named, &planted.members, plan.repeats);
             sites.is_ok_and(|sites| uses(scheme, &self.links.carrying(&sites).cut))
         });
         if goes_around {
@@ -245,7 +245,7 @@ impl Planting {
         bytes: f64,
     ) -> Result<Draft, String> {
         self.links.retain(&members.workers);
-        let sites = Sites::of(cluster, named, &members)?;
+        let sites = Sites::of(cluster, named, &members, plan.repeats)?;
         let mut carrying = self.links.carrying(&sites);
         let network = &sites.network;
         if plan.fixed {
@@ -388,7 +388,7 @@ impl Planting {
         let planted = self.planted.as_ref().filter(|planted| planted.scheme.is_some());
         let links = plan.links.filter(|_| !plan.fixed);
         let Some((named, planted)) = links.zip(planted) else { return Vec::new() };
-        let sites = Sites::of(cluster, named, &planted.members);
+        let sites = Sites::of(cluster, named, &planted.members, plan.repeats);
         sites.map_or_else(|_| Vec::new(), |sites| self.links.probes(now, &sites))
     }
 
@@ -428,7 +428,7 @@ impl Planting {
         let (topology, overlay) = (plan.topology.to_string(), cluster.overlay().number);
         let (mut trees, mut links, why) = (Vec::new(), Vec::new(), planted.why.clone());
         if let Some((named, scheme)) = plan.links.zip(planted.scheme.as_ref()) {
-            let sites = Sites::of(cluster, named, &planted.members).ok()?;
+            let sites = Sites::of(cluster, named, &planted.members, plan.repeats).ok()?;
             links = shown::links(&sites.network, &self.links.carrying(&sites));
             trees = shown::trees(&sites.network, scheme);
         } else if why.is_empty() {

@@ -4,6 +4,8 @@
 //! to another goes from head to head. So one connection carries it, in the order of the round, and
 //! shows what the link carries.
 
+use std::collections::BTreeSet;
+
 use pslite_core::cluster::Cluster;
 use pslite_core::placement::graph::{NamedGraph, Tree};
 use pslite_core::wire::NodeId;
@@ -26,7 +28,8 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// Those of a job. A server that owns nothing while others do may be anywhere.
+    /// Those of a job. A server that owns nothing while others do may be anywhere, unless `every`
+    /// server counts: then it does not matter when keys are made.
     ///
     /// # Errors
     /// The host of a node has no site, or that of a server no worker.
@@ -34,6 +37,7 @@ impl Sites {
         cluster: &Cluster,
         named: &NamedGraph,
         members: &Members,
+        every: bool,
     ) -> Result<Self, String> {
         let host = |id: &NodeId| cluster.node(*id).map_or("", |node| &node.hostname);
         let at = |id: &NodeId| named.names.iter().position(|name| name == host(id));
@@ -47,7 +51,16 @@ impl Sites {
         let has_worker =
             |site: usize| workers.get(site).is_some_and(|there: &Vec<NodeId>| !there.is_empty());
         let mut servers = vec![Vec::new(); named.names.len()];
-        for id in members.servers.iter().filter(|id| may_own(cluster, **id)) {
+        let owners: BTreeSet<NodeId> = cluster
+            .pieces()
+            .values()
+            .flat_map(|key| &key.pieces)
+            .map(|piece| piece.owner)
+            .collect();
+        // Before there are keys all may get some; so may all if the only owners are emptied.
+        let all = every || !members.servers.iter().any(|server| owners.contains(server));
+        let placed = |id: &NodeId| at(id).is_some_and(has_worker);
+        for id in members.servers.iter().filter(|id| all || owners.contains(id) || placed(id)) {
             let site = at(id).ok_or_else(|| unknown(id))?;
             if !has_worker(site) {
                 let name = named.name(site);
@@ -119,12 +132,6 @@ impl Sites {
         };
         self.servers.get(tree.root)?.iter().map(table).collect()
     }
-}
-
-/// True if a server has a part of the model, or may get one: keys are made at any of them.
-fn may_own(cluster: &Cluster, server: NodeId) -> bool {
-    let mut pieces = cluster.pieces().values().flat_map(|key| &key.pieces).peekable();
-    pieces.peek().is_none() || pieces.any(|piece| piece.owner == server)
 }
 
 #[cfg(test)]

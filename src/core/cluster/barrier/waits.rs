@@ -15,6 +15,16 @@ const NODES_NAMED_MAX: usize = 4;
 /// Workers look at what they wait for once a second.
 const ROUNDS_SAID_AFTER: Duration = Duration::from_secs(2);
 
+/// Limits between two such words, at most.
+const ROUNDS_SAID_GAPS: u32 = 64;
+
+/// When a round along a tree may be said again, and how long that is after it was said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::cluster) struct RoundsSaid {
+    next: Duration,
+    gap: Duration,
+}
+
 /// A round that has waited for long.
 struct LiveRound {
     /// For people.
@@ -134,7 +144,9 @@ impl Cluster {
             missing: self.missing(*group, *domain, entered),
             blocks: true,
         });
-        let rounds = self.live_rounds().into_iter().map(|LiveRound { name, round, .. }| Wait {
+        // Along a tree, who lacks nothing any more looks as if it had not pushed.
+        let rounds = self.live_rounds_at_servers();
+        let rounds = rounds.map(|LiveRound { name, round, .. }| Wait {
             name,
             members: round.pushed.iter().copied().collect(),
             missing: round.missing,
@@ -154,16 +166,20 @@ impl Cluster {
     /// Scheduler: says which round along a tree has waited for long, as servers say it of others.
     pub(in crate::cluster) fn report_rounds(&mut self, now: Duration, out: &mut Vec<Action>) {
         let limit = self.config.stall_report;
-        let Some(oldest) = self.live_rounds_of_trees().into_iter().min_by_key(|it| it.since) else {
-            self.say_rounds_at = Duration::ZERO;
-            return;
-        };
+        let oldest = self.live_rounds_of_trees().into_iter().min_by_key(|it| it.since);
+        let Some(oldest) = oldest.filter(|_| now >= self.rounds_said.next) else { return };
         // All who have pushed tell it within a second of each other.
-        if now >= self.say_rounds_at.max(oldest.since + limit + ROUNDS_SAID_AFTER) {
-            let waited = now.saturating_sub(oldest.since);
-            self.say_rounds_at = now.saturating_add(waited.max(limit));
-            Self::log(out, Level::Warning, self.round_text(now, &oldest));
+        let due = oldest.since.saturating_add(limit).saturating_add(ROUNDS_SAID_AFTER);
+        if now < due {
+            return;
         }
+        let most = limit.saturating_mul(ROUNDS_SAID_GAPS);
+        let RoundsSaid { next, gap } = self.rounds_said;
+        // Where rounds always take long it is said ever more rarely.
+        let is_anew = now.saturating_sub(next) > most;
+        let gap = if is_anew { limit } else { gap.saturating_mul(2).clamp(limit, most) };
+        self.rounds_said = RoundsSaid { next: now.saturating_add(gap), gap };
+        Self::log(out, Level::Warning, self.round_text(now, &oldest));
     }
 
     fn round_text(&self, now: Duration, LiveRound { name, since, round }: &LiveRound) -> String {
@@ -176,17 +192,20 @@ impl Cluster {
 
     /// The rounds that somebody told of who is still there.
     fn live_rounds(&self) -> Vec<LiveRound> {
+        self.live_rounds_at_servers().chain(self.live_rounds_of_trees()).collect()
+    }
+
+    fn live_rounds_at_servers(&self) -> impl Iterator<Item = LiveRound> {
         let rounds = self.stalled.iter().filter(|(id, _)| !self.is_gone(**id) && !is_worker(**id));
-        let rounds = rounds.map(|(server, (since, round))| {
+        rounds.map(|(server, (since, round))| {
             let (key, number, server) = (round.key, round.round, self.describe(*server));
             let name = format!("round {number} of key {key} at {server}");
             LiveRound { name, since: *since, round: round.clone() }
-        });
-        rounds.chain(self.live_rounds_of_trees()).collect()
+        })
     }
 
-    /// Those along trees. Each worker tells of the oldest round for which it waits; a worker that
-    /// tells of none has not pushed.
+    /// Those along trees. Each worker tells of the oldest round for which it waits. A worker that
+    /// tells of none has not pushed, or has its values while those of others are on their way.
     fn live_rounds_of_trees(&self) -> Vec<LiveRound> {
         let told = || self.stalled.iter().filter(|(id, _)| !self.is_gone(**id) && is_worker(**id));
         let mut rounds: BTreeMap<(i64, u64), (Duration, Vec<NodeId>)> = BTreeMap::new();

@@ -41,7 +41,7 @@ impl Elastic {
     /// True if every worker of a tree is waited for, with that customer alone.
     fn may_use(&self, table: &Table, customer: i32) -> bool {
         let Some(workers) = &self.workers else {
-            return !table.members().any(|node| self.has_left(node));
+            return !table.members().any(|node| self.left.contains(&(node, customer)));
         };
         let awaited = workers.awaited();
         table.members().all(|node| {
@@ -399,11 +399,14 @@ impl Store {
         self.answer(done(request), out);
     }
 
-    /// That worker sends no more: no sum gets its name by the tickets of trees with it. Their other
-    /// workers push alone, and rounds end without it, or it is said who left.
-    pub(super) fn void_tickets_of(&mut self, worker: NodeId, out: &mut Outbound) {
+    /// That customer sends no more: no sum gets its name by the tickets of trees with its worker.
+    /// The other workers push alone, and rounds end without it, or it is said who left.
+    pub(super) fn void_tickets_of(&mut self, worker: NodeId, customer: i32, out: &mut Outbound) {
         let Some(elastic) = &self.elastic else { return };
         let has_it = |piece: &Piece| {
+            if piece.ticket_customer() != customer {
+                return false;
+            }
             let table = piece.ticket().and_then(|ticket| elastic.trees.trees.get(&ticket));
             table.is_some_and(|table| table.has(worker))
         };

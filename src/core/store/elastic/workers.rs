@@ -104,11 +104,6 @@ impl Elastic {
         self.live = live.to_vec();
     }
 
-    /// True if a customer of that worker sends no more.
-    pub(super) fn has_left(&self, worker: NodeId) -> bool {
-        self.left.range((worker, i32::MIN)..=(worker, i32::MAX)).next().is_some()
-    }
-
     /// True if the process that asked that is not in the job any more, as far as this server knows.
     pub(super) fn is_former(&self, request: &Meta) -> bool {
         self.workers.as_ref().is_some_and(|workers| !workers.has(Customer::of(request)))
@@ -156,7 +151,7 @@ impl Store {
             self.close_rounds(out);
             self.look_at_all();
         }
-        self.void_tickets_of(node, out);
+        self.void_tickets_of(node, customer, out);
     }
 
     /// Fewer may be waited for than before: ends the rounds that are complete by that, and gives up
