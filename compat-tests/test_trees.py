@@ -160,8 +160,8 @@ def test_a_topology_that_needs_links_is_refused():
 
 def test_it_is_said_who_knows_no_trees():
     """A stock worker knows none, so rounds go straight for all."""
-    library = {"scheduler": OURS, "server": NATIVE, "worker0": STOCK, "worker1": OURS}
-    with Cluster("sums.py", workers=2, servers=1, library=library,
+    library = {"scheduler": OURS, "server": NATIVE, "worker": [OURS, STOCK]}
+    with Cluster("trees.py", (ROUNDS,), workers=2, servers=1, library=library,
                  env={"PSLITE_TOPOLOGY": "balanced:1"}) as job:
         job.start()
         ended_well(job)

@@ -28,8 +28,8 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// Those of a job. A server that owns nothing while others do may be anywhere, unless `every`
-    /// server counts: then it does not matter when keys are made.
+    /// Those of a job. A server that has no place is left out while it owns nothing and others do,
+    /// unless `every` server counts: then it does not matter when keys are made.
     ///
     /// # Errors
     /// The host of a node has no site, or that of a server no worker.
@@ -59,8 +59,8 @@ impl Sites {
             .collect();
         // Before there are keys all may get some; so may all if the only owners are emptied.
         let all = every || !members.servers.iter().any(|server| owners.contains(server));
-        let placed = |id: &NodeId| at(id).is_some_and(has_worker);
-        for id in members.servers.iter().filter(|id| all || owners.contains(id) || placed(id)) {
+        let has_place = |id: &NodeId| at(id).is_some_and(has_worker);
+        for id in members.servers.iter().filter(|id| all || owners.contains(id) || has_place(id)) {
             let site = at(id).ok_or_else(|| unknown(id))?;
             if !has_worker(site) {
                 let name = named.name(site);

@@ -123,17 +123,22 @@ impl Store {
         let all = || self.tensors.values().flat_map(|tensor| &tensor.pieces);
         let newest = all().filter(|piece| piece.ticket().is_some()).map(|piece| piece.version);
         let Some(newest) = newest.max() else { return };
-        let mut due = Vec::new();
-        for (key, tensor) in &self.tensors {
-            let pieces = tensor.pieces.iter().enumerate();
-            let done = pieces.filter(|(_, piece)| piece.version == newest);
-            due.extend(
-                done.filter_map(|(index, piece)| Some((At { key: *key, index }, waits(piece)?))),
-            );
-        }
-        for (at, ticket) in due {
+        let is_done = |piece: &Piece| piece.version == newest;
+        for (at, ticket) in self.pieces_that(|piece| waits(piece).filter(|_| is_done(piece))) {
             self.renew_ticket(at, ticket, out);
         }
+    }
+
+    /// Of each piece here what `has` gives, and where the piece is.
+    fn pieces_that<T>(&self, has: impl Fn(&Piece) -> Option<T>) -> Vec<(At, T)> {
+        let mut found = Vec::new();
+        for (key, tensor) in &self.tensors {
+            let pieces = tensor.pieces.iter().enumerate();
+            found.extend(pieces.filter_map(|(index, piece)| {
+                has(piece).map(|what| (At { key: *key, index }, what))
+            }));
+        }
+        found
     }
 
     /// The ticket of a piece is replaced by one for the newest trees, if one of them has no other
@@ -403,19 +408,14 @@ impl Store {
     /// The other workers push alone, and rounds end without it, or it is said who left.
     pub(super) fn void_tickets_of(&mut self, worker: NodeId, customer: i32, out: &mut Outbound) {
         let Some(elastic) = &self.elastic else { return };
-        let has_it = |piece: &Piece| {
-            if piece.ticket_customer() != customer {
-                return false;
-            }
-            let table = piece.ticket().and_then(|ticket| elastic.trees.trees.get(&ticket));
+        let has_it = |ticket: &Ticket| {
+            let table = elastic.trees.trees.get(ticket);
             table.is_some_and(|table| table.has(worker))
         };
-        let mut void = Vec::new();
-        for (key, tensor) in &self.tensors {
-            let pieces = tensor.pieces.iter().enumerate().filter(|(_, piece)| has_it(piece));
-            void.extend(pieces.map(|(index, _)| At { key: *key, index }));
-        }
-        for at in void {
+        let void = self.pieces_that(|piece| {
+            piece.ticket().filter(|ticket| piece.ticket_customer() == customer && has_it(ticket))
+        });
+        for (at, _) in void {
             self.void_ticket(at, out);
         }
     }
