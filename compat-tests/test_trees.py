@@ -87,6 +87,28 @@ def test_packed_trees_take_the_links_that_are_given(tmp_path):
     assert to_server == pytest.approx(ROUNDS + 1, rel=0.02), (sent, job.describe())
 
 
+def test_compressed_pushes_go_up_as_they_are():
+    """Over each hop go 2 bits of each element for each worker behind it, and values once. The sums
+    are those of rounds that go straight."""
+    digests, sent = {}, {}
+    for topology in ("star", "balanced:1"):
+        with trees(topology, 4, 1, TREES_COMPRESSED=1) as job:
+            job.start()
+            ended_well(job)
+            sent[topology] = models(job)
+        digests[topology] = set(job.digests.values())
+        assert len(digests[topology]) == 1, job.describe()
+    assert digests["star"] == digests["balanced:1"]
+    sent = sent["balanced:1"]
+    for rank in range(1, 4):
+        up, down = f"worker{rank}", f"worker{rank - 1}"
+        compressed = (4 - rank) * ROUNDS / 16
+        assert sent[up, down] == pytest.approx(compressed, rel=0.1), (sent, job.describe())
+        assert sent[down, up] == pytest.approx(ROUNDS, rel=0.02), (sent, job.describe())
+        assert sent[up, "server0"] < 0.02, (sent, job.describe())
+    assert sent["server0", "worker0"] == pytest.approx(ROUNDS, rel=0.02), (sent, job.describe())
+
+
 @pytest.mark.parametrize("topology", ("packed", "auto"))
 def test_a_drain_leaves_what_it_finds(topology, tmp_path):
     """Trees stay in force, or keys are placed by load, while a server is emptied and after that."""

@@ -3,7 +3,7 @@
 //! `RunningNode`; tests have others. May name settings, `training`, state machines of `core` and
 //! the native transport; must not name the van or a customer.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -83,8 +83,8 @@ pub(crate) struct NodeState {
     elastic: AtomicBool,
     /// The newest policy.
     policy: Mutex<Option<Arc<SchedulerMessage>>>,
-    /// The last overlays that came, as many as are remembered anywhere.
-    overlays: Mutex<VecDeque<Arc<Overlay>>>,
+    /// The newest overlays that came, as many as are remembered anywhere, by their numbers.
+    overlays: Mutex<BTreeMap<u64, Arc<Overlay>>>,
 }
 
 impl NodeState {
@@ -132,18 +132,18 @@ impl NodeState {
         self.elastic.store(true, Ordering::Relaxed);
     }
 
-    /// The last overlays that came, in order: for those that begin now.
+    /// The newest overlays that came, in order: for those that begin now.
     pub(crate) fn overlays(&self) -> Vec<Arc<Overlay>> {
-        lock(&self.overlays).iter().cloned().collect()
+        lock(&self.overlays).values().cloned().collect()
     }
 
     /// An overlay came.
     pub(crate) fn add_overlay(&self, overlay: Arc<Overlay>) {
         let mut overlays = lock(&self.overlays);
-        if overlays.len() as u64 >= OVERLAYS_KEPT {
-            overlays.pop_front();
+        overlays.insert(overlay.number, overlay);
+        while overlays.len() as u64 > OVERLAYS_KEPT {
+            overlays.pop_first();
         }
-        overlays.push_back(overlay);
     }
 
     /// The server that a worker asks for keys of that range. If a process holds several servers:

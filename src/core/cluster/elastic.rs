@@ -42,6 +42,9 @@ pub(super) struct Elastic {
     pub(super) overlay: Overlay,
     /// Scheduler: those before, along which something may be under way, the oldest first.
     pub(super) former_overlays: VecDeque<Overlay>,
+    /// Not the scheduler: the numbers of those that came, and along which something may be under
+    /// way.
+    pub(super) overlays_heard: BTreeSet<u64>,
     /// The nodes of my role that I have connected to for the sake of a tree, and their processes.
     pub(super) relays: BTreeMap<NodeId, u64>,
     /// A scheduler that has yet to go on with the job of its journal.

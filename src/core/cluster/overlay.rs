@@ -90,17 +90,33 @@ impl Cluster {
     /// Not the scheduler: its word that these trees are in force.
     pub(super) fn overlay_came(&mut self, word: &SchedulerMessage, out: &mut Vec<Action>) {
         let Some(overlay) = &word.overlay else { return };
-        if self.ready && overlay.number > self.elastic.overlay.number {
-            self.elastic.overlay = overlay.clone();
-            self.connect_relays(out);
-            out.push(Action::Overlay(overlay.clone()));
+        if !self.ready || !self.hears_overlay(overlay) {
+            return;
         }
+        self.connect_relays(overlay, out);
+        out.push(Action::Overlay(overlay.clone()));
+    }
+
+    /// Not the scheduler: it is told of an overlay. False if it knows that one, or it is too old.
+    /// One that was lost with a connection may come after a newer one.
+    fn hears_overlay(&mut self, overlay: &Overlay) -> bool {
+        let elastic = &mut self.elastic;
+        let newest = elastic.overlay.number.max(overlay.number);
+        let oldest = newest.saturating_sub(OVERLAYS_KEPT - 1).max(elastic.overlay.floor).max(1);
+        if overlay.number < oldest || !elastic.overlays_heard.insert(overlay.number) {
+            return false;
+        }
+        elastic.overlays_heard.retain(|number| *number >= oldest);
+        if overlay.number == newest {
+            elastic.overlay = overlay.clone();
+        }
+        true
     }
 
     /// Workers send to workers along a tree; else they have a connection only for a probe.
-    fn connect_relays(&mut self, out: &mut Vec<Action>) {
+    fn connect_relays(&mut self, overlay: &Overlay, out: &mut Vec<Action>) {
         let me = self.me.id;
-        let trees = &self.elastic.overlay.trees;
+        let trees = &overlay.trees;
         let parents = trees
             .iter()
             .flat_map(|tree| tree.nodes.iter().filter(|node| node.node == me).map(|node| node.up));

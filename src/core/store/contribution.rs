@@ -80,11 +80,15 @@ impl Pushes {
         ticket(request) == ticket(more)
     }
 
-    /// Takes in the names of another sum that goes with this one, of other customers.
+    /// Takes in the names of another sum that goes with this one, of other customers. Values come
+    /// with the answer if one of both wants them.
     pub(super) fn join(&mut self, other: Self) {
-        if let (Self::Several(request), Self::Several(more)) = (self, other)
-            && let (Some(hop), Some(more)) = (&mut request.hop, more.hop)
-        {
+        let (Self::Several(request), Self::Several(more)) = (self, other) else { return };
+        let ahead = more.placed.as_ref().is_some_and(|placed| placed.ahead);
+        if let Some(placed) = &mut request.placed {
+            placed.ahead |= ahead;
+        }
+        if let (Some(hop), Some(more)) = (&mut request.hop, more.hop) {
             hop.names.extend(more.names);
             hop.names.sort_unstable_by_key(who);
         }

@@ -268,3 +268,22 @@ fn any_grouping_with_repetitions_counts_each_push_once() {
         assert!(overlaps > 0, "seed {seed}");
     }
 }
+
+/// What goes down a tree is one answer: it has values if anybody in it wants them.
+#[test]
+fn values_come_if_one_of_two_sums_wants_them() {
+    for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
+        let sum = |rank: usize, ahead: bool| {
+            let mut meta = request([PushName { wants: ahead, ..name(rank, 0) }]);
+            meta.placed.as_mut().unwrap().ahead = ahead;
+            Pushes::several(meta).unwrap()
+        };
+        let (mut one, other) = (sum(1, first), sum(0, second));
+        assert!(one.goes_with(&other));
+        one.join(other);
+        let joined = one.into_request();
+        assert_eq!(joined.placed.unwrap().ahead, first || second);
+        let wants: Vec<bool> = joined.hop.unwrap().names.iter().map(|name| name.wants).collect();
+        assert_eq!(wants, [second, first]);
+    }
+}

@@ -61,13 +61,15 @@ pub enum Found<'a> {
 }
 
 impl Trees {
-    /// Takes an overlay in. False if a newer one is known.
+    /// Takes an overlay in. False if it is known, or too old. One that was lost with a connection
+    /// may come after a newer one.
     pub fn learn(&mut self, overlay: &Overlay) -> bool {
-        if overlay.number <= self.number {
+        let is_known = self.overlays.contains_key(&overlay.number);
+        if overlay.number == 0 || is_known || overlay.number < self.floor() {
             return false;
         }
         let trees = overlay.trees.iter().take(TREES_MAX).map(|tree| Table::read(tree).ok());
-        self.number = overlay.number;
+        self.number = self.number.max(overlay.number);
         self.floor = self.floor.max(overlay.floor.min(overlay.number));
         self.overlays.insert(overlay.number, trees.collect());
         let floor = self.floor();
@@ -97,14 +99,11 @@ impl Trees {
     /// The tree of a ticket.
     #[must_use]
     pub fn find(&self, ticket: &Ticket) -> Found<'_> {
-        if ticket.overlay > self.number {
-            return Found::NotYet;
-        }
         if ticket.overlay < self.floor() {
             return Found::Gone;
         }
-        let trees = self.overlays.get(&ticket.overlay);
-        let tree = trees.and_then(|trees| trees.get(ticket.tree as usize)).and_then(Option::as_ref);
+        let Some(trees) = self.overlays.get(&ticket.overlay) else { return Found::NotYet };
+        let tree = trees.get(ticket.tree as usize).and_then(Option::as_ref);
         tree.map_or(Found::Strange, Found::Here)
     }
 

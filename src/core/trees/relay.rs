@@ -1,6 +1,9 @@
 //! What a worker does with what goes through it: sums what its children send with its own push, and
 //! passes values on. Pure.
 //!
+//! Compressed pushes are not summed on the way: two of them have no compressed sum. Each goes up as
+//! it is, and the relay notes its name, so that it knows who is still missing in a sum of others.
+//!
 //! A relay keeps one open sum for each part, that of the part's newest ticket, and its worker's own
 //! push until that is answered: both are at most as large as a model. What it has sent it forgets.
 
@@ -12,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::names::{is_of, name_of};
 use super::{Found, Table, Trees};
-use crate::values::kind::kind_of;
+use crate::values::kind::{RequestKind, kind_of};
 use crate::values::sum::{Addend, Sum, SumError};
 use crate::values::{Buffer, Dtype, KvPairs, key_at, precision};
 use crate::wire::elastic::Placed;
@@ -62,12 +65,13 @@ pub type Part = (Key, u64, u64);
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) ticket: Ticket,
+    /// The pushes in it.
     pub(super) names: Vec<PushName>,
-    /// Whose they are.
+    /// Whose pushes have come: those in the sum, and those that went on as they were.
     pub(super) workers: BTreeSet<NodeId>,
     sum: Sum<SumError>,
-    key: Key,
-    /// What the message upwards says, but for the names.
+    part: Part,
+    /// What the message upwards says, but for the names: as the first push in it.
     meta: Meta,
     keys: Bytes,
 }
@@ -111,7 +115,7 @@ impl Relay {
     }
 
     /// An overlay came. What went by one below the floor is forgotten: whoever waits for it asks.
-    /// False if a newer one is known.
+    /// False if it was known, or is too old.
     pub fn overlay(&mut self, overlay: &Overlay, out: &mut Vec<Step>) -> bool {
         if !Arc::make_mut(&mut self.trees).learn(overlay) {
             return false;
@@ -188,8 +192,7 @@ impl Relay {
                 self.sums.remove(&part);
             }
         }
-        let open =
-            self.sums.entry(part).or_insert_with(|| Open::new(ticket, part, &meta, &kv.keys));
+        let open = self.sums.entry(part).or_insert_with(|| Open::new(ticket, part));
         // What is in a sum cannot be taken out of it again.
         let mut workers: BTreeSet<NodeId> = names.iter().map(|name| name.worker).collect();
         let is_known = |worker: &NodeId| open.workers.contains(worker);
@@ -201,12 +204,19 @@ impl Relay {
             return;
         }
         open.workers.append(&mut workers);
-        open.add(names, &meta, kv.vals, self.keeps_order);
-        if open.names.len() == table.through(self.me)
+        let me = self.me;
+        if is_compressed(&meta) {
+            let meta = upwards(part, ticket, &meta);
+            out.push(Step::Send(Meta { sender: me, ..to_parent(meta, names, parent) }, kv));
+        } else {
+            open.add(names, &meta, kv, self.keeps_order);
+        }
+        if open.workers.len() == table.through(me)
             && let Some(open) = self.sums.remove(&part)
+            && !open.names.is_empty()
         {
             let (meta, kv) = open.send(parent);
-            out.push(Step::Send(Meta { sender: self.me, ..meta }, kv));
+            out.push(Step::Send(Meta { sender: me, ..meta }, kv));
         }
     }
 
@@ -246,20 +256,10 @@ impl Relay {
 }
 
 impl Open {
-    fn new(ticket: Ticket, (key, from, to): Part, first: &Meta, keys: &Bytes) -> Self {
-        let term = first.placed.as_ref().map_or(0, |placed| placed.term);
-        let meta = Meta {
-            head: first.head,
-            app_id: first.app_id,
-            customer_id: first.customer_id,
-            priority: first.priority,
-            request: true,
-            push: true,
-            placed: Some(Placed { from, to, term, ..Placed::default() }),
-            ..Meta::default()
-        };
+    fn new(ticket: Ticket, part: Part) -> Self {
         let (names, workers) = (Vec::new(), BTreeSet::new());
-        Self { key, ticket, names, workers, sum: Sum::Nothing, meta, keys: keys.clone() }
+        let (meta, keys) = (Meta::default(), Bytes::new());
+        Self { ticket, names, workers, sum: Sum::Nothing, part, meta, keys }
     }
 
     /// The type of a push's elements, and the one in which they are summed.
@@ -268,7 +268,10 @@ impl Open {
         (pushed, if pushed == Dtype::F16 { Dtype::F32 } else { pushed })
     }
 
-    fn add(&mut self, names: Vec<PushName>, meta: &Meta, vals: Bytes, keeps_order: bool) {
+    fn add(&mut self, names: Vec<PushName>, meta: &Meta, kv: KvPairs, keeps_order: bool) {
+        if self.names.is_empty() {
+            (self.meta, self.keys) = (upwards(self.part, self.ticket, meta), kv.keys);
+        }
         let (pushed, summed) = self.dtypes();
         // Of a child's sum its lowest worker: no other child's sum has that.
         let worker = names.iter().map(|name| name.worker).min().unwrap_or(0);
@@ -280,7 +283,7 @@ impl Open {
         self.names.extend(names);
         if self.meta.error.is_empty() {
             let fits = meta.error.is_empty() && meta.head == self.meta.head;
-            let addend = Addend::Dense(vals);
+            let addend = Addend::Dense(kv.vals);
             let addend = if pushed == summed { addend } else { addend.into_f32(pushed) };
             let like = Buffer::default();
             let added = self.sum.add(worker, addend, summed, keeps_order, &like);
@@ -313,22 +316,55 @@ impl Open {
             precision::from_f32(&Buffer::copy_of(&vals), pushed, &mut narrow);
             narrow.into_bytes()
         };
-        let Self { key, ticket, mut names, mut meta, keys, .. } = self;
+        let Self { mut names, meta, keys, .. } = self;
         names.sort_unstable_by_key(|name| (name.worker, name.customer));
-        if let Some(placed) = &mut meta.placed {
-            placed.ahead = names.iter().any(|name| name.wants);
-        }
-        let hop = Hop { kind: HopKind::Up.into(), ticket, names, key };
-        (meta.hop, meta.recver) = (Some(Box::new(hop)), parent);
         let lens = Bytes::copy_from_slice(&(vals.len() as i32).to_ne_bytes());
-        (meta, KvPairs { keys, vals, lens })
+        (to_parent(meta, names, parent), KvPairs { keys, vals, lens })
     }
+}
+
+/// What a message upwards says, but for the names: that of a sum whose first push is `first`, or of
+/// a push that goes on as it is.
+fn upwards((key, from, to): Part, ticket: Ticket, first: &Meta) -> Meta {
+    let told = first.placed.as_ref();
+    let told = |of: fn(&Placed) -> u64| told.map_or(0, of);
+    let (term, epoch, overlay) = (told(|it| it.term), told(|it| it.epoch), told(|it| it.overlay));
+    let hop = Hop { kind: HopKind::Up.into(), ticket, key, ..Hop::default() };
+    Meta {
+        head: first.head,
+        app_id: first.app_id,
+        customer_id: first.customer_id,
+        priority: first.priority,
+        request: true,
+        push: true,
+        placed: Some(Placed { from, to, term, epoch, overlay, ..Placed::default() }),
+        hop: Some(Box::new(hop)),
+        ..Meta::default()
+    }
+}
+
+/// The same, with the names.
+fn to_parent(mut meta: Meta, names: Vec<PushName>, parent: NodeId) -> Meta {
+    if let Some(placed) = &mut meta.placed {
+        placed.ahead = names.iter().any(|name| name.wants);
+    }
+    if let Some(hop) = &mut meta.hop {
+        hop.names = names;
+    }
+    Meta { recver: parent, ..meta }
+}
+
+/// True of a push that is not summed on the way.
+fn is_compressed(push: &Meta) -> bool {
+    matches!(kind_of(push.head), Ok((RequestKind::Compressed, _)))
 }
 
 /// The part that a worker's push is about, and its ticket.
 fn own_part(request: &Meta, kv: &KvPairs) -> Option<(Ticket, Part)> {
     let placed = request.placed.as_ref()?;
-    Some((*placed.ticket.clone()?, (key_at(&kv.keys, 0)?, placed.from, placed.to)))
+    // Of a compressed push the first key says how many elements there are.
+    let key = key_at(&kv.keys, usize::from(is_compressed(request)))?;
+    Some((*placed.ticket.clone()?, (key, placed.from, placed.to)))
 }
 
 /// What a node sends to its children of what comes down. `kv`: its keys always, and the values of

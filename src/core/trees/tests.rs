@@ -227,7 +227,7 @@ fn what_comes_before_its_overlay_waits_and_what_is_below_the_floor_is_forgotten(
     // What comes down by a tree below the floor answers nobody.
     for relay in &mut relays {
         assert!(relay.overlay(&overlay(3, 3), &mut Vec::new()));
-        assert!(!relay.overlay(&overlay(2, 0), &mut Vec::new()), "a newer one is known");
+        assert!(!relay.overlay(&overlay(2, 0), &mut Vec::new()), "it is below the floor");
     }
     let mut steps = Vec::new();
     let down = Hop { kind: HopKind::Down.into(), ..(**sum.hop.as_ref().unwrap()).clone() };
@@ -269,6 +269,36 @@ fn old_overlays_are_forgotten() {
     assert_eq!(trees.of_root(ROOT + 2).count(), 0);
 }
 
+#[test]
+fn an_overlay_may_come_after_a_newer_one() {
+    let mut trees = Trees::default();
+    assert!(!trees.learn(&overlay(0, 0)), "that is none");
+    assert!(trees.learn(&overlay(1, 0)) && trees.learn(&overlay(4, 0)));
+    assert!(matches!(trees.find(&ticket(3, 1)), Found::NotYet));
+    assert!(trees.learn(&overlay(3, 0)) && !trees.learn(&overlay(3, 0)));
+    assert!(matches!(trees.find(&ticket(3, 1)), Found::Here(_)));
+    assert!(matches!(trees.find(&ticket(2, 1)), Found::NotYet));
+    assert_eq!(trees.number(), 4);
+    assert!(trees.learn(&overlay(5, 4)) && !trees.learn(&overlay(2, 0)), "below the floor");
+    assert!(matches!(trees.find(&ticket(3, 1)), Found::Gone));
+}
+
+/// What came by an overlay that was lost is summed when that comes, after a newer one.
+#[test]
+fn a_hop_waits_for_an_overlay_that_was_lost() {
+    let mut relays = relays(&overlay(1, 0));
+    assert!(relays[0].overlay(&overlay(3, 0), &mut Vec::new()));
+    for relay in &mut relays[1..] {
+        assert!(relay.overlay(&overlay(2, 0), &mut Vec::new()));
+    }
+    for rank in [2, 1] {
+        assert!(pushes(&mut relays, rank, ticket(2, 1), floats(&[1.0])).is_empty());
+    }
+    assert!(relays[0].overlay(&overlay(2, 0), &mut Vec::new()));
+    let (_, kv) = at_root(&pushes(&mut relays, 0, ticket(2, 1), floats(&[1.0])));
+    assert_eq!(read(&kv), [3.0]);
+}
+
 /// The same bits whoever comes first, if that is wanted.
 #[test]
 fn sums_can_be_made_in_the_order_of_children() {
@@ -293,4 +323,75 @@ fn sums_can_be_made_in_the_order_of_children() {
     };
     assert_eq!(sums(true), [(1e8_f32 + 1.0) - 1e8; 6]);
     assert!(sums(false).contains(&1.0), "in the order of arrival some sums are others");
+}
+
+/// Worker `rank` pushes these words, which are compressed.
+fn pushes_compressed(relays: &mut [Relay; 3], rank: usize, words: &[u8]) -> Vec<Step> {
+    let head = command_of(RequestKind::Compressed, Dtype::F32);
+    let push = Meta { head, ..push(rank, ticket(1, 1), Dtype::F32) };
+    let lens = [0, words.len() as i32];
+    let kv = KvPairs {
+        keys: Bytes::copy_from_slice(bytemuck::cast_slice(&[2_u64, KEY])),
+        vals: Bytes::copy_from_slice(words),
+        lens: Bytes::copy_from_slice(bytemuck::cast_slice(&lens)),
+    };
+    let mut steps = Vec::new();
+    relays[rank].push(push, kv, &mut steps);
+    carry(relays, steps)
+}
+
+#[test]
+fn compressed_pushes_go_up_as_they_are_and_values_come_down() {
+    let mut relays = relays(&overlay(1, 0));
+    let mut sums = Vec::new();
+    for rank in [1, 0, 2] {
+        let words = [rank as u8; 4];
+        let (sum, kv) = at_root(&pushes_compressed(&mut relays, rank, &words));
+        assert_eq!((kv.vals.as_ref(), kv.keys.len(), kv.lens.len()), (&words[..], 16, 8));
+        let name = name_of(&push(rank, ticket(1, 1), Dtype::F32));
+        assert_eq!((names(&sum), sum.hop.as_ref().unwrap().key), (vec![name], KEY));
+        sums.push(sum);
+    }
+    // The owner answers all of them at once.
+    let mut all = sums.remove(0);
+    let hop = all.hop.as_mut().unwrap();
+    hop.names.extend(sums.iter().flat_map(names));
+    let placed = all.placed.clone().unwrap();
+    let left = tell(&mut relays, &all, placed, &floats(&[7.0, 8.0]));
+    let mut answered: Vec<(NodeId, Vec<f32>)> = left
+        .iter()
+        .map(|step| match step {
+            Step::Answer(meta, kv) => (meta.sender, read(kv)),
+            Step::Send(..) | Step::Void(..) => panic!("{step:?}"),
+        })
+        .collect();
+    answered.sort_by_key(|(worker, _)| *worker);
+    let wants = |rank| if rank == 1 { vec![] } else { vec![7.0, 8.0] };
+    let expected: Vec<_> = (0..3).map(|rank| (worker_id(rank), wants(rank))).collect();
+    assert_eq!(answered, expected);
+}
+
+/// A worker that compresses is not in the sum of those who do not, and nobody waits for it.
+#[test]
+fn a_sum_does_not_wait_for_pushes_that_went_up_as_they_were() {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for compressed in 0..3 {
+            let mut relays = relays(&overlay(1, 0));
+            let mut left = Vec::new();
+            for rank in order {
+                left.extend(match rank == compressed {
+                    true => pushes_compressed(&mut relays, rank, &[1; 4]),
+                    false => pushes(&mut relays, rank, ticket(1, 1), floats(&[2.0])),
+                });
+            }
+            let at_root = |step: &Step| match step {
+                Step::Send(meta, kv) => (names(meta).len(), kv.vals.to_vec()),
+                Step::Answer(..) | Step::Void(..) => panic!("{step:?}"),
+            };
+            let mut all: Vec<_> = left.iter().map(at_root).collect();
+            all.sort();
+            let sum = 4.0_f32.to_ne_bytes().to_vec();
+            assert_eq!(all, [(1, vec![1; 4]), (2, sum)], "{order:?} {compressed}");
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::Relay;
+use super::{Found, Relay};
 use crate::invariant::{Valid, require};
 use crate::wire::NodeId;
+use crate::wire::trees::Ticket;
 
 impl Relay {
     /// Every open sum is of a tree that is known and that this worker is in, names workers that
@@ -18,14 +19,14 @@ impl Relay {
             let table = self.trees.get(&open.ticket);
             let table = table.ok_or_else(|| format!("the sum of {part:?} is of no known tree"))?;
             let through = table.through(self.me);
-            require(open.names.len() < through, || {
-                format!("the sum of {part:?} has all of its {through} pushes and was not sent")
+            require(open.workers.len() < through, || {
+                format!("the sum of {part:?} lacks none of its {through} pushes and was not sent")
             })?;
             let named: BTreeSet<NodeId> = open.names.iter().map(|name| name.worker).collect();
-            require(open.workers == named && named.len() == open.names.len(), || {
+            require(named.is_subset(&open.workers) && named.len() == open.names.len(), || {
                 format!("the sum of {part:?} names {named:?}, counted are {:?}", open.workers)
             })?;
-            let strange = named.iter().find(|worker| !table.goes_through(**worker, self.me));
+            let strange = open.workers.iter().find(|worker| !table.goes_through(**worker, self.me));
             require(strange.is_none(), || {
                 format!("the sum of {part:?} has worker {strange:?}, who pushes elsewhere")
             })?;
@@ -33,8 +34,9 @@ impl Relay {
         let floor = self.trees.floor();
         let old = self.own.iter().find(|(_, own)| own.ticket.overlay < floor);
         require(old.is_none(), || format!("a push waits below the floor {floor}: {old:?}"))?;
-        let here = self.early.iter().filter_map(|(meta, _)| meta.hop.as_ref());
-        let here = here.map(|hop| hop.ticket.overlay).find(|number| *number <= self.trees.number());
-        require(here.is_none(), || format!("something waits for overlay {here:?}, which is here"))
+        let early = self.early.iter().filter_map(|(meta, _)| meta.hop.as_ref());
+        let is_late = |ticket: &Ticket| !matches!(self.trees.find(ticket), Found::NotYet);
+        let late = early.map(|hop| hop.ticket).find(is_late);
+        require(late.is_none(), || format!("a hop by {late:?} waits, and its overlay is here"))
     }
 }

@@ -7,7 +7,7 @@ use pslite_core::wire::{Node, Role, SCHEDULER};
 /// The settings of a node of a job of one worker and two servers. `more` are variables of the
 /// environment.
 pub(crate) fn settings(role: &str, more: &[(&str, &str)]) -> Settings {
-    let mut variables = std::collections::BTreeMap::from([
+    let mut variables = BTreeMap::from([
         ("DMLC_ROLE".to_owned(), role.to_owned()),
         ("DMLC_NUM_WORKER".to_owned(), "1".to_owned()),
         ("DMLC_NUM_SERVER".to_owned(), "2".to_owned()),

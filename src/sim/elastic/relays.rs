@@ -85,7 +85,9 @@ impl<D> Requests<D> {
                 continue;
             }
             meta.sender = self.me;
-            ledger.pushed_by_tree(&meta, &kv, key_at(&kv.keys, 0).unwrap_or_default());
+            // Of a compressed push the first key says how many elements there are.
+            let key = key_at(&kv.keys, kv.key_count().saturating_sub(1)).unwrap_or_default();
+            ledger.pushed_by_tree(&meta, &kv, key);
             let mut steps = Vec::new();
             self.relay.push(meta, kv, &mut steps);
             // What it answers at once, if somebody planted that, waits for the next tick.

@@ -61,3 +61,19 @@ fn a_connection_that_takes_overlays_with_it_brings_all_of_them_again() {
     let expected: Vec<u64> = (1..=6).chain(newest - OVERLAYS_KEPT + 1..=newest).collect();
     assert_eq!(told(&world, a), expected);
 }
+
+/// What waits for the new connection arrives before the overlays that the old one took with it.
+#[test]
+fn an_overlay_that_comes_after_a_newer_one_is_heard_too() {
+    let mut world = job();
+    let a = world.index(9);
+    plant(&mut world, false);
+    world.settle();
+    (0..2).for_each(|_| plant(&mut world, false));
+    world.lose_to(a);
+    plant(&mut world, false);
+    world.feed(0, Event::ChannelUp { id: world.nodes[a].me().id });
+    world.settle();
+    assert_eq!(told(&world, a), [1, 4, 2, 3]);
+    assert_eq!(world.nodes[a].overlay().number, 4);
+}

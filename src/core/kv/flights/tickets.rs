@@ -17,6 +17,8 @@ use crate::wire::{Key, NodeId, worker_id};
 /// Values of fewer bytes go alone rather than after a question. That takes a round trip, and with
 /// its answer some 300 bytes on the way, which is what a tree is to save.
 pub(super) const ASKS_FROM: u64 = 4 << 10;
+/// Bytes of an element of a value whose pushes are compressed.
+const F32: u64 = 4;
 /// Parts of which one answer tells; those beyond are asked about.
 const TOLD_MAX: usize = 1 << 12;
 
@@ -256,13 +258,18 @@ impl Flights {
     /// Which way a part of a push goes now; `None`: none yet.
     pub(super) fn way_of(&self, slice: &Slice, part: &Part) -> Option<Way> {
         let Some(tickets) = self.tickets.as_deref() else { return Some(part.way()) };
-        let Form::Dense { size } = slice.form else { return Some(part.way()) };
         let is_opaque = part.to == 0 && part.term > 0;
+        // Values come down the tree, as long as they are, whatever the push has of them.
+        let (bytes, size) = match slice.form {
+            Form::Dense { size } => (slice.kv.vals.len(), size),
+            Form::TwoBit { .. } => (slice.form.value_bytes(&slice.kv).unwrap_or(0), F32),
+            Form::Whole => return Some(part.way()),
+        };
         if part.asks || is_opaque {
             return Some(part.way());
         }
         let bytes = match part.to {
-            0 => slice.kv.vals.len() as u64,
+            0 => bytes as u64,
             to => (to - part.from).saturating_mul(size),
         };
         match tickets.go(slice.key, part, bytes >= self.asks_from) {

@@ -110,6 +110,33 @@ fn a_first_push_asks_and_its_parts_go_along_trees() {
     assert_eq!(sent(&next), [(me, false, bytes, Some(ticket(2))); 2]);
 }
 
+/// A compressed push goes along the tree too, though it has few bytes: values come down there.
+#[test]
+fn a_compressed_push_has_a_ticket() {
+    let mut flights = flights();
+    let elements = LENGTH / 4;
+    let compressed = |flights: &mut Flights, timestamp: i32| {
+        let words = (elements / 16 * 4) as usize;
+        let kv = KvPairs {
+            keys: Bytes::copy_from_slice(bytemuck::cast_slice(&[elements, KEY])),
+            vals: Bytes::from(vec![1; words]),
+            lens: Bytes::copy_from_slice(bytemuck::cast_slice(&[0, words as i32])),
+        };
+        let meta = Meta { timestamp, push: true, request: true, ..Meta::default() };
+        let form = Form::TwoBit { first: 0 };
+        let mut out = Vec::new();
+        flights.begin(NOW, Slice { meta, rank: 0, key: KEY, form, kv }, &mut out).unwrap();
+        out
+    };
+    let question = compressed(&mut flights, 0);
+    assert_eq!(sent(&question), [(A, true, 0, None)]);
+    let whole = vec![route(0, elements, 2, A)];
+    let told = Placed { ticket: Some(Box::new(ticket(1))), routes: whole, ..again() };
+    let (_, out) = answer(&mut flights, &question[0], told);
+    let words = (elements / 4) as usize;
+    assert_eq!(sent(&out), [(worker_id(1), false, words, Some(ticket(1)))]);
+}
+
 #[test]
 fn who_is_told_of_no_ticket_pushes_alone_until_there_are_other_trees() {
     let mut flights = flights();

@@ -7,11 +7,11 @@
 //! alone.
 
 use super::Outbound;
+use super::tickets::goes_by_tree;
 use crate::store::error::StoreError;
 use crate::store::mxnet::{At, Store, done};
 use crate::store::name::Name;
 use crate::store::tensor::Piece;
-use crate::values::kind::{RequestKind, kind_of};
 use crate::wire::{Key, Meta, NodeId, id_to_rank, worker_id};
 
 /// When a question is answered.
@@ -102,7 +102,7 @@ impl Store {
         self.may_have(piece)
             && is_made
             && !piece.round.is_open()
-            && matches!(kind_of(request.head), Ok((RequestKind::Default, _)))
+            && goes_by_tree(request)
             && self.is_awaited(request)
     }
 

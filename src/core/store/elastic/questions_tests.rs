@@ -6,7 +6,7 @@ use super::*;
 use crate::store::mxnet::{PART_BYTES, StoreConfig, SumOrder};
 use crate::trees::name_of;
 use crate::values::Dtype;
-use crate::values::kind::command_of;
+use crate::values::kind::{RequestKind, command_of};
 use crate::wire::elastic::{LiveWorker, Placed, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::server_id;
 use crate::wire::trees::{Hop, HopKind, Overlay, Ticket, TreeNode, TreeTable};

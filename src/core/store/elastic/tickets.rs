@@ -101,15 +101,18 @@ impl Store {
     /// An overlay came: rounds go by its trees from now on. What waited for it is looked at.
     pub fn overlay(&mut self, overlay: &Overlay, out: &mut Outbound) {
         let Some(elastic) = &mut self.elastic else { return };
-        let is_first = elastic.overlay() == 0;
-        if Arc::make_mut(&mut elastic.trees.trees).learn(overlay) {
+        let former = elastic.overlay();
+        if !Arc::make_mut(&mut elastic.trees.trees).learn(overlay) {
+            return;
+        }
+        if overlay.number > former {
             elastic.trees.given.clear();
-            if is_first {
+            if former == 0 {
                 self.begin_tickets();
             }
             self.renew_tickets(out);
-            self.unpark_all(out);
         }
+        self.unpark_all(out);
     }
 
     /// New trees came. Pieces whose round has ended, while others still wait for the same one, go
@@ -198,8 +201,7 @@ impl Store {
         if !self.sums_by_tree() || !is_dense || elastic.overlay() == 0 {
             return None;
         }
-        let dense =
-            |one: &Pushes| matches!(kind_of(one.request().head), Ok((RequestKind::Default, _)));
+        let dense = |one: &Pushes| goes_by_tree(one.request());
         let customers = || pushes.iter().flat_map(Pushes::customers);
         let workers: BTreeSet<NodeId> = customers().map(|who| who.worker).collect();
         // A worker with two customers pushes twice to a round; a tree knows it once. And what goes
@@ -465,6 +467,11 @@ impl Store {
             name.wants &= workers.awaits(who);
         }
     }
+}
+
+/// True if a push of that kind may go along a tree: not rows.
+pub(super) fn goes_by_tree(push: &Meta) -> bool {
+    matches!(kind_of(push.head), Ok((RequestKind::Default | RequestKind::Compressed, _)))
 }
 
 #[cfg(test)]

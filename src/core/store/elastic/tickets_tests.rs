@@ -347,3 +347,19 @@ fn trees_of_one_root_get_what_their_weights_say() {
     }
     assert!((70..130).contains(&given[0]), "{given:?}");
 }
+
+/// An overlay that comes after a newer one changes nothing of what is given out.
+#[test]
+fn a_late_overlay_renews_no_ticket() {
+    let mut store = server();
+    let ticket = round_alone(&mut store, 1).unwrap();
+    let mut out = Outbound::default();
+    store.overlay(&overlay(4, 0), &mut out);
+    let renewed = store.ticket(AT).unwrap();
+    assert_eq!((ticket.overlay, renewed.overlay), (1, 4));
+    let mut late = Outbound::default();
+    store.overlay(&overlay(3, 0), &mut late);
+    assert!(late.answers.is_empty());
+    assert_eq!(store.ticket(AT), Some(renewed));
+    store.validate().unwrap();
+}

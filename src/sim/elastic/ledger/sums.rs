@@ -1,11 +1,14 @@
 //! What goes along trees is opened. A sum is that of the pushes which it names: each of them came
-//! by the ticket of the sum and goes through its sender, and none is named twice. It goes along an
-//! edge of its tree. An overlay has one content, whoever says it.
+//! by the ticket of the sum and goes through its sender, and none is named twice. A compressed push
+//! goes up as it is. All goes along an edge of its tree. An overlay has one content, whoever says
+//! it.
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use pslite_core::trees::{Table, name_of};
 use pslite_core::values::KvPairs;
+use pslite_core::values::kind::{RequestKind, kind_of};
 use pslite_core::wire::trees::{HopKind, Overlay, PushName, Ticket};
 use pslite_core::wire::{Key, Meta, NodeId};
 
@@ -17,7 +20,7 @@ type Named = (NodeId, i32, u64, i32);
 pub(super) struct Sums {
     overlays: BTreeMap<u64, Overlay>,
     /// What each push brought for each part that went along a tree.
-    pushes: BTreeMap<(Key, u64, u64, Named, Ticket), Vec<f32>>,
+    pushes: BTreeMap<(Key, u64, u64, Named, Ticket), Bytes>,
     opened: u64,
 }
 
@@ -39,7 +42,7 @@ impl Sums {
         let Some(placed) = &meta.placed else { return };
         let Some(ticket) = placed.ticket.as_deref() else { return };
         let part = (key, placed.from, placed.to, named(&name_of(meta)), *ticket);
-        self.pushes.insert(part, floats(&kv.vals));
+        self.pushes.insert(part, kv.vals.clone());
     }
 
     /// A message goes along a tree.
@@ -60,6 +63,7 @@ impl Sums {
             return None;
         }
         self.opened += 1;
+        let is_compressed = matches!(kind_of(meta.head), Ok((RequestKind::Compressed, _)));
         let mut sum: Vec<f32> = Vec::new();
         let mut names: Vec<Named> = Vec::new();
         for name in &hop.names {
@@ -74,8 +78,18 @@ impl Sums {
                 ));
             }
             names.push(named(name));
+            if is_compressed {
+                if hop.names.len() == 1 && kv.vals == *values {
+                    continue;
+                }
+                return Some(format!("{from} sends a compressed push that is none: {name:?}"));
+            }
+            let values = floats(values);
             sum.resize(values.len(), 0.0);
-            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+            sum.iter_mut().zip(&values).for_each(|(sum, value)| *sum += value);
+        }
+        if is_compressed {
+            return None;
         }
         let sent = floats(&kv.vals);
         (sent != sum)
