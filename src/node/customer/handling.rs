@@ -8,7 +8,7 @@ use super::Shared;
 use crate::delivery::Delivery;
 use crate::recipient::Recipient;
 use pslite_core::kv::rounds::Round;
-use pslite_core::wire::{Message, Meta};
+use pslite_core::wire::{Message, Meta, Role};
 
 impl Recipient for Shared {
     fn handle(&self, item: Delivery) {
@@ -99,7 +99,9 @@ impl Shared {
         if self.is_odd(&message) {
             return;
         }
-        if message.meta.hop.is_some() && self.worker.is_attached() {
+        // It may come before the application's KVWorker is there.
+        let is_worker = || self.base.node().is_ok_and(|node| node.settings().role == Role::Worker);
+        if message.meta.hop.is_some() && (self.worker.is_attached() || is_worker()) {
             self.worker.hop(message);
         } else if message.meta.request {
             self.server.request(message);

@@ -12,7 +12,7 @@ use super::job::Core;
 use super::{Van, mode_of};
 use crate::address;
 use crate::running::NodeState;
-use crate::sync::lock;
+use crate::sync::{lock, try_lock};
 use pslite_core::wire::{Key, Message, Meta, Node, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
@@ -135,11 +135,18 @@ impl Van {
                 self.state.traffic.sent(to, MessageKind::of(&message.meta), bytes);
                 Some(Ok(()))
             }
-            Err(SendError::TakenBack) => {
-                // What was sent before goes first.
-                drop(lock(&native.falling_back));
-                None
-            }
+            // What was sent before goes first.
+            Err(SendError::TakenBack) => match mode_of(message) {
+                SendMode::Block => {
+                    drop(lock(&native.falling_back));
+                    None
+                }
+                // Its sender must not wait for the stock wire.
+                SendMode::Queue | SendMode::Control => match try_lock(&native.falling_back) {
+                    Some(_) => None,
+                    None => Some(Err(SendError::QueueFull)),
+                },
+            },
             Err(error) => Some(Err(error)),
         }
     }
