@@ -16,6 +16,7 @@ import tensors  # noqa: E402
 import wan  # noqa: E402
 import wan_changes  # noqa: E402
 import wan_cut_report  # noqa: E402
+import wan_jobs  # noqa: E402
 import wan_paper  # noqa: E402
 import wan_redraw_report  # noqa: E402
 import wan_report  # noqa: E402
@@ -52,6 +53,16 @@ def test_ranks_are_read_from_what_the_scheduler_says(tmp_path):
     hosts = {name: SimpleNamespace(address=f"10.77.0.{number}")
              for number, name in enumerate("abc", 1)}
     assert wan.by_rank(cluster, SimpleNamespace(hosts=hosts)) == ["b", "b", "a"]
+
+
+def test_shares_are_read_from_what_the_scheduler_says():
+    hosts = {name: SimpleNamespace(address=f"10.77.0.{number}")
+             for number, name in enumerate("abc", 1)}
+    nodes = [{"role": role, "address": f"10.77.0.{host}:4{number}", "bytes": size}
+             for number, (role, host, size) in enumerate(
+                 (("server", 1, 500), ("worker", 2, 0), ("server", 3, 200), ("server", 3, 100),
+                  ("server", 2, 0)))]
+    assert wan_jobs.owned_at({"nodes": nodes}, SimpleNamespace(hosts=hosts)) == {"a": 500, "c": 300}
 
 
 def found(took):
@@ -178,6 +189,9 @@ def test_the_program_plans_for_a_graph():
     assert said.bound <= said.predicted < 2 * said.bound
     with pytest.raises(wan_paper.LabError, match="no site x"):
         wan_paper.paper(row, "packed", ["x"], 2e6)
+    # Three quarters at one end, one at the other: up and down alike.
+    said = wan_paper.paper(row, "fapt", {"a": 3000, "d": 1000}, 2e6)
+    assert {tree.share for tree in said.trees} == {0.75, 0.25}
 
 
 # ---- links that change

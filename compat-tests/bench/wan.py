@@ -61,7 +61,8 @@ from netlab.tools import Interrupted, raise_on_signals  # noqa: E402
 from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
 from tensors import FLOAT, part  # noqa: E402
-from wan_jobs import BIGARRAY, DIVISORS, Contender, one_round, ours, settle, start  # noqa: E402
+from wan_jobs import (BIGARRAY, DIVISORS, Contender, one_round, ours, owned,  # noqa: E402
+                      settle, start)  # noqa: E402
 
 # By what MXNet multiplies the key of an uncut tensor to choose its server (EncodeDefaultKey).
 SPREAD = 9973
@@ -143,6 +144,7 @@ class Bench:
                                       or self._ours(stack, one, placement))
             workers, before = self._rounds(clusters)
             ranked = by_rank(clusters[STOCK], self.mesh)
+            papers = self._papers(placement, clusters)
             for name, cluster in clusters.items():
                 if name not in self.standing:
                     cluster.end()
@@ -150,7 +152,7 @@ class Bench:
             raise Failed(f"the scheduler names servers at {ranked}, not at {servers}")
         return {"placement": placement, "servers": ranked, "workers": workers, "before": before,
                 "rounds": {name: [max(each) for each in found] for name, found in workers.items()},
-                "ours": self._papers(placement),
+                "ours": papers,
                 **models(self.graph, ranked, DIVISORS[self.options.model])}
 
     def _rounds(self, clusters):
@@ -173,13 +175,15 @@ class Bench:
                 spent[name] += max(found[name][-1])
         return found, before
 
-    def _papers(self, placement):
+    def _papers(self, placement, clusters):
         """Of each of ours: where its servers are, T*, and the predicted round, whose bytes are on
-        the wire with headers."""
+        the wire with headers. Each server has what MXNet gave it: of nine one has three times as
+        much as another."""
         found = {}
         for one in self.options.topologies:
             servers = one.servers(self.graph, placement)
-            said = wan_paper.paper(self.graph, one.topology, servers,
+            shares = owned(clusters[one.name], self.mesh, servers[0])
+            said = wan_paper.paper(self.graph, one.topology, shares,
                                    wan_paper.model_bytes(DIVISORS[self.options.model]))
             found[one.name] = {"topology": one.topology, "servers": servers, "bound": said.bound,
                                "predicted": said.predicted / PAYLOAD, "trees": len(said.trees)}

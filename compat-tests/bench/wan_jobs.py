@@ -1,15 +1,19 @@
 """Clusters over sites joined by links, for wan.py and wan_changes.py: a worker at each site,
 servers where it is said."""
 
+import json
+import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 import wan_paper
 from cluster import TCP, Cluster
-from harness import PYTHON
+from harness import PROGRAM, PYTHON
 from netlab.cluster import Sites
 from netlab.layout import sites
+from netlab.tools import LabError
 from parts import HERE
 
 #: By what the tensors of each model (mxkv.py) are smaller than ResNet-50's.
@@ -18,6 +22,8 @@ DIVISORS = {"quarter": 4, "fifth": 5, "fiftieth": 50}
 BIGARRAY = 1_000_000
 # Seconds after which a cluster ends itself, whatever happens.
 LIMIT = 3600
+# Seconds for a scheduler's answer.
+ANSWERS = 30
 # Rounds of ours before those that count.
 SETTLE = 2
 
@@ -45,6 +51,28 @@ def start(stack, mesh, options, servers, kind, settings=None):
 def one_round(cluster, options):
     """Seconds, of each worker."""
     return [answer["seconds"] for answer in cluster.ask(f"{options.model} 1")]
+
+
+def owned(cluster, mesh, scheduler):
+    """Bytes that the servers of each site own, of a job of ours. scheduler: its site."""
+    host = mesh.host(scheduler)
+    words = [str(PROGRAM), "status", "--json", "--scheduler", f"{host.address}:{cluster.port}"]
+    try:
+        asked = subprocess.run(host.command(words), capture_output=True, text=True,
+                               timeout=ANSWERS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LabError(f"{' '.join(words)}: {error}") from None
+    return owned_at(json.loads(asked.stdout), mesh)
+
+
+def owned_at(status, mesh):
+    """The same, from the scheduler's answer."""
+    site = {host.address: name for name, host in mesh.hosts.items()}
+    found = Counter()
+    for node in status["nodes"]:
+        if node["role"] == "server" and node["bytes"]:
+            found[site[node["address"].rpartition(":")[0]]] += node["bytes"]
+    return dict(found)
 
 
 def settle(cluster, options):

@@ -63,13 +63,15 @@ def model_bytes(divisor):
 
 
 def paper(graph, topology, owners, size):
-    """For servers at the sites `owners`, in equal shares, and a model of so many bytes, in the
-    parts that a job makes of it."""
+    """For servers at the sites `owners`, in equal shares or, if they are a mapping, in those, and a
+    model of so many bytes, in the parts that a job makes of it."""
+    shares = ([f"{site}={share}" for site, share in owners.items()] if isinstance(owners, dict)
+              else dict.fromkeys(owners))
     with tempfile.NamedTemporaryFile("w", prefix="pslite-links-") as file:
         file.write(links_text(graph))
         file.flush()
         words = [str(PROGRAM), "sim", "--graph", file.name, "--topology", topology, "--owners",
-                 ",".join(dict.fromkeys(owners)), "--model", f"{size / 1e6:.6f}", "--part",
+                 ",".join(shares), "--model", f"{size / 1e6:.6f}", "--part",
                  f"{max(size / PARTS, SHORTEST) / 1e3:.6f}"]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT)

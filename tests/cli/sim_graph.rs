@@ -1,9 +1,11 @@
 //! `pslite sim --graph`: what it prints, and what it says to input that is wrong.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
+use std::process::Stdio;
 
-use super::{finish, pslite, text};
+use super::{finish, pslite, text, until};
 
 /// The output of a run that must succeed.
 fn planned(arguments: &[&str]) -> String {
@@ -61,7 +63,10 @@ fn a_graph_of_ones_own() {
     let path = path.to_str().unwrap();
     let own = planned(&["--graph", path, "--owners", "berlin"]);
     assert!(own.contains("3 sites, 4 edges") && own.contains("up berlin(paris rome)"), "{own}");
-    assert!(refused(&["--graph", path, "--seeds", "0..3"]).contains("leave --seeds out"));
+    for seeds in [["--seeds", "0..3"], ["--seeds", "0..1"], ["--seed", "0"]] {
+        let arguments = ["--graph", path, seeds[0], seeds[1]];
+        assert!(refused(&arguments).contains("leave --seed and --seeds out"), "{seeds:?}");
+    }
     let unknown = refused(&["--graph", path, "--owners", "oslo"]);
     assert!(unknown.contains("the sites are paris, berlin, rome"), "{unknown}");
     fs::remove_file(path).unwrap();
@@ -76,13 +81,16 @@ fn a_graph_of_ones_own() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--graph", "ring"], "there are netstorm, mesh:N"),
         (&["--graph", "mesh:1000"], "what follows the colon is 1 to 256 sites"),
         (&["--graph", "netstorm", "--topology", "ring"], "there are star, balanced:K"),
         (&["--graph", "netstorm", "--topology", "fapt:0"], "a number from 1"),
-        (&["--graph", "netstorm", "--part", "0"], "a number of bytes above 0"),
-        (&["--graph", "netstorm", "--model=-1"], "a number of bytes from 0"),
+        (&["--graph", "netstorm", "--part", "0"], "a number above 0"),
+        (&["--graph", "netstorm", "--model=-1"], "a number above 0"),
+        (&["--graph", "netstorm", "--model", "0"], "a number above 0"),
+        (&["--graph", "netstorm", "--model", "inf"], "a number above 0"),
+        (&["--graph", "netstorm", "--topology", "fapt:3", "--owners", "1"], "leave --owners out"),
         (&["--graph", "netstorm", "--part", "0.001"], "take larger parts"),
         (&["--graph", "netstorm", "--plan"], "cannot be used with"),
     ];
@@ -101,4 +109,19 @@ fn small_and_large_graphs() {
     assert!(equal.contains("; star, 8 trees"), "{equal}");
     let many = planned(&["--graph", "switch:40", "--topology", "packed", "--part", "2000"]);
     assert!(many.contains("beyond 32 sites"), "{many}");
+}
+
+/// As `pslite sim ... | head -1` does.
+#[test]
+fn a_reader_that_has_seen_enough_ends_it() {
+    let mut command = pslite(&["sim", "--graph", "switch:2", "--seeds", "0..1000000"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("seed 0"), "{line}");
+    until("it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 13));
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "");
 }

@@ -9,6 +9,7 @@ use pslite::cluster::Status;
 use pslite::node::Operator;
 use pslite::wire::{NodeId, server_id};
 
+use crate::print::say;
 use crate::scheduler_address::SchedulerArguments;
 
 /// How often to look whether the server is empty.
@@ -39,11 +40,11 @@ fn server(text: &str) -> Result<NodeId, String> {
 /// The scheduler does not answer or refuses, or the server is not released in time.
 pub(crate) fn run(arguments: &DrainArguments) -> Result<ExitCode> {
     let operator = arguments.scheduler.operator()?;
-    println!("{}", operator.drain(arguments.server).context("not drained")?);
+    say!("{}", operator.drain(arguments.server).context("not drained")?);
     if let Some(seconds) = arguments.wait {
         let limit = Duration::try_from_secs_f64(seconds).context("--wait")?;
         wait(&operator, arguments.server, limit)?;
-        println!("released");
+        say!("released");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ mod drain;
 mod exec;
 mod job_arguments;
 mod jobs;
+mod print;
 mod run;
 mod scheduler;
 mod scheduler_address;

@@ -12,6 +12,7 @@ use pslite::placement::cost::MOST_SERVERS;
 use pslite::sim::elastic::{ElasticReport, Fixed, Plant, Scenario, job, run};
 use pslite::sim::planning::{Planned, PlanningConfig, planned};
 
+use crate::print::{print, say};
 use crate::sim_graph::{GraphArguments, sim_graph};
 
 /// Jobs that play on virtual time, and what to play.
@@ -86,13 +87,13 @@ pub(crate) fn sim(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
         return plan(arguments);
     }
     if let Some(name) = arguments.graph.graph() {
-        return sim_graph(&arguments.graph, name, from_to(arguments, "0..1")?);
+        return sim_graph(&arguments.graph, name, from_to(arguments)?);
     }
     let mut summary = Summary::default();
-    for seed in from_to(arguments, "0..100")? {
+    for seed in from_to(arguments)?.unwrap_or(0..100) {
         play(arguments, seed, &mut summary);
     }
-    println!("{summary}");
+    say!("{summary}");
     Ok(if summary.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -124,7 +125,7 @@ fn plan(arguments: &SimArguments) -> anyhow::Result<ExitCode> {
 #[allow(clippy::cast_precision_loss, reason = "rounded for people")]
 fn print_plan(config: &PlanningConfig, planned: &Planned, took: f64) {
     let Planned { bytes, pieces, before, bound, ref plan } = *planned;
-    println!(
+    say!(
         "seed {}: {} servers, {} workers, {} to {} Mbit/s; {} tensors, {:.1} MB",
         config.seed,
         config.servers,
@@ -134,11 +135,11 @@ fn print_plan(config: &PlanningConfig, planned: &Planned, took: f64) {
         config.tensors,
         bytes as f64 / 1e6
     );
-    println!("planned in {took:.2} s");
-    println!("a round now {before:.2} s, T* {bound:.2} s");
+    say!("planned in {took:.2} s");
+    say!("a round now {before:.2} s, T* {bound:.2} s");
     match plan {
-        None => println!("nothing is worth moving; {} pieces", pieces.0),
-        Some(plan) => println!(
+        None => say!("nothing is worth moving; {} pieces", pieces.0),
+        Some(plan) => say!(
             "a round then {:.2} s (eta {:.2}); {} moves, {:.1} MB with state, {} pieces, then {}",
             plan.predicted,
             bound / plan.predicted,
@@ -149,22 +150,22 @@ fn print_plan(config: &PlanningConfig, planned: &Planned, took: f64) {
         ),
     }
     if config.copies && config.servers > MOST_SERVERS {
-        println!("T* and the shares do not count copies beyond {MOST_SERVERS} servers; rounds do");
+        say!("T* and the shares do not count copies beyond {MOST_SERVERS} servers; rounds do");
     }
 }
 
-/// The seeds that are asked for; those of the text if none are.
-fn from_to(arguments: &SimArguments, unless: &str) -> anyhow::Result<Range<u64>> {
+/// The seeds that are asked for, if some are.
+fn from_to(arguments: &SimArguments) -> anyhow::Result<Option<Range<u64>>> {
     if let Some(seed) = arguments.seed {
-        return Ok(seed..seed.saturating_add(1));
+        return Ok(Some(seed..seed.saturating_add(1)));
     }
-    let text = arguments.seeds.as_deref().unwrap_or(unless);
+    let Some(text) = arguments.seeds.as_deref() else { return Ok(None) };
     let (from, to) = text.split_once("..").context("--seeds wants A..B")?;
     let (from, to) = (from.parse()?, to.parse()?);
     if from >= to {
         bail!("--seeds {text} are none");
     }
-    Ok(from..to)
+    Ok(Some(from..to))
 }
 
 fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
@@ -180,22 +181,22 @@ fn play(arguments: &SimArguments, seed: u64, summary: &mut Summary) {
     config.plant = arguments.plant;
     let report = run(&config);
     if let Some(text) = report.trace.text() {
-        print!("{text}");
+        print(format_args!("{text}"));
     }
     let again = arguments.twice.then(|| run(&config).trace.hash());
     let same = again.is_none_or(|hash| hash == report.trace.hash());
     let right = report.is_right() && same;
     if !right || !arguments.quiet {
-        println!("{}", line(seed, scenario, &report));
+        say!("{}", line(seed, scenario, &report));
     }
     if !same {
-        println!("  the second run of the seed went another way");
+        say!("  the second run of the seed went another way");
     }
     for fault in report.ledger.faults() {
-        println!("  {fault}");
+        say!("  {fault}");
     }
     if !right {
-        println!("  again: {}", command(arguments, seed));
+        say!("  again: {}", command(arguments, seed));
     }
     summary.add(seed, scenario, &report, right);
 }

@@ -13,6 +13,8 @@ use pslite::sim::trees::{
     DrawnGraph, NamedGraph, PlannedTrees, TreesConfig, drawing, parse, planned_trees,
 };
 
+use crate::print::say;
+
 /// Parts of a graph's plan; all of them need --graph.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct GraphArguments {
@@ -31,14 +33,27 @@ pub(crate) struct GraphArguments {
     /// roots), packed, auto
     #[arg(long, requires = "graph", default_value = "auto")]
     topology: Topology,
-    /// With --graph: sites that own the model, in equal shares; else all do
-    #[arg(long, requires = "graph", value_name = "SITE,...", value_delimiter = ',')]
+    /// With --graph: sites that own the model, in equal shares or in these; else all do. Not with
+    /// fapt:R, which chooses them itself
+    #[arg(long, requires = "graph", value_name = "SITE[=SHARE],...", value_delimiter = ',')]
     owners: Vec<String>,
     /// With --graph: megabytes of the model
-    #[arg(long, requires = "graph", value_name = "MB", default_value_t = 100.0)]
+    #[arg(
+        long,
+        requires = "graph",
+        value_name = "MB",
+        default_value_t = 100.0,
+        value_parser = above_zero
+    )]
     model: f64,
     /// With --graph: kilobytes of a part
-    #[arg(long, requires = "graph", value_name = "KB", default_value_t = 250.0)]
+    #[arg(
+        long,
+        requires = "graph",
+        value_name = "KB",
+        default_value_t = 250.0,
+        value_parser = above_zero
+    )]
     part: f64,
     /// With --graph: which of the parts that wait for a link goes first
     #[arg(long, requires = "graph", value_enum, default_value_t = Order::Round)]
@@ -79,17 +94,26 @@ impl GraphArguments {
     }
 }
 
-/// Plans for each seed; several are a line each, and their means.
+fn above_zero(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "it is a number above 0".to_owned())
+}
+
+/// Plans for each seed; several are a line each, and their means. `seeds`: if some are asked for.
 pub(crate) fn sim_graph(
     arguments: &GraphArguments,
     name: &str,
-    seeds: Range<u64>,
+    seeds: Option<Range<u64>>,
 ) -> anyhow::Result<ExitCode> {
     let source = source(name)?;
-    let several = seeds.end - seeds.start > 1;
-    if several && matches!(source, Source::Read(_)) {
-        bail!("a graph from a file is the same for every seed: leave --seeds out");
+    if seeds.is_some() && matches!(source, Source::Read(_)) {
+        bail!("a graph from a file is the same for every seed: leave --seed and --seeds out");
     }
+    if matches!(arguments.topology, Topology::Fapt(_)) && !arguments.owners.is_empty() {
+        bail!("{} chooses the owners itself: leave --owners out", arguments.topology);
+    }
+    let seeds = seeds.unwrap_or(0..1);
+    let several = seeds.end - seeds.start > 1;
     let mut sums = Sums::default();
     for seed in seeds {
         let named = match &source {
@@ -103,13 +127,13 @@ pub(crate) fn sim_graph(
         let took = begin.elapsed();
         sums.add(&planned);
         if several {
-            println!("seed {seed}: {}", line(&planned, took));
+            say!("seed {seed}: {}", line(&planned, took));
         } else {
             print_all(&named, &config, &planned, took);
         }
     }
     if several {
-        println!("{sums}");
+        say!("{sums}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -130,23 +154,23 @@ fn source(name: &str) -> anyhow::Result<Source> {
 fn print_all(named: &NamedGraph, config: &TreesConfig, planned: &PlannedTrees, took: Duration) {
     let NamedGraph { graph, names } = named;
     let parts = (config.bytes / config.transfer.part).ceil().max(1.0);
-    println!(
+    say!(
         "{} sites, {} edges; {:.1} MB in {parts} parts of {:.0} KB",
         graph.sites(),
         graph.edges().count(),
         config.bytes / 1e6,
         config.bytes / parts / 1e3,
     );
-    println!("{}", line(planned, took));
+    say!("{}", line(planned, took));
     let owners = planned.with_owners;
-    println!("T* with these owners {:.3} s; the star takes {:.3} s", owners.seconds, planned.star);
+    say!("T* with these owners {:.3} s; the star takes {:.3} s", owners.seconds, planned.star);
     if !owners.reached.is_finite() {
-        println!("beyond {MOST_PACKED} sites T* is that of the narrowest site alone: too small");
+        say!("beyond {MOST_PACKED} sites T* is that of the narrowest site alone: too small");
     }
     for tree in &planned.proposal.scheme.trees {
         let side = |parents: &[Option<usize>]| drawing(names, tree.root, parents);
-        println!("  {:5.1} %  up {}", 100.0 * tree.share, side(&tree.up));
-        println!("         down {}", side(&tree.down));
+        say!("  {:5.1} %  up {}", 100.0 * tree.share, side(&tree.up));
+        say!("         down {}", side(&tree.down));
     }
 }
 

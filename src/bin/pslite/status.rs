@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use pslite::cluster::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 use pslite::wire::balance::SessionStatus;
 
+use crate::print::{print, say};
 use crate::scheduler_address::SchedulerArguments;
 
 #[derive(Debug, clap::Args)]
@@ -28,8 +29,8 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<ExitCode> {
     for operator in arguments.scheduler.operators()? {
         let asked = operator.status();
         match asked.with_context(|| format!("no status of {}:{}", operator.host, operator.port)) {
-            Ok(status) if arguments.json => println!("{}", status.json()),
-            Ok(status) => print!("{}", table(&status)),
+            Ok(status) if arguments.json => say!("{}", status.json()),
+            Ok(status) => print(format_args!("{}", table(&status))),
             Err(error) => {
                 eprintln!("pslite: {error:#}");
                 failure = Some(error);

@@ -16,6 +16,8 @@ const IPV6: u8 = 4;
 
 /// The longest greeting or request, in bytes.
 pub const SAID_MAX: usize = 2 + 255 + 4 + 1 + 255 + 2;
+/// The greeting of a client of ours.
+pub const GREETING: [u8; 3] = [VERSION, 1, NO_AUTHENTICATION];
 /// What a tunnel answers to a greeting.
 pub const CHOICE: [u8; 2] = [VERSION, NO_AUTHENTICATION];
 /// The same if the client insists on authentication.
@@ -75,7 +77,7 @@ impl Reply {
 /// The host's name is too long.
 pub fn ask(target: &Target, out: &mut Vec<u8>) -> Result<(), SocksError> {
     let length = u8::try_from(target.host.len()).map_err(|_| SocksError("a name that is long"))?;
-    out.extend_from_slice(&[VERSION, 1, NO_AUTHENTICATION]);
+    out.extend_from_slice(&GREETING);
     out.extend_from_slice(&[VERSION, CONNECT, 0]);
     match target.host.parse::<std::net::Ipv4Addr>() {
         Ok(address) => {

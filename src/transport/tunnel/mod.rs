@@ -13,6 +13,7 @@
 //! their concern.
 
 mod end;
+mod neighbour;
 mod opening;
 mod passage;
 mod table;
@@ -34,6 +35,7 @@ use pslite_core::wire::socks::Target;
 use table::Table;
 use thread::{Command, Thread};
 
+pub use self::neighbour::{Listener, who_listens};
 pub use crate::dial::DialledWay;
 
 /// Peers that may have an entrance; more are a mistake.

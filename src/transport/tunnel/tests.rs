@@ -366,3 +366,18 @@ fn data_take_both_ways() {
     here.close(Duration::ZERO);
     there.close(Duration::ZERO);
 }
+
+/// Another program has the port of the gateway.
+#[test]
+fn it_is_known_who_listens_at_a_port() {
+    let port = free_port();
+    let hosts = line(port);
+    until("a gateway answers", || who_listens(&host(2), port) == Listener::Gateway);
+    drop(hosts);
+    assert_eq!(who_listens(&host(2), port), Listener::Nobody);
+    let silent = TcpListener::bind((host(2), port)).unwrap();
+    assert_eq!(who_listens(&host(2), port), Listener::Stranger);
+    drop(silent);
+    let echo = echo(2);
+    assert_eq!(who_listens(&host(2), echo), Listener::Stranger, "it says back what it hears");
+}

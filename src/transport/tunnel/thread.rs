@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use super::neighbour::{Listener, who_listens};
 use super::passage::{Around, Became, Door, Passage};
 use super::table::Table;
 use super::{Shared, lock};
 use crate::dial::keep;
+use crate::port_holder;
 use crate::stuck::LOOK_EVERY;
 use crate::sys::fork::{Mark, note_listening};
 use pslite_core::wire::socks::Target;
@@ -28,6 +30,9 @@ const ACCEPTS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 /// How often a process tries to become its host's gateway.
 const TRY_EVERY: Duration = Duration::from_millis(500);
+/// How often a process asks who else listens at its gateway's port, until that is known: the one
+/// that does may be about to end.
+const ASKS: u32 = 3;
 /// How often it is logged that strangers were refused.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 /// For how long a way that broke comes after the others.
@@ -68,6 +73,8 @@ pub(super) struct Thread {
     trouble: Trouble,
     next: u64,
     try_at: Option<Instant>,
+    /// How often it has yet to ask who has the gateway's port.
+    asks: u32,
     looked: Instant,
     ends: Option<Instant>,
     space: Vec<u8>,
@@ -88,6 +95,7 @@ impl Thread {
             trouble: BTreeMap::new(),
             next: BELL + 2,
             try_at: None,
+            asks: ASKS,
             looked: now,
             ends: None,
             space: vec![0; SPACE],
@@ -183,6 +191,28 @@ impl Thread {
                 Ok(())
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Another process has the gateway's port: asks whether it is a gateway, and says so if not.
+    fn ask_who_is(&mut self) {
+        let (host, port) = (self.shared.table.listen.as_str(), self.shared.table.port());
+        match who_listens(host, port) {
+            Listener::Gateway => self.asks = 0,
+            Listener::Nobody => self.asks -= 1,
+            Listener::Stranger => {
+                self.asks -= 1;
+                if self.asks == 0 {
+                    let holder = port_holder::find(port);
+                    let holder = holder.map(|it| format!(" ({it})")).unwrap_or_default();
+                    let text = format!(
+                        "PSLITE_TUNNELS: {host}:{port} is another program's{holder}, so no \
+                         connection passes through this host; choose a port that is free on all \
+                         hosts"
+                    );
+                    log::write(Level::Warning, &text);
+                }
+            }
         }
     }
 
@@ -289,8 +319,14 @@ impl Thread {
     }
 
     fn tick(&mut self, now: Instant) {
-        if self.try_at.is_some_and(|at| at <= now) && self.try_to_be_gateway(now).is_err() {
-            self.try_at = Some(now + TRY_EVERY);
+        if self.try_at.is_some_and(|at| at <= now) {
+            let tried = self.try_to_be_gateway(now);
+            if self.try_at.is_some() && self.asks > 0 {
+                self.ask_who_is();
+            }
+            if tried.is_err() {
+                self.try_at = Some(now + TRY_EVERY);
+            }
         }
         let due = |passage: &Passage| passage.deadline().is_some_and(|at| at <= now);
         let late: Vec<u64> =

@@ -1,5 +1,5 @@
 //! `pslite doctor`: checks the five things that keep a job from starting: counts, address, port,
-//! NIC, versions; and says what will carry its data.
+//! NIC, versions; says what will carry its data; and checks what trees and tunnels need.
 //!
 //! One module for each; a check reads the environment through [`Job`], looks at this machine, and
 //! answers with findings. It changes nothing: what it binds it closes, what it connects to it
@@ -10,12 +10,14 @@ mod counts;
 mod data;
 mod elf;
 mod job;
+mod links;
 mod nic;
 mod port;
 mod versions;
 
 use std::process::ExitCode;
 
+use crate::print::say;
 use job::Job;
 
 /// What `pslite doctor` is told.
@@ -82,17 +84,18 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     findings.extend(port::check(&job));
     findings.extend(nic::check(&job));
     findings.extend(data::check(&job));
+    findings.extend(links::check(&job));
     findings.extend(versions::check(
         &job,
         arguments.python.as_deref(),
         arguments.library.as_deref(),
     ));
     for finding in &findings {
-        println!("{}", finding.line());
+        say!("{}", finding.line());
     }
     let failed = findings.iter().filter(|finding| finding.level == Level::Fail).count();
     if failed > 0 {
-        println!("{failed} of {} checks failed", findings.len());
+        say!("{failed} of {} checks failed", findings.len());
     }
     ExitCode::from(u8::from(failed > 0))
 }

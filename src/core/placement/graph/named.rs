@@ -65,20 +65,29 @@ impl NamedGraph {
         Ok(Self { graph: Graph::new(left.len(), rates, edges)?, names })
     }
 
-    /// Equal shares for those sites, by name; for all if none is named.
+    /// The shares of sites, which add up to 1. `named`: sites by name, with equal shares; or each
+    /// as `name=amount`, with shares as these amounts. Without any, all have equal shares.
     ///
     /// # Errors
-    /// There is no site of such a name.
+    /// There is no site of such a name; a site comes twice; an amount is no number above 0.
     pub fn owners(&self, named: &[String]) -> Result<Vec<f64>, String> {
-        let owns = |name: &String| named.is_empty() || named.contains(name);
-        if let Some(unknown) = named.iter().find(|name| !self.names.contains(name)) {
-            let known = self.names.join(", ");
-            return Err(format!("there is no site {unknown}: the sites are {known}"));
+        let all = if named.is_empty() { 1.0 } else { 0.0 };
+        let mut owners = vec![all; self.names.len()];
+        for text in named {
+            let (name, amount) = text.split_once('=').unwrap_or((text, "1"));
+            let site = self.names.iter().position(|known| known == name);
+            let Some(owner) = site.and_then(|site| owners.get_mut(site)) else {
+                let known = self.names.join(", ");
+                return Err(format!("there is no site {name}: the sites are {known}"));
+            };
+            if *owner > 0.0 {
+                return Err(format!("site {name} comes twice"));
+            }
+            let number = amount.parse::<f64>().ok().filter(|it| it.is_finite() && *it > 0.0);
+            *owner = number.ok_or_else(|| format!("{text}: {amount} is no number above 0"))?;
         }
-        let owners: Vec<f64> =
-            self.names.iter().map(|name| if owns(name) { 1.0 } else { 0.0 }).collect();
-        let count: f64 = owners.iter().sum();
-        Ok(owners.into_iter().map(|owner| owner / count).collect())
+        let sum: f64 = owners.iter().sum();
+        Ok(owners.into_iter().map(|owner| owner / sum).collect())
     }
 }
 
@@ -94,6 +103,12 @@ mod tests {
         let named = NamedGraph::numbered(graph);
         assert_eq!(named.owners(&[]).unwrap(), [0.5; 2]);
         assert_eq!(named.owners(&["2".into()]).unwrap(), [0.0, 1.0]);
+        assert_eq!(named.owners(&["2=3".into(), "1=1".into()]).unwrap(), [0.25, 0.75]);
+        assert_eq!(named.owners(&["2".into(), "2".into()]).unwrap_err(), "site 2 comes twice");
+        for amount in ["0", "-1", "inf", "x", ""] {
+            let wrong = named.owners(&[format!("1={amount}")]).unwrap_err();
+            assert!(wrong.contains("no number above 0"), "{wrong}");
+        }
         let wrong = named.owners(&["5".into()]).unwrap_err();
         assert_eq!(wrong, "there is no site 5: the sites are 1, 2");
         let apart = GraphError::Apart { from: 0, to: 1 };
