@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::error::{NodeError, Result};
 use crate::settings::Settings;
 use pslite_core::placement::graph::Topology;
+use pslite_core::store::SumOrder;
 use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_core::wire::{EMPTY, Node, Role, SCHEDULER, ability};
 use pslite_observe::log::{self, Level};
@@ -95,6 +96,14 @@ fn abilities(settings: &Settings) -> u64 {
             Level::Warning,
             "PSLITE_TOPOLOGY has no effect where keys do not move (PSLITE_ELASTIC): rounds go \
              straight to the servers",
+        );
+    }
+    let has_trees = settings.topology != Topology::Star;
+    if settings.role == Role::Scheduler && has_trees && settings.sum_order == SumOrder::Ranks {
+        log::write(
+            Level::Warning,
+            "PSLITE_DETERMINISTIC: servers that have it too sum in the order of ranks, so their \
+             rounds go along no tree; `tree` sums along trees",
         );
     }
     if elastic && settings.joins && settings.role == Role::Server {

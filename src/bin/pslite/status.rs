@@ -10,6 +10,9 @@ use pslite::wire::balance::SessionStatus;
 use crate::print::{print, say};
 use crate::scheduler_address::SchedulerArguments;
 
+/// Above that eta means nothing. Measurements make it a little more than 1.
+const ETA_MAX: f64 = 1.1;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
@@ -83,7 +86,7 @@ fn table(status: &Status) -> String {
         seconds(status.predicted),
         seconds(status.measured),
         seconds(status.bound),
-        status.eta.map_or_else(|| "-".to_owned(), |eta| format!("{eta:.2}"))
+        eta_of(status.eta)
     );
     if !status.limit.is_empty() {
         let _ = writeln!(text, "limit: {}", status.limit);
@@ -101,6 +104,16 @@ fn table(status: &Status) -> String {
         draw(trees, &mut text);
     }
     text
+}
+
+/// T* by the measured round. T* comes from rates; a round that is much shorter shows that they are
+/// not what carries it: nodes of one machine share memory, and links may not be measured.
+fn eta_of(eta: Option<f64>) -> String {
+    match eta {
+        None => "-".to_owned(),
+        Some(eta) if eta <= ETA_MAX => format!("{eta:.2}"),
+        Some(_) => "- (T* is too long here)".to_owned(),
+    }
 }
 
 /// The trees, and what links carry there and back.
@@ -256,6 +269,8 @@ mod tests {
         assert!(lines[3].contains("3000.0 KB") && lines[3].contains("6000.0 KB"), "{text}");
         assert!(!lines[5].contains('%'), "a worker has no share: {text}");
         assert!(lines[6].contains("predicted -") && lines[6].contains("eta 0.80"), "{text}");
+        assert_eq!(eta_of(Some(1.04)), "1.04");
+        assert!(eta_of(Some(12.0)).starts_with("- ("));
         assert_eq!(lines[7], "nothing is moved: rounds are as short as can be");
         assert_eq!(lines[8], "advice: one server more");
         let session = "session \"a\": rule cpu, 3 of 3 workers, iteration 120, 12 to 40 samples, \
