@@ -62,7 +62,7 @@ from parts import CACHE  # noqa: E402
 from run import PAGE, machine  # noqa: E402
 from tensors import FLOAT, part  # noqa: E402
 from wan_jobs import (BIGARRAY, DIVISORS, Contender, one_round, ours, owned,  # noqa: E402
-                      settle, start)  # noqa: E402
+                      settle, start)
 
 # By what MXNet multiplies the key of an uncut tensor to choose its server (EncodeDefaultKey).
 SPREAD = 9973

@@ -343,7 +343,7 @@ fn upwards((key, from, to): Part, ticket: Ticket, first: &Meta) -> Meta {
     }
 }
 
-/// The same, with the names.
+/// Adds the names and the receiver to such a message.
 fn to_parent(mut meta: Meta, names: Vec<PushName>, parent: NodeId) -> Meta {
     if let Some(placed) = &mut meta.placed {
         placed.ahead = names.iter().any(|name| name.wants);
