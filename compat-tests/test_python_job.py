@@ -72,7 +72,8 @@ def job(tmp_path):
     yield made
     for process in made.started:
         process.kill()
-        process.communicate(timeout=30)
+        # pytest shows it where the test fails.
+        print(process.args[-1], *process.communicate(timeout=30), sep="\n")
 
 
 def test_a_server_joins_and_returns(job):

@@ -1,6 +1,6 @@
 //! Guests: nodes that the scheduler answers although they have no place in the job. They are
-//! operators (`pslite status`, `pslite drain`), and servers that were given up and come back. Each
-//! gets a channel for a short while.
+//! operators (`pslite status`, `pslite drain`), servers that were given up and come back, and nodes
+//! for which the job has no place. Each gets a channel for a short while.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,10 +67,10 @@ impl Cluster {
         &mut self,
         now: Duration,
         node: &Node,
-        text: String,
+        (level, text): (Level, String),
         out: &mut Vec<Action>,
     ) {
-        Self::log(out, Level::Warning, text.clone());
+        Self::log(out, level, text.clone());
         if node.is_ours()
             && let Some(key) = self.guest(now, node, out)
         {
@@ -104,7 +104,7 @@ impl Cluster {
         };
         let who = node.describe();
         let text = format!("{who} is not in the job any more, and {others}: {why}");
-        self.turn_away(now, &node, text, out);
+        self.turn_away(now, &node, (Level::Warning, text), out);
     }
 
     /// A word of somebody who is not in the job: an operator.

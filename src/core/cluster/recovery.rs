@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::journal::{Change, Member, Record};
 use super::{Action, Cluster, Failure, FailureKind, Level};
-use crate::wire::{Command, Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role};
+use crate::wire::{Command, Control, Node, NodeId, Role};
 
 /// The most newcomers that wait for somebody to be declared dead.
 const NEWCOMERS_WAITING_MAX: usize = 1024;
@@ -19,7 +19,7 @@ impl Cluster {
                 "{} cannot join the job: all nodes of it follow keys that move, and it does not",
                 node.describe()
             );
-            return self.turn_away(now, node, text, out);
+            return self.turn_away(now, node, (Level::Warning, text), out);
         }
         if self.elastic.workers && node.role == Role::Worker {
             return self.worker_comes_back(now, node, out);
@@ -30,19 +30,7 @@ impl Cluster {
                  the dead to be replaced, is not set",
                 node.describe()
             );
-            Self::log(out, Level::Warning, text.clone());
-            if node.is_ours() {
-                let key = self.next_pending;
-                self.next_pending -= 1;
-                out.push(Action::ConnectPending { key, node: node.clone() });
-                let kind = NoticeKind::JobFailed;
-                self.notice(
-                    key,
-                    Notice { kind, node: EMPTY, customer: EMPTY, incarnation: 0, text },
-                    out,
-                );
-            }
-            return;
+            return self.turn_away(now, node, (Level::Warning, text), out);
         }
         if let Some(id) = self.place_for(node) {
             return self.replace(now, id, node, out);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Action, Cluster, Failure, FailureKind, Level, ranking};
 use crate::text;
 use crate::wire::{
-    Command, Control, Node, NodeId, Notice, NoticeKind, Role, SCHEDULER, SERVER_GROUP,
-    WORKER_GROUP, server_id, worker_id,
+    Command, Control, Node, NodeId, Role, SCHEDULER, SERVER_GROUP, WORKER_GROUP, server_id,
+    worker_id,
 };
 
 /// One process that registered, and which of its customers did.
@@ -83,9 +83,6 @@ impl Cluster {
             }
             return self.form_if_complete(now, out);
         }
-        let key = self.next_pending;
-        self.next_pending -= 1;
-        out.push(Action::ConnectPending { key, node: node.clone() });
         if self.registered(node.role) >= self.wanted(node.role) {
             let text = format!(
                 "{} is one too many: this job has {} {}s (DMLC_NUM_WORKER={}, DMLC_NUM_SERVER={})",
@@ -95,17 +92,11 @@ impl Cluster {
                 self.config.num_workers,
                 self.config.num_servers
             );
-            Self::log(out, Level::Error, text.clone());
-            if node.is_ours() {
-                let kind = NoticeKind::JobFailed;
-                self.notice(
-                    key,
-                    Notice { kind, node: crate::wire::EMPTY, customer: 0, incarnation: 0, text },
-                    out,
-                );
-            }
-            return;
+            return self.turn_away(now, node, (Level::Error, text), out);
         }
+        let key = self.next_pending;
+        self.next_pending -= 1;
+        out.push(Action::ConnectPending { key, node: node.clone() });
         Self::log(out, Level::Verbose, format!("{} has registered", node.describe()));
         let registrant = Registrant { node: node.clone(), customers: vec![node.customer_id] };
         self.registrants.insert(key, registrant);

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::delivery::Delivery;
 use crate::recipient::Recipient;
+use crate::running::RunningNode;
 use crate::running::fake::FakeNode;
 use crate::sync::lock;
 use pslite_core::values::server_key_ranges;
+use pslite_core::wire::elastic::{Placed, SchedulerMessage};
 use pslite_core::wire::{Frames, Message, NodeId, server_id, worker_id};
 
 fn keys(keys: &[u64]) -> Bytes {
@@ -125,4 +127,62 @@ fn without_a_node_nothing_is_asked_and_what_comes_is_given_all_the_same() {
     let meta = Meta { request: true, simple_app: true, ..Meta::default() };
     handle.shared().handle(Delivery::Message(Message { meta, data: Frames::new() }));
     assert_eq!(given.load(Ordering::SeqCst), 1);
+}
+
+/// An application that keeps nothing between rounds.
+struct Stateless;
+
+impl KeyState for Stateless {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
+    fn export(&self, _: u64) -> std::result::Result<Bytes, String> {
+        Err("it keeps nothing".to_owned())
+    }
+
+    fn import(&self, _: u64, _: Bytes) -> std::result::Result<(), String> {
+        Err("it keeps nothing".to_owned())
+    }
+
+    fn can_forget(&self) -> bool {
+        false
+    }
+
+    fn forget(&self, _: u64) {}
+
+    fn released(&self) {}
+}
+
+#[test]
+fn a_request_that_comes_while_a_node_ends_reaches_no_handler_whose_keys_have_moved() {
+    for elastic in [true, false] {
+        let node = FakeNode::new("server", server_id(0));
+        if elastic {
+            node.state().set_policy(Arc::new(SchedulerMessage::default()));
+        }
+        let slot = node.slot();
+        let given = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&given);
+        let handler = Box::new(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let customers = Arc::new(Customers::default());
+        let customer = Customer::new(customers, Arc::clone(&slot), 0, 0, handler).unwrap();
+        let handle = customer.handle();
+        handle.attach_movable(Box::new(Stateless)).unwrap();
+        let pull = |timestamp| {
+            let placed = elastic.then(Placed::default);
+            let meta = Meta { request: true, pull: true, timestamp, placed, ..Meta::default() };
+            let meta = Meta { sender: worker_id(0), recver: server_id(0), ..meta };
+            let data = Frames::from_iter([keys(&[1]), Bytes::new()]);
+            handle.shared().handle(Delivery::Message(Message { meta, data }));
+        };
+        pull(1);
+        assert_eq!(given.load(Ordering::SeqCst), 1, "elastic: {elastic}");
+        // The node has left, and its last connection still brings something.
+        slot.write().unwrap().take();
+        pull(2);
+        assert_eq!(given.load(Ordering::SeqCst), 2 - u32::from(elastic), "elastic: {elastic}");
+    }
 }

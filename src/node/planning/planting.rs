@@ -123,6 +123,9 @@ impl Planting {
             if stand {
                 return self.follow(now, cluster, plan.fixed, answer);
             }
+            if self.keeps_star(now, &answer) {
+                return None;
+            }
             if self.is_lost(cluster) {
                 self.former.clear();
                 self.under_way.begins_again(self.links.worked(now));
@@ -160,6 +163,22 @@ impl Planting {
             Ok(_) | Err(_) => {}
         }
         None
+    }
+
+    /// True if the star stays, although keys have moved since it was found to be best, or there are
+    /// more: trees have not promised more for long enough. The next look asks again.
+    fn keeps_star(&mut self, now: Duration, answer: &Answer) -> bool {
+        let Draft { members, carrying, .. } = &answer.draft;
+        let is_of_star = |planted: &Planted| {
+            planted.star && planted.members == *members && planted.cut == carrying.cut
+        };
+        let chosen = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
+        match answer.star.zip(chosen) {
+            Some((star, chosen)) if self.planted.as_ref().is_some_and(is_of_star) => {
+                chosen < star && !self.looks.leaves_star(now, star, chosen)
+            }
+            _ => false,
+        }
     }
 
     /// True if a death took the trees away. If a node does not know trees they were never in force.

@@ -150,7 +150,7 @@ impl Movable {
 
     /// Deals with a request of a worker, or leaves it to the application's handler.
     pub(crate) fn take(&self, customer: &ServerCustomer, message: &Message) -> Owner {
-        let Ok(node) = customer.node() else { return Owner::Application };
+        let Ok(node) = customer.node() else { return self.owner_after_the_end() };
         if !node.is_elastic() || (message.meta.simple_app && message.meta.transfer.is_none()) {
             return Owner::Application;
         }
@@ -161,6 +161,12 @@ impl Movable {
         let meta = message.meta.clone();
         self.step(customer, |keys, steps| keys.serve(node.now(), meta, &message.data, steps));
         Owner::Store
+    }
+
+    /// Who gets a request that comes while the node ends. Where keys move nobody: its key is at
+    /// another server, and the worker asks there.
+    fn owner_after_the_end(&self) -> Owner {
+        if self.keys.get().is_some() { Owner::Store } else { Owner::Application }
     }
 
     fn transfer(

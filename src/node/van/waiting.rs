@@ -1,6 +1,7 @@
 //! Blocks the application until the job is complete, a barrier is passed, or all nodes have left.
 //! May touch the van; decides nothing itself.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::error::{NodeError, Result};
 use crate::running::RunningNode;
 use crate::settings::Settings;
 use pslite_core::cluster::Event;
-use pslite_core::wire::{SCHEDULER, id_to_rank};
+use pslite_core::wire::{NodeId, SCHEDULER, id_to_rank};
 use pslite_observe::log::{self, Level};
 use pslite_transport::fork;
 
@@ -146,9 +147,7 @@ impl Van {
             if let Some(failure) = &core.failure {
                 return Err(error_of(failure));
             }
-            let all_gone = core.cluster.is_ready()
-                && !core.channels.is_empty()
-                && core.channels.values().all(|up| !up);
+            let all_gone = core.cluster.is_ready() && are_all_gone(&core.channels);
             let since = all_gone.then(|| alone.unwrap_or_else(|| self.now()));
             alone = since;
             let is_over = since.is_some_and(|since| self.now() >= since.saturating_add(patience));
@@ -157,5 +156,32 @@ impl Van {
             }
             core = self.job.wait_for(core, TICK);
         }
+    }
+}
+
+/// True if nodes have come, and none has a channel that stands. Those without an id do not count:
+/// they are guests, such as `pslite status`, and nodes that were turned away.
+fn are_all_gone(channels: &BTreeMap<NodeId, bool>) -> bool {
+    let mut of_nodes = channels.range(SCHEDULER..).map(|(_, up)| *up).peekable();
+    of_nodes.peek().is_some() && !of_nodes.any(|up| up)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pslite_core::wire::{server_id, worker_id};
+
+    #[test]
+    fn a_scheduler_is_done_when_all_nodes_have_left_and_no_guest_ends_or_holds_it() {
+        let gone = |channels: &[(NodeId, bool)]| {
+            are_all_gone(&channels.iter().copied().collect::<BTreeMap<_, _>>())
+        };
+        let (server, worker) = (server_id(0), worker_id(0));
+        assert!(!gone(&[]));
+        assert!(!gone(&[(-1, false)]), "an operator asked before the first node's channel stood");
+        assert!(!gone(&[(-1, false), (-2, false), (worker, true)]));
+        assert!(!gone(&[(server, true), (worker, false)]));
+        assert!(gone(&[(server, false), (worker, false)]));
+        assert!(gone(&[(-3, true), (-1, false), (server, false)]));
     }
 }
