@@ -72,7 +72,7 @@ fn a_graph_of_ones_own() {
     fs::remove_file(path).unwrap();
     let path = file("island", "link paris berlin 100\nlink rome oslo 5\n");
     let island = refused(&["--graph", path.to_str().unwrap()]);
-    assert!(island.contains("no way leads from site paris to site rome: add a link"), "{island}");
+    assert!(island.contains("no path leads from site paris to site rome: add a link"), "{island}");
     fs::write(&path, "link paris\n").unwrap();
     let wrong = refused(&["--graph", path.to_str().unwrap()]);
     assert!(wrong.contains("line 1: a line is `link SITE SITE [MBIT [MBIT]]`"), "{wrong}");

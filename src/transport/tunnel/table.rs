@@ -81,8 +81,8 @@ impl Table {
     pub(super) fn way(&self, host: &str, place: usize) -> String {
         let between = self.options.ways.get(host).and_then(|ways| ways.get(place));
         match between.map(Vec::as_slice) {
-            None | Some([]) => "of their link".to_owned(),
-            Some(between) => format!("of {}", between.join(", ")),
+            None | Some([]) => "their link".to_owned(),
+            Some(between) => between.join(", "),
         }
     }
 

@@ -356,8 +356,8 @@ fn is_straight(way: &Option<(String, usize)>, table: &Table) -> bool {
 
 /// A way is in trouble.
 fn note(trouble: &mut Trouble, way: (String, usize), now: Instant, table: &Table) {
-    let text = format!("control to {} by way {}", way.0, table.way(&way.0, way.1));
+    let text = format!("control to {} through {}", way.0, table.way(&way.0, way.1));
     if trouble.insert(way, now).is_none() {
-        log::write(Level::Info, &format!("{text} broke: other ways go before it for a while"));
+        log::write(Level::Info, &format!("{text} broke: other paths are tried first for a while"));
     }
 }

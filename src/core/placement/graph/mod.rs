@@ -87,7 +87,7 @@ pub enum GraphError {
     },
     /// No way leads from one site to another.
     #[error(
-        "no way leads from site {from} to site {to}: add a link, give one a rate above 0, or leave \
+        "no path leads from site {from} to site {to}: add a link, give one a rate above 0, or leave \
          the site out",
         from = .from + 1, to = .to + 1
     )]
@@ -247,7 +247,7 @@ impl Graph {
         }
     }
 
-    /// The first site to which no way leads from site 0, over edges as `ends` reads them.
+    /// The first site to which no path leads from site 0, over edges as `ends` reads them.
     fn unreached(&self, ends: impl Fn(&Edge) -> (usize, usize)) -> Option<usize> {
         let mut next = vec![Vec::new(); self.sites];
         for (from, to) in self.edges().map(ends) {

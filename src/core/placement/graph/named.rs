@@ -32,7 +32,7 @@ impl NamedGraph {
     pub fn explain(&self, wrong: &GraphError) -> String {
         match wrong {
             GraphError::Apart { from, to } => format!(
-                "no way leads from site {} to site {}: add a link, give one a rate above 0, or \
+                "no path leads from site {} to site {}: add a link, give one a rate above 0, or \
                  leave the site out",
                 self.name(*from),
                 self.name(*to)
@@ -112,7 +112,7 @@ mod tests {
         let wrong = named.owners(&["5".into()]).unwrap_err();
         assert_eq!(wrong, "there is no site 5: the sites are 1, 2");
         let apart = GraphError::Apart { from: 0, to: 1 };
-        assert!(named.explain(&apart).starts_with("no way leads from site 1 to site 2"));
+        assert!(named.explain(&apart).starts_with("no path leads from site 1 to site 2"));
     }
 
     #[test]

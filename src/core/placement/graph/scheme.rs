@@ -123,7 +123,7 @@ fn wrong_parents(root: usize, parents: &[Option<usize>], sites: usize) -> Option
         }
     }
     let lost = (0..sites).find(|site| depth(parents, *site).is_none())?;
-    Some(format!("the way from site {} to the root goes in a circle", lost + 1))
+    Some(format!("the path from site {} to the root goes in a circle", lost + 1))
 }
 
 /// Hops from a site to the one without a parent; None if the way does not end.

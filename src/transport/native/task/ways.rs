@@ -93,7 +93,7 @@ impl Task {
             let is_fine = |way: &usize| !cut_off.contains(&(way % self.channel.ways.len()));
             self.next_way = all.clone().find(is_fine).unwrap_or(all.start);
             self.said = false;
-            self.say(Level::Info, "nothing gets through any more: another way is tried");
+            self.say(Level::Info, "nothing gets through any more: another path is tried");
             return self.broken(registry, shared, now);
         }
         if !self.looks.count.is_multiple_of(LOOKS_BEFORE_RETRY) || !self.extras.is_empty() {

@@ -142,7 +142,7 @@ fn what_is_no_graph_is_refused_with_what_to_do() {
     // A link that is down is no link; nor is one that leads nowhere back.
     let down = Graph::new(2, vec![1.0, 0.0], vec![edge(0, 1, &[0]), edge(1, 0, &[1])]).unwrap();
     let text = down.connected().unwrap_err().to_string();
-    assert!(text.contains("no way leads from site 2 to site 1: add a link"), "{text}");
+    assert!(text.contains("no path leads from site 2 to site 1: add a link"), "{text}");
 }
 
 #[test]
