@@ -124,7 +124,6 @@ struct Pending {
 
   static void ended(void* arg, int status, const char* error) noexcept {
     Pending* self = static_cast<Pending*>(arg);
-    self->has_ended_ = true;
     if (status == PSLITE_OK) {
       self->succeed();
     } else {
@@ -137,10 +136,10 @@ struct Pending {
     if (owners_.fetch_sub(1) == 1) delete this;
   }
 
-  // The call that made the request is over; one that failed has no end, unless it came before.
+  // The call that made the request is over; one that failed has no end (pslite_done_fn).
   void settle(int status, const char* what) {
     const std::string reason = status == PSLITE_OK ? std::string() : pslite_last_error();
-    if (status != PSLITE_OK && !has_ended_) drop();
+    if (status != PSLITE_OK) drop();
     drop();
     if (status != PSLITE_OK) throw dmlc::Error(std::string(what) + ": " + reason);
   }
@@ -168,7 +167,6 @@ struct Pending {
   const std::function<void()> callback_;
   const std::shared_ptr<Untold> untold_;
   Van* const van_;
-  std::atomic<bool> has_ended_{false};
   std::atomic<int> owners_{2};
 };
 

@@ -9,8 +9,11 @@ use super::{Action, Cluster, Level};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, ability};
 
-/// Guests at a time; more get no answer.
-const GUESTS_MAX: usize = 64;
+/// Guests at a time, while operators get an answer.
+const OPERATORS_MAX: usize = 64;
+/// Guests at a time, while nodes that have no place are told so. (All nodes of a job may be started
+/// once more.)
+const GUESTS_MAX: usize = 1024;
 /// For how long a guest's channel is kept: what it is told has gone out by then.
 const STAY: Duration = Duration::from_secs(5);
 
@@ -33,14 +36,14 @@ impl Guests {
 }
 
 impl Cluster {
-    /// Opens a channel to somebody without a place; none if there are too many.
-    pub(super) fn guest(
+    /// Opens a channel to somebody without a place; none if there are so many.
+    fn guest(
         &mut self,
         now: Duration,
-        node: &Node,
+        (node, most): (&Node, usize),
         out: &mut Vec<Action>,
     ) -> Option<NodeId> {
-        if self.guests.channels.len() >= GUESTS_MAX {
+        if self.guests.channels.len() >= most {
             return None;
         }
         let key = self.next_pending;
@@ -48,6 +51,15 @@ impl Cluster {
         self.guests.channels.insert(key, now.saturating_add(STAY));
         out.push(Action::ConnectPending { key, node: node.clone() });
         Some(key)
+    }
+
+    /// A channel broke. True if it was a guest's, who has what it came for, or does not want it.
+    pub(super) fn guest_left(&mut self, id: NodeId, out: &mut Vec<Action>) -> bool {
+        let left = self.guests.channels.remove(&id).is_some();
+        if left {
+            out.push(Action::Disconnect { id });
+        }
+        left
     }
 
     pub(super) fn check_guests(&mut self, now: Duration, out: &mut Vec<Action>) {
@@ -72,7 +84,7 @@ impl Cluster {
     ) {
         Self::log(out, level, text.clone());
         if node.is_ours()
-            && let Some(key) = self.guest(now, node, out)
+            && let Some(key) = self.guest(now, (node, GUESTS_MAX), out)
         {
             let kind = NoticeKind::JobFailed;
             self.notice(
@@ -93,7 +105,7 @@ impl Cluster {
         let Some((_, why)) = self.lost.get(&id) else {
             // It was let go, and may not have heard. A scheduler that came back has no connection
             // to it.
-            if let Some(key) = self.guest(now, &node, out) {
+            if let Some(key) = self.guest(now, (&node, GUESTS_MAX), out) {
                 self.let_go(key, out);
             }
             return;
@@ -116,14 +128,18 @@ impl Cluster {
     ) {
         let Some(word) = control.word.as_deref().filter(|_| self.is_scheduler()) else { return };
         let Some(node) = operator(&word.text) else { return };
-        let told = match SchedulerMessageKind::try_from(word.kind) {
-            Ok(SchedulerMessageKind::Status) => Ok(self.status(now).json()),
-            Ok(SchedulerMessageKind::Drain) => self.drain(now, word.node, out),
-            _ => return,
+        let Ok(asked) = SchedulerMessageKind::try_from(word.kind) else { return };
+        if !matches!(asked, SchedulerMessageKind::Status | SchedulerMessageKind::Drain) {
+            return;
+        }
+        // Who can be told nothing must not think that nothing was done.
+        let Some(key) = self.guest(now, (&node, OPERATORS_MAX), out) else { return };
+        let told = match asked {
+            SchedulerMessageKind::Drain => self.drain(now, word.node, out),
+            _ => Ok(self.status(now).json()),
         };
         let refused = if told.is_ok() { 0 } else { EMPTY };
         let text = told.unwrap_or_else(|why| why);
-        let Some(key) = self.guest(now, &node, out) else { return };
         let kind = SchedulerMessageKind::Told as i32;
         self.word(
             key,

@@ -185,7 +185,8 @@ impl Cluster {
     }
 
     /// Everybody but me, workers then servers, each process once (van.cc:96).
-    pub(super) fn others(&self) -> Vec<NodeId> {
+    #[must_use]
+    pub fn others(&self) -> Vec<NodeId> {
         let mut ids = self.ids_of(WORKER_GROUP).unwrap_or_default();
         if self.elastic.on {
             ids.extend(self.live_servers());

@@ -327,6 +327,12 @@ impl Tracker {
         self.in_flight.get(&ts).is_some_and(|request| request.settled.is_some())
     }
 
+    /// True if the request is in flight and has no callback.
+    #[must_use]
+    pub fn is_bare(&self, ts: i32) -> bool {
+        self.in_flight.get(&ts).is_some_and(|request| !request.held)
+    }
+
     /// The callback of a held request has run: those who wait may go on.
     pub fn complete(&mut self, ts: i32) {
         if let Some(outcome) = self.in_flight.get_mut(&ts).and_then(|r| r.settled.take()) {

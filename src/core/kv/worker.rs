@@ -301,6 +301,18 @@ impl<D> WorkerRequests<D> {
         finished
     }
 
+    /// A request could not be sent: it has failed, and its callback is dropped. False if somebody
+    /// else ends it, or has: who has [`Finished`] runs its callback, and who waits is told.
+    #[must_use]
+    pub fn withdraw(&mut self, ts: i32, reason: impl Into<Failure>) -> bool {
+        let was_open = self.open.remove(&ts).is_some();
+        if was_open || self.tracker.is_bare(ts) {
+            self.tracker.fail(ts, reason);
+            return true;
+        }
+        self.tracker.state(ts) == State::Unknown
+    }
+
     /// A node is lost: ends every request that still waits for it. Those with a callback are
     /// returned, to be run and completed; the others have failed at once.
     pub fn fail_node(&mut self, node: NodeId, reason: impl Into<Arc<str>>) -> Vec<Finished<D>> {

@@ -29,6 +29,34 @@ fn the_callback_comes_before_done() {
     assert!(requests.open.is_empty());
 }
 
+/// A request cannot be sent. Whoever took its end before runs it, and nobody else.
+#[test]
+fn a_request_that_is_taken_back_has_one_end() {
+    let mut requests = WorkerRequests::new();
+    let mut begun = || {
+        let ts = requests.new_request(&[8, 10]);
+        requests.expect(ts, Pending::push("push")).unwrap();
+        ts
+    };
+    let (first, second) = (begun(), begun());
+    assert!(requests.withdraw(first, "not sent"));
+    assert_eq!(requests.fail_all("the job is over").len(), 1, "the first has none any more");
+    // The end of the second one is taken, and runs or has run.
+    assert!(!requests.withdraw(second, "not sent"));
+    requests.validate().unwrap();
+    requests.complete(second);
+    assert!(!requests.withdraw(second, "not sent"));
+    let State::Failed(why) = requests.state(second) else { panic!("it has failed") };
+    assert!(why.text.contains("the job is over"), "{why:?}");
+    let State::Failed(why) = requests.state(first) else { panic!("it has failed") };
+    assert_eq!(&*why.text, "not sent");
+    // One without a callback, and one that nobody knows: the caller has the error.
+    let bare = requests.new_request(&[8]);
+    assert!(requests.withdraw(bare, "not sent") && requests.withdraw(77, "not sent"));
+    assert!(matches!(requests.state(bare), State::Failed(_)));
+    requests.validate().unwrap();
+}
+
 #[test]
 fn a_pull_brings_its_values_in_order() {
     let mut requests = WorkerRequests::new();

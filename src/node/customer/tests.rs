@@ -91,6 +91,40 @@ fn a_push_ends_when_a_server_refuses_or_is_lost() {
     assert_eq!((ended.load(Ordering::SeqCst), node.take_sent().len()), (0, 0));
 }
 
+/// Its end runs, or the caller has the error: what belongs to the request is freed once.
+#[test]
+fn a_request_whose_job_fails_while_it_is_sent_has_one_end() {
+    let node = FakeNode::new("worker", worker_id(0));
+    let (customer, _) = customer(&node);
+    let handle = customer.handle();
+    handle.attach_worker(4);
+    lock(&node.lost).push(server_id(0));
+    let (refused, ended) = push(handle);
+    assert!(refused.is_err());
+    assert_eq!(ended.load(Ordering::SeqCst), 0);
+    let other = handle.clone();
+    *lock(&node.meanwhile) = Some(Box::new(move || {
+        other.shared().handle(Delivery::Failed(NodeError::PeerLost("lost scheduler".to_owned())));
+    }));
+    let (sent, ended) = push(handle);
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    let why = handle.wait(sent.unwrap()).unwrap_err().to_string();
+    assert!(why.contains("lost scheduler"), "{why}");
+    // The two halves of a pull: it ends in between.
+    let ended = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&ended);
+    let done: Done = Box::new(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let timestamp = handle.expect_push(done).unwrap();
+    handle.shared().handle(Delivery::Failed(NodeError::PeerLost("lost scheduler".to_owned())));
+    let (kv, values) = (KvPairs { keys: keys(&[1]), ..KvPairs::default() }, Values::default());
+    let request = Request { kv, cmd: 0, priority: 0, push: true, pull: false, values };
+    handle.send(timestamp, &request).unwrap();
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    assert!(handle.wait(timestamp).is_err());
+}
+
 #[test]
 fn a_request_reaches_the_handler_and_its_answer_goes_to_who_asked() {
     let node = FakeNode::new("server", server_id(0));

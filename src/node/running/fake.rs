@@ -45,6 +45,8 @@ pub(crate) struct FakeNode {
     pub(crate) lost: Mutex<Vec<NodeId>>,
     /// What the membership was told.
     pub(crate) events: Mutex<Vec<Event>>,
+    /// What happens elsewhere while a message is sent, once.
+    pub(crate) meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl FakeNode {
@@ -55,6 +57,7 @@ impl FakeNode {
             sent: Mutex::default(),
             lost: Mutex::default(),
             events: Mutex::default(),
+            meanwhile: Mutex::default(),
         })
     }
 
@@ -76,6 +79,10 @@ impl RunningNode for FakeNode {
     }
 
     fn send(&self, message: Message) -> Result<()> {
+        let meanwhile = lock(&self.meanwhile).take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         let to = message.meta.recver;
         if lock(&self.lost).contains(&to) {
             return Err(NodeError::PeerLost(format!("node {to} is lost")));

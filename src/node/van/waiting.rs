@@ -147,7 +147,8 @@ impl Van {
             if let Some(failure) = &core.failure {
                 return Err(error_of(failure));
             }
-            let all_gone = core.cluster.is_ready() && are_all_gone(&core.channels);
+            let all_gone = core.cluster.is_ready()
+                && are_all_gone(&core.cluster.others(), &core.channels);
             let since = all_gone.then(|| alone.unwrap_or_else(|| self.now()));
             alone = since;
             let is_over = since.is_some_and(|since| self.now() >= since.saturating_add(patience));
@@ -159,11 +160,11 @@ impl Van {
     }
 }
 
-/// True if nodes have come, and none has a channel that stands. Those without an id do not count:
-/// they are guests, such as `pslite status`, and nodes that were turned away.
-fn are_all_gone(channels: &BTreeMap<NodeId, bool>) -> bool {
-    let mut of_nodes = channels.range(SCHEDULER..).map(|(_, up)| *up).peekable();
-    of_nodes.peek().is_some() && !of_nodes.any(|up| up)
+/// True if no channel to a node of the job stands any more. One that was never seen to stand does
+/// not count as gone; who is lost is none of `nodes`. Channels without a node's id are those of
+/// guests, such as `pslite status`.
+fn are_all_gone(nodes: &[NodeId], channels: &BTreeMap<NodeId, bool>) -> bool {
+    nodes.iter().all(|id| channels.get(id) == Some(&false))
 }
 
 #[cfg(test)]
@@ -173,15 +174,18 @@ mod tests {
 
     #[test]
     fn a_scheduler_is_done_when_all_nodes_have_left_and_no_guest_ends_or_holds_it() {
-        let gone = |channels: &[(NodeId, bool)]| {
-            are_all_gone(&channels.iter().copied().collect::<BTreeMap<_, _>>())
-        };
         let (server, worker) = (server_id(0), worker_id(0));
+        let gone = |channels: &[(NodeId, bool)]| {
+            let channels = channels.iter().copied().collect::<BTreeMap<_, _>>();
+            are_all_gone(&[worker, server], &channels)
+        };
         assert!(!gone(&[]));
         assert!(!gone(&[(-1, false)]), "an operator asked before the first node's channel stood");
-        assert!(!gone(&[(-1, false), (-2, false), (worker, true)]));
+        assert!(!gone(&[(server, false)]), "it died before the worker's channel stood");
+        assert!(!gone(&[(-1, false), (-2, false), (worker, true), (server, false)]));
         assert!(!gone(&[(server, true), (worker, false)]));
         assert!(gone(&[(server, false), (worker, false)]));
-        assert!(gone(&[(-3, true), (-1, false), (server, false)]));
+        assert!(gone(&[(-3, true), (-1, false), (server, false), (worker, false)]));
+        assert!(are_all_gone(&[], &BTreeMap::new()), "those that had not left are lost");
     }
 }

@@ -95,7 +95,8 @@ impl WorkerCustomer {
     ///
     /// # Errors
     /// The keys do not fit the servers' ranges, a server is lost, the node is not started. Then
-    /// `done` was not and will not be called.
+    /// `done` was not and will not be called. (If the job fails at that moment, and `done` is called
+    /// for that, this is no error.)
     pub(crate) fn request(
         &self,
         request: &Request,
@@ -112,7 +113,7 @@ impl WorkerCustomer {
     /// Cuts the pairs by server and sends them (kv_app.h:574).
     ///
     /// # Errors
-    /// As [`Self::request`]; the request has failed then.
+    /// As [`Self::request`]; the request has failed then. No error if it had ended before.
     pub(crate) fn send(&self, timestamp: i32, request: &Request) -> Result<()> {
         let sent = self.node().and_then(|node| {
             self.note_push(&node, request, &request.kv.keys);
@@ -160,16 +161,22 @@ impl WorkerCustomer {
         Ok(timestamp)
     }
 
-    /// If a request could not be sent, it has failed.
+    /// If a request could not be sent, it has failed, and its end is dropped: the caller has the
+    /// error. But the job may have failed meanwhile, and then another thread runs that end. So the
+    /// caller is not told a second time.
     pub(super) fn failing(&self, timestamp: i32, sent: Result<()>) -> Result<()> {
-        sent.inspect_err(|error| {
-            self.landings.close(timestamp);
-            let mut state = lock(&self.requests);
-            // The caller has the error: the end of the request is dropped, not run.
-            drop(state.requests.fail(timestamp, error.to_string()));
-            state.requests.complete(timestamp);
-            self.tell_waiters(state);
-        })
+        let Err(error) = sent else { return Ok(()) };
+        self.landings.close(timestamp);
+        let mut state = lock(&self.requests);
+        if !state.requests.withdraw(timestamp, error.to_string()) {
+            return Ok(());
+        }
+        if let Some(flights) = &mut state.flights {
+            flights.forget(timestamp); // Some of it may be under way.
+        }
+        self.note_waits(&state);
+        self.tell_waiters(state);
+        Err(error)
     }
 
     fn try_send(&self, node: &NodeRef, timestamp: i32, request: &Request) -> Result<()> {

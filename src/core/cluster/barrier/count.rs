@@ -142,7 +142,7 @@ impl Cluster {
     fn release(&mut self, group: i32, domain: i32, customer_id: i32, out: &mut Vec<Action>) {
         let entered = self.entered.remove(&(group, domain)).unwrap_or_default();
         let group_of = if is_of_first(domain) { group } else { WORKER_GROUP };
-        let all = group == ALL_GROUP && domain == FIRST_DOMAIN;
+        let all = group == ALL_GROUP && domain == FIRST_DOMAIN && self.begins_or_ends(&entered);
         self.releases_of_all += u32::from(all);
         let command = self.barrier_command(domain == FIRST_DOMAIN);
         if self.elastic.on {
@@ -166,6 +166,15 @@ impl Cluster {
                 self.let_out(id, (group, command), (customer_id, EMPTY), out);
             }
         }
+    }
+
+    /// True for the barrier of all nodes with which the job begins, and the one with which it ends.
+    /// In that one ours take leave. Those between are the application's. Of stock nodes nobody knows
+    /// which one they are in, and stock applications have none between.
+    fn begins_or_ends(&self, entered: &Entered) -> bool {
+        let takes_leave =
+            |member: &(NodeId, i32)| self.left.contains(member) || !self.is_ours(member.0);
+        self.releases_of_all == 0 || entered.members.keys().any(takes_leave)
     }
 
     /// True for a node that hears of releases.

@@ -393,6 +393,21 @@ fn operators_see_the_job() {
     assert_eq!(channels.count(), closed.count() + 4 + 1, "guests do not stay (4 have ids now)");
 }
 
+/// `pslite drain --wait` asks five times a second, and leaves after each answer.
+#[test]
+fn guests_that_leave_make_room_for_others() {
+    let mut world = with_values(2);
+    for asked in 0..200 {
+        let told = world.ask(SchedulerMessageKind::Status, 0);
+        assert!(!told.text.is_empty(), "question {asked}");
+        let opened = world.actions[0].iter().rev().find_map(|action| match action {
+            Action::ConnectPending { key, .. } => Some(*key),
+            _ => None,
+        });
+        world.feed(0, Event::ChannelDown { id: opened.unwrap() });
+    }
+}
+
 /// Whoever asks as a stranger may not say who it is, nor fill the scheduler's memory.
 #[test]
 fn nonsense_of_strangers_changes_nothing() {
