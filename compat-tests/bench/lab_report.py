@@ -9,6 +9,7 @@ from cluster import STOCK
 BEGIN, END = "<!-- lab {0}: written by scripts/bench lab {0} --docs -->", "<!-- end of lab {0} -->"
 OURS, FIXED, SINGLE = "ours", "planning off", "ours without copies"
 AUTO, WITHOUT = "auto", "without"
+AUTO_FIXED, WITHOUT_FIXED = "auto, keys stay", "without, keys stay"
 # The bars' eta, and a round by the shortest that the model knows, if that is "within 20 %".
 ETA, CLOSE = 0.7, 1.2
 # Rounds after a change in which it must be reached.
@@ -17,6 +18,8 @@ ROUNDS = 3
 TWICE = 2
 # A round with planning by one without it, and one with PSLITE_TOPOLOGY=auto by one without.
 SAME = 0.01
+#: `auto` by without, where each finds its own layout of keys: how far two such jobs differ.
+LAYOUTS = 1.06
 # A round by the optimum in networks that nobody tuned for: the median one, and the worst.
 USUAL, WORST = 1.15, 1.4
 # Plans after a change, and the part of the model that they move together.
@@ -120,9 +123,13 @@ def _moved(phase):
 def _auto(case):
     if not case:
         return []
-    auto, without = (median(case["rounds"][name]) for name in (AUTO, WITHOUT))
-    return [Bar("`auto` by without, time", f"at most {1 + SAME}", auto / without,
-                auto / without <= 1 + SAME),
+    def ratio(one, other):
+        return median(case["rounds"][one]) / median(case["rounds"][other])
+    fixed, placed = ratio(AUTO_FIXED, WITHOUT_FIXED), ratio(AUTO, WITHOUT)
+    return [Bar("`auto` by without, keys stay: time", f"at most {1 + SAME}", fixed,
+                fixed <= 1 + SAME),
+            Bar("`auto` by without, keys are placed: time", f"at most {LAYOUTS}", placed,
+                placed <= LAYOUTS),
             Bar("`auto`: how often the star was chosen", "at least 1", case["star"],
                 case["star"] > 0),
             Bar("`auto`: how often trees were given out", "0", case["trees"], case["trees"] == 0)]

@@ -147,8 +147,8 @@ impl Van {
             if let Some(failure) = &core.failure {
                 return Err(error_of(failure));
             }
-            let all_gone = core.cluster.is_ready()
-                && are_all_gone(&core.cluster.others(), &core.channels);
+            let all_gone =
+                core.cluster.is_ready() && are_all_gone(&core.cluster.others(), &core.channels);
             let since = all_gone.then(|| alone.unwrap_or_else(|| self.now()));
             alone = since;
             let is_over = since.is_some_and(|since| self.now() >= since.saturating_add(patience));

@@ -95,8 +95,8 @@ impl WorkerCustomer {
     ///
     /// # Errors
     /// The keys do not fit the servers' ranges, a server is lost, the node is not started. Then
-    /// `done` was not and will not be called. (If the job fails at that moment, and `done` is called
-    /// for that, this is no error.)
+    /// `done` was not and will not be called. (If the job fails at that moment, and `done` is
+    /// called for that, this is no error.)
     pub(crate) fn request(
         &self,
         request: &Request,

@@ -169,8 +169,8 @@ impl Cluster {
     }
 
     /// True for the barrier of all nodes with which the job begins, and the one with which it ends.
-    /// In that one ours take leave. Those between are the application's. Of stock nodes nobody knows
-    /// which one they are in, and stock applications have none between.
+    /// In that one ours take leave. Those between are the application's. Of stock nodes nobody
+    /// knows which one they are in, so each counts.
     fn begins_or_ends(&self, entered: &Entered) -> bool {
         let takes_leave =
             |member: &(NodeId, i32)| self.left.contains(member) || !self.is_ours(member.0);

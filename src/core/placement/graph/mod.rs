@@ -87,8 +87,8 @@ pub enum GraphError {
     },
     /// No way leads from one site to another.
     #[error(
-        "no path leads from site {from} to site {to}: add a link, give one a rate above 0, or leave \
-         the site out",
+        "no path leads from site {from} to site {to}: add a link, give one a rate above 0, or \
+         leave the site out",
         from = .from + 1, to = .to + 1
     )]
     Apart {
