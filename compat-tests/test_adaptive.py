@@ -112,6 +112,10 @@ STATIC = {
 }
 
 
+#: Warnings, but not who is not here yet: imports may take longer than 10 s.
+QUIET = {"PSLITE_LOG": "warning", "PSLITE_REPORT_INTERVAL": 0}
+
+
 def words(job):
     """The lines of ours that the nodes have written."""
     job._read_all()
@@ -123,7 +127,7 @@ def words(job):
 @pytest.mark.parametrize("case", STATIC)
 def test_what_does_not_move_stays_as_it_is_without_a_word(case, said):
     more, env = STATIC[case]
-    settings = {"PSLITE_LOG": "warning"}
+    settings = QUIET
     with Cluster("push_pull.py", ("dist_sync",), env={**said, **settings, **env}, **more) as job:
         job.run().check()
         assert not words(job), job.describe()
@@ -147,7 +151,7 @@ def test_nothing_is_said_at_a_start(env):
     program = "p3.py" if env else "push_pull.py"
     library = OURS if env else NATIVES
     with Cluster(program, ("dist_sync",), library=library,
-                 env={**MOVES, "PSLITE_LOG": "warning", **env}) as job:
+                 env={**MOVES, **QUIET, **env}) as job:
         job.run().check()
         assert not words(job), job.describe()
 

@@ -307,9 +307,10 @@ int pslite_simple_respond(pslite_customer* customer, const pslite_meta* request,
 
 /* The end of a request: on the customer's thread, before pslite_customer_wait returns; or, if
  * every server was skipped, on the calling thread. status PSLITE_OK, or why it failed (`error`).
- * Called exactly once, unless the call that was given it, or pslite_worker_send, failed: then it
- * was not called and never will be. A call does not fail if another thread ends its request
- * meanwhile, because the job has failed. */
+ * Called exactly once, unless the call that was given it, or the one that sends the request
+ * (pslite_worker_send, pslite_worker_send_parts), failed: then it was not called and never will be.
+ * If another thread has ended the request meanwhile, because the job failed for example, the call
+ * succeeds, and this function gets the error. */
 typedef void (*pslite_done_fn)(void* arg, int status, const char* error);
 
 /* Where pulled values go. Asked when all parts are here, on the customer's thread: the address of

@@ -9,29 +9,53 @@ use super::{Action, Cluster, Level};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, ability};
 
-/// Guests at a time, while operators get an answer.
+/// Operators at a time; more get no answer.
 const OPERATORS_MAX: usize = 64;
-/// Guests at a time, while nodes that have no place are told so. (All nodes of a job may be started
-/// once more.)
-const GUESTS_MAX: usize = 1024;
+/// Nodes without a place at a time; more are not told so. (All nodes of a job may be started once
+/// more.)
+const NODES_MAX: usize = 1024;
 /// For how long a guest's channel is kept: what it is told has gone out by then.
 const STAY: Duration = Duration::from_secs(5);
+/// For how long it is kept when it broke: libzmq may make the connection anew.
+const LEAVES: Duration = Duration::from_secs(1);
 
 /// The longest name of a host, in bytes (RFC 1035).
 const HOST_MAX: usize = 255;
 
+/// What a guest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Operator,
+    Node,
+}
+
+impl Kind {
+    const fn most(self) -> usize {
+        match self {
+            Self::Operator => OPERATORS_MAX,
+            Self::Node => NODES_MAX,
+        }
+    }
+}
+
+/// A guest, and until when its channel is kept.
+#[derive(Debug)]
+struct Guest {
+    kind: Kind,
+    until: Duration,
+}
+
 /// The channels of guests.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
-    /// Until when.
-    channels: BTreeMap<NodeId, Duration>,
+    channels: BTreeMap<NodeId, Guest>,
     /// When nodes that were given up were told so.
     told: BTreeMap<NodeId, Duration>,
 }
 
 impl Guests {
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        self.channels.values().min().copied()
+        self.channels.values().map(|guest| guest.until).min()
     }
 }
 
@@ -40,30 +64,30 @@ impl Cluster {
     fn guest(
         &mut self,
         now: Duration,
-        (node, most): (&Node, usize),
+        (node, kind): (&Node, Kind),
         out: &mut Vec<Action>,
     ) -> Option<NodeId> {
-        if self.guests.channels.len() >= most {
+        let such = self.guests.channels.values().filter(|guest| guest.kind == kind);
+        if such.count() >= kind.most() {
             return None;
         }
         let key = self.next_pending;
         self.next_pending -= 1;
-        self.guests.channels.insert(key, now.saturating_add(STAY));
+        let until = now.saturating_add(STAY);
+        self.guests.channels.insert(key, Guest { kind, until });
         out.push(Action::ConnectPending { key, node: node.clone() });
         Some(key)
     }
 
-    /// A channel broke. True if it was a guest's, who has what it came for, or does not want it.
-    pub(super) fn guest_left(&mut self, id: NodeId, out: &mut Vec<Action>) -> bool {
-        let left = self.guests.channels.remove(&id).is_some();
-        if left {
-            out.push(Action::Disconnect { id });
-        }
-        left
+    /// A channel broke. True if it was a guest's, who has most likely got what it came for.
+    pub(super) fn guest_left(&mut self, now: Duration, id: NodeId) -> bool {
+        let Some(guest) = self.guests.channels.get_mut(&id) else { return false };
+        guest.until = guest.until.min(now.saturating_add(LEAVES));
+        true
     }
 
     pub(super) fn check_guests(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let over = |(_, until): &(&NodeId, &Duration)| now >= **until;
+        let over = |(_, guest): &(&NodeId, &Guest)| now >= guest.until;
         let gone: Vec<NodeId> =
             self.guests.channels.iter().filter(over).map(|(key, _)| *key).collect();
         for id in gone {
@@ -84,7 +108,7 @@ impl Cluster {
     ) {
         Self::log(out, level, text.clone());
         if node.is_ours()
-            && let Some(key) = self.guest(now, (node, GUESTS_MAX), out)
+            && let Some(key) = self.guest(now, (node, Kind::Node), out)
         {
             let kind = NoticeKind::JobFailed;
             self.notice(
@@ -105,7 +129,7 @@ impl Cluster {
         let Some((_, why)) = self.lost.get(&id) else {
             // It was let go, and may not have heard. A scheduler that came back has no connection
             // to it.
-            if let Some(key) = self.guest(now, (&node, GUESTS_MAX), out) {
+            if let Some(key) = self.guest(now, (&node, Kind::Node), out) {
                 self.let_go(key, out);
             }
             return;
@@ -133,7 +157,7 @@ impl Cluster {
             return;
         }
         // Who can be told nothing must not think that nothing was done.
-        let Some(key) = self.guest(now, (&node, OPERATORS_MAX), out) else { return };
+        let Some(key) = self.guest(now, (&node, Kind::Operator), out) else { return };
         let told = match asked {
             SchedulerMessageKind::Drain => self.drain(now, word.node, out),
             _ => Ok(self.status(now).json()),

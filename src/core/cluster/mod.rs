@@ -206,7 +206,7 @@ impl Cluster {
             }
             // Whoever dies is missed by the scheduler, too. A link that is cut is none.
             Event::ChannelDown { id } | Event::Unreachable { id } if self.is_relay(id) => {}
-            Event::ChannelDown { id } if self.guest_left(id, out) => {}
+            Event::ChannelDown { id } if self.guest_left(now, id) => {}
             Event::ChannelDown { id } => {
                 self.down.entry(id).or_insert(now);
             }

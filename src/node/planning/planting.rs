@@ -117,14 +117,16 @@ impl Planting {
         }
         let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
+        if let Some(answer) = &answer
+            && !self.is_for(cluster, (&members, bytes), &answer.draft)
+            && self.keeps_star(now, answer)
+        {
+            // To ask again at once would keep the placement, which is waited for, from its work.
+            return None;
+        }
         let planned = answer.and_then(|answer| {
-            let stand = self.stands(cluster, &members, bytes)
-                && self.planted.as_ref().is_some_and(|now| now.is_for(&answer.draft.shares));
-            if stand {
+            if self.is_for(cluster, (&members, bytes), &answer.draft) {
                 return self.follow(now, cluster, plan.fixed, answer);
-            }
-            if self.keeps_star(now, &answer) {
-                return None;
             }
             if self.is_lost(cluster) {
                 self.former.clear();
@@ -186,6 +188,12 @@ impl Planting {
         let overlay = cluster.overlay();
         let before = self.planted.as_ref().map(|planted| planted.before);
         overlay.trees.is_empty() && before.is_some_and(|before| overlay.number != before)
+    }
+
+    /// True if trees stand, and were planned for where keys are.
+    fn is_for(&self, cluster: &Cluster, (members, bytes): (&Members, f64), draft: &Draft) -> bool {
+        self.stands(cluster, members, bytes)
+            && self.planted.as_ref().is_some_and(|now| now.is_for(&draft.shares))
     }
 
     /// True if trees stand as they were planned.

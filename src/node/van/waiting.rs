@@ -9,7 +9,7 @@ use super::{TICK, Van, error_of, stopped};
 use crate::error::{NodeError, Result};
 use crate::running::RunningNode;
 use crate::settings::Settings;
-use pslite_core::cluster::Event;
+use pslite_core::cluster::{Cluster, Event};
 use pslite_core::wire::{NodeId, SCHEDULER, id_to_rank};
 use pslite_observe::log::{self, Level};
 use pslite_transport::fork;
@@ -147,8 +147,7 @@ impl Van {
             if let Some(failure) = &core.failure {
                 return Err(error_of(failure));
             }
-            let all_gone =
-                core.cluster.is_ready() && are_all_gone(&core.cluster.others(), &core.channels);
+            let all_gone = core.cluster.is_ready() && are_all_gone(&core.cluster, &core.channels);
             let since = all_gone.then(|| alone.unwrap_or_else(|| self.now()));
             alone = since;
             let is_over = since.is_some_and(|since| self.now() >= since.saturating_add(patience));
@@ -160,10 +159,15 @@ impl Van {
     }
 }
 
-/// True if no channel to a node of the job stands any more. One that was never seen to stand does
-/// not count as gone; who is lost is none of `nodes`. Channels without a node's id are those of
-/// guests, such as `pslite status`.
-fn are_all_gone(nodes: &[NodeId], channels: &BTreeMap<NodeId, bool>) -> bool {
+/// True if the job has no nodes any more. Those that are lost may be replaced while it is not over.
+fn are_all_gone(cluster: &Cluster, channels: &BTreeMap<NodeId, bool>) -> bool {
+    let nodes = cluster.others();
+    if nodes.is_empty() { cluster.job_is_over() } else { are_all_down(&nodes, channels) }
+}
+
+/// True if no channel to these nodes stands any more. One that was never seen to stand does not
+/// count as down. Channels without a node's id are those of guests, such as `pslite status`.
+fn are_all_down(nodes: &[NodeId], channels: &BTreeMap<NodeId, bool>) -> bool {
     nodes.iter().all(|id| channels.get(id) == Some(&false))
 }
 
@@ -177,7 +181,7 @@ mod tests {
         let (server, worker) = (server_id(0), worker_id(0));
         let gone = |channels: &[(NodeId, bool)]| {
             let channels = channels.iter().copied().collect::<BTreeMap<_, _>>();
-            are_all_gone(&[worker, server], &channels)
+            are_all_down(&[worker, server], &channels)
         };
         assert!(!gone(&[]));
         assert!(!gone(&[(-1, false)]), "an operator asked before the first node's channel stood");
@@ -186,6 +190,5 @@ mod tests {
         assert!(!gone(&[(server, true), (worker, false)]));
         assert!(gone(&[(server, false), (worker, false)]));
         assert!(gone(&[(-3, true), (-1, false), (server, false), (worker, false)]));
-        assert!(are_all_gone(&[], &BTreeMap::new()), "those that had not left are lost");
     }
 }

@@ -95,8 +95,8 @@ impl WorkerCustomer {
     ///
     /// # Errors
     /// The keys do not fit the servers' ranges, a server is lost, the node is not started. Then
-    /// `done` was not and will not be called. (If the job fails at that moment, and `done` is
-    /// called for that, this is no error.)
+    /// `done` was not and will not be called. (If another thread ends the request meanwhile, as
+    /// when the job fails, this is no error: `done` gets it.)
     pub(crate) fn request(
         &self,
         request: &Request,
@@ -162,19 +162,19 @@ impl WorkerCustomer {
     }
 
     /// If a request could not be sent, it has failed, and its end is dropped: the caller has the
-    /// error. But the job may have failed meanwhile, and then another thread runs that end. So the
-    /// caller is not told a second time.
+    /// error. But another thread may have taken that end meanwhile, as when the job fails: it runs
+    /// there, and the caller is not told a second time.
     pub(super) fn failing(&self, timestamp: i32, sent: Result<()>) -> Result<()> {
         let Err(error) = sent else { return Ok(()) };
         self.landings.close(timestamp);
         let mut state = lock(&self.requests);
-        if !state.requests.withdraw(timestamp, error.to_string()) {
-            return Ok(());
-        }
         if let Some(flights) = &mut state.flights {
             flights.forget(timestamp); // Some of it may be under way.
         }
         self.note_waits(&state);
+        if !state.requests.withdraw(timestamp, error.to_string()) {
+            return Ok(());
+        }
         self.tell_waiters(state);
         Err(error)
     }

@@ -90,7 +90,8 @@ impl Cluster {
     }
 
     /// Scheduler: true once all that the job began with have come out of the exit barrier.
-    pub(in crate::cluster) const fn job_is_over(&self) -> bool {
+    #[must_use]
+    pub const fn job_is_over(&self) -> bool {
         self.releases_of_all >= 2
     }
 

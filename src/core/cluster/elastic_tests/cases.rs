@@ -393,11 +393,12 @@ fn operators_see_the_job() {
     assert_eq!(channels.count(), closed.count() + 4 + 1, "guests do not stay (4 have ids now)");
 }
 
-/// `pslite drain --wait` asks five times a second, and leaves after each answer.
+/// `pslite drain --wait` asks five times a second, and leaves after each answer. Here three do so.
 #[test]
 fn guests_that_leave_make_room_for_others() {
     let mut world = with_values(2);
     for asked in 0..200 {
+        world.pass(SECOND / 15);
         let told = world.ask(SchedulerMessageKind::Status, 0);
         assert!(!told.text.is_empty(), "question {asked}");
         let opened = world.actions[0].iter().rev().find_map(|action| match action {
