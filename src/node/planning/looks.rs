@@ -16,9 +16,8 @@ const BETTER: f64 = 1.07;
 /// ... and are taken when that has been so for that time: a change of the network is not seen on
 /// all links at once.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Trees take the place of the star when they have been better for that time. What is measured over
-/// a switch is wrong for some seconds now and then. And where keys are to blame, the placement
-/// moves them, which costs less.
+/// Trees take the place of the star when they have been better for that time. Where keys are to
+/// blame, the placement moves them, which costs less.
 const LEAVES_STAR: Duration = Duration::from_secs(10);
 
 /// Whether other trees are better.

@@ -24,7 +24,7 @@ pub(super) struct Planted {
     pub(super) members: Members,
     /// Bytes of the model.
     pub(super) bytes: f64,
-    /// Which fraction of it each site owned; empty: it did not matter.
+    /// Which fraction of it each site owned; empty: it does not matter.
     pub(super) shares: Vec<f64>,
     /// The overlay before them.
     pub(super) before: u64,

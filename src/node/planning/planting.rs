@@ -167,8 +167,8 @@ impl Planting {
         None
     }
 
-    /// True if the star stays, although keys have moved since it was found to be best, or there are
-    /// more: trees have not promised more for long enough. The next look asks again.
+    /// True if the star stays, although there are more keys since it was found to be best, or a
+    /// server was emptied: trees have not promised more for long enough. A later look asks again.
     fn keeps_star(&mut self, now: Duration, answer: &Answer) -> bool {
         let Draft { members, carrying, .. } = &answer.draft;
         let is_of_star = |planted: &Planted| {
@@ -320,6 +320,7 @@ impl Planting {
         let scheme = (!is_star).then_some(proposal.scheme);
         let cut = carrying.cut;
         let star = is_star && bytes > 0.0;
+        let shares = if star && !is_emptied(cluster) { Vec::new() } else { shares };
         let former = self.planted.take().filter(|former| former.members.workers == members.workers);
         match former.and_then(|former| former.scheme) {
             _ if lossy => self.former.clear(),
@@ -463,6 +464,12 @@ impl Planting {
         }
         Some(TreesStatus { topology, overlay, trees, links, why })
     }
+}
+
+/// True while keys must leave a server. Else, while the star is best, the placement answers for
+/// where keys are: that they have moved is no reason for trees.
+fn is_emptied(cluster: &Cluster) -> bool {
+    cluster.able_servers().len() < cluster.policy().servers.len()
 }
 
 #[cfg(test)]

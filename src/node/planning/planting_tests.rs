@@ -127,6 +127,9 @@ fn auto_finds_the_star_for_a_model_only() {
         let answer = answered(&mut planting.drafts);
         let planned = planting.plant(&cluster, answer, false);
         assert_eq!(planned.is_none(), shares[1] > 0.0, "{planned:?}");
+        // While the star is best that keys move is no reason to plan anew.
+        let planted = planting.planted.as_ref().unwrap();
+        assert_eq!(planted.is_for(&[0.3, 0.4, 0.3]), planting.is_star());
         planting.is_star()
     };
     assert!(is_star(&[0.0, 1.0, 0.0], 4e6));
@@ -134,7 +137,7 @@ fn auto_finds_the_star_for_a_model_only() {
     assert!(!is_star(&[1.0, 0.0, 0.0], 4e6));
 }
 
-/// The placement moves keys, and trees seem to be better for where those are then.
+/// There are more keys, and trees seem to be better for where those are.
 #[test]
 fn auto_leaves_the_star_when_trees_have_been_better_for_long() {
     let named = parse("link a b 20\nlink b c 20").unwrap();
