@@ -254,6 +254,7 @@ impl Cluster {
         let others_wait = self.is_scheduler() && self.elastic.workers && self.is_worker(id);
         let nobody_waits = !others_wait || self.job_is_over();
         if left && nobody_waits {
+            self.elastic.books.claims.remove(id);
             return;
         }
         out.push(Action::NodeLost { id, reason: text.clone() });

@@ -288,6 +288,12 @@ impl Cluster {
         self.members.get(&id).is_some_and(Node::is_ours)
     }
 
+    /// True for a node that needs nobody any more: it has taken leave, or the job is over.
+    #[must_use]
+    pub fn is_done(&self, id: NodeId) -> bool {
+        self.job_is_over() || self.left.iter().any(|(node, _)| *node == id)
+    }
+
     /// The node for people: role, id, address.
     #[must_use]
     pub fn describe(&self, id: NodeId) -> String {

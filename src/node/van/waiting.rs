@@ -162,13 +162,21 @@ impl Van {
 /// True if the job has no nodes any more. Those that are lost may be replaced while it is not over.
 fn are_all_gone(cluster: &Cluster, channels: &BTreeMap<NodeId, bool>) -> bool {
     let nodes = cluster.others();
-    if nodes.is_empty() { cluster.job_is_over() } else { are_all_down(&nodes, channels) }
+    match nodes.is_empty() {
+        true => cluster.job_is_over(),
+        false => are_all_down(&nodes, channels, |id| cluster.is_done(id)),
+    }
 }
 
 /// True if no channel to these nodes stands any more. One that was never seen to stand does not
-/// count as down. Channels without a node's id are those of guests, such as `pslite status`.
-fn are_all_down(nodes: &[NodeId], channels: &BTreeMap<NodeId, bool>) -> bool {
-    nodes.iter().all(|id| channels.get(id) == Some(&false))
+/// count as down, unless its node is done: it was here for a moment only. Channels without a
+/// node's id are those of guests, such as `pslite status`.
+fn are_all_down(
+    nodes: &[NodeId],
+    channels: &BTreeMap<NodeId, bool>,
+    is_done: impl Fn(NodeId) -> bool,
+) -> bool {
+    nodes.iter().all(|id| channels.get(id).map_or_else(|| is_done(*id), |up| !up))
 }
 
 #[cfg(test)]
@@ -181,7 +189,7 @@ mod tests {
         let (server, worker) = (server_id(0), worker_id(0));
         let gone = |channels: &[(NodeId, bool)]| {
             let channels = channels.iter().copied().collect::<BTreeMap<_, _>>();
-            are_all_down(&[worker, server], &channels)
+            are_all_down(&[worker, server], &channels, |_| false)
         };
         assert!(!gone(&[]));
         assert!(!gone(&[(-1, false)]), "an operator asked before the first node's channel stood");
@@ -190,5 +198,7 @@ mod tests {
         assert!(!gone(&[(server, true), (worker, false)]));
         assert!(gone(&[(server, false), (worker, false)]));
         assert!(gone(&[(-3, true), (-1, false), (server, false), (worker, false)]));
+        let channels = BTreeMap::from([(server, false)]);
+        assert!(are_all_down(&[worker, server], &channels, |id| id == worker), "a short job");
     }
 }
