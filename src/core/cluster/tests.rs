@@ -2,6 +2,7 @@
 //! of the channels. No sockets, no clock.
 
 mod barriers;
+mod guests;
 mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -239,63 +240,6 @@ fn a_job_needs_each_role_in_its_number() {
         matches!(action, Action::Log { text, .. } if text.contains("missing: 1 server(s)"))
     });
     assert!(told, "{:?}", job.events[1]);
-}
-
-/// Channels of the scheduler to nodes that have no id.
-fn pending(job: &Job) -> i32 {
-    let change = |action: &Action| match action {
-        Action::ConnectPending { .. } => 1,
-        Action::Rename { from: id, .. } | Action::Disconnect { id } if *id < 0 => -1,
-        _ => 0,
-    };
-    job.events[0].iter().map(change).sum()
-}
-
-#[test]
-fn nodes_that_are_turned_away_leave_no_channel() {
-    let worker = |port| config(Role::Worker, "a", port, 2, 1);
-    let scheduler = config(Role::Scheduler, "s", 1, 2, 1);
-    let mut forming = Job::new(vec![scheduler.clone(), worker(10), worker(11), worker(12)]);
-    forming.start();
-    assert!(forming.failure(3).unwrap().contains("one too many"));
-    let server = config(Role::Server, "b", 20, 2, 1);
-    let mut complete = Job::new(vec![scheduler, worker(10), worker(11), server, worker(12)]);
-    complete.start();
-    assert!(complete.failure(4).unwrap().contains("the job is complete"));
-    assert_eq!((pending(&forming), pending(&complete)), (3, 1), "what they are told goes out");
-    for job in [&mut forming, &mut complete] {
-        job.pass(6 * SECOND);
-    }
-    assert_eq!((pending(&forming), pending(&complete)), (2, 0), "two workers wait for a server");
-}
-
-/// Barriers of all nodes in the middle of a job, as an application may have them, do not end it.
-#[test]
-fn a_death_after_barriers_of_all_is_no_leave() {
-    for leaving in [false, true] {
-        let mut configs = vec![config(Role::Scheduler, "s", 1, 1, 1)];
-        configs.push(config(Role::Server, "b", 20, 1, 1));
-        configs.push(config(Role::Worker, "a", 10, 1, 1));
-        configs[0].standing_scheduler = true;
-        let mut job = Job::new(configs);
-        job.start();
-        for ticket in 0..3 {
-            let leaving = leaving && ticket == 2;
-            for i in [1, 2] {
-                let (customer_id, group) = (0, ALL_GROUP);
-                job.feed(
-                    i,
-                    Event::EnterBarrier { ticket, customer_id, group, leaving, instance: false },
-                );
-            }
-            job.settle();
-            assert_eq!(job.done(2, ticket), Some(Ok(())), "barrier {ticket}");
-        }
-        job.kill(1);
-        job.pass(10 * SECOND);
-        assert_eq!(job.failure(0).is_some(), !leaving, "leaving: {leaving}");
-        assert_eq!(job.nodes[0].job_is_over(), leaving);
-    }
 }
 
 #[test]

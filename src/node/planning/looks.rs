@@ -16,9 +16,6 @@ const BETTER: f64 = 1.07;
 /// ... and are taken when that has been so for that time: a change of the network is not seen on
 /// all links at once.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Trees take the place of the star when they have been better for that time. Where keys are to
-/// blame, the placement moves them, which costs less.
-const LEAVES_STAR: Duration = Duration::from_secs(10);
 
 /// Whether other trees are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,20 +76,6 @@ impl Looks {
 
     /// Seconds of a round along the trees in force, and along others.
     pub(super) fn compare(&mut self, now: Duration, seconds: f64, others: f64) -> Better {
-        self.compare_for(now, (seconds, others), SETTLE)
-    }
-
-    /// True if rounds are to leave the star: `star` and `others` are seconds of a round.
-    pub(super) fn leaves_star(&mut self, now: Duration, star: f64, others: f64) -> bool {
-        self.compare_for(now, (star, others), LEAVES_STAR) == Better::Settled
-    }
-
-    fn compare_for(
-        &mut self,
-        now: Duration,
-        (seconds, others): (f64, f64),
-        settle: Duration,
-    ) -> Better {
         if others * BETTER >= seconds {
             self.better = None;
             return Better::No;
@@ -101,7 +84,7 @@ impl Looks {
             self.better = Some(now);
             return Better::Begins;
         };
-        if now.saturating_sub(since) < settle { Better::Waits } else { Better::Settled }
+        if now.saturating_sub(since) < SETTLE { Better::Waits } else { Better::Settled }
     }
 
     /// Other trees are in force, or none are better.
@@ -151,15 +134,5 @@ mod tests {
         assert_eq!(looks.compare(seconds(3.2), 1.08, 1.0), Better::Begins, "anew");
         looks.forget_better();
         assert_eq!(looks.compare(seconds(9.0), 1.08, 1.0), Better::Begins);
-    }
-
-    #[test]
-    fn rounds_leave_the_star_when_that_has_paid_for_long() {
-        let mut looks = Looks::default();
-        assert!(!looks.leaves_star(seconds(1.0), 1.3, 1.0));
-        assert!(!looks.leaves_star(seconds(10.9), 1.3, 1.0));
-        assert!(!looks.leaves_star(seconds(10.95), 1.0, 1.0), "it was for a while");
-        assert!(!looks.leaves_star(seconds(11.0), 1.3, 1.0));
-        assert!(looks.leaves_star(seconds(21.0), 1.3, 1.0));
     }
 }

@@ -117,15 +117,10 @@ impl Planting {
         }
         let bytes = if plan.repeats { NOMINAL } else { bytes(cluster) };
         let answer = self.drafts.answer().filter(|answer| answer.draft.members == members);
-        if let Some(answer) = &answer
-            && !self.is_for(cluster, (&members, bytes), &answer.draft)
-            && self.keeps_star(now, answer)
-        {
-            // To ask again at once would keep the placement, which is waited for, from its work.
-            return None;
-        }
         let planned = answer.and_then(|answer| {
-            if self.is_for(cluster, (&members, bytes), &answer.draft) {
+            let stand = self.stands(cluster, &members, bytes)
+                && self.planted.as_ref().is_some_and(|now| now.is_for(&answer.draft.shares));
+            if stand {
                 return self.follow(now, cluster, plan.fixed, answer);
             }
             if self.is_lost(cluster) {
@@ -167,33 +162,11 @@ impl Planting {
         None
     }
 
-    /// True if the star stays, although there are more keys since it was found to be best, or a
-    /// server was emptied: trees have not promised more for long enough. A later look asks again.
-    fn keeps_star(&mut self, now: Duration, answer: &Answer) -> bool {
-        let Draft { members, carrying, .. } = &answer.draft;
-        let is_of_star = |planted: &Planted| {
-            planted.star && planted.members == *members && planted.cut == carrying.cut
-        };
-        let chosen = answer.proposal.as_ref().ok().map(|proposal| proposal.seconds);
-        match answer.star.zip(chosen) {
-            Some((star, chosen)) if self.planted.as_ref().is_some_and(is_of_star) => {
-                chosen < star && !self.looks.leaves_star(now, star, chosen)
-            }
-            _ => false,
-        }
-    }
-
     /// True if a death took the trees away. If a node does not know trees they were never in force.
     fn is_lost(&self, cluster: &Cluster) -> bool {
         let overlay = cluster.overlay();
         let before = self.planted.as_ref().map(|planted| planted.before);
         overlay.trees.is_empty() && before.is_some_and(|before| overlay.number != before)
-    }
-
-    /// True if trees stand, and were planned for where keys are.
-    fn is_for(&self, cluster: &Cluster, (members, bytes): (&Members, f64), draft: &Draft) -> bool {
-        self.stands(cluster, members, bytes)
-            && self.planted.as_ref().is_some_and(|now| now.is_for(&draft.shares))
     }
 
     /// True if trees stand as they were planned.
@@ -466,8 +439,8 @@ impl Planting {
     }
 }
 
-/// True while keys must leave a server. Else, while the star is best, the placement answers for
-/// where keys are: that they have moved is no reason for trees.
+/// True while keys must leave a server. Otherwise the placement decides where keys are while the
+/// star is best, and keys that move are no reason for trees.
 fn is_emptied(cluster: &Cluster) -> bool {
     cluster.able_servers().len() < cluster.policy().servers.len()
 }

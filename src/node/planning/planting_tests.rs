@@ -137,40 +137,6 @@ fn auto_finds_the_star_for_a_model_only() {
     assert!(!is_star(&[1.0, 0.0, 0.0], 4e6));
 }
 
-/// There are more keys, and trees seem to be better for where those are.
-#[test]
-fn auto_leaves_the_star_when_trees_have_been_better_for_long() {
-    let named = parse("link a b 20\nlink b c 20").unwrap();
-    let cluster = cluster(&fake::settings("scheduler", &[]));
-    let mut planting = Planting::default();
-    let answer = |shares: &[f64], cut: &[(usize, usize)]| {
-        let mut draft = draft(&named, cut, None);
-        (draft.shares, draft.topology) = (shares.to_vec(), Topology::Auto);
-        let mut drafts = Drafts::default();
-        drafts.ask(draft);
-        answered(&mut drafts)
-    };
-    let at_end = answer(&[1.0, 0.0, 0.0], &[]);
-    assert!(!planting.keeps_star(seconds(0.0), &at_end), "nothing stands yet");
-    let in_middle = answer(&[0.0, 1.0, 0.0], &[]);
-    assert_eq!(planting.plant(&cluster, in_middle, false), None);
-    assert!(planting.is_star());
-    let in_middle = answer(&[0.0, 1.0, 0.0], &[]);
-    assert!(!planting.keeps_star(seconds(1.0), &in_middle), "it is planned anew, for the star");
-    assert!(
-        planting.keeps_star(seconds(1.5), &at_end) && planting.keeps_star(seconds(9.0), &at_end)
-    );
-    assert!(!planting.keeps_star(seconds(11.5), &at_end));
-    // Others are in the job, or a link is cut: the choice is made anew at once.
-    planting.looks.forget_better();
-    assert!(planting.keeps_star(seconds(20.0), &at_end));
-    let cut = answer(&[1.0, 0.0, 0.0], &[(0, 1)]);
-    assert!(!planting.keeps_star(seconds(20.5), &cut));
-    let mut others = at_end;
-    others.draft.members.workers.pop();
-    assert!(!planting.keeps_star(seconds(21.0), &others));
-}
-
 /// The trees in force go around the link since it became slow. Now it is cut.
 #[test]
 fn a_cut_link_of_former_trees_is_gone_around_too() {

@@ -169,7 +169,7 @@ impl WorkerCustomer {
         self.landings.close(timestamp);
         let mut state = lock(&self.requests);
         if let Some(flights) = &mut state.flights {
-            flights.forget(timestamp); // Some of it may be under way.
+            flights.forget(timestamp);
         }
         self.note_waits(&state);
         if !state.requests.withdraw(timestamp, error.to_string()) {

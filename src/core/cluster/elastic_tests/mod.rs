@@ -2,6 +2,7 @@
 
 mod barriers;
 mod cases;
+mod operators;
 mod orders;
 mod overlays;
 mod promises;

@@ -194,3 +194,32 @@ fn whom_a_round_along_a_tree_waits_for_is_said() {
     job.settle();
     assert_eq!(job.nodes[0].status(job.now).waits, [""; 0]);
 }
+
+/// Barriers of all nodes in the middle of a job, as an application may have them, do not end it.
+#[test]
+fn a_death_after_barriers_of_all_is_no_leave() {
+    for leaving in [false, true] {
+        let mut configs = vec![config(Role::Scheduler, "s", 1, 1, 1)];
+        configs.push(config(Role::Server, "b", 20, 1, 1));
+        configs.push(config(Role::Worker, "a", 10, 1, 1));
+        configs[0].standing_scheduler = true;
+        let mut job = Job::new(configs);
+        job.start();
+        for ticket in 0..3 {
+            let leaving = leaving && ticket == 2;
+            for i in [1, 2] {
+                let (customer_id, group) = (0, ALL_GROUP);
+                job.feed(
+                    i,
+                    Event::EnterBarrier { ticket, customer_id, group, leaving, instance: false },
+                );
+            }
+            job.settle();
+            assert_eq!(job.done(2, ticket), Some(Ok(())), "barrier {ticket}");
+        }
+        job.kill(1);
+        job.pass(10 * SECOND);
+        assert_eq!(job.failure(0).is_some(), !leaving, "leaving: {leaving}");
+        assert_eq!(job.nodes[0].job_is_over(), leaving);
+    }
+}
