@@ -12,8 +12,8 @@ use super::MOST_PEERS;
 use super::backlog_spans::Span;
 use super::rates::{Of, Rates};
 use crate::placement::tuning::{
-    CROWD_KEPT, CROWDED, FULL_PEERS, GROUP_SLOTS, SLOT, SLOTS_OPEN, SURPASSED, WINDOW,
-    WINDOW_COVERED, WINDOWS,
+    CROWD_KEPT, CROWDED, FIRST_PROBE_AFTER, FULL_PEERS, GROUP_SLOTS, SLOT, SLOTS_OPEN, SURPASSED,
+    WINDOW, WINDOW_COVERED, WINDOWS,
 };
 use crate::wire::{NodeId, is_worker};
 
@@ -47,6 +47,8 @@ struct SlotGroup {
     crowd: f64,
     /// The slot before, if it was full.
     before: Option<u64>,
+    /// The last slot that counted.
+    counted: Option<u64>,
 }
 
 impl SlotGroup {
@@ -58,6 +60,7 @@ impl SlotGroup {
         if !full || before.and_then(|before| before.checked_add(1)) != Some(slot.number) {
             return None;
         }
+        self.counted = Some(slot.number);
         self.slots += 1;
         self.bytes += slot.bytes;
         self.full += f64::from(slot.full);
@@ -100,7 +103,14 @@ impl Slots {
             worker,
             open: VecDeque::new(),
             peers: BTreeMap::new(),
-            group: SlotGroup { slots: 0, bytes: 0.0, full: 0.0, crowd: 0.0, before: None },
+            group: SlotGroup {
+                slots: 0,
+                bytes: 0.0,
+                full: 0.0,
+                crowd: 0.0,
+                before: None,
+                counted: None,
+            },
             told: Duration::ZERO,
             untold: 0.0,
             rates: Rates::new(if worker { Of::Memory } else { Of::Last(WINDOWS) }),
@@ -182,13 +192,25 @@ impl Slots {
     }
 
     /// A probe came over an idle link: a card is no slower than that, whatever was known of it
-    /// before.
+    /// before. Of a card in use it says nothing: what workers keep full is known better than by
+    /// 128 KB, which other traffic may have left room for, or buffers.
     pub(super) fn probed(&mut self, at: Duration, rate: f64) {
-        if self.fastest(at).is_some_and(|(known, ..)| rate > SURPASSED * known) {
+        let known = self.fastest(at);
+        if known.is_some_and(|(known, ..)| rate > SURPASSED * known) && !self.is_in_use(at) {
             self.open.clear();
             self.group = SlotGroup::default();
             self.rates.surpassed(at, rate);
         }
+    }
+
+    /// True if a slot counted in the time after which an idle link is probed first.
+    fn is_in_use(&self, at: Duration) -> bool {
+        let mut group = self.group;
+        for slot in &self.open {
+            group.add(slot, self.worker);
+        }
+        let counted = group.counted.map(end_of);
+        counted.is_some_and(|end| at.saturating_sub(end) <= FIRST_PROBE_AFTER)
     }
 
     /// Bytes per second that came in the faster ones of the groups until then, how many these are,

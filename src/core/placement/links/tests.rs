@@ -336,6 +336,28 @@ fn two_probes_show_that_a_card_is_faster() {
     within(receiver.down(seconds(16.0)), 20.0 * MB, 0.03);
 }
 
+/// Probes of other servers' links, which are idle, pass while a card has room in its buckets. What
+/// workers keep full is known better.
+#[test]
+fn probes_say_nothing_of_a_card_in_use() {
+    let after_probes = |rest: f64| {
+        let mut receiver = Receiver::new(8);
+        for peer in [9, 11] {
+            stream(&mut receiver, peer, 20.0 * MB, 0.0, 5.0);
+        }
+        let begin = 5.0 + rest;
+        for (peer, first) in [(10, begin), (12, begin + 0.1)] {
+            let (first, last) = (seconds(first), seconds(first + 0.001));
+            let bytes = PROBE_BYTES / 2;
+            receiver.probed(&Sample { peer, bytes, head: 0, first, last, backlogged: true });
+        }
+        receiver.down(seconds(begin + 1.0)).unwrap().rate
+    };
+    assert!((after_probes(0.0) - 40.0 * MB).abs() < MB);
+    assert!((after_probes(1.8) - 40.0 * MB).abs() < MB);
+    assert!(after_probes(2.5) > 100.0 * MB, "it has rested, and may have become faster");
+}
+
 /// What a link was a minute ago weighs less than a few probes of what it is.
 #[test]
 fn probes_take_the_place_of_what_was() {
