@@ -12,6 +12,7 @@ pub mod address;
 pub mod counters;
 pub mod descriptors;
 mod dial;
+mod entrance;
 pub mod fork;
 pub mod host;
 pub mod native;

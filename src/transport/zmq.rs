@@ -15,7 +15,6 @@ mod types;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::counters::PeerCounters;
+use super::entrance::Entrance;
 use super::sys::fork::{self, KEEP_ALIVE_S};
 use super::sys::{Context, Frame, Kind, Outgoing, Socket};
 use channel::{ASIDE_MAX, QUEUED_MAX, StockChannel, close_channel, waiting};
@@ -194,13 +194,16 @@ impl ZmqTransport {
         &self,
         key: i32,
         endpoint: &Endpoint,
-        entrance: Option<SocketAddr>,
+        entrance: Option<Arc<Entrance>>,
         identity: Option<i32>,
     ) -> Result<(), TransportError> {
         let fail = zmq_error("cannot connect");
-        let place = entrance.map_or_else(
+        let place = entrance.as_ref().map_or_else(
             || endpoint.clone(),
-            |entrance| Endpoint::Tcp { host: entrance.ip().to_string(), port: entrance.port() },
+            |entrance| {
+                let address = entrance.address();
+                Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }
+            },
         );
         match &place {
             Endpoint::Tcp { port, .. } => fork::note_connected(*port),
@@ -217,7 +220,7 @@ impl ZmqTransport {
         keys.retain(|_, former| *former != key);
         keys.insert(route.number(), key);
         drop(keys);
-        let channel = StockChannel::new(route, entrance.is_some());
+        let channel = StockChannel::new(route, entrance);
         let old = peers.insert(key, Arc::new(Mutex::new(channel)));
         drop(peers);
         if let Some(old) = old {
@@ -393,7 +396,8 @@ impl ZmqTransport {
             if report == Report::Shaken {
                 channel.is_new = false;
             }
-            let stands = if channel.by_entrance { Report::Shaken } else { Report::Up };
+            let by_entrance = channel.entrance.is_some();
+            let stands = if by_entrance { Report::Shaken } else { Report::Up };
             if report == stands {
                 channel.counts.connections += 1;
                 channel.stands = true;

@@ -154,6 +154,27 @@ pub(crate) fn note_listening(port: u16) {
     LISTENING.add(port.into());
 }
 
+/// This process listens on a TCP port for as long as this is held, by the listener and by all that
+/// it accepted: a child that is forked closes them.
+#[derive(Debug)]
+pub(crate) struct Listening(u16);
+
+impl Listening {
+    pub(crate) fn new(port: u16) -> Self {
+        note_listening(port);
+        Self(port)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // The table of a child is its own.
+        if !is_forked() {
+            LISTENING.remove(self.0.into());
+        }
+    }
+}
+
 /// This process connects to a TCP port.
 pub(crate) fn note_connected(port: u16) {
     CONNECTED.add(port.into());

@@ -7,12 +7,13 @@
 //! node's control connections, which libzmq makes, go through *entrances*: ports of this process on
 //! the loopback interface, each of which leads to one peer by the first way that works.
 //!
-//! `table` knows who is reached how; `opening` makes the connection to the next stop; `end` is one
-//! end of a passage, `passage` both; `thread` drives them all. It knows bytes, not what they mean.
-//! A connection through here is one to its two ends: what is sent twice or lost when it breaks is
-//! their concern.
+//! `entrances` opens and closes those. `table` knows who is reached how; `opening` makes the
+//! connection to the next stop; `end` is one end of a passage, `passage` both; `thread` drives them
+//! all. It knows bytes, not what they mean. A connection through here is one to its two ends: what
+//! is sent twice or lost when it breaks is their concern.
 
 mod end;
+mod entrances;
 mod neighbour;
 mod opening;
 mod passage;
@@ -23,23 +24,21 @@ mod thread;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::native::Bell;
-use crate::sys::fork::note_listening;
+use entrances::Entrances;
 use pslite_core::wire::socks::Target;
 use table::Table;
 use thread::{Command, Thread};
 
 pub use self::neighbour::{Listener, who_listens};
 pub use crate::dial::DialledWay;
-
-/// Peers that may have an entrance; more are a mistake.
-const ENTRANCES_MAX: usize = 4096;
+pub use crate::entrance::Entrance;
 
 /// What a process must know to pass connections on, and to be passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +56,6 @@ pub struct TunnelOptions {
 #[derive(Debug)]
 pub struct Tunnels {
     shared: Arc<Shared>,
-    entrances: Mutex<BTreeMap<Target, SocketAddr>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -67,6 +65,7 @@ struct Shared {
     table: Table,
     bell: Bell,
     commands: Mutex<Vec<Command>>,
+    entrances: Entrances,
     /// Connections that pass through here now.
     open: AtomicUsize,
     /// Bytes that have.
@@ -97,6 +96,7 @@ impl Tunnels {
             table,
             bell: Bell::new()?,
             commands: Mutex::default(),
+            entrances: Entrances::default(),
             open: AtomicUsize::new(0),
             passed: AtomicU64::new(0),
             is_gateway: std::sync::atomic::AtomicBool::new(false),
@@ -105,33 +105,21 @@ impl Tunnels {
         let handle = std::thread::Builder::new()
             .name("pslite-tunnels".to_owned())
             .spawn(move || thread.run())?;
-        Ok(Self { shared, entrances: Mutex::default(), thread: Mutex::new(Some(handle)) })
+        Ok(Self { shared, thread: Mutex::new(Some(handle)) })
     }
 
-    /// An address of this process that leads to that port of a host; `None` if the host is reached
-    /// straight. Who connects there is let in at once; if no way leads on, the connection ends.
+    /// An address of this process that leads to that port of a host, for as long as the entrance is
+    /// held; `None` if the host is reached straight. Who connects there is let in at once; if no
+    /// way leads on, the connection ends.
     ///
     /// # Errors
     /// The system has no resources left.
-    pub fn entrance(&self, host: &str, port: u16) -> io::Result<Option<SocketAddr>> {
+    pub fn entrance(&self, host: &str, port: u16) -> io::Result<Option<Arc<Entrance>>> {
         if self.shared.table.is_straight(host) {
             return Ok(None);
         }
         let target = Target { host: host.to_owned(), port };
-        let mut entrances = lock(&self.entrances);
-        if let Some(address) = entrances.get(&target) {
-            return Ok(Some(*address));
-        }
-        if entrances.len() >= ENTRANCES_MAX {
-            return Err(io::Error::other("more peers than any job has are reached by tunnels"));
-        }
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        note_listening(address.port());
-        entrances.insert(target.clone(), address);
-        self.shared.command(Command::Entrance(listener, target));
-        Ok(Some(address))
+        self.shared.entrances.to(&self.shared, target).map(Some)
     }
 
     /// The ways to that port of a host, the best first; none if the host is reached straight.

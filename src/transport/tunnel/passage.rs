@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::end::{End, carry};
+use super::entrances::LeadsTo;
 use super::opening::{Opening, Ways};
 use super::table::Table;
 use crate::dial::reply_of;
@@ -27,8 +29,8 @@ const HEARD_MAX: usize = 64 << 10;
 pub(super) enum Door {
     /// This host's gateway.
     Gateway,
-    /// An entrance of this process, which leads there.
-    Entrance(Target),
+    /// An entrance of this process.
+    Entrance(Arc<LeadsTo>),
 }
 
 #[derive(Debug)]
@@ -121,8 +123,8 @@ impl Passage {
     /// break.
     pub(super) fn way(&self) -> Option<(&str, usize)> {
         match (&self.door, &self.stage) {
-            (Door::Entrance(target), Stage::Opening { way, .. } | Stage::Through { way, .. }) => {
-                Some((&target.host, *way))
+            (Door::Entrance(leads), Stage::Opening { way, .. } | Stage::Through { way, .. }) => {
+                Some((&leads.target.host, *way))
             }
             _ => None,
         }
@@ -153,8 +155,8 @@ impl Passage {
     pub(super) fn begin(&mut self, around: &mut Around<'_>) -> io::Result<Became> {
         match &self.door {
             Door::Gateway => Ok(WAITS),
-            Door::Entrance(target) => {
-                let target = target.clone();
+            Door::Entrance(leads) => {
+                let target = leads.target.clone();
                 self.open(&target, Vec::new(), around)
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,11 +105,12 @@ fn an_entrance_leads_through_all_gateways() {
     let hosts = line(port);
     let server = echo(4);
     let entrance = hosts[0].entrance(&host(4), server).unwrap().unwrap();
-    assert_eq!(hosts[0].entrance(&host(4), server).unwrap(), Some(entrance), "one for each place");
-    assert_eq!(hosts[0].entrance(&host(2), server).unwrap(), None, "there is a link");
-    assert_eq!(hosts[0].entrance("10.9.8.7", server).unwrap(), None, "nothing is known of it");
+    let again = hosts[0].entrance(&host(4), server).unwrap().unwrap();
+    assert_eq!(again.address(), entrance.address(), "one for each place");
+    assert!(hosts[0].entrance(&host(2), server).unwrap().is_none(), "there is a link");
+    assert!(hosts[0].entrance("10.9.8.7", server).unwrap().is_none(), "nothing is known of it");
     for bytes in [0, 1, 100_000, 8 << 20] {
-        says_back(TcpStream::connect(entrance).unwrap(), bytes);
+        says_back(TcpStream::connect(entrance.address()).unwrap(), bytes);
     }
     let passed: Vec<u64> = hosts.iter().map(|tunnels| tunnels.passing().1).collect();
     // There and back, at the entrance and at three gateways: the last one is the target's own
@@ -126,7 +127,7 @@ fn what_does_not_lead_there_is_said() {
     let nobody = free_port();
     let entrance = hosts[0].entrance(&host(4), nobody).unwrap().unwrap();
     let mut heard = Vec::new();
-    let _ = TcpStream::connect(entrance).unwrap().read_to_end(&mut heard);
+    let _ = TcpStream::connect(entrance.address()).unwrap().read_to_end(&mut heard);
     assert!(heard.is_empty(), "it only ends");
     let gateway = (host(2).parse::<Ipv4Addr>().unwrap(), port).into();
     assert_eq!(ask(gateway, &target(4, nobody)).1, Reply::Forbidden, "who asks knows the way");
@@ -164,7 +165,7 @@ fn another_way_is_taken_where_one_fails() {
     let _third = tunnels(3, port, &[(1, &[]), (4, &[])]);
     let server = echo(4);
     let entrance = first.entrance(&host(4), server).unwrap().unwrap();
-    says_back(TcpStream::connect(entrance).unwrap(), 100_000);
+    says_back(TcpStream::connect(entrance.address()).unwrap(), 100_000);
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn who_ends_waits_for_those_that_pass() {
     let hosts = line(port);
     let server = echo(4);
     let entrance = hosts[0].entrance(&host(4), server).unwrap().unwrap();
-    let stream = TcpStream::connect(entrance).unwrap();
+    let stream = TcpStream::connect(entrance.address()).unwrap();
     (&stream).write_all(b"x").unwrap();
     (&stream).read_exact(&mut [0]).unwrap();
     let begin = Instant::now();
@@ -198,11 +199,44 @@ fn who_ends_waits_for_those_that_pass() {
     assert!(begin.elapsed() < LIMIT, "it has not waited for its limit");
     let begin = Instant::now();
     let entrance = hosts[3].entrance(&host(2), echo(2)).unwrap().unwrap();
-    let mut stays = TcpStream::connect(entrance).unwrap();
+    let mut stays = TcpStream::connect(entrance.address()).unwrap();
     stays.write_all(b"x").unwrap();
     stays.read_exact(&mut [0]).unwrap();
     hosts[2].close(Duration::from_millis(100));
     assert!(begin.elapsed() < LIMIT, "it does not wait for ever");
+}
+
+/// An entrance that nobody holds is closed, and another one to the same place is a new one. Who
+/// came in before stays.
+#[test]
+fn an_entrance_goes_with_the_last_one_that_holds_it() {
+    let port = free_port();
+    let hosts = line(port);
+    let server = echo(4);
+    let open = || hosts[0].entrance(&host(4), server).unwrap().unwrap();
+    let (first, also) = (open(), open());
+    let address = first.address();
+    drop(first);
+    let mut stays = TcpStream::connect(address).unwrap();
+    stays.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut says = |word: &[u8]| {
+        let mut heard = vec![0; word.len()];
+        stays.write_all(word).unwrap();
+        stays.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, word);
+    };
+    says(b"before");
+    drop(also);
+    until("it is closed", || TcpStream::connect(address).is_err());
+    says(b"after");
+    says_back(TcpStream::connect(open().address()).unwrap(), 100_000);
+    // As many as `pslite status` makes of a scheduler that is asked for hours, and more.
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    for number in 0..5000_u16 {
+        drop(hosts[0].entrance(&host(4), 1 + number).unwrap().unwrap());
+    }
+    until("all are closed", || descriptors() < before + 20);
 }
 
 /// What libzmq makes of an entrance: a channel that is reported up, and down with its peer.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use super::entrances::LeadsTo;
 use super::neighbour::{Listener, who_listens};
 use super::passage::{Around, Became, Door, Passage};
 use super::table::Table;
@@ -19,7 +20,6 @@ use crate::dial::keep;
 use crate::port_holder;
 use crate::stuck::LOOK_EVERY;
 use crate::sys::fork::{Mark, note_listening};
-use pslite_core::wire::socks::Target;
 use pslite_observe::log::{self, Level, RateLimit};
 
 /// Connections that pass through here at a time.
@@ -55,7 +55,9 @@ type Trouble = BTreeMap<(String, usize), Instant>;
 #[derive(Debug)]
 pub(super) enum Command {
     /// Lead whoever comes there to that place.
-    Entrance(TcpListener, Target),
+    Open(TcpListener, Arc<LeadsTo>),
+    /// Nobody comes to the entrance of that port any more.
+    Close(u16),
     /// End once nothing passes any more, then at the latest.
     End(Instant),
 }
@@ -67,6 +69,8 @@ pub(super) struct Thread {
     _mark: Mark,
     epoll: Epoll,
     listeners: BTreeMap<u64, (TcpListener, Door)>,
+    /// The listeners of entrances, by their ports.
+    entrances: BTreeMap<u16, u64>,
     passages: BTreeMap<u64, Passage>,
     /// Those that go on though nobody says that they can.
     ready: BTreeSet<u64>,
@@ -90,6 +94,7 @@ impl Thread {
             epoll,
             shared,
             listeners: BTreeMap::new(),
+            entrances: BTreeMap::new(),
             passages: BTreeMap::new(),
             ready: BTreeSet::new(),
             trouble: BTreeMap::new(),
@@ -140,9 +145,21 @@ impl Thread {
         let commands = std::mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
-                Command::Entrance(listener, target) => {
+                Command::Open(listener, leads) => {
+                    let port = listener.local_addr().map(|address| address.port());
                     // It fails only for want of memory; then the peer is not reached, and missed.
-                    let _ = self.listen(listener, Door::Entrance(target));
+                    if let (Ok(port), Ok(token)) =
+                        (port, self.listen(listener, Door::Entrance(leads)))
+                    {
+                        self.entrances.insert(port, token);
+                    }
+                }
+                Command::Close(port) => {
+                    if let Some(token) = self.entrances.remove(&port) {
+                        // Who has connected may still have something to send.
+                        self.accept(token, Instant::now());
+                        self.listeners.remove(&token);
+                    }
                 }
                 Command::End(until) => {
                     self.ends = Some(until);
@@ -159,11 +176,12 @@ impl Thread {
         self.shared.is_gateway.store(false, Ordering::Relaxed);
     }
 
-    fn listen(&mut self, listener: TcpListener, door: Door) -> io::Result<()> {
+    /// The token of the listener.
+    fn listen(&mut self, listener: TcpListener, door: Door) -> io::Result<u64> {
         let token = LISTENER | self.token();
         self.epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
         self.listeners.insert(token, (listener, door));
-        Ok(())
+        Ok(token)
     }
 
     /// A token and the one after it.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::super::sys::{Outgoing, Socket};
 use super::lock;
 use super::out::Route;
+use crate::entrance::Entrance;
 use pslite_core::fifo::PriorityFifo;
 
 /// Messages that wait aside for one peer; control messages beyond it are refused.
@@ -34,8 +35,8 @@ pub(super) struct StockChannel {
     /// Messages in order of priority (p3).
     pub(super) by_priority: PriorityFifo<Waiting>,
     pub(super) gone: bool,
-    /// It leads through an entrance of tunnels.
-    pub(super) by_entrance: bool,
+    /// It leads through this entrance of tunnels, which is open as long as the channel is there.
+    pub(super) entrance: Option<Arc<Entrance>>,
     /// It was reported up, and not down since.
     pub(super) stands: bool,
     /// It never stood yet.
@@ -55,13 +56,13 @@ pub(super) struct SentCounts {
 }
 
 impl StockChannel {
-    pub(super) fn new(route: Route, by_entrance: bool) -> Self {
+    pub(super) fn new(route: Route, entrance: Option<Arc<Entrance>>) -> Self {
         Self {
             route,
             aside: VecDeque::new(),
             by_priority: PriorityFifo::new(),
             gone: false,
-            by_entrance,
+            entrance,
             stands: false,
             is_new: true,
             is_used: false,
