@@ -6,6 +6,7 @@
 //! threads and files. Must not name a customer: it knows only their mailboxes.
 
 mod clock;
+mod early;
 mod elastic;
 mod end;
 mod held;
@@ -38,6 +39,7 @@ use crate::sink::PullLanding;
 use crate::sync::lock;
 use crate::training::Training;
 use crate::tunnels;
+use early::EarlyMessages;
 use held::HeldHops;
 use inline_handler::InlineHandler;
 use job::Job;
@@ -85,6 +87,8 @@ pub(crate) struct Van {
     training: Training,
     /// Carries data between nodes of ours; all else takes `transport`.
     native: Option<DataPlane>,
+    /// What came before the job was known.
+    early: EarlyMessages,
     /// What goes along trees and found no room.
     held: HeldHops,
     /// Lead to hosts without a route to this one, and pass others' connections on.
@@ -145,6 +149,7 @@ impl Van {
             desk: Desk::default(),
             training: Training::default(),
             native: native.map(|(transport, _)| DataPlane::new(transport)),
+            early: EarlyMessages::default(),
             held: HeldHops::default(),
             tunnels,
             inline_handler: InlineHandler::default(),

@@ -230,7 +230,9 @@ impl Cluster {
             match kind {
                 SchedulerMessageKind::Policy => self.policy_came(now, word, out),
                 SchedulerMessageKind::Collect => self.collect_came(now, word, out),
-                SchedulerMessageKind::Orders => {
+                // Before the first policy nothing is here to give away. The orders are said again
+                // with it.
+                SchedulerMessageKind::Orders if self.ready => {
                     out.push(Action::Orders { moves: word.moves.clone() })
                 }
                 SchedulerMessageKind::Routes => {
@@ -451,9 +453,11 @@ impl Cluster {
         }
     }
 
-    /// A server: the scheduler asks what it holds.
+    /// A server: the scheduler asks what it holds. One that has no policy yet, since that was lost
+    /// with a connection, is asked again behind it.
     fn collect_came(&mut self, now: Duration, word: &SchedulerMessage, out: &mut Vec<Action>) {
-        if word.epoch <= self.elastic.policy.epoch || self.config.role != Role::Server {
+        let is_news = self.ready && word.epoch > self.elastic.policy.epoch;
+        if !is_news || self.config.role != Role::Server {
             return;
         }
         self.told_lost(now, &word.lost, &word.text, out);

@@ -50,6 +50,7 @@ impl Van {
                 queue.extend(more);
             }
         }
+        self.end_early(&core);
         let failure = core.failure.as_ref().filter(|_| !failed_before).map(|f| f.text.clone());
         drop(core);
         if let Some(reason) = failure {

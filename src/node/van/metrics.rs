@@ -33,7 +33,7 @@ impl Van {
     fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         self.state.traffic.read(&mut snapshot);
-        let queued = self.customers.queued() as u64;
+        let queued = (self.customers.queued() + self.early.waiting()) as u64;
         snapshot.add(Counted::Queued, &[], Value::Number(queued));
         snapshot.add(Counted::Garbage, &[], Value::Number(self.state.garbage.total()));
         for counters in self.transport.counters() {

@@ -10,15 +10,17 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Van;
+use super::early::Early;
 use super::inline_handler::{InlineHandler, Watch};
+use super::job::Core;
 use crate::delivery::Delivery;
 use crate::recipient::AtOnce;
 use crate::running::RunningNode;
 use crate::sync::lock;
-use pslite_core::cluster::Event;
+use pslite_core::cluster::{Cluster, Event};
 use pslite_core::delivery::Verdict;
 use pslite_core::random::{self, Random};
-use pslite_core::wire::{self, Command, EMPTY, Message, NodeId, Role, SCHEDULER};
+use pslite_core::wire::{self, Command, EMPTY, Message, Meta, NodeId, Role, SCHEDULER};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 use pslite_transport::native::NativeIncoming;
@@ -233,7 +235,7 @@ impl Van {
 
     /// Why a message is refused unread, if so. An operator has no id; a scheduler answers it
     /// nevertheless.
-    fn refuse(&self, from: Option<NodeId>, meta: &wire::Meta) -> Option<String> {
+    fn refuse(&self, from: Option<NodeId>, meta: &Meta) -> Option<String> {
         let command = meta.control.as_ref().map(|control| control.command);
         let is_scheduler = self.state.settings.role == Role::Scheduler;
         let asks = |control: &&wire::Control| control.word.is_some() && is_scheduler;
@@ -246,16 +248,42 @@ impl Van {
             Some(id) => {
                 let core = self.job.lock();
                 // The scheduler tells those who do not know it yet.
-                if core.cluster.is_gone(id) && !(is_scheduler && command.is_some()) {
-                    return Some(format!("node {id} is not in this job any more"));
-                }
-                let unknown = core.cluster.is_ready()
-                    && id != SCHEDULER
-                    && id != core.cluster.me().id
-                    && core.cluster.node(id).is_none();
-                unknown.then(|| format!("node {id} is not in this job"))
+                let is_told = is_scheduler && command.is_some();
+                let gone = if is_told { None } else { why_gone(&core.cluster, id) };
+                gone.or_else(|| why_unknown(&core.cluster, id))
             }
         }
+    }
+
+    /// The job may be known now: hands on what came before it was. The lock is held, so that the
+    /// customers were told of the job before.
+    pub(super) fn end_early(&self, core: &Core) {
+        if !core.cluster.is_ready() {
+            return;
+        }
+        self.early.end(|message| {
+            let sender = message.meta.sender;
+            let refused =
+                why_gone(&core.cluster, sender).or_else(|| why_unknown(&core.cluster, sender));
+            let handed_on = match refused {
+                Some(reason) => Err(format!("dropped an early message: {reason}")),
+                None => {
+                    let key = self.key_of(&message);
+                    self.customers.deliver(key, Delivery::Message(message), false)
+                }
+            };
+            if let Err(text) = handed_on {
+                log::write(Level::Warning, &text);
+            }
+        });
+    }
+
+    /// The customer that a message is for. Workers have several customers per application, others
+    /// one (van.cc:229).
+    fn key_of(&self, message: &Message) -> (i32, i32) {
+        let Meta { app_id, customer_id, .. } = message.meta;
+        let of_worker = self.state.settings.role == Role::Worker;
+        (app_id, if of_worker { customer_id } else { app_id })
     }
 
     fn drop_garbage(&self, incoming: &dyn Arrived, reason: &str) -> Option<AtOnce> {
@@ -287,13 +315,16 @@ impl Van {
                 self.drop_garbage(incoming, "neither control nor a message to an application")
             });
         }
-        // Workers have several customers per application, others one (van.cc:229).
-        let customer_id = if self.state.settings.role == Role::Worker {
-            message.meta.customer_id
-        } else {
-            message.meta.app_id
+        let message = match self.early.take(message) {
+            Ok(message) => message,
+            Err(Early::Waits) => return None,
+            Err(Early::NoRoom) => {
+                return incoming.and_then(|incoming| {
+                    self.drop_garbage(incoming, "too many came before the job was complete")
+                });
+            }
         };
-        let key = (message.meta.app_id, customer_id);
+        let key = self.key_of(&message);
         if incoming.is_some_and(Arrived::has_landed) {
             // Its request has withdrawn the memory: nobody waits for the values, and nobody may
             // read them.
@@ -322,4 +353,16 @@ impl Van {
         let seed = self.random.fetch_add(random::STRIDE, Ordering::Relaxed);
         Random::new(seed).percent(self.state.settings.drop_percent)
     }
+}
+
+/// Why nothing of that node is taken any more, if so.
+fn why_gone(cluster: &Cluster, id: NodeId) -> Option<String> {
+    cluster.is_gone(id).then(|| format!("node {id} is not in this job any more"))
+}
+
+/// Why nothing of that node is taken, if it never was in the job. Nobody knows before the job is
+/// complete.
+fn why_unknown(cluster: &Cluster, id: NodeId) -> Option<String> {
+    let is_known = id == SCHEDULER || id == cluster.me().id || cluster.node(id).is_some();
+    (cluster.is_ready() && !is_known).then(|| format!("node {id} is not in this job"))
 }

@@ -1,7 +1,7 @@
 //! Elastic jobs, one thing at a time.
 
 use super::world::{SECOND, World, config};
-use crate::cluster::{Action, Difference, Event, Failure};
+use crate::cluster::{Action, Cluster, Difference, Event, Failure};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{
     ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, ability, server_id,
@@ -87,6 +87,43 @@ fn a_job_of_our_nodes_has_a_policy_before_it_is_ready() {
     };
     let (a, b) = (world.index(8), world.index(10));
     assert!(meets(a, 10) && meets(b, 8) && !meets(a, 8), "servers meet each other");
+}
+
+/// The first policy is lost with a connection, and the scheduler already asks for claims, and
+/// orders moves: a store that was made for that would know of no policy.
+#[test]
+fn what_is_asked_before_the_first_policy_waits_for_it() {
+    let world = World::new(1, 1, 2);
+    let told = config(Role::Server, world.nodes[world.index(8)].me().port, 1, 2);
+    let mut server = Cluster::new(told, SECOND);
+    let mut hear = |control: Control| {
+        let (message, mut out) = (Message::control(control), Vec::new());
+        server.handle(SECOND, Event::Received { from: Some(SCHEDULER), message }, &mut out);
+        out
+    };
+    let word = |kind: SchedulerMessageKind, epoch: u64| {
+        let mut control = Control::new(Command::Heartbeat);
+        let policy = SchedulerMessage {
+            servers: vec![8, 10],
+            homes: vec![8, 10],
+            workers: 1,
+            ..SchedulerMessage::default()
+        };
+        control.word = Some(Box::new(SchedulerMessage { kind: kind as i32, epoch, ..policy }));
+        control
+    };
+    let mut list = Control::new(Command::AddNode);
+    list.nodes = world.nodes.iter().map(|node| node.me().clone()).collect();
+    hear(list);
+    let asked = |action: &Action| matches!(action, Action::Collect { .. } | Action::Orders { .. });
+    for kind in [SchedulerMessageKind::Collect, SchedulerMessageKind::Orders] {
+        assert!(!hear(word(kind, 2)).iter().any(asked), "{kind:?}");
+    }
+    let policy = hear(word(SchedulerMessageKind::Policy, 1));
+    assert!(policy.iter().any(|action| matches!(action, Action::Policy { .. })), "{policy:?}");
+    for kind in [SchedulerMessageKind::Collect, SchedulerMessageKind::Orders] {
+        assert!(hear(word(kind, 2)).iter().any(asked), "{kind:?}");
+    }
 }
 
 #[test]
@@ -516,7 +553,7 @@ fn the_journal_of_another_job_is_refused() {
     let world = with_values(2);
     for (workers, servers, port) in [(2, 2, 1), (1, 3, 1), (1, 2, 7)] {
         let config = config(Role::Scheduler, port, workers, servers);
-        let error = crate::cluster::Cluster::resume(config, &world.journal, world.now).unwrap_err();
+        let error = Cluster::resume(config, &world.journal, world.now).unwrap_err();
         assert!(error.contains("1 workers and 2 servers"), "{error}");
     }
     assert!(!world.journal.ended);
