@@ -77,7 +77,9 @@ impl Cluster {
         out.push(Action::NodeJoined { node });
     }
 
-    /// The list of nodes and the policy, to one that came late.
+    /// The list of nodes and the policy, to one that came late. Whether keys move was settled when
+    /// the job began. Where they do not, perhaps because of a node that is dead by now, the list
+    /// says so of the scheduler: who got it would wait for a policy otherwise.
     pub(super) fn introduce(&mut self, node: &Node, out: &mut Vec<Action>) {
         // Stock names the dead too: they may come back.
         let others = |member: &&Node| {
@@ -86,7 +88,11 @@ impl Cluster {
         };
         let mut control = Control::new(Command::AddNode);
         control.nodes = self.members.values().filter(others).cloned().collect();
-        control.nodes.push(self.me.clone());
+        let mut me = self.me.clone();
+        if !self.elastic.on {
+            me.abilities &= !ability::ELASTIC;
+        }
+        control.nodes.push(me);
         let message = self.control(control);
         Self::send(out, node.id, message);
         if self.elastic.on {

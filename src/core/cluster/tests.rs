@@ -416,6 +416,31 @@ fn the_dead_are_replaced_as_often_as_needed() {
     }
 }
 
+/// A stock worker dies, the only node whose keys do not move. One of ours takes its place: it waits
+/// for no policy, which nobody gives out.
+#[test]
+fn who_takes_the_place_of_the_only_stock_node_is_ready() {
+    let mut configs =
+        vec![config(Role::Scheduler, "s", 1, 2, 1), config(Role::Server, "b", 2, 2, 1)];
+    configs.extend((0..3).map(|i| config(Role::Worker, "a", 10 + i, 2, 1)));
+    for (i, config) in configs.iter_mut().enumerate() {
+        config.heartbeat_timeout = Some(5 * SECOND);
+        config.node.abilities = if i == 3 { 0 } else { ability::PSLITE | ability::ELASTIC };
+    }
+    let mut job = Job::new(configs);
+    (0..4).for_each(|i| job.feed(i, Event::Register { customer_id: 0 }));
+    job.settle();
+    assert!((0..4).all(|i| job.nodes[i].is_ready() && !job.nodes[i].is_elastic()));
+    let id = job.nodes[3].me().id;
+    job.kill(3);
+    job.pass(6 * SECOND);
+    job.feed(4, Event::Register { customer_id: 0 });
+    job.pass(6 * SECOND);
+    let newcomer = &job.nodes[4];
+    assert_eq!((newcomer.me().id, newcomer.me().is_recovery), (id, true));
+    assert!(newcomer.is_ready() && !newcomer.is_elastic());
+}
+
 #[test]
 fn nobody_in_the_place_of_the_dead_ends_the_job_after_a_while() {
     let mut configs =
