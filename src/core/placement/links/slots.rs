@@ -47,7 +47,7 @@ struct SlotGroup {
     crowd: f64,
     /// The slot before, if it was full.
     before: Option<u64>,
-    /// The last slot that counted.
+    /// The last slot of the last group that counted.
     counted: Option<u64>,
 }
 
@@ -60,7 +60,6 @@ impl SlotGroup {
         if !full || before.and_then(|before| before.checked_add(1)) != Some(slot.number) {
             return None;
         }
-        self.counted = Some(slot.number);
         self.slots += 1;
         self.bytes += slot.bytes;
         self.full += f64::from(slot.full);
@@ -73,7 +72,11 @@ impl SlotGroup {
         (self.slots, self.bytes, self.full) = (0, 0.0, 0.0);
         // A worker is rarely sent something by all servers at once, and its fastest groups count
         // anyway.
-        (worker || full >= CROWDED * self.crowd).then_some(rate)
+        let counts = worker || full >= CROWDED * self.crowd;
+        if counts {
+            self.counted = Some(slot.number);
+        }
+        counts.then_some(rate)
     }
 }
 
@@ -192,8 +195,8 @@ impl Slots {
     }
 
     /// A probe came over an idle link: a card is no slower than that, whatever was known of it
-    /// before. Of a card in use it says nothing: what workers keep full is known better than by
-    /// 128 KB, which other traffic may have left room for, or buffers.
+    /// before. Of a card in use it says nothing: what it does while workers keep it full is known
+    /// better than by 128 KB.
     pub(super) fn probed(&mut self, at: Duration, rate: f64) {
         let known = self.fastest(at);
         if known.is_some_and(|(known, ..)| rate > SURPASSED * known) && !self.is_in_use(at) {
@@ -203,7 +206,7 @@ impl Slots {
         }
     }
 
-    /// True if a slot counted in the time after which an idle link is probed first.
+    /// True if a group counted in the time after which an idle link is probed first.
     fn is_in_use(&self, at: Duration) -> bool {
         let mut group = self.group;
         for slot in &self.open {
