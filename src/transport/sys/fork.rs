@@ -7,13 +7,13 @@
 //! creates a known number of them. Mappings stay: a child may read an array in one of them, and a
 //! mapping does not hide that a process died.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::super::fork::{is_forked, note_process};
 
@@ -35,11 +35,18 @@ const EVENT: &[u8] = b"anon_inode:[event";
 struct Bits([AtomicU64; 1024]);
 
 static LISTENING: Bits = Bits::new();
+/// How often each of these ports was noted, and not taken back: a port may be given out anew while
+/// connections of the former listener stand. Not for children.
+static LISTENERS: Mutex<BTreeMap<u16, u32>> = Mutex::new(BTreeMap::new());
 static CONNECTED: Bits = Bits::new();
 /// Eventfds and epolls.
 static MARKED: Bits = Bits::new();
 static PATHS: [AtomicU64; NAMES] = [const { AtomicU64::new(0) }; NAMES];
 static NEXT_PATH: AtomicUsize = AtomicUsize::new(0);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Bits {
     const fn new() -> Self {
@@ -149,8 +156,9 @@ fn events() -> BTreeSet<RawFd> {
     numbers.filter(|number| is_named(*number, EVENT)).collect()
 }
 
-/// This process listens, or will at once, on a TCP port.
+/// This process listens, or will at once, on a TCP port, until it ends.
 pub(crate) fn note_listening(port: u16) {
+    *lock(&LISTENERS).entry(port).or_default() += 1;
     LISTENING.add(port.into());
 }
 
@@ -168,8 +176,15 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // The table of a child is its own.
-        if !is_forked() {
+        // The table of a child is its own, and another thread may have held its lock.
+        if is_forked() {
+            return;
+        }
+        let mut listeners = lock(&LISTENERS);
+        let Some(count) = listeners.get_mut(&self.0) else { return };
+        *count -= 1;
+        if *count == 0 {
+            listeners.remove(&self.0);
             LISTENING.remove(self.0.into());
         }
     }

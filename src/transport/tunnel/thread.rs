@@ -1,7 +1,7 @@
 //! The thread that accepts, dials and carries. It waits for events alone, but for a short pause
 //! when descriptors run out, and for the resolver where hosts have names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -37,6 +37,9 @@ const ASKS: u32 = 3;
 const SAY_EVERY: Duration = Duration::from_secs(5);
 /// For how long a way that broke comes after the others.
 const TROUBLE: Duration = Duration::from_secs(30);
+/// How long an entrance stays open when nobody holds it any more. What libzmq has yet to flush when
+/// a channel is closed, for a second at most, may need another connection.
+const CLOSE_AFTER: Duration = Duration::from_secs(3);
 /// What one read takes.
 const SPACE: usize = 64 << 10;
 const EVENTS_MAX: usize = 64;
@@ -56,7 +59,7 @@ type Trouble = BTreeMap<(String, usize), Instant>;
 pub(super) enum Command {
     /// Lead whoever comes there to that place.
     Open(TcpListener, Arc<LeadsTo>),
-    /// Nobody comes to the entrance of that port any more.
+    /// Nobody holds the entrance of that port any more.
     Close(u16),
     /// End once nothing passes any more, then at the latest.
     End(Instant),
@@ -71,6 +74,8 @@ pub(super) struct Thread {
     listeners: BTreeMap<u64, (TcpListener, Door)>,
     /// The listeners of entrances, by their ports.
     entrances: BTreeMap<u16, u64>,
+    /// Those that are about to be closed, in order, and when.
+    closing: VecDeque<(Instant, u16)>,
     passages: BTreeMap<u64, Passage>,
     /// Those that go on though nobody says that they can.
     ready: BTreeSet<u64>,
@@ -95,6 +100,7 @@ impl Thread {
             shared,
             listeners: BTreeMap::new(),
             entrances: BTreeMap::new(),
+            closing: VecDeque::new(),
             passages: BTreeMap::new(),
             ready: BTreeSet::new(),
             trouble: BTreeMap::new(),
@@ -155,11 +161,7 @@ impl Thread {
                     }
                 }
                 Command::Close(port) => {
-                    if let Some(token) = self.entrances.remove(&port) {
-                        // Who has connected may still have something to send.
-                        self.accept(token, Instant::now());
-                        self.listeners.remove(&token);
-                    }
+                    self.closing.push_back((Instant::now() + CLOSE_AFTER, port));
                 }
                 Command::End(until) => {
                     self.ends = Some(until);
@@ -330,13 +332,20 @@ impl Thread {
         }
         let passages = self.passages.values().filter_map(Passage::deadline);
         let look = (!self.passages.is_empty()).then(|| self.looked + LOOK_EVERY);
-        let others = [self.try_at, self.ends, look].into_iter().flatten();
+        let close = self.closing.front().map(|(at, _)| *at);
+        let others = [self.try_at, self.ends, look, close].into_iter().flatten();
         let Some(first) = passages.chain(others).min() else { return EpollTimeout::NONE };
         let left = first.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
     }
 
     fn tick(&mut self, now: Instant) {
+        while let Some((_, port)) = self.closing.front().copied().filter(|(at, _)| *at <= now) {
+            self.closing.pop_front();
+            if let Some(token) = self.entrances.remove(&port) {
+                self.listeners.remove(&token);
+            }
+        }
         if self.try_at.is_some_and(|at| at <= now) {
             let tried = self.try_to_be_gateway(now);
             if self.try_at.is_some() && self.asks > 0 {
