@@ -454,7 +454,7 @@ impl Cluster {
     }
 
     /// A server: the scheduler asks what it holds. One that has no policy yet, since that was lost
-    /// with a connection, is asked again behind it.
+    /// with a connection, has nothing; it is asked again once it says that it knows the policy.
     fn collect_came(&mut self, now: Duration, word: &SchedulerMessage, out: &mut Vec<Action>) {
         let is_news = self.ready && word.epoch > self.elastic.policy.epoch;
         if !is_news || self.config.role != Role::Server {

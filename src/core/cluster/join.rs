@@ -77,9 +77,10 @@ impl Cluster {
         out.push(Action::NodeJoined { node });
     }
 
-    /// The list of nodes and the policy, to one that came late. Whether keys move was settled when
-    /// the job began. Where they do not, perhaps because of a node that is dead by now, the list
-    /// says so of the scheduler: who got it would wait for a policy otherwise.
+    /// The list of nodes and the policy, to one that came late. Whether keys move, and whether the
+    /// job goes on without workers that die, was settled when it began. Where it does not, perhaps
+    /// because of a node that is dead by now, the list says so of the scheduler: who got it would
+    /// wait for a policy otherwise, or for one that names it.
     pub(super) fn introduce(&mut self, node: &Node, out: &mut Vec<Action>) {
         // Stock names the dead too: they may come back.
         let others = |member: &&Node| {
@@ -91,6 +92,9 @@ impl Cluster {
         let mut me = self.me.clone();
         if !self.elastic.on {
             me.abilities &= !ability::ELASTIC;
+        }
+        if !self.elastic.workers {
+            me.abilities &= !ability::ELASTIC_WORKERS;
         }
         control.nodes.push(me);
         let message = self.control(control);

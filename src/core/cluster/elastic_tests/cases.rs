@@ -92,7 +92,7 @@ fn a_job_of_our_nodes_has_a_policy_before_it_is_ready() {
 /// The first policy is lost with a connection, and the scheduler already asks for claims, and
 /// orders moves: a store that was made for that would know of no policy.
 #[test]
-fn what_is_asked_before_the_first_policy_waits_for_it() {
+fn nothing_is_asked_of_a_server_before_its_first_policy() {
     let world = World::new(1, 1, 2);
     let told = config(Role::Server, world.nodes[world.index(8)].me().port, 1, 2);
     let mut server = Cluster::new(told, SECOND);
