@@ -124,7 +124,8 @@ struct Job {
 }
 
 impl Job {
-    fn new(abilities: u64) -> (Self, Control) {
+    /// `copies`: so often the worker sends its push, which is a repetition (`PS_RESEND`).
+    fn new(abilities: u64, copies: u64) -> (Self, Control) {
         let root = free_port();
         let lookup: Lookup = Arc::new(move |name| {
             let text = match name {
@@ -133,6 +134,7 @@ impl Job {
                 "DMLC_PS_ROOT_URI" | "DMLC_NODE_HOST" => HOST.to_owned(),
                 "DMLC_PS_ROOT_PORT" => root.to_string(),
                 "PSLITE_TRANSPORT" => "zmq".to_owned(),
+                "PS_RESEND" => u8::from(copies > 1).to_string(),
                 _ => return None,
             };
             Some(text)
@@ -155,9 +157,9 @@ impl Job {
         let mut list = Control::new(Command::AddNode);
         list.nodes = vec![known, worker.me.clone(), scheduler.me.clone()];
         let job = Self { scheduler, worker, server, starts, _customer: customer };
-        job.worker.send(&push());
+        (0..copies).for_each(|_| job.worker.send(&push()));
         let until = Instant::now() + LIMIT;
-        while !job.metrics_say("queued", 1) {
+        while !job.metrics_say("queued", copies) {
             assert!(Instant::now() < until, "the push never came");
             thread::sleep(Duration::from_millis(5));
         }
@@ -213,7 +215,7 @@ fn is_answer(meta: &Meta) -> bool {
 /// keys stay, for good: it would never say what it holds.
 #[test]
 fn a_push_before_the_first_policy_makes_a_key_that_moves() {
-    let (job, list) = Job::new(ability::PSLITE | ability::ELASTIC);
+    let (job, list) = Job::new(ability::PSLITE | ability::ELASTIC, 1);
     job.tell(list);
     assert!(!job.worker.hears(is_answer), "there is no policy yet");
     let word = SchedulerMessage {
@@ -241,16 +243,26 @@ fn a_push_before_the_first_policy_makes_a_key_that_moves() {
 /// rank.
 #[test]
 fn a_push_before_the_list_of_nodes_waits_for_it() {
-    let (job, list) = Job::new(ability::PSLITE);
+    let (job, list) = Job::new(ability::PSLITE, 1);
     job.tell(list);
     job.worker.hear("answer", |meta| is_answer(meta).then_some(()));
+    job.end();
+}
+
+/// Both wait for the list, and only then it shows that they are one push.
+#[test]
+fn an_early_push_that_is_repeated_counts_once() {
+    let (job, list) = Job::new(0, 2);
+    job.tell(list);
+    job.worker.hear("answer", |meta| is_answer(meta).then_some(()));
+    assert!(!job.worker.hears(is_answer), "it was answered twice");
     job.end();
 }
 
 /// What a node says that is in no list is not for anybody here.
 #[test]
 fn an_early_push_of_a_stranger_is_dropped() {
-    let (job, mut list) = Job::new(ability::PSLITE);
+    let (job, mut list) = Job::new(ability::PSLITE, 1);
     list.nodes[1].id = worker_id(1);
     job.tell(list);
     assert!(!job.worker.hears(is_answer));

@@ -2,8 +2,9 @@
 //! are sent from the thread of whoever sends them. The van applies the actions of the membership
 //! state machine (`membership`, `elastic`) and hands data messages to their customers. `job` is
 //! what it knows of the job, `waiting` blocks the application until the job is so far, `native`
-//! uses the native data plane; `setup` and `end` are the beginning and the end. May touch sockets,
-//! threads and files. Must not name a customer: it knows only their mailboxes.
+//! uses the native data plane, `early` and `held` keep messages whose time has not come; `setup`
+//! and `end` are the beginning and the end. May touch sockets, threads and files. Must not name a
+//! customer: it knows only their mailboxes.
 
 mod clock;
 mod early;

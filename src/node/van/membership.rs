@@ -174,6 +174,7 @@ impl Van {
         log::write(Level::Error, &reason);
         self.job.lose(core, id, reason.clone());
         self.gauge.forget(id);
+        self.early.forget(id);
         if let Some(resender) = &self.resender {
             lock(resender).forget(id);
         }
@@ -194,6 +195,7 @@ impl Van {
         log::write(Level::Error, &failure.text);
         self.job.fail(core, failure);
         self.training.fail(&failure.text);
+        self.early.clear();
         self.customers.broadcast(&Delivery::Failed(error_of(failure)));
     }
 

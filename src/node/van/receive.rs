@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Van;
-use super::early::Early;
+use super::early::{Early, EarlyMessage};
 use super::inline_handler::{InlineHandler, Watch};
 use super::job::Core;
 use crate::delivery::Delivery;
@@ -209,8 +209,9 @@ impl Van {
         let bytes = incoming.frames().iter().map(Bytes::len).sum();
         self.state.traffic.received(meta.sender, MessageKind::of(&meta), bytes);
         let data = incoming.frames().drain(1..).collect();
-        let message = Message { meta, data };
-        if incoming.may_be_control() && !self.accept(from, &message) {
+        let may_repeat = incoming.may_be_control();
+        let message = self.unless_early(Message { meta, data }, may_repeat)?;
+        if may_repeat && !self.accept(from, &message, || self.is_ours_now(from)) {
             return None;
         }
         match message.meta.control.as_ref().map(|control| control.command) {
@@ -221,10 +222,20 @@ impl Van {
         None
     }
 
-    /// Shows the message to the resender. Returns false if it must go no further.
-    fn accept(&self, from: Option<NodeId>, message: &Message) -> bool {
+    fn is_ours_now(&self, from: Option<NodeId>) -> bool {
+        from.is_some_and(|from| self.is_ours(from))
+    }
+
+    /// Shows the message to the resender. Returns false if it must go no further. `is_ours`: what
+    /// is known of the sender.
+    fn accept(
+        &self,
+        from: Option<NodeId>,
+        message: &Message,
+        is_ours: impl FnOnce() -> bool,
+    ) -> bool {
         let (Some(resender), Some(from)) = (&self.resender, from) else { return true };
-        let ours = message.meta.sequence != 0 || self.is_ours(from);
+        let ours = message.meta.sequence != 0 || is_ours();
         let outcome = lock(resender).incoming(self.now(), from, message, ours);
         if let Some(ack) = outcome.ack {
             // The sender asks again if this one is lost.
@@ -255,25 +266,46 @@ impl Van {
         }
     }
 
-    /// The job may be known now: hands on what came before it was. The lock is held, so that the
-    /// customers were told of the job before.
+    /// Keeps a message to a customer as long as the job is not known.
+    fn unless_early(&self, message: Message, may_repeat: bool) -> Option<Message> {
+        if message.meta.control.is_some() {
+            return Some(message);
+        }
+        match self.early.take(message, may_repeat) {
+            Ok(message) => Some(message),
+            Err(Early::Waits) => None,
+            Err(Early::NoRoom) => {
+                let text = "more messages came before the job was complete than have room here";
+                self.event(Event::CannotGoOn(text.to_owned()));
+                None
+            }
+        }
+    }
+
+    /// The job may be known now: hands on what came before it was. This node's id and the policy
+    /// are set by then, and nobody changes them, since the lock is held.
     pub(super) fn end_early(&self, core: &Core) {
         if !core.cluster.is_ready() {
             return;
         }
-        self.early.end(|message| {
-            let sender = message.meta.sender;
-            let refused =
-                why_gone(&core.cluster, sender).or_else(|| why_unknown(&core.cluster, sender));
-            let handed_on = match refused {
-                Some(reason) => Err(format!("dropped an early message: {reason}")),
-                None => {
-                    let key = self.key_of(&message);
-                    self.customers.deliver(key, Delivery::Message(message), false)
+        self.early.end(|EarlyMessage { mut message, may_repeat }| {
+            let (sender, cluster) = (message.meta.sender, &core.cluster);
+            message.meta.recver = self.my_id();
+            if let Some(reason) = why_gone(cluster, sender).or_else(|| why_unknown(cluster, sender))
+            {
+                if let Some(total) = self.state.garbage.hit() {
+                    let text = format!("dropped an early message: {reason} ({total} so far)");
+                    log::write(Level::Warning, &text);
                 }
-            };
-            if let Err(text) = handed_on {
-                log::write(Level::Warning, &text);
+                return;
+            }
+            // Repetitions have waited, too.
+            if may_repeat && !self.accept(Some(sender), &message, || cluster.is_ours(sender)) {
+                return;
+            }
+            let key = self.key_of(&message);
+            if let Err(text) = self.customers.deliver(key, Delivery::Message(message), false) {
+                log::write(Level::Error, &text);
             }
         });
     }
@@ -315,15 +347,6 @@ impl Van {
                 self.drop_garbage(incoming, "neither control nor a message to an application")
             });
         }
-        let message = match self.early.take(message) {
-            Ok(message) => message,
-            Err(Early::Waits) => return None,
-            Err(Early::NoRoom) => {
-                return incoming.and_then(|incoming| {
-                    self.drop_garbage(incoming, "too many came before the job was complete")
-                });
-            }
-        };
         let key = self.key_of(&message);
         if incoming.is_some_and(Arrived::has_landed) {
             // Its request has withdrawn the memory: nobody waits for the values, and nobody may

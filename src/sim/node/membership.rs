@@ -11,6 +11,7 @@ use pslite_core::wire::{EMPTY, Message, Node as Described, NodeId, SCHEDULER};
 impl<A: Application> Node<A> {
     pub(super) fn event(&mut self, world: &mut World<'_, A::Ledger>, event: Event) {
         self.decide(world, event);
+        self.end_early(world);
         self.run_app(world);
     }
 
@@ -58,6 +59,7 @@ impl<A: Application> Node<A> {
             }
             Action::NodeLost { id, reason } => {
                 self.lost.insert(id, reason.clone());
+                self.early.retain(|(message, _)| message.meta.sender != id);
                 self.resender.iter_mut().for_each(|resender| resender.forget(id));
                 self.disconnect(world, id);
                 self.inbox.push_back(Input::NodeLost { id, reason });

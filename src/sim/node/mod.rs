@@ -92,6 +92,8 @@ pub(super) struct Node<A> {
     lost: BTreeMap<NodeId, String>,
     app: A,
     inbox: VecDeque<Input>,
+    /// What came for the application before the job was known; if true, on the native data plane.
+    early: Vec<(Message, bool)>,
     state: State,
     next_tick: Duration,
     next_wake: Option<Duration>,
@@ -147,6 +149,7 @@ impl<A: Application> Node<A> {
             lost: BTreeMap::new(),
             app,
             inbox: VecDeque::new(),
+            early: Vec::new(),
             state: State::Running,
             next_tick: world.now,
             next_wake: None,
@@ -232,6 +235,28 @@ impl<A: Application> Node<A> {
             return;
         }
         let message = Message { meta, data: sealed.data };
+        if command.is_none() && !self.cluster.is_ready() {
+            return self.early.push((message, kept));
+        }
+        self.admit(world, message, kept);
+    }
+
+    /// The job may be known now: takes what came before it was (`node/van/early`).
+    fn end_early(&mut self, world: &mut World<'_, A::Ledger>) {
+        if !self.cluster.is_ready() {
+            return;
+        }
+        for (mut message, kept) in std::mem::take(&mut self.early) {
+            message.meta.recver = self.cluster.me().id;
+            if !self.is_refused(Some(message.meta.sender), None) {
+                self.admit(world, message, kept);
+            }
+        }
+    }
+
+    fn admit(&mut self, world: &mut World<'_, A::Ledger>, message: Message, kept: bool) {
+        let from = Some(message.meta.sender).filter(|from| *from != EMPTY);
+        let command = message.meta.control.as_ref().map(|control| control.command);
         if !kept && !self.accept(world, from, &message) {
             return;
         }
