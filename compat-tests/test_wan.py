@@ -121,7 +121,7 @@ def test_ours_stays_where_it_is_and_is_compared_with_fapt():
     text = wan_report.text(measured)
     assert "| 3 | best (site8) | packed, site1 | 9.00 |" in text
     assert "| 3 | best (site8) | fapt, 3 servers | 9.00 | 10.00 | 16.00, 18.00 | 1.70 |" in text
-    what = "packed by fapt with a server at each site"
+    what = "fapt with a server at each site by packed"
     by_fapt = [bar for bar in wan_report.bars(measured) if what in bar.text]
     assert [(bar.wanted, bar.value) for bar in by_fapt] == [("at least 1.15", 1.7),
                                                            ("at least 1.5", 1.7)]

@@ -71,7 +71,7 @@ def _by_fapt(found):
                 for fapt in _named(one, FAPT) if _everywhere(one["ours"][fapt], seed)]
         if each:
             gains[seed["seed"]] = mean(each)
-    yield from _gain(f"{PACKED} by {FAPT} with a server at each site", gains, *BY_FAPT)
+    yield from _gain(f"{FAPT} with a server at each site by {PACKED}", gains, *BY_FAPT)
 
 
 def _everywhere(ours, seed):
