@@ -34,8 +34,8 @@ use two_way::TwoWay;
 pub(super) use types::{bind_error, bind_in_range};
 
 pub use types::{
-    Answers, ChannelEvent, Endpoint, Incoming, NumberedEvent, RecvError, SendError, SendMode,
-    TransportError, ZmqOptions,
+    Answers, ChannelEvent, Endpoint, Flushed, Incoming, NumberedEvent, RecvError, SendError,
+    SendMode, TransportError, ZmqOptions,
 };
 
 /// Messages that wait in priority mode for one peer; senders wait beyond it.
@@ -335,17 +335,19 @@ impl ZmqTransport {
         Ok(bytes)
     }
 
-    /// Sends what waits aside, as far as there is room. True if nothing waits any more.
-    pub fn flush(&self) -> bool {
+    /// Sends what waits aside, as far as there is room.
+    pub fn flush(&self) -> Flushed {
         let peers: Vec<_> =
             self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        let mut empty = true;
+        let mut flushed = Flushed::default();
         for peer in peers {
             let mut channel = lock(&peer);
-            empty &= channel.gone || channel.drain().unwrap_or(true);
+            let before = channel.waiting();
+            flushed.left |= !(channel.gone || channel.drain().unwrap_or(true));
+            flushed.sent |= channel.waiting() < before;
             self.used(&channel);
         }
-        empty
+        flushed
     }
 
     /// Waits for a message. For one thread only.
@@ -447,7 +449,7 @@ impl ZmqTransport {
     pub fn close(&self, linger: Duration) {
         self.stopping.store(true, Ordering::SeqCst);
         let until = Instant::now() + linger;
-        while !self.flush() && Instant::now() < until {
+        while self.flush().left && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.wait_for_handshakes(until);

@@ -12,6 +12,9 @@ use crate::sync::lock;
 use pslite_core::cluster::Event;
 use pslite_transport::zmq::{NumberedEvent, SendMode};
 
+/// When it is looked again whether there is room for what waits, if there just was.
+const SOON: Duration = Duration::from_millis(2);
+
 impl Van {
     /// Ticks until the node stops.
     pub(super) fn keep_time(self: &Arc<Self>) {
@@ -27,8 +30,6 @@ impl Van {
             self.watch_inline_handlers(&mut watches);
             self.watch_native();
             self.resend_due();
-            self.transport.flush();
-            self.send_held();
             self.customers.tick_gates();
             self.customers.report_stalls();
             if self.state.is_elastic() {
@@ -38,10 +39,29 @@ impl Van {
             }
             self.balance();
             self.event(Event::Tick);
-            let sleep = self.sleep();
-            std::thread::park_timeout(sleep);
+            self.rest();
         }
         self.say_last_carriers();
+    }
+
+    /// Sleeps until the next tick. What waits for room goes on meanwhile, as long as peers take it:
+    /// a connection takes as many messages at a time as its water mark says, however soon it is
+    /// ready for more.
+    fn rest(&self) {
+        let until = self.now().saturating_add(self.sleep());
+        loop {
+            let flushed = self.transport.flush();
+            let held = self.send_held();
+            let left = until.saturating_sub(self.now());
+            let moves = (flushed.sent && flushed.left) || (held.sent && held.left);
+            if left.is_zero() || self.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::park_timeout(if moves { left.min(SOON) } else { left });
+            if !moves {
+                return;
+            }
+        }
     }
 
     fn sleep(&self) -> Duration {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::lock;
 use pslite_core::wire::{Message, NodeId};
 
-/// Messages that wait here at most: more than all nodes of a job send before they get answers.
+/// Messages that wait here at most. One more ends the job: nobody would send it again.
 const EARLY_MAX: usize = 65_536;
 
 /// See the module.
@@ -33,7 +33,7 @@ pub(super) struct EarlyMessage {
 pub(super) enum Early {
     /// It waits.
     Waits,
-    /// Too many wait: nobody would send it again.
+    /// Too many wait.
     NoRoom,
 }
 

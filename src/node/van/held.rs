@@ -11,7 +11,7 @@ use super::Van;
 use crate::sync::lock;
 use pslite_core::wire::{Message, NodeId};
 use pslite_observe::log::{self, Level};
-use pslite_transport::zmq::SendError;
+use pslite_transport::zmq::{Flushed, SendError};
 
 /// Messages that wait here at most. More are refused: what they were for is said to be lost.
 const HELD_MAX: usize = 1 << 20;
@@ -87,12 +87,16 @@ impl Van {
     }
 
     /// Sends what has room by now. Called by the clock.
-    pub(super) fn send_held(&self) {
+    pub(super) fn send_held(&self) -> Flushed {
+        let mut flushed = Flushed::default();
         for (to, mut held) in self.held.take() {
             let lost = loop {
                 let Some(message) = held.front() else { break None };
                 match self.try_send(to, message) {
-                    Ok(()) => _ = held.pop_front(),
+                    Ok(()) => {
+                        held.pop_front();
+                        flushed.sent = true;
+                    }
                     Err(SendError::QueueFull) => break None,
                     Err(error) => break Some(error),
                 }
@@ -103,8 +107,10 @@ impl Van {
                 log::write(Level::Verbose, &text);
                 held.clear();
             }
+            flushed.left |= !held.is_empty();
             self.held.put_back(to, held);
         }
+        flushed
     }
 }
 

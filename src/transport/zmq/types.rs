@@ -231,3 +231,12 @@ pub(crate) fn bind_error(endpoint: &Endpoint, source: io::Error) -> TransportErr
         _ => TransportError::Zmq { what: format!("cannot listen on {address}"), source },
     }
 }
+
+/// What became of messages that waited for room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// There was room for some.
+    pub sent: bool,
+    /// Some wait still.
+    pub left: bool,
+}
