@@ -211,7 +211,7 @@ impl Van {
         let data = incoming.frames().drain(1..).collect();
         let may_repeat = incoming.may_be_control();
         let message = self.unless_early(Message { meta, data }, may_repeat)?;
-        if may_repeat && !self.accept(from, &message, || self.is_ours_now(from)) {
+        if may_repeat && !self.accept(from, &message, |id| self.is_ours(id)) {
             return None;
         }
         match message.meta.control.as_ref().map(|control| control.command) {
@@ -222,20 +222,16 @@ impl Van {
         None
     }
 
-    fn is_ours_now(&self, from: Option<NodeId>) -> bool {
-        from.is_some_and(|from| self.is_ours(from))
-    }
-
     /// Shows the message to the resender. Returns false if it must go no further. `is_ours`: what
     /// is known of the sender.
     fn accept(
         &self,
         from: Option<NodeId>,
         message: &Message,
-        is_ours: impl FnOnce() -> bool,
+        is_ours: impl FnOnce(NodeId) -> bool,
     ) -> bool {
         let (Some(resender), Some(from)) = (&self.resender, from) else { return true };
-        let ours = message.meta.sequence != 0 || is_ours();
+        let ours = message.meta.sequence != 0 || is_ours(from);
         let outcome = lock(resender).incoming(self.now(), from, message, ours);
         if let Some(ack) = outcome.ack {
             // The sender asks again if this one is lost.
@@ -300,7 +296,7 @@ impl Van {
                 return;
             }
             // Repetitions have waited, too.
-            if may_repeat && !self.accept(Some(sender), &message, || cluster.is_ours(sender)) {
+            if may_repeat && !self.accept(Some(sender), &message, |id| cluster.is_ours(id)) {
                 return;
             }
             let key = self.key_of(&message);
