@@ -18,9 +18,11 @@ import pytest
 
 import harness
 from harness import LIBRARY, OURS, ROOT, STOCK
-from netlab import (FREE, Lab, LabError, Rates, Unavailable, changes, cpu, links, model, names,
-                    network)
+from netlab import (FREE, Lab, LabError, Misuse, Rates, Unavailable, changes, cpu, links, model,
+                    names, network, open_lab)
 from netlab.cluster import Place, hosts
+from netlab.delays import NONE, Delay, Delays
+from netlab.tools import run
 
 # Rates and shares of the processor are measured, and a lab removes what a lab that was killed has
 # left.
@@ -57,6 +59,23 @@ def test_rates_and_changes_are_read():
         changes.Ways(True, "worker0", "server1", True)]
     timed = changes.parse_timed("at=60 mend all")
     assert (timed.at, timed.text) == (60, "mend all")
+
+
+def test_delays_are_read():
+    assert changes.parse("server3.delay=20/30.5 server3.jitter=5 server3.loss=0.1") == [
+        changes.Held("server3", "delay", (20, 30.5)), changes.Held("server3", "jitter", (5, 5)),
+        changes.Held("server3", "loss", (0.1, 0.1))]
+    both = NONE.replaced("delay", (20, 30)).replaced("loss", (0.1, 0.1))
+    assert both == Delays(Delay(20, 0, 0.1), Delay(30, 0, 0.1)) and both and not NONE
+    assert both.turned() == Delays(Delay(30, 0, 0.1), Delay(20, 0, 0.1))
+
+
+@pytest.mark.parametrize("text", [
+    "a.delay=-1", "a.delay=1e9", "a.delay=nan", "a.delay=20/", "a.loss=51", "a.loss=x",
+    "a.jitter="])
+def test_nonsense_is_no_delay(text):
+    with pytest.raises(LabError):
+        changes.parse(text)
 
 
 @pytest.mark.parametrize("text", [
@@ -398,6 +417,134 @@ def test_hosts_look_like_machines_of_their_own():
 
 
 # ---- clusters
+
+# Answers each byte; says how many seconds each of some round trips took, in ascending order.
+ECHO = """
+import socket, sys
+server = socket.create_server(("", int(sys.argv[1])))
+print("ready", flush=True)
+peer, _ = server.accept()
+while byte := peer.recv(1): peer.sendall(byte)
+"""
+TRIPS = """
+import socket, sys, time
+peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+took = []
+for _ in range(int(sys.argv[3])):
+    begin = time.monotonic()
+    peer.sendall(b"x")
+    assert peer.recv(1)
+    took.append(time.monotonic() - begin)
+print(*sorted(took))
+"""
+
+
+def round_trips(here, there, count):
+    """Seconds of so many round trips, in ascending order."""
+    answers = there.popen([sys.executable, "-c", ECHO, PORT], stdout=subprocess.PIPE, text=True)
+    try:
+        assert answers.stdout.readline() == "ready\n"
+        asked = subprocess.run(here.command([sys.executable, "-c", TRIPS, there.address, PORT,
+                                             count]),
+                               stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+        return [float(word) for word in asked.stdout.split()]
+    finally:
+        answers.kill()
+        answers.wait()
+
+
+@needs_lab
+def test_frames_take_as_long_as_is_said():
+    """No frame comes earlier, however busy the machine is."""
+    with Lab({"a": FREE, "b": FREE}, delays=NONE) as lab:
+        a, b = lab.hosts.values()
+        for change in changes.parse("a.delay=20/30 b.delay=5"):
+            change.check(lab)
+            change.apply(lab)
+        assert a.delays == Delays(Delay(20), Delay(30)) and b.delays == Delays(Delay(5), Delay(5))
+        assert round_trips(a, b, 5)[0] >= 0.060
+        # Another process sees the same, and changes it.
+        assert "20 ms / 30 ms" in lab_list(lab)
+        open_lab(lab.name).host("a").delays = NONE
+        open_lab(lab.name).host("b").delays = NONE
+        assert round_trips(a, b, 50)[0] < 0.060
+        assert not a.delays and "20 ms" not in lab_list(lab)
+        # The frames that a cut meets on their way are lost or not; what comes later is.
+        lab.cut("a", "b")
+        assert a.unreachable() == ["b"]
+    assert not left(lab.name)
+
+
+# Gets so many bytes, or datagrams for some seconds; says how many came and what they add up to.
+TAKES = """
+import hashlib, socket, sys
+server = socket.create_server(("", int(sys.argv[1])))
+print("ready", flush=True)
+peer, _ = server.accept()
+digest, count = hashlib.sha256(), 0
+while data := peer.recv(1 << 20):
+    digest.update(data)
+    count += len(data)
+print(count, digest.hexdigest())
+"""
+GIVES = """
+import hashlib, os, socket, sys
+data = os.urandom(int(sys.argv[3]))
+peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+peer.sendall(data)
+peer.close()
+print(len(data), hashlib.sha256(data).hexdigest())
+"""
+
+
+@needs_lab
+def test_losses_lose_segments_and_spoil_nothing():
+    """The kernel hands over batches of segments, of which single ones get lost."""
+    lossy = NONE.replaced("loss", (3, 3)).replaced("jitter", (1, 1))
+    with Lab({"a": Rates.both(200), "b": FREE}, delays={"a": lossy}) as lab:
+        a, b = lab.hosts.values()
+        takes = b.popen([sys.executable, "-c", TAKES, PORT], stdout=subprocess.PIPE, text=True)
+        assert takes.stdout.readline() == "ready\n"
+        before = retransmitted(a)
+        gave = subprocess.run(a.command([sys.executable, "-c", GIVES, b.address, PORT, 4_000_000]),
+                              stdout=subprocess.PIPE, text=True, timeout=60, check=True).stdout
+        assert takes.communicate(timeout=60)[0] == gave
+        # Of some 2,760 segments 83 are lost on their first way; TCP may send more again.
+        assert retransmitted(a) - before >= 40
+
+
+def retransmitted(host):
+    """Segments that it sent again so far."""
+    table = subprocess.run(host.command(["cat", "/proc/net/snmp"]), stdout=subprocess.PIPE,
+                           text=True, timeout=10, check=True).stdout
+    names_, values = (line.split() for line in table.splitlines() if line.startswith("Tcp:"))
+    return int(values[names_.index("RetransSegs")])
+
+
+def lab_list(one):
+    """What `lab list` says of it."""
+    return lab("list").stdout.partition(one.name)[2]
+
+
+@needs_lab
+def test_a_lab_without_delays_refuses_them():
+    with Lab({"a": FREE, "b": FREE}) as lab, pytest.raises(Misuse, match="made without delays"):
+        assert lab.host("a").delays is None
+        changes.Timeline(lab, [changes.parse_timed("at=1 a.delay=20")])
+
+
+@needs_lab
+def test_it_says_when_nothing_passes_any_more(capfd):
+    with Lab({"a": FREE, "b": FREE}, delays=NONE) as lab:
+        pids = run("ip", "netns", "pids", lab.wire.namespace).split()
+        assert len(pids) == 1
+        os.kill(int(pids[0]), signal.SIGKILL)
+        until = time.monotonic() + 20
+        while "nothing passes" not in (said := capfd.readouterr().err):
+            assert time.monotonic() < until, said
+            time.sleep(0.05)
+
 
 @pytest.mark.full
 @needs_lab

@@ -19,8 +19,10 @@ from harness import OURS, STOCK
 from netlab import (FREE, Lab, LabError, Mesh, Misuse, Rates, changes, graph, graph_model, links,
                     model, open_lab)
 from netlab.cluster import Sites
+from netlab.delays import NONE, Delay, Delays
 from netlab.tools import run
-from test_lab import PORT, Ear, alive, lab, left, near, needs_lab, python, receiver, start
+from test_lab import (PORT, Ear, alive, lab, left, near, needs_lab, python, receiver, round_trips,
+                      start)
 
 # As in test_lab.py.
 pytestmark = pytest.mark.alone
@@ -35,8 +37,8 @@ def test_graphs_are_read():
     read = graph.parse("site10 site2 5/7  # a comment\n\nsite2 site1 free, site10 site1 3")
     # Numbers in names count as numbers, whatever the order of the text.
     assert read.sites == ["site1", "site2", "site10"]
-    assert read.links == [("site1", "site2", FREE), ("site1", "site10", (3, 3)),
-                          ("site2", "site10", (7, 5))]
+    assert [link[:3] for link in read.links] == [
+        ("site1", "site2", FREE), ("site1", "site10", (3, 3)), ("site2", "site10", (7, 5))]
     assert read.rates["site10", "site2"] == 5 and read.rates["site2", "site10"] == 7
 
 
@@ -57,7 +59,22 @@ def test_rates_are_drawn_by_seed():
     assert some.links[1:] == graph.parse("a b, a c, b c", 7).links[1:]
 
 
+def test_graphs_say_delays():
+    read = graph.parse("b a 5 delay=20/30 loss=0.1, b c jitter=2, a c 7")
+    assert read.delayed and not graph.parse("a b 5").delayed
+    assert read.links[0].delays == Delays(Delay(30, 0, 0.1), Delay(20, 0, 0.1))
+    assert [link.delays for link in read.links[1:]] == [None, NONE.replaced("jitter", (2, 2))]
+    all_ = read.with_delays(NONE.replaced("delay", (9, 9)))
+    assert all_.links[1].delays.up.delay == 9 and all_.links[0] == read.links[0]
+    # They take no part in what is drawn.
+    assert [link.rates for link in graph.parse("a b delay=1, b c", 4).links] == [
+        link.rates for link in graph.parse("a b, b c", 4).links]
+
+
 @pytest.mark.parametrize("text, said", [
+    ("a b 5 delay=x", "delay=x is not"), ("a b delay=1 5", "is not SITE SITE"),
+    ("a b 5 late=3", "late is none of"), ("a delay=3", "is not SITE SITE"),
+    ("a b loss=60", "loss=60 is not"), ("wire b", "cannot be the name"),
     ("", "a graph of 0 sites"), ("a", "is not SITE SITE"), ("a b 1 2", "is not SITE SITE"),
     ("a b 0.1", "too slow"), ("a b x", "no rate"), ("a b -1", "no rate"), ("a b nan", "no rate"),
     ("a b 1, b a 2", "a second link"), ("a a", "a link from a to itself"),
@@ -365,6 +382,21 @@ def test_both_ends_of_a_way_have_the_algorithm_of_the_lab(name):
 
 @pytest.mark.full
 @needs_lab
+def test_links_hold_back_what_passes():
+    with Mesh(graph.parse("a b 50 delay=15/10, b c 50")) as mesh:
+        a, _, c = mesh.hosts.values()
+        # Over b, and back.
+        assert round_trips(a, c, 5)[0] >= 0.025
+        (change,) = changes.parse("c-b.delay=30/5")
+        change.check(mesh)
+        change.apply(mesh)
+        assert mesh.shaped("b-c").delays == Delays(Delay(5), Delay(30))
+        assert mesh.graph().links[1].delays == Delays(Delay(5), Delay(30))
+        assert round_trips(a, c, 5)[0] >= 0.060
+    assert not left(mesh.name)
+
+
+@needs_lab
 def test_stock_and_ours_train_over_sites():
     """The same sums, also where the way to a server crosses a third site. Ours takes TCP between
     sites and shared memory within one."""
@@ -425,7 +457,7 @@ def test_ctrl_c_removes_all_sites():
     process, name = start(*RUN)
     pids = all_sleep(name, 5)
     listed = lab("list").stdout
-    assert re.search(r"\n  a +10\.77\.0\.1 .*\n(.*\n)*  a-b +40 +25 +-\n", listed), listed
+    assert re.search(r"\n  a +10\.77\.0\.1 .*\n(.*\n)*  a-b +40 +25 +- +-\n", listed), listed
     there = lab("exec", "--lab", str(process.pid), "b", "--", "cat", "/proc/sys/kernel/hostname")
     assert (there.returncode, there.stdout) == (0, "b\n"), there
     for words, code in ((("b-a=20/35",), 0), (("cut", "b", "to", "c"), 0), (("a-c=5",), 2),
@@ -433,7 +465,7 @@ def test_ctrl_c_removes_all_sites():
         done = lab("change", "--lab", name, *words)
         assert (done.returncode, done.stderr.count("\n")) == (code, bool(code)), done
     listed = lab("list").stdout
-    assert re.search(r"  a-b +35 +20 +-\n  b-c +30 +30 +b to c\n", listed), listed
+    assert re.search(r"  a-b +35 +20 +- +-\n  b-c +30 +30 +- +b to c\n", listed), listed
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     assert not left(name) and not alive(pids)

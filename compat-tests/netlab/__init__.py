@@ -1,10 +1,12 @@
-"""Hosts on one machine: network namespaces joined by links, with rates, cuts and CPU shares.
+"""Hosts on one machine: network namespaces joined by links, with rates, delays, cuts and CPU
+shares.
 
 The modules, each using only those above it:
 
     names      what belongs to a lab, whose it is, and whether its owner still lives
     tools      runs the system's programs (ip, tc, bridge) and says what failed
     cpu        a host's share of the processor (cgroup)
+    delays     what holds frames of a link back: delay, jitter, loss (delay.c)
     links      what a device may send (tbf), and TCP's algorithm
     changes    the words for what to change, now or later
     graph      sites and links, drawn rates, the ways through them

@@ -1,6 +1,8 @@
 """The words for what to change in a lab, now or at a time. Parsing touches no lab.
 
     server3=200            200 Mbit/s up and down;  server3=200/50: up/down;  server3=free: no limit
+    server3.delay=20       its link holds frames for 20 ms, each way;  20/30: up/down
+    server3.jitter=5 server3.loss=0.1      up to 5 ms more; 0.1 percent are lost
     server3.cpu=0.3        its processes have 30 % of one core together;  server3.cpu=free
     cut server3            nothing from it or to it arrives
     cut worker0 to server3     only that way
@@ -9,18 +11,19 @@
 
 In a lab of sites a rate is that of a link, and cuts are of links:
 
-    site1-site4=20/35      20 Mbit/s from site1 to site4, 35 back
+    site1-site4=20/35      20 Mbit/s from site1 to site4, 35 back;  site1-site4.delay=20/30
     cut site1              all its links
     redraw 7               all rates drawn anew by that seed;  redraw 7 1.0: not a quarter of them
 
-Several of the first two may stand side by side. `at=60 server3=200` is for 60 seconds after the
-start.
+Several of those before the cuts may stand side by side. `at=60 server3=200` is for 60 seconds
+after the start.
 """
 
 import threading
 import time
 from typing import NamedTuple, Optional
 
+from . import delays
 from .links import FREE, Rates
 from .tools import LabError, Misuse
 
@@ -70,6 +73,22 @@ class Rate(NamedTuple):
 
     def check(self, lab):
         lab.shaped(self.host)
+
+
+class Held(NamedTuple):
+    """What a link does to frames. what: a field of delays.Delay; values: there and back."""
+
+    host: str
+    what: str
+    values: tuple
+
+    def apply(self, lab):
+        shaped = lab.shaped(self.host)
+        shaped.delays = (shaped.delays or delays.NONE).replaced(self.what, self.values)
+
+    def check(self, lab):
+        if lab.shaped(self.host).delays is None:
+            raise delays.no_wire(self.host)
 
 
 class Cores(NamedTuple):
@@ -167,7 +186,10 @@ def _ways(words):
 def _assignment(word):
     host, equals, value = word.partition("=")
     if not (host and equals and value):
-        raise LabError(f"{word!r} is not HOST=RATE, HOST.cpu=CORES, cut or mend")
+        raise LabError(f"{word!r} is not HOST=RATE, HOST.cpu=CORES, HOST.delay=MS, cut or mend")
+    for what in delays.Delay._fields:
+        if host.endswith(f".{what}"):
+            return Held(host[:-len(what) - 1], what, delays.value(value, what))
     if host.endswith(".cpu"):
         return Cores(host[:-len(".cpu")], rate(value))
     return Rate(host, rates(value))

@@ -2,6 +2,7 @@
 
     lab run --workers 4x500 --servers 500,500,500,50 [--library ours]
             [--change 'at=60 server3=200'] -- COMMAND
+    lab run --delay 20 --loss 0.1 -- COMMAND        links with 20 ms each way, and losses
     lab run --graph netstorm --servers-at best -- COMMAND    sites joined by the links of a graph
     lab hold --workers 2x500 --servers 2x100        the hosts alone, until Ctrl-C
     lab list                                        labs, their hosts, rates, cuts, processes
@@ -11,8 +12,9 @@
                                                     gone
 
 Rates are Mbit/s: 500, up/down as 200/50, free for no limit; 4x500 is four hosts. Changes:
-server3=200, server3.cpu=0.3 (of one core), cut server3, cut worker0 to server3, cut worker0 and
-server3, mend ..., mend all; in a lab of sites site1-site4=20/35, cut site1 and site4, redraw SEED.
+server3=200, server3.delay=20 (ms), server3.jitter=5, server3.loss=0.1 (percent), server3.cpu=0.3
+(of one core), cut server3, cut worker0 to server3, cut worker0 and server3, mend ..., mend all; in
+a lab of sites site1-site4=20/35, site1-site4.delay=20, cut site1 and site4, redraw SEED.
 """
 
 import argparse
@@ -99,20 +101,30 @@ def describe(lab):
               [(site.name, site.address, _cores(site), str(len(site.pids())))
                for site in lab.hosts.values()])
         lost = {site.name: site.unreachable() for site in lab.hosts.values()}
-        table(("link", "there Mbit/s", "back Mbit/s", "cut"),
-              [(link.name, *map(_mbit, link.rates), ", ".join(
+        table(("link", "there Mbit/s", "back Mbit/s", "delays", "cut"),
+              [(link.name, *map(_mbit, link.rates), _held(link.delays), ", ".join(
                   f"{one.name} to {other.name}"
                   for one, other in ((link.one, link.other), (link.other, link.one))
                   if other.name in lost[one.name]) or "-") for link in lab.links])
     else:
-        table(("host", "address", "up Mbit/s", "down Mbit/s", "cores", "processes", "cut to"),
-              [(host.name, host.address, *map(_mbit, host.rates), _cores(host),
+        table(("host", "address", "up Mbit/s", "down Mbit/s", "delays", "cores", "processes",
+               "cut to"),
+              [(host.name, host.address, *map(_mbit, host.rates), _held(host.delays), _cores(host),
                 str(len(host.pids())), ",".join(host.unreachable()) or "-")
                for host in lab.hosts.values()])
 
 
 def _mbit(rate):
     return "free" if rate is None else f"{rate:g}"
+
+
+def _held(delays):
+    """Of a link: `20 ms +5 ms 0.1 %`, or with what comes back behind a stroke."""
+    if not delays:
+        return "-"
+    said = [f"{one.delay:g} ms" + (f" +{one.jitter:g} ms" if one.jitter else "")
+            + (f" {one.loss:g} %" if one.loss else "") for one in delays]
+    return said[0] if said[0] == said[1] else " / ".join(said)
 
 
 def _cores(host):
@@ -184,6 +196,12 @@ def parser():
         _graph_options(one.add_argument_group("sites joined by links"))
         one.add_argument("--congestion", default=CONGESTION, metavar="NAME",
                          help="TCP's algorithm on all hosts, default: %(default)s")
+        held = one.add_argument_group("links, if they say nothing themselves")
+        held.add_argument("--delay", metavar="MS",
+                          help="of each frame over a link, there/back as 20/30; 0: none yet, but "
+                               "changes may give some")
+        held.add_argument("--jitter", metavar="MS", help="up to so much more")
+        held.add_argument("--loss", metavar="PERCENT", help="of frames")
     _run_options(add["run"])
     for name in ("exec", "shell", "change"):
         add[name].add_argument("--lab",

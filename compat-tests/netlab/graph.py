@@ -5,6 +5,7 @@ The text has a link a line (or between commas), and `#` begins a comment:
     site1 site2 40/25       40 Mbit/s from site1 to site2, 25 back
     site2 site3 30          30 each way;  free: as fast as the machine can
     site1 site3             drawn by a seed
+    a b 40/25 delay=20/30 jitter=5 loss=0.1     milliseconds and percent of each direction
 
 Rates are drawn as in the models of NetStorm's authors: each direction by itself, evenly between 20
 and 155 Mbit/s, times a scale. The order of the text does not count: sites are in the order of their
@@ -14,10 +15,11 @@ first link from its earlier site to its later one, the second is that back, and 
 
 import random
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
-from . import names
+from . import delays as delays_, names
 from .changes import SCALE, rates
+from .delays import Delays
 from .links import FREE, MBIT_LEAST, Rates
 from .tools import LabError, Misuse
 
@@ -43,11 +45,16 @@ KNOWN = {"netstorm": NETSTORM}
 
 
 class Link(NamedTuple):
-    """A link; rates: from the first site to the other one, and back."""
+    """A link; rates and delays: from the first site to the other one, and back. No delays: None."""
 
     one: str
     other: str
     rates: Rates
+    delays: Optional[Delays] = None
+
+    def turned(self):
+        return Link(self.other, self.one, Rates(*reversed(self.rates)),
+                    self.delays and self.delays.turned())
 
 
 class Graph:
@@ -61,8 +68,7 @@ class Graph:
         links = list(links)
         self.sites = sorted({site for link in links for site in (link.one, link.other)}, key=_name)
         place = {site: number for number, site in enumerate(self.sites)}
-        turned = [link if place[link.one] < place[link.other]
-                  else Link(link.other, link.one, Rates(*reversed(link.rates))) for link in links]
+        turned = [link if place[link.one] < place[link.other] else link.turned() for link in links]
         self.links = sorted(turned, key=lambda link: (place[link.one], place[link.other]))
         #: Mbit/s of each direction of each link; None: no limit.
         self.rates = {}
@@ -88,6 +94,16 @@ class Graph:
         alone = set(self.sites) - set(_hops(self, self.sites[0]))
         if alone:
             raise Misuse(f"no way from {self.sites[0]} to {', '.join(sorted(alone))}")
+
+    @property
+    def delayed(self):
+        """Whether links have delays, or can have them later."""
+        return any(link.delays is not None for link in self.links)
+
+    def with_delays(self, delays):
+        """The same where links that say nothing of delays have these."""
+        return Graph(link if link.delays is not None else link._replace(delays=delays)
+                     for link in self.links)
 
     def neighbours(self, site):
         return [other for one, other in self.rates if one == site]
@@ -133,16 +149,30 @@ def parse(text, seed=1, scale=SCALE):
 def _line(line):
     """A link; its rates are None if they are to be drawn."""
     words = line.split()
-    if len(words) not in (2, 3):
-        raise Misuse(f"{line!r} is not SITE SITE [RATE], as in: a b 40/25")
+    about = [word for word in words if "=" in word]
+    if len(words) - len(about) not in (2, 3) or about != words[len(words) - len(about):]:
+        raise Misuse(f"{line!r} is not SITE SITE [RATE] [delay=MS] [jitter=MS] [loss=PERCENT], as "
+                     "in: a b 40/25 delay=20")
+    words = words[:len(words) - len(about)]
     for site in words[:2]:
-        if not names.HOST.fullmatch(site) or site == names.SWITCH:
+        if not names.HOST.fullmatch(site) or site in names.RESERVED:
             raise Misuse(f"{line!r}: {site!r} cannot be the name of a site: small letters, digits "
                          "and -, a letter first, 31 at most")
     try:
-        return Link(*words[:2], rates(words[2]) if words[2:] else None)
+        return Link(*words[:2], rates(words[2]) if words[2:] else None, _delays(about))
     except LabError as error:
         raise Misuse(f"{line!r}: {error}") from None
+
+
+def _delays(words):
+    """Delays of words like `delay=20`; None without any."""
+    found = None
+    for word in words:
+        what, _, text = word.partition("=")
+        if what not in delays_.Delay._fields:
+            raise LabError(f"{what} is none of {', '.join(delays_.Delay._fields)}")
+        found = (found or delays_.NONE).replaced(what, delays_.value(text, what))
+    return found
 
 
 # ---- ways

@@ -2,7 +2,7 @@
 
 from typing import Callable, NamedTuple
 
-from . import changes, graph_model
+from . import changes, delays, graph_model
 from . import graph as graphs
 from .cluster import Place, Sites, hosts
 from .mesh import Mesh
@@ -44,8 +44,19 @@ def _star(options):
     workers, servers = changes.rate_list(options.workers), changes.rate_list(options.servers)
     spares = changes.rate_list(options.spare) if options.spare else []
     named = hosts(workers, servers, spares, changes.rates(options.scheduler))
-    return Layout(lambda: Lab(named, options.congestion), Place, len(workers), len(servers),
+    held = wanted_delays(options)
+    return Layout(lambda: Lab(named, options.congestion, held), Place, len(workers), len(servers),
                   "hosts")
+
+
+def wanted_delays(options):
+    """What --delay, --jitter and --loss say of each link; None: nothing."""
+    found = None
+    for what in delays.Delay._fields:
+        text = getattr(options, what)
+        if text is not None:
+            found = (found or delays.NONE).replaced(what, delays.value(text, what))
+    return found
 
 
 def read_graph(text, seed, scale):
@@ -64,6 +75,8 @@ def read_graph(text, seed, scale):
 
 def _graph(options):
     graph = read_graph(options.graph, options.seed, changes.scale(options.scale))
+    held = wanted_delays(options)
+    graph = graph if held is None else graph.with_delays(held)
     workers = sites(options.workers_at, graph, "--workers-at")
     servers = sites(options.servers_at or graph.sites[0], graph, "--servers-at", workers)
     scheduler = sites(options.scheduler_at or servers[0], graph, "--scheduler-at", workers)

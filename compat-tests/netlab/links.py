@@ -77,21 +77,22 @@ def check(mbit, what):
         raise LabError(f"{mbit:g} Mbit/s is too slow for {what}: at least {MBIT_LEAST}")
 
 
-def bucket(mbit):
-    """(burst, queue) in bytes of a device with that rate."""
+def bucket(mbit, longer=0.0):
+    """(burst, queue) in bytes of a device with that rate. longer: seconds more of the queue."""
     bytes_per_second = mbit * 1e6 / 8
     return (max(BURST_LEAST, round(bytes_per_second * BURST_SECONDS)),
-            max(QUEUE_LEAST, round(bytes_per_second * QUEUE_SECONDS)))
+            max(QUEUE_LEAST, round(bytes_per_second * (QUEUE_SECONDS + longer))))
 
 
-def shape(namespace, device, mbit):
-    """Sets what a device may send, in Mbit/s; also while it sends. None: no limit."""
+def shape(namespace, device, mbit, longer=0.0):
+    """Sets what a device may send, in Mbit/s; also while it sends. None: no limit. longer: seconds
+    that its queue has more than usual: before a long way queues are longer."""
     if mbit is None:
         # It has no bucket if it never had a rate, and then there is nothing to remove.
         run("tc", "-n", namespace, "qdisc", "del", "dev", device, "root", check=False)
         return
     check(mbit, device)
-    burst, queue = bucket(mbit)
+    burst, queue = bucket(mbit, longer)
     run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf",
         "rate", f"{round(mbit * 1e6)}bit", "burst", burst, "limit", burst + queue)
 

@@ -16,6 +16,7 @@ import json
 import re
 
 from . import graph as graphs
+from .delays import NONE
 from .links import CONGESTION, Rates, available, no_algorithm, shape, shaped
 from .network import NOWHERE, Machine, Network, lost, neighbour, no_networks, probe
 from .tools import LabError, Misuse, batch, run
@@ -57,11 +58,14 @@ class Site(Machine):
 
 
 class Link:
-    """The link between two sites, seen from the first."""
+    """The link between two sites, seen from the first. number: its place among the links; turned:
+    it is seen from the other end there."""
 
-    def __init__(self, one, other):
+    def __init__(self, one, other, number, turned=False):
         self.one = one
         self.other = other
+        self.number = number
+        self.turned = turned
 
     @property
     def name(self):
@@ -75,14 +79,43 @@ class Link:
 
     @rates.setter
     def rates(self, rates):
-        shape(self.one.namespace, self.one.device(self.other), rates.up)
-        shape(self.other.namespace, self.other.device(self.one), rates.down)
+        longer = self.round_trip
+        shape(self.one.namespace, self.one.device(self.other), rates.up, longer)
+        shape(self.other.namespace, self.other.device(self.one), rates.down, longer)
 
-    def make(self):
+    @property
+    def delays(self):
+        """From the first site to the second, and back; None: it can have none."""
+        delays = self.one.lab.delays(self.number)
+        return delays.turned() if delays and self.turned else delays
+
+    @delays.setter
+    def delays(self, delays):
+        self.one.lab.delay(self.name, self.number, delays.turned() if self.turned else delays)
+
+    @property
+    def round_trip(self):
+        """Seconds, there and back."""
+        return sum(one.delay for one in self.delays or NONE) / 1000
+
+    def back(self):
+        return Link(self.other, self.one, self.number, not self.turned)
+
+    def ends(self):
+        """As delays.Wire makes them."""
+        one, other = self.one, self.other
+        return ((one.namespace, one.device(other), one.mac(other)),
+                (other.namespace, other.device(one), other.mac(one)))
+
+    def join(self):
+        """Makes it, without delay."""
         one, other = self.one, self.other
         batch("ip", one.namespace, [
             f"link add {one.device(other)} address {one.mac(other)} type veth peer "
             f"name {other.device(one)} address {other.mac(one)} netns {other.namespace}"])
+
+    def make(self):
+        one, other = self.one, self.other
         for here, there in ((one, other), (other, one)):
             batch("ip", here.namespace, [
                 f"link set {here.device(there)} up",
@@ -108,8 +141,9 @@ class Mesh(Network):
         """Its links, in the order of a graph's."""
         if self._links is None:
             sites = {site.index: site for site in self.hosts.values()}
-            self._links = [Link(site, sites[end]) for site in self.hosts.values()
-                           for end in site.ends() if site.index < end]
+            pairs = [(site, sites[end]) for site in self.hosts.values()
+                     for end in site.ends() if site.index < end]
+            self._links = [Link(*pair, number) for number, pair in enumerate(pairs)]
         return self._links
 
     def _make(self, graph, congestion, routed):
@@ -122,7 +156,14 @@ class Mesh(Network):
                 raise no_networks(error) from None
             if not number:
                 probe(site.namespace)
-        links = [Link(self.hosts[link.one], self.hosts[link.other]) for link in graph.links]
+        links = [Link(self.hosts[link.one], self.hosts[link.other], number)
+                 for number, link in enumerate(graph.links)]
+        if graph.delayed:
+            self.wire.make([link.ends() for link in links],
+                           [link.delays or NONE for link in graph.links])
+        else:
+            for link in links:
+                link.join()
         for link, wanted in zip(links, graph.links):
             link.make()
             link.rates = wanted.rates
@@ -156,7 +197,7 @@ class Mesh(Network):
 
     def graph(self):
         """The graph with the rates that are set now."""
-        return graphs.Graph(graphs.Link(link.one.name, link.other.name, link.rates)
+        return graphs.Graph(graphs.Link(link.one.name, link.other.name, link.rates, link.delays)
                             for link in self.links)
 
     def peers(self, name):
@@ -167,7 +208,7 @@ class Mesh(Network):
     def shaped(self, name):
         """A link by the names of its sites, `site1-site4`, or the other way round."""
         for link in self.links:
-            for one in (link, Link(link.other, link.one)):
+            for one in (link, link.back()):
                 if one.name == name.replace(":", ""):
                     return one
         raise Misuse(f"no link {name}; there are {', '.join(link.name for link in self.links)}")

@@ -17,6 +17,10 @@ NAMESPACES = Path("/run/netns")
 FOLDERS = Path("/dev/shm")
 #: The host that is none: where the bridge is.
 SWITCH = "switch"
+#: Another one: where links with delay pass (delays.py).
+WIRE = "wire"
+#: What no host may be called.
+RESERVED = (SWITCH, WIRE)
 #: What a host may be called; also its name in the system (RFC 1123: no underscore, no dot).
 HOST = re.compile(r"[a-z][a-z0-9-]{0,30}")
 #: Hosts of a lab: tables of neighbours or routes grow with the square of their number.
@@ -61,7 +65,7 @@ def owner(lab):
 
 
 def hosts(lab):
-    """The hosts of a lab that have a namespace, with the switch."""
+    """The hosts of a lab that have a namespace, with the switch and the wire."""
     found = (parse(name) for name in _names(NAMESPACES))
     return [entry[1] for entry in found if entry and entry[0] == lab and entry[1]]
 

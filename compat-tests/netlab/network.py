@@ -26,7 +26,8 @@ import uuid
 from contextlib import contextmanager
 
 from . import cpu, names
-from .names import FOLDERS, HOSTS_MAX, NAMESPACES, SWITCH
+from .delays import Wire, no_wire
+from .names import FOLDERS, HOSTS_MAX, NAMESPACES, RESERVED
 from .tools import SIGNALS, LabError, Misuse, Unavailable, batch, require, run
 
 # The hosts have the addresses .1 and up.
@@ -118,7 +119,7 @@ class Network:
     def __init__(self, hosts, *how):
         """hosts: their names, in the order of their addresses. how: what `_make` needs."""
         require()
-        bad = [name for name in hosts if not names.HOST.fullmatch(name) or name == SWITCH]
+        bad = [name for name in hosts if not names.HOST.fullmatch(name) or name in RESERVED]
         if bad or not 1 <= len(hosts) <= HOSTS_MAX:
             raise LabError(f"no lab of {len(hosts)} hosts, and none with the names {bad}")
         remove_stale()
@@ -133,7 +134,7 @@ class Network:
     def open(cls, name):
         """A lab that another process made, to look at or to change. Do not close it."""
         found = names.hosts(name)
-        indices = {host: _index(names.of(name, host)) for host in found if host != SWITCH}
+        indices = {host: _index(names.of(name, host)) for host in found if host not in RESERVED}
         self = cls.__new__(cls)
         self._start(name, dict(sorted(indices.items(), key=lambda pair: pair[1])))
         return self
@@ -141,6 +142,7 @@ class Network:
     def _start(self, name, indices):
         self.name = name
         self.folder = FOLDERS / name
+        self.wire = Wire(name)
         #: Why there are no shares of the processor; None: there are.
         self.no_cpu = None
         controller = None
@@ -155,6 +157,7 @@ class Network:
     def close(self):
         """Ends every process of the hosts and removes everything."""
         with _undisturbed():
+            self.wire.closing()
             remove(self.name)
 
     def __enter__(self):
@@ -185,6 +188,15 @@ class Network:
     def shaped(self, name):
         """What has the attribute `rates` by that name."""
         raise NotImplementedError
+
+    def delays(self, number):
+        """The delays of that link; None: it has none, and can have none."""
+        return self.wire.get(number) if self.wire.exists else None
+
+    def delay(self, name, number, delays):
+        if not self.wire.exists:
+            raise no_wire(name)
+        self.wire.set(number, delays)
 
     def drawable(self):
         """Raises unless it has links whose rates can be drawn."""

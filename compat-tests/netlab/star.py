@@ -6,6 +6,7 @@ independent. The bridge's table is fixed; a frame for an address that no port ha
 """
 
 from . import names
+from .delays import NONE
 from .links import CONGESTION, Rates, no_algorithm, shape, shaped
 from .names import SWITCH
 from .network import ADDRESS, NOWHERE, Machine, Network, lost, neighbour, no_networks, probe
@@ -32,8 +33,23 @@ class Host(Machine):
 
     @rates.setter
     def rates(self, rates):
-        shape(self.namespace, "eth0", rates.up)
-        shape(self.lab.switch, self.port, rates.down)
+        longer = self.round_trip
+        shape(self.namespace, "eth0", rates.up, longer)
+        shape(self.lab.switch, self.port, rates.down, longer)
+
+    @property
+    def delays(self):
+        """Of its link; None: it can have none."""
+        return self.lab.delays(self.index - 1)
+
+    @delays.setter
+    def delays(self, delays):
+        self.lab.delay(self.name, self.index - 1, delays)
+
+    @property
+    def round_trip(self):
+        """Seconds, over its link and back."""
+        return sum(one.delay for one in self.delays or NONE) / 1000
 
     def unreachable(self):
         """The names of the hosts to which what it sends does not arrive."""
@@ -41,16 +57,21 @@ class Host(Machine):
         return [host.name for host in self.lab.hosts.values() if host.address in addresses]
 
     def make(self, congestion):
-        self._create()
-        batch("ip", self.lab.switch, [
-            f"link add {self.port} type veth peer name eth0 address {self.mac} "
-            f"netns {self.namespace}",
-            f"link set {self.port} master bridge up"])
+        batch("ip", self.lab.switch, [f"link set {self.port} master bridge up"])
         peers = [peer for peer in self.lab.hosts.values() if peer is not self]
         batch("ip", self.namespace, [
             "link set lo up", f"addr add {self.address}/24 dev eth0", "link set eth0 up",
             *(neighbour(peer, peer.mac, "eth0") for peer in peers)])
         self._congestion(congestion)
+
+    def join(self):
+        """Makes its link, without delay."""
+        batch("ip", self.lab.switch, [
+            f"link add {self.port} type veth peer name eth0 address {self.mac} "
+            f"netns {self.namespace}"])
+
+    def create(self):
+        self._create()
 
     def _congestion(self, name):
         """Every connection over the interface has that algorithm of TCP, whichever end began it.
@@ -69,20 +90,32 @@ class Host(Machine):
 class Lab(Network):
     """Hosts around a switch.
 
-    hosts: a dictionary from name to Rates. congestion: TCP's algorithm in all of them.
+    hosts: a dictionary from name to Rates. congestion: TCP's algorithm in all of them. delays: a
+    Delays of each host's link (a dictionary from name, or one for all); None: there are none, and
+    can be none later.
     """
 
     Host = Host
 
-    def __init__(self, hosts, congestion=CONGESTION):
-        super().__init__(list(hosts), hosts, congestion)
+    def __init__(self, hosts, congestion=CONGESTION, delays=None):
+        super().__init__(list(hosts), hosts, congestion, delays)
 
     @property
     def switch(self):
         return names.of(self.name, SWITCH)
 
-    def _make(self, rates, congestion):
+    def _make(self, rates, congestion, delays):
         self._make_switch()
+        for host in self.hosts.values():
+            host.create()
+        if delays is None:
+            for host in self.hosts.values():
+                host.join()
+        else:
+            of = delays if isinstance(delays, dict) else dict.fromkeys(self.hosts, delays)
+            self.wire.make([((host.namespace, "eth0", host.mac), (self.switch, host.port, None))
+                            for host in self.hosts.values()],
+                           [of.get(name, NONE) for name in self.hosts])
         for host in self.hosts.values():
             host.make(congestion)
         # The bridge's table: who is where. With it, nothing is sent to those whom it does not
