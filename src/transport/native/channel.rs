@@ -28,7 +28,7 @@ use super::attempt::Attempt;
 use super::counters::{Counters, add};
 use super::lend::Leases;
 use super::lock;
-use super::outbox::{Beside, Fragment, Limits, Outbox, Slices};
+use super::outbox::{Beside, Fragment, Limits, Outbox, Slices, Taker};
 use super::pipe::{OutPipe, socket_read};
 use super::receipt::{Receipt, Receipts};
 use super::shared::Shared;
@@ -148,11 +148,12 @@ impl ChannelState {
 }
 
 impl Lane {
-    /// `overtaking`: what waits here may be overtaken, so the kernel takes little of it.
-    pub(super) fn new(attempt: Attempt, acks: Vec<u8>, overtaking: bool) -> Self {
+    /// `little`: what waits here may be overtaken, or take another connection, so the kernel takes
+    /// little of it.
+    pub(super) fn new(attempt: Attempt, acks: Vec<u8>, little: bool) -> Self {
         let Attempt { pipe, token, way, .. } = attempt;
         let through_a_card = pipe.carrier() == "tcp" && !stays_on_host(pipe.socket.as_fd());
-        if through_a_card && overtaking {
+        if through_a_card && little {
             unsent::begin(pipe.socket.as_fd());
         }
         Self {
@@ -345,20 +346,21 @@ impl Channel {
         receipts: &Receipts,
         patience: Duration,
     ) -> io::Result<()> {
+        let only_large = number > 0 && !self.may_take_small(state);
         loop {
             let ack = if state.outbox.is_idle() { None } else { self.ack(state, receipts) };
             let ChannelState { outbox, lanes, probe, .. } = state;
             let lane = &mut lanes[number];
             let mut bytes: usize = lane.writing.iter().map(|next| outbox.len_of(next)).sum();
             let mut follows = !lane.writing.is_empty() || lane.still_sends(outbox.is_idle());
-            let batch = lane.batch_bytes(self.is_by_tunnels());
+            let several = self.has_several();
+            let batch = lane.batch_bytes(several);
             while lane.writing.len() < BATCH_FRAGMENTS && bytes < batch {
-                // The further connections carry what is large only: what is small keeps its order
-                // on the first one. Where each takes another way, that is not worth an idle way.
-                let only_large = number > 0 && !self.is_by_tunnels();
+                // The further connections carry what is large only, while the first one has room:
+                // what is small keeps its order there.
+                let taker = Taker { only_large, most: lane.fragment_most(several) };
                 let leases = lane.pipe.leases();
-                let Some(fragment) =
-                    outbox.next_fragment(Beside { ack, follows }, only_large, leases)
+                let Some(fragment) = outbox.next_fragment(Beside { ack, follows }, taker, leases)
                 else {
                     break;
                 };
@@ -379,6 +381,13 @@ impl Channel {
             drop(slices);
             self.wrote(outbox, &mut lane.writing, written?);
         }
+    }
+
+    /// True if a further connection may take small messages, too: one that waited for the first
+    /// connection would hold back all that is behind it, while the others are idle. Where each
+    /// takes another way, no order is worth an idle way.
+    fn may_take_small(&self, state: &ChannelState) -> bool {
+        self.is_by_tunnels() || state.lanes.first().is_some_and(|lane| lane.blocked)
     }
 
     /// What arrived from the peer, to be said with the next fragment.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::outbox::{Beside, Limits, Outbox, Slices};
+use super::outbox::{Beside, Limits, Outbox, Slices, Taker};
 use super::pool::Pool;
 use super::session::Session;
 use super::types::NativeIncoming;
@@ -17,6 +17,9 @@ use pslite_core::wire::native::{GRANULE, Parsed, parse};
 
 const LANES: usize = 3;
 const CLASSES: i32 = 3;
+/// Fragments in the first connection that leave no room; and the connection that is slow.
+const FULL: usize = 2;
+const SLOW: usize = 2;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -55,7 +58,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let limits = Limits { queue: 10_000, bytes: u64::MAX, fragment_bytes: GRANULE };
+        let limits = Limits { queue: 10_000, bytes: u64::MAX, fragment_bytes: 2 * GRANULE };
         Self {
             outbox: Outbox::new(limits),
             session: Session::new(1, None, Arc::from("test")),
@@ -98,7 +101,13 @@ impl World {
     }
 
     fn write(&mut self, lane: usize) -> Option<()> {
-        let fragment = self.outbox.next_fragment(Beside::default(), lane > 0, None)?;
+        // As in a channel: a further connection takes what is small while the first one is full,
+        // and a slow one takes less at a time.
+        let taker = Taker {
+            only_large: lane > 0 && self.lanes[0].len() < FULL,
+            most: if lane == SLOW { GRANULE } else { usize::MAX },
+        };
+        let fragment = self.outbox.next_fragment(Beside::default(), taker, None)?;
         let mut slices = Slices::new();
         self.outbox.slices(&fragment, &mut slices);
         let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();

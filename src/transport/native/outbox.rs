@@ -134,6 +134,21 @@ pub(super) struct Beside {
     pub(super) follows: bool,
 }
 
+/// What a connection that has room takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taker {
+    /// Only what is worth a way of its own.
+    pub(super) only_large: bool,
+    /// Bytes of a fragment, at most.
+    pub(super) most: usize,
+}
+
+impl Taker {
+    /// Whatever comes next, as long as fragments may be.
+    #[cfg(test)]
+    pub(super) const ANY: Self = Self { only_large: false, most: usize::MAX };
+}
+
 impl Outbox {
     pub(super) fn new(limits: Limits) -> Self {
         let fragment_bytes = limits.fragment_bytes.clamp(GRANULE, 1 << 30) / GRANULE * GRANULE;
@@ -249,17 +264,16 @@ impl Outbox {
         self.stored.len()
     }
 
-    /// The next fragment to write. `only_large`: for a further connection. `leases`: the
-    /// connection's, if it has any.
+    /// The next fragment to write. `leases`: the connection's, if it has any.
     pub(super) fn next_fragment(
         &mut self,
         Beside { ack, follows }: Beside,
-        only_large: bool,
+        Taker { only_large, most }: Taker,
         leases: Option<&mut Leases>,
     ) -> Option<Fragment> {
         let sequence = if only_large { self.choose_large()? } else { self.choose()? };
         let index = self.index(sequence)?;
-        let fragment_bytes = self.limits.fragment_bytes as u64;
+        let fragment_bytes = self.limits.fragment_bytes.min(most) as u64;
         let message = &mut self.stored[index];
         if let Some(leases) = leases.filter(|_| message.state == Progress::Waiting) {
             message.lend(leases);

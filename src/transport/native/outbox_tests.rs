@@ -14,7 +14,7 @@ fn push(outbox: &mut Outbox, length: usize, class: i32) {
 
 /// Writes the next fragment as a connection does; its head and the bytes behind it.
 fn write(outbox: &mut Outbox) -> Option<(Head, Vec<u8>)> {
-    let fragment = outbox.next_fragment(Beside::default(), false, None)?;
+    let fragment = outbox.next_fragment(Beside::default(), Taker::ANY, None)?;
     let mut slices = Slices::new();
     outbox.slices(&fragment, &mut slices);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
@@ -61,12 +61,31 @@ fn further_connections_take_what_is_begun_and_then_what_is_large() {
     push(&mut outbox, GRANULE, 0);
     push(&mut outbox, GRANULE - 1, 0);
     push(&mut outbox, GRANULE, 0);
-    let mut next =
-        |only_large| Some(outbox.next_fragment(Beside::default(), only_large, None)?.sequence);
+    let mut next = |only_large| {
+        Some(
+            outbox
+                .next_fragment(Beside::default(), Taker { only_large, ..Taker::ANY }, None)?
+                .sequence,
+        )
+    };
     assert_eq!(next(false), Some(1));
     assert_eq!([next(true), next(true), next(true)], [Some(1), Some(2), None]);
     // The small one goes over the first connection, and what follows it not before.
     assert_eq!([next(false), next(true), next(true)], [Some(3), Some(4), None]);
+}
+
+/// The message is there when its last fragment is: a slow connection must not have much of it.
+#[test]
+fn a_connection_takes_no_longer_fragments_than_it_may() {
+    let mut outbox = outbox();
+    push(&mut outbox, 3 * FRAGMENT, 0);
+    let mut next = |most| {
+        let taker = Taker { most, ..Taker::ANY };
+        Some(outbox.next_fragment(Beside::default(), taker, None)?.len as usize)
+    };
+    assert_eq!([next(usize::MAX), next(GRANULE)], [Some(FRAGMENT), Some(GRANULE)]);
+    assert_eq!([next(FRAGMENT), next(usize::MAX)], [Some(FRAGMENT), Some(GRANULE)]);
+    assert_eq!(next(usize::MAX), None);
 }
 
 #[test]
@@ -74,8 +93,9 @@ fn slices_go_on_where_a_write_ended() {
     let mut outbox = outbox();
     let data = [Bytes::from_static(b"12345678"), Bytes::new(), Bytes::from_static(b"abc")];
     outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
-    let mut fragment =
-        outbox.next_fragment(Beside { ack: Some((7, 9)), follows: false }, false, None).unwrap();
+    let mut fragment = outbox
+        .next_fragment(Beside { ack: Some((7, 9)), follows: false }, Taker::ANY, None)
+        .unwrap();
     let read = |fragment: &Fragment| {
         let mut slices = Slices::new();
         outbox.slices(fragment, &mut slices);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::native::outbox::{Beside, Limits, Outbox, Slices};
+use crate::native::outbox::{Beside, Limits, Outbox, Slices, Taker};
 use crate::native::pipe::OutPipe;
 use crate::zmq::SendMode;
 use pslite_core::wire::native::GRANULE;
@@ -74,7 +74,7 @@ fn stream(messages: &[(usize, Vec<usize>)]) -> Vec<u8> {
     }
     let mut bytes = Vec::new();
     while let Some(fragment) =
-        outbox.next_fragment(Beside { ack: Some((5, 6)), follows: false }, false, None)
+        outbox.next_fragment(Beside { ack: Some((5, 6)), follows: false }, Taker::ANY, None)
     {
         let mut slices = Slices::new();
         outbox.slices(&fragment, &mut slices);
@@ -214,7 +214,7 @@ fn a_sample_follows_what_was_timed_before_it() {
         let data = [Bytes::from(content(number, len))];
         outbox.push(b"meta", &data, (0, SendMode::Block), Instant::now());
         let beside = Beside { ack: None, follows };
-        let fragment = outbox.next_fragment(beside, false, None).unwrap();
+        let fragment = outbox.next_fragment(beside, Taker::ANY, None).unwrap();
         let mut slices = Slices::new();
         outbox.slices(&fragment, &mut slices);
         slices.iter().for_each(|slice| socket.write_all(slice).unwrap());

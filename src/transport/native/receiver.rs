@@ -71,6 +71,7 @@ struct Connection {
     active: bool,
     /// It is TCP from another host.
     through_a_card: bool,
+    inflow: Inflow,
     /// What it may have under way.
     window: Option<u32>,
 }
@@ -83,6 +84,8 @@ struct Entry {
     /// Bytes of data since the peer was told what arrived.
     untold_bytes: u64,
     inflow: Inflow,
+    /// Connections that brought something lately.
+    lanes_in_use: u64,
     /// Our channel to the same peer, where its acknowledgements belong.
     reverse: Option<Arc<Channel>>,
     last_connected: Instant,
@@ -335,8 +338,10 @@ impl Receiver {
         // told.
         let complete: usize =
             ready.iter().skip(before).flat_map(|message| &message.frames).map(Bytes::len).sum();
+        let over_tcp = if is_ring { 0 } else { asides.data };
+        entry.inflow.bytes += over_tcp;
+        connection.inflow.bytes += over_tcp;
         asides.data = asides.data.max(complete as u64);
-        entry.inflow.bytes += if is_ring { 0 } else { asides.data };
         entry.note(asides, shared);
         let is_small =
             ready.len() == before + 1 && complete <= SMALL && connection.reader.is_idle();

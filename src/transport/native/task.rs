@@ -338,7 +338,7 @@ impl Task {
     }
 
     fn up(&mut self, attempt: Attempt, rest: Vec<u8>, welcome: &Welcome, shared: &Shared) {
-        let lane = Lane::new(attempt, rest, shared.options.overtaking);
+        let lane = Lane::new(attempt, rest, self.channel.gives_little(shared));
         let (lost, same) = self.channel.connected(lane, welcome, &shared.receipts);
         if !same {
             // What was true of the former life is over.

@@ -294,6 +294,29 @@ fn a_large_message_uses_all_connections() {
     }
 }
 
+/// A small message keeps to the first connection while that has room. If it waited for room there,
+/// all that is behind it would wait too, while the others have nothing to do.
+#[test]
+fn a_small_message_keeps_no_connection_idle() {
+    let (at, endpoint) = listener(options(Carriers::Tcp));
+    let from = sender_over(4, options(Carriers::Tcp), &endpoint);
+    let channel = from.peer(8).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(number_of(&at.recv().unwrap()), 0));
+        wait_until("four connections", || channel.lanes().0 == 4);
+        send(&from, 0, 0);
+    });
+    // Nobody receives, and only the kernels' buffers take something.
+    let data = [pattern(3, 256 << 10)];
+    for number in 0..150_u32 {
+        from.send(8, &(2 * number).to_ne_bytes(), &data, 0, SendMode::Block).unwrap();
+        send(&from, 2 * number + 1, 0);
+    }
+    wait_until("a connection stays idle", || channel.lanes() == (4, 4));
+    let received = Received::by(&at);
+    assert_eq!(received.numbers(300), (0..300).collect::<Vec<_>>());
+}
+
 /// Another process answers at the same address: it gets nothing that was meant for the former one.
 #[test]
 fn another_life_of_the_peer_starts_anew() {

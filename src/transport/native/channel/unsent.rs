@@ -1,9 +1,12 @@
 //! How much the kernel takes of what a channel cannot send yet, where some messages overtake
-//! others. What the kernel has taken, nothing overtakes: behind 128 KB on a connection that carries
-//! 20 Mbit/s, a pull request or a confirmation comes 50 ms late, and the round with it. So the
-//! kernel takes what a connection sends in a few milliseconds. That must be enough until the I/O
-//! thread writes again. Connections within a host have no limit: nothing waits there for long, and
-//! each time that the limit stops a sender costs two thread switches.
+//! others, or there are several connections. What the kernel has taken, nothing overtakes: behind
+//! 128 KB on a connection that carries 20 Mbit/s, a pull request or a confirmation comes 50 ms
+//! late, and the round with it. And it takes no other connection: by itself the kernel takes
+//! megabytes, so the first connection would have all of a round, and a slow one (which loses
+//! packets) its part of it for long after the others have sent theirs. So the kernel takes what a
+//! connection sends in a few milliseconds. That must be enough until the I/O thread writes again.
+//! Connections within a host have no limit: nothing waits there for long, and each time that the
+//! limit stops a sender costs two thread switches.
 //!
 //! Part of the I/O thread. May set socket options and ask the kernel what was confirmed; must not
 //! touch what is sent.
@@ -59,9 +62,10 @@ impl UnsentLimits {
     /// Sets the limits anew, if it is time.
     pub(in crate::native) fn look(&mut self, now: Instant, shared: &Shared) {
         let due = now.saturating_duration_since(self.looked) >= UNSENT_LOOK_EVERY;
-        if due && shared.options.overtaking {
+        if due {
             self.looked = now;
-            let channels = shared.all_channels();
+            let mut channels = shared.all_channels();
+            channels.retain(|channel| channel.gives_little(shared));
             channels.iter().for_each(|channel| channel.limit_unsent());
             let slow = channels.iter().any(|channel| channel.is_slow());
             shared.has_slow.store(slow, Ordering::Relaxed);
@@ -75,14 +79,24 @@ pub(super) fn begin(socket: BorrowedFd<'_>) {
 }
 
 impl Channel {
+    /// True if the kernel is to take little of what it sends.
+    pub(in crate::native) fn gives_little(&self, shared: &Shared) -> bool {
+        shared.options.overtaking || self.has_several()
+    }
+
+    /// True if several connections share what it sends.
+    pub(in crate::native) fn has_several(&self) -> bool {
+        self.connections > 1 || self.is_by_tunnels()
+    }
+
     fn limit_unsent(&self) {
         let mut state = lock(&self.state);
         state.lanes.iter_mut().filter(|lane| lane.through_a_card).for_each(Lane::limit_unsent);
     }
 
-    /// True if it is known to carry less than 192 Mbit/s through a card.
+    /// True if one of its connections is slow.
     fn is_slow(&self) -> bool {
-        lock(&self.state).lanes.iter().any(|lane| lane.unsent.bytes < UNSENT_MAX)
+        lock(&self.state).lanes.iter().any(Lane::is_slow)
     }
 
     /// What the kernel says of each connection; 0: it has no limit.
@@ -99,8 +113,9 @@ impl Lane {
     /// now follows it without a pause. The kernel is asked on slow connections alone, where what
     /// follows what shows what they carry. `idle`: no data are to be written.
     pub(super) fn still_sends(&self, idle: bool) -> bool {
-        let is_slow = self.through_a_card && self.unsent.bytes < UNSENT_MAX;
-        is_slow && !idle && tcp_info(self.pipe.socket.as_fd()).is_some_and(|info| info.unsent > 0)
+        self.is_slow()
+            && !idle
+            && tcp_info(self.pipe.socket.as_fd()).is_some_and(|info| info.unsent > 0)
     }
 
     /// The same, of padding, and on fast connections too: of those nothing else is known. Only
@@ -114,13 +129,24 @@ impl Lane {
     /// and takes no other way. So a slow connection has one part that is being written and one that
     /// follows: rounds along trees take 7.0 s then, 7.2 s with twice as much, 7.5 s with four times
     /// as much, and 7.5 s with one part, since nobody sees then what links carry (docs/trees.md).
-    /// Of several ways none has more than its kernel takes.
-    pub(super) fn batch_bytes(&self, by_tunnels: bool) -> usize {
-        match self.through_a_card && self.unsent.bytes < UNSENT_MAX {
-            true if by_tunnels => self.unsent.bytes as usize,
+    /// Of several connections none has more than its kernel takes.
+    pub(super) fn batch_bytes(&self, several: bool) -> usize {
+        match self.is_slow() {
+            true if several => self.unsent.bytes as usize,
             true => SLOW_BATCH,
             false => BATCH_BYTES,
         }
+    }
+
+    /// Bytes of a fragment that it takes, at most. A message is there when its last fragment is: so
+    /// a slow one of several connections takes little at a time.
+    pub(super) fn fragment_most(&self, several: bool) -> usize {
+        if several && self.is_slow() { GRANULE } else { usize::MAX }
+    }
+
+    /// True if it is known to carry less than 192 Mbit/s through a card.
+    fn is_slow(&self) -> bool {
+        self.through_a_card && self.unsent.bytes < UNSENT_MAX
     }
 
     fn limit_unsent(&mut self) {

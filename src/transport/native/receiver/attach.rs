@@ -69,6 +69,7 @@ impl Receiver {
                 receipt,
                 untold_bytes: 0,
                 inflow: Inflow::default(),
+                lanes_in_use: 0,
                 reverse: None,
                 last_connected: now,
             }
@@ -119,8 +120,9 @@ impl Receiver {
         add(&entry.receipt.counters.connections, 1);
         let reader = Reader::new(pipe.ring().is_some());
         let through_a_card = pipe.ring().is_none() && !stays_on_host(pipe.socket.as_fd());
+        let (inflow, window) = (Inflow::default(), None);
         let connection =
-            Connection { pipe, reader, session: key, active: true, through_a_card, window: None };
+            Connection { pipe, reader, session: key, active: true, through_a_card, inflow, window };
         self.connections.insert(token, connection);
         Ok(())
     }

@@ -7,6 +7,12 @@
 //! only where everybody sends at the same time, on servers: what a worker gets from servers of
 //! different rates needs no equal shares. Between processes of one host there is no link to share.
 //!
+//! The rate that the windows come from is measured while they hold. So they must let more through
+//! than was measured, or each look would make them smaller (docs/placement.md, "What may be under
+//! way"). They do: what fills the link for two round trips is twice what it carries in one. But
+//! only if all of it can be used: a peer's share goes to those of its connections that bring
+//! something, and the others count for nothing.
+//!
 //! The link's owner says what the link carries (`NativeTransport::set_inflow`). May set socket
 //! options and ask the kernel for round-trip times; must not read what came.
 
@@ -26,6 +32,10 @@ const SENDERS_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// would overflow the queue.
 const BUSY_SENDER_BYTES: u64 = 256 << 10;
 const REMEMBERED: u64 = 50;
+/// A connection that brought that much between two looks is in use, and for so many looks at which
+/// anybody sent much.
+const LANE_BYTES: u64 = 8 << 10;
+const LANE_REMEMBERED: u64 = 10;
 /// What may be under way in all fills the link for so long, beyond two round trips.
 const UNDER_WAY: Duration = Duration::from_millis(20);
 /// The same for each server, shared by its connections, on top of what workers share. Its copies
@@ -40,8 +50,8 @@ const WINDOW_MAX: u64 = 1 << 30;
 /// A window that would change by less than one part in so many stays.
 const WINDOW_STAYS_WITHIN: u32 = 8;
 
-/// What a sender's connections over TCP brought lately, all together: of four that share a slow
-/// link none brings much.
+/// What came lately: of a sender over all its connections over TCP, since of four that share a slow
+/// link none brings much; and of one of these.
 #[derive(Debug, Default)]
 pub(super) struct Inflow {
     /// Bytes of data since the last look.
@@ -53,9 +63,9 @@ pub(super) struct Inflow {
 }
 
 impl Inflow {
-    /// Counts what came since the look before that one. True if it was much.
-    fn look(&mut self, look: u64) -> bool {
-        self.brings = std::mem::take(&mut self.bytes) >= BUSY_SENDER_BYTES;
+    /// Counts what came since the look before that one. True if it was that much.
+    fn look(&mut self, look: u64, much: u64) -> bool {
+        self.brings = std::mem::take(&mut self.bytes) >= much;
         if self.brings {
             self.much = Some(look);
         }
@@ -63,7 +73,11 @@ impl Inflow {
     }
 
     fn sends_much(&self, look: u64) -> bool {
-        self.much.is_some_and(|at| look - at < REMEMBERED)
+        self.brought_within(look, REMEMBERED)
+    }
+
+    fn brought_within(&self, look: u64, looks: u64) -> bool {
+        self.much.is_some_and(|at| look - at < looks)
     }
 }
 
@@ -86,12 +100,16 @@ impl Sharing {
         }
         // Of one whose way is not known the kernel decides, or keeps what was decided.
         let round_trip = entry.reverse.as_ref()?.shortest_round_trip()?;
-        let (time, sharers) = match entry.is_a_worker() {
+        Some(Some(self.window_of(entry.is_a_worker(), round_trip, entry.lanes_in_use)))
+    }
+
+    /// What each connection of such a sender may have under way.
+    fn window_of(self, is_a_worker: bool, round_trip: Duration, lanes_in_use: u64) -> u32 {
+        let (time, sharers) = match is_a_worker {
             true => (UNDER_WAY, self.workers),
             false => (UNDER_WAY_OF_SERVERS, 1),
         };
-        let connections = entry.tokens.len().max(1) as u64;
-        Some(Some(window(self.rate, time + 2 * round_trip, sharers * connections)))
+        window(self.rate, time + 2 * round_trip, sharers * lanes_in_use.max(1))
     }
 }
 
@@ -103,6 +121,7 @@ impl Receiver {
         }
         self.windows_looked = now;
         let sharing = self.sharing(shared.inflow.load(Relaxed));
+        self.count_lanes(sharing.look);
         let Self { connections, sessions, .. } = self;
         for connection in connections.values_mut().filter(through_a_card) {
             let Some(entry) = sessions.get(&connection.session) else { continue };
@@ -119,12 +138,26 @@ impl Receiver {
         }
     }
 
+    /// Counts which connections bring what their peers send.
+    fn count_lanes(&mut self, look: u64) {
+        let Self { connections, sessions, .. } = self;
+        sessions.values_mut().for_each(|entry| entry.lanes_in_use = 0);
+        for connection in connections.values_mut() {
+            connection.inflow.look(look, LANE_BYTES);
+            if connection.inflow.brought_within(look, LANE_REMEMBERED)
+                && let Some(entry) = sessions.get_mut(&connection.session)
+            {
+                entry.lanes_in_use += 1;
+            }
+        }
+    }
+
     /// Finds the peers that sent much, on a link of that rate.
     fn sharing(&mut self, rate: u64) -> Sharing {
         let next = self.windows_look + 1;
         let mut news = false;
         for entry in self.sessions.values_mut() {
-            news |= entry.inflow.look(next);
+            news |= entry.inflow.look(next, BUSY_SENDER_BYTES);
         }
         self.windows_look += u64::from(news);
         let look = self.windows_look;
@@ -180,6 +213,53 @@ mod tests {
         assert_eq!(window(62_500_000, UNDER_WAY + Duration::from_millis(80), 5), 1_250_000);
         assert_eq!(window(u64::MAX, Duration::from_secs(2000), 1), 1 << 30);
         assert_eq!(window(0, UNDER_WAY, 0), WINDOW_MIN);
+    }
+
+    /// Plays what the windows let through and what is measured then, in turn; all is bytes and
+    /// seconds. `workers` send over so many connections each, of which so many are in use, and
+    /// `counted` of them are taken to be. What is measured after some looks, as a part of what the
+    /// link carries.
+    fn played(workers: u64, round_trip: Duration, in_use: u64, counted: u64) -> f64 {
+        const LINK: f64 = 25e6;
+        let mut rate = LINK;
+        for look in 0..100 {
+            let sharing = Sharing { rate: rate as u64, look, senders: 2, workers };
+            let window = f64::from(sharing.window_of(true, round_trip, counted));
+            let under_way = window * (workers * in_use) as f64;
+            rate = LINK.min(under_way / round_trip.as_secs_f64());
+        }
+        rate / LINK
+    }
+
+    /// What holds senders back must not hold itself back: however long the way, and however many
+    /// connections there are, what is measured through the windows stays what the link carries.
+    #[test]
+    fn windows_do_not_feed_on_themselves() {
+        for (workers, ms) in [2, 5, 16].into_iter().flat_map(|n| [1, 10, 80, 300].map(|ms| (n, ms)))
+        {
+            for in_use in 1..=16 {
+                let left = played(workers, Duration::from_millis(ms), in_use, in_use);
+                assert!(left > 0.999, "{workers} workers, {ms} ms, {in_use}: {left}");
+            }
+        }
+        // What was once so: a share for each of eight connections where one or two were in use. No
+        // way within a room shows it.
+        let few = |ms, in_use| played(2, Duration::from_millis(ms), in_use, 8);
+        assert!(few(1, 1) > 0.999 && few(80, 1) < 0.04 && few(80, 2) < 0.07, "{}", few(80, 2));
+    }
+
+    /// A connection is in use for some looks after it brought something; a rest of all is none.
+    #[test]
+    fn a_connection_in_use_is_remembered_for_a_while() {
+        let mut inflow = Inflow::default();
+        let mut brings = |bytes, look| {
+            inflow.bytes = bytes;
+            inflow.look(look, LANE_BYTES);
+            inflow.brought_within(look, LANE_REMEMBERED)
+        };
+        assert!(!brings(LANE_BYTES - 1, 5), "next to nothing");
+        assert!(brings(LANE_BYTES, 5) && (0..9).all(|_| brings(0, 5)), "the job rests");
+        assert!((6..15).all(|look| brings(0, look)) && !brings(0, 15));
     }
 
     #[test]

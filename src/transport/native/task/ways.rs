@@ -138,7 +138,7 @@ impl Task {
                     self.next_way = attempt.way + 1;
                     self.stands(attempt, rest, &welcome, registry, epoll, shared);
                 } else {
-                    let lane = Lane::new(attempt, rest, shared.options.overtaking);
+                    let lane = Lane::new(attempt, rest, self.channel.gives_little(shared));
                     self.channel.joined(lane, &shared.receipts);
                 }
             }
