@@ -27,12 +27,13 @@ const ROOMS: [(&str, &[&str]); 13] = [
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
 /// a file and the folder of its name. Not looked at is what files of one room name of each other:
 /// all of `van` names `van::Van`, all of `worker` and `server` their customer.
-const NODE: [(&str, &[&str]); 26] = [
+const NODE: [(&str, &[&str]); 27] = [
     ("sync", &[]),
     ("error", &[]),
     ("idle", &[]),
     ("threads", &[]),
     ("settings", &["error"]),
+    ("notices", &["settings", "sync"]),
     ("address", &["error", "settings"]),
     ("descriptors", &["error", "settings"]),
     ("naming", &["error", "settings"]),

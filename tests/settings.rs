@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use pslite::node::settings::names::{NAMES, ReadBy};
 use pslite::node::{Lookup, Postoffice};
 
 /// What nonsense there is for a variable.
@@ -219,6 +220,15 @@ fn what_a_node_asks_for_is_documented_and_nothing_else_is_read() {
     let read = |case: &Case| matches!(case, Refused(_) | With(..) | Any);
     let expected = CASES.iter().filter(|(_, case)| read(case));
     assert_eq!(asked, expected.map(|(name, _)| (*name).to_owned()).collect());
+    let of_node = NAMES.iter().filter(|(_, read)| *read == ReadBy::Node);
+    assert_eq!(asked, of_node.map(|(name, _)| (*name).to_owned()).collect());
+}
+
+#[test]
+fn the_table_of_names_is_that_of_the_documentation() {
+    let table: BTreeSet<String> = NAMES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(table.len(), NAMES.len(), "a name is in src/node/settings/names.rs twice");
+    assert_eq!(table, documented());
 }
 
 /// A name without an address ends the start, unless something says that it may get one: the

@@ -7,8 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{NodeError, Result};
 use crate::settings::Settings;
-use pslite_core::placement::graph::Topology;
-use pslite_core::store::SumOrder;
 use pslite_core::wire::native::TOKEN_BYTES;
 use pslite_core::wire::{EMPTY, Node, Role, SCHEDULER, ability};
 use pslite_observe::log::{self, Level};
@@ -62,49 +60,15 @@ pub(super) fn bind(
 /// What this node tells others that it can.
 fn abilities(settings: &Settings) -> u64 {
     if !settings.speaks_extensions() {
-        if settings.elastic.insists() && settings.dialect.is_byteps() {
-            let text = "PSLITE_ELASTIC=1 has no effect with PSLITE_WIRE: only the wire mxnet can \
-                say where keys are";
-            log::write(Level::Warning, text);
-        }
         return 0;
     }
     let mut all = ability::PSLITE;
     let elastic = settings.follows_pieces();
-    if settings.elastic.insists() && !elastic {
-        log::write(
-            Level::Warning,
-            "PSLITE_ELASTIC=1 has no effect with PS_RESEND, or several nodes of a role in a \
-             process: keys do not \
-             move in this job",
-        );
-    }
     if elastic {
         all |= ability::ELASTIC | ability::TREES;
     }
     if elastic && settings.elastic_workers {
         all |= ability::ELASTIC_WORKERS;
-    } else if settings.elastic_workers {
-        log::write(
-            Level::Warning,
-            "PSLITE_ELASTIC_WORKERS=1 has no effect where keys do not move (PSLITE_ELASTIC): the \
-             death of a worker ends the job",
-        );
-    }
-    if settings.role == Role::Scheduler && settings.topology != Topology::Star && !elastic {
-        log::write(
-            Level::Warning,
-            "PSLITE_TOPOLOGY has no effect where keys do not move (PSLITE_ELASTIC): rounds go \
-             straight to the servers",
-        );
-    }
-    let has_trees = settings.topology != Topology::Star;
-    if settings.role == Role::Scheduler && has_trees && settings.sum_order == SumOrder::Ranks {
-        log::write(
-            Level::Warning,
-            "PSLITE_DETERMINISTIC: servers that have it too sum in the order of ranks, so their \
-             rounds go along no tree; `tree` sums along trees",
-        );
     }
     if elastic && settings.joins && settings.role == Role::Server {
         all |= ability::JOINS;

@@ -13,8 +13,8 @@
 //! scheduler moves; `training` is who computes which batch, `batch_session` a worker's part of it;
 //! `journal` is the scheduler's file; `operator` asks the scheduler of a job from outside.
 //! `tunnels` finds ways to hosts without a route, `threads` reads what the kernel says of this
-//! process, `idle` knows when a server rests, `descriptors` makes room for a node's files. Which
-//! room may name which is in `tests/layers.rs`.
+//! process, `notices` says which settings do nothing, `idle` knows when a server rests,
+//! `descriptors` makes room for a node's files. Which room may name which is in `tests/layers.rs`.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -29,6 +29,7 @@ mod idle;
 mod journal;
 pub mod landing;
 mod naming;
+pub mod notices;
 mod operator;
 mod planning;
 pub mod postoffice;

@@ -12,6 +12,7 @@ use crate::delivery::Delivery;
 use crate::error::{NodeError, Result, refuse_forked};
 use crate::idle::Idle;
 use crate::naming;
+use crate::notices;
 use crate::running::{NodeRef, NodeSlot, RunningNode, running};
 use crate::server::StoreServer;
 use crate::settings::{Asked, Lookup, Settings};
@@ -181,6 +182,8 @@ impl Postoffice {
         if let Ok(van) = self.running() {
             return Ok(van);
         }
+        // First: a misspelt name may be what keeps the settings from being read.
+        notices::say_unknown(&self.lookup);
         let settings = self.read_settings()?;
         log::set_level(settings.log_level);
         // Without the lock: it may take long, and who ends the node, or asks about it, must not
@@ -195,6 +198,7 @@ impl Postoffice {
         settings.start_timeout =
             settings.start_timeout.map(|limit| limit.saturating_sub(waited).max(NOW));
         log::set_level(settings.log_level);
+        notices::say_without_effect(&settings, &self.lookup);
         *lifecycle = Some(settings.clone());
         let on_failure = Arc::clone(&self.on_failure);
         let van = Van::start(
@@ -353,6 +357,11 @@ impl Postoffice {
         let van = self.running()?;
         if van.settings().role != Role::Server {
             return Err(NodeError::Config("DMLC_ROLE must be server here".to_owned()));
+        }
+        if !van.settings().native_store {
+            let text = "PSLITE_STORE=mxnet has no effect on a server without MXNet, but that keys \
+                        stay: it has the library's own store";
+            notices::say(text.to_owned());
         }
         if !van.is_recovery() {
             van.barrier(0, ALL_GROUP, Meeting::Start)?;

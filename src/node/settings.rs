@@ -2,9 +2,12 @@
 //!
 //! Reads through a lookup function, because MXNet can override the environment
 //! (`ps::Environment::Init`, env.h:34). No I/O, no defaults hidden elsewhere. `reader` makes values
-//! of texts, and says what is wrong with those that are none.
+//! of texts, and says what is wrong with those that are none. `names` is the table of all
+//! variables; `effects` says which settings do nothing beside others.
 
+mod effects;
 mod elastic;
+pub mod names;
 mod reader;
 mod tunnels;
 
@@ -169,6 +172,13 @@ fn default_heartbeat(timeout: Option<Duration>) -> f64 {
 }
 
 impl Settings {
+    /// What was set by `lookup`, from which these were read, and has no effect beside the rest: a
+    /// sentence for each.
+    #[must_use]
+    pub fn without_effect(&self, lookup: &Lookup) -> Vec<String> {
+        effects::without_effect(&Reader { lookup }, self)
+    }
+
     /// True if keys may move in a job of this node: if it was asked to follow them, and its data do
     /// not take the resender's way. That repeats what was lost and keeps no order, and servers that
     /// give each other pieces and copies need one.

@@ -64,6 +64,18 @@ fn each_of_the_five_is_found() {
 }
 
 #[test]
+fn settings_that_do_nothing_are_found() {
+    let vain = [("PSLITE_ELASTIK", "1"), ("PS_RESEND_TIMEOUT", "100"), ("PSLITE_TEST_X", "1")];
+    let (code, lines) = doctor(&vain);
+    assert_eq!(code, Some(0), "{lines:#?}");
+    assert!(has(&lines, "warning", "settings", "did you mean PSLITE_ELASTIC?"), "{lines:#?}");
+    assert!(has(&lines, "warning", "settings", "PS_RESEND_TIMEOUT=100 has no effect"));
+    assert!(!lines.iter().any(|line| line.contains("PSLITE_TEST_X")), "{lines:#?}");
+    let (_, lines) = doctor(&[]);
+    assert!(!has(&lines, "warning", "settings", ""), "{lines:#?}");
+}
+
+#[test]
 fn a_busy_port_names_its_holder() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();

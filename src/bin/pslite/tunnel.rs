@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use pslite::node::TunnelSettings;
+use pslite::node::{TunnelSettings, notices};
 
 use crate::job_arguments::lookup;
 
@@ -33,7 +33,9 @@ pub(crate) fn run(arguments: &TunnelArguments) -> Result<ExitCode> {
         ("PSLITE_LINKS", arguments.links.clone()),
     ];
     let told = options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let settings = TunnelSettings::read(&lookup(told)).context("no gateway")?;
+    let lookup = lookup(told);
+    notices::say_unknown(&lookup);
+    let settings = TunnelSettings::read(&lookup).context("no gateway")?;
     let _tunnels = settings.serve().context("no gateway")?;
     loop {
         std::thread::park();

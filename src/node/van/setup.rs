@@ -8,7 +8,6 @@ use pslite_core::cluster::ClusterConfig;
 use pslite_core::cluster::journal::State;
 use pslite_core::placement::graph::Topology;
 use pslite_core::wire::{Node, Role, SCHEDULER};
-use pslite_observe::log::{self, Level};
 
 /// Opens the journal that the settings name, and reads the job in it that has not ended.
 pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<State>)> {
@@ -17,16 +16,7 @@ pub(super) fn journal(settings: &Settings) -> Result<(Option<Journal>, Option<St
         Some(path) if settings.follows_pieces() => {
             Journal::open(path).map(|(journal, state)| (Some(journal), state))
         }
-        Some(path) => {
-            let text = format!(
-                "PSLITE_JOURNAL={} has no effect in a job whose keys do not move \
-                 (PSLITE_ELASTIC): it is neither read nor written",
-                path.display()
-            );
-            log::write(Level::Warning, &text);
-            Ok((None, None))
-        }
-        None => Ok((None, None)),
+        Some(_) | None => Ok((None, None)),
     }
 }
 

@@ -28,7 +28,8 @@ pub(super) fn check(job: &Job) -> Vec<Finding> {
         }
         return findings;
     };
-    if job.topology.is_none() && tunnels(job).is_none() {
+    // Of a scheduler's, `settings` says it.
+    if job.topology.is_none() && tunnels(job).is_none() && !job.is_scheduler() {
         findings.push(Finding::warning(
             TOPIC,
             "PSLITE_LINKS has no effect without PSLITE_TUNNELS, or PSLITE_TOPOLOGY (scheduler)",

@@ -1,5 +1,6 @@
 //! `pslite doctor`: checks the five things that keep a job from starting: counts, address, port,
-//! NIC, versions; says what will carry its data; and checks what trees and tunnels need.
+//! NIC, versions; says what will carry its data; checks what trees and tunnels need; and finds
+//! settings that do nothing.
 //!
 //! One module for each; a check reads the environment through [`Job`], looks at this machine, and
 //! answers with findings. It changes nothing: what it binds it closes, what it connects to it
@@ -13,6 +14,7 @@ mod job;
 mod links;
 mod nic;
 mod port;
+mod settings;
 mod versions;
 
 use std::process::ExitCode;
@@ -85,6 +87,10 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     findings.extend(nic::check(&job));
     findings.extend(data::check(&job));
     findings.extend(links::check(&job));
+    let variables = std::env::vars_os()
+        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
+    let role = arguments.role.map(crate::run::Role::name);
+    findings.extend(settings::check(role, &variables.collect::<Vec<_>>()));
     findings.extend(versions::check(
         &job,
         arguments.python.as_deref(),
