@@ -77,7 +77,10 @@ impl Customer {
         let thread = std::thread::Builder::new()
             .name(format!("pslite-c{app_id}.{customer_id}"))
             .spawn(move || served.customer.serve())
-            .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| {
+                registry.remove((app_id, customer_id));
+                NodeError::Config(format!("cannot start a thread: {error}"))
+            })?;
         let handle = CustomerHandle { mailbox };
         Ok(Self { handle, registry, thread: Some(thread), _life: Life::begin() })
     }

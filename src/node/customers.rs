@@ -146,7 +146,8 @@ impl Customers {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         if map.contains_key(&key) {
             return Err(NodeError::Invalid(format!(
-                "app {} customer {} exists already in this process",
+                "customer {1} of app {0} exists already in this node, as a worker or a server: \
+                 give the further one another number",
                 key.0, key.1
             )));
         }

@@ -1,6 +1,9 @@
 //! The door of a node: start, finalize, barriers, customers, and what the application asks about
 //! the job (postoffice.cc). One of these per node; a process may hold several.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
@@ -48,6 +51,9 @@ pub struct Postoffice {
     on_failure: Arc<Mutex<Option<OnFailure>>>,
     /// The scheduler's address in the job that this node has left together with all others.
     left: Mutex<Option<(String, u16)>>,
+    /// The customers that are started or just start, and the number of each one's start.
+    started: Mutex<BTreeMap<i32, u64>>,
+    starts: AtomicU64,
 }
 
 /// What a node knows of itself.
@@ -90,6 +96,8 @@ impl Postoffice {
             lifecycle: Mutex::new(None),
             on_failure: Arc::new(Mutex::new(None)),
             left: Mutex::default(),
+            started: Mutex::default(),
+            starts: AtomicU64::new(0),
         }
     }
 
@@ -158,8 +166,40 @@ impl Postoffice {
     /// # Errors
     /// The settings or the address are bad, a node was lost meanwhile, or a limit has passed.
     /// [`NodeError::NotStarted`]: this process has left the job at that address together with all
-    /// others, and no new scheduler is there.
+    /// others, and no new scheduler is there. [`NodeError::Invalid`]: the customer was started, and
+    /// did not leave. Unless another customer was started, nothing is left of a start that failed.
     pub fn start(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
+        let number = self.claim(customer_id)?;
+        let registered = self.register(customer_id, do_barrier);
+        if registered.is_err() && self.unclaim(customer_id, number) {
+            self.stop();
+        }
+        registered
+    }
+
+    /// Notes that the customer starts; the number of the start.
+    fn claim(&self, customer_id: i32) -> Result<u64> {
+        let number = self.starts.fetch_add(1, Ordering::Relaxed);
+        match lock(&self.started).entry(customer_id) {
+            Entry::Vacant(entry) => Ok(*entry.insert(number)),
+            Entry::Occupied(_) => Err(NodeError::Invalid(format!(
+                "customer {customer_id} of this node is started already: finalize it first, or \
+                 give another customer"
+            ))),
+        }
+    }
+
+    /// The start with that number has failed. True if no other customer is started.
+    fn unclaim(&self, customer_id: i32, number: u64) -> bool {
+        let mut started = lock(&self.started);
+        // A stop meanwhile has forgotten it, and somebody may have started it again.
+        if started.get(&customer_id) == Some(&number) {
+            started.remove(&customer_id);
+        }
+        started.is_empty()
+    }
+
+    fn register(&self, customer_id: i32, do_barrier: bool) -> Result<()> {
         let van = self.van_for_start(false)?;
         // Asked before: other customers must not wait while this one registers.
         let again = lock(&self.left).as_ref() == Some(&place_of(van.settings()));
@@ -238,6 +278,7 @@ impl Postoffice {
             van.leaving(customer_id);
             van.failure().map_or(Ok(()), Err)
         };
+        lock(&self.started).remove(&customer_id);
         if customer_id != 0 {
             return result;
         }
@@ -255,6 +296,7 @@ impl Postoffice {
             return;
         }
         let _lifecycle = lock(&self.lifecycle);
+        lock(&self.started).clear();
         let van = self.van.write().unwrap_or_else(PoisonError::into_inner).take();
         self.node.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(van) = van {
@@ -336,7 +378,8 @@ impl Postoffice {
         customer.handle().attach_store_server(StoreServer::alone(move |result| {
             let _ = tell.send(result); // Nobody listens any more: it has ended.
         }));
-        let served = self.start(0, false).and_then(|()| self.serve_until(&told));
+        let claimed = self.claim(0).and_then(|_| self.register(0, false));
+        let served = claimed.and_then(|()| self.serve_until(&told));
         if let Err(error) = &served {
             self.give_up(error);
             self.stop();
@@ -475,5 +518,58 @@ fn place_of(settings: &Settings) -> (String, u16) {
 impl Drop for Postoffice {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A scheduler that is alone in its job, at a port that was free a moment ago.
+    fn alone() -> Postoffice {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        Postoffice::new(Arc::new(move |name| {
+            let text = match name {
+                "DMLC_ROLE" => "scheduler",
+                "DMLC_NUM_WORKER" | "DMLC_NUM_SERVER" => "0",
+                "DMLC_PS_ROOT_URI" => "127.0.0.1",
+                "DMLC_PS_ROOT_PORT" => &port,
+                _ => return None,
+            };
+            Some(text.to_owned())
+        }))
+    }
+
+    #[test]
+    fn a_customer_is_started_once() {
+        let node = alone();
+        node.start(0, true).unwrap();
+        for _ in 0..2 {
+            let again = node.start(0, true);
+            let text = again.map_err(|error| error.to_string()).unwrap_err();
+            assert!(text.contains("customer 0 of this node is started already"), "{text}");
+            assert!(node.describe().unwrap().is_ready, "it was stopped");
+        }
+        node.finalize(0, false).unwrap();
+        assert!(!node.describe().unwrap().is_ready);
+        node.start(0, false).unwrap();
+        node.stop();
+        node.start(0, false).unwrap();
+    }
+
+    #[test]
+    fn a_start_that_failed_leaves_no_van() {
+        let node = alone();
+        // Its port is taken: by itself, in another node.
+        let other = Postoffice::new(Arc::clone(&node.lookup));
+        other.start(0, false).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(node.start(0, false), Err(NodeError::Address(_))));
+            assert!(node.running().is_err() && lock(&node.started).is_empty());
+        }
+        other.stop();
+        node.start(0, false).unwrap();
     }
 }

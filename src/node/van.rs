@@ -47,7 +47,7 @@ use job::Job;
 use native::DataPlane;
 use pslite_core::cluster::{self, Cluster, Event, Failure, FailureKind};
 use pslite_core::delivery::{ResendConfig, Resender};
-use pslite_core::wire::{self, Message, NodeId, Role};
+use pslite_core::wire::{self, Message, Node, NodeId, Role};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
 use pslite_transport::fork::Life;
@@ -166,20 +166,29 @@ impl Van {
             let is_worker = van.state.settings.role == Role::Worker;
             native.transport.set_sink(Arc::new(PullLanding { customers, is_worker }));
         }
-        if me.role != Role::Scheduler {
-            van.try_connect(&scheduler, None).map_err(NodeError::Address)?;
-        }
-        van.event(Event::Start);
-        van.spawn("van", |van| van.receive())?;
-        if van.native.is_some() {
-            van.spawn("data", |van| van.receive_native())?;
-        }
-        van.spawn("clock", |van| van.keep_time())?;
-        if van.state.settings.metrics.is_some() {
-            van.spawn("metrics", |van| van.keep_metrics())?;
+        if let Err(error) = van.begin(&scheduler) {
+            // Threads that run have the van: nothing may be left of it.
+            van.stop();
+            return Err(error);
         }
         log::write(Level::Verbose, &format!("{} listens on {}", me.role.name(), me.address()));
         Ok(van)
+    }
+
+    fn begin(self: &Arc<Self>, scheduler: &Node) -> Result<()> {
+        if self.settings().role != Role::Scheduler {
+            self.try_connect(scheduler, None).map_err(NodeError::Address)?;
+        }
+        self.event(Event::Start);
+        self.spawn("van", |van| van.receive())?;
+        if self.native.is_some() {
+            self.spawn("data", |van| van.receive_native())?;
+        }
+        self.spawn("clock", |van| van.keep_time())?;
+        if self.state.settings.metrics.is_some() {
+            self.spawn("metrics", |van| van.keep_metrics())?;
+        }
+        Ok(())
     }
 
     fn spawn(
