@@ -1,7 +1,12 @@
 """File descriptors: how many a peer costs, and what a node does whose limit is low."""
 
+import os
+import resource
+import subprocess
+
 import pytest
 
+import harness
 from harness import NATIVE, OURS, Cluster
 
 LIBRARIES = {"scheduler": NATIVE, "server": NATIVE, "worker": OURS}
@@ -45,3 +50,35 @@ def test_too_low_a_hard_limit_is_said_at_the_start():
     assert ("more file descriptors here" in worker.output
             and "may have 64" in worker.output), worker.describe()
     assert "raise the hard limit to" in worker.output, worker.describe()
+
+
+# Nobody else has it, so that the limit counts what is started here.
+SOMEBODY = 61234
+
+
+def somebody(processes):
+    """Becomes a user who may have so many threads."""
+    os.setgroups([])
+    os.setgid(SOMEBODY)
+    os.setuid(SOMEBODY)
+    resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+
+
+@pytest.mark.waits
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run as somebody else")
+@pytest.mark.parametrize("command", (
+    ["scheduler"], ["server"], ["status", "--scheduler", "127.0.0.1:9", "--timeout", "0.1"]))
+def test_no_room_for_threads_is_an_error(command):
+    """From one thread to more than are needed: libzmq never ends the process."""
+    env = {"DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "1", "DMLC_PS_ROOT_URI": "127.0.0.1",
+           "PSLITE_START_TIMEOUT": "0.1", "PSLITE_REPORT_INTERVAL": "0"}
+    said = []
+    for count in range(1, 13):
+        env["DMLC_PS_ROOT_PORT"] = str(harness.free_port())
+        done = subprocess.run(
+            [harness.PROGRAM, *command], capture_output=True, text=True, timeout=60, env=env,
+            cwd="/", preexec_fn=lambda count=count: somebody(count))
+        assert done.returncode == 2, (count, done.returncode, done.stderr)
+        said.append("thread" in done.stderr)
+        assert said[-1] or "answer" in done.stderr or "START_TIMEOUT" in done.stderr, done.stderr
+    assert said[0] and "raise the limit" not in done.stderr and not said[-1], said

@@ -83,7 +83,7 @@ impl Operator {
             .map_err(|error| NodeError::Address(error.to_string()))?;
         let answer = self.answer(&transport);
         transport.close(Duration::ZERO);
-        answer.ok_or_else(|| {
+        answer?.ok_or_else(|| {
             NodeError::Timeout(format!(
                 "no scheduler of pslite answers at {}:{} within {} s (it connects to this host, \
                  port {port})",
@@ -109,13 +109,16 @@ impl Operator {
     }
 
     /// Waits for the answer; a thread of its own ends the wait at the limit.
-    fn answer(&self, transport: &ZmqTransport) -> Option<SchedulerMessage> {
+    fn answer(&self, transport: &ZmqTransport) -> Result<Option<SchedulerMessage>> {
         let (done, over) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            scope.spawn(move || {
+            let end = move || {
                 let _ = over.recv_timeout(self.timeout);
                 transport.stop();
-            });
+            };
+            thread::Builder::new()
+                .spawn_scoped(scope, end)
+                .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
             // Until it is stopped, at the latest when time is up.
             let answer = loop {
                 let Ok(incoming) = transport.recv() else { break None };
@@ -124,7 +127,7 @@ impl Operator {
                 }
             };
             drop(done);
-            answer
+            Ok(answer)
         })
     }
 }

@@ -4,8 +4,8 @@
 //! finds hosts, interfaces and ports; `host` checks the text of a host; `port_holder` finds who
 //! holds a busy port; `tunnel` passes connections on between hosts without a route, `dial` begins
 //! them; `stuck` whether a connection is cut off; `counters` is what each
-//! transport counts; `descriptors` raises the limit of
-//! open files; `fork` detects a forked child; `sys` is the only unsafe code besides `ffi`.
+//! transport counts; `descriptors` raises the limit of open files; `threads` asks for room for
+//! threads; `fork` detects a forked child; `sys` is the only unsafe code besides `ffi`.
 #![deny(unsafe_code)]
 
 pub mod address;
@@ -19,6 +19,7 @@ pub mod native;
 pub mod port_holder;
 mod stuck;
 pub(crate) mod sys;
+mod threads;
 pub mod tunnel;
 pub mod zmq;
 

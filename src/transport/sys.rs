@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use super::threads::make_sure_of;
 use fork::{Mark, Marked, marking};
 
 /// Eventfds and epolls that libzmq makes: for a context, for its two threads (each a queue and an
@@ -29,6 +30,8 @@ use fork::{Mark, Marked, marking};
 const OF_CONTEXT: usize = 1;
 const OF_THREADS: usize = 4;
 const OF_SOCKET: usize = 1;
+/// The threads of a context: one that sends and receives, one that closes sockets.
+const THREADS: usize = 2;
 
 /// Frames up to here are copied into libzmq's message: an owner that is counted costs more.
 const COPY_MAX: usize = 1024;
@@ -102,6 +105,9 @@ impl Context {
             unsafe { zmq_sys::zmq_socket(self.0.raw, number as c_int) }
         };
         // The threads begin with the first socket.
+        if !self.0.runs.load(Ordering::Relaxed) {
+            make_sure_of(THREADS)?;
+        }
         let others = if self.0.runs.swap(true, Ordering::Relaxed) { 0 } else { OF_THREADS };
         let (raw, marks) = marking(others + OF_SOCKET, make);
         if raw.is_null() {
