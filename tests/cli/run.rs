@@ -1,7 +1,8 @@
 //! `pslite run`.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Output, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::{finish, pslite, text, until};
@@ -26,13 +27,22 @@ fn exists(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
 }
 
-/// A library that any process can have preloaded: the C library it has anyway.
+/// A library that any process can have preloaded, which defines these functions and no more.
+fn library(name: &str, functions: &[&str]) -> String {
+    let path = format!("{}/{}-{name}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let source: String = functions.iter().map(|name| format!("void {name}(void) {{}}\n")).collect();
+    let arguments = ["-x", "c", "-shared", "-fPIC", "-o", &path, "-"];
+    let mut compiler = Command::new("cc").args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+    assert!(compiler.wait().unwrap().success());
+    path
+}
+
+/// One that `pslite run` takes for its own.
 fn harmless_library() -> String {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines()
-        .filter_map(|line| line.find('/').map(|at| line[at..].to_owned()))
-        .find(|p| p.contains("/libc"))
-        .unwrap()
+    static ONE: OnceLock<String> = OnceLock::new();
+    let made = || library("harmless.so", &["_ZN2ps10Postoffice5StartEiPKcb", "pslite_start"]);
+    ONE.get_or_init(made).clone()
 }
 
 #[test]
@@ -105,6 +115,73 @@ fn a_missing_library_is_said_before_anything_starts() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("/nowhere/lib.so"));
     assert_eq!(text(&output.stdout), "");
+}
+
+/// Of what it cannot preload, ld.so prints a line, if that, and the job would run on stock.
+#[test]
+fn a_library_that_replaces_nothing_is_refused() {
+    let of_tests =
+        |name: &str| format!("{}/{}-{name}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let (words, empty) = (of_tests("words.so"), of_tests("empty.so"));
+    std::fs::write(&words, "no library\n".repeat(100)).unwrap();
+    std::fs::write(&empty, "").unwrap();
+    let cut = of_tests("cut.so");
+    let whole = std::fs::read(harmless_library()).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let abi_alone = library("abi.so", &["pslite_start"]);
+    for (path, why) in [
+        (&words, "not a 64-bit library"),
+        (&empty, "too short"),
+        (&cut, "cannot be preloaded"),
+        (&abi_alone, "does not define _ZN2ps10Postoffice5StartEiPKcb"),
+        (&env!("CARGO_BIN_EXE_pslite").to_owned(), "does not define"),
+    ] {
+        let output = run(&["-n", "1", "-s", "1", "--library", path], "echo started");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{path}: {said}");
+        assert!(said.contains(path) && said.contains(why), "{path}: {said}");
+        assert_eq!(text(&output.stdout), "");
+        let mut command = pslite(&["run", "-n", "1", "-s", "1", "--", "true"]);
+        command.env("PSLITE_LIBRARY", path);
+        assert_eq!(finish(command).status.code(), Some(2), "{path}");
+    }
+    for path in [words, empty, cut, abi_alone] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn numbers_that_mean_nothing_are_refused() {
+    for (options, why) in [
+        (&["--timeout", "0"][..], "a number above 0"),
+        (&["--timeout", "nan"], "seconds"),
+        (&["--grace", "inf"], "seconds"),
+        (&["--local-workers", "2"], "more than the 1"),
+    ] {
+        let output = run(&[&["-n", "1", "-s", "1", "--stock"], options].concat(), "echo started");
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(text(&output.stderr).contains(why), "{options:?}: {}", text(&output.stderr));
+    }
+    for (arguments, why) in [
+        (&["sim", "--workers", "0"][..], "a number from 1"),
+        (&["sim", "--servers", "0"], "a number from 1"),
+        (&["sim", "--plan", "--servers", "0"], "a number from 1"),
+        (&["sim", "--plan", "--workers", "100001"], "a number from 1"),
+        (&["sim", "--workers", "257"], "too many to play"),
+        (&["sim", "--keys", "0"], "1..=1000000"),
+        (&["sim", "--seeds", "7..7"], "are none"),
+        (&["scheduler", "-n", "0", "-s", "1", "--host", "127.0.0.1", "--port", "9"], "from 1"),
+        (&["scheduler", "-n", "1", "-s", "1", "--host", "127.0.0.1", "--port", "0"], "a port"),
+        (&["server", "-n", "0", "-s", "1", "--host", "127.0.0.1", "--port", "9"], "from 1"),
+        (&["server", "-n", "9999999", "-s", "1", "--host", "127.0.0.1", "--port", "9"], "from 1"),
+        (&["drain", "server:0", "--scheduler", "127.0.0.1:9", "--wait", "nan"], "--wait"),
+        (&["status", "--scheduler", "127.0.0.1:9", "--timeout", "nan"], "--timeout"),
+    ] {
+        let output = finish(pslite(arguments));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
 }
 
 /// `pslite run` says where its scheduler is, and `pslite status` finds it without being told.

@@ -10,7 +10,7 @@ use pslite::node::Operator;
 use pslite::wire::{NodeId, server_id};
 
 use crate::print::say;
-use crate::scheduler_address::SchedulerArguments;
+use crate::scheduler_address::{SchedulerArguments, limit};
 
 /// How often to look whether the server is empty.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -23,7 +23,7 @@ pub(crate) struct DrainArguments {
     #[command(flatten)]
     scheduler: SchedulerArguments,
     /// Return when the server is released, and fail if that takes longer
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait: Option<f64>,
 }
 

@@ -7,6 +7,7 @@
 
 mod doctor;
 mod drain;
+mod elf;
 mod exec;
 mod job_arguments;
 mod jobs;

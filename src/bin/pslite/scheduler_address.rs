@@ -37,9 +37,18 @@ pub(crate) struct SchedulerArguments {
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     scheduler: Option<Address>,
     /// How long to wait for its answer
-    #[arg(long, value_name = "SECONDS", default_value_t = ANSWER_WITHIN)]
+    #[arg(long, value_name = "SECONDS", default_value_t = ANSWER_WITHIN, value_parser = limit)]
     timeout: f64,
 }
+
+/// Reads how long to wait for something.
+pub(crate) fn limit(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=LONGEST_LIMIT).contains(number));
+    number.ok_or_else(|| format!("it is a number of seconds from 0 to {LONGEST_LIMIT}"))
+}
+
+/// Thirty years.
+const LONGEST_LIMIT: f64 = 1e9;
 
 impl SchedulerArguments {
     /// The one who asks it.

@@ -9,7 +9,6 @@
 mod address;
 mod counts;
 mod data;
-mod elf;
 mod job;
 mod links;
 mod nic;

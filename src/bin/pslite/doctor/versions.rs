@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::Finding;
 use super::job::Job;
-use super::{Finding, elf};
+use crate::elf;
 use crate::run::library;
 
 const TOPIC: &str = "versions";
@@ -75,7 +76,7 @@ fn preload(job: &Job, told: Option<&Path>) -> Finding {
 
 /// A library that asks for a newer glibc than there is would end every process that preloads it.
 fn glibc_fits(path: &Path) -> Result<String> {
-    let wanted = elf::read(path)?.glibc;
+    let wanted = library::replacing(path)?.glibc;
     let Ok(output) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else {
         return Ok(format!("{} (the version of glibc is unknown: no getconf)", path.display()));
     };

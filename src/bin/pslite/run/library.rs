@@ -4,15 +4,21 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::elf;
 
 /// The file that replaces the ps-lite inside MXNet's wheel.
 pub(crate) const FILE_NAME: &str = "libpslite_mxnet.so";
 
+/// What it must define: a function that MXNet calls, and one of the C ABI. `libps.so` has the
+/// latter alone, and would replace nothing.
+const DEFINES: [&str; 2] = ["_ZN2ps10Postoffice5StartEiPKcb", "pslite_start"];
+
 /// The library: as told, as `PSLITE_LIBRARY` says, beside this program, or in `../lib`.
 ///
 /// # Errors
-/// There is none, or the path cannot stand in LD_PRELOAD.
+/// There is none, it is none, or the path cannot stand in LD_PRELOAD.
 pub(crate) fn find(told: Option<&Path>) -> Result<PathBuf> {
     let named = told.map(Path::to_path_buf).or_else(|| {
         std::env::var_os("PSLITE_LIBRARY").filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -20,7 +26,10 @@ pub(crate) fn find(told: Option<&Path>) -> Result<PathBuf> {
     let candidates = named.map_or_else(beside_program, |path| vec![path]);
     for candidate in &candidates {
         if candidate.is_file() {
-            return preloadable(&candidate.canonicalize()?);
+            let path = preloadable(&candidate.canonicalize()?)?;
+            let unfit = || format!("{} cannot be preloaded", path.display());
+            replacing(&path).with_context(unfit)?;
+            return Ok(path);
         }
     }
     let tried: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
@@ -40,6 +49,22 @@ fn beside_program() -> Vec<PathBuf> {
         return vec![PathBuf::from(FILE_NAME)];
     };
     vec![folder.join(FILE_NAME), folder.join("../lib").join(FILE_NAME)]
+}
+
+/// Reads a library that is to replace MXNet's ps-lite.
+///
+/// # Errors
+/// It would replace nothing. ld.so would say so in a line, if at all, and the job would run on the
+/// ps-lite inside the program.
+pub(crate) fn replacing(path: &Path) -> Result<elf::Library> {
+    let found = elf::read(path)?;
+    for name in DEFINES {
+        ensure!(
+            found.size_of(name).is_some(),
+            "it does not define {name}, so it is no {FILE_NAME} of pslite"
+        );
+    }
+    Ok(found)
 }
 
 /// ld.so takes spaces and colons as separators and knows no escape.

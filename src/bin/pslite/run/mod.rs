@@ -80,7 +80,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
     pub(crate) grace: Duration,
     /// End the job after this many seconds, with exit code 124
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(crate) timeout: Option<Duration>,
     /// The command that every process runs
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -96,6 +96,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err(format!("{text} is not between 0 and {MAX_SECONDS} seconds"));
     }
     Ok(Duration::from_secs_f64(value))
+}
+
+/// A job that ends before it begins is nobody's wish.
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    let found = seconds(text)?;
+    if found.is_zero() {
+        Err("it is a number above 0; leave it out for no limit".to_owned())
+    } else {
+        Ok(found)
+    }
 }
 
 /// Thirty years: a limit, not a wish.

@@ -9,22 +9,22 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// A dynamic symbol that the library defines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Symbol {
-    pub(super) name: String,
-    pub(super) size: u64,
+pub(crate) struct Symbol {
+    pub(crate) name: String,
+    pub(crate) size: u64,
 }
 
 /// What we want to know of a library.
 #[derive(Debug)]
-pub(super) struct Library {
-    pub(super) defined: Vec<Symbol>,
+pub(crate) struct Library {
+    pub(crate) defined: Vec<Symbol>,
     /// The newest glibc that it asks for, as (major, minor).
-    pub(super) glibc: Option<(u32, u32)>,
+    pub(crate) glibc: Option<(u32, u32)>,
 }
 
 impl Library {
     /// The size of a symbol that the library defines.
-    pub(super) fn size_of(&self, name: &str) -> Option<u64> {
+    pub(crate) fn size_of(&self, name: &str) -> Option<u64> {
         self.defined.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.size)
     }
 }
@@ -42,7 +42,7 @@ const MAX_TABLE: u64 = 256 << 20;
 ///
 /// # Errors
 /// The file cannot be read, or is no shared library for this machine.
-pub(super) fn read(path: &Path) -> Result<Library> {
+pub(crate) fn read(path: &Path) -> Result<Library> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0).context("too short for a library")?;
@@ -91,7 +91,7 @@ fn newest_glibc(names: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// The first two numbers of a version.
-pub(super) fn parse_version(text: &str) -> Option<(u32, u32)> {
+pub(crate) fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.trim().split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
