@@ -30,7 +30,7 @@ extern "C" {
 
 /* Grows with every change of this header that adds to it; the major number with every change that
  * breaks. */
-#define PSLITE_ABI_VERSION 6
+#define PSLITE_ABI_VERSION 7
 
 typedef enum pslite_status {
   PSLITE_OK = 0,
@@ -144,6 +144,11 @@ typedef struct pslite_node pslite_node;
 /* Looks a setting up; returns NULL if it is not set. The text must live until the next call. */
 typedef const char* (*pslite_lookup_fn)(void* arg, const char* name);
 
+/* Whether a node reads a setting of that name (docs/env.md): for programs that give settings
+ * themselves. PSLITE_INVALID_ARGUMENT: it does not, and the last error says which name may have
+ * been meant. */
+int pslite_setting_check(const char* name);
+
 /* A node that reads its settings by `lookup` (NULL: getenv) at each first pslite_start. Nothing
  * else happens: no thread, no socket. */
 int pslite_node_new(pslite_lookup_fn lookup, void* lookup_arg, pslite_node** out);
@@ -160,7 +165,10 @@ int pslite_process_node(pslite_node** node);
 int pslite_set_process_node(pslite_node* node);
 
 /* Registers a customer with the scheduler and returns when the job is complete.
- * do_barrier: wait for all nodes in a barrier of group 7 afterwards. Blocks. */
+ * do_barrier: wait for all nodes in a barrier of group 7 afterwards. Blocks.
+ * If it fails, and no other customer of the node is started, the node is stopped: it keeps no
+ * thread and no descriptor, and may be started again. PSLITE_INVALID_ARGUMENT: this customer is
+ * started already. */
 int pslite_start(pslite_node* node, int32_t customer_id, int do_barrier);
 /* do_barrier: wait for all nodes first. Customer 0 stops the node; others only leave the barrier.
  * Ends also if peers are gone; then the answer is PSLITE_PEER_LOST and the node is stopped all the
@@ -233,6 +241,11 @@ int pslite_job_drain(const pslite_job* job, int32_t server, char* text, size_t c
 
 /* Prints through the library's log: level 0 error, 1 warning, 2 info. */
 void pslite_log(int level, const char* text);
+
+/* This process ends with that exit code, from 1 to 255, whatever exit() is given: for a failure
+ * that is found when the program has chosen its code already, as in Python's atexit. What was
+ * registered by atexit() before is not called. A child of fork() is not concerned. */
+int pslite_exit_with(int code);
 
 /* ---- messages ------------------------------------------------------------------------------ */
 

@@ -3,9 +3,11 @@
 //! `entry` holds every exported symbol and nothing else; `types` mirrors the header's structs;
 //! `status` maps errors to numbers; `lent` keeps memory of the caller alive; `sink` writes pulled
 //! values to it; `values` keeps what a thread says of those that it sends next; `movable` calls
-//! what an application does for keys that move. Nothing here knows the protocol.
+//! what an application does for keys that move; `exit` is the exit code of a failure that is found
+//! late. Nothing here knows the protocol.
 
 mod entry;
+mod exit;
 mod lent;
 mod movable;
 mod sink;

@@ -29,7 +29,7 @@ from . import errors
 from ._mapped import mapped
 
 #: `PSLITE_ABI_VERSION` that this package was written for. Newer ones only add.
-ABI = 6
+ABI = 7
 NAMES = ("libps.so.1", "libps.so")
 PRELOADED = "libpslite_mxnet.so"
 #: The value of an int field that is not set.
@@ -168,6 +168,8 @@ RECEIVE = CFUNCTYPE(None, c_void_p, c_void_p)
 _REQUEST = [c_int32, c_int32, c_void_p, c_void_p, POINTER(c_int32)]
 _STATUS = {
     "pslite_node_new": [LOOKUP, c_void_p, POINTER(c_void_p)],
+    "pslite_setting_check": [c_char_p],
+    "pslite_exit_with": [c_int],
     "pslite_process_node": [POINTER(c_void_p)],
     "pslite_set_process_node": [c_void_p],
     "pslite_start": [c_void_p, c_int32, c_int],

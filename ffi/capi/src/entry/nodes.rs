@@ -1,6 +1,9 @@
 //! Nodes: beginning, end, and what they know; and which one is the process's.
 
+use pslite_node::settings::names;
+
 use super::*;
+use crate::exit;
 
 /// The node of this process, or null. Whoever made it says so, and frees it.
 static PROCESS: AtomicPtr<CNode> = AtomicPtr::new(std::ptr::null_mut());
@@ -34,6 +37,15 @@ plain! {
 }
 
 entry! {
+    fn pslite_setting_check(name: *const c_char) {
+        names::check(&text_of(name)).map_err(NodeError::Invalid)
+    }
+    fn pslite_exit_with(code: c_int) {
+        if !(1..=255).contains(&code) {
+            return Err(invalid(&format!("{code} is no exit code from 1 to 255")));
+        }
+        exit::with(code).map_err(|()| invalid("no function can be registered with atexit"))
+    }
     fn pslite_node_new(lookup: LookupFn, lookup_arg: *mut c_void, out: *mut *mut CNode) {
         if out.is_null() {
             return Err(invalid("out is NULL"));
