@@ -125,9 +125,51 @@ def test_the_node_of_a_preloaded_process():
         # Rank 0 sends the first values, too.
         assert found["sent"] == (2 if rank == 0 else 1), found
         assert found["store"][0] == "InvalidArgument" and "not both" in found["store"][1]
+        assert found["given"][0] == "InvalidArgument" and "MXNet's node" in found["given"][1]
         assert not found["libps"]
         assert found["closed"][0] == "ClosedError" and found["goes on"] == [2000, True]
         assert [each[0] for each in found["after"]] == ["NotStarted"] * 2
+
+
+def test_one_process_is_one_worker():
+    for found in run("doubled"):
+        for kind, text in [*found["kvstores"], found["trainer"]]:
+            assert kind == "InvalidArgument" and "mx.kv.create('pslite')" in text, found
+        assert found["types"] == ["local", "dist_sync_pslite"]
+        for (kind, text), name in zip(found["other"], ("workers", "rank")):
+            assert kind == "InvalidArgument" and text.startswith(f"{name}: "), found
+        assert found["same"] == [None, None] and found["sum"] == [2, 2]
+
+
+def test_mxnet_s_own_kvstore_was_first():
+    for found in run("beside"):
+        for kind, text in found["refused"]:
+            assert kind == "InvalidArgument" and "'dist_sync' of MXNet's own" in text, found
+        assert found["out"] == [1, 1]
+
+
+def test_a_trainer_of_parameters_without_shapes():
+    first, second = run("late")
+    for found in (first, second):
+        assert found["shapes"][0] == [3, 0] and found["shapes"][2] == [2, 3], found
+        assert found["stepped"] == [-1, -1], found
+    assert first["first"] == second["first"] and first["last"] == second["last"]
+    assert first["first"] != first["last"]
+
+
+def test_a_worker_that_leaves_early():
+    """Both fail: one that waits for it, and itself, since the others have not come to their end."""
+    library = {**SERVERS, "worker": STOCK}
+    job = Cluster("mxnet_worker.py", args=["early"], library=library, timeout=60, env=ENV).run()
+    ranks = {worker.result["rank"]: worker for worker in job.workers if worker.result}
+    other, = [worker for worker in job.workers if worker is not ranks[1]]
+    assert ranks[1].returncode == 1 and other.returncode not in (0, None), job.describe()
+    assert not any(node.hung for node in job.nodes.values()), job.describe()
+    said = ranks[1].err
+    assert "this worker could not leave its job: " in said, job.describe()
+    assert "Traceback" not in said and "gnored" not in said, job.describe()
+    assert len(said.splitlines()) <= 4, job.describe()
+    assert "Traceback" in other.err, job.describe()
 
 
 # ---- without a cluster ---------------------------------------------------------------------------

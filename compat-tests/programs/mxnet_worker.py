@@ -276,7 +276,9 @@ def preloaded():
                and each["kind"] in ("push", "push-pull"))
     own.barrier("workers")
     bps.init()
-    found = {"before": before, "rank": [own.rank, kv.rank, bps.rank()], "sent": sent,
+    given = refused(lambda: bps.init(PSLITE_ELASTIC="1"))
+    found = {"before": before, "given": given, "sent": sent,
+             "rank": [own.rank, kv.rank, bps.rank()],
              "workers": [own.num_workers, kv.num_workers], "role": own.role,
              "same": own is node.current(), "local": [bps.local_rank(), bps.local_size()],
              "store": refused(lambda: mx.kv.create("pslite")),
@@ -291,6 +293,65 @@ def preloaded():
     del kv
     found["after"] = [refused(node.current), refused(lambda: lent.rank)]
     return found
+
+
+def doubled():
+    """A process is one worker: MXNet's own ps-lite would ask for the place of another one."""
+    bps.init(workers=np.int64(2))
+    net = network(1)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
+    names = ("dist_sync", "Dist_Async", "dist_device_sync")
+    return {
+        "kvstores": [refused(lambda name=name: mx.kv.create(name)) for name in names],
+        "trainer": refused(trainer._init_kvstore),
+        "types": [mx.kv.create("local").type, mx.kv.create("pslite").type],
+        "other": [refused(lambda: bps.init(workers=3)), refused(lambda: bps.init(rank=1))],
+        "same": [refused(bps.init), refused(lambda: bps.init(workers=2))],
+        "sum": bps.push_pull(mx.nd.ones((2,)), average=False).asnumpy().tolist(),
+    }
+
+
+def beside():
+    """The other way round: MXNet's own ps-lite was first."""
+    kv = mx.kv.create("dist_sync")
+    found = [refused(bps.init), refused(lambda: mx.kv.create("pslite"))]
+    kv.init(1, mx.nd.ones((2,)))
+    out = mx.nd.zeros((2,))
+    kv.pull(1, out)
+    return {"refused": found, "out": out.asnumpy().tolist()}
+
+
+def late():
+    """Parameters whose shapes the first batch tells, beside some that are known; rates and keys of
+    numpy."""
+    bps.init()
+    net = gluon.nn.Sequential(prefix="late_")
+    with net.name_scope():
+        net.add(gluon.nn.Dense(3, activation="relu"), gluon.nn.Dense(2, in_units=3))
+    net.initialize(mx.init.Constant(0.1 * (bps.rank() + 1)))
+    trainer = bps.DistributedTrainer(
+        net.collect_params(), "sgd", {"learning_rate": np.float32(0.1)}, root_rank=np.int64(1))
+    shapes = [each.shape for each in net.collect_params().values()]
+    for step in range(3):
+        backward(net, *batch(step, bps.rank()))
+        trainer.step(BATCH)
+        if step == 0:
+            first = digest([mx.nd.array(each) for each in weights(net)])
+    kv = mx.kv.create("pslite")
+    kv.init(np.int64(4), mx.nd.zeros((2,)))
+    kv.set_optimizer(mx.optimizer.SGD(learning_rate=np.float32(0.5), wd=np.float64(0)))
+    out = mx.nd.zeros((2,))
+    kv.pushpull(4, mx.nd.ones((2,)), out=out, priority=np.int32(-1))
+    last = digest([mx.nd.array(each) for each in weights(net)])
+    return {"shapes": shapes, "first": first, "last": last, "stepped": out.asnumpy().tolist()}
+
+
+def early():
+    """Worker 1 makes fewer calls than the others, and ends as if all were well."""
+    bps.init()
+    for _ in range(2 if bps.rank() == 1 else 4):
+        bps.push_pull(mx.nd.ones((2,)), name="t")
+    return {"rank": bps.rank()}
 
 
 def main():

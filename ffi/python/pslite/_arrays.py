@@ -6,10 +6,11 @@ Neither numpy nor torch nor mxnet is imported here.
 
 import ctypes
 import functools
+import operator
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
 from typing import Any, Dict, Optional, Sequence, Union
 
-from . import errors
+from . import _numbers, errors
 
 #: Bytes of an element, by the name of its type.
 SIZES: Dict[str, int] = {
@@ -206,8 +207,8 @@ def _article(value: object) -> str:
 
 def integers(values: Union[int, Sequence[int], Any], dtype: str, what: str) -> View:
     """Integers as an array of that type: one that is such an array already is not copied."""
-    if isinstance(values, int):
-        values = (values,)
+    if _numbers.is_integer(values):
+        values = (_integer(values, what),)
     if not isinstance(values, (list, tuple, range)):
         found = view(values, what)
         if found.dtype == dtype:
@@ -215,13 +216,19 @@ def integers(values: Union[int, Sequence[int], Any], dtype: str, what: str) -> V
         values = _listed(values, found, what)
     kind = {"uint64": ctypes.c_uint64, "int32": ctypes.c_int32}[dtype]
     low, high = (0, 2**64 - 1) if dtype == "uint64" else (0, 2**31 - 1)
+    if not all(type(value) is int for value in values):
+        values = [_integer(value, what) for value in values]
     for value in values:
-        if not isinstance(value, int):
-            raise errors.DtypeError(f"{what} must be integers, not {_article(value)}")
         if not low <= value <= high:
             raise errors.InvalidArgument(f"{what} must be from {low} to {high}, not {value}")
     array = (kind * len(values))(*values)
     return View(ctypes.addressof(array), ctypes.sizeof(array), dtype, array)
+
+
+def _integer(value: Any, what: str) -> int:
+    if not _numbers.is_integer(value):
+        raise errors.DtypeError(f"{what} must be integers, not {_article(value)}")
+    return operator.index(value)
 
 
 def _listed(values: Any, found: View, what: str) -> Sequence[int]:

@@ -5,10 +5,12 @@ but for `push`: MXNet's engine knows nothing of what is sent here.
 """
 
 import copy
+import gc
+import operator
 import pickle
 from typing import Any, Dict, List, Tuple, Union
 
-from . import _process, errors
+from . import _numbers, _process, errors
 from ._mxnet import mx
 
 __all__ = ["PSLite", "summed", "to_all"]
@@ -245,10 +247,11 @@ def _devices(key: Key, values: Any) -> List[Any]:
 def _key(key: Any) -> Key:
     if isinstance(key, str):
         return key
-    if not isinstance(key, int) or isinstance(key, bool) or not 0 <= key < _process.NAMED:
+    number = -1 if isinstance(key, bool) or not _numbers.is_integer(key) else operator.index(key)
+    if not 0 <= number < _process.NAMED:
         raise errors.InvalidArgument(
             f"a key is a text, or an integer from 0 to {_process.NAMED - 1}, not {key!r}")
-    return key
+    return number
 
 
 def _name(key: Key) -> str:
@@ -261,7 +264,8 @@ def _pickled(optimizer: Any) -> bytes:
     The multipliers of gluon's parameters are not in MXNet's pickles, and lost there. Here servers
     are told.
     """
-    told = copy.copy(optimizer)
+    told = _plain(optimizer)
+    told.lr_scheduler = told.lr_scheduler and _plain(told.lr_scheduler)
     found = _multipliers(optimizer)
     if any(each != (1.0, 1.0) for each in found.values()):
         told.lr_mult = {**told.lr_mult, **{key: rate for key, (rate, _) in found.items()}}
@@ -271,6 +275,14 @@ def _pickled(optimizer: Any) -> bytes:
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise errors.InvalidArgument(
             f"{type(optimizer).__name__} cannot be sent to servers: {error}") from error
+
+
+def _plain(told: Any) -> Any:
+    """A copy, in which numbers are Python's own: servers know no others."""
+    made = copy.copy(told)
+    for name, value in vars(made).items():
+        vars(made)[name] = _numbers.plain(value)
+    return made
 
 
 def _multiplier(parameter: Any) -> Tuple[float, float]:
@@ -285,12 +297,41 @@ def _settings(optimizer: Any) -> Dict[str, Any]:
     """What servers compute with: numbers, multipliers by key or name, the scheduler as it is."""
     plain = (bool, int, float, str, type(None))
     found: Dict[str, Any] = {
-        name: value for name, value in vars(optimizer).items()
+        name: value for name, value in
+        ((name, _numbers.plain(value)) for name, value in vars(optimizer).items())
         if isinstance(value, plain) and name not in _COUNTED}
     found["lr_scheduler"] = optimizer.lr_scheduler
     for name in ("lr_mult", "wd_mult"):
         found[name] = dict(getattr(optimizer, name))
     return found
+
+
+def _alone(original: Any) -> Any:
+    """A process is one worker of its job. MXNet's own ps-lite would register a second one, for
+    which the job has no place: it would wait for ever."""
+
+    def create(name: Any = "local") -> Any:
+        is_own = isinstance(name, str) and "dist" in name.lower()
+        if is_own and name.lower() not in _base.kv_registry and _process.own() is not None:
+            raise errors.InvalidArgument(
+                f"mx.kv.create({name!r}): this process has its place in the job by pslite.mxnet, "
+                "and MXNet's own kvstore would ask for another one; use mx.kv.create('pslite') "
+                "here")
+        return original(name)
+
+    create.__doc__ = original.__doc__
+    return create
+
+
+def _refuse_beside() -> None:
+    """The same, the other way round. (A kvstore on the preload library lends its node.)"""
+    # The classes are compared, as an object may compute its own.
+    found = [each for each in gc.get_objects() if type(each) is mx.kvstore.KVStore]
+    dist = [each.type for each in found if "dist" in each.type]
+    if dist:
+        raise errors.InvalidArgument(
+            f"the kvstore {dist[0]!r} of MXNet's own ps-lite has this process's place in the job: "
+            "use either that or pslite.mxnet; or preload pslite, and both share one node")
 
 
 def register() -> None:
@@ -299,6 +340,9 @@ def register() -> None:
     _base.kv_registry[TYPE] = PSLite
     for module in (mx.model, mx.gluon.trainer, mx.module.module):
         module._create_kvstore = _by_name(module._create_kvstore)
+    for module in (mx.kvstore, mx.kvstore.base):
+        module.create = _alone(module.create)
+    _process.forbids.append(_refuse_beside)
 
 
 def _by_name(original: Any) -> Any:

@@ -6,11 +6,11 @@ Pickles are written here, byte by byte; none is read.
 
 import pickle
 import struct
-from typing import Any, Dict, Iterable, NamedTuple, Union
+from typing import Any, Dict, Iterable, NamedTuple, SupportsFloat, SupportsIndex, Union
 
-from . import errors
+from . import _numbers, errors
 
-Parameter = Union[None, bool, int, float, str]
+Parameter = Union[None, SupportsIndex, SupportsFloat, str]
 
 
 class Kind(NamedTuple):
@@ -62,6 +62,7 @@ def described(name: str, parameters: Dict[str, Parameter]) -> bytes:
         raise errors.InvalidArgument(f"there is no optimizer {name!r}; there are {_list(KINDS)}")
     allowed = {"learning_rate": kind.rate, **_COMMON, **kind.parameters}
     allowed.pop("weight_previous", None)
+    parameters = {own: _numbers.plain(value) for own, value in parameters.items()}
     for own, value in parameters.items():
         if own not in allowed:
             raise errors.InvalidArgument(f"{name} has no {own!r}; it has {_list(allowed)}")

@@ -11,9 +11,9 @@ import hashlib
 import os
 import sys
 import threading
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, SupportsIndex, Tuple, Union
 
-from . import errors, job
+from . import _library, errors, job
 from .kv import Handle
 from .node import Node, _make_current, current
 from .store import Store
@@ -28,8 +28,10 @@ _HOSTS = "pslite.hosts"
 class Worker:
     """This process in its job. own: the store on its own node; None: the node is MXNet's."""
 
-    def __init__(self, node: Node, own: Optional[Store]) -> None:
+    def __init__(self, node: Node, own: Optional[Store], given: Dict[str, Any]) -> None:
         self.node = node
+        #: What `init` was given.
+        self.given = given
         self.process = os.getpid()
         #: The kvstore's keys, in the order of their making: all integers, or all texts.
         self.keys: List[Union[int, str]] = []
@@ -113,35 +115,63 @@ def _number(host: bytes) -> float:
 
 _worker: Optional[Worker] = None
 _lock = threading.Lock()
+#: Called before this process gets a node of its own: raises what forbids it.
+forbids: List[Callable[[], None]] = []
 
 
-def init(root: Optional[str] = None, *, workers: Optional[int] = None,
-         servers: Optional[int] = None, **settings: Any) -> None:
+def init(root: Optional[str] = None, *, workers: Optional[SupportsIndex] = None,
+         servers: Optional[SupportsIndex] = None, **settings: Any) -> None:
     """Makes this process a worker of its job; returns when the job is complete. What is not given
     is read from the environment, as by `pslite.node.Node`. A second call does nothing.
 
-    Raises as `Node.start`.
+    Raises as `Node` and `Node.start`; InvalidArgument for a second call that asks for something
+    else, for arguments in a process whose node is MXNet's, and beside a kvstore "dist_..." that
+    MXNet's own ps-lite has.
     """
     global _worker
+    asked = {"root": root, "workers": workers, "servers": servers, **settings}
+    given = {name: value for name, value in asked.items() if value is not None}
     with _lock:
         if _worker is None:
-            _worker = _lent_worker() or _own_worker(root, workers, servers, settings)
+            _worker = _lent_worker() or _own_worker(given)
+        _refuse_other(_worker, given)
+
+
+def _refuse_other(known: Worker, given: Dict[str, Any]) -> None:
+    """Raises an exception for arguments that would do nothing."""
+    other = sorted(name for name, value in given.items() if known.given.get(name) != value)
+    if other and known.is_lent:
+        raise errors.InvalidArgument(
+            f"{', '.join(other)}: this process has MXNet's node, which was started by the "
+            "environment; call init() without arguments")
+    if other:
+        raise errors.InvalidArgument(
+            f"{', '.join(other)}: this process is in its job already, by an init() that said "
+            "otherwise, or by a kvstore 'pslite'; call init() before, and once")
 
 
 def _lent_worker() -> Optional[Worker]:
     try:
-        return Worker(current(), None)
+        node = current()
     except errors.NotStarted:
         return None
+    return Worker(node, None, {})
 
 
-def _own_worker(root: Optional[str], workers: Optional[int], servers: Optional[int],
-                settings: Dict[str, Any]) -> Worker:
-    node = Node("worker", root=root, workers=workers, servers=servers, **settings)
+def own() -> Optional[Worker]:
+    """This process's worker, if it has one on a node of its own."""
+    known = _worker
+    return None if known is None or known.is_lent or known.process != os.getpid() else known
+
+
+def _own_worker(given: Dict[str, Any]) -> Worker:
+    for forbid in forbids:
+        forbid()
+    node = Node("worker", **given)
     try:
         node.start()
         _make_current(node)
-        made = Worker(node, Store(node))
+        made = Worker(node, Store(node), given)
         made.meet()
     except BaseException:
         node.close(barrier=False)
@@ -186,5 +216,12 @@ def _leave(waits: bool) -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    # Python keeps the exception that ended the program there.
-    _leave(not hasattr(sys, "last_value"))
+    """A failure is one line, and the exit code says it: what is raised here, Python prints and
+    ignores."""
+    try:
+        # Python keeps the exception that ended the program there.
+        _leave(not hasattr(sys, "last_value"))
+    except BaseException as error:
+        text = f"this worker could not leave its job: {type(error).__name__}: {error}"
+        _library.get().pslite_log(0, text.replace("\0", " ").encode("utf-8", "replace"))
+        _library.get().pslite_exit_with(1)

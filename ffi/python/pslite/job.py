@@ -15,9 +15,9 @@ import json
 import time
 from ctypes import byref, c_size_t
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, SupportsFloat, SupportsIndex
 
-from . import _blocking, _library, errors
+from . import _blocking, _library, _numbers, errors
 from .node import Node, _root
 
 __all__ = ["Event", "NodeStatus", "Status", "drain", "events", "join", "serve_scheduler",
@@ -104,7 +104,7 @@ class Event:
     node: Optional[int] = None
 
 
-def status(root: str, timeout: float = 5.0, own_host: Optional[str] = None) -> Status:
+def status(root: str, timeout: SupportsFloat = 5.0, own_host: Optional[str] = None) -> Status:
     """Asks the scheduler at "HOST:PORT". own_host: the address of this machine to which it answers;
     None: the one from which packets to it leave.
 
@@ -120,39 +120,39 @@ def status(root: str, timeout: float = 5.0, own_host: Optional[str] = None) -> S
     return Status(**known)
 
 
-def drain(root: str, rank: int, *, wait: Optional[float] = None, timeout: float = 5.0,
-          own_host: Optional[str] = None) -> str:
+def drain(root: str, rank: SupportsIndex, *, wait: Optional[SupportsFloat] = None,
+          timeout: SupportsFloat = 5.0, own_host: Optional[str] = None) -> str:
     """Has a server emptied and released: its pieces go to the others while the job trains. Gives
     the scheduler's answer; wait: returns when the server is released, within so many seconds.
 
     Raises RemoteError (the scheduler refuses, and says why), Timeout, PeerLost (it died before).
     """
-    if rank < 0:
-        raise errors.InvalidArgument(f"{rank} is no rank")
+    rank = _numbers.integer(rank, "rank", high=2**30 - 8)
+    limit = _numbers.limit(wait, "wait")
     library = _library.get()
     # Servers have the even numbers from 8 on (ps-lite's postoffice.h).
     server = 8 + 2 * rank
     answer = _asked(root, timeout, own_host, lambda job, text, size, got: library.pslite_job_drain(
         job, server, text, size, got))
-    end = time.monotonic() + (wait or 0)
-    while wait is not None:
+    end = time.monotonic() + (limit or 0)
+    while limit is not None:
         node = status(root, timeout, own_host).by_id.get(server)
         if node is None or node.state == "released":
             break
         if node.state == "dead":
             raise errors.PeerLost(f"server {rank} died before it was empty")
         if time.monotonic() >= end:
-            raise errors.Timeout(f"server {rank} is not empty after {wait:g} s: {node.state}")
+            raise errors.Timeout(f"server {rank} is not empty after {limit:g} s: {node.state}")
         time.sleep(_LOOK)
     return answer
 
 
-def _asked(root: str, timeout: float, own_host: Optional[str],
+def _asked(root: str, timeout: SupportsFloat, own_host: Optional[str],
            call: Callable[[Any, Any, int, Any], int]) -> str:
     found = _root(root)
     job = _library.Job(
         found["DMLC_PS_ROOT_URI"].encode(), int(found["DMLC_PS_ROOT_PORT"]),
-        max(1, int(timeout * 1000)), own_host.encode() if own_host else None)
+        _milliseconds(timeout), own_host.encode() if own_host else None)
     size, got = _ANSWER, c_size_t()
     while True:
         text = ctypes.create_string_buffer(size)
@@ -167,17 +167,22 @@ def _asked(root: str, timeout: float, own_host: Optional[str],
         size = 2 * got.value
 
 
-def events(root: str, interval: float = 1.0, timeout: float = 5.0,
+def _milliseconds(timeout: SupportsFloat) -> int:
+    return max(1, int(min(1000 * _numbers.seconds(timeout, "timeout"), _numbers.INT32)))
+
+
+def events(root: str, interval: SupportsFloat = 1.0, timeout: SupportsFloat = 5.0,
            own_host: Optional[str] = None) -> Iterator[Event]:
     """What happens in a job, as it is seen by asking the scheduler every `interval` seconds, until
     the scheduler answers no more. The first events say how the job is now.
 
     Raises Timeout if no scheduler answers the first time.
     """
+    pause = _numbers.seconds(interval, "interval")
     before = status(root, timeout, own_host)
     yield from changes(None, before, time.time())
     while True:
-        time.sleep(interval)
+        time.sleep(pause)
         try:
             now = status(root, timeout, own_host)
         except errors.Timeout:
@@ -210,8 +215,8 @@ def changes(before: Optional[Status], now: Status, at: float) -> Iterator[Event]
         yield Event(at, "advice", now.advice)
 
 
-def serve_scheduler(root: Optional[str] = None, *, workers: Optional[int] = None,
-                    servers: Optional[int] = None, **settings: Any) -> None:
+def serve_scheduler(root: Optional[str] = None, *, workers: Optional[SupportsIndex] = None,
+                    servers: Optional[SupportsIndex] = None, **settings: Any) -> None:
     """Is the scheduler of a job until all its nodes have come and left, as `pslite scheduler`. What
     is not given is read from the environment.
 
@@ -221,8 +226,8 @@ def serve_scheduler(root: Optional[str] = None, *, workers: Optional[int] = None
     _serve(node, node._library.pslite_serve_scheduler)
 
 
-def serve_server(root: Optional[str] = None, *, workers: Optional[int] = None,
-                 servers: Optional[int] = None, **settings: Any) -> None:
+def serve_server(root: Optional[str] = None, *, workers: Optional[SupportsIndex] = None,
+                 servers: Optional[SupportsIndex] = None, **settings: Any) -> None:
     """Is a server on pslite's own store, as `pslite server`: for MXNet's workers, and for
     `pslite.store`. Returns when the workers have stopped it, or when it was emptied.
 
@@ -232,7 +237,7 @@ def serve_server(root: Optional[str] = None, *, workers: Optional[int] = None,
     _serve(node, node._library.pslite_serve_server)
 
 
-def join(root: str, timeout: float = 5.0, **settings: Any) -> None:
+def join(root: str, timeout: SupportsFloat = 5.0, **settings: Any) -> None:
     """Is one more server of a job that runs, as `pslite server --join`. Returns as `serve_server`.
 
     Raises Timeout if no scheduler answers, ConfigError if servers of that job cannot come and go.

@@ -17,9 +17,20 @@ import time
 import weakref
 from collections import OrderedDict
 from ctypes import byref, c_int32, c_void_p
-from typing import Any, Callable, List, Literal, NamedTuple, Optional, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    List,
+    Literal,
+    NamedTuple,
+    Optional,
+    SupportsFloat,
+    SupportsIndex,
+    Tuple,
+    Union,
+)
 
-from . import _arrays, _calls, _library, errors
+from . import _arrays, _calls, _library, _numbers, errors
 from ._arrays import View
 from .node import Node
 
@@ -29,6 +40,7 @@ __all__ = ["Handle", "KVServer", "KVWorker", "Request"]
 _LOOK_MS = 50
 #: What a library says of a request that is not over yet.
 _TIMEOUT = -6
+_LOW, _HIGH = -2**31, 2**31 - 1
 
 
 class Handle:
@@ -48,7 +60,7 @@ class Handle:
         #: The request's number, unique in its worker.
         self.timestamp: int = call.stamp.value
 
-    def wait(self, timeout: Optional[float] = None) -> Any:
+    def wait(self, timeout: Optional[SupportsFloat] = None) -> Any:
         """Blocks until the request is over; gives the array that was pulled into, if any. May be
         called again, and from other threads. timeout: in seconds; None: no limit.
 
@@ -58,7 +70,7 @@ class Handle:
         on.
         """
         if timeout is not None:
-            self._wait_for(timeout)
+            self._wait_for(_numbers.seconds(timeout, "timeout"))
         else:
             while not self._over and not self._look(_LOOK_MS):
                 pass
@@ -69,8 +81,8 @@ class Handle:
     def _wait_for(self, timeout: float) -> None:
         end = time.monotonic() + timeout
         while not self._over:
-            left = max(0, int(1000 * (end - time.monotonic()) + 0.999))
-            if self._look(min(left, _LOOK_MS)):
+            left = max(0.0, 1000 * (end - time.monotonic()) + 0.999)
+            if self._look(int(min(left, _LOOK_MS))):
                 break
             if time.monotonic() >= end:
                 raise errors.Timeout(
@@ -121,8 +133,8 @@ class KVWorker:
     Raises InvalidArgument if there is a worker of that app and customer already.
     """
 
-    def __init__(self, node: Node, dtype: str = "float32", *, app: int = 0,
-                 customer: int = 0) -> None:
+    def __init__(self, node: Node, dtype: str = "float32", *, app: SupportsIndex = 0,
+                 customer: SupportsIndex = 0) -> None:
         if dtype not in _arrays.SIZES:
             raise errors.DtypeError(
                 f"there is no dtype {dtype!r}; there are {', '.join(_arrays.SIZES)}")
@@ -133,8 +145,12 @@ class KVWorker:
         self._handle: Optional[c_void_p] = None
         self._receive = _library.RECEIVE(_nothing)
         self._handle = _customer(node, app, customer, self._receive)
-        _library.check(self._library.pslite_worker_attach(self._handle, _arrays.SIZES[dtype]))
         node._customers.append(self)
+        try:
+            _library.check(self._library.pslite_worker_attach(self._handle, _arrays.SIZES[dtype]))
+        except BaseException:
+            self._leave(node)
+            raise
 
     @property
     def handle(self) -> c_void_p:
@@ -143,8 +159,8 @@ class KVWorker:
             raise errors.ClosedError("the worker's node is closed")
         return self._handle
 
-    def push(self, keys: Any, values: Any, lens: Any = None, *, cmd: int = 0,
-             priority: int = 0) -> Handle:
+    def push(self, keys: Any, values: Any, lens: Any = None, *, cmd: SupportsIndex = 0,
+             priority: SupportsIndex = 0) -> Handle:
         """Sends values. keys: an integer, several, or an array of uint64. cmd: a number that the
         servers' handler gets. priority: of requests that wait, those with more go first.
 
@@ -153,14 +169,14 @@ class KVWorker:
         key, vals, len_ = self._memory(keys, values, "values", lens)
         return self._request(key, vals, None, len_, None, cmd, priority)
 
-    def pull(self, keys: Any, out: Any, lens: Any = None, *, cmd: int = 0,
-             priority: int = 0) -> Handle:
+    def pull(self, keys: Any, out: Any, lens: Any = None, *, cmd: SupportsIndex = 0,
+             priority: SupportsIndex = 0) -> Handle:
         """Gets values into `out`, which must be as long as what comes. Otherwise as `push`."""
         key, vals, len_ = self._memory(keys, out, "out", lens, writable=True)
         return self._request(key, None, vals, len_, out, cmd, priority)
 
-    def push_pull(self, keys: Any, values: Any, out: Any = None, lens: Any = None, *, cmd: int = 0,
-                  priority: int = 0) -> Handle:
+    def push_pull(self, keys: Any, values: Any, out: Any = None, lens: Any = None, *,
+                  cmd: SupportsIndex = 0, priority: SupportsIndex = 0) -> Handle:
         """Sends values, and gets what the servers answer into `out`; None: into `values`. Otherwise
         as `push`."""
         key, vals, len_ = self._memory(keys, values, "values", lens, writable=out is None)
@@ -175,9 +191,14 @@ class KVWorker:
         return self._request(key, vals, target, len_, out, cmd, priority)
 
     def _request(self, keys: View, values: Optional[View], out: Optional[View],
-                 lens: Optional[View], result: Any, cmd: int, priority: int) -> Handle:
+                 lens: Optional[View], result: Any, cmd: SupportsIndex,
+                 priority: SupportsIndex) -> Handle:
         """A push, with values; a pull, with `out`; or both. `result`: what `wait` gives."""
         library, customer = self._library, self.handle
+        if type(cmd) is not int or not _LOW <= cmd <= _HIGH:
+            cmd = _numbers.integer(cmd, "cmd", _LOW, _HIGH)
+        if type(priority) is not int or not _LOW <= priority <= _HIGH:
+            priority = _numbers.integer(priority, "priority", _LOW, _HIGH)
         try:
             call = self._calls.pop()
         except IndexError:
@@ -236,6 +257,12 @@ class KVWorker:
             f"{what} has elements of {dtype}, and this worker's are {self.dtype}; convert the "
             f"array, or make a worker with dtype={dtype!r}")
 
+    def _leave(self, node: Node) -> None:
+        """Its place in the node is free again."""
+        if self in node._customers:
+            node._customers.remove(self)
+        self._free()
+
     def _free(self) -> None:
         """The node has ended."""
         handle, self._handle = self._handle, None
@@ -285,7 +312,8 @@ class KVServer:
     (`pslite server` is a server that sums as MXNet's does, with optimizers, and needs no handler.)
     """
 
-    def __init__(self, node: Node, handler: Callable[[Request], Answer], *, app: int = 0) -> None:
+    def __init__(self, node: Node, handler: Callable[[Request], Answer], *,
+                 app: SupportsIndex = 0) -> None:
         self._library = node._library
         self._handler = handler
         #: Answers that are being sent: a flag that the library sets, and what has to stay.
@@ -293,8 +321,13 @@ class KVServer:
         self._handle: Optional[c_void_p] = None
         self._receive = _library.RECEIVE(self._received)
         self._handle = _customer(node, app, app, self._receive)
-        _library.check(self._library.pslite_server_attach(self._handle))
         node._customers.append(self)
+        try:
+            _library.check(self._library.pslite_server_attach(self._handle))
+        except BaseException:
+            node._customers.remove(self)
+            self._free()
+            raise
 
     def _received(self, _: Optional[int], message: int) -> None:
         """On the customer's thread. Nothing may be raised here."""
@@ -377,8 +410,9 @@ def _nothing(_: Optional[int], __: int) -> None:
     """Answers to requests do not come here."""
 
 
-def _customer(node: Node, app: int, number: int, receive: Any) -> c_void_p:
+def _customer(node: Node, app: SupportsIndex, number: SupportsIndex, receive: Any) -> c_void_p:
     handle = c_void_p()
+    app, number = _numbers.integer(app, "app"), _numbers.integer(number, "customer")
     _library.check(node._library.pslite_customer_new(
         node.handle, app, number, receive, None, byref(handle)))
     return handle

@@ -15,9 +15,9 @@ Raises ImportError without MXNet.
 """
 
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, SupportsIndex, Tuple
 
-from . import _process, errors
+from . import _numbers, _process, errors
 from ._mxnet import mx
 from ._mxnet_kvstore import PSLite, summed, to_all
 from ._process import init, shutdown
@@ -53,7 +53,7 @@ def local_size() -> int:
 
 
 def push_pull(tensor: Any, out: Any = None, *, name: Optional[str] = None, average: bool = True,
-              priority: int = 0) -> Any:
+              priority: SupportsIndex = 0) -> Any:
     """The average of all workers' tensors, or their sum, in `out`, which it gives; None: in
     `tensor`. Returns when it is there. All workers make the same calls in the same order.
 
@@ -81,7 +81,7 @@ def push_pull(tensor: Any, out: Any = None, *, name: Optional[str] = None, avera
     return target
 
 
-def broadcast_parameters(params: Any, root_rank: int = 0) -> None:
+def broadcast_parameters(params: Any, root_rank: SupportsIndex = 0) -> None:
     """Gives all workers the values of one of them. params: what `collect_params` gives, or a dict
     of arrays by name. Returns when they are there.
 
@@ -109,10 +109,16 @@ def _summing() -> "_process.Worker":
     return worker
 
 
-def _broadcast(named: List[Named], root_rank: int) -> None:
+def _root_rank(given: SupportsIndex) -> int:
+    number = _numbers.integer(given, "root_rank", low=-_numbers.INT32)
+    if not 0 <= number < size():
+        raise errors.InvalidArgument(f"root_rank is {number}, and there are {size()} workers")
+    return number
+
+
+def _broadcast(named: List[Named], root_rank: SupportsIndex) -> None:
     worker = _summing()
-    if not 0 <= root_rank < size():
-        raise errors.InvalidArgument(f"root_rank is {root_rank}, and there are {size()} workers")
+    root_rank = _root_rank(root_rank)
     sent = []
     for name, arrays in named:
         mine = arrays[0]
@@ -161,14 +167,13 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
     _params_to_init: List[Any]
 
     def __init__(self, params: Any, optimizer: Any,
-                 optimizer_params: Optional[Dict[str, Any]] = None, root_rank: int = 0) -> None:
+                 optimizer_params: Optional[Dict[str, Any]] = None,
+                 root_rank: SupportsIndex = 0) -> None:
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("DistributedTrainer sums gradients itself, and takes the optimizer that "
                           "is inside the DistributedOptimizer", stacklevel=2)
             optimizer = optimizer.inner
-        if not 0 <= root_rank < size():
-            raise errors.InvalidArgument(
-                f"root_rank is {root_rank}, and there are {size()} workers")
+        self._root_rank = _root_rank(root_rank)
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         for parameter in self._params:
             if (parameter._stype, parameter._grad_stype) != ("default", "default"):
@@ -176,10 +181,14 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
                     f"{parameter.name} or its gradient is row_sparse, and DistributedTrainer has "
                     "dense arrays alone; for row_sparse ones use gluon.Trainer with 'dist_sync'")
         self._scale /= size()
-        self._root_rank = root_rank
         # Trainer would do it in its first step, after gradients of other parameters.
         self._init_kvstore()
         self._init_params()
+
+    def _init_kvstore(self) -> None:
+        # Trainer's asks parameters for values first, which those without a shape do not have yet.
+        self._kvstore = self._update_on_kvstore = None
+        self._distributed, self._kv_initialized = False, True
 
     def _init_params(self) -> None:
         waiting = self._params_to_init

@@ -18,9 +18,9 @@ import json
 import os
 import weakref
 from ctypes import byref, c_int32, c_size_t, c_void_p
-from typing import Any, Dict, List, Optional, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Set, SupportsFloat, SupportsIndex, Tuple, Union
 
-from . import _blocking, _library, errors
+from . import _blocking, _library, _numbers, errors
 from ._closing import Closing
 
 __all__ = ["Node", "current"]
@@ -32,7 +32,7 @@ _open: "weakref.WeakSet[Node]" = weakref.WeakSet()
 #: Those of `current` that others made: they stay, as what was made of them does.
 _lent: Set["Node"] = set()
 
-Setting = Union[str, int, float, bool]
+Setting = Union[str, SupportsIndex, SupportsFloat, None]
 
 
 class Node(Closing):
@@ -41,13 +41,14 @@ class Node(Closing):
     role: "scheduler", "server" or "worker". root: where the scheduler listens, "HOST:PORT".
     workers, servers: how many the job has. host: the address of this machine that the others
     connect to. Further settings by the names that they have in the environment (docs/env.md), such
-    as `PSLITE_ELASTIC="1"`. What is not given here is read from the environment when the node
-    starts, as every ps-lite program does: DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT,
+    as `PSLITE_ELASTIC="1"`. What is not given here, or is None, is read from the environment when
+    the node starts, as every ps-lite program does: DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT,
     DMLC_NUM_WORKER, DMLC_NUM_SERVER, DMLC_NODE_HOST.
 
     A process may have several nodes. A child of fork() has none of its parent's.
 
-    Raises InvalidArgument for a root that is none.
+    Raises InvalidArgument for a root that is none, for a setting that there is not, and for one
+    that is given twice.
     """
 
     def __init__(
@@ -55,18 +56,14 @@ class Node(Closing):
         role: Optional[str] = None,
         *,
         root: Optional[str] = None,
-        workers: Optional[int] = None,
-        servers: Optional[int] = None,
+        workers: Optional[SupportsIndex] = None,
+        servers: Optional[SupportsIndex] = None,
         host: Optional[str] = None,
         **settings: Setting,
     ) -> None:
-        self._settings = _texts(settings)
-        given = {"DMLC_ROLE": role, "DMLC_NUM_WORKER": workers, "DMLC_NUM_SERVER": servers,
-                 "DMLC_NODE_HOST": host}
-        self._settings.update(
-            _texts({name: value for name, value in given.items() if value is not None}))
-        if root is not None:
-            self._settings.update(_root(root))
+        given = _texts({"DMLC_ROLE": role, "DMLC_NUM_WORKER": workers, "DMLC_NUM_SERVER": servers,
+                        "DMLC_NODE_HOST": host, **({} if root is None else _root(root))})
+        self._settings = {**_known(settings, given), **given}
         # Texts that the library was given must live until it asks for the next one.
         self._answer = ctypes.create_string_buffer(0)
         self._lookup = _library.LOOKUP(self._look_up)
@@ -79,6 +76,8 @@ class Node(Closing):
         self._library = _library.get()
         self._handle: Optional[c_void_p] = handle
         self._customers: List[Any] = []
+        #: The Store of this node, from its making on.
+        self._store: Any = None
         self._lent = self._started = lent
         _open.add(self)
 
@@ -96,12 +95,16 @@ class Node(Closing):
 
     def start(self, barrier: bool = True) -> "Node":
         """Registers with the scheduler; returns when the job is complete. barrier: and when all
-        nodes have come so far.
+        nodes have come so far. A second call does nothing, so `with Node(...).start() as node:` is
+        the same as without `start`.
 
-        Raises ConfigError, AddressError, Timeout (PSLITE_START_TIMEOUT), PeerLost.
+        Raises ConfigError, AddressError, Timeout (PSLITE_START_TIMEOUT), PeerLost. Then nothing is
+        left of the start, and the next one begins anew. Raises ClosedError after `stop`.
         """
         handle = self.handle
-        if self._lent:
+        if self._started:
+            if not self._lent and not self._describe().is_ready:
+                raise errors.ClosedError("the node was stopped; close it, and make a new one")
             return self
         self._block(lambda: self._library.pslite_start(handle, 0, int(barrier)))
         self._started = True
@@ -109,8 +112,9 @@ class Node(Closing):
 
     def close(self, barrier: bool = True) -> None:
         """Ends the node; a second call does nothing. barrier: waits until all nodes of the job are
-        at their end; a server serves until then. A node of `current` goes on: this ends the workers
-        and servers that were made of it here.
+        at their end; a server serves until then. Before that the node's Store is closed, without
+        which its servers would not end. A node of `current` goes on: this ends the workers and
+        servers that were made of it here.
 
         Raises PeerLost if others are gone: the node is closed all the same.
         """
@@ -119,6 +123,8 @@ class Node(Closing):
         handle = self._handle
         try:
             if self._started and barrier and not self._lent:
+                if self._store is not None:
+                    self._store.close()
                 self._block(lambda: self._library.pslite_finalize(handle, 0, 1))
         finally:
             self._end()
@@ -144,6 +150,11 @@ class Node(Closing):
         self._customers = []
         if not self._lent:
             self._library.pslite_node_free(handle)
+
+    def __del__(self) -> None:
+        # One that never started, or failed to: there are no threads that could call it.
+        if getattr(self, "_handle", None) is not None and not self._started:
+            self._end()
 
     def __enter__(self) -> "Node":
         return self.start()
@@ -209,8 +220,9 @@ class Node(Closing):
             self.handle, ctypes.cast(numbers, c_void_p), count.value, byref(count)))
         return list(zip(numbers[::2], numbers[1::2]))
 
-    def dead_nodes(self, seconds: int = 60) -> List[int]:
+    def dead_nodes(self, seconds: SupportsIndex = 60) -> List[int]:
         """Ids of the nodes of which nothing was heard for so long. Raises NotStarted."""
+        seconds = _numbers.integer(seconds, "seconds")
         ids, count = (c_int32 * 65536)(), c_size_t()
         _library.check(self._library.pslite_dead_nodes(
             self.handle, seconds, ids, len(ids), byref(count)))
@@ -287,12 +299,31 @@ def _make_current(node: Node) -> None:
 
 
 def _texts(settings: Dict[str, Any]) -> Dict[str, str]:
+    plain = {name: _numbers.plain(value) for name, value in settings.items()}
     return {name: str(int(value)) if isinstance(value, bool) else str(value)
-            for name, value in settings.items()}
+            for name, value in plain.items() if value is not None}
+
+
+def _known(settings: Dict[str, Any], given: Dict[str, str]) -> Dict[str, str]:
+    """Settings as texts. given: what arguments of their own say."""
+    library = _library.get()
+    for name in settings:
+        if library.pslite_setting_check(name.encode("utf-8", "surrogateescape")) != 0:
+            text = _library.error_of(-1)
+            raise errors.InvalidArgument(
+                f"Node has no argument {name!r}: beside role, root, workers, servers and host it "
+                f"takes the settings of a node by their names in the environment; {text}")
+    texts = _texts(settings)
+    for name in texts.keys() & given.keys():
+        if texts[name] != given[name]:
+            raise errors.InvalidArgument(
+                f"{name} is given twice: as {given[name]!r} by the argument that stands for it, "
+                f"and as {texts[name]!r}")
+    return texts
 
 
 def _root(root: str) -> Dict[str, str]:
-    host, _, port = root.rpartition(":")
+    host, _, port = str(root).rpartition(":")
     if not host or not port.isdigit():
         raise errors.InvalidArgument(f"root must be HOST:PORT, not {root!r}")
     return {"DMLC_PS_ROOT_URI": host.strip("[]"), "DMLC_PS_ROOT_PORT": port}

@@ -17,7 +17,7 @@ MXNet's kvstore `dist_sync`, or with sync=False `dist_async`.
 """
 
 from ctypes import byref, c_int32
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, SupportsIndex
 
 from . import _arrays, _library, _optimizers, errors
 from ._arrays import View
@@ -52,19 +52,28 @@ class Store(Closing):
 
     sync: a push is over when those of all workers are summed and applied. False: each is applied as
     it comes. Every worker must make the same calls of `init`, in the same order.
+
+    Raises InvalidArgument for a node that has a Store or had one, NotStarted, PeerLost. After a
+    failure the node is as it was before.
     """
 
     def __init__(self, node: Node, *, sync: bool = True) -> None:
-        if node.role != "worker":
-            raise errors.InvalidArgument(f"a Store is of a worker, and this node is a {node.role}")
+        _refuse(node)
+        rank = node.rank
         self._node = node
-        self._worker = KVWorker(node, "uint8")
         self._keys: Dict[str, _Key] = {}
         self._ranges = node.key_ranges()
         self._closed = False
-        if sync and node.rank == 0:
-            self._command(_SYNC_MODE, b"")
-        node.barrier("workers")
+        self._worker = _worker(node)
+        node._store = self
+        try:
+            if sync and rank == 0:
+                self._command(_SYNC_MODE, b"")
+            node.barrier("workers")
+        except BaseException:
+            node._store = None
+            self._worker._leave(node)
+            raise
 
     # ---- arrays ----------------------------------------------------------------------------------
 
@@ -78,6 +87,7 @@ class Store(Closing):
 
     def _make(self, name: str, values: Any, number: int) -> None:
         """`init`, for an array of that number: servers know arrays by numbers alone."""
+        self._refuse_closed()
         if name in self._keys:
             raise errors.InvalidArgument(f"there is an array {name!r} already")
         view = _arrays.view(values, name)
@@ -92,15 +102,16 @@ class Store(Closing):
         self._keys[name] = key
         self._node.barrier("workers")
 
-    def push(self, name: str, values: Any, *, priority: int = 0) -> Handle:
+    def push(self, name: str, values: Any, *, priority: SupportsIndex = 0) -> Handle:
         """Sends this worker's part of a sum, or its gradient if there is an optimizer."""
         return self._send(self._key(name), self._fitting(name, values, False), None, None, priority)
 
-    def pull(self, name: str, out: Any, *, priority: int = 0) -> Handle:
+    def pull(self, name: str, out: Any, *, priority: SupportsIndex = 0) -> Handle:
         """Gets the values into `out`: after a push the sum of all workers, or the new weights."""
         return self._send(self._key(name), None, self._fitting(name, out, True), out, priority)
 
-    def push_pull(self, name: str, values: Any, out: Any = None, *, priority: int = 0) -> Handle:
+    def push_pull(self, name: str, values: Any, out: Any = None, *,
+                  priority: SupportsIndex = 0) -> Handle:
         """Both at once; out: None for `values`."""
         where = values if out is None else out
         came = self._fitting(name, values, out is None)
@@ -124,6 +135,7 @@ class Store(Closing):
 
     def _run(self, optimizer: bytes, multi_precision: bool) -> None:
         """Servers run this one: the pickle of an optimizer of MXNet's."""
+        self._refuse_closed()
         self._command(_CONTROLLER, optimizer)
         if multi_precision:
             self._command(_MULTI_PRECISION, b"")
@@ -133,7 +145,7 @@ class Store(Closing):
 
     def close(self) -> None:
         """This worker sends no more; when all have said so, servers end. A second call does
-        nothing."""
+        nothing, and all other calls raise ClosedError from then on. `Node.close` calls this."""
         if self._closed:
             return
         self._closed = True
@@ -167,7 +179,13 @@ class Store(Closing):
         return _Key(number, view.dtype, view.count, _arrays.integers(keys, "uint64", "keys"),
                     _arrays.integers(lens, "int32", "lens"))
 
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise errors.ClosedError(
+                "the store is closed: its worker has told the servers that it sends no more")
+
     def _key(self, name: str) -> _Key:
+        self._refuse_closed()
         if name not in self._keys:
             raise errors.InvalidArgument(
                 f"there is no array {name!r}; call init first. There are: "
@@ -183,7 +201,7 @@ class Store(Closing):
         return view
 
     def _send(self, key: _Key, values: Optional[View], out: Optional[View], result: Any,
-              priority: int) -> Handle:
+              priority: SupportsIndex) -> Handle:
         # Cantor's pairing of a plain push or pull, which is 0, and the type (kvstore_dist.h:65).
         dtype = _DTYPES[key.dtype]
         cmd = dtype * (dtype + 1) // 2 + dtype
@@ -198,3 +216,23 @@ class Store(Closing):
             status = wait(handle, stamp.value, 50)
             if status != -6:
                 return _library.check(status)
+
+
+def _refuse(node: Node) -> None:
+    """Raises an exception for a node that can have no Store."""
+    if node.role != "worker":
+        raise errors.InvalidArgument(f"a Store is of a worker, and this node is a {node.role}")
+    if node._store is not None:
+        raise errors.InvalidArgument(
+            "this node had a Store, which is closed, and its servers have ended" if
+            node._store._closed else
+            "this node has a Store already, and can have one: use that one for all arrays")
+
+
+def _worker(node: Node) -> KVWorker:
+    try:
+        return KVWorker(node, "uint8")
+    except errors.InvalidArgument as error:
+        raise errors.InvalidArgument(
+            "a Store needs app 0 and customer 0 of its node, and they are taken: by a KVWorker, "
+            "which can have customer=1 instead, or by MXNet's own kvstore") from error
