@@ -197,7 +197,7 @@ impl About<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Lookup};
+    use crate::settings::{Asked, Lookup};
     use super::*;
     use std::sync::Arc;
 
