@@ -27,6 +27,8 @@ pub enum Head {
     Compression,
     /// `kSetProfilerParams`.
     Profiler,
+    /// Ours: what this worker makes, which all workers have to say alike ([`super::agreement`]).
+    Agree,
     /// Another number: MXNet answers it and does nothing.
     Other(i32),
 }
@@ -40,6 +42,7 @@ impl From<i32> for Head {
             3 => Self::SyncMode,
             4 => Self::Compression,
             5 => Self::Profiler,
+            100 => Self::Agree,
             other => Self::Other(other),
         }
     }
@@ -56,6 +59,7 @@ impl Head {
             Self::SyncMode => 3,
             Self::Compression => 4,
             Self::Profiler => 5,
+            Self::Agree => 100,
             Self::Other(other) => other,
         }
     }
@@ -66,7 +70,7 @@ impl Head {
     pub const fn stays(self) -> bool {
         match self {
             Self::Controller | Self::MultiPrecision | Self::SyncMode | Self::Compression => true,
-            Self::Stop | Self::Profiler | Self::Other(_) => false,
+            Self::Stop | Self::Profiler | Self::Agree | Self::Other(_) => false,
         }
     }
 }
@@ -192,7 +196,7 @@ impl Store {
             Head::SyncMode => self.set_sync(),
             Head::MultiPrecision => self.set_multi_precision()?,
             Head::Compression => self.set_compression(body)?,
-            Head::Controller | Head::Stop | Head::Profiler | Head::Other(_) => {}
+            Head::Controller | Head::Stop | Head::Profiler | Head::Agree | Head::Other(_) => {}
         }
         Ok(())
     }
@@ -251,6 +255,7 @@ impl Store {
     /// The node is gone, or another process has its id.
     pub fn forget_node(&mut self, node: NodeId) {
         self.generations.forget(node);
+        self.agreements.forget(node);
         self.forget_worker(node);
         self.look_at_all();
     }

@@ -5,6 +5,7 @@
 //! read a clock, draw random numbers or start threads (whoever owns the store may call it from
 //! several).
 
+pub mod agreement;
 mod changes;
 pub mod command;
 mod contribution;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::apply::asks;
+use super::agreement::Agreements;
 use super::command::Generations;
 use super::elastic::{Asked, Elastic, Outbound, Place};
 use super::error::StoreError;
@@ -128,6 +129,8 @@ pub struct Store {
     /// Makes the memory of values, if not this process.
     pub(super) memory: Option<Arc<dyn Allocator>>,
     pub(super) generations: Generations,
+    /// What workers say alike.
+    pub(super) agreements: Agreements,
     pub(super) tensors: BTreeMap<Key, Tensor>,
     /// Which rounds wait.
     pub(super) stalls: Stalls,
@@ -172,6 +175,7 @@ impl Store {
             optimizer: None,
             memory: None,
             generations: Generations::default(),
+            agreements: Agreements::default(),
             tensors: BTreeMap::new(),
             stalls: Stalls::default(),
             elastic: config.elastic.then(|| Box::new(Elastic::new(&config))),

@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 
+use super::agreement::Agree;
 use super::message::{Key, NodeId};
 use super::trees::{Overlay, PartTicket, Ticket};
 
@@ -250,6 +251,9 @@ pub struct Transfer {
     /// Their frames follow that of the key.
     #[prost(message, repeated, tag = "20")]
     pub first_pushes: Vec<FirstPush>,
+    /// `CommandsEnd`: what all workers have said alike, and the receiver was not told yet.
+    #[prost(message, repeated, tag = "21")]
+    pub agreed: Vec<Agree>,
 }
 
 impl Transfer {

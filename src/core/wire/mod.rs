@@ -1,9 +1,10 @@
 //! Bytes to typed messages and back. No I/O, no clock, no policy; depends on nothing else in this
 //! crate. `message` has the types, `encode` and `decode` the bytes of dmlc's ps-lite, `byteps`
 //! those of bytedance's; `dialect` chooses. `native` has the frames between two of our own nodes,
-//! `elastic` what they say about pieces that move, `balance` about batch sizes; `socks` what is
-//! said to tunnels.
+//! `elastic` what they say about pieces that move, `balance` about batch sizes, `agreement` about
+//! what all workers have to say alike; `socks` what is said to tunnels.
 
+pub mod agreement;
 pub mod balance;
 pub mod byteps;
 pub mod decode;

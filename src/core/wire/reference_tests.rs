@@ -349,8 +349,14 @@ fn transfer() -> impl Strategy<Value = elastic::Transfer> {
             cuts,
             rows,
             state: (kind > 6).then(|| Bytes::from_static(b"state")),
+            agreed: (kind == 9).then(agreed).into_iter().collect(),
             ..elastic::Transfer::default()
         })
+}
+
+fn agreed() -> agreement::Agree {
+    let fact = agreement::Fact { subject: "array 'w'".to_owned(), value: "int8".to_owned() };
+    agreement::Agree { step: 3, facts: vec![fact], customer: 1, ..agreement::Agree::default() }
 }
 
 fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {

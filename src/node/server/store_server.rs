@@ -107,6 +107,10 @@ impl StoreServer {
         message: &Message,
     ) -> Owner {
         let is_transfer = message.meta.transfer.is_some();
+        if message.meta.simple_app && Head::from(message.meta.head) == Head::Agree && !is_transfer {
+            // Whoever keeps the values: what workers say alike is compared here.
+            return self.agree(customer, &message.meta);
+        }
         if self.handed_over.load(Ordering::Acquire) && !is_transfer {
             return Owner::Application;
         }
@@ -244,6 +248,26 @@ impl StoreServer {
         Owner::Store
     }
 
+    /// A worker says what it makes, and is told whether all say the same.
+    fn agree(&self, customer: &ServerCustomer, meta: &Meta) -> Owner {
+        let serving = match self.serving(customer) {
+            Ok(serving) => serving,
+            Err(error) => {
+                log::write(Level::Error, &error.to_string());
+                return Owner::Application;
+            }
+        };
+        let mut out = Outbound::default();
+        let told = lock(&serving.store).agree(meta, &mut out);
+        pieces::send(customer, &customer.node(), out);
+        let (body, error) = match told {
+            Ok(body) => (body, String::new()),
+            Err(error) => (Bytes::new(), error.to_string()),
+        };
+        answer_command_with(customer, meta, body, &error);
+        Owner::Store
+    }
+
     fn optimizer(&self, customer: &ServerCustomer, serving: &Serving, meta: &Meta) -> Owner {
         let store = &serving.store;
         match self.obey(customer, serving, meta) {
@@ -375,7 +399,11 @@ fn respond(customer: &ServerCustomer, node: &Result<NodeRef>, answer: Answer) {
 }
 
 fn answer_command(customer: &ServerCustomer, request: &Meta, error: &str) {
-    if let Err(error) = customer.simple_respond(request, Bytes::new(), error) {
+    answer_command_with(customer, request, Bytes::new(), error);
+}
+
+fn answer_command_with(customer: &ServerCustomer, request: &Meta, body: Bytes, error: &str) {
+    if let Err(error) = customer.simple_respond(request, body, error) {
         log::write(Level::Warning, &error.to_string());
     }
 }

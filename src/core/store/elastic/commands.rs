@@ -42,6 +42,8 @@ pub(super) struct Settings {
     counts: BTreeMap<Customer, u64>,
     /// Up to which change each server was told.
     told: BTreeMap<NodeId, u64>,
+    /// How many times each server that joined was told what workers say alike.
+    agreed: BTreeMap<NodeId, usize>,
     /// Commands that are answered when these servers have obeyed up to that change.
     unanswered: Vec<(Meta, u64, BTreeSet<NodeId>)>,
     /// By which policy the server with the lowest id became so.
@@ -65,6 +67,7 @@ impl Settings {
             optimizer: (0, Bytes::new()),
             counts: BTreeMap::new(),
             told: BTreeMap::new(),
+            agreed: BTreeMap::new(),
             unanswered: Vec::new(),
             sponsored_since: 0,
             ended: BTreeMap::new(),
@@ -148,7 +151,7 @@ impl Elastic {
 
     /// True on a server that joined and has not heard yet what workers told the others: of the one
     /// with the lowest id, and if that is this one, of all others.
-    pub(super) fn waits_for_commands(&self) -> bool {
+    pub(in crate::store) fn waits_for_commands(&self) -> bool {
         let Settings { joins, sponsored_since, ended, asked, .. } = &self.settings;
         let lacks = |server: &NodeId| {
             *server != self.me && ended.get(server).is_none_or(|epoch| epoch < sponsored_since)
@@ -222,7 +225,7 @@ impl Store {
     }
 
     /// Tells servers that joined what they do not know yet. Who was told.
-    fn tell_joined(&mut self, out: &mut Outbound) -> BTreeSet<NodeId> {
+    pub(in crate::store) fn tell_joined(&mut self, out: &mut Outbound) -> BTreeSet<NodeId> {
         let Some(elastic) = &self.elastic else { return BTreeSet::new() };
         let others = elastic.servers.iter().copied().filter(|server| *server != elastic.me);
         let joined: BTreeSet<NodeId> = others.filter(|id| elastic.joined(*id)).collect();
@@ -234,11 +237,14 @@ impl Store {
 
     /// Tells a server what it does not know yet, and that there is no more.
     fn end_of_commands(&mut self, server: NodeId, out: &mut Outbound) {
-        let Some(elastic) = &self.elastic else { return };
+        let Some(elastic) = &mut self.elastic else { return };
+        let so_far = self.agreements.told();
+        let told = elastic.settings.agreed.insert(server, so_far).unwrap_or(0);
         let end = Transfer {
             kind: TransferKind::CommandsEnd.into(),
             version: elastic.settings.stamp,
             number: elastic.epoch,
+            agreed: self.agreements.since(told).to_vec(),
             ..Transfer::default()
         };
         self.send(server, end, Vec::new(), out);
@@ -316,6 +322,7 @@ impl Store {
         transfer: &Transfer,
         out: &mut Outbound,
     ) {
+        self.agreements.learn(&transfer.agreed);
         let Some(elastic) = &mut self.elastic else { return };
         let waited = elastic.waits_for_commands();
         let ended = elastic.settings.ended.entry(from).or_default();
@@ -384,6 +391,7 @@ impl Store {
         }
         elastic.settings.asked.retain(|server| servers.contains(server));
         elastic.settings.told.retain(|server, _| servers.contains(server));
+        elastic.settings.agreed.retain(|server, _| servers.contains(server));
         for (.., waits) in &mut elastic.settings.unanswered {
             waits.retain(|server| servers.contains(server));
         }

@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// True if nobody waits for the answer to that request any more: its sender is dead.
-    pub(super) fn is_former(&self, request: &Meta) -> bool {
+    pub(in crate::store) fn is_former(&self, request: &Meta) -> bool {
         self.elastic.as_ref().is_some_and(|elastic| elastic.is_former(request))
     }
 

@@ -123,6 +123,7 @@ fn transfer() -> impl Strategy<Value = Transfer> {
             worker: 9,
             customer: 0,
             first_pushes: Vec::new(),
+            agreed: Vec::new(),
         },
     )
 }
