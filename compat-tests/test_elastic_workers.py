@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from elastic_job import MIXED, ended_well, pslite, start_scheduler_again
-from harness import Cluster
+from harness import STOCK, Cluster
+from test_python_kv import ENVIRONMENT
 
 #: Most of the time passes in waiting (pytest.ini).
 pytestmark = pytest.mark.waits
@@ -186,3 +187,30 @@ def test_without_the_variable_a_death_ends_the_job():
             job.describe())
         for worker in others:
             assert worker.returncode != 0 and "lost worker 2" in worker.err, job.describe()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", (0, 1))
+def test_a_worker_of_a_store_comes_back(rank):
+    """It begins at once, trains with the others, and resets nothing. The barrier of its program
+    ends when the others come to theirs, and it says so."""
+    env = {**ENVIRONMENT, "PSLITE_ELASTIC": 1, "PSLITE_ELASTIC_WORKERS": 1, "PS_VERBOSE": 1}
+    with Cluster("store_restart.py", (ROUNDS, PACE), workers=3, library=STOCK, whole=True, env=env,
+                 timeout=80) as job:
+        job.start()
+        victim, others = kill(job, rank, 10)
+        assert job.nodes["scheduler"].wait_for("the job goes on without worker", 30), job.describe()
+        job.command = [*job.command[:3], "20", str(PACE), "back"]
+        back = job.spawn("worker", name="back")
+        assert back.wait_for("comes to the barrier", 60), job.describe()
+        assert all(worker.returncode is None for worker in others), job.describe()
+        assert back.wait_for("waits until all others come to their next one", 10), job.describe()
+        ended_well(job, gone=("lost worker",))
+        counts = [worker.result["counted"] for worker in others]
+        assert counts[0] == counts[1], job.describe()
+        counted, rest = counts[0], ALL - 2 ** rank
+        first = counted.index(rest)
+        assert set(counted) == {ALL, rest} and counted[:first] == [ALL] * first, job.describe()
+        # Each of its pushes is in one round; rounds do not wait for it.
+        assert counted[first:].count(ALL) == 20, job.describe()
+        assert back.result == {**back.result, "rank": rank, "back": True}, job.describe()

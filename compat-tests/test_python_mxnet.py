@@ -16,10 +16,10 @@ ENV = {"PYTHONPATH": PATH, "PSLITE_LIBPS": ENVIRONMENT["PSLITE_LIBPS"]}
 SERVERS = {"scheduler": NATIVE, "server": NATIVE}
 
 
-def run(case, workers=STOCK, **options):
+def run(case, *args, workers=STOCK, **options):
     """What each worker saw."""
     library = {**SERVERS, "worker": workers, **options.pop("library", {})}
-    job = Cluster("mxnet_worker.py", args=[case], library=library, timeout=60, env=ENV,
+    job = Cluster("mxnet_worker.py", args=[case, *args], library=library, timeout=60, env=ENV,
                   **options).run().check()
     return job.results
 
@@ -36,6 +36,10 @@ def test_it_computes_what_dist_sync_does(name, library):
     job = harness.run("by_mxnet_kvstore.py", script, "pslite", *args, library=library,
                       light=(STOCK, OURS), env={**chosen.env, **ENV})
     assert job.digests == stock_digests(name), job.describe()
+    # Servers of MXNet's own compare nothing, and that is said.
+    compares = name != "trainer_worker"
+    said = ["no server of this job compares" in worker.err for worker in job.workers]
+    assert said == [not compares] * 2, job.describe()
 
 
 def test_the_names_of_byteps():
@@ -57,6 +61,8 @@ def test_the_names_of_byteps():
         assert sums["host"] == [0.5] * 3
         assert sums["first"] == [6, 6] and sums["second"] == [8, 8]
         refusals(found["wrong"], WRONG_SUMS)
+        kind, text = found["back"]
+        assert kind == "Unsupported" and "the weights are in the other workers" in text, found
 
 
 WRONG_SUMS = {
@@ -67,6 +73,9 @@ WRONG_SUMS = {
     "gradient": ("Unsupported", "row_sparse"),
     "root": ("InvalidArgument", "there are 2 workers"),
     "deferred": ("InvalidArgument", "no values yet"),
+    "trainer": ("Unsupported", "DistributedTrainer cannot give it the parameters"),
+    "wrapped": ("Unsupported", "DistributedOptimizer cannot give it the parameters"),
+    "values": ("Unsupported", "broadcast_parameters cannot give it the parameters"),
 }
 
 WRONG_UPDATES = {
@@ -115,9 +124,31 @@ def test_pushes_in_any_order_and_module_fit():
         assert found["type"] == "dist_sync_pslite" and found["capable"]
 
 
+#: What both workers are told.
+DIFFERING = {
+    "names": ["worker 0 says array 'push_pull y'", "worker 1 says array 'push_pull x'"],
+    "keys": ["array 'key ", "worker 0 says float32 of shape (2,), number 0",
+             "worker 1 says float32 of shape (2,), number 1"],
+    "optimizer": ["lr of optimizer 1: ", "worker 0 says 0.1", "worker 1 says 1.1"],
+    "trainer": ["lr of DistributedTrainer 1: ", "worker 0 says 0.1", "worker 1 says 1.1"],
+    "change": ["worker 0 says lr of DistributedTrainer 1 at change 2 (0.5)",
+               "worker 1 does not: it waits for a round of key"],
+    "batch": ["rescale_grad of DistributedTrainer 1 at change 1: ", "worker 0 says 0.0625",
+              "worker 1 says 0.0555"],
+}
+
+
+@pytest.mark.parametrize("case", DIFFERING)
+def test_workers_that_mean_different_things_are_told_both(case):
+    for found in run("differing", case):
+        kind, text = found["told"]
+        assert kind == "WorkersDiffer", found
+        assert all(part in text for part in DIFFERING[case]), found
+
+
 def test_the_node_of_a_preloaded_process():
     library = {"scheduler": OURS, "server": OURS}
-    for found in run("preloaded", OURS, servers=1, library=library):
+    for found in run("preloaded", workers=OURS, servers=1, library=library):
         rank = found["rank"][0]
         assert found["before"][0] == "NotStarted" and "mx.kv.create" in found["before"][1]
         assert found["rank"] == [rank] * 3 and found["workers"] == [2, 2]

@@ -127,6 +127,9 @@ def summing():
     found["devices"] = by_name([mx.cpu(0), mx.cpu(1)])
     found["again"] = refused(lambda: by_name([mx.cpu(0)]))
     found["wrong"] = wrong_sums()
+    kv = mx.kv.create("pslite")
+    kv._store._agreement.back = True
+    found["back"] = refused(lambda: kv.broadcast(77, mx.nd.ones((2,)), mx.nd.ones((2,))))
     bps.shutdown()
     bps.shutdown()
     found["after"] = refused(bps.size)
@@ -166,7 +169,20 @@ def wrong_sums():
         "gradient": refused(lambda: bps.DistributedTrainer(sparse.collect_params(), "sgd")),
         "root": refused(lambda: bps.broadcast_parameters({"a": mx.nd.ones((2,))}, 2)),
         "deferred": refused(lambda: bps.broadcast_parameters(late.collect_params())),
+        **came_back(network(1).collect_params()),
     }
+
+
+def came_back(params):
+    """What a worker is told that took the place of one that died."""
+    known = node.Node.is_recovery
+    node.Node.is_recovery = True
+    try:
+        return {"trainer": refused(lambda: bps.DistributedTrainer(params, "sgd")),
+                "wrapped": refused(lambda: bps.DistributedOptimizer(mx.optimizer.SGD())),
+                "values": refused(lambda: bps.broadcast_parameters(params))}
+    finally:
+        node.Node.is_recovery = known
 
 
 def rated(net):
@@ -261,6 +277,50 @@ def fitted(rank):
     module.fit(train, num_epoch=2, kvstore="pslite", initializer=mx.init.Xavier())
     arguments, _ = module.get_params()
     return digest([arguments[name] for name in sorted(arguments)])
+
+
+def differing():
+    """Each worker means something else by what it does. What it is told."""
+    bps.init()
+    return {"told": refused(lambda: DIFFERING[sys.argv[2]](bps.rank()))}
+
+
+def other_keys(rank):
+    kv = mx.kv.create("pslite")
+    kv.init(["b", "a"] if rank else ["a", "b"], [mx.nd.zeros((2,))] * 2)
+    kv.pushpull("a", mx.nd.ones((2,)))
+
+
+def other_trainer(rank):
+    bps.DistributedTrainer(network(1).collect_params(), "sgd", {"learning_rate": 0.1 + rank})
+
+
+def other_change(rank):
+    net = network(1)
+    trainer = bps.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    for step in range(3):
+        if step == 2 and rank == 0:
+            trainer.set_learning_rate(0.5)
+        backward(net, *batch(step, rank))
+        trainer.step(BATCH)
+
+
+def other_batch(rank):
+    net = network(1)
+    trainer = bps.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    backward(net, *batch(0, rank))
+    trainer.step(BATCH + rank)
+
+
+DIFFERING = {
+    "names": lambda rank: bps.push_pull(mx.nd.ones((2,)), name="yx"[rank]),
+    "keys": other_keys,
+    "optimizer": lambda rank: mx.kv.create("pslite").set_optimizer(
+        mx.optimizer.SGD(learning_rate=0.1 + rank)),
+    "trainer": other_trainer,
+    "change": other_change,
+    "batch": other_batch,
+}
 
 
 def preloaded():

@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+import time
 
 import numpy as np
 
@@ -84,12 +85,89 @@ def bad_input(node, store):
     return found
 
 
+def order(node, store):
+    """The same arrays, made in another order."""
+    names = ["a", "b", "big"]
+    made = {"a": np.full(4, 1.0), "b": np.full(4, 2.0), "big": np.full(BIG, 3.0)}
+    for name in reversed(names) if node.rank else names:
+        store.init(name, made[name])
+    start = {name: store.pull(name, np.zeros_like(made[name])).wait()[:2].tolist()
+             for name in names}
+    sums = {name: store.push_pull(name, made[name] * (node.rank + 1)).wait()[-2:].tolist()
+            for name in names}
+    return {"start": start, "sums": sums}
+
+
+def differ(node, store):
+    """Each worker makes something else, and uses an array. What it is told, twice."""
+    mine = SAID[sys.argv[2]][node.rank]
+    for name in mine:
+        store.init(name, mine[name])
+    value = np.zeros_like(mine["a"])
+    told = refused(lambda: store.push("a", value))
+    return {"told": [told, refused(lambda: store.pull("a", value))]}
+
+
+SAID = {
+    "names": [{"a": np.zeros(4, "float32"), "c": np.zeros(4)},
+              {"a": np.zeros(4, "float32"), "d": np.zeros(4)}],
+    "one more": [{"a": np.zeros(4, "float32"), "c": np.zeros(4)}, {"a": np.zeros(4, "float32")}],
+    "shapes": [{"a": np.zeros(4, "float32")}, {"a": np.zeros((2, 2), "float32")}],
+    "dtypes": [{"a": np.zeros(4, "float32")}, {"a": np.zeros(4, "int32")}],
+}
+
+
+def later(node, store):
+    """In the middle one makes an array more, and the other one waits for its push."""
+    value = np.ones(4, "float32")
+    store.init("a", value)
+    store.push_pull("a", value).wait()
+    if node.rank == 0:
+        store.init("more", value)
+        return {"told": refused(lambda: store.push("more", value).wait())}
+    return {"told": refused(lambda: store.push_pull("a", value).wait())}
+
+
+def late(node, store):
+    """One comes to the array when the test has seen that the other one says for whom it waits."""
+    value = np.ones(4, "float32")
+    if node.rank == 1:
+        end = time.monotonic() + 60
+        while not os.path.exists("go") and time.monotonic() < end:
+            time.sleep(0.05)
+    store.init("a", value)
+    return {"out": store.push_pull("a", value).wait().tolist()}
+
+
+def optimizers(node, store):
+    """Of other numbers; then of the same, in other words."""
+    value = np.zeros(4, "float32")
+    store.init("a", value)
+    rate = [1, 1.0][node.rank]
+    store.set_optimizer("sgd", learning_rate=rate, **({"momentum": 0} if node.rank else {}))
+    out = store.push_pull("a", value + 1, value).wait().tolist()
+    told = refused(lambda: store.set_optimizer("sgd", learning_rate=0.1 + node.rank))
+    return {"out": out, "told": told}
+
+
+def numbers(node, store):
+    """Two names of one number: their text is what users see."""
+    from pslite import store as module
+    real, module._number = module._number, lambda name: module.NAMED
+    store.init("one", np.zeros(4))
+    found = {"told": refused(lambda: store.init("two", np.zeros(4)))}
+    module._number = real
+    store.init("two", np.zeros(4))
+    return {**found, "names": store.names()}
+
+
 def main():
     role = os.environ["DMLC_ROLE"]
     if role != "worker":
         return job.serve_scheduler() if role == "scheduler" else job.serve_server()
     with Node() as node:
-        with Store(node) as store:
+        # In the case "mode" they differ.
+        with Store(node, sync=CASE != "mode" or node.rank == 0) as store:
             print(json.dumps(globals()[CASE](node, store)), flush=True)
         store.close()
 

@@ -12,8 +12,9 @@ from typing import Any, Dict, List, Tuple, Union
 
 from . import _numbers, _process, errors
 from ._mxnet import mx
+from ._optimizers import plain
 
-__all__ = ["PSLite", "summed", "to_all"]
+__all__ = ["PSLite", "in_words", "summed", "to_all"]
 
 Key = Union[int, str]
 
@@ -84,7 +85,16 @@ class PSLite(_base):  # type: ignore[misc]
             known.append(one)
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """`init`, and `pull` into `out`."""
+        """`init`, and `pull` into `out`.
+
+        Raises Unsupported in a worker that took the place of one that died, if servers run no
+        optimizer: what they have are sums, not weights.
+        """
+        if not self._store._has_weights():
+            raise errors.Unsupported(
+                "this worker took the place of one that died, and servers run no optimizer: they "
+                "have sums of gradients, and the weights are in the other workers. Use "
+                "update_on_kvstore=True, or start the job again from a checkpoint")
         self.init(key, value)
         self.pull(key, out, priority)
 
@@ -148,7 +158,7 @@ class PSLite(_base):  # type: ignore[misc]
             raise errors.InvalidArgument(
                 f"{type(optimizer).__name__} is no optimizer of MXNet: pass an mx.optimizer."
                 "Optimizer, such as mx.optimizer.create('sgd')")
-        self._store._run(_pickled(optimizer), bool(optimizer.multi_precision))
+        self._store._run(_pickled(optimizer), bool(optimizer.multi_precision), in_words(optimizer))
         self._worker.updates = True
         self._optimizer = optimizer
         self._told = _settings(optimizer)
@@ -304,6 +314,21 @@ def _settings(optimizer: Any) -> Dict[str, Any]:
     for name in ("lr_mult", "wd_mult"):
         found[name] = dict(getattr(optimizer, name))
     return found
+
+
+def in_words(optimizer: Any) -> Dict[str, str]:
+    """What an optimizer computes with, for the comparison between workers."""
+    found = {"the class": type(optimizer).__name__}
+    for name, value in _settings(optimizer).items():
+        if isinstance(value, dict):
+            value = sorted((str(key), each) for key, each in value.items())
+        elif name == "lr_scheduler" and value is not None:
+            value = type(value).__name__, sorted(
+                (own, each) for own, each in vars(value).items() if isinstance(each, (int, float)))
+        found[name] = plain(value) if isinstance(value, (bool, int, float)) else repr(value)
+    rates = sorted((str(key), rates) for key, rates in _multipliers(optimizer).items()
+                   if rates != (1.0, 1.0))
+    return {**found, "multipliers of parameters": repr(rates)}
 
 
 def _alone(original: Any) -> Any:

@@ -71,6 +71,21 @@ def described(name: str, parameters: Dict[str, Parameter]) -> bytes:
     return pickled(kind, attributes(kind, parameters))
 
 
+def settings(name: str, parameters: Dict[str, Parameter]) -> Dict[str, str]:
+    """What an optimizer of `described` computes with, in words."""
+    kind = KINDS[name.lower()]
+    given = {"learning_rate": kind.rate, **_COMMON, **kind.parameters, **parameters}
+    given.pop("weight_previous", None)
+    return {"the class": kind.name, **{own: plain(value) for own, value in given.items()}}
+
+
+def plain(value: Any) -> str:
+    """A number in words: 1 and 1.0 are the same, and so are numpy's."""
+    if isinstance(value, (bool, str, type(None))):
+        return repr(value)
+    return repr(float(value))
+
+
 def attributes(kind: Kind, parameters: Dict[str, Parameter]) -> Dict[str, Any]:
     """Those of the object as MXNet's constructor sets them (python/mxnet/optimizer)."""
     given = {**_COMMON, **kind.parameters, **parameters}

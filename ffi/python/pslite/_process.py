@@ -16,12 +16,10 @@ from typing import Any, Callable, Dict, List, Optional, SupportsIndex, Tuple, Un
 from . import _library, errors, job
 from .kv import Handle
 from .node import Node, _make_current, current
-from .store import Store
+from .store import NAMED, Store
 
-__all__ = ["Worker", "init", "shutdown", "worker"]
+__all__ = ["NAMED", "Worker", "init", "shutdown", "worker"]
 
-#: Arrays have numbers. Below are those of the kvstore's keys, from here on all others.
-NAMED = 1 << 30
 _HOSTS = "pslite.hosts"
 
 
@@ -35,8 +33,6 @@ class Worker:
         self.process = os.getpid()
         #: The kvstore's keys, in the order of their making: all integers, or all texts.
         self.keys: List[Union[int, str]] = []
-        #: Other arrays.
-        self.named = 0
         #: Servers run an optimizer: what is pushed is a gradient.
         self.updates = False
         #: The last push of each array, if nobody waited for it yet.
@@ -60,11 +56,10 @@ class Worker:
 
     def declare(self, name: str, values: Any) -> bool:
         """Makes an array that is no key of the kvstore; False: it was there. All workers make the
-        same ones in the same order; the values are those of rank 0."""
+        same ones; the values are those of rank 0."""
         if name in self.store._keys:
             return False
-        self.store._make(name, values, NAMED + self.named)
-        self.named += 1
+        self.store._make(name, values, None)
         return True
 
     def settle(self, *names: str) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "Stopped",
     "Timeout",
     "Unsupported",
+    "WorkersDiffer",
 ]
 
 
@@ -80,6 +81,11 @@ class Panic(PsliteError, RuntimeError):
 
 class ClosedError(PsliteError, RuntimeError):
     """The node, worker or server was closed before the call."""
+
+
+class WorkersDiffer(PsliteError, ValueError):
+    """Workers of one job make different arrays, or set different optimizers; the text says who says
+    what."""
 
 
 class NoMoreBatches(PsliteError):

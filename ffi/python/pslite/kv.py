@@ -20,6 +20,7 @@ from ctypes import byref, c_int32, c_void_p
 from typing import (
     Any,
     Callable,
+    Dict,
     List,
     Literal,
     NamedTuple,
@@ -41,6 +42,8 @@ _LOOK_MS = 50
 #: What a library says of a request that is not over yet.
 _TIMEOUT = -6
 _LOW, _HIGH = -2**31, 2**31 - 1
+#: Seconds after which a wait is slow; then after twice as long, and so on.
+_SLOW = 2.0
 
 
 class Handle:
@@ -72,11 +75,19 @@ class Handle:
         if timeout is not None:
             self._wait_for(_numbers.seconds(timeout, "timeout"))
         else:
-            while not self._over and not self._look(_LOOK_MS):
-                pass
+            self._wait_long()
         if self._error is not None:
             raise self._error
         return self._result
+
+    def _wait_long(self) -> None:
+        if self._over or self._look(_LOOK_MS):
+            return
+        slow, begun = _SLOW, time.monotonic()
+        while not self._over and not self._look(_LOOK_MS):
+            if time.monotonic() - begun >= slow:
+                slow *= 2
+                self._worker._slow()
 
     def _wait_for(self, timeout: float) -> None:
         end = time.monotonic() + timeout
@@ -142,8 +153,12 @@ class KVWorker:
         self._library = node._library
         self._open: "OrderedDict[int, Handle]" = OrderedDict()
         self._calls, self._keys = _calls.free(), _calls.Keys()
+        #: Bodies of answers to commands, by the number of the request.
+        self._told: Dict[int, List[bytes]] = {}
+        #: Called while somebody waits for long; may raise.
+        self._slow: Callable[[], None] = _not_at_all
         self._handle: Optional[c_void_p] = None
-        self._receive = _library.RECEIVE(_nothing)
+        self._receive = _library.RECEIVE(self._received)
         self._handle = _customer(node, app, customer, self._receive)
         node._customers.append(self)
         try:
@@ -219,6 +234,30 @@ class KVWorker:
         self._open[handle.timestamp] = handle
         self._look_after(handle)
         return handle
+
+    def _command(self, head: int, body: bytes, group: int) -> List[bytes]:
+        """A command to all nodes of a group; returns when all have answered. What is in the bodies
+        of their answers, of those that have one."""
+        stamp = c_int32()
+        _library.check(self._library.pslite_simple_request(
+            self.handle, head, body, len(body), group, byref(stamp)))
+        try:
+            status = _TIMEOUT
+            while status == _TIMEOUT:
+                status = self._library.pslite_customer_wait_for(
+                    self.handle, stamp.value, _LOOK_MS)
+            _library.check(status)
+        finally:
+            bodies = self._told.pop(stamp.value, [])
+        return bodies
+
+    def _received(self, _: Optional[int], message: int) -> None:
+        """An answer to a command, on a thread of the library. Nothing may be raised here."""
+        meta = _library.Meta()
+        self._library.pslite_message_meta(message, byref(meta))
+        if meta.simple_app and not meta.request and meta.body and meta.body_size:
+            body = ctypes.string_at(meta.body, meta.body_size)
+            self._told.setdefault(meta.timestamp, []).append(body)
 
     def _look_after(self, newest: Handle) -> None:
         """Requests for which nobody waits end as well: the oldest are looked after, one for each
@@ -406,8 +445,8 @@ class _Frames:
         return _library.Buffer(frame.data, frame.size, release, owner)
 
 
-def _nothing(_: Optional[int], __: int) -> None:
-    """Answers to requests do not come here."""
+def _not_at_all() -> None:
+    """A wait may take as long as it takes."""
 
 
 def _customer(node: Node, app: SupportsIndex, number: SupportsIndex, receive: Any) -> c_void_p:

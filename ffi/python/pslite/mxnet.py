@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, SupportsIndex, Tuple
 
 from . import _numbers, _process, errors
 from ._mxnet import mx
-from ._mxnet_kvstore import PSLite, summed, to_all
+from ._mxnet_kvstore import PSLite, in_words, summed, to_all
 from ._process import init, shutdown
 
 __all__ = ["DistributedOptimizer", "DistributedTrainer", "PSLite", "broadcast_parameters", "init",
@@ -28,6 +28,9 @@ __all__ = ["DistributedOptimizer", "DistributedTrainer", "PSLite", "broadcast_pa
 _optimizer_base: Any = mx.optimizer.Optimizer
 _trainer_base: Any = mx.gluon.Trainer
 
+#: What programs change of an optimizer that steps. (Others change by themselves.)
+_CHANGED = ("lr", "wd", "rescale_grad", "clip_gradient", "momentum", "lr_mult", "wd_mult",
+            "multipliers of parameters")
 #: A name, and an array for each device.
 Named = Tuple[str, List[Any]]
 
@@ -85,7 +88,8 @@ def broadcast_parameters(params: Any, root_rank: SupportsIndex = 0) -> None:
     """Gives all workers the values of one of them. params: what `collect_params` gives, or a dict
     of arrays by name. Returns when they are there.
 
-    Raises InvalidArgument for a rank that there is not, and for parameters without values yet.
+    Raises InvalidArgument for a rank that there is not, and for parameters without values yet; and
+    Unsupported in a worker that took the place of one that died: the others are past it.
     """
     found: List[Named] = []
     for name, value in sorted(params.items()):
@@ -109,6 +113,16 @@ def _summing() -> "_process.Worker":
     return worker
 
 
+def _has_parameters(what: str) -> None:
+    """Where workers step by themselves, one that comes back cannot get what the others have."""
+    if _process.worker().node.is_recovery:
+        raise errors.Unsupported(
+            f"this worker took the place of one that died, and {what} cannot give it the "
+            "parameters that the others train: those are in the other workers, and servers have "
+            "sums of gradients. Use gluon.Trainer(..., kvstore='pslite'), where servers update, or "
+            "start the job again from a checkpoint")
+
+
 def _root_rank(given: SupportsIndex) -> int:
     number = _numbers.integer(given, "root_rank", low=-_numbers.INT32)
     if not 0 <= number < size():
@@ -119,6 +133,7 @@ def _root_rank(given: SupportsIndex) -> int:
 def _broadcast(named: List[Named], root_rank: SupportsIndex) -> None:
     worker = _summing()
     root_rank = _root_rank(root_rank)
+    _has_parameters("broadcast_parameters")
     sent = []
     for name, arrays in named:
         mine = arrays[0]
@@ -161,10 +176,14 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
     those whose shape is not known before. A change of the learning rate counts at once; all workers
     have to make the same.
 
-    Raises NotStarted before `init`, and Unsupported for row_sparse parameters and gradients.
+    Raises NotStarted before `init`, and Unsupported for row_sparse parameters and gradients, and in
+    a worker that took the place of one that died. Raises WorkersDiffer if optimizers, their
+    settings, root_rank or batch sizes differ between workers: parameters would drift apart.
     """
 
     _params_to_init: List[Any]
+    #: Trainers of this process so far.
+    _made = 0
 
     def __init__(self, params: Any, optimizer: Any,
                  optimizer_params: Optional[Dict[str, Any]] = None,
@@ -174,6 +193,7 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
                           "is inside the DistributedOptimizer", stacklevel=2)
             optimizer = optimizer.inner
         self._root_rank = _root_rank(root_rank)
+        _has_parameters("DistributedTrainer")
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         for parameter in self._params:
             if (parameter._stype, parameter._grad_stype) != ("default", "default"):
@@ -181,6 +201,17 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
                     f"{parameter.name} or its gradient is row_sparse, and DistributedTrainer has "
                     "dense arrays alone; for row_sparse ones use gluon.Trainer with 'dist_sync'")
         self._scale /= size()
+        DistributedTrainer._made += 1
+        self._called = f"DistributedTrainer {DistributedTrainer._made}"
+        # What all workers have said of it, and how often that was something new.
+        self._told = {**in_words(self._optimizer), "root_rank": str(self._root_rank)}
+        self._changes = 0
+        self._say(self._told)
+        # The network's prefix counts the networks of its process.
+        prefix = getattr(params, "prefix", "")
+        self._names = {each.name: f"{each.name[len(prefix):]} of {self._called}"
+                       if prefix and each.name.startswith(prefix)
+                       else f"{each.name} of {self._called}" for each in self._params}
         # Trainer would do it in its first step, after gradients of other parameters.
         self._init_kvstore()
         self._init_params()
@@ -193,11 +224,31 @@ class DistributedTrainer(_trainer_base):  # type: ignore[misc]
     def _init_params(self) -> None:
         waiting = self._params_to_init
         ready = [each for each in waiting if not each._deferred_init]
-        _broadcast([(each.name, each.list_data()) for each in ready], self._root_rank)
+        _broadcast([(self._names[each.name], each.list_data()) for each in ready],
+                   self._root_rank)
         self._params_to_init = [each for each in waiting if each._deferred_init]
 
+    def _say(self, told: Dict[str, str]) -> None:
+        """All workers say that of their trainers."""
+        at = f" at change {self._changes}" if self._changes else ""
+        said = {f"{name} of {self._called}{at}": value for name, value in told.items()}
+        _summing().store._say(said)
+
+    def _tell_changes(self) -> None:
+        """What was changed since the last step, at every worker: parameters that are updated in
+        different ways drift apart."""
+        now = in_words(self._optimizer)
+        changed = {name: now[name] for name in _CHANGED
+                   if name in now and now.get(name) != self._told.get(name)}
+        if changed:
+            self._told.update(changed)
+            self._changes += 1
+            self._say(changed)
+
     def _allreduce_grads(self) -> None:
-        _sum([(each.name, each.list_grad()) for each in self._params if each.grad_req != "null"])
+        self._tell_changes()
+        _sum([(self._names[each.name], each.list_grad())
+              for each in self._params if each.grad_req != "null"])
 
 
 class DistributedOptimizer(_optimizer_base):  # type: ignore[misc]
@@ -206,6 +257,7 @@ class DistributedOptimizer(_optimizer_base):  # type: ignore[misc]
 
     def __init__(self, optimizer: Any) -> None:
         _process.worker()
+        _has_parameters("DistributedOptimizer")
         object.__setattr__(self, "inner", optimizer)
 
     def __getattr__(self, name: str) -> Any:

@@ -32,6 +32,11 @@ _open: "weakref.WeakSet[Node]" = weakref.WeakSet()
 #: Those of `current` that others made: they stay, as what was made of them does.
 _lent: Set["Node"] = set()
 
+_RECOVERED = (
+    "this node took the place of one that died, and comes to a barrier: it waits until all others "
+    "come to their next one, which may be another one of the program. Skip barriers where "
+    "node.is_recovery is true")
+
 Setting = Union[str, SupportsIndex, SupportsFloat, None]
 
 
@@ -81,11 +86,14 @@ class Node(Closing):
         self._lent = self._started = lent
         _open.add(self)
 
+    def _setting(self, name: str) -> Optional[str]:
+        """As it was given, or as the environment has it."""
+        text = self._settings.get(name)
+        return os.environ.get(name) if text is None else text
+
     def _look_up(self, _: Optional[int], name: bytes) -> Optional[int]:
         """Called by the library while the node starts."""
-        text = self._settings.get(name.decode())
-        if text is None:
-            text = os.environ.get(name.decode())
+        text = self._setting(name.decode())
         if text is None:
             return None
         self._answer = ctypes.create_string_buffer(text.encode("utf-8", "surrogateescape"))
@@ -200,6 +208,12 @@ class Node(Closing):
         return number
 
     @property
+    def is_recovery(self) -> bool:
+        """True if it took the place of a node that died: the others are somewhere in their program,
+        and this one skips what they do together at the begin of theirs, such as barriers."""
+        return bool(self._describe().is_recovery)
+
+    @property
     def num_workers(self) -> int:
         """Workers of the job. Raises NotStarted."""
         return self._known(self._describe().num_workers)
@@ -246,12 +260,17 @@ class Node(Closing):
         node must be in the group. leaving: this worker pushes no more, so rounds do not wait for
         it.
 
+        A worker that came back (`is_recovery`) cannot know in which of their barriers the others
+        are: this one ends when all of them come to their next one. The log says so.
+
         Raises PeerLost, NotStarted, InvalidArgument.
         """
         number = _GROUPS.get(group)
         if number is None:
             raise errors.InvalidArgument(f"{group!r} is none of {', '.join(_GROUPS)}")
         handle = self.handle
+        if not leaving and self._describe().is_recovery:
+            self._library.pslite_log(1, _RECOVERED.encode())
         self._block(lambda: self._library.pslite_barrier(handle, 0, number, int(leaving)))
 
     def _block(self, call: Any) -> None:
@@ -288,6 +307,7 @@ def current() -> Node:
     if known:
         return known[0]
     node = Node.__new__(Node)
+    node._settings = {}
     node._have(handle, lent=True)
     _lent.add(node)
     return node

@@ -16,10 +16,11 @@ The servers are `pslite server`, `pslite.job.serve_server` or MXNet's own; the w
 MXNet's kvstore `dist_sync`, or with sync=False `dist_async`.
 """
 
-from ctypes import byref, c_int32
+import hashlib
+import threading
 from typing import Any, Dict, List, NamedTuple, Optional, SupportsIndex
 
-from . import _arrays, _library, _optimizers, errors
+from . import _agreement, _arrays, _optimizers, errors
 from ._arrays import View
 from ._closing import Closing
 from .kv import Handle, KVWorker
@@ -31,6 +32,11 @@ __all__ = ["Store"]
 _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6}
 #: Commands (kvstore_dist_server.h), and the group of all servers.
 _CONTROLLER, _MULTI_PRECISION, _STOP, _SYNC_MODE, _SERVERS = 0, 1, 2, 3, 2
+#: Numbers of arrays that are made of names: MXNet's servers keep 31 bits. Smaller ones are those of
+#: MXNet's kvstores.
+NAMED, _NUMBERS = 1 << 30, 1 << 30
+#: What is said of an optimizer when all servers have it.
+_AT_SERVERS = "optimizer {} is at the servers"
 #: Elements from which MXNet cuts an array evenly over all servers.
 _BIG = 1_000_000
 
@@ -51,42 +57,77 @@ class Store(Closing):
     and customer 0.
 
     sync: a push is over when those of all workers are summed and applied. False: each is applied as
-    it comes. Every worker must make the same calls of `init`, in the same order.
+    it comes.
 
-    Raises InvalidArgument for a node that has a Store or had one, NotStarted, PeerLost. After a
-    failure the node is as it was before.
+    Every worker makes the same arrays, in any order, before it uses one of them: the first push,
+    pull or set_optimizer after `init` waits until all workers have come so far, and servers compare
+    names, shapes and types, and optimizers. Workers that differ in them get WorkersDiffer there,
+    with what each of them says. A worker that takes the place of one that died waits for nobody:
+    what it makes is compared with what there is, and changes nothing.
+
+    Raises InvalidArgument for a node that has a Store or had one, NotStarted, PeerLost, and
+    WorkersDiffer if `sync` differs. After a failure the node is as it was before.
     """
 
     def __init__(self, node: Node, *, sync: bool = True) -> None:
         _refuse(node)
-        rank = node.rank
+        self._rank = node.rank
         self._node = node
         self._keys: Dict[str, _Key] = {}
+        self._names: Dict[int, str] = {}
         self._ranges = node.key_ranges()
         self._closed = False
         self._worker = _worker(node)
+        self._agreement = _agreement.Agreement(
+            self._command, node.is_recovery, node._setting("PSLITE_STALL_REPORT"))
+        #: What was made, and not agreed on yet.
+        self._new: Dict[str, str] = {}
+        self._agreeing = threading.Lock()
+        self._optimizers = 0
         node._store = self
         try:
-            if sync and rank == 0:
-                self._command(_SYNC_MODE, b"")
-            node.barrier("workers")
+            self._open(sync)
         except BaseException:
             node._store = None
             self._worker._leave(node)
             raise
 
+    def _open(self, sync: bool) -> None:
+        if sync and self._rank == 0:
+            self._command(_SYNC_MODE, b"")
+        self._agreement.say({"the mode": "sync=True" if sync else "sync=False"})
+        if self._agreement.compares:
+            self._worker._slow = self._stands
+        else:
+            self._warn()
+            self._barrier()
+
+    def _warn(self) -> None:
+        text = ("no server of this job compares what workers make (they are MXNet's own, or older "
+                "than this package): nothing tells if names, shapes, dtypes or optimizers differ "
+                "between workers")
+        self._node._library.pslite_log(1, text.encode())
+
+    def _barrier(self) -> None:
+        """All workers come here, but for one that takes the place of one that died: nobody knows in
+        which of their barriers the others are."""
+        if not self._agreement.back:
+            self._node.barrier("workers")
+
     # ---- arrays ----------------------------------------------------------------------------------
 
     def init(self, name: str, values: Any) -> None:
-        """Makes an array. Its values are those of the worker of rank 0; returns when they are at
-        the servers. Types: float16, float32, float64, int8, int32, int64, uint8.
+        """Makes an array. Its values are those of the worker of rank 0, who sends them here. Types:
+        float16, float32, float64, int8, int32, int64, uint8.
 
-        Raises InvalidArgument if there is one of that name, and an ArrayError.
+        Raises InvalidArgument if there is one of that name, and an ArrayError. Raises WorkersDiffer
+        in a worker that came back, as the first use of the array does in all others.
         """
-        self._make(name, values, len(self._keys))
+        self._make(name, values, None)
 
-    def _make(self, name: str, values: Any, number: int) -> None:
-        """`init`, for an array of that number: servers know arrays by numbers alone."""
+    def _make(self, name: str, values: Any, number: Optional[int]) -> None:
+        """`init`, for an array of that number: servers know arrays by numbers alone. None: one that
+        the name decides, whatever is made before or elsewhere."""
         self._refuse_closed()
         if name in self._keys:
             raise errors.InvalidArgument(f"there is an array {name!r} already")
@@ -96,19 +137,60 @@ class Store(Closing):
                 f"{name} has elements of {view.dtype}; servers know {', '.join(_DTYPES)}")
         if not view.count:
             raise errors.ShapeError(f"{name} has no elements")
+        given = "" if number is None else f", number {number}"
+        number = _number(name) if number is None else number
+        if number in self._names:
+            raise errors.InvalidArgument(
+                f"the arrays {self._names[number]!r} and {name!r} have the same number at servers, "
+                f"{number}: give one of them another name")
         key = self._placed(number, view)
-        if self._node.rank == 0:
+        said = {f"array {name!r}": f"{view.dtype} of shape {_shape(values, view)}{given}"}
+        agreement = self._agreement
+        known = agreement.back and agreement.compares and agreement.knows(said)
+        if self._node.rank == 0 and not (known and not agreement.makes_keys):
             self._send(key, view, None, None, 0).wait()
-        self._keys[name] = key
-        self._node.barrier("workers")
+        self._keys[name], self._names[number] = key, name
+        if not agreement.compares:
+            self._barrier()
+        elif not known:
+            self._new.update(said)
+
+    def _agree(self) -> None:
+        """All workers have made what this one has made."""
+        if self._new:
+            with self._agreeing:
+                if self._new:
+                    new = dict(self._new)
+                    self._agreement.say(new, makes=True)
+                    self._new = {each: self._new[each] for each in self._new if each not in new}
+
+    def _say(self, said: Dict[str, str]) -> None:
+        """All workers say that, here. Without servers that compare, nothing is compared."""
+        self._agree()
+        if self._agreement.compares:
+            with self._agreeing:
+                self._agreement.say(said)
+
+    def _stands(self) -> None:
+        """A request takes long."""
+        # Another thread makes something: that is no standstill.
+        if self._agreeing.acquire(blocking=False):
+            try:
+                self._agreement.stands()
+            finally:
+                self._agreeing.release()
 
     def push(self, name: str, values: Any, *, priority: SupportsIndex = 0) -> Handle:
         """Sends this worker's part of a sum, or its gradient if there is an optimizer."""
-        return self._send(self._key(name), self._fitting(name, values, False), None, None, priority)
+        view = self._fitting(name, values, False)
+        self._agree()
+        return self._send(self._key(name), view, None, None, priority)
 
     def pull(self, name: str, out: Any, *, priority: SupportsIndex = 0) -> Handle:
         """Gets the values into `out`: after a push the sum of all workers, or the new weights."""
-        return self._send(self._key(name), None, self._fitting(name, out, True), out, priority)
+        view = self._fitting(name, out, True)
+        self._agree()
+        return self._send(self._key(name), None, view, out, priority)
 
     def push_pull(self, name: str, values: Any, out: Any = None, *,
                   priority: SupportsIndex = 0) -> Handle:
@@ -116,6 +198,7 @@ class Store(Closing):
         where = values if out is None else out
         came = self._fitting(name, values, out is None)
         target = came if out is None else self._fitting(name, out, True)
+        self._agree()
         return self._send(self._key(name), came, target, where, priority)
 
     def names(self) -> List[str]:
@@ -127,19 +210,43 @@ class Store(Closing):
     def set_optimizer(self, name: str, **parameters: _optimizers.Parameter) -> None:
         """Servers apply what is pushed to the weights: "sgd", "adam" and so on, with MXNet's names
         of parameters and its defaults (docs/optimizers.md). Call it on every worker, after `init`.
-        Returns when the servers have it.
+        Returns when the servers have it. In a worker that came back it changes nothing.
 
-        Raises InvalidArgument for what there is not, RemoteError if a server does not know it.
+        Raises InvalidArgument for what there is not, WorkersDiffer if another worker sets another
+        one, RemoteError if a server does not know it.
         """
-        self._run(_optimizers.described(name, parameters), bool(parameters.get("multi_precision")))
+        pickled = _optimizers.described(name, parameters)
+        self._run(pickled, bool(parameters.get("multi_precision")),
+                  _optimizers.settings(name, parameters))
 
-    def _run(self, optimizer: bytes, multi_precision: bool) -> None:
-        """Servers run this one: the pickle of an optimizer of MXNet's."""
+    def _run(self, optimizer: bytes, multi_precision: bool, settings: Dict[str, str]) -> None:
+        """Servers run this one: the pickle of an optimizer of MXNet's. settings: what it computes
+        with, for the comparison."""
         self._refuse_closed()
-        self._command(_CONTROLLER, optimizer)
-        if multi_precision:
-            self._command(_MULTI_PRECISION, b"")
-        self._node.barrier("workers")
+        self._agree()
+        agreement, number = self._agreement, self._optimizers + 1
+        at_servers = {_AT_SERVERS.format(number): ""}
+        said = {f"{name} of optimizer {number}": value for name, value in settings.items()}
+        known = agreement.back and agreement.compares and agreement.knows(said)
+        if not known:
+            self._say(said)
+        if not known or agreement.makes_keys:
+            self._command(_CONTROLLER, optimizer)
+            if multi_precision:
+                self._command(_MULTI_PRECISION, b"")
+        self._optimizers = number
+        if agreement.compares:
+            # Servers of MXNet's own begin anew with each that comes.
+            self._say(at_servers)
+        else:
+            self._barrier()
+
+    def _has_weights(self) -> bool:
+        """False for a worker that came back to a job whose servers run no optimizer: their values
+        are sums of what was pushed last."""
+        agreement = self._agreement
+        return not (agreement.back and agreement.compares) or (
+            agreement.knows({_AT_SERVERS.format(1): ""}))
 
     # ---- end -------------------------------------------------------------------------------------
 
@@ -149,6 +256,8 @@ class Store(Closing):
         if self._closed:
             return
         self._closed = True
+        if self._agreement.compares:
+            self._agreement.close()
         self._node.barrier("workers", leaving=True)
         if self._node.rank == 0:
             self._command(_STOP, b"")
@@ -207,15 +316,8 @@ class Store(Closing):
         cmd = dtype * (dtype + 1) // 2 + dtype
         return self._worker._request(key.keys, values, out, key.lens, result, cmd, priority)
 
-    def _command(self, head: int, body: bytes) -> None:
-        library, handle, stamp = self._node._library, self._worker.handle, c_int32()
-        _library.check(library.pslite_simple_request(
-            handle, head, body, len(body), _SERVERS, byref(stamp)))
-        wait = library.pslite_customer_wait_for
-        while True:
-            status = wait(handle, stamp.value, 50)
-            if status != -6:
-                return _library.check(status)
+    def _command(self, head: int, body: bytes) -> List[bytes]:
+        return self._worker._command(head, body, _SERVERS)
 
 
 def _refuse(node: Node) -> None:
@@ -236,3 +338,14 @@ def _worker(node: Node) -> KVWorker:
         raise errors.InvalidArgument(
             "a Store needs app 0 and customer 0 of its node, and they are taken: by a KVWorker, "
             "which can have customer=1 instead, or by MXNet's own kvstore") from error
+
+
+def _number(name: str) -> int:
+    """The number of a name, the same in every worker and every run."""
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+    return NAMED + int.from_bytes(digest[:8], "little") % _NUMBERS
+
+
+def _shape(values: Any, view: View) -> str:
+    shape = getattr(values, "shape", None)
+    return str(tuple(shape)) if shape is not None else f"({view.count},)"
