@@ -27,18 +27,19 @@ const ROOMS: [(&str, &[&str]); 13] = [
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
 /// a file and the folder of its name. Not looked at is what files of one room name of each other:
 /// all of `van` names `van::Van`, all of `worker` and `server` their customer.
-const NODE: [(&str, &[&str]); 27] = [
+const NODE: [(&str, &[&str]); 28] = [
     ("sync", &[]),
     ("error", &[]),
     ("idle", &[]),
     ("threads", &[]),
-    ("settings", &["error"]),
+    ("files", &[]),
+    ("settings", &["error", "files"]),
     ("notices", &["settings", "sync"]),
     ("address", &["error", "settings"]),
     ("descriptors", &["error", "settings"]),
     ("naming", &["error", "settings"]),
     ("tunnels", &["error", "settings"]),
-    ("journal", &["error"]),
+    ("journal", &["error", "files"]),
     ("operator", &["address", "error"]),
     ("work_queue", &["sync"]),
     ("landing", &["sync"]),
@@ -58,7 +59,7 @@ const NODE: [(&str, &[&str]); 27] = [
         // `recipient`: what a waiting thread receives may be for another customer.
         &["base", "delivery", "error", "landing", "work_queue", "recipient", "running", "sync"],
     ),
-    ("server", &["base", "delivery", "error", "running", "sync"]),
+    ("server", &["base", "delivery", "error", "files", "running", "sync"]),
     (
         "customer",
         &[

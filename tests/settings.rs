@@ -103,7 +103,10 @@ const CASES: &[(&str, Case)] = &[
     ("PSLITE_SHARE_INFLOW", FLAG),
     (
         "PSLITE_JOURNAL",
-        With(&[("DMLC_ROLE", "scheduler"), ("PSLITE_ELASTIC", "1")], &["/nowhere/journal", "/"]),
+        With(
+            &[("DMLC_ROLE", "scheduler"), ("PSLITE_ELASTIC", "1")],
+            &["/nowhere/journal", "/", "/dev/full"],
+        ),
     ),
     ("PSLITE_SCHEDULER_WAIT", SECONDS),
     ("PSLITE_JOIN", FLAG),

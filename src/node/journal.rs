@@ -6,13 +6,14 @@
 //! has grown to a few times what it adds up to.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::{NodeError, Result};
+use crate::files::{open_regular, read_at_most};
 use pslite_core::cluster::journal::frames::{self, MAGIC};
 use pslite_core::cluster::journal::{Change, Record, State};
 use pslite_observe::log::{self, Level};
@@ -56,8 +57,7 @@ impl Journal {
         if file.metadata().map_err(io)?.len() > FILE_MAX {
             return Err(fail("it is too long to be a journal".to_owned()));
         }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io)?;
+        let bytes = read_at_most(&mut file, FILE_MAX).map_err(io)?;
         let read = frames::read(&bytes).ok_or_else(|| fail("it is no journal".to_owned()))?;
         if read.damaged {
             let at = read.sound;
@@ -155,7 +155,9 @@ impl Journal {
 
 /// It holds the job's token: nobody else is to read it.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    open_regular(path, &mut options)
 }
 
 /// A new name is safe once its folder is.
@@ -261,6 +263,18 @@ mod tests {
         let error = Journal::open(&folder.file()).unwrap_err().to_string();
         assert!(error.contains("damaged") && error.contains("job.journal"), "{error}");
         assert_eq!(std::fs::read(folder.file()).unwrap(), damaged, "nothing was changed");
+    }
+
+    /// Otherwise a scheduler would read for ever, or wait for a writer.
+    #[test]
+    fn what_is_no_regular_file_is_refused() {
+        let folder = Folder::new("odd");
+        nix::unistd::mkfifo(&folder.file(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for odd in [folder.file(), PathBuf::from("/dev/full"), PathBuf::from("/dev/zero")] {
+            let error = Journal::open(&odd).unwrap_err().to_string();
+            let named = error.contains(&odd.display().to_string());
+            assert!(named && error.contains("no regular file"), "{error}");
+        }
     }
 
     #[test]

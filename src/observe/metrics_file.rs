@@ -47,6 +47,11 @@ impl MetricsFile {
     /// The file cannot be opened or written.
     pub fn append(&self, role_and_rank: &str, line: &str) -> io::Result<()> {
         let path = self.path(role_and_rank);
+        // A pipe that nobody reads would hold up the node, also at its end.
+        if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            let text = format!("{path} is no regular file, but a folder, a pipe or a device");
+            return Err(io::Error::other(text));
+        }
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(format!("{line}\n").as_bytes())
     }
@@ -67,6 +72,17 @@ mod tests {
         assert_eq!(parse("a:1:2"), expected("a:1", 2.0));
         for nonsense in ["", ":3", "m:0", "m:-1", "m:1e12"] {
             assert_eq!(parse(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_device_or_a_pipe_is_refused() {
+        let (_reader, writer) = io::pipe().unwrap();
+        let pipe = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        for odd in ["/dev/full", "/dev/null", "/", pipe.as_str()] {
+            let file = MetricsFile::parse(odd).unwrap();
+            let error = file.append("worker3", "one").unwrap_err().to_string();
+            assert!(error.contains(odd) && error.contains("no regular file"), "{error}");
         }
     }
 

@@ -12,6 +12,9 @@ use self::stalls::StallWatch;
 
 pub(super) use self::pieces::send_transfer;
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -21,6 +24,7 @@ use bytes::Bytes;
 use super::ServerCustomer;
 use super::lending::Lending;
 use crate::error::Result;
+use crate::files::open_regular;
 use crate::running::NodeRef;
 use crate::sync::lock;
 use pslite_core::cluster::said::Said;
@@ -386,7 +390,10 @@ fn write_trace(rank: i32, file: &TraceFile) -> std::result::Result<(), String> {
         return Err(format!("{:?} is no name of a file in the server's folder", file.name));
     }
     let name = format!("rank{rank}_{}", file.name);
-    std::fs::write(&name, &file.content).map_err(|error| format!("cannot write {name}: {error}"))
+    let mut options = OpenOptions::new();
+    let open = open_regular(Path::new(&name), options.write(true).create(true).truncate(true));
+    open.and_then(|mut open| open.write_all(file.content.as_bytes()))
+        .map_err(|error| format!("cannot write {name}: {error}"))
 }
 
 fn respond(customer: &ServerCustomer, node: &Result<NodeRef>, answer: Answer) {

@@ -1,10 +1,12 @@
 //! Settings from texts: each method reads what its name says, and its error names the variable and
 //! what it would take. Touches nothing but the lookup function.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Asked, Elastic, Lookup, StaticReasons};
 use crate::error::{NodeError, Result};
+use crate::files::read_links;
 use pslite_core::cluster::RankOrder;
 use pslite_core::placement::graph::text::parse;
 use pslite_core::placement::graph::{NamedGraph, Topology};
@@ -356,7 +358,7 @@ impl Reader<'_> {
         let Some(path) = self.text(NAME).filter(|_| needed) else { return Ok(None) };
         let unfit =
             |what: String| wrong(NAME, &path, &format!("a file with links of hosts ({what})"));
-        let text = std::fs::read_to_string(&path).map_err(|error| unfit(error.to_string()))?;
+        let text = read_links(Path::new(&path)).map_err(|error| unfit(error.to_string()))?;
         let named = parse(&text).map_err(|error| unfit(error.to_string()))?;
         named.graph.connected().map_err(|error| unfit(named.explain(&error)))?;
         Ok(Some(named))

@@ -2,8 +2,9 @@
 //! names this host, gateways that answer (docs/trees.md, docs/tunnels.md). All nodes of a host are
 //! checked alike; what counts for one role alone is said.
 
-use std::fs;
+use std::path::Path;
 
+use pslite::node::files::read_links;
 use pslite::placement::graph::text::parse;
 use pslite::placement::graph::{NamedGraph, Topology};
 use pslite::transport::tunnel::{Listener, who_listens};
@@ -73,7 +74,7 @@ fn counts_for(job: &Job, text: &str) -> Finding {
 }
 
 fn read(path: &str) -> Result<NamedGraph, String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = read_links(Path::new(path)).map_err(|error| error.to_string())?;
     let links = parse(&text).map_err(|error| error.to_string())?;
     links.graph.connected().map_err(|wrong| links.explain(&wrong))?;
     Ok(links)
@@ -143,6 +144,7 @@ fn gateway(host: &str, port: u16) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::net::TcpListener;
     use std::path::PathBuf;
 
@@ -193,6 +195,7 @@ mod tests {
         says(&of("worker", "127.0.78.3", path), Level::Fail, "is none of them");
         says(&of("server", "127.0.78.3", path), Level::Warning, "is none of them");
         says(&of("worker", "127.0.78.1", "/nowhere"), Level::Fail, "/nowhere");
+        says(&of("worker", "127.0.78.1", "/dev/zero"), Level::Fail, "no regular file");
         says(&found(&[("PSLITE_LINKS", path)]), Level::Warning, "cannot be told");
         let bad = file("bad", "link a\n");
         says(&of("worker", "a", bad.to_str().unwrap()), Level::Fail, "line 1");
