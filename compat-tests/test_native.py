@@ -105,6 +105,29 @@ def test_all_hear_why_a_server_ended():
     assert "its connection is gone" not in reason, cluster.describe()
 
 
+@pytest.mark.parametrize("worker", [OURS, STOCK])
+def test_nothing_is_unpickled_where_that_is_forbidden(worker):
+    """A preloaded server would hand an unknown optimizer to MXNet's own server."""
+    library = {"scheduler": NATIVE, "server": OURS, "worker": worker}
+    cluster = harness.Cluster("forbidden.py", library=library, whole=True,
+                              env={"PSLITE_UNPICKLE": "0", "PSLITE_LOG": "info"})
+    with cluster:
+        cluster.start()
+        if worker == OURS:
+            assert cluster.wait(names=["worker0", "worker1"]), cluster.describe()
+            told = sum((result["errors"] for result in cluster.results), [])
+            assert len(told) == 3, cluster.describe()
+            assert all("halving.Halving" in text for text in told), cluster.describe()
+            assert all("PSLITE_UNPICKLE=0" in text for text in told), cluster.describe()
+        else:
+            assert cluster.wait(names=["scheduler"]), cluster.describe()
+            scheduler = cluster.nodes["scheduler"]
+            assert "PSLITE_UNPICKLE=0" in scheduler.err, cluster.describe()
+        servers = cluster.of("server")
+        assert any("PSLITE_UNPICKLE=0" in node.err for node in servers), cluster.describe()
+        assert not any("takes over" in node.err for node in servers), cluster.describe()
+
+
 @pytest.mark.parametrize("name", ["LARS", "LBSGD"])
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_what_has_no_kernel_for_rows_goes_to_mxnets_server(name, when):

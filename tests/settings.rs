@@ -86,6 +86,7 @@ const CASES: &[(&str, Case)] = &[
     ("PSLITE_RECOVERY_WAIT", SECONDS),
     ("PSLITE_LEVEL", Refused(&["none", "Stock"])),
     ("PSLITE_STORE", Refused(&["redis", "MXNet"])),
+    ("PSLITE_UNPICKLE", FLAG),
     ("PSLITE_ELASTIC", Refused(&["yes", "0x1", "1.0", "Moves", "copies"])),
     ("PSLITE_ELASTIC_WORKERS", FLAG),
     ("PSLITE_PLANNING", FLAG),

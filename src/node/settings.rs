@@ -159,6 +159,9 @@ pub struct Settings {
     pub stateless: bool,
     /// `PSLITE_METRICS`: where the numbers of the event list are written, and how often.
     pub metrics: Option<MetricsFile>,
+    /// `PSLITE_UNPICKLE`: a server's store may hand what it cannot serve to MXNet's own server,
+    /// which unpickles it, and so runs code that workers sent.
+    pub unpickles: bool,
 }
 
 /// How long the others wait for a replacement if neither `PSLITE_RECOVERY_WAIT` nor a longer
@@ -318,6 +321,7 @@ impl Settings {
             joins: env.flag("PSLITE_JOIN", false)?,
             stateless: env.flag("PSLITE_SERVER_STATELESS", false)?,
             metrics: env.metrics()?,
+            unpickles: env.unpickles()?,
         })
     }
 }

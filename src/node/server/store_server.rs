@@ -27,6 +27,7 @@ use crate::error::Result;
 use crate::files::open_regular;
 use crate::running::NodeRef;
 use crate::sync::lock;
+use pslite_core::cluster::Event;
 use pslite_core::cluster::said::Said;
 use pslite_core::store::command::Head;
 use pslite_core::store::elastic::{Due, Outbound};
@@ -51,6 +52,10 @@ pub(crate) struct StoreServer {
     stopped: AtomicBool,
     /// It was said why no round goes along a tree.
     says_in_order: AtomicBool,
+    /// What the store cannot serve was not handed over, since nothing may be unpickled: each worker
+    /// hears it, until an optimizer comes that the store has.
+    forbidden: AtomicBool,
+    why_forbidden: Mutex<String>,
     /// Called when the command to stop comes, or an error that nobody can be told of.
     on_stop: Box<dyn Fn(std::result::Result<(), String>) + Send + Sync>,
 }
@@ -92,6 +97,8 @@ impl StoreServer {
             handed_over: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             says_in_order: AtomicBool::new(false),
+            forbidden: AtomicBool::new(false),
+            why_forbidden: Mutex::default(),
             on_stop: Box::new(|_| {}),
         }
     }
@@ -134,6 +141,10 @@ impl StoreServer {
         }
         if message.meta.simple_app {
             return self.command(customer, serving, &message.meta);
+        }
+        if self.forbidden.load(Ordering::Acquire) {
+            let error = lock(&self.why_forbidden).clone();
+            return self.refuse_request(customer, &message.meta, error);
         }
         let mut store = lock(&serving.store);
         if let Some(error) = store.cannot_take(&message.meta, &message.data) {
@@ -277,10 +288,14 @@ impl StoreServer {
         match self.obey(customer, serving, meta) {
             Ok(due) => {
                 *lock(&serving.optimizer) = Some(meta.clone());
+                self.forbidden.store(false, Ordering::Release);
                 if due == Due::Now {
                     answer_command(customer, meta, "");
                 }
                 Owner::Store
+            }
+            Err(error) if self.has_application && !may_unpickle(customer) => {
+                self.forbid(customer, meta, &error.to_string())
             }
             Err(error) if self.has_application && !lock(store).has_open_rounds() => {
                 self.hand_over(customer, store, &error.to_string());
@@ -320,6 +335,29 @@ impl StoreServer {
         Owner::Store
     }
 
+    /// The store cannot serve what that command asks for, and MXNet's own server, which could,
+    /// would unpickle it.
+    fn forbid(&self, customer: &ServerCustomer, meta: &Meta, error: &str) -> Owner {
+        let error = self.forbid_from_now_on(error);
+        if let Ok(node) = customer.node()
+            && !node.is_ours(meta.sender)
+        {
+            node.event(Event::CannotGoOn(error.clone()));
+        }
+        self.refuse(customer, meta, &error)
+    }
+
+    fn forbid_from_now_on(&self, error: &str) -> String {
+        let text = format!(
+            "{error}; MXNet's own server would unpickle it, in Python, which PSLITE_UNPICKLE=0 \
+             forbids on this server (docs/security.md): choose an optimizer that the store has, \
+             or unset that variable"
+        );
+        lock(&self.why_forbidden).clone_from(&text);
+        self.forbidden.store(true, Ordering::Release);
+        text
+    }
+
     /// A key comes that the optimizer cannot update here. The application takes over if nothing is
     /// lost by that, or the request is refused.
     fn cannot_take(
@@ -329,6 +367,11 @@ impl StoreServer {
         request: &Meta,
         error: &str,
     ) -> Owner {
+        if self.has_application && !may_unpickle(customer) {
+            let error = self.forbid_from_now_on(error);
+            log::write(Level::Error, &error);
+            return self.refuse_request(customer, request, error);
+        }
         let optimizer = lock(&serving.optimizer).clone();
         if let Some(optimizer) = optimizer.filter(|_| self.has_application)
             && lock(&serving.store).is_only_values()
@@ -339,10 +382,19 @@ impl StoreServer {
             return Owner::Application;
         }
         log::write(Level::Error, error);
-        if !customer.node().is_ok_and(|node| node.is_ours(request.sender)) {
-            (self.on_stop)(Err(error.to_owned()));
+        self.refuse_request(customer, request, error.to_owned())
+    }
+
+    /// A request that cannot be served: its worker is told, or, if it is stock, the server ends.
+    fn refuse_request(&self, customer: &ServerCustomer, request: &Meta, error: String) -> Owner {
+        let node = customer.node();
+        if !node.as_ref().is_ok_and(|node| node.is_ours(request.sender)) {
+            (self.on_stop)(Err(error.clone()));
+            if let (true, Ok(node)) = (self.has_application, &node) {
+                node.event(Event::CannotGoOn(error.clone()));
+            }
         }
-        let request = Meta { error: error.to_owned(), ..request.clone() };
+        let request = Meta { error, ..request.clone() };
         respond(customer, &customer.node(), Answer { request, kv: KvPairs::default() });
         Owner::Store
     }
@@ -358,6 +410,11 @@ impl StoreServer {
             (customer.base.handler)(Message { meta, data: frames.into_iter().collect() });
         }
     }
+}
+
+/// True unless `PSLITE_UNPICKLE=0`.
+fn may_unpickle(customer: &ServerCustomer) -> bool {
+    customer.node().is_ok_and(|node| node.settings().unpickles)
 }
 
 fn served(

@@ -55,6 +55,7 @@ pub const NAMES: &[(&str, ReadBy)] = &[
     ("PSLITE_RECOVERY_WAIT", Node),
     ("PSLITE_LEVEL", Node),
     ("PSLITE_STORE", Node),
+    ("PSLITE_UNPICKLE", Node),
     ("PSLITE_ELASTIC", Node),
     ("PSLITE_ELASTIC_WORKERS", Node),
     ("PSLITE_PLANNING", Node),

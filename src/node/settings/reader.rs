@@ -275,6 +275,19 @@ impl Reader<'_> {
         Ok(self.word("PSLITE_STORE", &[("native", true), ("mxnet", false)])?.unwrap_or(true))
     }
 
+    /// Where it is forbidden, values cannot be at MXNet's own server from the beginning.
+    pub(super) fn unpickles(&self) -> Result<bool> {
+        let unpickles = self.flag("PSLITE_UNPICKLE", true)?;
+        if unpickles || self.native_store()? {
+            return Ok(unpickles);
+        }
+        Err(NodeError::Config(
+            "PSLITE_UNPICKLE=0 and PSLITE_STORE=mxnet exclude each other: MXNet's own server \
+             unpickles every optimizer; unset one of them (docs/security.md)"
+                .to_owned(),
+        ))
+    }
+
     /// A flag, as it was before there was a third answer.
     pub(super) fn elastic(&self, reasons: StaticReasons) -> Result<Elastic> {
         const NAME: &str = "PSLITE_ELASTIC";
