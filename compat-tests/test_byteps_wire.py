@@ -144,6 +144,9 @@ def test_any_other_wire_is_named(wire, other):
         job.start()
         found = job.nodes["scheduler"].wait_for("does the sender have another PSLITE_WIRE?", 20)
         assert found, job.describe()
+        scheduler = job.nodes["scheduler"]
+        assert scheduler.wait_for(f"PSLITE_WIRE is {other} at the ", 20), job.describe()
+        assert f"and {wire} at the scheduler" in scheduler.err, job.describe()
 
 
 # ---- all ours ------------------------------------------------------------------------------------

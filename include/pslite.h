@@ -223,8 +223,8 @@ int pslite_on_failure(pslite_node* node, pslite_failed_fn failed, void* arg);
 int pslite_serve_scheduler(pslite_node* node);
 int pslite_serve_server(pslite_node* node);
 
-/* Where a job's scheduler is. own_host: the address of this machine to which it sends its answer;
- * NULL: the one from which packets to it leave. */
+/* Where a job's scheduler is. own_host: the address of this machine to which a scheduler of an
+ * earlier version sends its answer; NULL: the one from which packets to it leave. */
 typedef struct pslite_job {
   const char* host;
   int32_t port;

@@ -27,7 +27,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
 /// The rooms of `node`, from the bottom up, and what each may name: only rooms before it. A room is
 /// a file and the folder of its name. Not looked at is what files of one room name of each other:
 /// all of `van` names `van::Van`, all of `worker` and `server` their customer.
-const NODE: [(&str, &[&str]); 28] = [
+const NODE: [(&str, &[&str]); 29] = [
     ("sync", &[]),
     ("error", &[]),
     ("idle", &[]),
@@ -35,6 +35,7 @@ const NODE: [(&str, &[&str]); 28] = [
     ("files", &[]),
     ("settings", &["error", "files"]),
     ("notices", &["settings", "sync"]),
+    ("farewell", &["error", "settings"]),
     ("address", &["error", "settings"]),
     ("descriptors", &["error", "settings"]),
     ("naming", &["error", "settings"]),

@@ -127,9 +127,9 @@ const CASES: &[(&str, Case)] = &[
     ("DMLC_GROUP_SIZE", NotRead),
     ("DMLC_TASK_ID", NotRead),
     ("DMLC_JOB_CLUSTER", NotRead),
-    ("MXNET_KVSTORE_BIGARRAY_BOUND", NotRead),
-    ("MXNET_KVSTORE_SLICE_THRESHOLD", NotRead),
-    ("MXNET_UPDATE_ON_KVSTORE", NotRead),
+    ("MXNET_KVSTORE_BIGARRAY_BOUND", Any),
+    ("MXNET_KVSTORE_SLICE_THRESHOLD", Any),
+    ("MXNET_UPDATE_ON_KVSTORE", Any),
     ("DMLC_LOG_STACK_TRACE_DEPTH", NotRead),
 ];
 

@@ -3,6 +3,7 @@
 //! and bind ports.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{NodeError, Result};
@@ -38,6 +39,11 @@ pub(super) fn bind(
 ) -> Result<Node> {
     let scheduler = settings.role == Role::Scheduler;
     let hostname = if scheduler { settings.root_host.clone() } else { advertised_host(settings)? };
+    check_reach(settings, &hostname)?;
+    let doubt = doubt(settings);
+    if !doubt.is_empty() {
+        log::write(Level::Warning, &doubt);
+    }
     let port = if settings.local {
         bind_local(settings, transport)?
     } else {
@@ -231,4 +237,90 @@ fn advertised_host(settings: &Settings) -> Result<String> {
                 .to_owned(),
         )
     })
+}
+
+/// Refuses an address of the loopback where the scheduler is on another host: nobody there could
+/// connect to it.
+fn check_reach(settings: &Settings, hostname: &str) -> Result<()> {
+    if settings.role == Role::Scheduler || settings.local {
+        return Ok(());
+    }
+    let ours = v4(hostname).filter(Ipv4Addr::is_loopback);
+    let root = v4(&settings.root_host).filter(|root| !is_here(*root));
+    let (Some(ours), Some(root)) = (ours, root) else { return Ok(()) };
+    let towards = net::local_address_towards(&settings.root_host, settings.root_port);
+    let better = towards.map_or_else(String::new, |address| format!(", such as {address}"));
+    let named = if hostname.parse::<Ipv4Addr>().is_ok() {
+        format!("DMLC_NODE_HOST={hostname} is")
+    } else {
+        format!("DMLC_NODE_HOST={hostname} is {ours} here,")
+    };
+    Err(NodeError::Address(format!(
+        "{named} an address that only this host reaches, and the scheduler at {} ({root}) is on \
+         another one; write an address that it reaches{better}, or unset it",
+        settings.root_host
+    )))
+}
+
+/// What may keep nodes of other hosts from reaching this scheduler; empty: nothing is known. On
+/// Debian a host's own name is one of the loopback in its /etc/hosts, and in no other.
+pub(super) fn doubt(settings: &Settings) -> String {
+    let host = &settings.root_host;
+    let is_meant = host.parse::<Ipv4Addr>().is_ok() || host.starts_with("localhost");
+    if settings.role != Role::Scheduler || settings.local || settings.kubernetes || is_meant {
+        return String::new();
+    }
+    let Some(address) = v4(host).filter(Ipv4Addr::is_loopback) else { return String::new() };
+    let all = net::interfaces().into_iter().filter(|(_, _, loopback)| !loopback);
+    let all: Vec<String> = all.map(|(name, it, _)| format!("{it} ({name})")).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    format!(
+        "DMLC_PS_ROOT_URI={host} is {address} on the scheduler's host (see /etc/hosts), so only \
+         processes of that host reach it; for others write one of {}, on all nodes",
+        all.join(", ")
+    )
+}
+
+fn v4(host: &str) -> Option<Ipv4Addr> {
+    net::resolve(host).ok()?.into_iter().find_map(|address| match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    })
+}
+
+/// True for an address of this host.
+fn is_here(address: Ipv4Addr) -> bool {
+    let own = || net::interfaces().into_iter().any(|(_, own, _)| own == address);
+    address.is_loopback() || address.is_unspecified() || own()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::running::fake;
+
+    #[test]
+    fn a_loopback_address_is_refused_where_the_scheduler_is_elsewhere() {
+        let of = |root: &str, host: &str| {
+            let set = [("DMLC_PS_ROOT_URI", root), ("DMLC_NODE_HOST", host)];
+            check_reach(&fake::settings("worker", &set), host).map_err(|error| error.to_string())
+        };
+        for host in ["127.0.0.1", "127.0.1.1", "localhost"] {
+            assert_eq!(of("127.0.0.1", host), Ok(()));
+            let text = of("192.0.2.254", host).unwrap_err();
+            assert!(text.contains(host) && text.contains("192.0.2.254"), "{text}");
+        }
+        assert_eq!(of("192.0.2.254", "192.0.2.1"), Ok(()));
+        assert_eq!(of("nosuchhost.invalid", "127.0.0.1"), Ok(()), "others say that");
+    }
+
+    #[test]
+    fn nobody_doubts_an_address_or_localhost() {
+        let of = |root: &str| doubt(&fake::settings("scheduler", &[("DMLC_PS_ROOT_URI", root)]));
+        for root in ["127.0.0.1", "localhost", "nosuchhost.invalid"] {
+            assert_eq!(of(root), "");
+        }
+    }
 }

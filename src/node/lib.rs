@@ -14,8 +14,9 @@
 //! `journal` is the scheduler's file; `operator` asks the scheduler of a job from outside.
 //! `tunnels` finds ways to hosts without a route, `threads` reads what the kernel says of this
 //! process, `notices` says which settings do nothing, `idle` knows when a server rests,
-//! `descriptors` makes room for a node's files, `files` opens those that settings name. Which room
-//! may name which is in `tests/layers.rs`.
+//! `descriptors` makes room for a node's files, `files` opens those that settings name, `farewell`
+//! tells the scheduler why a node does not start. Which room may name which is in
+//! `tests/layers.rs`.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -26,6 +27,7 @@ mod customers;
 mod delivery;
 mod descriptors;
 pub mod error;
+mod farewell;
 pub mod files;
 mod idle;
 mod journal;

@@ -1,22 +1,37 @@
 //! An operator: asks the scheduler of a job from outside (`pslite status`, `pslite drain`). It has
-//! no place in the job; it listens on a port of its own, and says in its question where.
+//! no place in the job, and reads the answer from the connection by which it asks. (For a scheduler
+//! of an earlier version it also listens, and says in its question where.)
 
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 
 use crate::address;
 use crate::error::{NodeError, Result};
-use pslite_core::cluster::Status;
+use pslite_core::cluster::{READS_ITS_CONNECTION, Status};
 use pslite_core::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use pslite_core::wire::{self, Command, Control, Message, NodeId, SCHEDULER};
 use pslite_transport::address as net;
-use pslite_transport::zmq::{Answers, Endpoint, Incoming, SendMode, ZmqOptions, ZmqTransport};
+use pslite_transport::zmq::{
+    Answers, Endpoint, Question, TransportError, ZmqOptions, ZmqTransport,
+};
 
 /// The largest frame that is taken: the answer has a line for each node.
 const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Messages that wait in a socket.
 const QUEUE: i32 = 100;
+/// How long to try where nobody listens.
+const NOBODY_LISTENS: Duration = Duration::from_secs(1);
+/// Between two tries.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The longest time to wait for a connection, whatever was said.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// How often to look for an answer that came the other way.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How an operator reaches the scheduler.
 #[derive(Clone, Debug)]
@@ -25,8 +40,8 @@ pub struct Operator {
     pub host: String,
     /// The scheduler's port.
     pub port: u16,
-    /// The address to listen on, as the scheduler reaches it. None: the one from which packets to
-    /// the scheduler leave.
+    /// The address to listen on for the answer of a scheduler of an earlier version, as that
+    /// reaches it. None: the one from which packets to the scheduler leave.
     pub own_host: Option<String>,
     /// How long to wait for the answer.
     pub timeout: Duration,
@@ -54,8 +69,66 @@ impl Operator {
     }
 
     fn ask(&self, kind: SchedulerMessageKind, node: NodeId) -> Result<SchedulerMessage> {
-        let fail =
-            |error: pslite_transport::zmq::TransportError| NodeError::Address(error.to_string());
+        let fail = |error: TransportError| NodeError::Address(error.to_string());
+        self.wait_for_listener()?;
+        let listener = self.listen().ok();
+        let listens_at = listener.as_ref().map(|(_, place)| place.clone());
+        let mut control = Control::new(Command::Heartbeat);
+        let (kind, number) = (kind as i32, READS_ITS_CONNECTION);
+        let text = listens_at.unwrap_or_default();
+        let word = SchedulerMessage { kind, node, text, number, ..SchedulerMessage::default() };
+        control.word = Some(Box::new(word));
+        let mut meta = Vec::new();
+        wire::encode_meta(&Message::control(control).meta, &mut meta);
+        let scheduler = Endpoint::Tcp { host: self.host.clone(), port: self.port };
+        let question = Question::ask(&scheduler, &meta, Duration::ZERO).map_err(fail)?;
+        let listener = listener.map(|(transport, _)| transport);
+        let answer = self.answer(question, listener.as_ref());
+        if let Some(transport) = listener {
+            transport.close(Duration::ZERO);
+        }
+        answer.ok_or_else(|| {
+            NodeError::Timeout(format!(
+                "what listens at {}:{} does not answer as a scheduler of pslite within {} s: is it \
+                 a stock one, another program, or busy?",
+                self.host,
+                self.port,
+                self.timeout.as_secs_f64()
+            ))
+        })
+    }
+
+    /// Returns once somebody listens there. That nobody does is known at once; a scheduler that is
+    /// just started gets a second.
+    fn wait_for_listener(&self) -> Result<()> {
+        let began = Instant::now();
+        let host = &self.host;
+        let found = net::resolve(host).map_err(|error| NodeError::Address(error.to_string()))?;
+        let address = found
+            .into_iter()
+            .find(IpAddr::is_ipv4)
+            .ok_or_else(|| NodeError::Address(format!("{host} has no IPv4 address")))?;
+        let place = SocketAddr::new(address, self.port);
+        loop {
+            let limit = self.timeout.clamp(AGAIN, LONGEST);
+            let Err(error) = TcpStream::connect_timeout(&place, limit) else { return Ok(()) };
+            let refused = error.kind() == io::ErrorKind::ConnectionRefused;
+            if refused && began.elapsed() + AGAIN < NOBODY_LISTENS.min(self.timeout) {
+                thread::sleep(AGAIN);
+                continue;
+            }
+            let what = if refused { "nobody listens there".to_owned() } else { error.to_string() };
+            return Err(NodeError::Timeout(format!(
+                "no scheduler at {host}:{}: {what}; is the job over, or the address wrong?",
+                self.port
+            )));
+        }
+    }
+
+    /// For schedulers of earlier versions, which answer over a connection of their own: what
+    /// listens, and where.
+    fn listen(&self) -> Result<(ZmqTransport, String)> {
+        let fail = |error: TransportError| NodeError::Address(error.to_string());
         let transport = ZmqTransport::new(ZmqOptions {
             send_queue: QUEUE,
             recv_queue: QUEUE,
@@ -69,29 +142,7 @@ impl Operator {
         let listen =
             net::bindable(&own_host).map_err(|error| NodeError::Address(error.to_string()))?;
         let port = transport.bind(&Endpoint::Tcp { host: listen, port: 0 }).map_err(fail)?;
-        let scheduler = Endpoint::Tcp { host: self.host.clone(), port: self.port };
-        transport.connect(SCHEDULER, &scheduler, None).map_err(fail)?;
-        let mut control = Control::new(Command::Heartbeat);
-        let kind = kind as i32;
-        let text = format!("{own_host}:{port}");
-        control.word =
-            Some(Box::new(SchedulerMessage { kind, node, text, ..SchedulerMessage::default() }));
-        let mut meta = Vec::new();
-        wire::encode_meta(&Message::control(control).meta, &mut meta);
-        transport
-            .send(SCHEDULER, &meta, &[], 0, SendMode::Control)
-            .map_err(|error| NodeError::Address(error.to_string()))?;
-        let answer = self.answer(&transport);
-        transport.close(Duration::ZERO);
-        answer?.ok_or_else(|| {
-            NodeError::Timeout(format!(
-                "no scheduler of pslite answers at {}:{} within {} s (it connects to this host, \
-                 port {port})",
-                self.host,
-                self.port,
-                self.timeout.as_secs_f64()
-            ))
-        })
+        Ok((transport, format!("{own_host}:{port}")))
     }
 
     fn own_host(&self) -> Result<String> {
@@ -108,35 +159,51 @@ impl Operator {
         )
     }
 
-    /// Waits for the answer; a thread of its own ends the wait at the limit.
-    fn answer(&self, transport: &ZmqTransport) -> Result<Option<SchedulerMessage>> {
-        let (done, over) = mpsc::channel::<()>();
+    /// Waits for the answer, by either way.
+    fn answer(
+        &self,
+        mut question: Question,
+        listener: Option<&ZmqTransport>,
+    ) -> Option<SchedulerMessage> {
+        let until = Instant::now().checked_add(self.timeout);
+        let (tell, told) = mpsc::channel();
         thread::scope(|scope| {
-            let end = move || {
-                let _ = over.recv_timeout(self.timeout);
-                transport.stop();
-            };
-            thread::Builder::new()
-                .spawn_scoped(scope, end)
-                .map_err(|error| NodeError::Config(format!("cannot start a thread: {error}")))?;
-            // Until it is stopped, at the latest when time is up.
+            if let Some(transport) = listener {
+                let listen = move || {
+                    // Until it is stopped, at the latest when time is up.
+                    while let Ok(incoming) = transport.recv() {
+                        let by_scheduler = incoming.from == Some(SCHEDULER);
+                        let word = answer_of(incoming.frames.first()).filter(|_| by_scheduler);
+                        if let Some(word) = word {
+                            let _ = tell.send(word); // It came the other way, too.
+                        }
+                    }
+                };
+                // Without a thread only schedulers of this version are heard.
+                let _ = thread::Builder::new().spawn_scoped(scope, listen);
+            }
             let answer = loop {
-                let Ok(incoming) = transport.recv() else { break None };
-                if let Some(word) = told(&incoming) {
+                if let Ok(word) = told.try_recv() {
                     break Some(word);
                 }
+                let frames = question.answer(LOOK, FRAME_BYTES_MAX).unwrap_or_default();
+                if let Some(word) = answer_of(frames.first()) {
+                    break Some(word);
+                }
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    break None;
+                }
             };
-            drop(done);
-            Ok(answer)
+            if let Some(transport) = listener {
+                transport.stop();
+            }
+            answer
         })
     }
 }
 
-/// The scheduler's answer, if the message is one.
-fn told(incoming: &Incoming) -> Option<SchedulerMessage> {
-    let meta = wire::decode_meta(incoming.frames.first()?).ok()?;
-    let word = *meta.control?.word?;
-    let is_answer =
-        incoming.from == Some(SCHEDULER) && word.kind == SchedulerMessageKind::Told as i32;
-    is_answer.then_some(word)
+/// The scheduler's answer, if the frame is one.
+fn answer_of(meta: Option<&Bytes>) -> Option<SchedulerMessage> {
+    let word = *wire::decode_meta(meta?).ok()?.control?.word?;
+    (word.kind == SchedulerMessageKind::Told as i32).then_some(word)
 }

@@ -13,6 +13,7 @@ use crate::customer::{Customer, Handler, check_frames};
 use crate::customers::Customers;
 use crate::delivery::Delivery;
 use crate::error::{NodeError, Result, refuse_forked};
+use crate::farewell;
 use crate::idle::Idle;
 use crate::naming;
 use crate::notices;
@@ -218,6 +219,14 @@ impl Postoffice {
     }
 
     fn van_for_start(&self, standing_scheduler: bool) -> Result<Arc<Van>> {
+        let started = self.start_van(standing_scheduler);
+        if let Err(error @ (NodeError::Config(_) | NodeError::Address(_))) = &started {
+            farewell::say_why(&self.lookup, &lock(&self.asked).clone(), error);
+        }
+        started
+    }
+
+    fn start_van(&self, standing_scheduler: bool) -> Result<Arc<Van>> {
         refuse_forked()?;
         if let Ok(van) = self.running() {
             return Ok(van);

@@ -5,6 +5,7 @@
 //! of texts, and says what is wrong with those that are none. `names` is the table of all
 //! variables; `effects` says which settings do nothing beside others.
 
+mod alike;
 mod effects;
 mod elastic;
 pub mod names;
@@ -22,7 +23,7 @@ use pslite_core::cluster::RankOrder;
 use pslite_core::placement::graph::{NamedGraph, Topology};
 use pslite_core::placement::links::PROBE_AFTER;
 use pslite_core::store::SumOrder;
-use pslite_core::wire::{Dialect, Role};
+use pslite_core::wire::{Dialect, Role, Setting};
 use pslite_observe::MetricsFile;
 use pslite_observe::log::Level;
 use pslite_transport::native::Carriers;
@@ -162,6 +163,8 @@ pub struct Settings {
     /// `PSLITE_UNPICKLE`: a server's store may hand what it cannot serve to MXNet's own server,
     /// which unpickles it, and so runs code that workers sent.
     pub unpickles: bool,
+    /// What other nodes of the job must have alike, as they are told it.
+    pub alike: Vec<Setting>,
 }
 
 /// How long the others wait for a replacement if neither `PSLITE_RECOVERY_WAIT` nor a longer
@@ -252,7 +255,8 @@ impl Settings {
         let (workers, servers) = env.counts(role)?;
         let tunnels = env.tunnels()?;
         let (topology, links) = env.trees(role, tunnels.is_some())?;
-        Ok(Self {
+        let unpickles = env.unpickles()?;
+        let mut settings = Self {
             role,
             num_workers: workers * group_size,
             num_servers: servers * group_size,
@@ -263,10 +267,7 @@ impl Settings {
             rank_order: env.rank_order()?,
             root_host: env.root_host(role, dialect)?,
             root_port: env.port_of("DMLC_PS_ROOT_PORT", &env.required("DMLC_PS_ROOT_PORT")?)?,
-            node_host: env
-                .text("DMLC_NODE_HOST")
-                .map(|_| env.host("DMLC_NODE_HOST", dialect))
-                .transpose()?,
+            node_host: env.node_host(dialect)?,
             interface: env.text("DMLC_INTERFACE"),
             port: env.fixed_port(dialect)?,
             port_range: env.port_range("PSLITE_PORT_RANGE")?,
@@ -321,8 +322,11 @@ impl Settings {
             joins: env.flag("PSLITE_JOIN", false)?,
             stateless: env.flag("PSLITE_SERVER_STATELESS", false)?,
             metrics: env.metrics()?,
-            unpickles: env.unpickles()?,
-        })
+            unpickles,
+            alike: Vec::new(),
+        };
+        settings.alike = alike::all(&settings, &env);
+        Ok(settings)
     }
 }
 

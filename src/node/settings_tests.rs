@@ -1,6 +1,7 @@
 //! What is read from the environment, and what the program says besides.
 
 use super::*;
+use pslite_core::cluster::alike::is_compared;
 use std::collections::BTreeMap;
 
 fn lookup(extra: &[(&str, &str)]) -> Lookup {
@@ -205,4 +206,28 @@ fn auto_is_the_star_where_there_can_be_no_trees() {
     assert_eq!(topology(&[links, ("PSLITE_DETERMINISTIC", "tree")]), Topology::Auto);
     assert_eq!(topology(&[links, ("PSLITE_DETERMINISTIC", "1")]), Topology::Star);
     std::fs::remove_file(path).unwrap();
+}
+
+/// A default counts as its value, and numbers as numbers.
+#[test]
+fn what_must_be_alike_is_said_in_words_that_are_compared() {
+    let of = |extra: &[(&str, &str)]| {
+        let settings = Settings::read(&lookup(extra), &Asked::default()).unwrap();
+        settings.alike.into_iter().map(|one| (one.name, one.value)).collect::<BTreeMap<_, _>>()
+    };
+    for role in ["worker", "server", "scheduler"] {
+        let said = of(&[("DMLC_ROLE", role), ("PSLITE_HOLD_PUSHES", "1")]);
+        assert_eq!(
+            (said["DMLC_NUM_WORKER"].as_str(), said["DMLC_NUM_SERVER"].as_str()),
+            ("2", "3")
+        );
+        assert!(said.keys().all(|name| is_compared(name)), "{role}: {said:?}");
+    }
+    let bound = "MXNET_KVSTORE_BIGARRAY_BOUND";
+    assert_eq!(of(&[])[bound], "1000000");
+    assert_eq!(of(&[(bound, "01000000")]), of(&[]));
+    assert_ne!(of(&[(bound, "1000")]), of(&[]));
+    for silent in [("PSLITE_LEVEL", "stock"), ("PSLITE_WIRE", "byteps")] {
+        assert!(of(&[silent]).is_empty(), "{silent:?}");
+    }
 }

@@ -17,7 +17,7 @@ use super::trace::{Trace, fnv1a};
 use super::worker::Worker;
 use pslite_core::cluster::{ClusterConfig, RankOrder};
 use pslite_core::random::Random;
-use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, ability};
+use pslite_core::wire::{EMPTY, Node as Described, Role, SCHEDULER, Setting, ability};
 
 /// What happens to the job, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct JobConfig {
     pub heartbeat_timeout: Option<Duration>,
     /// `PSLITE_START_TIMEOUT`.
     pub start_timeout: Option<Duration>,
+    /// A process that was told another number of workers, and which.
+    pub misled: Option<(Process, usize)>,
     /// A job that takes longer hangs.
     pub time_max: Duration,
     /// A job that has more steps hangs.
@@ -97,6 +99,7 @@ impl JobConfig {
             plant: None,
             heartbeat_timeout: None,
             start_timeout: None,
+            misled: None,
             time_max: Duration::from_secs(300),
             steps_max: 1_000_000,
             keep_trace: false,
@@ -398,9 +401,11 @@ fn describe(config: &JobConfig, process: Process, incarnation: u64) -> Described
 /// The limits are the defaults of `node`, but for silence, which is noticed sooner.
 fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> ClusterConfig {
     let second = Duration::from_secs(1);
+    let misled = config.misled.filter(|(misled, _)| *misled == process);
+    let workers = misled.map_or(config.workers, |(_, workers)| workers);
     ClusterConfig {
         role: config.role(process),
-        num_workers: config.workers,
+        num_workers: workers,
         num_servers: config.servers,
         node: describe(config, process, incarnation),
         // Nobody knows more of it than its address.
@@ -421,5 +426,7 @@ fn cluster_config(config: &JobConfig, process: Process, incarnation: u64) -> Clu
         group_size: 1,
         instance_barriers: false,
         rank_order: RankOrder::Address,
+        settings: vec![Setting::new("DMLC_NUM_WORKER", workers.to_string())],
+        doubt: String::new(),
     }
 }

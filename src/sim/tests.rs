@@ -49,6 +49,27 @@ fn bad_network(seed: u64) -> JobConfig {
     config
 }
 
+/// One node was told other counts: nobody trains, and nobody waits. Also those hear it that start
+/// when the scheduler knows it already.
+#[test]
+fn counts_that_differ_end_the_job_everywhere_before_it_begins() {
+    for seed in 0..100 {
+        let mut config = job(seed);
+        config.start_spread = Duration::from_secs(seed % 4);
+        let misled = (seed % config.processes() as u64) as usize;
+        config.misled = Some((misled, config.workers + 1));
+        let report = run(&config);
+        let addresses = [&report.addresses[misled], "DMLC_NUM_WORKER is "];
+        for (process, end) in report.ends.iter().enumerate() {
+            let End::Failed(text) = end else {
+                panic!("seed {seed}: process {process}, {misled} is misled: {end:?}");
+            };
+            assert!(addresses.iter().all(|part| text.contains(*part)), "seed {seed}: {text}");
+        }
+        assert_eq!(report.ledger.checked(), 0, "seed {seed}");
+    }
+}
+
 /// A cut that is shorter than the limit costs what was under way, and the resender brings it back.
 #[test]
 fn short_cuts_cost_nothing() {

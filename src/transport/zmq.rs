@@ -4,11 +4,13 @@
 //! Unlike in stock, sending to one peer never waits until another peer has room, and a control
 //! message never waits at all: if its peer has no room, it is set aside. `priority` mode (p3) keeps
 //! the messages to each peer in order of priority until libzmq has room. With BytePS's ps-lite,
-//! answers go back over the connection of the request: `two_way`.
+//! answers go back over the connection of the request: `two_way`. So do those to somebody who asks
+//! from outside the job: `question`.
 
 mod channel;
 mod names;
 mod out;
+mod question;
 mod received;
 mod two_way;
 mod types;
@@ -33,6 +35,7 @@ use received::{Received, Receiver};
 use two_way::TwoWay;
 pub(super) use types::{bind_error, bind_in_range};
 
+pub use question::Question;
 pub use types::{
     Answers, ChannelEvent, Endpoint, Flushed, Incoming, NumberedEvent, RecvError, SendError,
     SendMode, TransportError, ZmqOptions,

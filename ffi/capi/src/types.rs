@@ -58,7 +58,7 @@ pub struct CJob {
     pub port: i32,
     /// How long to wait for its answer.
     pub timeout_ms: i32,
-    /// The address of this machine to which it answers, or null.
+    /// The address of this machine to which one of an earlier version answers, or null.
     pub own_host: *const c_char,
 }
 

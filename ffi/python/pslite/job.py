@@ -105,8 +105,8 @@ class Event:
 
 
 def status(root: str, timeout: SupportsFloat = 5.0, own_host: Optional[str] = None) -> Status:
-    """Asks the scheduler at "HOST:PORT". own_host: the address of this machine to which it answers;
-    None: the one from which packets to it leave.
+    """Asks the scheduler at "HOST:PORT". own_host: the address of this machine to which a scheduler
+    of an earlier version answers; None: the one from which packets to it leave.
 
     Raises Timeout if no scheduler of pslite answers, InvalidArgument, AddressError.
     """

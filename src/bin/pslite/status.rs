@@ -80,6 +80,9 @@ fn table(status: &Status) -> String {
         let line = cells.collect::<Vec<_>>().join("  ");
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    if status.uncopied > 0 {
+        let _ = writeln!(text, "{}", copies_of(status));
+    }
     let _ = writeln!(
         text,
         "round: predicted {}, measured {}, lower bound T* {}, eta {}",
@@ -104,6 +107,17 @@ fn table(status: &Status) -> String {
         draw(trees, &mut text);
     }
     text
+}
+
+/// What the loss of a server would cost.
+fn copies_of(status: &Status) -> String {
+    let servers = || status.nodes.iter().filter(|node| node.role == "server");
+    let pieces: usize = servers().map(|node| node.pieces).sum();
+    let what_to_do = match servers().filter(|node| node.state == "live").count() {
+        0 | 1 => "start a server",
+        _ => "they are being made",
+    };
+    format!("{} of {pieces} pieces have no copy: {what_to_do}", status.uncopied)
 }
 
 /// T* by the measured round. T* comes from rates; a round that is much shorter shows that they are
@@ -259,7 +273,13 @@ mod tests {
                 ..SessionStatus::default()
             }],
             trees: None,
+            uncopied: 0,
+            settings: Vec::new(),
         };
+        let mut alone = Status { uncopied: 2, ..status.clone() };
+        assert!(table(&alone).contains("\n2 of 2 pieces have no copy: they are being made\n"));
+        alone.nodes[0].state = "dead".to_owned();
+        assert!(table(&alone).contains("2 of 2 pieces have no copy: start a server\n"));
         let text = table(&status);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 10, "{text}");

@@ -18,7 +18,7 @@ use super::types::{BalanceWord, Difference, Policy, RoundTimes};
 use super::{Action, Cluster, Failure, FailureKind, Level};
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, SchedulerMessage, SchedulerMessageKind};
 use crate::wire::trees::Overlay;
-use crate::wire::{Command, Control, Node, NodeId, Role, SCHEDULER, server_id};
+use crate::wire::{Command, Control, Message, Node, NodeId, Role, SCHEDULER, server_id};
 
 /// What a node knows of an elastic job.
 #[derive(Debug, Default)]
@@ -194,11 +194,15 @@ impl Cluster {
 
     /// Sends a word: it rides in a sign of life.
     pub(super) fn word(&mut self, to: NodeId, word: SchedulerMessage, out: &mut Vec<Action>) {
+        let message = self.word_message(word);
+        Self::send(out, to, message);
+    }
+
+    pub(super) fn word_message(&mut self, word: SchedulerMessage) -> Message {
         let mut control = Control::new(Command::Heartbeat);
         control.nodes = vec![Node { customer_id: 0, ..self.me.clone() }];
         control.word = Some(Box::new(word));
-        let message = self.control(control);
-        Self::send(out, to, message);
+        self.control(control)
     }
 
     /// A word of a member of this job, or of its scheduler.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Action, Cluster, Level};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
-use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Role, ability};
+use crate::wire::{Control, EMPTY, Node, NodeId, Notice, NoticeKind, Origin, Role, ability};
 
 /// Operators at a time; more get no answer.
 const OPERATORS_MAX: usize = 64;
@@ -18,6 +18,9 @@ const NODES_MAX: usize = 1024;
 const STAY: Duration = Duration::from_secs(5);
 /// For how long it is kept when it broke: libzmq may make the connection anew.
 const LEAVES: Duration = Duration::from_secs(1);
+
+/// In the `number` of an operator's word: it reads the answer from the connection by which it asks.
+pub const READS_ITS_CONNECTION: u64 = 1;
 
 /// The longest name of a host, in bytes (RFC 1035).
 const HOST_MAX: usize = 255;
@@ -143,21 +146,37 @@ impl Cluster {
         self.turn_away(now, &node, (Level::Warning, text), out);
     }
 
-    /// A word of somebody who is not in the job: an operator.
-    pub(super) fn asked_by_operator(
+    /// A word of somebody who is not in the job: an operator, or a node that will not be.
+    pub(super) fn worded_by_stranger(
         &mut self,
         now: Duration,
         control: &Control,
         out: &mut Vec<Action>,
     ) {
         let Some(word) = control.word.as_deref().filter(|_| self.is_scheduler()) else { return };
-        let Some(node) = operator(&word.text) else { return };
+        match SchedulerMessageKind::try_from(word.kind) {
+            Ok(SchedulerMessageKind::GivesUp) => self.gave_up(now, word, out),
+            _ => self.asked_by_operator(now, word, control.origin, out),
+        }
+    }
+
+    fn asked_by_operator(
+        &mut self,
+        now: Duration,
+        word: &SchedulerMessage,
+        origin: Option<Origin>,
+        out: &mut Vec<Action>,
+    ) {
         let Ok(asked) = SchedulerMessageKind::try_from(word.kind) else { return };
         if !matches!(asked, SchedulerMessageKind::Status | SchedulerMessageKind::Drain) {
             return;
         }
         // Who can be told nothing must not think that nothing was done.
-        let Some(key) = self.guest(now, (&node, Kind::Operator), out) else { return };
+        let listens = word.number != READS_ITS_CONNECTION;
+        let key = if listens { self.operators_channel(now, word, origin, out) } else { None };
+        if listens && key.is_none() {
+            return;
+        }
         let told = match asked {
             SchedulerMessageKind::Drain => self.drain(now, word.node, out),
             _ => Ok(self.status(now).json()),
@@ -165,16 +184,41 @@ impl Cluster {
         let refused = if told.is_ok() { 0 } else { EMPTY };
         let text = told.unwrap_or_else(|why| why);
         let kind = SchedulerMessageKind::Told as i32;
-        self.word(
-            key,
-            SchedulerMessage { kind, text, node: refused, ..SchedulerMessage::default() },
-            out,
-        );
+        let answer = SchedulerMessage { kind, text, node: refused, ..SchedulerMessage::default() };
+        match key {
+            Some(key) => self.word(key, answer, out),
+            None => out.push(Action::Answer { message: self.word_message(answer) }),
+        }
+    }
+
+    /// A channel to an operator of an earlier version, which listens where it says: only if it
+    /// asked from there. Else a stranger's one message would make the scheduler connect to any
+    /// place.
+    fn operators_channel(
+        &mut self,
+        now: Duration,
+        word: &SchedulerMessage,
+        origin: Option<Origin>,
+        out: &mut Vec<Action>,
+    ) -> Option<NodeId> {
+        let node = operator(&word.text)?;
+        let told = node.hostname.parse().ok();
+        if told.is_none() || told != origin.map(|origin| origin.address) {
+            let from = origin.map_or("nowhere".to_owned(), |origin| origin.address.to_string());
+            let text = format!(
+                "an operator at {from} wants to be answered at {}: it is not answered; `pslite` \
+                 of this version is answered where it asks",
+                node.address()
+            );
+            Self::log(out, Level::Verbose, text);
+            return None;
+        }
+        self.guest(now, (&node, Kind::Operator), out)
     }
 }
 
-/// An operator says in the text of its word where it listens, as `host:port`. (Not as a node: a
-/// stock scheduler would answer that node, and end because it does not know it.)
+/// An operator of an earlier version says in the text of its word where it listens, as `host:port`.
+/// (Not as a node: a stock scheduler would answer that node, and end because it does not know it.)
 fn operator(text: &str) -> Option<Node> {
     let (host, port) = text.rsplit_once(':')?;
     let port: u16 = port.parse().ok()?;

@@ -18,7 +18,7 @@ impl Cluster {
         control: &Control,
         out: &mut Vec<Action>,
     ) {
-        let Some(from) = from else { return self.asked_by_operator(now, control, out) };
+        let Some(from) = from else { return self.worded_by_stranger(now, control, out) };
         if self.is_scheduler() && self.is_gone(from) {
             return self.back_from_the_dead(now, from, out);
         }
@@ -26,6 +26,7 @@ impl Cluster {
             return; // Of another job, at the same address.
         }
         if from == SCHEDULER {
+            self.scheduler_seen = true;
             self.scheduler_heard(now, out);
         }
         if let Some(notice) = &control.notice {
@@ -83,7 +84,6 @@ impl Cluster {
         match notice.kind {
             NoticeKind::Progress if from == SCHEDULER && !self.ready => {
                 self.progress.clone_from(&notice.text);
-                self.scheduler_seen = true;
                 Self::log(out, Level::Warning, notice.text.clone());
             }
             NoticeKind::JobFailed if from == SCHEDULER && !self.finalizing => {
@@ -138,6 +138,7 @@ impl Cluster {
 
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.check_guests(now, out);
+        self.check_farewell(now, out);
         if self.failure.is_some() || self.finalizing {
             return;
         }
@@ -193,7 +194,7 @@ impl Cluster {
                     registrant.node.describe()
                 );
                 let failure = Failure { kind: FailureKind::PeerLost, text };
-                self.fail_everywhere(id, failure, out);
+                self.fail_start(now, id, failure, out);
             } else if id == SCHEDULER || self.members.contains_key(&id) {
                 self.node_lost(now, id, "its connection is gone", out);
             }
@@ -287,7 +288,7 @@ impl Cluster {
         self.notice(SCHEDULER, Notice { kind, node: id, customer: EMPTY, incarnation, text }, out);
     }
 
-    fn report(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn report(&mut self, out: &mut Vec<Action>) {
         if self.ready {
             return;
         }

@@ -8,6 +8,7 @@
 //! servers claim (`collect`, `claims`), gives `orders`, lets servers in (`join`) and out (`drain`),
 //! goes on without `workers` where it may, and keeps a `journal`. `validate` is what it promises.
 
+pub mod alike;
 mod barrier;
 mod circle;
 pub mod claimed;
@@ -28,7 +29,9 @@ mod orders;
 mod overlay;
 mod policy;
 mod ranking;
+pub mod reach;
 mod recovery;
+mod refusals;
 mod registration;
 mod resume;
 pub mod said;
@@ -43,7 +46,9 @@ mod workers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use guests::READS_ITS_CONNECTION;
 pub use ranking::RankOrder;
+pub use refusals::giving_up;
 pub use status::{LinkStatus, NodeStatus, Status, TreeStatus, TreesStatus};
 pub use types::{
     Action, BalanceWord, ClusterConfig, Difference, Event, Failure, FailureKind, Level, Policy,
@@ -56,9 +61,12 @@ use crate::wire::{
     ALL_GROUP, Command, Control, EMPTY, Message, Meta, Node, NodeId, Notice, NoticeKind, Role,
     SCHEDULER, SERVER_GROUP, WORKER_GROUP, ability, worker_id,
 };
+use alike::Alike;
 use barrier::{Entered, RoundsSaid, Ticket};
 use elastic::Elastic;
 use guests::Guests;
+use reach::Reach;
+use refusals::Refusals;
 use registration::Registrant;
 
 /// One node's view of the job.
@@ -92,7 +100,17 @@ pub struct Cluster {
     late: BTreeSet<i32>,
     /// Scheduler: newcomers that wait for somebody to be declared dead.
     waiting: Vec<Node>,
+    /// The scheduler has said something: it is one, and one of ours.
     scheduler_seen: bool,
+    /// Something listens at the scheduler's address.
+    scheduler_reached: bool,
+    /// Scheduler: what those who have registered must have alike.
+    alike: Alike,
+    /// Scheduler: who reaches whom of them.
+    reach: Reach,
+    /// Scheduler: who was refused before the job was complete, and the end of a job that cannot
+    /// begin.
+    refusals: Refusals,
     releases_of_all: u32,
     tickets: Vec<Ticket>,
     entered: BTreeMap<(i32, i32), Entered>,
@@ -123,6 +141,11 @@ impl Cluster {
             me.abilities |= ability::SIGNS_OF_LIFE;
         }
         let next_report = now.saturating_add(config.report_interval);
+        let mut alike = Alike::default();
+        if config.role == Role::Scheduler {
+            let by = format!("the scheduler ({})", me.address());
+            alike.take((config.role, config.trees), &config.settings, &by);
+        }
         Self {
             me,
             started: now,
@@ -142,6 +165,10 @@ impl Cluster {
             late: BTreeSet::new(),
             waiting: Vec::new(),
             scheduler_seen: false,
+            scheduler_reached: false,
+            alike,
+            reach: Reach::default(),
+            refusals: Refusals::default(),
             releases_of_all: 0,
             tickets: Vec::new(),
             entered: BTreeMap::new(),
@@ -179,6 +206,9 @@ impl Cluster {
                 self.enter(now, ticket, out);
             }
             Event::Leaving { customer_id } => self.announce_leaving(customer_id, out),
+            Event::OtherWire { node, its, ours } => {
+                self.other_wire(now, &node, (its, ours), out);
+            }
             Event::CannotGoOn(text) => {
                 let (kind, me) = (FailureKind::Remote, self.me.id);
                 self.fail_everywhere(me, Failure { kind, text }, out);
@@ -212,7 +242,7 @@ impl Cluster {
             }
             Event::ChannelUp { id } => {
                 self.down.remove(&id);
-                self.scheduler_seen |= id == SCHEDULER;
+                self.scheduler_reached |= id == SCHEDULER;
                 self.reconnected(now, id, out);
             }
             Event::Unreachable { id } => {
@@ -349,7 +379,9 @@ impl Cluster {
         let goes_on = self.failure.is_none() && !self.finalizing;
         let waits = self.entered.values().filter(|_| goes_on).map(Entered::due);
         let guests = self.guests.next_deadline();
-        down.chain(self.next_heartbeat).chain(report).chain(waits).chain(guests).min()
+        let farewell = self.refusals.next_deadline();
+        let rest = waits.chain(guests).chain(farewell);
+        down.chain(self.next_heartbeat).chain(report).chain(rest).min()
     }
 
     // ---- helpers of all parts -------------------------------------------------------------------
@@ -397,6 +429,11 @@ impl Cluster {
         }
         self.failure = Some(failure.clone());
         self.end_journal(out);
+        self.over(failure, out);
+    }
+
+    /// What waits at this node ends with the job.
+    fn over(&mut self, failure: Failure, out: &mut Vec<Action>) {
         for ticket in std::mem::take(&mut self.tickets) {
             out.push(Action::BarrierDone { ticket: ticket.ticket, result: Err(failure.clone()) });
         }
@@ -408,29 +445,32 @@ impl Cluster {
         if self.failure.is_some() {
             return;
         }
-        let notice = |kind| Notice {
-            kind,
-            node: about,
-            customer: EMPTY,
-            incarnation: 0,
-            text: failure.text.clone(),
-        };
         if self.is_scheduler() {
-            let members = self.members.values().filter(|node| node.is_ours() && node.id != about);
-            let pending =
-                self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
-            let to: Vec<NodeId> =
-                members.map(|node| node.id).filter(|id| *id != self.me.id).chain(pending).collect();
-            for id in to {
-                self.notice(id, notice(NoticeKind::JobFailed), out);
-            }
+            self.tell_failure(about, &failure, out);
         } else if about != SCHEDULER && self.ready && self.is_ours(SCHEDULER) {
-            self.notice(SCHEDULER, notice(NoticeKind::NodeLost), out);
+            self.notice(SCHEDULER, of_failure(NoticeKind::NodeLost, about, &failure), out);
+        } else if !self.ready && self.scheduler_seen {
+            self.give_up(&failure.text, out);
         }
         self.fail(failure, out);
+    }
+
+    /// Scheduler: tells all of ours that the job is over.
+    fn tell_failure(&mut self, about: NodeId, failure: &Failure, out: &mut Vec<Action>) {
+        let members = self.members.values().filter(|node| node.is_ours() && node.id != about);
+        let pending = self.registrants.iter().filter(|(_, r)| r.node.is_ours()).map(|(k, _)| *k);
+        let to: Vec<NodeId> =
+            members.map(|node| node.id).filter(|id| *id != self.me.id).chain(pending).collect();
+        for id in to {
+            self.notice(id, of_failure(NoticeKind::JobFailed, about, failure), out);
+        }
     }
 
     fn meta_of_barrier(customer_id: i32, timestamp: i32, request: bool) -> Meta {
         Meta { app_id: 0, customer_id, timestamp, request, ..Meta::default() }
     }
+}
+
+fn of_failure(kind: NoticeKind, node: NodeId, failure: &Failure) -> Notice {
+    Notice { kind, node, customer: EMPTY, incarnation: 0, text: failure.text.clone() }
 }

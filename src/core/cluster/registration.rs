@@ -29,6 +29,7 @@ impl Cluster {
         }
         let mut control = Control::new(Command::AddNode);
         control.nodes = vec![Node { customer_id, ..self.me.clone() }];
+        control.settings.clone_from(&self.config.settings);
         let message = self.control(control);
         Self::send(out, SCHEDULER, message);
     }
@@ -60,16 +61,26 @@ impl Cluster {
             let text = format!("dropped the registration of {}", node.describe());
             return Self::log(out, Level::Warning, text);
         }
-        match from {
-            // A further customer of a member: stock ignores it too (van.cc:131).
-            Some(_) => {}
-            None if self.is_joiner(node) => self.join(now, node, out),
-            None if self.ready => self.newcomer(now, node, out),
-            None => self.registrant(now, node, out),
+        if from.is_some() {
+            return; // A further customer of a member: stock ignores it too (van.cc:131).
+        }
+        if self.failure.is_some() {
+            return self.too_late(now, node, out);
+        }
+        let misfit = self.misfit(node, control);
+        if !misfit.is_empty() {
+            return self.refuse(now, node, misfit, out);
+        }
+        if self.is_joiner(node) {
+            self.join(now, node, out);
+        } else if self.ready {
+            self.newcomer(now, node, out);
+        } else {
+            self.registrant(now, node, control, out);
         }
     }
 
-    fn registrant(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
+    fn registrant(&mut self, now: Duration, node: &Node, control: &Control, out: &mut Vec<Action>) {
         let same = |r: &Registrant| r.node.port == node.port && r.node.hostname == node.hostname;
         let known = self.registrants.iter_mut().find(|(_, r)| same(r));
         if let Some((_, registrant)) = known {
@@ -92,12 +103,21 @@ impl Cluster {
                 self.config.num_workers,
                 self.config.num_servers
             );
-            return self.turn_away(now, node, (Level::Error, text), out);
+            self.turn_away(now, node, (Level::Error, text.clone()), out);
+            return self.note_refusal(&text, out);
+        }
+        if let Err(text) = self.reach.take(node, control.origin) {
+            return self.refuse(now, node, text, out);
         }
         let key = self.next_pending;
         self.next_pending -= 1;
         out.push(Action::ConnectPending { key, node: node.clone() });
         Self::log(out, Level::Verbose, format!("{} has registered", node.describe()));
+        if node.is_ours() {
+            // So it knows that a scheduler is there.
+            let message = self.sign_of_life();
+            Self::send(out, key, message);
+        }
         let registrant = Registrant { node: node.clone(), customers: vec![node.customer_id] };
         self.registrants.insert(key, registrant);
         self.form_if_complete(now, out);
@@ -111,7 +131,7 @@ impl Cluster {
         }
     }
 
-    fn registered(&self, role: Role) -> usize {
+    pub(super) fn registered(&self, role: Role) -> usize {
         let of_role = self.registrants.values().filter(|r| r.node.role == role);
         of_role.map(|r| r.customers.len()).sum()
     }
@@ -127,7 +147,8 @@ impl Cluster {
             Ok(sorted) => sorted,
             Err(text) => {
                 let kind = FailureKind::Config;
-                return self.fail_everywhere(crate::wire::EMPTY, Failure { kind, text }, out);
+                let failure = Failure { kind, text };
+                return self.fail_start(now, crate::wire::EMPTY, failure, out);
             }
         };
         self.registrants.clear();
@@ -222,6 +243,9 @@ impl Cluster {
                 "dropped a list of nodes that does not name this one",
             );
         };
+        if let Some(text) = self.counts_otherwise(nodes).filter(|_| !me.is_recovery) {
+            return self.fail(Failure { kind: FailureKind::Config, text }, out);
+        }
         self.me = Node {
             abilities: self.me.abilities,
             incarnation: self.me.incarnation,
@@ -264,6 +288,26 @@ impl Cluster {
         }
     }
 
+    /// What the list of a job that begins says of its counts, if this node was told others. A
+    /// scheduler of ours has compared them; a stock one compares nothing.
+    fn counts_otherwise(&self, nodes: &[Node]) -> Option<String> {
+        let count = |role| nodes.iter().filter(|node| node.role == role).count();
+        let (workers, servers) = (count(Role::Worker), count(Role::Server));
+        let told = (self.config.num_workers, self.config.num_servers);
+        ((workers, servers) != told).then(|| {
+            format!(
+                "the job of the scheduler at {} has {workers} workers and {servers} servers, and \
+                 the {} at {} was told {} and {}; set DMLC_NUM_WORKER and DMLC_NUM_SERVER alike \
+                 on all nodes",
+                self.config.scheduler.address(),
+                self.me.role.name(),
+                self.me.address(),
+                told.0,
+                told.1
+            )
+        })
+    }
+
     /// Who is here and who is missing, for people.
     pub(super) fn who_is_missing(&self) -> String {
         let mut parts = Vec::new();
@@ -284,7 +328,17 @@ impl Cluster {
             .filter(|role| self.registered(*role) < self.wanted(*role))
             .map(|role| format!("{} {}(s)", self.wanted(role) - self.registered(role), role.name()))
             .collect();
-        format!("the job is not complete: {}; missing: {}", parts.join("; "), missing.join(", "))
+        format!(
+            "the job is not complete: {}; missing: {}{}{}",
+            parts.join("; "),
+            missing.join(", "),
+            self.refusals.text(),
+            if self.config.doubt.is_empty() {
+                String::new()
+            } else {
+                format!("; {}", self.config.doubt)
+            }
+        )
     }
 
     pub(super) fn start_timed_out(&mut self, out: &mut Vec<Action>) {
@@ -299,9 +353,18 @@ impl Cluster {
             return self.who_is_missing();
         }
         let scheduler = self.config.scheduler.address();
+        if !self.scheduler_reached && !self.scheduler_seen {
+            return format!(
+                "the scheduler at {scheduler} does not answer (DMLC_PS_ROOT_URI, \
+                 DMLC_PS_ROOT_PORT); `pslite doctor` on this host, and on its own, says why"
+            );
+        }
         if !self.scheduler_seen {
             return format!(
-                "the scheduler at {scheduler} does not answer (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)"
+                "what listens at {scheduler} has not answered: a stock scheduler says nothing \
+                 before all are there ({} workers and {} servers), and another program never will \
+                 (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)",
+                self.config.num_workers, self.config.num_servers
             );
         }
         if self.progress.is_empty() {

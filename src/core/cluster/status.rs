@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Cluster;
+use super::alike::SettingStatus;
 use crate::wire::balance::SessionStatus;
 use crate::wire::{Node, NodeId, Role, id_to_rank};
 
@@ -56,6 +57,12 @@ pub struct Status {
     /// The trees that rounds go along, if the scheduler was told to make some.
     #[serde(default)]
     pub trees: Option<TreesStatus>,
+    /// Pieces without a copy, where copies are to be kept.
+    #[serde(default)]
+    pub uncopied: usize,
+    /// Settings that nodes must have alike.
+    #[serde(default)]
+    pub settings: Vec<SettingStatus>,
 }
 
 /// Trees of sites, and the links between these; or of nodes, if they were not planned for links.
@@ -168,7 +175,16 @@ impl Cluster {
             waits: self.waits(now),
             sessions: self.sessions.clone(),
             trees: times.trees.as_deref().cloned(),
+            uncopied: self.uncopied(),
+            settings: self.alike.status(),
         }
+    }
+
+    /// Pieces of which no other server has all that was answered.
+    fn uncopied(&self) -> usize {
+        let pieces = self.elastic.books.pieces.values().flat_map(|key| &key.pieces);
+        let kept = self.elastic.on && self.elastic.policy.replicas > 0;
+        pieces.filter(|piece| kept && !piece.safe).count()
     }
 
     /// What each server owns.

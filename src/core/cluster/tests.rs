@@ -3,6 +3,7 @@
 
 mod barriers;
 mod guests;
+mod refusals;
 mod replacements;
 mod sessions;
 
@@ -70,6 +71,8 @@ pub(super) fn config(
         group_size: 1,
         instance_barriers: false,
         rank_order: RankOrder::Address,
+        settings: Vec::new(),
+        doubt: String::new(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::status::TreesStatus;
 use crate::wire::balance::SessionStatus;
 use crate::wire::elastic::{Claim, CopyPlace, KeyRoute, LiveWorker, Order, StalledRound};
 use crate::wire::trees::{Overlay, TreeTable};
-use crate::wire::{Key, Message, Node, NodeId, Role};
+use crate::wire::{Key, Message, Node, NodeId, Role, Setting};
 
 /// What a node was told about itself and the job.
 #[derive(Clone, Debug)]
@@ -60,6 +60,11 @@ pub struct ClusterConfig {
     pub instance_barriers: bool,
     /// Scheduler: the order of ranks where nodes wish none.
     pub rank_order: RankOrder,
+    /// What this node was told of settings that nodes must have alike; none: it is told nobody, and
+    /// nobody's is compared.
+    pub settings: Vec<Setting>,
+    /// Scheduler: what may keep others from reaching it, for people; empty: nothing is known.
+    pub doubt: String,
 }
 
 /// Who serves in an elastic job (`docs/elastic.md`): the same at every node that knows the same
@@ -211,6 +216,15 @@ pub enum Event {
     },
     /// This node cannot go on: the job ends.
     CannotGoOn(String),
+    /// Scheduler: a node registers on another wire than this one's (`PSLITE_WIRE`).
+    OtherWire {
+        /// As it says.
+        node: Node,
+        /// The name of its wire.
+        its: &'static str,
+        /// The name of mine.
+        ours: &'static str,
+    },
     /// Any node: measurements for the scheduler's owner, in an encoding of its own.
     Report(bytes::Bytes),
     /// Scheduler: what is to move, and who has it. Ignored unless [`super::Cluster::may_order`].
@@ -284,6 +298,11 @@ pub enum Action {
         /// The channel.
         to: NodeId,
         /// The message.
+        message: Message,
+    },
+    /// Answer the message that is being handled, over the connection by which it came.
+    Answer {
+        /// The answer.
         message: Message,
     },
     /// The job is complete; [`super::Cluster::me`] has its id.

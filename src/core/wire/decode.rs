@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use super::message::{
-    Command, Control, Device, Devices, EMPTY, Meta, Node, Notice, NoticeKind, Role,
+    Command, Control, Device, Devices, EMPTY, Meta, Node, Notice, NoticeKind, Role, Setting,
 };
 
 /// The longest metadata that is looked at, in bytes.
@@ -17,6 +17,10 @@ pub const NODES_MAX: usize = 200_000;
 pub const HOSTNAME_BYTES_MAX: usize = 255;
 /// The longest text of a notice or an error, in bytes.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// The most settings in a registration.
+pub const SETTINGS_MAX: usize = 64;
+/// The longest name, or value, of a setting, in bytes.
+pub const SETTING_BYTES_MAX: usize = 255;
 /// The most data types in one message.
 pub const DATA_TYPES_MAX: usize = 16;
 
@@ -126,6 +130,11 @@ pub(super) const fn check_nodes(count: usize) -> Result<()> {
     if count > NODES_MAX { Err(DecodeError::TooLong("the list of nodes")) } else { Ok(()) }
 }
 
+/// No registration says more settings.
+const fn check_settings(count: usize) -> Result<()> {
+    if count > SETTINGS_MAX { Err(DecodeError::TooLong("the list of settings")) } else { Ok(()) }
+}
+
 /// A control part; none if its command is 0 (EMPTY).
 fn control(bytes: &[u8]) -> Result<Option<Control>> {
     let mut number = None;
@@ -143,6 +152,10 @@ fn control(bytes: &[u8]) -> Result<Option<Control>> {
             100 => control.notice = notice(field.bytes()?)?,
             101 => control.ack_sequence = field.varint()?,
             102 => control.word = Some(Box::new(elastic(field.bytes()?)?)),
+            110 => {
+                check_settings(control.settings.len() + 1)?;
+                control.settings.push(setting(field.bytes()?)?);
+            }
             _ => {}
         }
     }
@@ -213,6 +226,19 @@ fn notice(bytes: &[u8]) -> Result<Option<Notice>> {
     }
     let notice = |kind| Notice { kind, node: about, customer, incarnation, text: words };
     Ok(NoticeKind::from_wire(kind).map(notice))
+}
+
+fn setting(bytes: &[u8]) -> Result<Setting> {
+    let mut setting = Setting { name: String::new(), value: String::new() };
+    let mut reader = Reader(bytes);
+    while let Some(field) = reader.field()? {
+        match field.number {
+            1 => setting.name = text(field.bytes()?, SETTING_BYTES_MAX, "the name of a setting")?,
+            2 => setting.value = text(field.bytes()?, SETTING_BYTES_MAX, "a setting")?,
+            _ => {}
+        }
+    }
+    Ok(setting)
 }
 
 fn elastic<T: prost::Message + Default>(bytes: &[u8]) -> Result<T> {

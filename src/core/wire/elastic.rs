@@ -338,7 +338,9 @@ pub enum SchedulerMessageKind {
     Orders = 4,
     /// Scheduler to a server that was emptied: go.
     Leave = 5,
-    /// Operator, who listens at `text` (`host:port`), to scheduler: empty `node` and release it.
+    /// Operator to scheduler: empty `node` and release it. `number` 1: the operator reads the
+    /// answer from its own connection. Else it is of an earlier version, and listens at `text`
+    /// (`host:port`).
     Drain = 6,
     /// Operator, as before: say how the job is.
     Status = 7,
@@ -359,6 +361,9 @@ pub enum SchedulerMessageKind {
     Routes = 13,
     /// Scheduler to all: the trees of `overlay` are in force.
     Overlay = 14,
+    /// A node that has no place in the job yet to the scheduler, in every job of ours: it ends, for
+    /// the reason in `text`, which names it. `number`: its incarnation, if it has registered.
+    GivesUp = 40,
     /// Server to scheduler, in every job of ours: the oldest round that has waited for long, in
     /// `stalled`; without it: none does any more.
     Stalled = 20,

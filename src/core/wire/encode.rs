@@ -3,7 +3,7 @@
 //! a test holds it equal to prost.
 
 use super::elastic;
-use super::message::{Command, Control, Devices, EMPTY, Meta, Node, Notice};
+use super::message::{Command, Control, Devices, EMPTY, Meta, Node, Notice, Setting};
 
 /// Appends the bytes of `meta` to `out`.
 pub fn encode_meta(meta: &Meta, out: &mut Vec<u8>) {
@@ -82,6 +82,14 @@ fn encode_control(control: &Control, out: &mut Vec<u8>) {
         tag(out, 102, 2);
         elastic::write(&**word, out);
     }
+    for setting in &control.settings {
+        nested(out, 110, |out| encode_setting(setting, out));
+    }
+}
+
+fn encode_setting(setting: &Setting, out: &mut Vec<u8>) {
+    bytes(out, 1, setting.name.as_bytes());
+    bytes(out, 2, setting.value.as_bytes());
 }
 
 fn encode_node(node: &Node, out: &mut Vec<u8>) {

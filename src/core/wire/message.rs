@@ -4,6 +4,8 @@
 //! integer keeps the width and the "unset" value of the wire, because the values of stock peers
 //! must survive a round trip.
 
+use std::net::IpAddr;
+
 use super::elastic::{Placed, SchedulerMessage, Transfer};
 use super::trees::Hop;
 use bytes::Bytes;
@@ -316,6 +318,32 @@ pub struct Notice {
     pub text: String,
 }
 
+/// A setting that nodes of a job must have alike, as one of them was told it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The variable's name, for people too.
+    pub name: String,
+    /// What it means at that node; the default if it is not set.
+    pub value: String,
+}
+
+impl Setting {
+    /// That value of that setting.
+    #[must_use]
+    pub fn new(name: &str, value: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), value: value.into() }
+    }
+}
+
+/// Where a message came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The network address.
+    pub address: IpAddr,
+    /// It is one of the receiver's own host.
+    pub is_here: bool,
+}
+
 /// The control part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
@@ -333,6 +361,12 @@ pub struct Control {
     pub ack_sequence: u64,
     /// Extension 102: a word about pieces that move.
     pub word: Option<Box<SchedulerMessage>>,
+    /// Extension 110: in a registration: what its sender was told of settings that nodes of a job
+    /// must have alike.
+    pub settings: Vec<Setting>,
+    /// Not in the bytes: where it came from, as its receiver's transport says; none if that says
+    /// nothing.
+    pub origin: Option<Origin>,
 }
 
 impl Control {
@@ -347,6 +381,8 @@ impl Control {
             notice: None,
             ack_sequence: 0,
             word: None,
+            settings: Vec::new(),
+            origin: None,
         }
     }
 }

@@ -68,3 +68,26 @@ pub(super) fn overlay(number: u64) -> trees::Overlay {
     let trees = vec![trees::TreeTable { root: 8, nodes, weight: 3 }];
     trees::Overlay { number, floor: number / 2, trees }
 }
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct PbSetting {
+    #[prost(string, optional, tag = "1")]
+    name: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    value: Option<String>,
+}
+
+impl PbSetting {
+    pub(super) fn of(setting: &Setting) -> Self {
+        Self { name: Some(setting.name.clone()), value: Some(setting.value.clone()) }
+    }
+
+    pub(super) fn read(self) -> Setting {
+        Setting { name: self.name.unwrap_or_default(), value: self.value.unwrap_or_default() }
+    }
+}
+
+pub(super) fn setting() -> impl Strategy<Value = PbSetting> {
+    let text = || proptest::option::of("[A-Za-z_=0-9]{0,20}");
+    (text(), text()).prop_map(|(name, value)| PbSetting { name, value })
+}

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key, encode_key, encode_varint, skip_field};
 
-use self::pieces::{hop, overlay, placed, route};
+use self::pieces::{PbSetting, hop, overlay, placed, route, setting};
 use super::decode::DATA_TYPES_MAX;
 use super::*;
 
@@ -69,6 +69,8 @@ struct PbControl {
     ack_sequence: Option<u64>,
     #[prost(message, optional, tag = "102")]
     word: Option<elastic::SchedulerMessage>,
+    #[prost(message, repeated, tag = "110")]
+    settings: Vec<PbSetting>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -169,6 +171,7 @@ fn pb_control(control: &Control) -> PbControl {
         notice: control.notice.as_ref().map(pb_notice),
         ack_sequence: some(control.ack_sequence, control.ack_sequence != 0),
         word: control.word.as_deref().cloned(),
+        settings: control.settings.iter().map(PbSetting::of).collect(),
     }
 }
 
@@ -240,6 +243,8 @@ fn read_control(control: PbControl) -> Option<Box<Control>> {
         notice: control.notice.and_then(read_notice),
         ack_sequence: control.ack_sequence.unwrap_or(0),
         word: control.word.map(Box::new),
+        settings: control.settings.into_iter().map(PbSetting::read).collect(),
+        origin: None,
     }))
 }
 
@@ -387,9 +392,9 @@ fn word() -> impl Strategy<Value = elastic::SchedulerMessage> {
 fn control() -> impl Strategy<Value = PbControl> {
     use proptest::collection::vec;
     use proptest::option::of;
-    let own = (of(notice()), of(long()), of(word()));
+    let own = (of(notice()), of(long()), of(word()), vec(setting(), 0..3));
     (0..6_i32, vec(node(), 0..4), of(number()), of(long()), own).prop_map(
-        |(cmd, node, barrier_group, msg_sig, (notice, ack_sequence, word))| PbControl {
+        |(cmd, node, barrier_group, msg_sig, (notice, ack_sequence, word, settings))| PbControl {
             cmd,
             node,
             barrier_group,
@@ -397,6 +402,7 @@ fn control() -> impl Strategy<Value = PbControl> {
             notice,
             ack_sequence,
             word,
+            settings,
         },
     )
 }
@@ -468,7 +474,7 @@ fn valid_meta() -> impl Strategy<Value = Meta> {
 /// A field that neither stock nor we have at any place: in the gaps of the numbers that are in use,
 /// or above our own. 11 is stock's `data_size`, which the zmq van never sends or reads.
 fn unknown_field() -> impl Strategy<Value = Vec<u8>> {
-    let number = prop_oneof![Just(11_u32), 14..100_u32, 106..200_u32, 106..536_870_912_u32];
+    let number = prop_oneof![Just(11_u32), 14..100_u32, 111..200_u32, 111..536_870_912_u32];
     let content = proptest::collection::vec(any::<u8>(), 0..200);
     (number, 0..4_u8, any::<u64>(), content).prop_map(|(number, kind, value, content)| {
         let mut out = Vec::new();

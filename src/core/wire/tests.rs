@@ -140,6 +140,7 @@ fn our_own_fields_come_back_and_are_above_99() {
     );
     if let Some(control) = &mut list.control {
         control.ack_sequence = 7;
+        control.settings = vec![Setting::new("DMLC_NUM_WORKER", "2"), Setting::new("", "")];
         control.notice = Some(Notice {
             kind: NoticeKind::JobFailed,
             node: 9,
@@ -153,6 +154,20 @@ fn our_own_fields_come_back_and_are_above_99() {
     let mut bytes = Vec::new();
     encode_meta(&list, &mut bytes);
     assert_eq!(decode_meta(&bytes).as_ref(), Ok(&list));
+}
+
+#[test]
+fn a_registration_has_so_many_settings_and_no_longer_ones() {
+    let of = |settings| {
+        let control_part = Control { settings, ..Control::new(Command::AddNode) };
+        let mut bytes = Vec::new();
+        encode_meta(&control(control_part, Meta::default()), &mut bytes);
+        decode_meta(&bytes).map(|meta| meta.control.map_or(0, |control| control.settings.len()))
+    };
+    let all = |count, length: usize| vec![Setting::new(&"n".repeat(length), "1"); count];
+    assert_eq!(of(all(64, 255)), Ok(64));
+    assert_eq!(of(all(65, 1)), Err(DecodeError::TooLong("the list of settings")));
+    assert_eq!(of(all(1, 256)), Err(DecodeError::TooLong("the name of a setting")));
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(in crate::planning) fn cluster(settings: &crate::settings::Settings) -> Clus
         group_size: settings.group_size,
         instance_barriers: false,
         rank_order: RankOrder::default(),
+        settings: Vec::new(),
+        doubt: String::new(),
     };
     Cluster::new(config, Duration::ZERO)
 }

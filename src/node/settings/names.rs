@@ -84,9 +84,9 @@ pub const NAMES: &[(&str, ReadBy)] = &[
     ("DMLC_GROUP_SIZE", Others),
     ("DMLC_TASK_ID", Others),
     ("DMLC_JOB_CLUSTER", Others),
-    ("MXNET_KVSTORE_BIGARRAY_BOUND", Others),
-    ("MXNET_KVSTORE_SLICE_THRESHOLD", Others),
-    ("MXNET_UPDATE_ON_KVSTORE", Others),
+    ("MXNET_KVSTORE_BIGARRAY_BOUND", Node),
+    ("MXNET_KVSTORE_SLICE_THRESHOLD", Node),
+    ("MXNET_UPDATE_ON_KVSTORE", Node),
     ("DMLC_LOG_STACK_TRACE_DEPTH", Others),
 ];
 

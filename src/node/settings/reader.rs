@@ -1,6 +1,7 @@
 //! Settings from texts: each method reads what its name says, and its error names the variable and
 //! what it would take. Touches nothing but the lookup function.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -183,6 +184,19 @@ impl Reader<'_> {
             )));
         }
         Ok(text)
+    }
+
+    /// The host that this node tells others; nobody could connect to all addresses, or to none.
+    pub(super) fn node_host(&self, dialect: Dialect) -> Result<Option<String>> {
+        const NAME: &str = "DMLC_NODE_HOST";
+        let Some(text) = self.text(NAME) else { return Ok(None) };
+        let address = text.parse::<Ipv4Addr>().ok();
+        let nobodys = |it: Ipv4Addr| it.is_unspecified() || it.is_broadcast() || it.is_multicast();
+        if address.is_some_and(nobodys) && !self.flag("DMLC_LOCAL", false)? {
+            let allowed = "an address of this host to which others can connect";
+            return Err(wrong(NAME, &text, allowed));
+        }
+        self.host(NAME, dialect).map(Some)
     }
 
     /// The scheduler's; it alone may listen on all addresses, as `*` says.

@@ -19,7 +19,13 @@ use pslite_transport::zmq::{Endpoint, NumberedEvent, SendMode};
 impl Van {
     /// Feeds one event and applies the actions that follow, in order, under the lock.
     pub(super) fn handle_event(&self, event: Event) {
-        self.handle_with(self.job.lock(), event);
+        // What does not come over a connection is not answered over one.
+        let _ = self.handle_with(self.job.lock(), event);
+    }
+
+    /// The same for a message that came; what is to go back over its connection.
+    pub(super) fn handle_received(&self, from: Option<NodeId>, message: Message) -> Vec<Message> {
+        self.handle_with(self.job.lock(), Event::Received { from, message })
     }
 
     /// A connection came up or went down. The node that it leads to is read under the lock that
@@ -30,10 +36,10 @@ impl Van {
         let Some(id) = self.transport.key_of(event.number) else { return };
         core.channels.insert(id, event.up);
         let event = if event.up { Event::ChannelUp { id } } else { Event::ChannelDown { id } };
-        self.handle_with(core, event);
+        let _ = self.handle_with(core, event);
     }
 
-    fn handle_with(&self, mut core: MutexGuard<'_, Core>, event: Event) {
+    fn handle_with(&self, mut core: MutexGuard<'_, Core>, event: Event) -> Vec<Message> {
         let failed_before = core.failure.is_some();
         let now = self.now();
         if let Event::Received { from: Some(id), .. } = &event {
@@ -43,7 +49,12 @@ impl Van {
         let mut actions = Vec::new();
         core.cluster.handle(now, event, &mut actions);
         let mut queue: std::collections::VecDeque<Action> = actions.into();
+        let mut answers = Vec::new();
         while let Some(action) = queue.pop_front() {
+            if let Action::Answer { message } = action {
+                answers.push(message);
+                continue;
+            }
             if let Some(echo) = self.apply(&mut core, action) {
                 let mut more = Vec::new();
                 core.cluster.handle(self.now(), echo, &mut more);
@@ -56,6 +67,7 @@ impl Van {
         if let Some(reason) = failure {
             (self.on_failure)(&reason);
         }
+        answers
     }
 
     /// Applies one action. A message to this node itself comes back as an event.
@@ -100,6 +112,7 @@ impl Van {
             }
             Action::Failed(failure) => self.failed(core, &failure),
             Action::Log { level, text } => log::write(log_level(level), &text),
+            Action::Answer { .. } => {} // `handle_with` has it.
             Action::NodeJoined { .. }
             | Action::Policy { .. }
             | Action::Routes { .. }

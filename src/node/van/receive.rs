@@ -3,6 +3,7 @@
 //! switch; if it takes long, another thread goes on receiving (`inline_handler`). May touch the van
 //! and the mailboxes of customers; must not trust a length or an id before it is checked.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,9 +21,12 @@ use crate::sync::lock;
 use pslite_core::cluster::{Cluster, Event};
 use pslite_core::delivery::Verdict;
 use pslite_core::random::{self, Random};
-use pslite_core::wire::{self, Command, EMPTY, Message, Meta, NodeId, Role, SCHEDULER};
+use pslite_core::wire::{
+    self, Command, Dialect, EMPTY, Message, Meta, NodeId, Origin, Role, SCHEDULER,
+};
 use pslite_observe::MessageKind;
 use pslite_observe::log::{self, Level};
+use pslite_transport::address;
 use pslite_transport::native::NativeIncoming;
 use pslite_transport::zmq::{Incoming, RecvError, SendMode};
 
@@ -40,6 +44,8 @@ pub(super) trait Arrived {
     fn has_landed(&self) -> bool;
     /// The sender's network address.
     fn address(&self) -> String;
+    /// As the stock wire brought it, if it did.
+    fn as_stock(&self) -> Option<&Incoming>;
 }
 
 impl Arrived for Incoming {
@@ -66,6 +72,10 @@ impl Arrived for Incoming {
     fn address(&self) -> String {
         Self::address(self)
     }
+
+    fn as_stock(&self) -> Option<&Incoming> {
+        Some(self)
+    }
 }
 
 impl Arrived for NativeIncoming {
@@ -91,6 +101,10 @@ impl Arrived for NativeIncoming {
 
     fn address(&self) -> String {
         Self::address(self).to_owned()
+    }
+
+    fn as_stock(&self) -> Option<&Incoming> {
+        None
     }
 }
 
@@ -191,7 +205,9 @@ impl Van {
             Some(Ok(meta)) => meta,
             Some(Err(error)) => {
                 let text = format!("{error}: does the sender have another PSLITE_WIRE?");
-                return self.drop_garbage(&incoming, &text);
+                let dropped = self.drop_garbage(&incoming, &text);
+                self.look_at_other_wires(&mut incoming);
+                return dropped;
             }
             None => return self.drop_garbage(&incoming, "no frame"),
         };
@@ -217,9 +233,47 @@ impl Van {
         match message.meta.control.as_ref().map(|control| control.command) {
             None => return self.dispatch(message, Some(&incoming)),
             Some(Command::Ack | Command::Terminate) => {}
-            Some(_) => self.event(Event::Received { from, message }),
+            Some(_) => self.control(from, message, incoming.as_stock()),
         }
         None
+    }
+
+    /// Bytes that make no sense on this scheduler's wire, before the job is complete: if they are a
+    /// registration on another one, it says both.
+    fn look_at_other_wires<A: Arrived>(&self, incoming: &mut A) {
+        let own = self.state.settings.dialect;
+        let forms = self.state.settings.role == Role::Scheduler && !self.job.is_ready();
+        if !forms || incoming.from().is_some() {
+            return;
+        }
+        let Some(frame) = incoming.frames().first().cloned() else { return };
+        for other in Dialect::ALL.into_iter().filter(|other| *other != own) {
+            let control = other.decode(&frame).ok().and_then(|meta| meta.control);
+            if let Some(control) = control
+                && control.command == Command::AddNode
+                && let [node] = control.nodes.as_slice()
+            {
+                let (its, ours) = (other.name(), own.name());
+                return self.event(Event::OtherWire { node: node.clone(), its, ours });
+            }
+        }
+    }
+
+    /// A control message of somebody else. A scheduler is told where it came from.
+    fn control(&self, from: Option<NodeId>, mut message: Message, incoming: Option<&Incoming>) {
+        let is_stranger = from.is_none() && self.state.settings.role == Role::Scheduler;
+        if is_stranger && let Some(control) = &mut message.meta.control {
+            control.origin = incoming.and_then(origin);
+        }
+        for answer in self.handle_received(from, message) {
+            let Some(incoming) = incoming else { continue };
+            let mut meta = Vec::new();
+            self.state.settings.dialect.encode(&answer.meta, &answer.data, &mut meta);
+            if let Err(error) = self.transport.answer(incoming, &meta) {
+                let address = incoming.address();
+                log::write(Level::Verbose, &format!("no answer to {address}: {error}"));
+            }
+        }
     }
 
     /// Shows the message to the resender. Returns false if it must go no further. `is_ours`: what
@@ -372,6 +426,14 @@ impl Van {
         let seed = self.random.fetch_add(random::STRIDE, Ordering::Relaxed);
         Random::new(seed).percent(self.state.settings.drop_percent)
     }
+}
+
+/// Where a message came from; none over a Unix socket.
+fn origin(incoming: &Incoming) -> Option<Origin> {
+    let address: IpAddr = incoming.address().parse().ok()?;
+    let is_here = address.is_loopback()
+        || address::interfaces().into_iter().any(|(_, own, _)| IpAddr::V4(own) == address);
+    Some(Origin { address, is_here })
 }
 
 /// Why nothing of that node is taken any more, if so.

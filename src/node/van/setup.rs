@@ -1,6 +1,7 @@
 //! What a van begins with: the configuration of the membership state machine, made from the
 //! settings, and the scheduler's journal. May read settings and open that file; touches no socket.
 
+use crate::address;
 use crate::error::Result;
 use crate::journal::Journal;
 use crate::settings::Settings;
@@ -69,5 +70,7 @@ pub(super) fn cluster_config(
         // Also between nodes of ours where the two kinds have to be told apart.
         instance_barriers: settings.dialect.has_instance_barrier() || settings.group_size > 1,
         rank_order: settings.rank_order.clone(),
+        settings: settings.alike.clone(),
+        doubt: address::doubt(settings),
     }
 }

@@ -159,5 +159,7 @@ pub(super) fn cluster_config(
         group_size: 1,
         instance_barriers: false,
         rank_order: RankOrder::Address,
+        settings: Vec::new(),
+        doubt: String::new(),
     }
 }

@@ -77,7 +77,8 @@ impl<A: Application> Node<A> {
             Action::Log { level, text } if level != Level::Verbose => {
                 world.trace.line(world.now, format_args!("p{} says {text}", self.process));
             }
-            Action::Log { .. } => {}
+            // Nobody asks from outside.
+            Action::Log { .. } | Action::Answer { .. } => {}
             Action::Record(record) => world.disk.write(record.to_bytes()),
             Action::NodeJoined { .. }
             | Action::Policy { .. }

@@ -4,7 +4,8 @@ use super::world::{SECOND, World, config};
 use crate::cluster::{Action, Cluster, Difference, Event, Failure};
 use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
 use crate::wire::{
-    ALL_GROUP, Command, Control, Message, NodeId, Role, SCHEDULER, SERVER_GROUP, ability, server_id,
+    ALL_GROUP, Command, Control, Message, NodeId, Origin, Role, SCHEDULER, SERVER_GROUP, ability,
+    server_id,
 };
 
 impl World {
@@ -47,14 +48,10 @@ impl World {
         self.actions[i].iter().filter(|a| matches!(a, Action::Policy { .. })).count()
     }
 
-    /// An operator's question; the answer.
+    /// The question of an operator of an earlier version; the answer.
     pub(super) fn ask(&mut self, kind: SchedulerMessageKind, node: NodeId) -> SchedulerMessage {
-        let mut control = Control::new(Command::Heartbeat);
-        let (kind, text) = (kind as i32, "op:9".to_owned());
-        control.word =
-            Some(Box::new(SchedulerMessage { kind, node, text, ..SchedulerMessage::default() }));
         let seen = self.actions[0].len();
-        self.feed(0, Event::Received { from: None, message: Message::control(control) });
+        self.feed(0, question(kind, node, 0, "10.0.0.9:9"));
         let answer = self.actions[0][seen..].iter().find_map(|action| match action {
             Action::Send { to, message } if *to < 0 => {
                 message.meta.control.as_ref()?.word.as_deref().cloned()
@@ -406,15 +403,18 @@ fn nonsense_of_strangers_changes_nothing() {
 
 impl World {
     fn ask_and_forget(&mut self) {
-        let mut control = Control::new(Command::Heartbeat);
-        let kind = SchedulerMessageKind::Status as i32;
-        control.word = Some(Box::new(SchedulerMessage {
-            kind,
-            text: "op:9".to_owned(),
-            ..SchedulerMessage::default()
-        }));
-        self.feed(0, Event::Received { from: None, message: Message::control(control) });
+        self.feed(0, question(SchedulerMessageKind::Status, 0, 0, "10.0.0.9:9"));
     }
+}
+
+/// An operator asks from 10.0.0.9.
+pub(super) fn question(kind: SchedulerMessageKind, node: NodeId, number: u64, at: &str) -> Event {
+    let mut control = Control::new(Command::Heartbeat);
+    let (kind, text) = (kind as i32, at.to_owned());
+    let word = SchedulerMessage { kind, node, text, number, ..SchedulerMessage::default() };
+    control.word = Some(Box::new(word));
+    control.origin = Some(Origin { address: "10.0.0.9".parse().unwrap(), is_here: false });
+    Event::Received { from: None, message: Message::control(control) }
 }
 
 // ---- the scheduler is lost ----------------------------------------------------------------------

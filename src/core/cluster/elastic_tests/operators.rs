@@ -1,6 +1,6 @@
 //! Operators: what they are told, and for how long the scheduler keeps their channels.
 
-use super::cases::with_values;
+use super::cases::{question, with_values};
 use super::store::{BYTES, LENGTH};
 use super::world::SECOND;
 use crate::cluster::{Action, Event, Status};
@@ -45,4 +45,31 @@ fn guests_that_leave_make_room_for_others() {
         });
         world.feed(0, Event::ChannelDown { id: opened.unwrap() });
     }
+}
+
+/// Otherwise a stranger's one message would make the scheduler connect to any place.
+#[test]
+fn operators_are_answered_where_they_ask_or_not_at_all() {
+    let mut world = with_values(2);
+    let mut asked = |kind, number, at: &str| {
+        let seen = world.actions[0].len();
+        world.feed(0, question(kind, 8, number, at));
+        let actions = &world.actions[0][seen..];
+        let connects = actions.iter().any(|action| matches!(action, Action::ConnectPending { .. }));
+        let answers = actions.iter().filter_map(|action| match action {
+            Action::Answer { message } => message.meta.control.as_ref()?.word.as_deref().cloned(),
+            _ => None,
+        });
+        (connects, answers.map(|word| word.text).collect::<Vec<_>>())
+    };
+    for at in ["", "10.0.0.9:9", "10.0.0.1:22", "victim:80"] {
+        let (connects, answers) = asked(SchedulerMessageKind::Status, 1, at);
+        assert!(!connects && Status::from_json(&answers[0]).is_some(), "{at:?}");
+    }
+    for at in ["10.0.0.1:22", "victim:80", "127.0.0.1:22", "10.0.0.9", "10.0.0.9:0"] {
+        assert_eq!(asked(SchedulerMessageKind::Drain, 0, at), (false, vec![]), "{at}");
+    }
+    assert_eq!(asked(SchedulerMessageKind::Status, 0, "10.0.0.9:9"), (true, vec![]));
+    let (_, answers) = asked(SchedulerMessageKind::Drain, 1, "");
+    assert!(answers[0].contains("server 0"), "{answers:?}: nobody had drained it before");
 }

@@ -1,0 +1,203 @@
+//! Scheduler, before the job is complete: who was refused, or ended by itself, and why, so that
+//! those who wait for it hear of it; and the end of a job that cannot begin. Its nodes come one
+//! after the other, so the scheduler stays for a moment: those that come meanwhile are told the
+//! reason, too, instead of finding nobody.
+
+use std::time::Duration;
+
+use super::{Action, Cluster, Failure, FailureKind, Level};
+use crate::text;
+use crate::wire::elastic::{SchedulerMessage, SchedulerMessageKind};
+use crate::wire::{Command, Control, EMPTY, Node, NodeId, Role, SCHEDULER, ability};
+
+/// For how long a scheduler whose job cannot begin waits for those that have yet to come: as long
+/// as the nodes of a job need to start.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The longest reason that a stranger may give, in characters.
+const REASON_MAX: usize = 1000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// The first few.
+    texts: Vec<String>,
+    /// Registrations that were answered with the end of the job.
+    told: usize,
+    /// Until when the scheduler stays.
+    stays: Option<(Duration, Failure)>,
+}
+
+impl Refusals {
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        self.stays.as_ref().map(|(until, _)| *until)
+    }
+
+    /// Behind the text that says who is missing.
+    pub(super) fn text(&self) -> String {
+        match self.texts.as_slice() {
+            [] => String::new(),
+            texts => format!("; refused: {}", texts.join("; ")),
+        }
+    }
+}
+
+impl Cluster {
+    /// Scheduler: a node was refused, or has ended: those who wait hear why, at once.
+    pub(super) fn note_refusal(&mut self, text: &str, out: &mut Vec<Action>) {
+        let texts = &mut self.refusals.texts;
+        if self.ready || texts.len() >= text::NAMED_MAX || texts.iter().any(|it| it == text) {
+            return;
+        }
+        texts.push(text.to_owned());
+        if self.config.report_interval < Duration::MAX {
+            self.report(out);
+        }
+    }
+
+    /// Scheduler: why a node must not take part, from what it says of itself; empty: it may.
+    pub(super) fn misfit(&mut self, node: &Node, control: &Control) -> String {
+        if !self.me.is_ours() || self.config.settings.is_empty() {
+            return String::new();
+        }
+        let by = format!("the {} at {}", node.role.name(), node.address());
+        let others = self.registrants.values().map(|registrant| &registrant.node);
+        let mut former = others.filter(|other| other.address() == node.address());
+        if former.any(|other| other.incarnation != node.incarnation) {
+            self.alike.forget(&by);
+        }
+        let text = self.alike.differences(node.role, &control.settings, &by);
+        if text.is_empty() {
+            self.alike.take((node.role, self.config.trees), &control.settings, &by);
+        }
+        text
+    }
+
+    /// Scheduler: a node that cannot be in this job registers. If the job is complete without it,
+    /// it alone is told; else the job cannot begin.
+    pub(super) fn refuse(
+        &mut self,
+        now: Duration,
+        node: &Node,
+        text: String,
+        out: &mut Vec<Action>,
+    ) {
+        if self.ready {
+            return self.turn_away(now, node, (Level::Warning, text), out);
+        }
+        self.refusals.told += 1;
+        self.turn_away(now, node, (Level::Verbose, text.clone()), out);
+        self.fail_start(now, EMPTY, Failure { kind: FailureKind::Config, text }, out);
+    }
+
+    /// Scheduler: a node registers on another wire. It is sent the refusal in words of this one: it
+    /// cannot read them, and its log asks for the wire.
+    pub(super) fn other_wire(
+        &mut self,
+        now: Duration,
+        node: &Node,
+        (its, ours): (&str, &str),
+        out: &mut Vec<Action>,
+    ) {
+        let sound = (1..=65_535).contains(&node.port) && !node.hostname.is_empty();
+        if !self.is_scheduler() || !sound || node.role == Role::Scheduler {
+            return;
+        }
+        let node = Node { abilities: ability::PSLITE, ..node.clone() };
+        if self.failure.is_some() {
+            return self.too_late(now, &node, out);
+        }
+        let (role, me) = (node.role.name(), self.me.address());
+        let text = format!(
+            "PSLITE_WIRE is {its} at the {role} at {} and {ours} at the scheduler ({me}); set it \
+             alike on all nodes",
+            node.address()
+        );
+        self.refuse(now, &node, text, out);
+    }
+
+    /// Scheduler: a node registers although the job is over.
+    pub(super) fn too_late(&mut self, now: Duration, node: &Node, out: &mut Vec<Action>) {
+        let text = self.failure.as_ref().map(|failure| failure.text.clone());
+        self.refusals.told += 1;
+        self.turn_away(now, node, (Level::Verbose, text.unwrap_or_default()), out);
+        self.check_farewell(now, out);
+    }
+
+    /// Scheduler: the job cannot begin. All who are here are told so, then those who come.
+    pub(super) fn fail_start(
+        &mut self,
+        now: Duration,
+        about: NodeId,
+        failure: Failure,
+        out: &mut Vec<Action>,
+    ) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.tell_failure(about, &failure, out);
+        self.end_journal(out);
+        self.failure = Some(failure.clone());
+        self.refusals.stays = Some((now.saturating_add(FAREWELL), failure));
+        self.check_farewell(now, out);
+        if let Some((_, failure)) = &self.refusals.stays {
+            let text = format!("{} (the nodes that are still missing are told, too)", failure.text);
+            Self::log(out, Level::Warning, text);
+        }
+    }
+
+    /// Ends the scheduler's stay when time is up, or everybody has been told.
+    pub(super) fn check_farewell(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let here = self.registered(Role::Worker) + self.registered(Role::Server);
+        let all = self.config.num_workers + self.config.num_servers;
+        let over = |(until, _): &mut (Duration, Failure)| {
+            now >= *until || here + self.refusals.told >= all
+        };
+        if let Some((_, failure)) = self.refusals.stays.take_if(over) {
+            self.over(failure, out);
+        }
+    }
+
+    // ---- a node that ends by itself -------------------------------------------------------------
+
+    /// A node without a place: tells a scheduler of ours why it ends.
+    pub(super) fn give_up(&mut self, why: &str, out: &mut Vec<Action>) {
+        let text = format!("the {} at {} ended: {why}", self.me.role.name(), self.me.address());
+        let number = self.me.incarnation;
+        let message = giving_up(text, number);
+        Self::send(out, SCHEDULER, message);
+    }
+
+    /// Scheduler: such a node.
+    pub(super) fn gave_up(
+        &mut self,
+        now: Duration,
+        word: &SchedulerMessage,
+        out: &mut Vec<Action>,
+    ) {
+        let text: String = word.text.chars().take(REASON_MAX).collect();
+        if self.ready || self.failure.is_some() {
+            return Self::log(out, Level::Warning, text);
+        }
+        let is_it = |node: &Node| word.number != 0 && node.incarnation == word.number;
+        let found = self.registrants.iter().find(|(_, registrant)| is_it(&registrant.node));
+        match found.map(|(key, _)| *key) {
+            Some(key) => {
+                let kind = FailureKind::PeerLost;
+                self.fail_start(now, key, Failure { kind, text }, out);
+            }
+            None => self.note_refusal(&text, out),
+        }
+    }
+}
+
+/// The message of a node that ends before it has a place: `text` names it and says why. `number`:
+/// its incarnation if it has registered, else 0. (It names no node, since a stock scheduler would
+/// answer that, and end because it does not know it.)
+#[must_use]
+pub fn giving_up(text: String, number: u64) -> crate::wire::Message {
+    let mut control = Control::new(Command::Heartbeat);
+    let kind = SchedulerMessageKind::GivesUp as i32;
+    let word = SchedulerMessage { kind, text, number, ..SchedulerMessage::default() };
+    control.word = Some(Box::new(word));
+    crate::wire::Message::control(control)
+}
