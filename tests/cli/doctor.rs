@@ -3,7 +3,8 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use super::{finish, pslite, text};
+use super::ports::free_port;
+use super::{Scheduler, finish, pslite, text};
 
 /// A job that is in order, apart from what `changes` say; a Python that is none, so that nothing
 /// depends on what is installed.
@@ -31,13 +32,37 @@ fn has(lines: &[String], level: &str, topic: &str, part: &str) -> bool {
 
 #[test]
 fn a_job_in_order_passes() {
-    let (code, lines) = doctor(&[]);
+    let port = free_port();
+    let _scheduler = Scheduler::start(port, "2");
+    let port = port.to_string();
+    let (code, lines) = doctor(&[("DMLC_PS_ROOT_PORT", &port)]);
     assert_eq!(code, Some(0), "{lines:#?}");
     assert!(has(&lines, "ok", "counts", "DMLC_NUM_WORKER: 2"));
     assert!(has(&lines, "ok", "address", "127.0.0.1"));
-    assert!(has(&lines, "warning", "port", "start the scheduler"), "{lines:#?}");
+    assert!(has(&lines, "ok", "port", &port), "{lines:#?}");
+    assert!(has(&lines, "ok", "agreed", "its job of 2 workers and 2 servers is forming"));
+    assert!(lines.last().unwrap().starts_with("all checks passed"), "{lines:#?}");
     assert!(has(&lines, "ok", "nic", "DMLC_NODE_HOST"));
     assert!(has(&lines, "warning", "versions", "/nowhere/python"));
+}
+
+#[test]
+fn what_the_scheduler_was_told_otherwise_is_found() {
+    let port = free_port();
+    let _scheduler = Scheduler::start(port, "3");
+    let port = port.to_string();
+    let (code, lines) = doctor(&[("DMLC_PS_ROOT_PORT", &port)]);
+    assert_eq!(code, Some(1), "{lines:#?}");
+    let parts = "DMLC_NUM_WORKER is 2 at this worker and 3 at the scheduler (127.0.0.1:";
+    assert!(has(&lines, "FAIL", "agreed", parts), "{lines:#?}");
+    assert!(lines.last().unwrap().contains("checks failed"), "{lines:#?}");
+}
+
+#[test]
+fn a_port_where_nobody_listens_fails() {
+    let (code, lines) = doctor(&[]);
+    assert_eq!(code, Some(1), "{lines:#?}");
+    assert!(has(&lines, "FAIL", "port", "nobody listens at 127.0.0.1:9"), "{lines:#?}");
 }
 
 #[test]
@@ -65,8 +90,11 @@ fn each_of_the_five_is_found() {
 
 #[test]
 fn settings_that_do_nothing_are_found() {
+    let port = free_port();
+    let _scheduler = Scheduler::start(port, "2");
+    let port = port.to_string();
     let vain = [("PSLITE_ELASTIK", "1"), ("PS_RESEND_TIMEOUT", "100"), ("PSLITE_TEST_X", "1")];
-    let (code, lines) = doctor(&vain);
+    let (code, lines) = doctor(&[&vain[..], &[("DMLC_PS_ROOT_PORT", port.as_str())]].concat());
     assert_eq!(code, Some(0), "{lines:#?}");
     assert!(has(&lines, "warning", "settings", "did you mean PSLITE_ELASTIC?"), "{lines:#?}");
     assert!(has(&lines, "warning", "settings", "PS_RESEND_TIMEOUT=100 has no effect"));

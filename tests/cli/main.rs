@@ -10,7 +10,8 @@ mod run;
 mod scheduler;
 mod sim_graph;
 
-use std::process::{Command, Output, Stdio};
+use std::net::TcpStream;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The longest that any command of these tests may take, far above what it needs.
@@ -52,5 +53,26 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(Instant::now() < end, "{what} did not happen");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A scheduler of pslite for that many workers and two servers; it ends when it is dropped.
+struct Scheduler(Child);
+
+impl Scheduler {
+    fn start(port: u16, workers: &str) -> Self {
+        let number = port.to_string();
+        let host = ["--host", "127.0.0.1", "--port", number.as_str()];
+        let mut command = pslite(&[&["scheduler", "-n", workers, "-s", "2"][..], &host].concat());
+        let started = Self(command.stderr(Stdio::null()).spawn().unwrap());
+        until("a scheduler", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        started
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

@@ -53,6 +53,25 @@ fn root(job: &Job) -> Finding {
         }
     };
     let shown = show(host, &addresses);
+    let is_here = addresses.iter().all(Ipv4Addr::is_loopback);
+    // A name that hosts have in their own /etc/hosts; whoever writes localhost means it.
+    let is_private = host.parse::<Ipv4Addr>().is_err() && !host.starts_with("localhost");
+    if is_here && is_private && !job.kubernetes {
+        let who = if job.is_scheduler() {
+            "only processes of this machine reach it"
+        } else {
+            "so this node looks for the scheduler on this machine"
+        };
+        return Finding::warning(
+            TOPIC,
+            format!("DMLC_PS_ROOT_URI={shown} is an address of the loopback here: {who}"),
+            format!(
+                "fine if all nodes are here; else write, on all nodes, one of the scheduler's \
+                     addresses (of this machine: {})",
+                nic::list()
+            ),
+        );
+    }
     if !job.is_scheduler() {
         return Finding::ok(TOPIC, format!("the scheduler is {shown}"));
     }
@@ -72,7 +91,13 @@ fn root(job: &Job) -> Finding {
 }
 
 fn own(host: &str) -> Finding {
+    let nobodys = |it: &Ipv4Addr| it.is_unspecified() || it.is_broadcast() || it.is_multicast();
     match resolve(host) {
+        Ok(addresses) if addresses.iter().any(nobodys) => Finding::fail(
+            TOPIC,
+            format!("DMLC_NODE_HOST={} is no address to connect to", show(host, &addresses)),
+            format!("choose one of {}", nic::list()),
+        ),
         Ok(addresses) if addresses.iter().any(|address| is_local(*address)) => Finding::ok(
             TOPIC,
             format!("DMLC_NODE_HOST={} is an address of this machine", show(host, &addresses)),
@@ -159,6 +184,8 @@ mod tests {
     fn the_announced_address_must_be_ours() {
         let root = ("DMLC_PS_ROOT_URI", "127.0.0.1");
         assert_eq!(levels(&[root, ("DMLC_NODE_HOST", "127.0.0.1")]), [Level::Ok; 2]);
-        assert_eq!(levels(&[root, ("DMLC_NODE_HOST", "192.0.2.254")]), [Level::Ok, Level::Fail]);
+        for none in ["192.0.2.254", "0.0.0.0", "255.255.255.255"] {
+            assert_eq!(levels(&[root, ("DMLC_NODE_HOST", none)]), [Level::Ok, Level::Fail]);
+        }
     }
 }

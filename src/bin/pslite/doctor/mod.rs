@@ -1,12 +1,13 @@
 //! `pslite doctor`: checks the five things that keep a job from starting: counts, address, port,
-//! NIC, versions; says what will carry its data; checks what trees and tunnels need; and finds
-//! settings that do nothing.
+//! NIC, versions; says what will carry its data; checks what trees and tunnels need; finds settings
+//! that do nothing; and compares with what the scheduler knows of the others.
 //!
 //! One module for each; a check reads the environment through [`Job`], looks at this machine, and
 //! answers with findings. It changes nothing: what it binds it closes, what it connects to it
 //! leaves without a word.
 
 mod address;
+mod agreed;
 mod counts;
 mod data;
 mod job;
@@ -82,7 +83,8 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
         Job::read(arguments.role.map(crate::run::Role::name), &|name| std::env::var(name).ok());
     let mut findings = counts::check(&job);
     findings.extend(address::check(&job));
-    findings.extend(port::check(&job));
+    let (ports, greets) = port::check(&job);
+    findings.extend(ports);
     findings.extend(nic::check(&job));
     findings.extend(data::check(&job));
     findings.extend(links::check(&job));
@@ -95,12 +97,23 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
         arguments.python.as_deref(),
         arguments.library.as_deref(),
     ));
+    let lookup = |name: &str| std::env::var(name).ok();
+    let agreed = agreed::check(&job, &lookup, &findings, greets);
+    findings.extend(agreed);
     for finding in &findings {
         say!("{}", finding.line());
     }
     let failed = findings.iter().filter(|finding| finding.level == Level::Fail).count();
-    if failed > 0 {
-        say!("{failed} of {} checks failed", findings.len());
-    }
+    say!("{}", verdict(&findings));
     ExitCode::from(u8::from(failed > 0))
+}
+
+/// The last line.
+fn verdict(findings: &[Finding]) -> String {
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    match (count(Level::Fail), count(Level::Warning)) {
+        (0, 0) => "all checks passed".to_owned(),
+        (0, warnings) => format!("all checks passed, with warnings: {warnings}"),
+        (failed, _) => format!("{failed} of {} checks failed", findings.len()),
+    }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use pslite::transport::port_holder;
 
-use super::Finding;
 use super::address::resolve;
 use super::job::Job;
+use super::{Finding, Level};
 
 const TOPIC: &str = "port";
 
@@ -18,18 +18,20 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// A socket of ZeroMQ greets with these bytes: 0xff, eight of length, 0x7f.
 const GREETING: usize = 10;
 
-pub(super) fn check(job: &Job) -> Vec<Finding> {
+/// The findings, and whether something at the scheduler's address greets as one.
+pub(super) fn check(job: &Job) -> (Vec<Finding>, bool) {
     let mut findings = Vec::new();
     if !job.is_absent() && !job.local {
         findings.push(root(job));
     }
+    let greets = !job.is_scheduler() && findings.iter().any(|found| found.level == Level::Ok);
     if let Some(text) = job.port.as_deref().filter(|_| !job.is_scheduler()) {
         findings.push(fixed(text));
     }
     if let Some(text) = job.port_range.as_deref().filter(|_| !job.is_scheduler()) {
         findings.push(range(text));
     }
-    findings
+    (findings, greets)
 }
 
 fn root(job: &Job) -> Finding {
@@ -93,17 +95,18 @@ fn holder(port: u16) -> String {
 fn reachable(address: SocketAddrV4) -> Finding {
     match TcpStream::connect_timeout(&SocketAddr::V4(address), ANSWER_LIMIT) {
         Ok(stream) if greets(&stream) => {
-            Finding::ok(TOPIC, format!("the scheduler answers at {address}"))
+            Finding::ok(TOPIC, format!("what listens at {address} greets as a scheduler does"))
         }
         Ok(_) => Finding::fail(
             TOPIC,
             format!("something listens at {address}, but it does not greet as a scheduler does"),
             "correct DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
         ),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Finding::warning(
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Finding::fail(
             TOPIC,
             format!("nobody listens at {address}"),
-            "start the scheduler, or correct DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT",
+            "start the scheduler, or correct DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT; or the \
+             scheduler's name is an address of the loopback on its own host (ask there)",
         ),
         Err(error) => Finding::fail(
             TOPIC,
@@ -168,7 +171,6 @@ fn range(text: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
     use super::super::job::of;
     use super::*;
     use std::io::Write;
@@ -180,7 +182,7 @@ mod tests {
             ("DMLC_PS_ROOT_URI", "127.0.0.1"),
             ("DMLC_PS_ROOT_PORT", &port),
         ]);
-        check(&job).remove(0)
+        check(&job).0.remove(0)
     }
 
     fn listener() -> (TcpListener, u16) {
@@ -197,7 +199,7 @@ mod tests {
         assert!(finding.text.contains(&format!("pid {} ", std::process::id())), "{}", finding.text);
         drop(listener);
         assert_eq!(check_root("scheduler", port).level, Level::Ok);
-        assert_eq!(check_root("worker", port).level, Level::Warning);
+        assert_eq!(check_root("worker", port).level, Level::Fail);
     }
 
     #[test]
@@ -220,12 +222,12 @@ mod tests {
             of(&[("DMLC_LOCAL", "1"), ("DMLC_ROLE", "worker"), (name, value)])
         };
         for (name, value) in [("PORT", "x"), ("PORT", "0"), ("PSLITE_PORT_RANGE", "9100-9000")] {
-            assert_eq!(check(&job(name, value))[0].level, Level::Fail, "{name}={value}");
+            assert_eq!(check(&job(name, value)).0[0].level, Level::Fail, "{name}={value}");
         }
         let (_listener, port) = listener();
         let (one, range) = (port.to_string(), format!("{port}-{port}"));
         for (name, value) in [("PORT", one.as_str()), ("PSLITE_PORT_RANGE", range.as_str())] {
-            assert_eq!(check(&job(name, value))[0].level, Level::Fail, "{name}={value}");
+            assert_eq!(check(&job(name, value)).0[0].level, Level::Fail, "{name}={value}");
         }
     }
 }
