@@ -489,6 +489,21 @@ typedef struct pslite_session_settings {
                        * measure the first batch of an epoch */
 } pslite_session_settings;
 
+/* In which order a worker takes the samples of an epoch. */
+enum {
+  PSLITE_ORDER_UNSAID = 0,   /* it is not compared with that of the other workers */
+  PSLITE_ORDER_SHUFFLED = 1, /* as pslite_session_samples says */
+  PSLITE_ORDER_STORED = 2,   /* by their numbers */
+  PSLITE_ORDER_OWN = 3       /* the application gives it: its hash is compared */
+};
+
+/* Where a session begins. All workers give the same values. */
+typedef struct pslite_session_start {
+  uint64_t first;      /* the first iteration; PSLITE_RULE_DEALT: the first epoch */
+  uint64_t order_hash; /* PSLITE_ORDER_OWN: of the order of the first epoch */
+  int32_t order;       /* PSLITE_ORDER_... */
+} pslite_session_start;
+
 typedef struct pslite_batch {
   uint64_t iteration; /* counted over all epochs; PSLITE_RULE_DEALT: how many batches this worker
                        * had before */
@@ -502,6 +517,9 @@ typedef struct pslite_batch {
  * a session of that name before, it waits until the others have closed that too. */
 int pslite_session_open(pslite_node* node, const pslite_session_settings* settings,
                         pslite_session** out);
+/* The same, but the session begins at `start`: so a job goes on where another one ended. */
+int pslite_session_open_at(pslite_node* node, const pslite_session_settings* settings,
+                           const pslite_session_start* start, pslite_session** out);
 /* Ends the pslite_session_open of that name for which another thread waits: it returns
  * PSLITE_STOPPED. Does nothing if none waits. */
 int pslite_session_cancel(pslite_node* node, const char* name);
@@ -517,6 +535,16 @@ int pslite_session_next(pslite_session* session, int32_t limit_ms, pslite_batch*
  * does not measure this session any more. */
 int pslite_session_report(pslite_session* session, uint64_t iteration, double seconds, double cpu,
                           double memory);
+/* This worker computes none of the batches before that iteration that it has not reported. All
+ * workers have to skip alike; else who computes what another one skips is refused. */
+int pslite_session_skip(pslite_session* session, uint64_t iteration);
+/* Where the library measures: this worker pushes nothing more of the batch that it computed last.
+ * That one is reported now, in place of with the next push. To be called before batches that were
+ * taken and not computed are looked for. */
+int pslite_session_settle(pslite_session* session);
+/* PSLITE_ORDER_OWN: the hash of another epoch's order. The scheduler refuses a worker whose order
+ * of an epoch is not that of the others. */
+int pslite_session_ordered(pslite_session* session, uint64_t epoch, uint64_t hash);
 /* How many batches this worker has taken, and how many of them were reported. */
 int pslite_session_progress(pslite_session* session, uint64_t* taken, uint64_t* reported);
 /* The samples at `count` places of an epoch, from `place` on. All workers order them in the same

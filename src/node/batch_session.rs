@@ -8,7 +8,7 @@ use crate::error::{NodeError, Result, refuse_forked};
 use crate::running::{NodeRef, RunningNode};
 use crate::training::{SessionId, said};
 use pslite_core::cluster::{BalanceWord, Event};
-use pslite_core::training::balance::{Batch, Turn};
+use pslite_core::training::balance::{Batch, Participant, Turn};
 use pslite_core::wire::balance::{BalanceOpen, BalanceReport};
 use pslite_core::wire::{Role, SCHEDULER};
 use pslite_observe::log::{self, Level};
@@ -172,17 +172,44 @@ impl BatchSession {
 
     fn waiting_text(&self, node: &NodeRef) -> String {
         let mut sessions = node.training().sessions();
-        let held = sessions.get_mut(&self.id).map(|held| &held.participant);
-        let (next, computed) = held.map_or((0, 0), |participant| participant.progress());
-        let whom = held.map_or("", |participant| participant.waits_for());
-        let whom = if whom.is_empty() { "the scheduler" } else { whom };
-        let (rank, lookahead) = (self.open.rank, self.open.lookahead);
-        format!(
-            "session {:?}: rank {rank} waits for {whom}. It has begun {next} batches and reported \
-             {computed}; {lookahead} may be begun ahead of the slowest worker's reports. A loader \
-             that takes batches ahead needs `prefetch`",
-            self.id.name
-        )
+        match sessions.get_mut(&self.id) {
+            Some(held) => waiting_text(node.now(), &self.id.name, &held.participant, held.measured),
+            None => self.id.closed().to_string(),
+        }
+    }
+
+    /// This worker computes none of the batches before that iteration that it has not reported. All
+    /// workers have to skip alike.
+    ///
+    /// # Errors
+    /// Where batches are dealt, nothing can be skipped; or the session is closed.
+    pub fn skip(&self, to: u64) -> Result<()> {
+        self.settle()?;
+        let node = self.node()?;
+        tell(&node, node.training().skip(&self.id, to)?);
+        Ok(())
+    }
+
+    /// The application takes the samples of that epoch in an order of its own. The hash is compared
+    /// with that of the other workers.
+    ///
+    /// # Errors
+    /// The session is closed.
+    pub fn ordered(&self, epoch: u64, hash: u64) -> Result<()> {
+        let node = self.node()?;
+        tell(&node, node.training().ordered(&self.id, epoch, hash)?);
+        Ok(())
+    }
+
+    /// The application pushes nothing more of the batch that it computed last. If the library
+    /// measures the session, that batch is reported now, in place of with the next push.
+    ///
+    /// # Errors
+    /// The session is closed.
+    pub fn settle(&self) -> Result<()> {
+        let node = self.node()?;
+        tell(&node, node.training().settle(node.now(), &self.id)?);
+        Ok(())
     }
 
     /// The batches up to that one were computed.
@@ -232,6 +259,31 @@ impl Drop for BatchSession {
     }
 }
 
+/// For people: whom a worker waits for, since when, and what it has not reported itself.
+fn waiting_text(now: Duration, name: &str, worker: &Participant, measured: bool) -> String {
+    let (next, computed) = worker.progress();
+    let BalanceOpen { rank, lookahead, .. } = *worker.settings();
+    let whom = worker.waits_for();
+    let whom = if whom.is_empty() { "the scheduler" } else { whom };
+    let seconds = now.saturating_sub(worker.waits_since()).as_secs();
+    let begin = format!(
+        "session {name:?}: rank {rank} waits for {whom}, for {seconds} s now. It has begun {next} \
+         batches and reported {computed}"
+    );
+    let (left, is_dealt) = (next - computed, worker.per_epoch() == 0);
+    if left < u64::from(lookahead) && !(is_dealt && left > 0) {
+        return format!("{begin}; {lookahead} may be begun ahead of the slowest worker's reports");
+    }
+    let how = if measured {
+        "the library reports a batch when its gradients were pushed. One that is only looked at, \
+         or whose gradients are pushed with another's, is to be reported by the application"
+    } else {
+        "the application has to report them"
+    };
+    let loaders = "A loader that takes batches ahead needs `prefetch`";
+    format!("{begin}: its own from {computed} on are missing, and {how}. {loaders}")
+}
+
 fn tell(node: &NodeRef, words: Vec<BalanceWord>) {
     if !words.is_empty() {
         node.event(Event::Balance(words));
@@ -241,5 +293,49 @@ fn tell(node: &NodeRef, words: Vec<BalanceWord>) {
 impl std::fmt::Debug for BatchSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BatchSession").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pslite_core::wire::balance::{BalanceKind, BalanceMessage, BalanceShare};
+
+    #[test]
+    fn a_wait_says_for_whom_since_when_and_what_is_missing_here() {
+        let now = Duration::from_secs(100);
+        let open = BalanceOpen {
+            length: 100,
+            total: 10,
+            members: 1,
+            quantum: 1,
+            lookahead: 2,
+            min: 1,
+            instance: 5,
+            ..BalanceOpen::default()
+        };
+        let (mut worker, _) = Participant::open("a", open, now).unwrap();
+        let mut received = |kind: BalanceKind, iteration, text: &str| {
+            let message = BalanceMessage {
+                kind: kind as i32,
+                instance: 5,
+                iteration,
+                text: text.to_owned(),
+                shares: vec![BalanceShare { size: 10, ..BalanceShare::default() }],
+                ..BalanceMessage::default()
+            };
+            worker.received(now, &message, &mut Vec::new());
+        };
+        received(BalanceKind::Opened, 0, "");
+        received(BalanceKind::Grant, 2, "rank 0 to report iteration 0");
+        let later = now + Duration::from_secs(7);
+        let text = waiting_text(later, "a", &worker, true);
+        assert!(text.contains("rank 0 waits for rank 0 to report iteration 0, for 7 s now"));
+        assert!(text.contains("2 may be begun ahead") && !text.contains("prefetch"), "{text}");
+        (0..2).for_each(|_| _ = worker.next(now, &mut Vec::new()));
+        let text = waiting_text(later, "a", &worker, true);
+        assert!(text.contains("its own from 0 on are missing, and the library reports"), "{text}");
+        let text = waiting_text(later, "a", &worker, false);
+        assert!(text.contains("the application has to report them. A loader"), "{text}");
     }
 }

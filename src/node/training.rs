@@ -134,6 +134,46 @@ impl Training {
         Ok(said(message.into_iter().collect()))
     }
 
+    /// The application computes none of the batches before that one that it has not reported.
+    /// Returns what is to be said.
+    ///
+    /// # Errors
+    /// The session is closed, or nothing can be skipped.
+    pub(crate) fn skip(&self, id: &SessionId, to: u64) -> Result<Vec<BalanceWord>> {
+        let mut sessions = self.sessions();
+        let held = sessions.get_mut(id).ok_or_else(|| id.closed())?;
+        let message = held.participant.skip(to).map_err(NodeError::Invalid)?;
+        drop(sessions);
+        self.changed.notify_all();
+        Ok(said(message.into_iter().collect()))
+    }
+
+    /// The application has an order of its own for that epoch. Returns what is to be said.
+    ///
+    /// # Errors
+    /// The session is closed.
+    pub(crate) fn ordered(
+        &self,
+        id: &SessionId,
+        epoch: u64,
+        hash: u64,
+    ) -> Result<Vec<BalanceWord>> {
+        let mut sessions = self.sessions();
+        let held = sessions.get_mut(id).ok_or_else(|| id.closed())?;
+        Ok(said(vec![held.participant.ordered(epoch, hash)]))
+    }
+
+    /// The application pushes nothing more of the batch that it computed last. Returns what is to
+    /// be said.
+    ///
+    /// # Errors
+    /// The session is closed.
+    pub(crate) fn settle(&self, now: Duration, id: &SessionId) -> Result<Vec<BalanceWord>> {
+        let measured = self.sessions().get_mut(id).ok_or_else(|| id.closed())?.measured;
+        let computed = if measured { lock(&self.clock).settle() } else { None };
+        Ok(computed.map_or_else(Vec::new, |computed| self.measured(now, computed)))
+    }
+
     fn note_measured(&self, sessions: &Sessions) {
         let measures = sessions.any_is_measured();
         if !self.measures.swap(measures, Ordering::Relaxed) && measures {
@@ -313,6 +353,25 @@ mod tests {
         assert!(!training.measures.load(Ordering::Relaxed));
         push(&training, 7);
         assert_eq!((reported(&training, &one), reported(&training, &other)), (3, 4));
+    }
+
+    #[test]
+    fn what_was_pushed_last_is_reported_when_the_application_settles() {
+        let training = Training::default();
+        let (one, other) = (id("a", 1), id("b", 3));
+        opened(&training, &one, true);
+        opened(&training, &other, false);
+        push(&training, 7);
+        assert_eq!(reported(&training, &one), 0, "another key may come");
+        assert_eq!(training.settle(NOW, &other).unwrap(), [], "it is not measured");
+        assert_eq!(training.settle(NOW, &one).unwrap().len(), 1);
+        assert_eq!(training.settle(NOW, &one).unwrap(), []);
+        assert_eq!((reported(&training, &one), reported(&training, &other)), (1, 0));
+        push(&training, 7);
+        push(&training, 8);
+        assert_eq!(reported(&training, &one), 2);
+        training.close(&one);
+        assert!(training.settle(NOW, &one).is_err());
     }
 
     #[test]

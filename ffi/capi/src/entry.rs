@@ -28,8 +28,8 @@ use crate::sink::Destination;
 use crate::status::{border, c_text, code, last, quiet};
 use crate::types::{
     CArray, CBatch, CBuffer, CCustomer, CDestination, CDevices, CFrame, CJob, CKv, CMessage, CMeta,
-    CMovable, CNode, CNodeInfo, CPart, CRange, CSessionSettings, CSlice, DoneFn, FailedFn,
-    LookupFn, ReceiveFn,
+    CMovable, CNode, CNodeInfo, CPart, CRange, CSessionSettings, CSessionStart, CSlice, DoneFn,
+    FailedFn, LookupFn, ReceiveFn,
 };
 use crate::values::{set_next, take_next};
 

@@ -96,6 +96,18 @@ pub struct CSessionSettings {
     pub measured: u8,
 }
 
+/// `pslite_session_start`: where a session begins, and the order of its samples.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CSessionStart {
+    /// The first iteration; of what is dealt, the first epoch.
+    pub first: u64,
+    /// Of the first epoch's order, if that is the application's own.
+    pub order_hash: u64,
+    /// The order.
+    pub order: i32,
+}
+
 /// `pslite_batch`: the samples that a worker computes at once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

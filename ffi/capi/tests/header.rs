@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use ps::{
     CArray, CBatch, CBuffer, CDestination, CDevices, CFrame, CJob, CKv, CMeta, CMovable, CNodeInfo,
-    CPart, CRange, CSessionSettings, CSlice,
+    CPart, CRange, CSessionSettings, CSessionStart, CSlice,
 };
 
 fn root() -> PathBuf {
@@ -113,6 +113,7 @@ fn structs_have_the_headers_layout() {
             measured
         }
     );
+    same!(found, "pslite_session_start", CSessionStart { first, order_hash, order });
     same!(found, "pslite_kv", CKv { keys, vals, lens });
     same!(found, "pslite_part", CPart { rank, kv });
     same!(found, "pslite_frame", CFrame { buffer, data_type });

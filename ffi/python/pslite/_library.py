@@ -132,6 +132,12 @@ class SessionSettings(Structure):
     ]
 
 
+class SessionStart(Structure):
+    """`pslite_session_start`."""
+
+    _fields_ = [("first", c_uint64), ("order_hash", c_uint64), ("order", c_int32)]
+
+
 class Batch(Structure):
     """`pslite_batch`."""
 
@@ -190,6 +196,15 @@ _STATUS = {
     "pslite_job_status": [POINTER(Job), c_char_p, c_size_t, POINTER(c_size_t)],
     "pslite_job_drain": [POINTER(Job), c_int32, c_char_p, c_size_t, POINTER(c_size_t)],
     "pslite_session_open": [c_void_p, POINTER(SessionSettings), POINTER(c_void_p)],
+    "pslite_session_open_at": [
+        c_void_p,
+        POINTER(SessionSettings),
+        POINTER(SessionStart),
+        POINTER(c_void_p),
+    ],
+    "pslite_session_skip": [c_void_p, c_uint64],
+    "pslite_session_settle": [c_void_p],
+    "pslite_session_ordered": [c_void_p, c_uint64, c_uint64],
     "pslite_session_cancel": [c_void_p, c_char_p],
     "pslite_session_next": [c_void_p, c_int32, POINTER(Batch)],
     "pslite_session_report": [c_void_p, c_uint64, c_double, c_double, c_double],

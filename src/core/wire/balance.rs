@@ -54,6 +54,20 @@ pub enum BalanceRule {
     Dealt = 5,
 }
 
+/// In which order a worker takes the samples of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum BalanceOrder {
+    /// An older worker does not say it.
+    Unsaid = 0,
+    /// Another one in each epoch, which follows from the seed.
+    Shuffled = 1,
+    /// As they are stored.
+    Stored = 2,
+    /// The application gives it. Its hash is compared.
+    Own = 3,
+}
+
 /// What a worker opens a session with.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct BalanceOpen {
@@ -98,6 +112,19 @@ pub struct BalanceOpen {
     /// first samples of the epoch fill it up. False: they are left out.
     #[prost(bool, tag = "13")]
     pub wraps: bool,
+    /// The session begins with this iteration; where batches are dealt, with this epoch.
+    #[prost(uint64, tag = "14")]
+    pub first: u64,
+    /// The order of samples.
+    #[prost(enumeration = "BalanceOrder", tag = "15")]
+    pub order: i32,
+    /// An order of the application's own: the hash of the first epoch's. 0: not said.
+    #[prost(uint64, tag = "16")]
+    pub order_hash: u64,
+    /// The library measures how long batches take, and reports them. False: the application does,
+    /// or an older worker does not say it.
+    #[prost(bool, tag = "17")]
+    pub measured: bool,
 }
 
 /// What a worker says about one batch.
@@ -145,6 +172,28 @@ pub struct BalanceDealt {
     pub size: u32,
 }
 
+/// The order in which a worker takes the samples of an epoch, if its application gives it.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct BalanceOrdered {
+    /// The epoch.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// The order's hash.
+    #[prost(uint64, tag = "2")]
+    pub hash: u64,
+}
+
+/// Iterations that a worker does not compute.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct BalanceSkip {
+    /// The first one.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// The one after the last.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+}
+
 /// One message. Which fields it has depends on its kind.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct BalanceMessage {
@@ -181,6 +230,15 @@ pub struct BalanceMessage {
     /// `Report`: the worker waits. The scheduler answers even if nothing has changed.
     #[prost(bool, tag = "11")]
     pub asks: bool,
+    /// `Report`: what the worker skipped last. It counts among the iterations before `iteration`.
+    #[prost(message, optional, tag = "12")]
+    pub skip: Option<BalanceSkip>,
+    /// `Report`: the order of the newest epoch of which the worker has taken a batch.
+    #[prost(message, optional, tag = "13")]
+    pub ordered: Option<BalanceOrdered>,
+    /// `Opened`: the scheduler knows [`BalanceOpen::first`]. An older one begins with 0.
+    #[prost(bool, tag = "14")]
+    pub knows_first: bool,
 }
 
 impl BalanceMessage {

@@ -51,7 +51,7 @@ impl Sessions {
         if self.0.contains_key(name) {
             return Err(NodeError::Invalid(format!("session {name:?} is open here already")));
         }
-        open.instance = id.instance;
+        (open.instance, open.measured) = (id.instance, measured);
         let opened = Participant::open(name, open, now);
         let (participant, message) = opened.map_err(NodeError::Invalid)?;
         self.0.insert(name.clone(), Held { participant, measured });

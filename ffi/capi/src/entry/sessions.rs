@@ -22,10 +22,21 @@ entry! {
             return Err(invalid("out is NULL"));
         }
         let settings = get(settings, "the settings")?;
-        let postoffice = &live(node, "the node")?.postoffice;
-        let (name, measured) = (text_of(settings.name), settings.measured != 0);
-        let session = postoffice.open_batch_session(&name, &open_of(settings), measured)?;
+        let session = opened(node, settings, open_of(settings))?;
         put(out, Box::into_raw(Box::new(session)));
+        Ok(())
+    }
+    fn pslite_session_open_at(
+        node: *mut CNode, settings: *const CSessionSettings, start: *const CSessionStart,
+        out: *mut *mut BatchSession,
+    ) {
+        if out.is_null() {
+            return Err(invalid("out is NULL"));
+        }
+        let settings = get(settings, "the settings")?;
+        let CSessionStart { first, order_hash, order } = *get(start, "the start")?;
+        let open = BalanceOpen { first, order_hash, order, ..open_of(settings) };
+        put(out, Box::into_raw(Box::new(opened(node, settings, open)?)));
         Ok(())
     }
     fn pslite_session_cancel(node: *mut CNode, name: *const c_char) {
@@ -53,6 +64,15 @@ entry! {
         let report = BatchReport { seconds, cpu, memory };
         live(session, "the session")?.report(iteration, report)
     }
+    fn pslite_session_skip(session: *mut BatchSession, iteration: u64) {
+        live(session, "the session")?.skip(iteration)
+    }
+    fn pslite_session_settle(session: *mut BatchSession) {
+        live(session, "the session")?.settle()
+    }
+    fn pslite_session_ordered(session: *mut BatchSession, epoch: u64, hash: u64) {
+        live(session, "the session")?.ordered(epoch, hash)
+    }
     fn pslite_session_progress(session: *mut BatchSession, taken: *mut u64, reported: *mut u64) {
         let (begun, computed) = live(session, "the session")?.progress()?;
         put(taken, begun);
@@ -74,6 +94,15 @@ entry! {
     }
 }
 
+fn opened(
+    node: *mut CNode,
+    settings: &CSessionSettings,
+    open: BalanceOpen,
+) -> Result<BatchSession, NodeError> {
+    let postoffice = &live(node, "the node")?.postoffice;
+    postoffice.open_batch_session(&text_of(settings.name), &open, settings.measured != 0)
+}
+
 fn open_of(settings: &CSessionSettings) -> BalanceOpen {
     BalanceOpen {
         length: settings.length,
@@ -89,5 +118,6 @@ fn open_of(settings: &CSessionSettings) -> BalanceOpen {
         rank: settings.rank,
         instance: 0,
         wraps: settings.wraps != 0,
+        ..BalanceOpen::default()
     }
 }

@@ -57,6 +57,8 @@ pub struct ComputeClock {
     last_push: Duration,
     /// The end of this iteration was told.
     is_told: bool,
+    /// The application has said that this iteration is over: the next push begins the next one.
+    is_over: bool,
 }
 
 impl ComputeClock {
@@ -66,12 +68,13 @@ impl ComputeClock {
     pub fn pushed(&mut self, now: Duration, key: Pushed, may_set: bool) -> Option<Computed> {
         let last = self.keys.get(&key).copied();
         let mut computed = None;
-        if last == Some(self.number) {
+        if last == Some(self.number) || std::mem::take(&mut self.is_over) {
             computed = self.tell(self.last_push);
             self.number += 1;
             self.usual = self.pushed;
             self.pushed = 0;
             self.is_told = false;
+            self.is_over = false;
             self.doubtful.clear();
         }
         if last.is_none() && self.keys.len() >= KEYS_MAX {
@@ -115,6 +118,16 @@ impl ComputeClock {
         let answered = self.answered.is_some_and(|at| at > self.last_push);
         let some = self.pushed > 0 && self.doubtful.is_empty();
         if rests && answered && some { self.tell(self.last_push) } else { None }
+    }
+
+    /// The application says that nothing more is pushed of this iteration. If something was, it is
+    /// over.
+    pub fn settle(&mut self) -> Option<Computed> {
+        if self.pushed == 0 || !self.doubtful.is_empty() {
+            return None;
+        }
+        self.is_over = true;
+        self.tell(self.last_push)
     }
 
     fn tell(&mut self, end: Duration) -> Option<Computed> {
@@ -180,6 +193,27 @@ mod tests {
         // The one before took 9.03 s.
         assert_eq!((clock.rest(at(27_109)), clock.rest(at(27_110))), (None, took(9_019)));
         assert_eq!(clock.rest(at(99_000)), None);
+    }
+
+    #[test]
+    fn an_iteration_is_over_when_the_application_says_so() {
+        let mut clock = ComputeClock::default();
+        assert_eq!(clock.settle(), None, "nothing was pushed");
+        clock.push(at(0), 1, false);
+        clock.push(at(10), 2, false);
+        clock.answered(at(20));
+        assert_eq!((clock.settle(), clock.settle()), (Some(Computed(None)), None));
+        // The next push begins the next iteration, though its key was not pushed in this one.
+        assert_eq!(clock.push(at(50), 3, false), None);
+        assert_eq!(clock.push(at(60), 1, false), took(40));
+        assert_eq!(clock.settle(), None, "it was told");
+        clock.answered(at(70));
+        assert_eq!(clock.push(at(80), 1, false), None);
+        assert_eq!(clock.push(at(90), 2, false), took(20));
+        // First values are no iteration.
+        let mut clock = ComputeClock::default();
+        clock.push(at(0), 1, true);
+        assert_eq!(clock.settle(), None);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Who may take part, and what the others get when somebody does not any more.
 
 use super::*;
-use crate::wire::balance::{BalanceKind, BalanceOpen, BalanceReport, BalanceRule};
+use crate::wire::balance::{
+    BalanceKind, BalanceOpen, BalanceOrder, BalanceOrdered, BalanceReport, BalanceRule, BalanceSkip,
+};
 use crate::wire::worker_id;
 
 fn settings(rank: u32) -> BalanceOpen {
@@ -102,7 +104,7 @@ fn sizes_follow_the_reports_one_iteration_later() {
     let asks = BalanceMessage { asks: true, ..report(1, 2, 1.0) };
     let answer = desk.handle(&asks);
     assert_eq!(grants(&answer), [(1, 3, 16, 48)]);
-    assert_eq!(answer[0].text, "rank 0, 1 to report iteration 2");
+    assert_eq!(answer[0].text, "rank 0, 1 to report iteration 2 (by its script)");
     assert_eq!(desk.0.status()[0].largest, 48);
 }
 
@@ -121,7 +123,9 @@ fn workers_must_agree_and_have_ranks_of_their_own() {
     let other = BalanceOpen { total: 65, instance: 8, ..settings(1) };
     assert!(refusal(&desk.open(other)).contains("rank 0 has total=64, rank 1 65"));
     let other = BalanceOpen { rule: BalanceRule::Gpu as i32, instance: 8, ..settings(1) };
-    assert!(refusal(&desk.open(other)).contains("rank 0 has the rule Some(CpuLast)"));
+    assert!(refusal(&desk.open(other)).contains("rank 0 has the rule cpu-last, rank 1 gpu"));
+    let other = BalanceOpen { lookahead: 3, instance: 8, ..settings(1) };
+    assert!(refusal(&desk.open(other)).contains("rank 0 has prefetch=0, rank 1 2"));
     let mut desk = begun();
     let taken = opening(BalanceOpen { instance: 8, ..settings(1) });
     let mut out = Vec::new();
@@ -129,6 +133,116 @@ fn workers_must_agree_and_have_ranks_of_their_own() {
     assert!(refusal(&[out.remove(0).1]).contains("rank 1 is taken: it is open at worker 1"));
     let stranger = BalanceMessage { instance: 8, ..report(1, 1, 1.0) };
     assert!(refusal(&desk.handle(&stranger)).contains("does not take part"));
+}
+
+#[test]
+fn workers_must_take_samples_in_the_same_order() {
+    let order = |rank, order: BalanceOrder, order_hash| BalanceOpen {
+        order: order as i32,
+        order_hash,
+        ..settings(rank)
+    };
+    let both = |first: BalanceOpen, second: BalanceOpen| {
+        let mut desk = Desk::new();
+        desk.open(first);
+        let words = desk.open(second);
+        if grants(&words).is_empty() { refusal(&words).to_owned() } else { String::new() }
+    };
+    let (shuffled, stored) =
+        (order(0, BalanceOrder::Shuffled, 0), order(1, BalanceOrder::Stored, 0));
+    let text = both(shuffled.clone(), stored);
+    assert!(text.contains("rank 0 takes samples in an order shuffled by seed=0, rank 1 as they"));
+    let (own, other) = (order(0, BalanceOrder::Own, 17), order(1, BalanceOrder::Own, 18));
+    let text = both(own.clone(), other);
+    assert!(text.contains("hash 0000000000000011, rank 1 in") && text.contains("0012"), "{text}");
+    assert_eq!(both(own.clone(), order(1, BalanceOrder::Own, 17)), "");
+    assert!(both(own, order(1, BalanceOrder::Shuffled, 0)).contains("rank 1 in an order shuffled"));
+    // An older worker does not say it.
+    assert_eq!(both(shuffled, settings(1)), "");
+}
+
+#[test]
+fn orders_of_later_epochs_are_compared() {
+    let ordered = |rank, iteration, epoch, hash| {
+        let ordered = Some(BalanceOrdered { epoch, hash });
+        BalanceMessage { ordered, ..report(rank, iteration, 1.0) }
+    };
+    let mut desk = begun();
+    assert_eq!(desk.handle(&ordered(0, 1, 1, 5)), []);
+    assert_eq!(desk.handle(&ordered(1, 1, 1, 5)), []);
+    // Many epochs later the first ones are forgotten.
+    (2..40).for_each(|epoch| assert_eq!(desk.handle(&ordered(0, 1, epoch, epoch)), []));
+    assert_eq!(desk.handle(&ordered(1, 1, 39, 39)), []);
+    let words = desk.handle(&ordered(1, 1, 38, 7));
+    assert!(refusal(&words).contains("in epoch 38 rank 0 takes samples"), "{words:?}");
+}
+
+#[test]
+fn a_session_begins_where_its_workers_say() {
+    let mut desk = Desk::new();
+    let first = |rank, first| BalanceOpen { first, ..settings(rank) };
+    let words = desk.open(first(0, 40));
+    assert_eq!((words[0].iteration, words[0].knows_first), (40, true));
+    let words = desk.open(BalanceOpen { instance: 8, ..first(1, 30) });
+    assert!(refusal(&words).contains("rank 0 begins with iteration 40, rank 1 with 30"));
+    assert_eq!(grants(&desk.open(first(1, 40))), [(0, 42, 0, 32), (1, 42, 32, 32)]);
+    (0..2).for_each(|rank| _ = desk.handle(&report(rank, 41, 1.0)));
+    // A process that comes later begins where the others are, whatever it says.
+    desk.lost(1);
+    let words = desk.open(BalanceOpen { instance: 9, ..first(1, 0) });
+    assert_eq!((words[0].kind, words[0].iteration), (BalanceKind::Opened as i32, 42));
+    let dealt = BalanceOpen { rule: BalanceRule::Dealt as i32, epochs: 3, ..first(0, 2) };
+    let mut desk = Desk::new();
+    desk.open(BalanceOpen { members: 1, ..dealt });
+    let words = desk.handle(&word(BalanceKind::Ask, 0, 0));
+    assert_eq!(words[0].dealt.unwrap().epoch, 2);
+}
+
+#[test]
+fn iterations_are_skipped_by_all_or_by_nobody() {
+    let skip = |rank, from, to| {
+        let skip = Some(BalanceSkip { from, to });
+        BalanceMessage { skip, asks: true, ..report(rank, to, 0.0) }
+    };
+    let mut desk = begun();
+    let words = desk.handle(&skip(0, 1, 40));
+    assert!(words[0].text.contains("rank 1 to report iteration 1 (by its script) (rank 0 has"));
+    assert!(words[0].text.contains("skipped to iteration 40"), "{words:?}");
+    // Who computes what another one skips is told.
+    let mut other = begun();
+    other.handle(&skip(0, 1, 40));
+    let text = refusal(&other.handle(&report(1, 2, 1.0))).to_owned();
+    assert!(text.contains("rank 0 skips the iterations from 1 to 39, and rank 1 has computed"));
+    let mut other = begun();
+    other.handle(&skip(0, 1, 40));
+    assert!(refusal(&other.handle(&skip(1, 1, 20))).contains("rank 0 skips to iteration 40, rank"));
+    // The other one does so too, and says it twice. It asks besides.
+    let all = [(0, 41, 0, 32), (1, 41, 32, 32), (1, 41, 32, 32)];
+    assert_eq!(grants(&desk.handle(&skip(1, 1, 40))), all);
+    assert_eq!(grants(&desk.handle(&skip(1, 1, 40))), [(1, 41, 32, 32)]);
+    desk.handle(&report(0, 41, 1.0));
+    assert_eq!(grants(&desk.handle(&report(1, 41, 1.0))), [(0, 42, 0, 32), (1, 42, 32, 32)]);
+    assert!(refusal(&desk.handle(&skip(0, 41, u64::MAX))).contains("rank 0 skips to iteration"));
+}
+
+/// All is dealt, and a worker waits for what another one has not reported.
+#[test]
+fn who_waits_for_what_is_dealt_hears_for_whom() {
+    let mut desk = Desk::new();
+    let dealt = |rank| BalanceOpen {
+        rule: BalanceRule::Dealt as i32,
+        epochs: 1,
+        length: 128,
+        ..settings(rank)
+    };
+    (0..2).for_each(|rank| _ = desk.open(dealt(rank)));
+    (0..2).for_each(|number| _ = desk.handle(&word(BalanceKind::Ask, 0, number)));
+    let words = desk.handle(&word(BalanceKind::Ask, 1, 0));
+    assert_eq!(words[0].kind, BalanceKind::Wait as i32);
+    assert_eq!(words[0].text, "all is dealt; rank 0 (2) to report batches");
+    // An old question for a batch that it has is no wait.
+    desk.handle(&report(0, 1, 1.0));
+    assert_eq!(desk.handle(&word(BalanceKind::Ask, 0, 0)), []);
 }
 
 /// The word that it has closed the session was lost.
@@ -248,6 +362,7 @@ fn settings_that_make_no_sense_are_refused() {
     assert!(bad(|open| (open.min, open.max) = (9, 8)).contains("min 9 is above max 8"));
     assert!(bad(|open| open.rule = 99).contains("does not know the rule"));
     assert!(bad(|open| open.instance = 0).contains("number"));
+    assert!(bad(|open| open.first = u64::MAX).contains("cannot begin with iteration"));
 }
 
 #[test]
@@ -331,7 +446,7 @@ fn what_a_dead_worker_had_is_dealt_again() {
     (0..2).for_each(|rank| assert_eq!(desk.open(open(rank)).len(), 1));
     let ask = |desk: &mut Desk, rank, number| {
         let words = desk.handle(&word(BalanceKind::Ask, rank, number));
-        words.first().map(|word| (word.dealt.unwrap().place, word.dealt.unwrap().size))
+        words.first().and_then(|word| word.dealt).map(|dealt| (dealt.place, dealt.size))
     };
     assert_eq!(ask(&mut desk, 0, 0), Some((0, 40)));
     assert_eq!(ask(&mut desk, 0, 0), Some((0, 40)), "the answer was lost");

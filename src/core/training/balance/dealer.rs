@@ -47,7 +47,7 @@ impl Dealer {
             length: open.length,
             batch: open.total,
             epochs: open.epochs,
-            epoch: 0,
+            epoch: open.first,
             place: 0,
             again: VecDeque::new(),
             out: BTreeMap::new(),
@@ -128,6 +128,17 @@ impl Dealer {
     /// How many batches a worker got.
     pub(super) fn given(&self, rank: u32) -> u64 {
         self.given.get(&rank).copied().unwrap_or(0)
+    }
+
+    /// True if all is dealt and that worker wants more.
+    pub(super) fn is_waiting(&self, rank: u32) -> bool {
+        self.waiting.contains(&rank)
+    }
+
+    /// For people: who has batches that it has not reported, and how many.
+    pub(super) fn unreported(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
+        let out = self.out.iter().filter(|(_, out)| !out.is_empty());
+        out.map(|(rank, out)| (*rank, out.len()))
     }
 
     /// The epoch, and how many of its samples were dealt.

@@ -9,7 +9,7 @@ use super::sizing::{Look, Sizes, Sizing};
 use super::spec;
 use super::split::Bounds;
 use crate::invariant::{Valid, require};
-use crate::wire::balance::{BalanceOpen, BalanceReport, BalanceRule, BalanceShare};
+use crate::wire::balance::{BalanceOpen, BalanceReport, BalanceRule, BalanceShare, BalanceSkip};
 
 /// So many iterations more may begin at first. A worker whose first iteration is measured by its
 /// pushes knows only with the second one which push was the first one's last.
@@ -61,6 +61,8 @@ pub(super) struct Leases {
     total: u32,
     quantum: u32,
     lookahead: u64,
+    /// The iteration that begins the session.
+    first: u64,
     sizing: Sizing,
     /// The workers have come: iterations have begun.
     begun: bool,
@@ -72,6 +74,8 @@ pub(super) struct Leases {
     bounds: Vec<Bounds>,
     /// The fewest of those that are left, and how many of them have computed so few.
     lowest: (u64, usize),
+    /// What was skipped last, and by whom.
+    skip: Option<(usize, BalanceSkip)>,
 }
 
 impl Leases {
@@ -82,25 +86,29 @@ impl Leases {
             total: open.total,
             quantum: open.quantum,
             lookahead: u64::from(open.lookahead),
+            first: open.first,
             sizing: Sizing::new(rule, open.total, members),
             begun: false,
-            until: 0,
+            until: open.first,
             segments: VecDeque::new(),
-            computed: vec![0; members],
+            computed: vec![open.first; members],
             bounds: vec![Bounds::NOTHING; members],
-            lowest: (0, 0),
+            lowest: (open.first, 0),
+            skip: None,
         }
     }
 
     /// A worker takes part. Returns from which iteration on.
     pub(super) fn joined(&mut self, member: usize, bounds: Bounds) -> u64 {
         self.bounds[member] = bounds;
-        self.computed[member] = self.until;
+        // What others skip is not for it to compute.
+        let first = self.until.max(self.skip.map_or(0, |(_, skip)| skip.to));
+        self.computed[member] = first;
         if self.begun {
             self.sizing.changed(member);
             self.find_lowest();
         }
-        self.until
+        first
     }
 
     /// All workers are here. False: their bounds do not allow it.
@@ -109,8 +117,8 @@ impl Leases {
             return false;
         };
         self.begun = true;
-        self.segments.push_back(Segment::new(0, sizes));
-        self.until = self.lookahead + FIRST;
+        self.segments.push_back(Segment::new(self.first, sizes));
+        self.until = self.first + self.lookahead + FIRST;
         self.find_lowest();
         true
     }
@@ -148,6 +156,7 @@ impl Leases {
             let until = self.until;
             return Err(format!("rank {member} reports iteration {computed}, lent until {until}"));
         }
+        self.check_skip(member, before, computed)?;
         let newest = self.segments.back().map_or(0, |segment| segment.from);
         for iteration in before..computed {
             let behind = (computed - iteration) as usize;
@@ -156,16 +165,68 @@ impl Leases {
             let newest = iteration >= newest;
             self.sizing.observe(member, size, &report.unwrap_or_default(), newest);
         }
-        self.computed[member] = computed;
+        Ok(self.moves(member, computed))
+    }
+
+    /// A worker computes none of these iterations.
+    ///
+    /// # Errors
+    /// Others skip to another iteration; for people.
+    pub(super) fn skips(&mut self, member: usize, skip: BalanceSkip) -> Result<Moved, String> {
+        if skip.to <= self.computed[member] || !self.begun {
+            return Ok(Moved::Nothing); // It came twice.
+        }
+        if skip.to > spec::FIRST_MAX || skip.from > skip.to {
+            return Err(format!("rank {member} skips to iteration {}", skip.to));
+        }
+        if let Some((other, theirs)) = self.skip {
+            let overlap = theirs.from < skip.to && skip.from < theirs.to;
+            if other != member && overlap && theirs.to != skip.to {
+                return Err(format!(
+                    "rank {other} skips to iteration {}, rank {member} to {}: all workers are to \
+                     skip alike",
+                    theirs.to, skip.to
+                ));
+            }
+        }
+        let before = self.computed(member, skip.from, &[])?;
+        if before == Moved::Impossible {
+            return Ok(before);
+        }
+        self.skip = Some((member, skip));
+        Ok(match self.moves(member, skip.to) {
+            Moved::Nothing => before,
+            moved => moved,
+        })
+    }
+
+    /// What one worker skips, no other one may compute: the iteration would lack samples.
+    fn check_skip(&self, member: usize, from: u64, to: u64) -> Result<(), String> {
+        let Some((other, skip)) = self.skip else { return Ok(()) };
+        if other == member || to <= skip.from || from >= skip.to {
+            return Ok(());
+        }
+        let BalanceSkip { from: first, to: end } = skip;
+        Err(format!(
+            "rank {other} skips the iterations from {first} to {}, and rank {member} has computed \
+             iteration {}: all workers are to skip alike",
+            end - 1,
+            from.max(first)
+        ))
+    }
+
+    /// A worker has done the iterations before `to`.
+    fn moves(&mut self, member: usize, to: u64) -> Moved {
+        let before = std::mem::replace(&mut self.computed[member], to);
         if before != self.lowest.0 {
-            return Ok(Moved::Nothing);
+            return Moved::Nothing;
         }
         self.lowest.1 -= 1;
         if self.lowest.1 > 0 {
-            return Ok(Moved::Nothing);
+            return Moved::Nothing;
         }
         self.find_lowest();
-        Ok(self.advance())
+        self.advance()
     }
 
     fn live(&self) -> impl Iterator<Item = usize> + '_ {
@@ -233,6 +294,12 @@ impl Leases {
         self.computed[member]
     }
 
+    /// True if somebody waits beyond what is lent, since it has skipped.
+    pub(super) fn skipped_to(&self) -> Option<(usize, u64)> {
+        let (member, skip) = self.skip?;
+        (skip.to > self.until).then_some((member, skip.to))
+    }
+
     /// The workers that have computed the fewest iterations.
     pub(super) fn slowest(&self) -> impl Iterator<Item = usize> + '_ {
         self.live().filter(|member| self.computed[*member] == self.lowest.0)
@@ -261,7 +328,7 @@ impl Leases {
         require(lowest == Some(self.lowest.0), || {
             format!("the slowest is at {lowest:?}, not {}", self.lowest.0)
         })?;
-        let most = self.lookahead + self.lowest.0.max(FIRST);
+        let most = self.lookahead + self.lowest.0.max(self.first + FIRST);
         require((self.lowest.0..=most).contains(&self.until), || {
             format!("lent until {}, the slowest is at {}", self.until, self.lowest.0)
         })

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::spec;
 use crate::invariant::{Valid, require};
 use crate::wire::balance::{
-    BalanceDealt, BalanceKind, BalanceMessage, BalanceOpen, BalanceReport, BalanceRule,
-    BalanceShare,
+    BalanceDealt, BalanceKind, BalanceMessage, BalanceOpen, BalanceOrdered, BalanceReport,
+    BalanceRule, BalanceShare, BalanceSkip,
 };
 
 /// A worker that waits asks again after that long without an answer.
@@ -80,10 +80,16 @@ pub struct Participant {
     /// How many batches were dealt to this worker.
     dealt_number: u64,
     ended: bool,
+    /// What it skipped last. Said with each report, since one may be lost.
+    skip: Option<BalanceSkip>,
+    /// An order of the application's own, said in the same way.
+    ordered: Option<BalanceOrdered>,
     /// When it asked for something, if the scheduler has not answered that.
     asked_at: Option<Duration>,
     /// For people: whom it waits for.
     waits_for: String,
+    /// Since when that is so.
+    waits_since: Duration,
 }
 
 impl Participant {
@@ -109,8 +115,11 @@ impl Participant {
             dealt: VecDeque::new(),
             dealt_number: 0,
             ended: false,
+            skip: None,
+            ordered: None,
             asked_at: None,
             waits_for: String::new(),
+            waits_since: now,
         };
         let message = participant.opening(now);
         Ok((participant, message))
@@ -164,6 +173,19 @@ impl Participant {
     #[must_use]
     pub fn waits_for(&self) -> &str {
         &self.waits_for
+    }
+
+    /// Since when it waits for them.
+    #[must_use]
+    pub const fn waits_since(&self) -> Duration {
+        self.waits_since
+    }
+
+    fn waits_for_them(&mut self, now: Duration, message: &BalanceMessage) {
+        if self.waits_for != message.text {
+            self.waits_for.clone_from(&message.text);
+            self.waits_since = now;
+        }
     }
 
     // ---- what the worker does -------------------------------------------------------------------
@@ -249,6 +271,35 @@ impl Participant {
         Ok(Some(self.said(false)))
     }
 
+    /// The worker computes none of the batches before that iteration that it has not reported.
+    /// Returns the message for the scheduler; none if there are no such batches.
+    ///
+    /// # Errors
+    /// Nothing can be skipped.
+    pub fn skip(&mut self, to: u64) -> Result<Option<BalanceMessage>, String> {
+        if self.is_dealt() {
+            return Err("where batches are dealt, none can be skipped: report them".to_owned());
+        }
+        if to > spec::FIRST_MAX {
+            return Err(format!("iteration {to} is too far: {} is the last one", spec::FIRST_MAX));
+        }
+        if to <= self.computed {
+            return Ok(None);
+        }
+        self.skip = Some(BalanceSkip { from: self.computed, to });
+        self.reports.clear();
+        self.computed = to;
+        self.next = self.next.max(to);
+        Ok(Some(self.said(false)))
+    }
+
+    /// The application takes the samples of that epoch in an order of its own, which has that hash.
+    /// Returns the message for the scheduler.
+    pub fn ordered(&mut self, epoch: u64, hash: u64) -> BalanceMessage {
+        self.ordered = Some(BalanceOrdered { epoch, hash });
+        self.said(false)
+    }
+
     /// The library has measured an iteration. Reports that of the oldest batch that has begun and
     /// is not reported. Returns the message for the scheduler; none if there is no such batch.
     ///
@@ -305,7 +356,10 @@ impl Participant {
         }
         match BalanceKind::try_from(message.kind).unwrap_or(BalanceKind::Unknown) {
             BalanceKind::Opened => {
-                if self.state == State::Opening && message.iteration <= ITERATIONS_MAX {
+                if self.open.first > 0 && !message.knows_first {
+                    let text = "the scheduler is an older version: it begins with iteration 0";
+                    self.state = State::Refused(text.to_owned());
+                } else if self.state == State::Opening && message.iteration <= ITERATIONS_MAX {
                     self.state = State::Open;
                     (self.next, self.computed) = (message.iteration, message.iteration);
                     self.asked_at = None;
@@ -313,21 +367,19 @@ impl Participant {
                         self.ask(now, out);
                     }
                 }
-                self.waits_for.clone_from(&message.text);
+                self.waits_for_them(now, message);
             }
-            BalanceKind::Wait if self.state == State::Opening => {
-                self.waits_for.clone_from(&message.text);
-            }
+            BalanceKind::Wait => self.waits_for_them(now, message),
             BalanceKind::Refused => self.state = State::Refused(message.text.clone()),
             // Before `Opened` has come, a grant says too little.
-            BalanceKind::Grant if self.state == State::Open => self.granted(message),
+            BalanceKind::Grant if self.state == State::Open => self.granted(now, message),
             BalanceKind::Deal if self.state == State::Open => self.dealt(now, message, out),
             _ => {}
         }
     }
 
-    fn granted(&mut self, message: &BalanceMessage) {
-        self.waits_for.clone_from(&message.text);
+    fn granted(&mut self, now: Duration, message: &BalanceMessage) {
+        self.waits_for_them(now, message);
         let ascend = message.shares.windows(2).all(|pair| pair[0].from < pair[1].from);
         let first = message.shares.first().is_some_and(|share| share.from <= self.next);
         let sound = ascend && first && message.shares.len() <= SHARES_MAX;
@@ -348,6 +400,7 @@ impl Participant {
             return; // It came twice.
         };
         self.asked_at = None;
+        self.waits_for.clear();
         if dealt.size == 0 {
             self.ended = true;
             return;
@@ -394,6 +447,8 @@ impl Participant {
             iteration: self.computed,
             reports: self.reports.iter().copied().collect(),
             asks,
+            skip: self.skip,
+            ordered: self.ordered,
             ..self.word(BalanceKind::Report)
         }
     }

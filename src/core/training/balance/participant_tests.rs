@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::wire::balance::{
-    BalanceDealt, BalanceKind, BalanceMessage, BalanceOpen, BalanceReport, BalanceRule,
-    BalanceShare,
+    BalanceDealt, BalanceKind, BalanceMessage, BalanceOpen, BalanceOrdered, BalanceReport,
+    BalanceRule, BalanceShare, BalanceSkip,
 };
 use std::time::Duration;
 
@@ -224,4 +224,54 @@ fn dealt_batches_are_asked_for_ahead() {
     assert!(matches!(worker.next(NOW, &mut out), Turn::Batch(Batch { place: 64, .. })));
     assert_eq!(worker.next(NOW, &mut out), Turn::End);
     assert_eq!(asks(&mut out), [3]);
+}
+
+#[test]
+fn a_session_may_begin_later_if_the_scheduler_knows_that() {
+    let first = BalanceOpen { first: 7, ..settings() };
+    let (mut worker, _) = Participant::open("a", first.clone(), NOW).unwrap();
+    let opened = BalanceMessage { knows_first: true, ..answer(BalanceKind::Opened, 7) };
+    worker.received(NOW, &opened, &mut Vec::new());
+    worker.received(NOW, &grant(9, &[(7, 0, 16)]), &mut Vec::new());
+    // Iteration 7 of epochs of three.
+    assert_eq!(batch(&mut worker), (7, 2, 32, 16));
+    assert_eq!(worker.progress(), (8, 7));
+    let (mut worker, _) = Participant::open("a", first, NOW).unwrap();
+    worker.received(NOW, &answer(BalanceKind::Opened, 0), &mut Vec::new());
+    assert!(worker.refusal().unwrap().contains("an older version"));
+}
+
+#[test]
+fn what_is_skipped_is_said_until_it_is_known() {
+    let mut worker = opened(settings());
+    worker.received(NOW, &grant(3, &[(0, 16, 16)]), &mut Vec::new());
+    batch(&mut worker);
+    batch(&mut worker);
+    worker.report(0, BalanceReport { seconds: 1.0, ..BalanceReport::default() }).unwrap();
+    let said = worker.skip(6).unwrap().unwrap();
+    assert_eq!((said.iteration, said.skip), (6, Some(BalanceSkip { from: 1, to: 6 })));
+    assert_eq!((said.reports.len(), worker.progress()), (0, (6, 6)));
+    assert_eq!(worker.skip(6).unwrap(), None);
+    assert!(worker.skip(u64::MAX).unwrap_err().contains("is the last one"));
+    // That word was lost: it asks, and says it again.
+    let mut out = Vec::new();
+    assert_eq!(worker.next(NOW, &mut out), Turn::Wait);
+    assert_eq!((out[0].skip, out[0].asks), (said.skip, true));
+    worker.received(NOW, &grant(8, &[(0, 16, 16), (3, 8, 24)]), &mut Vec::new());
+    assert_eq!(batch(&mut worker), (6, 2, 8, 24));
+    let dealt = BalanceOpen { rule: BalanceRule::Dealt as i32, ..settings() };
+    assert!(opened(dealt).skip(3).unwrap_err().contains("none can be skipped"));
+}
+
+#[test]
+fn since_when_it_waits_for_somebody() {
+    let mut worker = opened(settings());
+    let waits = |text: &str| BalanceMessage { text: text.to_owned(), ..grant(1, &[(0, 0, 9)]) };
+    let at = |seconds| NOW + Duration::from_secs(seconds);
+    worker.received(at(1), &waits("rank 0"), &mut Vec::new());
+    worker.received(at(5), &waits("rank 0"), &mut Vec::new());
+    assert_eq!((worker.waits_for(), worker.waits_since()), ("rank 0", at(1)));
+    worker.received(at(6), &waits("rank 1"), &mut Vec::new());
+    assert_eq!(worker.waits_since(), at(6));
+    assert_eq!(worker.ordered(2, 5).ordered, Some(BalanceOrdered { epoch: 2, hash: 5 }));
 }

@@ -1,7 +1,7 @@
 //! The workers that share batches under one name, and what they are answered. Decides who takes
 //! part; what they get is decided in `leases` or by the `dealer`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Outbox;
 use super::dealer::{Dealer, Dealing};
@@ -10,14 +10,22 @@ use super::spec;
 use super::status::{rule_name, with_sizes};
 use crate::invariant::Valid;
 use crate::text;
-use crate::wire::balance::{BalanceKind, BalanceMessage, BalanceOpen, BalanceRule, SessionStatus};
+use crate::wire::balance::{
+    BalanceKind, BalanceMessage, BalanceOpen, BalanceOrdered, BalanceRule, BalanceSkip,
+    SessionStatus,
+};
 use crate::wire::{NodeId, id_to_rank};
+
+/// Of how many epochs the order is kept, to compare it.
+const ORDERS_MAX: usize = 8;
 
 /// A worker that takes part.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     node: NodeId,
     instance: u64,
+    /// The library measures its batches.
+    measured: bool,
 }
 
 /// Where the batches come from.
@@ -41,6 +49,8 @@ pub(super) struct Session {
     /// The nodes that have closed it. If one of them opens it again, it wants the next session of
     /// that name: it waits until all have closed this one.
     closed: BTreeSet<NodeId>,
+    /// For each epoch the first hash of its order that a worker said, and that worker's rank.
+    orders: BTreeMap<u64, (u64, usize)>,
 }
 
 /// Why a process that was not here before cannot take part.
@@ -56,7 +66,15 @@ impl Session {
         };
         let members = vec![None; open.members as usize];
         let closed = BTreeSet::new();
-        Self { name: name.to_owned(), spec: open.clone(), members, work, is_ending: false, closed }
+        Self {
+            name: name.to_owned(),
+            spec: open.clone(),
+            members,
+            work,
+            is_ending: false,
+            closed,
+            orders: BTreeMap::new(),
+        }
     }
 
     /// True if nobody takes part.
@@ -79,7 +97,7 @@ impl Session {
             out.push((from, self.waiting(open)));
             return Ok(()); // It asks again every second.
         }
-        if let Some(difference) = spec::difference(&self.spec, open) {
+        if let Some(difference) = spec::difference(&self.spec, open, self.has_begun()) {
             return Err(format!("its workers do not agree: {difference}"));
         }
         let rank = open.rank as usize;
@@ -96,7 +114,10 @@ impl Session {
             None if self.is_ending && matches!(self.work, Work::Leases(_)) => {
                 return Err(ENDING.to_owned());
             }
-            None => self.members[rank] = Some(Member { node: from, instance: open.instance }),
+            None => {
+                let BalanceOpen { instance, measured, .. } = *open;
+                self.members[rank] = Some(Member { node: from, instance, measured });
+            }
         }
         self.join(rank, open, out);
         Ok(())
@@ -158,6 +179,12 @@ impl Session {
     ) -> Result<(), String> {
         let rank = self.member(from, message)?;
         let (computed, reports) = (message.iteration, &message.reports);
+        if let Some(ordered) = message.ordered {
+            self.check_order(rank, ordered)?;
+        }
+        if let Some(skip) = message.skip {
+            self.skips(rank, skip, out)?;
+        }
         match &mut self.work {
             Work::Dealer(dealer) => {
                 let called = dealer.computed(message.rank, computed);
@@ -183,6 +210,33 @@ impl Session {
         }
     }
 
+    /// A worker does not compute some iterations.
+    fn skips(&mut self, rank: usize, skip: BalanceSkip, out: &mut Outbox) -> Result<(), String> {
+        let Work::Leases(leases) = &mut self.work else { return Ok(()) };
+        match leases.skips(rank, skip)? {
+            Moved::Lease => self.grant_all(out),
+            Moved::Nothing => {}
+            Moved::Impossible => self.give_up(&bounds_text(&self.spec), out),
+        }
+        Ok(())
+    }
+
+    /// The orders that applications give for an epoch are compared by their hashes.
+    fn check_order(&mut self, rank: usize, ordered: BalanceOrdered) -> Result<(), String> {
+        let BalanceOrdered { epoch, hash } = ordered;
+        let (first, other) = *self.orders.entry(epoch).or_insert((hash, rank));
+        if self.orders.len() > ORDERS_MAX {
+            self.orders.pop_first();
+        }
+        if first == hash {
+            return Ok(());
+        }
+        Err(format!(
+            "its workers do not agree: in epoch {epoch} rank {other} takes samples in an order of \
+             its own (`order`) with the hash {first:016x}, rank {rank} with {hash:016x}"
+        ))
+    }
+
     /// A worker wants the next batch.
     ///
     /// # Errors
@@ -198,7 +252,12 @@ impl Session {
             return Err("its rule is not `dealt`: nothing is dealt".to_owned());
         };
         match dealer.ask(message.rank, message.iteration) {
-            Dealing::Later => Ok(()),
+            Dealing::Later if !dealer.is_waiting(message.rank) => Ok(()),
+            Dealing::Later => {
+                let text = self.unreported_text();
+                out.push((from, BalanceMessage { text, ..self.word(rank, BalanceKind::Wait) }));
+                Ok(())
+            }
             Dealing::Never => Err(format!("rank {rank} has too many batches that it reported not")),
             Dealing::Batch(dealt) => {
                 let message = BalanceMessage {
@@ -319,6 +378,7 @@ impl Session {
         let word = BalanceMessage {
             iteration: first,
             text: if missing.is_empty() { missing } else { format!("rank {missing} to open it") },
+            knows_first: true,
             ..self.word(rank, BalanceKind::Opened)
         };
         self.send(rank, word, out);
@@ -333,8 +393,27 @@ impl Session {
         let mut grant = self.grant(leases, rank);
         let slowest = text::few(leases.slowest().map(|rank| rank.to_string()));
         let (_, _, iteration) = leases.state();
-        grant.text = format!("rank {slowest} to report iteration {iteration}");
+        let how = leases.slowest().next().map_or("", |rank| self.how(rank));
+        grant.text = format!("rank {slowest} to report iteration {iteration} ({how})");
+        if let Some((other, to)) = leases.skipped_to() {
+            use std::fmt::Write as _;
+            let more = "all workers are to skip alike";
+            _ = write!(grant.text, " (rank {other} has skipped to iteration {to}: {more})");
+        }
         self.send(rank, grant, out);
+    }
+
+    /// By whom a worker's reports come.
+    fn how(&self, rank: usize) -> &'static str {
+        let measured = self.members[rank].is_some_and(|member| member.measured);
+        if measured { "when its gradients are pushed" } else { "by its script" }
+    }
+
+    /// Where batches are dealt: whose reports are missing.
+    fn unreported_text(&self) -> String {
+        let Work::Dealer(dealer) = &self.work else { return String::new() };
+        let missing = dealer.unreported().map(|(rank, count)| format!("{rank} ({count})"));
+        format!("all is dealt; rank {} to report batches", text::few(missing))
     }
 
     fn grant(&self, leases: &Leases, rank: usize) -> BalanceMessage {

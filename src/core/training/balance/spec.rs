@@ -2,7 +2,8 @@
 //! and whether workers agree. It trusts no number from the wire.
 
 use super::split::Bounds;
-use crate::wire::balance::{BalanceOpen, BalanceRule};
+use super::status::rule_name;
+use crate::wire::balance::{BalanceOpen, BalanceOrder, BalanceRule};
 
 /// The most workers of a session.
 pub const MEMBERS_MAX: u32 = 16_384;
@@ -12,6 +13,8 @@ pub const LOOKAHEAD_MAX: u32 = 1024;
 pub const LENGTH_MAX: u64 = 1 << 62;
 /// The largest quantum. What is left over is shared out sample by sample, so it must be small.
 pub const QUANTUM_MAX: u32 = 4096;
+/// The last iteration (or epoch) with which a session may begin, or to which a worker may skip.
+pub const FIRST_MAX: u64 = 1 << 61;
 /// The most bytes of a session's name.
 pub const NAME_MAX: usize = 128;
 
@@ -44,6 +47,10 @@ pub fn check(name: &str, open: &BalanceOpen) -> Result<(), String> {
         (1..=LOOKAHEAD_MAX).contains(&lookahead),
         format!("{lookahead} iterations ahead: 1 to {LOOKAHEAD_MAX} are possible"),
     )?;
+    require(
+        open.first <= FIRST_MAX,
+        format!("it cannot begin with iteration {}: {FIRST_MAX} is the last one", open.first),
+    )?;
     if rule == BalanceRule::Dealt {
         return Ok(());
     }
@@ -73,25 +80,67 @@ pub const fn bounds_of(open: &BalanceOpen) -> Bounds {
     Bounds { min: open.min, max: if open.max == 0 { u32::MAX } else { open.max } }
 }
 
-/// All workers have to agree, but for rank, min and max. Returns a text with the first point in
-/// which these two do not.
+/// All workers have to agree, but for rank, min, max and who reports. Returns a text with the first
+/// point in which these two do not. `has_begun`: the second one comes while others compute, so it
+/// does not matter where it would begin.
 #[must_use]
-pub fn difference(first: &BalanceOpen, second: &BalanceOpen) -> Option<String> {
+pub fn difference(first: &BalanceOpen, second: &BalanceOpen, has_begun: bool) -> Option<String> {
     let pairs = [
         ("length", first.length, second.length),
         ("total", first.total.into(), second.total.into()),
         ("members", first.members.into(), second.members.into()),
         ("quantum", first.quantum.into(), second.quantum.into()),
-        ("lookahead", first.lookahead.into(), second.lookahead.into()),
+        ("prefetch", ahead(first), ahead(second)),
         ("seed", first.seed, second.seed),
         ("epochs", first.epochs, second.epochs),
         ("wraps", first.wraps.into(), second.wraps.into()),
     ];
     let (a, b) = (first.rank, second.rank);
     if first.rule != second.rule {
-        let names = (rule_of(first), rule_of(second));
-        return Some(format!("rank {a} has the rule {:?}, rank {b} {:?}", names.0, names.1));
+        let name = |open| rule_of(open).map_or("one that is not known here", rule_name);
+        return Some(format!("rank {a} has the rule {}, rank {b} {}", name(first), name(second)));
     }
     let other = pairs.into_iter().find(|(_, first, second)| first != second);
-    other.map(|(what, first, second)| format!("rank {a} has {what}={first}, rank {b} {second}"))
+    let other = other
+        .map(|(what, first, second)| format!("rank {a} has {what}={first}, rank {b} {second}"));
+    other.or_else(|| order_difference(first, second, has_begun))
+}
+
+/// What a loader takes ahead, as applications say it.
+const fn ahead(open: &BalanceOpen) -> u64 {
+    open.lookahead.saturating_sub(1) as u64
+}
+
+/// Where two workers begin, and in which order they take samples.
+fn order_difference(first: &BalanceOpen, second: &BalanceOpen, has_begun: bool) -> Option<String> {
+    let (a, b) = (first.rank, second.rank);
+    if !has_begun && first.first != second.first {
+        let dealt = first.rule == BalanceRule::Dealt as i32;
+        let what = if dealt { "epoch" } else { "iteration" };
+        return Some(format!(
+            "rank {a} begins with {what} {}, rank {b} with {}",
+            first.first, second.first
+        ));
+    }
+    let unsaid = BalanceOrder::Unsaid as i32;
+    if first.order == unsaid || second.order == unsaid {
+        return None;
+    }
+    let hashes = first.order_hash != second.order_hash && first.first == second.first;
+    if first.order == second.order && !(hashes && first.order == BalanceOrder::Own as i32) {
+        return None;
+    }
+    let (one, other) = (order_text(first), order_text(second));
+    Some(format!("rank {a} takes samples {one}, rank {b} {other}"))
+}
+
+fn order_text(open: &BalanceOpen) -> String {
+    match BalanceOrder::try_from(open.order) {
+        Ok(BalanceOrder::Shuffled) => format!("in an order shuffled by seed={}", open.seed),
+        Ok(BalanceOrder::Stored) => "as they are stored (shuffle=False)".to_owned(),
+        Ok(BalanceOrder::Own) => {
+            format!("in an order of its own (`order`) with the hash {:016x}", open.order_hash)
+        }
+        _ => "in an order that is not known here".to_owned(),
+    }
 }

@@ -13,6 +13,8 @@ use crate::wire::worker_id;
 
 const TOTAL: u32 = 40;
 const LENGTH: u64 = 130;
+/// Iterations of an epoch.
+const PER_EPOCH: u64 = LENGTH / TOTAL as u64;
 /// Iterations of a phase, where each phase of a training has a session of its own.
 const PHASE: u64 = 5;
 /// Between the numbers of the iterations of two phases.
@@ -50,6 +52,10 @@ struct World {
     /// Iterations that a worker begins in one session, and how many sessions it has closed.
     limit: u64,
     phases: Vec<u64>,
+    /// The first iteration, and how many iterations of each epoch are computed: the others are
+    /// skipped.
+    first: u64,
+    computes: Option<fn(u64) -> u64>,
 }
 
 impl World {
@@ -67,6 +73,8 @@ impl World {
             over: vec![false; members],
             limit: u64::MAX,
             phases: vec![0; members],
+            first: 0,
+            computes: None,
         };
         (0..members).for_each(|rank| world.start(rank));
         world
@@ -86,6 +94,7 @@ impl World {
             rank: rank as u32,
             instance: self.instance,
             epochs: 3,
+            first: self.first,
             ..BalanceOpen::default()
         };
         let (worker, message) = Participant::open("a", open, self.now).unwrap();
@@ -126,9 +135,14 @@ impl World {
     /// Takes a batch, as a loader does ahead of time.
     fn take(&mut self, rank: usize) {
         let Some(process) = &mut self.processes[rank] else { return };
-        if process.worker.progress().0 >= self.limit {
+        let next = process.worker.progress().0;
+        if next >= self.limit {
             return;
         }
+        if process.worker.is_answered() && self.computes.is_some_and(|of| leaves(of, next)) {
+            return self.leave(rank);
+        }
+        let Some(process) = &mut self.processes[rank] else { return };
         let mut out = Vec::new();
         let turn = process.worker.next(self.now, &mut out);
         process.worker.validate().unwrap();
@@ -148,6 +162,16 @@ impl World {
             Turn::Wait => {}
             Turn::End => self.over[rank] = true,
             Turn::Refused(why) => panic!("rank {rank}: {why}"),
+        }
+    }
+
+    /// An epoch is left early.
+    fn leave(&mut self, rank: usize) {
+        let Some(process) = &mut self.processes[rank] else { return };
+        if process.begun.is_empty() {
+            let next = process.worker.progress().0;
+            process.up.extend(process.worker.skip((next / PER_EPOCH + 1) * PER_EPOCH).unwrap());
+            process.worker.validate().unwrap();
         }
     }
 
@@ -348,6 +372,51 @@ fn phases_follow_each_other(seed: u64) {
         let from = iteration % per_epoch * u64::from(TOTAL);
         world.ledger.is_whole(phase * APART + iteration, from, u64::from(TOTAL));
     }
+}
+
+/// True if a worker that has begun the iterations before that one skips the rest of its epoch.
+fn leaves(computes: fn(u64) -> u64, next: u64) -> bool {
+    next % PER_EPOCH == computes(next / PER_EPOCH) % PER_EPOCH && !next.is_multiple_of(PER_EPOCH)
+}
+
+/// A session that begins in the middle, and whose epochs all workers leave early, each when it
+/// comes there.
+fn epochs_are_left_early(seed: u64) {
+    let mut random = Random::new(seed);
+    let members = 1 + random.below(4) as usize;
+    let mut world = World::new(seed, members, RULES[random.below(4) as usize]);
+    world.first = random.below(100);
+    world.computes = Some(|epoch| 1 + crate::random::mix(epoch) % PER_EPOCH);
+    world.processes.iter_mut().for_each(|process| *process = None);
+    (0..members).for_each(|rank| world.start(rank));
+    let (first, mut steps) = (world.first, 0);
+    while world.lowest() < first + 40 {
+        world.step(false);
+        if world.random.percent(1) {
+            let rank = world.random.below(members as u64) as usize;
+            world.cut(rank);
+        }
+        steps += 1;
+        assert!(steps < 200_000, "seed {seed}: stuck at {}", world.lowest());
+    }
+    world.ledger.is_disjoint(&[]);
+    // The first epoch may begin behind the place where the others are left.
+    let (whole, computes) =
+        (first.next_multiple_of(PER_EPOCH)..first + 40, world.computes.unwrap());
+    for iteration in whole {
+        let from = iteration % PER_EPOCH * u64::from(TOTAL);
+        if iteration % PER_EPOCH < computes(iteration / PER_EPOCH) {
+            world.ledger.is_whole(iteration, from, u64::from(TOTAL));
+        } else {
+            assert!(!world.ledger.0.contains_key(&iteration), "{iteration} was skipped");
+        }
+    }
+    assert!(!world.ledger.0.contains_key(&first.wrapping_sub(1)));
+}
+
+#[test]
+fn workers_leave_epochs_early() {
+    seeds().for_each(epochs_are_left_early);
 }
 
 #[test]
