@@ -96,6 +96,37 @@ def test_bad_input():
     assert found[0]["waiting"][0] == found[0]["closed"][0] == "ClosedError"
 
 
+DIFFER = {
+    "shuffle": "rank 0 takes samples in an order shuffled by seed=0, rank 1 as they are stored",
+    "order": "rank 0 takes samples in an order of its own (`order`) with the hash ",
+    "own": "rank 0 takes samples in an order shuffled by seed=3, rank 1 in an order of its own",
+    "begin": "rank 0 begins with iteration 10, rank 1 with 11",
+    "prefetch": "rank 0 has prefetch=3, rank 1 4",
+    "later": "in epoch 1 rank 0 takes samples in an order of its own",
+    "skips": "rank 0 skips the iterations from 0 to 4, and rank 1 has computed iteration 0",
+}
+
+
+def test_workers_that_do_not_agree():
+    first, second = run("orders", workers=2)
+    for name, text in DIFFER.items():
+        kind, said = second[name] or (None, None)
+        assert kind == "RemoteError" and text in said, (name, second)
+    assert first["first"] == list(range(10))
+    kind, said = first["waits"]
+    assert kind == "Timeout" and "rank 1 to report iteration 0 (by its script)" in said
+    assert "rank 0 has skipped to iteration 5: all workers are to skip alike" in said
+
+
+def test_dealt_batches_that_nobody_reports():
+    found = run("unreported", workers=2)
+    for worker in found:
+        kind, text = worker["refused"]
+        assert kind == "InvalidArgument" and "Call session.report() after each batch" in text
+    # What the first one had when it gave up was dealt to the other one.
+    assert sum(sum(worker["sizes"]) for worker in found) >= 100
+
+
 def test_ctrl_c_is_heard_in_a_wait():
     for worker in run("interrupted", workers=2):
         assert worker["late"] < 0.1 and worker["next"] == 2

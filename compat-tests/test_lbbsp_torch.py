@@ -80,7 +80,7 @@ def test_validation_between_epochs_is_no_computing(monkeypatch):
         def __len__(self):
             return self.iterations
 
-        def report(self, seconds, iteration):
+        def _report(self, seconds, iteration):
             self.reports.append(seconds)
 
     now = [0.0]
@@ -97,3 +97,105 @@ def test_validation_between_epochs_is_no_computing(monkeypatch):
             now[0] += 5  # The exchange.
             clock.begin(cpu)
         assert session.reports == wanted
+
+
+CASES = harness.PROGRAMS / "lbbsp_torch_cases.py"
+TOTAL, SAMPLES, ITERATIONS = 24, 120, 5
+
+
+def case(*words):
+    return run(" ".join(map(str, words)), speeds=(None, None), script=CASES)
+
+
+def agree(workers, epochs):
+    """Each gradient has the weight of the samples that were computed, each iteration has all of its
+    samples, and each epoch has each sample once. epochs: of how many iterations."""
+    pairs = [worker["pairs"] for worker in workers]
+    assert {len(of) for of in pairs} == {sum(epochs)}, pairs
+    assert all(size == weight for of in pairs for size, weight in of), pairs
+    assert all(sum(size for size, _ in step) == TOTAL for step in zip(*pairs)), pairs
+    for worker in workers:
+        worker["left"] = list(worker["places"])
+    begin = 0
+    for count in epochs:
+        samples = []
+        for worker, of in zip(workers, pairs):
+            computed = sum(size for size, _ in of[begin:begin + count])
+            samples += worker["left"][:computed]
+            del worker["left"][:computed]
+        assert len(set(samples)) == len(samples) == count * TOTAL, samples
+        begin += count
+
+
+# num_workers of the loader, and what the session is told of it: just so much, or more.
+LOADERS = ((0, 0), (0, 4), (2, 4), (2, 12))
+
+
+@pytest.mark.parametrize("workers,prefetch", LOADERS)
+def test_a_loader_that_is_looked_at(workers, prefetch):
+    found = case("peek", workers, prefetch)
+    agree(found, [ITERATIONS] * 3)
+    # The speeds are 1 and 3: sizes follow them, so a weight of another batch would be seen.
+    slow, fast = sorted(worker["pairs"][-1][0] for worker in found)
+    assert (slow, fast) == (6, 18)
+    assert all(worker["seen"] == 12 and worker["again"] > 0 == worker["skipped"]
+               for worker in found), found
+
+
+@pytest.mark.parametrize("workers,prefetch", LOADERS)
+def test_epochs_that_are_left_early(workers, prefetch):
+    found = case("early", workers, prefetch)
+    agree(found, [ITERATIONS] * 3)
+    assert all(worker["skipped"] == 0 for worker in found)
+
+
+@pytest.mark.parametrize("workers,prefetch", LOADERS[1:])
+def test_two_iterators(workers, prefetch):
+    found = case("kept", workers, prefetch)
+    agree(found, [ITERATIONS])
+    for worker in found:
+        kind, text = worker["refused"]
+        assert kind == "InvalidArgument" and "one iterator at a time" in text, worker
+
+
+def test_epochs_that_are_skipped_and_jobs_that_go_on():
+    found = case("seeks")
+    agree(found, [2, 2, 2])
+    for worker in found:
+        assert worker["skipped"] == 6 and "epoch 1 is over" in worker["back"][1]
+        for name in ("state", "epoch", "loaded"):
+            assert worker[name] == [[2, 12], [2, 13], [2, 14]], (name, worker)
+
+
+def test_models_that_share_batches():
+    found = case("models")
+    for name in ("two", "twice"):
+        workers = [worker[name] for worker in found]
+        for worker in workers:
+            pairs = worker["pairs"]
+            assert pairs[::2] == pairs[1::2] and worker["progress"] == [5, 5], worker
+            worker["pairs"], places = pairs[::2], []
+            for size, _ in worker["pairs"]:
+                first, second = worker["places"][:size], worker["places"][size:2 * size]
+                assert first == second
+                places += first
+                del worker["places"][:2 * size]
+            worker["places"] = places
+        agree(workers, [ITERATIONS])
+
+
+WRONG = {
+    "again": "a batch that was reported",
+    "size": "has computed 11 samples, and the batch that is to be computed has 12",
+    "apart": "gradients of different iterations were exchanged",
+    "none": "take one first",
+    "model": "follows this model already",
+}
+
+
+def test_what_attach_refuses():
+    for worker in case("wrong"):
+        for name, text in WRONG.items():
+            kind, said = worker[name]
+            # torch makes a RuntimeError of what a hook raises.
+            assert kind in ("InvalidArgument", "RuntimeError") and text in said, (name, worker)

@@ -15,6 +15,7 @@ import time
 import numpy as np
 
 from pslite import errors, job, lbbsp
+from pslite.lbbsp import _session
 from pslite.node import Node
 from pslite.store import Store
 from refused import refused
@@ -180,6 +181,71 @@ def bad_input(node):
         node.barrier("workers")
     found["after"] = refused(lambda: lbbsp.DataIter(session, np.zeros(3), np.zeros(3)))
     return found
+
+
+def orders(node):
+    """What must be equal, and is not: who comes second is told. And a job that goes on."""
+    good = {"length": 100, "total": 20, "rule": "fixed"}
+    worker, found = node.rank, {}
+
+    def second(name, first, other):
+        """Worker 1 opens it after worker 0, with other arguments."""
+        session = lbbsp.Session(node, name=name, **good, **first) if worker == 0 else None
+        node.barrier("workers")
+        if worker == 1:
+            found[name] = refused(lambda: lbbsp.Session(node, name=name, **good, **other).close())
+        node.barrier("workers")
+        if session:
+            session.close()
+
+    second("shuffle", {}, {"shuffle": False})
+    second("order", {"order": lambda _: range(100)}, {"order": lambda _: range(99, -1, -1)})
+    second("own", {"seed": 3}, {"seed": 3, "order": lambda _: range(100)})
+    second("begin", {"epoch": 2}, {"epoch": 2, "iteration": 1})
+    second("prefetch", {"prefetch": 3}, {"prefetch": 4})
+    # Epoch 1 differs. Nobody hears of it before its first samples are asked for.
+    with lbbsp.Session(node, name="later", **good,
+                       order=lambda epoch: range(100)[::1 - 2 * epoch * worker]) as session:
+        for batch in session:
+            list(batch.indices)
+            session.report(0.1)
+        batch = session.next(10)
+        if worker == 0:
+            found["first"] = list(batch.indices)
+        node.barrier("workers")
+        if worker == 1:
+            list(batch.indices)
+            session.report(0.1)
+            found["later"] = refused(lambda: session.next(30))
+        node.barrier("workers")
+    # Worker 0 skips what worker 1 computes.
+    with lbbsp.Session(node, name="skips", **good) as session:
+        if worker == 0:
+            session.set_epoch(1)
+            found["waits"] = refused(lambda: session.next(1.5))
+        node.barrier("workers")
+        if worker == 1:
+            def compute():
+                for _ in range(4):
+                    session.next(30)
+                    session.report(0.1)
+
+            found["skips"] = refused(compute)
+        node.barrier("workers")
+    return found
+
+
+def unreported(node):
+    """Batches are dealt, and nobody reports them."""
+    _session._LONG = 1.0
+    with lbbsp.Session(node, length=100, total=20, rule="dealt", epochs=1, prefetch=2) as session:
+        sizes = []
+
+        def computed():
+            for batch in session:
+                sizes.append(batch.size)
+
+        return {"refused": refused(computed), "sizes": sizes}
 
 
 def interrupted(node):

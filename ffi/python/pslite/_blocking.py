@@ -9,11 +9,12 @@ from . import _library
 LOOK = 0.05
 
 
-def run(call: Callable[[], int], stop: Callable[[], None]) -> None:
+def run(call: Callable[[], int], stop: Callable[[], None], joins: bool = True) -> None:
     """Runs `call`, which gives a status, and raises what that says.
 
     On the main thread a signal's handler runs meanwhile. If that raises, as Ctrl-C does, `stop` is
-    called, which has to end the call; the exception goes on when it has ended.
+    called, which has to end the call; the exception goes on when it has ended. Without `joins` it
+    goes on at once, and nobody waits for the call any more.
     """
     if threading.current_thread() is not threading.main_thread():
         _library.check(call())
@@ -37,7 +38,8 @@ def run(call: Callable[[], int], stop: Callable[[], None]) -> None:
             pass
     except BaseException:
         stop()
-        thread.join()
+        if joins:
+            thread.join()
         raise
     thread.join()
     if failed[0] is not None:

@@ -18,7 +18,7 @@ Neither numpy nor torch nor mxnet is imported at import.
 """
 
 from ._batch import Batch
-from ._sampler import BatchSampler
+from ._passes import BatchSampler
 from ._session import Session
 from .mxnet import DataIter
 from .torch import attach

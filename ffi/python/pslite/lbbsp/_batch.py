@@ -1,5 +1,6 @@
 """The samples that a worker computes at once: `pslite.lbbsp.Batch`."""
 
+import time
 from typing import TYPE_CHECKING, Optional, Sequence
 
 from .. import _library
@@ -13,7 +14,8 @@ __all__ = ["Batch"]
 class Batch:
     """The samples that a worker computes at once."""
 
-    __slots__ = ("_indices", "_session", "epoch", "iteration", "place", "size", "workers")
+    __slots__ = ("_indices", "_session", "epoch", "iteration", "place", "size", "taken_at",
+                 "workers")
 
     def __init__(self, session: "Session", found: _library.Batch) -> None:
         self._session = session
@@ -26,6 +28,8 @@ class Batch:
         self.place: int = found.place
         #: How many samples.
         self.size: int = found.size
+        #: When it came (time.monotonic).
+        self.taken_at = time.monotonic()
         #: How many workers share the iteration. One that was lost counts in the iterations that had
         #: been lent before, as it may have computed its part of them. 1 where batches are dealt.
         self.workers: int = found.workers

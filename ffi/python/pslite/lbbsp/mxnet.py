@@ -15,6 +15,9 @@ class DataIter:
 
     data, label: numpy arrays with as many rows as the session has samples. The first batch's size,
     total / workers, is what Module divides gradients by; so `total` must be a multiple of it.
+
+    For training only: the library reports a batch when its gradients are pushed. To `score`, give
+    an iterator of its own, such as `mx.io.NDArrayIter`.
     """
 
     def __init__(self, session: Session, data: Any, label: Any, data_name: str = "data",
@@ -48,10 +51,13 @@ class DataIter:
         return [mxnet.io.DataDesc(self._names[which], (size, *rows.shape[1:]), rows.dtype)]
 
     def reset(self) -> None:
-        """The next epoch."""
+        """The next epoch, or what is left of this one: begins with the batches that were taken
+        and not computed."""
         self._batches = iter(self._session)
 
     def __iter__(self) -> "DataIter":
+        """What is left of the epoch. A batch that was only looked at is given again."""
+        self.reset()
         return self
 
     def __next__(self) -> Any:
